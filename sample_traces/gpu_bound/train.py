@@ -1,0 +1,79 @@
+"""Train a language model that keeps the GPU busy; it synchronizes and reads the loss every batch, and that is harmless."""
+
+import argparse
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+
+class GeneratedText(Dataset):
+    """Token sequences with a pattern that can be learned: every token follows from the one before."""
+
+    def __init__(self, length: int, context: int, vocabulary: int) -> None:
+        self.length, self.context, self.vocabulary = length, context, vocabulary
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return (torch.arange(self.context + 1) * 31 + index * 17) % self.vocabulary
+
+
+class LanguageModel(nn.Module):
+    def __init__(self, vocabulary: int, context: int, width: int, depth: int) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(vocabulary, width)
+        self.position = nn.Parameter(torch.zeros(1, context, width))
+        layer = nn.TransformerEncoderLayer(width, width // 64, 4 * width, dropout=0.0, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, depth)
+        self.head = nn.Linear(width, vocabulary, bias=False)
+        self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(context), persistent=False)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.head(self.encoder(self.embed(tokens) + self.position, mask=self.mask))
+
+
+def main() -> None:
+    gpu = torch.cuda.is_available()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--batches", type=int, default=300 if gpu else 80)
+    parser.add_argument("--batch-size", type=int, default=32 if gpu else 4)
+    parser.add_argument("--context", type=int, default=256 if gpu else 32)
+    parser.add_argument("--width", type=int, default=1024 if gpu else 64)
+    parser.add_argument("--depth", type=int, default=8 if gpu else 2)
+    args = parser.parse_args()
+
+    torch.manual_seed(1)
+    torch.set_float32_matmul_precision("high")
+    device = torch.device("cuda" if gpu else "cpu")
+    vocabulary = 4096 if gpu else 256
+    loader = DataLoader(
+        GeneratedText(args.batches * args.batch_size, args.context, vocabulary),
+        batch_size=args.batch_size,
+        shuffle=True,
+        num_workers=2,
+        pin_memory=gpu,
+    )
+    model = LanguageModel(vocabulary, args.context, args.width, args.depth).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
+    criterion = nn.CrossEntropyLoss()
+
+    total = 0.0
+    for step, tokens in enumerate(loader):
+        tokens = tokens.to(device, non_blocking=True)
+        logits = model(tokens[:, :-1])
+        loss = criterion(logits.reshape(-1, vocabulary), tokens[:, 1:].reshape(-1))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if gpu:
+            torch.cuda.synchronize()
+        total += loss.item()
+        if (step + 1) % 50 == 0:
+            print(f"step {step + 1}: loss {total / (step + 1):.4f}")
+    print(f"done: mean loss {total / len(loader):.6f}")
+
+
+if __name__ == "__main__":
+    main()

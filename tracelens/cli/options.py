@@ -1,0 +1,111 @@
+"""Options and arguments that several commands share, and what turns them into pipeline values.
+
+In: click's parsed values. Out: `Inputs` and `Options` of the pipeline. A default is written once, here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from tracelens.cli import output
+from tracelens.errors import UsageError
+
+if TYPE_CHECKING:
+    from tracelens.pipeline import Inputs
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Decorator = Callable[[Command], Command]
+
+text_or_json = click.option(
+    "--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True, help="What to print."
+)
+quiet = click.option("-q", "--quiet", is_flag=True, help="Only the verdict and errors.")
+inputs = click.argument("paths", metavar="[RUN|TRACE]...", nargs=-1, type=click.Path(path_type=Path))
+one_run = click.argument("run", metavar="[RUN]", required=False, type=click.Path(path_type=Path))
+interval = click.option(
+    "--interval",
+    type=click.IntRange(min=1),
+    help="N of synchronize and read every N batches.  [default: what the loop does already, else 10]",
+)
+script = click.option(
+    "--script",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The training script, where the run does not have it (a bare trace, or a run moved here).",
+)
+unsafe = click.option("--unsafe", is_flag=True, help="Also make the changes that need a look: each says why.")
+scheme = click.option("--scheme", metavar="ID", help="This scheme instead of the recommended one (see `tracelens rules`).")
+only = click.option("--only", multiple=True, metavar="HUNK", help="Only these hunks; may be given several times.")
+skip = click.option("--skip", multiple=True, metavar="HUNK", help="All but these hunks; may be given several times.")
+rules_folder = click.option(
+    "--rules", type=click.Path(path_type=Path, file_okay=False), help="A folder of rules to use instead of ours."
+)
+source = click.option(
+    "--source",
+    type=click.Choice(("all", "project", "none")),
+    default="project",
+    show_default=True,
+    help="Which source lines may enter the report.",
+)
+
+
+def _weights(context: click.Context, parameter: click.Parameter, value: str | None) -> dict[str, float] | None:
+    if value is None:
+        return None
+    out: dict[str, float] = {}
+    for pair in value.split(","):
+        name, _, number = pair.partition("=")
+        try:
+            out[name.strip()] = float(number)
+        except ValueError:
+            raise click.BadParameter(f"{pair!r} is not CRITERION=PERCENT", context, parameter) from None
+    return out
+
+
+weights = click.option(
+    "--weights",
+    metavar="C=P,...",
+    callback=_weights,
+    help="Weights in percent, such as performance=50,risk=20; criteria not named keep their share.",
+)
+
+
+def together(*decorators: Decorator[Any]) -> Decorator[Any]:
+    """Several options as one decorator, shown in the order given."""
+
+    def apply(command: Any) -> Any:
+        for decorator in reversed(decorators):
+            command = decorator(command)
+        return command
+
+    return apply
+
+
+def opened(paths: Sequence[Path]) -> Inputs:
+    """The traces of the Runs or files given, or of the newest complete Run below the current folder."""
+    from tracelens import pipeline
+
+    with output.progress("reading the recording"):
+        return pipeline.open_inputs(tuple(paths))
+
+
+def run_folder(run: Path | None) -> Path:
+    """The Run to work on; the newest complete one below the current folder by default."""
+    from tracelens import run as runs
+
+    return run if run is not None else runs.newest(Path(runs.RUNS_FOLDER))
+
+
+@contextlib.contextmanager
+def needs_run(inputs: Inputs, command: str) -> Iterator[None]:
+    """For commands that work on a Run folder, not on a bare trace."""
+    if inputs.run is None:
+        raise UsageError(
+            f"`tracelens {command}` needs a run folder, not a bare trace",
+            hint="record one: tracelens profile train.py",
+        )
+    yield

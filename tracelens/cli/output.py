@@ -1,0 +1,94 @@
+"""Where text goes: results to stdout, words for people beside a machine's format to stderr; how it looks there.
+
+In: strings. Out: bytes on a stream. Apart from the commands because a closed pipe, NO_COLOR and the width of a terminal
+are the same question for each of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TextIO
+
+from tracelens.errors import TracelensError
+
+if TYPE_CHECKING:
+    from tracelens.report.terminal import Look
+
+PIPE_WIDTH = 120
+"""Columns where nobody looks at a terminal: wide enough that tables do not wrap."""
+PATIENCE_S = 0.5
+"""Progress is shown only for work that takes longer than this: shorter, it only flickers."""
+
+
+def result(text: str) -> None:
+    """The answer itself."""
+    _write(sys.stdout, text)
+
+
+def document(value: Mapping[str, Any]) -> None:
+    """The answer as JSON, alone on stdout."""
+    _write(sys.stdout, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def note(text: str) -> None:
+    """A word for people that is not part of the answer."""
+    _write(sys.stderr, text)
+
+
+def failure(error: TracelensError) -> None:
+    """One sentence, and what to do about it."""
+    note(f"tracelens: {error.message}")
+    if error.hint:
+        note(f"  hint: {error.hint}")
+
+
+def look(stream: TextIO | None = None) -> Look:
+    """Colors only on a terminal that can and wants them; the width of the terminal, or a fixed one in a pipe."""
+    from tracelens.report.terminal import Look
+
+    stream = stream or sys.stdout
+    if not stream.isatty():
+        return Look(PIPE_WIDTH, color=False)
+    plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+    return Look(max(60, shutil.get_terminal_size().columns), color=not plain)
+
+
+@contextlib.contextmanager
+def progress(what: str) -> Iterator[None]:
+    """Say on stderr what takes so long, if somebody is looking, and how long it took."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    started = time.monotonic()
+    _write(sys.stderr, f"{what} …", end="")
+    try:
+        yield
+    finally:
+        took = time.monotonic() - started
+        _write(sys.stderr, f" {took:.1f} s" if took > PATIENCE_S else "")
+
+
+def flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(BrokenPipeError, ValueError):
+            stream.flush()
+
+
+def _write(stream: TextIO, text: str, end: str = "\n") -> None:
+    """A reader that closed the pipe early (`| head`) ends the printing, not the command and its exit code."""
+    if stream.encoding:
+        text = text.encode(stream.encoding, "replace").decode(stream.encoding)
+    try:
+        stream.write(text if text.endswith("\n") and end == "\n" else text + end)
+        stream.flush()
+    except BrokenPipeError:
+        # the interpreter flushes at exit: give it a place where that works
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)

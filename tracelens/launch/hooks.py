@@ -1,0 +1,326 @@
+"""Observers of a training loop that knows nothing of us: runs inside the user's process.
+
+In: a process in which `import torch` has just finished. Out: calls to observers, which an agent (capture's or
+verify's) registers. Apart because both agents need the same moments and the same care.
+
+    from tracelens.launch import hooks
+
+    hooks.install()                      # once, right after torch was imported; returns at once when already done
+    hooks.on_step(observer)              # observer(step: hooks.Step)      after a training step has ended
+    hooks.on_backward(observer)          # observer(tensors: tuple[Tensor, ...])   before an outermost backward runs
+    hooks.on_loader_next(observer)       # observer(iterator, batch)       after a DataLoader handed out a batch
+    hooks.on_failure(observer)           # observer(text: str)             an observer raised; it is not called again
+
+- Each `on_…` returns a function that removes the observer again. All calls happen on the training thread, except
+  on_loader_next, which happens on whichever thread iterates.
+- `Step`: `number` (1, 2, …), `source` ("optimizer", "dataloader", "backward"), `optimizer` (the object whose step
+  ended it, None for the other sources), `restarted` (the first step counted by another rule than the one before:
+  durations across it mean nothing).
+- What a step is: see `steps.StepRule`. Gradient accumulation, GANs, parameter groups stepped one by one, ZeRO's nested
+  optimizers and GradScaler's skipped steps count as one reads them in the script.
+- An observer that raises an `Exception` is removed and reported; training goes on. `SystemExit` and
+  `KeyboardInterrupt` pass: raising SystemExit in on_step is how a run is ended at a step boundary.
+- Inside code that torch.compile traces the hooks are transparent: no graph break, but no step is seen there either.
+- Our frames are cut out of the traceback that Python prints for an uncaught error.
+- Processes forked from this one start with a fresh count and keep the observers.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from tracelens.launch.steps import Source, StepRule
+
+Remove = Callable[[], None]
+Wrapped = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Step:
+    """The training step that has just ended."""
+
+    number: int
+    source: Source
+    optimizer: torch.optim.Optimizer | None
+    restarted: bool
+
+
+@dataclass
+class _State:
+    """What changes while the script runs; replaced as a whole in a forked child."""
+
+    rule: StepRule = field(default_factory=StepRule)
+    thread: int | None = None
+    """The thread that trains: the first one that stepped or called backward."""
+    depth: int = 0
+    """Optimizer calls that are open on the training thread (wrappers call the optimizer they wrap)."""
+    stepped_inside: bool = False
+    """An optimizer ran within the backward that is open."""
+
+
+_state = _State()
+_observers: dict[str, list[Callable[..., None]]] = {
+    "step": [],
+    "backward": [],
+    "loader": [],
+    "failure": [],
+}
+_installed: list[str] = []
+
+
+def install() -> tuple[str, ...]:
+    """Put the hooks in place; returns the names of those that are. Does nothing the second time."""
+    if not _installed:
+        for name, hook in (
+            ("optimizer", _hook_optimizer),
+            ("scaler", _hook_scaler),
+            ("backward", _hook_backward),
+            ("dataloader", _hook_dataloader),
+        ):
+            try:
+                hook()
+                _installed.append(name)
+            except (
+                AttributeError,
+                ImportError,
+            ) as error:  # a torch that has moved the name: the others still work
+                _report(f"cannot observe {name}: {error!r}")
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=_forget)
+    return tuple(_installed)
+
+
+def on_step(observer: Callable[[Step], None]) -> Remove:
+    """Call `observer` after each training step."""
+    return _add("step", observer)
+
+
+def on_backward(observer: Callable[[tuple[torch.Tensor, ...]], None]) -> Remove:
+    """Call `observer` with the tensors that an outermost backward starts from, before it runs."""
+    return _add("backward", observer)
+
+
+def on_loader_next(observer: Callable[[Any, Any], None]) -> Remove:
+    """Call `observer` with the DataLoader's iterator and the batch it has just handed out."""
+    return _add("loader", observer)
+
+
+def on_failure(observer: Callable[[str], None]) -> Remove:
+    """Call `observer` with one line about an observer that raised."""
+    return _add("failure", observer)
+
+
+def rule() -> StepRule:
+    """The rule that counts this process's steps, for those who describe it."""
+    return _state.rule
+
+
+# ------------------------------------------------------------------------------------------------------- observers
+
+
+def _add(kind: str, observer: Callable[..., None]) -> Remove:
+    _observers[kind].append(observer)
+    return functools.partial(_discard, kind, observer)
+
+
+def _discard(kind: str, observer: Callable[..., None]) -> None:
+    if observer in _observers[kind]:
+        _observers[kind].remove(observer)
+
+
+def _tell(kind: str, *values: Any) -> None:
+    for observer in tuple(_observers[kind]):
+        try:
+            observer(*values)
+        except Exception as error:  # noqa: BLE001 -- the user's training must survive any mistake of ours
+            _discard(kind, observer)
+            _report(f"{kind} observer failed: {error!r}")
+
+
+def _report(text: str) -> None:
+    for observer in tuple(_observers["failure"]):
+        try:
+            observer(text)
+        except Exception:  # noqa: BLE001 -- reporting a failure must not become one
+            _discard("failure", observer)
+
+
+def _forget() -> None:
+    global _state
+    _state = _State()
+
+
+# ----------------------------------------------------------------------------------------------------------- hooks
+
+
+def _inside_backward() -> bool:
+    return torch._C._current_graph_task_id() != -1  # type: ignore[attr-defined,no-any-return,unused-ignore]
+
+
+def _is_ours() -> bool:
+    """True on the training thread; the first thread that asks becomes it."""
+    here = threading.get_ident()
+    if _state.thread is None:
+        _state.thread = here
+    return _state.thread == here
+
+
+def _hook_optimizer() -> None:
+    optimizer_class = torch.optim.Optimizer
+    original = optimizer_class.profile_hook_step
+
+    @functools.wraps(original)
+    def profile_hook_step(function: Wrapped) -> Wrapped:
+        return _observed_step(
+            original(function), lambda arguments: arguments[0] if arguments else None
+        )
+
+    optimizer_class.profile_hook_step = staticmethod(profile_hook_step)  # type: ignore[assignment]
+
+
+def _hook_scaler() -> None:
+    """A step that GradScaler skips never reaches the optimizer, yet is a step of the loop."""
+    from torch.amp.grad_scaler import GradScaler
+
+    GradScaler.step = _observed_step(GradScaler.step, _scaled_optimizer)
+
+
+def _scaled_optimizer(arguments: tuple[Any, ...]) -> Any:
+    return arguments[1] if len(arguments) > 1 else None
+
+
+def _observed_step(
+    inner: Wrapped, optimizer_of: Callable[[tuple[Any, ...]], Any]
+) -> Wrapped:
+    @functools.wraps(inner)
+    def step(*args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return inner(*args, **kwargs)
+        if _inside_backward():
+            _state.stepped_inside = True
+            return _call(inner, args, kwargs)
+        if not _is_ours():
+            return _call(inner, args, kwargs)
+        state = _state
+        state.depth += 1
+        try:
+            result = inner(*args, **kwargs)
+        except BaseException:
+            _hide_our_frames()
+            raise
+        finally:
+            state.depth -= 1
+        if not state.depth:
+            optimizer = optimizer_of(args)
+            if state.rule.optimizer_ended(id(optimizer)):
+                _step_ended(optimizer)
+        return result
+
+    return step
+
+
+def _hook_backward() -> None:
+    original = torch.autograd.backward
+
+    @functools.wraps(original)
+    def backward(*args: Any, **kwargs: Any) -> None:
+        if torch.compiler.is_compiling() or _inside_backward() or not _is_ours():
+            return _call(original, args, kwargs)  # type: ignore[no-any-return]
+        if _observers["backward"]:
+            _tell("backward", _tensors(args[0] if args else kwargs.get("tensors", ())))
+        state = _state
+        state.stepped_inside = False
+        _call(original, args, kwargs)
+        if state.rule.backward_ended(stepped_inside=state.stepped_inside):
+            _step_ended(None)
+
+    torch.autograd.backward = backward
+
+
+def _hook_dataloader() -> None:
+    from torch.utils.data import dataloader
+
+    base = dataloader._BaseDataLoaderIter
+    original = base.__next__
+
+    @functools.wraps(original)
+    def following(iterator: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return original(iterator)
+        state = _state
+        if state.thread in (None, threading.get_ident()) and state.rule.batch_wanted():
+            _is_ours()
+            _step_ended(None)
+        batch = _call(original, (iterator,), {})
+        if _observers["loader"]:
+            _tell("loader", iterator, batch)
+        return batch
+
+    base.__next__ = following  # type: ignore[method-assign,assignment]
+
+
+def _step_ended(optimizer: torch.optim.Optimizer | None) -> None:
+    rule = _state.rule
+    assert rule.source is not None  # it has just counted a step
+    _tell("step", Step(rule.count, rule.source, optimizer, rule.restarted))
+
+
+def _tensors(value: Any) -> tuple[torch.Tensor, ...]:
+    return (value,) if isinstance(value, torch.Tensor) else tuple(value)
+
+
+# ------------------------------------------------------------------------------------------------------ tracebacks
+
+
+def _call(function: Wrapped, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    try:
+        return function(*args, **kwargs)
+    except StopIteration:
+        raise
+    except BaseException:
+        _hide_our_frames()
+        raise
+
+
+def _hide_our_frames() -> None:
+    """An error of the user's passes through us: see that Python's report of it shows the frames it had without us."""
+    if getattr(sys.excepthook, "__module__", None) == __name__:
+        return
+    previous = sys.excepthook
+
+    def excepthook(
+        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        seen: set[int] = set()
+        pending: list[BaseException | None] = [error]
+        while pending:
+            one = pending.pop()
+            if one is not None and id(one) not in seen:
+                seen.add(id(one))
+                one.__traceback__ = _without_our_frames(one.__traceback__)
+                pending += [one.__cause__, one.__context__]
+        previous(kind, error, error.__traceback__)
+
+    sys.excepthook = excepthook
+
+
+def _without_our_frames(trace: TracebackType | None) -> TracebackType | None:
+    kept = []
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename != __file__:
+            kept.append(trace)
+        trace = trace.tb_next
+    following: TracebackType | None = None
+    for entry in reversed(kept):
+        entry.tb_next = following
+        following = entry
+    return following

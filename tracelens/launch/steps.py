@@ -1,0 +1,128 @@
+"""Which moments of a training script end a training step: pure logic, without torch.
+
+In: a cheap stream of happenings (an optimizer's outermost `step()` returned, a backward returned, a DataLoader was
+asked for its next batch). Out: for each, whether a step ends here. Apart from the hooks so that the rule can be
+tested with a list of letters.
+
+The rule:
+- The anchor is the least frequent optimizer (a GAN's generator, stepped once per three steps of the discriminator),
+  that is the one with the longest gap between its exits; among equals the one that appeared last. Very rare ones are
+  ignored, and so is one that stays away for more than twice its gap (a phase of the training that is over).
+- Exits of the anchor without a backward since the last counted one are the same step (one call per parameter group,
+  chained optimizers), unless the script never calls backward at all.
+- Optimizers that step inside backward count once, when that backward returns.
+- A script without optimizer is cut at its DataLoader, one without either at its backwards.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Literal
+
+Source = Literal["optimizer", "dataloader", "backward"]
+
+RECENT = 64
+"""Exits that describe what a step consists of; long enough to hold several periods of any anchor."""
+RAREST = 16
+"""An optimizer stepped less than once per 16 exits is no anchor (an update of a temperature every 100 batches)."""
+ABSENCE = 2
+"""Gaps after which an optimizer counts as gone: one missed turn may be a skipped step, two are a new phase."""
+BATCHES_WITHOUT_BACKWARD = 8
+"""An evaluation loop: nothing was differentiated in so many batches."""
+BATCHES_WITHOUT_OPTIMIZER = 64
+"""A hand-written update: accumulation over more micro-batches than this before the first step is unusual."""
+IN_BACKWARD = "optimizer in backward"
+
+
+@dataclass
+class _Seen:
+    """When an optimizer returned, counted in exits of any optimizer."""
+
+    order: int
+    last: int
+    gap: int
+
+
+class StepRule:
+    """Counts training steps; `ended` methods say whether the moment they report ends one."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.source: Source | None = None
+        self.anchor: Hashable | None = None
+        self.restarted = False
+        """The last step counted by another anchor or source than the one before: spans across it mean nothing."""
+        self._recent: deque[Hashable] = deque(maxlen=RECENT)
+        self._exits = 0
+        self._seen: dict[Hashable, _Seen] = {}
+        self._backwards_since = 0
+        self._backwards = 0
+        self._batches = 0
+
+    def optimizer_ended(self, key: Hashable) -> bool:
+        """The outermost `step()` of optimizer `key` returned, outside backward."""
+        self._remember(key)
+        if key != self._choose():
+            return False
+        if self._backwards and not self._backwards_since:
+            return False
+        return self._count("optimizer", key)
+
+    def backward_ended(self, *, stepped_inside: bool) -> bool:
+        """An outermost backward returned; `stepped_inside`: optimizers ran within it."""
+        self._backwards += 1
+        self._backwards_since += 1
+        if stepped_inside:
+            return self.optimizer_ended(IN_BACKWARD)
+        alone = (
+            not self._seen
+            and not self._batches
+            and self._backwards > BATCHES_WITHOUT_OPTIMIZER
+        )
+        return alone and self._count("backward", None)
+
+    def batch_wanted(self) -> bool:
+        """A DataLoader is asked for its next batch: the end of the previous iteration, where nothing better is known."""
+        self._batches += 1
+        if self._seen:
+            return False
+        patience = (
+            BATCHES_WITHOUT_OPTIMIZER if self._backwards else BATCHES_WITHOUT_BACKWARD
+        )
+        return self._batches > patience and self._count("dataloader", None)
+
+    def per_step(self) -> dict[Hashable, float]:
+        """How often each optimizer of the recent past stepped per step of the anchor."""
+        frequency = Counter(self._recent)
+        base = frequency.get(self.anchor, 0)
+        return {key: count / base for key, count in frequency.items()} if base else {}
+
+    def _remember(self, key: Hashable) -> None:
+        self._exits += 1
+        self._recent.append(key)
+        seen = self._seen.get(key)
+        if seen is None:
+            self._seen[key] = _Seen(
+                order=len(self._seen), last=self._exits, gap=self._exits
+            )
+        else:
+            seen.gap, seen.last = self._exits - seen.last, self._exits
+
+    def _choose(self) -> Hashable:
+        if len(self._seen) == 1:
+            return next(iter(self._seen))
+        present = [
+            (seen.gap, seen.order, key)
+            for key, seen in self._seen.items()
+            if seen.gap <= RAREST and self._exits - seen.last <= ABSENCE * seen.gap
+        ]
+        return max(present, key=lambda entry: entry[:2])[2] if present else None
+
+    def _count(self, source: Source, anchor: Hashable | None) -> bool:
+        self.restarted = (source, anchor) != (self.source, self.anchor)
+        self.source, self.anchor = source, anchor
+        self._backwards_since = 0
+        self.count += 1
+        return True

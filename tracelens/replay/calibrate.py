@@ -1,0 +1,126 @@
+"""Constants of the machine that a trace may not show, each with where its default was measured.
+
+In: nothing, a Run's `meta`, or a Timeline's call and op durations. Out: a `Calibration`. Kept apart from the replay so
+that every number nobody measured on this run stands in one place, with the range it is known within.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Host and GPU constants; the defaults were read from traces of one H200 (CUDA 13.0, 16 CPU cores)."""
+
+    launch_latency_ns: int = 7_000
+    """Call start to kernel start into an empty stream: 6.5-8 µs there (7.0 V100, 8-11.6 A100). The trace's own wins."""
+    kernel_gap_ns: int = 1_000
+    """End to start of queued kernels of one stream: 0.8-1.2 µs there (0.75 V100, 1.15-2 A100). The trace's own wins."""
+    sync_return_ns: int = 6_000
+    """Completion to return of a synchronize that waited: 3-9 µs. The trace's own wins."""
+    sync_issue_ns: int = 3_000
+    """A synchronize with nothing to wait for: 2-6 µs on the second of two in a row. The trace's own wins."""
+    launch_issue_ns: int = 4_500
+    """A kernel launch call under the profiler: 3.3-5.3 µs. The trace's own wins."""
+    copy_issue_ns: int = 6_000
+    """A non-blocking copy from pinned memory: the call takes 5-7 µs, whatever the size."""
+    event_record_ns: int = 4_000
+    """`cudaEventRecordWithFlags` 2.7-5.7 µs, plus the Python around it."""
+    event_query_ns: int = 3_000
+    """One `Event.query()` from Python. An estimate from the record's cost; not measured apart."""
+    stream_wait_ns: int = 4_000
+    """`Stream.wait_event` or `wait_stream` from Python. An estimate from the record's cost; not measured apart."""
+    deferred_value_ns: int = 6_000
+    """Keep one loss for later: `detach` and a list append, no GPU work."""
+    stacked_read_ns: int = 30_000
+    """Host time of stacking the kept losses, once per interval: one launch with its Python (30-60 µs profiled)."""
+    prefetch_tensor_ns: int = 8_000
+    """`record_stream` and bookkeeping per prefetched tensor. An estimate."""
+    pinned_bytes_per_us: float = 50_000.0
+    """Pinned host-to-device rate: 43 GB/s at 0.5 MB, 49 at 2 MB, 51 at 64 MB."""
+    pinned_copy_ns: int = 1_000
+    """Fixed part of one pinned copy on the GPU: a 2 KB copy takes 0.9 µs."""
+    staging_bytes: int = 4 * MIB
+    """How far the driver copies a pageable source ahead of a busy stream: 2 MB wholly, 39 MB hardly (between: unknown)."""
+    embedded_bytes: int = 64 << 10
+    """A pageable copy up to this size travels with the command and never waits (CUDA's documented 64 KB)."""
+    pin_main_bytes_per_us: float = 30_000.0
+    """Copy into pinned memory on the main thread (no workers), several threads at once. An estimate from conv w0."""
+    pin_main_tensor_ns: int = 30_000
+    """Fixed cost of pinning one tensor on the main thread. An estimate."""
+    pin_thread_bytes_per_us: float = 8_000.0
+    """Copy of freshly mapped worker memory by the pin thread: 39 MB take 4.8 ms."""
+    loader_get_ns: int = 100_000
+    """Main thread in `__next__` when a pin thread has the batch ready: a queue read."""
+    loader_work_limit_ns: int = 2_000_000
+    """Main-thread work in `__next__` with workers: 0.65-1.9 ms measured. What exceeds this is waiting for a worker."""
+    queue_limit: int = 1_000
+    """Launches outstanding on one stream before a launch call blocks: about 1,000 (1,022 on a V100)."""
+    row_overhead_ns: int = 900
+    """What the profiler adds to the host per recorded row where the run cannot tell: 540 µs on 583 rows per step."""
+    loader_workers: int | None = None
+    """`num_workers` of the run's loader, None unknown (then the trace's loader name decides)."""
+
+    @classmethod
+    def from_run(cls, meta: Mapping[str, Any]) -> Calibration:
+        """Defaults, overridden by what the run measured (`calibration`) and by its first loader's worker count.
+
+        `meta` is run.json or one entry of its `ranks`.
+        """
+        measured = meta.get("calibration")
+        loaders = meta.get("loaders") or next(
+            (rank.get("loaders") for rank in meta.get("ranks") or () if rank.get("loaders")), None
+        )
+        found = _known_numbers(measured) if isinstance(measured, Mapping) else {}
+        if isinstance(loaders, list) and loaders and isinstance(loaders[0], Mapping):
+            workers = loaders[0].get("num_workers")
+            if isinstance(workers, int) and not isinstance(workers, bool):
+                found["loader_workers"] = workers
+        return cls(**found)
+
+    def pinned_duration_ns(self, size: int) -> int:
+        """GPU time of a copy of `size` bytes from pinned memory."""
+        return self.pinned_copy_ns + round(size * 1_000 / self.pinned_bytes_per_us)
+
+    def with_factors(self, factors: Mapping[str, float]) -> Calibration:
+        """Some constants multiplied: how a draw from their ranges is made."""
+        changed: dict[str, Any] = {}
+        for name, factor in factors.items():
+            value = getattr(self, name)
+            changed[name] = value * factor if isinstance(value, float) else round(value * factor)
+        return replace(self, **changed)
+
+
+RANGES: Mapping[str, tuple[float, float]] = {
+    # Factors within which a constant is believed where the trace does not show it: as wide as the measurements
+    # above differ, and a factor of two or three where the docstring says estimate.
+    "pinned_bytes_per_us": (0.65, 1.1),
+    "pin_main_bytes_per_us": (0.3, 1.5),
+    "pin_main_tensor_ns": (0.5, 2.0),
+    "pin_thread_bytes_per_us": (0.7, 1.5),
+    "loader_get_ns": (0.5, 3.0),
+    "staging_bytes": (0.5, 4.0),
+    "copy_issue_ns": (0.7, 1.5),
+    "event_record_ns": (0.7, 2.0),
+    "event_query_ns": (0.5, 2.0),
+    "stream_wait_ns": (0.5, 2.0),
+    "deferred_value_ns": (0.5, 3.0),
+    "stacked_read_ns": (0.5, 2.0),
+    "prefetch_tensor_ns": (0.5, 2.0),
+}
+
+
+def _known_numbers(measured: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries that name a constant and hold a positive number; anything else in the file is not ours."""
+    kinds = {entry.name: entry.type for entry in fields(Calibration)}
+    found: dict[str, Any] = {}
+    for name, value in measured.items():
+        usable = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+        if name in kinds and usable:
+            found[name] = float(value) if kinds[name] == "float" else round(value)
+    return found

@@ -1,0 +1,125 @@
+"""The words of the replay: what a Tape is made of.
+
+In: nothing. Out: `Item`, `Tape` and the small types beside them. An Item is one thing the training loop's host does,
+with the GPU work it starts; its waiting time is not part of it, the replay makes that anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from tracelens.model import WaitKind
+from tracelens.replay.calibrate import Calibration
+
+ItemKind = Literal["work", "launch", "staged", "blocking", "sync", "event_sync", "record", "stream_wait", "loader"]
+Engine = Literal["", "h2d", "d2h"]
+
+ALL_STREAMS = -1
+
+
+class Item(NamedTuple):
+    """One host call (or a stretch of host work) of one step, in host order.
+
+    work        only host time
+    launch      a GPU op is queued; the call returns after its issue time
+    staged      a copy from pageable memory: the driver copies the source on the host before the call returns
+    blocking    a copy into pageable memory: the call returns when the copy is done
+    sync        the host waits for a stream, or for all of them; event_sync: for a recorded event
+    record, stream_wait   an event after the work queued so far; later work of a stream behind an event
+    loader      the main thread inside the DataLoader's `__next__`
+    """
+
+    kind: ItemKind
+    gap_ns: int = 0
+    """Host time since the previous item."""
+    issue_ns: int = 0
+    """The call's own time, without any wait. For `staged`: the driver's copy of the source."""
+    rows: int = 0
+    """Rows the profiler recorded on this thread in gap and call: each of them cost host time."""
+    stream: int = ALL_STREAMS
+    """Position in `Tape.streams`; what a sync waits for, where an op runs."""
+    duration_ns: int = 0
+    """GPU time of the op. For `staged`: of its transfer alone."""
+    latency_ns: int = 0
+    """Call start to op start on an empty stream."""
+    spacing_ns: int = 0
+    """End of the stream's previous op to the start of this one when it is queued."""
+    return_ns: int = 0
+    """Completion to return of a wait. For `staged`: return of the call to the end of the op."""
+    engine: Engine = ""
+    """The copy engine that runs the op; one op at a time."""
+    size: int = 0
+    """Bytes copied."""
+    event: str = ""
+    """Name of the event that is recorded or waited for."""
+    lag: int = 0
+    """Which record of the event: 0 the latest, 1 the one before."""
+    wait: int = -1
+    """Position in the Timeline's waits, -1 none."""
+    pair: int = -1
+    """A copy and the synchronize right behind it share a number: one call of the user's."""
+    call: int = -1
+    """Position in the Timeline's calls."""
+    detached: bool = False
+    """Made by another thread: it keeps its place in host order and costs the training loop nothing."""
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Loader:
+    """What is known of the DataLoader: its workers (None unknown) and the period of a producer that is too slow."""
+
+    workers: int | None
+    period_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Overhead:
+    """What the profiler added to the host, per recorded row. `fitted`: the unprofiled step time determined it."""
+
+    row_ns: float
+    low_ns: float
+    high_ns: float
+    fitted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StallPlace:
+    """What the replay needs to know of a Stall: its kind and the waits that it consists of."""
+
+    kind: WaitKind
+    waits: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """How well the replay repeats what was measured, as shares of the step. `anchor` None: no unprofiled step time."""
+
+    recorded: float
+    anchor: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Tape:
+    """The kept steps of one recording, ready to be replayed. Immutable; Edits make a Program of it."""
+
+    steps: tuple[tuple[Item, ...], ...]
+    streams: tuple[str, ...]
+    stalls: Mapping[str, StallPlace]
+    calibration: Calibration
+    overhead: Overhead
+    loader: Loader
+    recorded_ns: int
+    """Mean duration of the kept steps under the profiler."""
+    unprofiled_ns: int | None
+    errors: Errors
+    unresolved_waits: int = 0
+    """Stream waits per step between busy streams whose event could not be told."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def base_ns(self) -> int:
+        """The step time that every prediction starts from."""
+        return self.recorded_ns if self.unprofiled_ns is None else self.unprofiled_ns

@@ -1,0 +1,191 @@
+"""A Diagnosis as the JSON contract (docs/analysis.schema.json): what programs read.
+
+In: a Diagnosis. Out: a dict of plain values. Apart from the other reports because these keys are a promise: times become
+floats in microseconds, unknown stays null, a measured zero stays 0, and nothing is added that the schema does not name.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tracelens.model import (
+    Diagnosis,
+    Estimate,
+    Finding,
+    Goal,
+    Location,
+    Overlap,
+    Recommendation,
+    Scheme,
+    Stage,
+    Stall,
+    StepTimes,
+    Trace,
+)
+
+SCHEMA_VERSION = 1
+
+
+def document(diagnosis: Diagnosis) -> dict[str, Any]:
+    """The whole contract; `schemes` is empty and `recommendation` null where nothing was recommended yet."""
+    recommendation = diagnosis.recommendation
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "traces": [_trace(trace, diagnosis) for trace in diagnosis.traces],
+        "steps": _steps(diagnosis.steps),
+        "breakdown": {
+            "wall_us": _us(diagnosis.breakdown.wall_ns),
+            "parts": {part: _us(ns) for part, ns in diagnosis.breakdown.parts.items()},
+        },
+        "gpu_busy_share": diagnosis.gpu_busy_share,
+        "idle_share": diagnosis.idle_share,
+        "syncs": [_stall(stall) for stall in diagnosis.stalls],
+        "overlap": _overlap(diagnosis.overlap),
+        "findings": [_finding(finding) for finding in diagnosis.findings],
+        "abstentions": [
+            {"detector": item.detector, "missing": item.missing, "hint": item.hint} for item in diagnosis.abstentions
+        ],
+        "inventory": [
+            {"id": item.id, "present": item.present, "evidence": item.evidence} for item in diagnosis.inventory
+        ],
+        "schemes": [_scheme(scheme) for scheme in diagnosis.schemes],
+        "recommendation": _recommendation(recommendation),
+        "sensitivity": dict(recommendation.sensitivity) if recommendation else {},
+    }
+
+
+def trace_name(trace: Trace, diagnosis: Diagnosis) -> str:
+    """A trace's path as documents show it: relative to its Run, else the bare file name; never a home folder."""
+    path = Path(trace.path)
+    if diagnosis.run is not None and path.is_absolute() == diagnosis.run.path.is_absolute():
+        try:
+            return path.relative_to(diagnosis.run.path).as_posix()
+        except ValueError:
+            pass
+    return path.name
+
+
+def _us(ns: int | None) -> float | None:
+    return None if ns is None else ns / 1000
+
+
+def _trace(trace: Trace, diagnosis: Diagnosis) -> dict[str, Any]:
+    return {
+        "path": trace_name(trace, diagnosis),
+        "rank": trace.rank,
+        "world_size": trace.world_size,
+        "device": trace.device,
+        "events": len(trace),
+        "signals": sorted(trace.signals),
+        "dropped": dict(sorted(trace.dropped.items())),
+    }
+
+
+def _steps(steps: StepTimes) -> dict[str, Any]:
+    return {
+        "count": steps.count,
+        "source": steps.source,
+        "median_us": _us(steps.median_ns),
+        "p05_us": _us(steps.p05_ns),
+        "p95_us": _us(steps.p95_ns),
+        "unprofiled_median_us": _us(steps.unprofiled_median_ns),
+    }
+
+
+def _location(location: Location | None) -> dict[str, Any] | None:
+    if location is None:
+        return None
+    return {"path": location.path, "line": location.line, "function": location.function}
+
+
+def _stall(stall: Stall) -> dict[str, Any]:
+    return {
+        "api": stall.api,
+        "kind": stall.kind,
+        "calls_per_step": stall.calls_per_step,
+        "wait_us_per_step": _us(stall.wait_ns),
+        "gpu_idle_us_per_step": _us(stall.gpu_idle_ns),
+        "exposed_us_per_step": _us(stall.exposed_ns),
+        "verdict": stall.verdict,
+        "location": _location(stall.location),
+    }
+
+
+def _overlap(overlap: Overlap | None) -> dict[str, Any] | None:
+    if overlap is None:
+        return None
+    return {
+        "h2d_us_per_step": _us(overlap.h2d_ns),
+        "h2d_hidden_us_per_step": _us(overlap.h2d_hidden_ns),
+        "h2d_exposed_us_per_step": _us(overlap.h2d_exposed_ns),
+        "h2d_blocking_us_per_step": _us(overlap.h2d_blocking_ns),
+        "streams_used": overlap.streams_used,
+        "concurrent_share": overlap.concurrent_share,
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "id": finding.id,
+        "title": finding.title,
+        "cost_us_per_step": _us(finding.cost_ns),
+        "share": finding.share,
+        "location": _location(finding.location),
+        "evidence": finding.evidence,
+    }
+
+
+def _scheme(scheme: Scheme) -> dict[str, Any]:
+    return {
+        "id": scheme.id,
+        "title": scheme.title,
+        "prior": dict(scheme.prior) if scheme.prior is not None else None,
+        "scores": {key: {"score": score.score, "evidence": score.evidence} for key, score in scheme.scores.items()},
+        "prior_mean": scheme.prior_mean,
+        "prior_total": scheme.prior_total,
+        "total": scheme.total,
+        "rank": scheme.rank,
+        "estimate": _estimate(scheme.estimate),
+        "applicable": scheme.applicable,
+        "reasons": list(scheme.reasons),
+    }
+
+
+def _estimate(estimate: Estimate | None) -> dict[str, Any] | None:
+    if estimate is None:
+        return None
+    return {
+        "base_us": _us(estimate.base_ns),
+        "step_us": _us(estimate.step_ns),
+        "low_us": _us(estimate.low_ns),
+        "high_us": _us(estimate.high_ns),
+        "speedup": estimate.speedup,
+        "binding": estimate.binding,
+        "basis": estimate.basis,
+        "evidence": estimate.evidence,
+    }
+
+
+def _recommendation(recommendation: Recommendation | None) -> dict[str, Any] | None:
+    if recommendation is None:
+        return None
+    return {
+        "scheme": recommendation.scheme,
+        "verdict": recommendation.verdict,
+        "stages": [_stage(stage) for stage in recommendation.stages],
+    }
+
+
+def _stage(stage: Stage) -> dict[str, Any]:
+    return {
+        "number": stage.number,
+        "title": stage.title,
+        "schemes": list(stage.schemes),
+        "goals": [_goal(goal) for goal in stage.goals],
+        "advice": stage.advice,
+    }
+
+
+def _goal(goal: Goal) -> dict[str, Any]:
+    return {"text": goal.text, "met": goal.met, "evidence": goal.evidence}

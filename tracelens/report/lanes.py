@@ -1,0 +1,197 @@
+"""One training step as a picture: lanes of rectangles on one time axis.
+
+In: a Timeline. Out: `Picture`, geometry in pixels that the template only has to write down. The step shown is the kept
+one whose length is nearest the median. What is narrower than a pixel is merged with its neighbors of the same kind, so
+a step of ten thousand kernels stays a page of a few hundred rectangles; nothing is dropped, only joined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from tracelens.model import Timeline
+from tracelens.report.words import clean, milliseconds
+
+WIDTH = 920.0
+"""Drawing width in SVG units; the page scales it."""
+LABEL_WIDTH = 132.0
+MERGE = 0.75
+"""Rectangles closer than this many units are drawn as one: below a pixel nobody can tell them apart."""
+ROOM_FOR_LABEL = 46.0
+LANE_HEIGHT = 22.0
+LANE_GAP = 10.0
+TICKS = 6
+MAX_STREAMS = 8
+"""Streams drawn, the busiest first; jobs with NCCL have dozens that hold one kernel each."""
+ZONE = {"kernel": "kernel", "copy": "copy", "memset": "memset", "collective": "collective"}
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """`kind` is the CSS class; `label` is drawn inside, `title` is the tooltip and the text for screen readers."""
+
+    x: float
+    width: float
+    kind: str
+    label: str = ""
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    name: str
+    y: float
+    boxes: tuple[Box, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Everything the template draws; `ticks` are (x, text)."""
+
+    step: int
+    lanes: tuple[Lane, ...]
+    ticks: tuple[tuple[float, str], ...]
+    height: float
+    kinds: tuple[str, ...]
+    caption: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """The step on the axis: [start, end) in ns and the drawing scale."""
+
+    start: int
+    end: int
+
+    @property
+    def scale(self) -> float:
+        return (WIDTH - LABEL_WIDTH) / max(self.end - self.start, 1)
+
+    def x(self, ns: float) -> float:
+        return LABEL_WIDTH + (min(max(ns, self.start), self.end) - self.start) * self.scale
+
+    def inside(self, frame: pd.DataFrame) -> pd.DataFrame:
+        return frame[(frame["end_ns"] > self.start) & (frame["start_ns"] < self.end)]
+
+
+def of(timeline: Timeline) -> Picture | None:
+    """None where there is no step to show."""
+    chosen = _typical(timeline.tables.steps)
+    if chosen is None:
+        return None
+    window = _Window(int(chosen["start_ns"]), int(chosen["end_ns"]))
+    named = [(name, boxes) for name, boxes in _named_lanes(timeline, window) if boxes]
+    lanes = tuple(Lane(n, i * (LANE_HEIGHT + LANE_GAP), tuple(boxes)) for i, (n, boxes) in enumerate(named))
+    number = int(chosen["number"])
+    return Picture(
+        step=number,
+        lanes=lanes,
+        ticks=_ticks(window),
+        height=len(lanes) * (LANE_HEIGHT + LANE_GAP),
+        kinds=tuple(sorted({box.kind for lane in lanes for box in lane.boxes})),
+        caption=f"Step {number}, {milliseconds(window.end - window.start)} as recorded; the kept step nearest the median.",
+    )
+
+
+def _typical(steps: pd.DataFrame) -> pd.Series | None:
+    kept = steps[steps["kept"]] if steps["kept"].any() else steps
+    if kept.empty:
+        return None
+    length = kept["end_ns"] - kept["start_ns"]
+    row: pd.Series = kept.loc[(length - length.median()).abs().idxmin()]
+    return row
+
+
+def _named_lanes(timeline: Timeline, window: _Window) -> Iterator[tuple[str, Sequence[Box]]]:
+    tables = timeline.tables
+    waits = window.inside(tables.waits)
+    calls = window.inside(tables.calls)
+    yield "Main thread", _host(calls, waits, timeline.main_thread, window, whole=True)
+    for thread in timeline.autograd_threads:
+        if thread != timeline.main_thread:
+            yield "Autograd thread", _host(calls, waits, thread, window, whole=False)
+    loader = window.inside(tables.loader)
+    yield "DataLoader", _boxes(loader, "loader", window, label="LOADER", title="waiting for the next batch")
+    yield from _streams(window.inside(tables.ops), window)
+    gaps = window.inside(tables.gaps)
+    idle = [box for cause, rows in gaps.groupby("cause", observed=True) for box in _gaps(str(cause), rows, window)]
+    yield "GPU idle", sorted(idle, key=lambda box: box.x)
+
+
+def _host(
+    calls: pd.DataFrame, waits: pd.DataFrame, thread: int | None, window: _Window, *, whole: bool
+) -> Sequence[Box]:
+    mine = calls[calls["thread"] == thread] if thread is not None else calls
+    blocked = waits[waits["thread"] == thread] if thread is not None else waits
+    work = mine[~mine.index.isin(blocked["call"])]
+    base = [Box(window.x(window.start), window.x(window.end) - window.x(window.start), "host")] if whole else []
+    issued = _boxes(work, "call", window)
+    return [*base, *issued, *_wait_boxes(blocked, window)]
+
+
+def _wait_boxes(waits: pd.DataFrame, window: _Window) -> Iterator[Box]:
+    for row in waits.itertuples():
+        x, width = window.x(row.start_ns), window.x(row.end_ns) - window.x(row.start_ns)
+        place = f" at {clean(str(row.path))}:{int(row.line)}" if row.path is not None and pd.notna(row.line) else ""
+        title = f"{clean(str(row.api))}{place}: host blocked {milliseconds(row.wait_ns)}"
+        title += f", GPU idle {milliseconds(row.gpu_idle_ns)}"
+        label = ("COPY" if row.kind == "h2d" else "SYNC") if width >= ROOM_FOR_LABEL else ""
+        yield Box(round(x, 1), round(max(width, 1.5), 1), "wait", label, title)
+
+
+def _streams(ops: pd.DataFrame, window: _Window) -> Iterator[tuple[str, Sequence[Box]]]:
+    busy = (ops["end_ns"] - ops["start_ns"]).groupby([ops["device"], ops["stream"]], observed=True).sum()
+    chosen = sorted(busy.sort_values(ascending=False).index[:MAX_STREAMS])
+    several = len({device for device, _ in chosen}) > 1
+    for device, stream in chosen:
+        mine = ops[(ops["device"] == device) & (ops["stream"] == stream)]
+        boxes = [
+            box for kind, rows in mine.groupby("kind", observed=True) for box in _boxes(rows, ZONE[str(kind)], window)
+        ]
+        yield (f"GPU {device} stream {stream}" if several else f"Stream {stream}"), sorted(boxes, key=lambda b: b.x)
+    if len(busy) > MAX_STREAMS:
+        yield f"+{len(busy) - MAX_STREAMS} streams", ()
+
+
+CAUSE = {"sync": "SYNC", "dataloader": "LOADER", "host": "HOST", "launch": "LAUNCH", "other": "OTHER"}
+
+
+def _gaps(cause: str, rows: pd.DataFrame, window: _Window) -> list[Box]:
+    return _boxes(rows, f"idle_{cause}", window, label=CAUSE.get(cause, "OTHER"), title=f"GPU idle, cause: {cause}")
+
+
+def _boxes(rows: pd.DataFrame, kind: str, window: _Window, *, label: str = "", title: str = "") -> list[Box]:
+    """Rectangles of one kind in one lane, neighbors merged below the resolution of the picture."""
+    if rows.empty:
+        return []
+    order = np.argsort(rows["start_ns"].to_numpy(), kind="stable")
+    starts = np.clip(rows["start_ns"].to_numpy()[order], window.start, window.end)
+    ends = np.maximum.accumulate(np.clip(rows["end_ns"].to_numpy()[order], window.start, window.end))
+    fresh = np.ones(len(starts), dtype=bool)
+    fresh[1:] = (starts[1:] - ends[:-1]) * window.scale > MERGE
+    first = np.flatnonzero(fresh)
+    last = np.append(first[1:], len(starts)) - 1
+    out = []
+    for a, b in zip(first, last, strict=True):
+        x, width = window.x(starts[a]), (ends[b] - starts[a]) * window.scale
+        text = label if width >= ROOM_FOR_LABEL else ""
+        tip = f"{title}, {milliseconds(int(ends[b] - starts[a]))}" if title and width >= 2 else ""
+        out.append(Box(round(float(x), 1), round(max(float(width), 0.8), 1), kind, text, tip))
+    return out
+
+
+def _ticks(window: _Window) -> tuple[tuple[float, str], ...]:
+    """Round times along the axis, counted from the step's start."""
+    length = (window.end - window.start) / 1e6
+    raw = length / TICKS
+    power = 10.0 ** np.floor(np.log10(raw)) if raw > 0 else 1.0
+    spacing = next((m * power for m in (1, 2, 5, 10) if m * power >= raw), raw or 1.0)
+    digits = max(0, -int(np.floor(np.log10(spacing)))) if spacing else 0
+    count = int(length / spacing + 1e-9)
+    return tuple(
+        (round(window.x(window.start + i * spacing * 1e6), 1), f"{i * spacing:.{digits}f}") for i in range(count + 1)
+    )

@@ -1,0 +1,257 @@
+"""What analyze, recommend, apply and verify say in a terminal.
+
+In: a Diagnosis, a Patch or a Verification. Out: one string. Verdict first, then the numbers it rests on, then the next
+command; the verdict is the same string as in JSON and HTML.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.console import RenderableType
+
+from tracelens.model import CRITERIA, Diagnosis, Patch, Scheme, Stage, Stall, Verification
+from tracelens.report import commands, terminal, words
+from tracelens.report.excerpt import around
+from tracelens.report.json import trace_name
+from tracelens.report.terminal import Look
+
+FRAMES = 3
+"""Code frames printed: beyond the three costliest waits the table is quicker to read."""
+STALL_ROWS = 12
+"""Rows of the stall table; the JSON has all of them."""
+
+
+def analysis(diagnosis: Diagnosis, look: Look) -> str:
+    """What the GPU waited for."""
+    return terminal.draw(_analysis(diagnosis, commands.after_analyze(diagnosis)), look)
+
+
+def recommendation(diagnosis: Diagnosis, look: Look) -> str:
+    """What to do about it: schemes with scores and estimates, reasons, stages."""
+    return terminal.draw(_recommendation(diagnosis), look)
+
+
+def patch(change: Patch, look: Look, next_command: str) -> str:
+    """The diff, each hunk with its tier and reason, and what was left alone."""
+    return terminal.draw(_patch(change, next_command), look)
+
+
+def verification(measured: Sequence[Verification], look: Look, next_command: str) -> str:
+    """What was measured: verdict, numbers, predicted next to measured."""
+    return terminal.draw(_verification(measured, next_command), look)
+
+
+# ---------------------------------------------------------------------------------------------------- analyze
+
+
+def _analysis(diagnosis: Diagnosis, next_command: str) -> Iterator[RenderableType]:
+    yield terminal.paragraph(" · ".join(recorded(diagnosis)), "dim")
+    yield terminal.verdict(words.headline(diagnosis))
+    yield from _breakdown(diagnosis)
+    yield from _stalls(diagnosis)
+    yield from _findings(diagnosis)
+    yield from _abstentions(diagnosis)
+    yield terminal.next_command(next_command)
+
+
+def recorded(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """What was recorded, in a few words: trace, device, steps, step time with and without the profiler."""
+    trace, steps = diagnosis.timeline.trace, diagnosis.steps
+    chips = [trace_name(trace, diagnosis), trace.device or "no GPU in the recording"]
+    if len(diagnosis.traces) > 1:
+        chips.append(f"slowest of {len(diagnosis.traces)} ranks")
+    chips.append(f"{steps.count} step{'' if steps.count == 1 else 's'} ({words.STEP_SOURCE[steps.source]})")
+    chips.append(f"{words.milliseconds(steps.median_ns)} per step recorded")
+    if steps.unprofiled_median_ns is not None:
+        chips.append(f"{words.milliseconds(steps.unprofiled_median_ns)} without the profiler")
+    return tuple(chips)
+
+
+def _breakdown(diagnosis: Diagnosis) -> Iterator[RenderableType]:
+    if diagnosis.gpu_busy_share is None:
+        return
+    yield terminal.heading("Where a step goes")
+    yield terminal.bars(
+        (words.PARTS[part][0], share, words.milliseconds(ns), words.percent(share, 1))
+        for part, ns, share in words.shown_parts(diagnosis.breakdown)
+    )
+
+
+def _stalls(diagnosis: Diagnosis) -> Iterator[RenderableType]:
+    stalls = words.ranked_stalls(diagnosis)
+    if not stalls:
+        return
+    yield terminal.heading("Host waits, per step")
+    columns = ("source line", "call", "calls", "host blocked", "GPU idle", "recoverable", "verdict")
+    rows = [_stall_row(stall) for stall in stalls[:STALL_ROWS]]
+    yield terminal.table(columns, rows, frozenset({2, 3, 4, 5}))
+    if len(stalls) > STALL_ROWS:
+        yield terminal.paragraph(f"and {len(stalls) - STALL_ROWS} more in --format json", "dim")
+    for stall in [s for s in stalls if s.verdict == "exposed" and s.location][:FRAMES]:
+        yield terminal.heading("")
+        yield _frame(stall, diagnosis)
+
+
+def _stall_row(stall: Stall) -> tuple[str, ...]:
+    return (
+        words.shorten(words.stall_place(stall), 40),
+        words.shorten(stall.call or stall.api, 36),
+        f"{stall.calls_per_step:.1f}",
+        words.milliseconds(stall.wait_ns),
+        words.milliseconds(stall.gpu_idle_ns),
+        words.milliseconds(stall.exposed_ns),
+        words.VERDICT[stall.verdict],
+    )
+
+
+def _frame(stall: Stall, diagnosis: Diagnosis) -> RenderableType:
+    title = f"{stall.call or stall.api}: removing it alone gives back {words.milliseconds(stall.exposed_ns)} per step"
+    note = f"host blocked {words.milliseconds(stall.wait_ns)}, GPU idle {words.milliseconds(stall.gpu_idle_ns)}"
+    function = stall.location.function if stall.location else None
+    place = words.stall_place(stall) + (f" in {function}" if function else "")
+    return terminal.code_frame(title, place, around(diagnosis.sources, stall.location, stall.call), note)
+
+
+def _findings(diagnosis: Diagnosis) -> Iterator[RenderableType]:
+    if not diagnosis.findings:
+        return
+    yield terminal.heading("Findings")
+    rows = [
+        (f.title, words.milliseconds(f.cost_ns), words.percent(f.share), f"{f.evidence}")
+        for f in diagnosis.findings
+    ]  # fmt: skip
+    yield terminal.table(("what", "per step", "share", "evidence"), rows, frozenset({1, 2}))
+
+
+def _abstentions(diagnosis: Diagnosis) -> Iterator[RenderableType]:
+    if not diagnosis.abstentions:
+        return
+    yield terminal.heading("Could not be judged")
+    rows = [(item.detector, item.missing, item.hint) for item in diagnosis.abstentions]
+    yield terminal.table(("what", "missing", "record"), rows, frozenset())
+
+
+# -------------------------------------------------------------------------------------------------- recommend
+
+
+def _recommendation(diagnosis: Diagnosis) -> Iterator[RenderableType]:
+    yield terminal.paragraph(" · ".join(recorded(diagnosis)), "dim")
+    yield terminal.verdict(words.headline(diagnosis))
+    yield from _schemes(diagnosis)
+    yield from _criteria(diagnosis)
+    yield from _stages(diagnosis)
+    yield from _abstentions(diagnosis)
+    yield terminal.next_command(commands.after_recommend(diagnosis))
+
+
+def by_rank(diagnosis: Diagnosis) -> tuple[Scheme, ...]:
+    """Schemes in the order of their rank, rejected ones after them by id."""
+    return tuple(sorted(diagnosis.schemes, key=lambda s: (s.rank is None, s.rank or 0, s.id)))
+
+
+def _schemes(diagnosis: Diagnosis) -> Iterator[RenderableType]:
+    if not diagnosis.schemes:
+        return
+    yield terminal.heading("Schemes on this run")
+    rows = [
+        (
+            str(scheme.rank or "–"),
+            scheme.id,
+            words.estimate_range(scheme.estimate) if scheme.estimate else words.UNKNOWN,
+            words.gain(scheme.estimate.speedup) if scheme.estimate else "–",
+            "–" if scheme.prior_total is None else f"{scheme.prior_total:.2f}",
+            "–" if scheme.total is None else f"{scheme.total:.2f}",
+        )
+        for scheme in by_rank(diagnosis)
+    ]
+    columns = ("rank", "scheme", "step (80 % range)", "faster by", "prior", "score")
+    yield terminal.table(columns, rows, frozenset({0, 2, 3, 4, 5}))
+    for scheme in by_rank(diagnosis):
+        if not scheme.applicable and scheme.reasons:
+            yield terminal.paragraph(f"{scheme.id} is rejected: {'; '.join(scheme.reasons)}", "dim")
+
+
+def _criteria(diagnosis: Diagnosis) -> Iterator[RenderableType]:
+    """Score of each criterion with where it comes from, prior beside it."""
+    scored = [scheme for scheme in by_rank(diagnosis) if scheme.scores]
+    if not scored:
+        return
+    yield terminal.heading("Scores: this run (prior), 10 is best")
+    rows = [(scheme.id, *(_score(scheme, criterion) for criterion in CRITERIA)) for scheme in scored]
+    yield terminal.table(("scheme", *CRITERIA), rows, frozenset(range(1, len(CRITERIA) + 1)))
+
+
+def _score(scheme: Scheme, criterion: str) -> str:
+    score = scheme.scores.get(criterion)
+    if score is None:
+        return "–"
+    prior = (scheme.prior or {}).get(criterion)
+    beside = "" if prior is None or score.evidence == "prior" else f" ({prior:g})"
+    return f"{score.score:.1f} {score.evidence}{beside}"
+
+
+def _stages(diagnosis: Diagnosis) -> Iterator[RenderableType]:
+    stages: tuple[Stage, ...] = diagnosis.recommendation.stages if diagnosis.recommendation else ()
+    if not stages:
+        return
+    yield terminal.heading("The plan")
+    for stage in stages:
+        yield terminal.paragraph(f"{stage.number}. {stage.title}: {', '.join(stage.schemes)}")
+        for goal in stage.goals:
+            evidence = f" ({goal.evidence})" if goal.evidence else ""
+            yield terminal.paragraph(f"   {MET[goal.met]}: {goal.text}{evidence}", "dim")
+        if stage.advice:
+            yield terminal.paragraph(f"   → {stage.advice}")
+
+
+MET = {True: "met", False: "not met", None: "not measured"}
+
+# ------------------------------------------------------------------------------------------- apply and verify
+
+
+def _patch(change: Patch, next_command: str) -> Iterator[RenderableType]:
+    if change.diff:
+        yield terminal.diff(change.diff)
+    if change.hunks:
+        yield terminal.heading("Changes")
+        rows = [(hunk.id, hunk.tier, str(hunk.location), hunk.reason, hunk.evidence) for hunk in change.hunks]
+        yield terminal.table(("hunk", "tier", "where", "what", "evidence"), rows, frozenset())
+    if change.declined:
+        yield terminal.heading("Left alone")
+        left = [(str(item.location), item.edit, item.obstacle, item.by_hand) for item in change.declined]
+        yield terminal.table(("where", "edit", "what stands in the way", "by hand"), left, frozenset())
+    if change.empty:
+        yield terminal.paragraph("Nothing to change.")
+    yield terminal.next_command(next_command)
+
+
+def _verification(measured: Sequence[Verification], next_command: str) -> Iterator[RenderableType]:
+    for one in measured:
+        yield terminal.verdict(one.verdict)
+        yield terminal.table(("", "", ""), measured_rows(one), frozenset())
+    yield terminal.next_command(next_command)
+
+
+def measured_rows(one: Verification) -> tuple[tuple[str, str, str], ...]:
+    """(what, value, remark) of one Verification, measured beside predicted."""
+    same = {True: "equal", False: "different", None: UNKNOWN_NUMBERS}[one.numbers_equal]
+    rows = [("outcome", one.outcome, ""), ("losses and weights", same, "")]
+    if one.base_ns is not None and one.patched_ns is not None:
+        rows.append(("step before → after", f"{_ms(one.base_ns)} → {_ms(one.patched_ns)}", ""))
+    if one.ratio is not None:
+        interval = f"95 % interval {words.gain(1 / one.ratio.high)} to {words.gain(1 / one.ratio.low)}"
+        rows.append(("faster by, measured", words.gain(1 / one.ratio.value), interval))
+    if one.predicted is not None:
+        low, high = one.predicted.base_ns / one.predicted.high_ns, one.predicted.base_ns / one.predicted.low_ns
+        spread = f"80 % range {words.gain(low)} to {words.gain(high)}"
+        rows.append(("faster by, predicted", words.gain(one.predicted.speedup), spread))
+    return tuple(rows)
+
+
+UNKNOWN_NUMBERS = "could not be compared"
+
+
+def _ms(ns: int) -> Any:
+    return words.milliseconds(ns)

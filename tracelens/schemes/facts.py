@@ -1,0 +1,56 @@
+"""What is known of one run when its remedies are judged.
+
+In: nothing. Out: `Facts` and `Limits`, the arguments of `score.judge` and `advise.recommend`. Apart because the
+stages that make estimates, patches and measurements are not ours to import: their results arrive here as values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tracelens.model import (
+    Abstention,
+    Binding,
+    Breakdown,
+    Edit,
+    Estimate,
+    InventoryItem,
+    Patch,
+    Stall,
+    Verification,
+)
+from tracelens.schemes.catalog import Change
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything that scores and verdict may rest on; what was not measured is None or absent."""
+
+    step_ns: int
+    """The step as it is: unprofiled where that was recorded."""
+    plans: Mapping[str, tuple[Edit, ...] | str]
+    """Per scheme its Edits on this loop, or why it does not apply (from `plan.edits`, pruned or not)."""
+    estimates: Mapping[str, Estimate | Abstention] = field(default_factory=dict)
+    patches: Mapping[str, Patch] = field(default_factory=dict)
+    verifications: tuple[Verification, ...] = ()
+    stalls: tuple[Stall, ...] = ()
+    breakdown: Breakdown | None = None
+    gpu_busy_share: float | None = None
+    binding: Binding | None = None
+    """What limits the loop once nothing waits (the largest of replay's bounds)."""
+    has_gpu: bool = True
+    batch_bytes: int | None = None
+    """Bytes of one batch on the GPU, as measured."""
+    free_bytes: int | None = None
+    """Free memory of the GPU while the loop ran."""
+    inventory: tuple[InventoryItem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the user can afford and wants: the seeds' decision tree. None is no limit."""
+
+    days: float | None = None
+    gain_percent: float | None = None
+    change: Change | None = None

@@ -1,0 +1,171 @@
+"""Fit the schemes to one loop: which Edits, at which waits; or why a scheme does not apply.
+
+In: rules, the Stalls, the inventory of what the loop does already. Out: per scheme its Edits or a reason. An Edit
+that is present already is not offered. What an Edit buys is not known here; `keep_paying` drops the part of a scheme
+that an estimator, handed in as a function, finds worthless on this run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tracelens.model import Abstention, Edit, EditKind, Estimate, InventoryItem, Location, Stall
+from tracelens.schemes.catalog import EditTemplate, Rules, SchemeRule
+
+DEFAULT_INTERVAL = 10
+"""The seeds' N: every 10 batches, as their loop already read its losses."""
+
+PER_BATCH = 0.5
+"""A wait that comes less often than every second step is spaced out already; the Edits are about each batch."""
+
+WORTH_SHARE = 0.005
+"""A part of a scheme is kept if it shortens the step by half a percent: less is below any range that replay gives."""
+
+_STEERING_CALLS = frozenset(
+    {"__bool__", "__index__", "is_nonzero", "nonzero", "unique", "masked_select", "where", "equal", "allclose"}
+)
+"""Calls whose value decides what the host does next: it cannot be read later without changing the program."""
+
+_FAMILIES: tuple[frozenset[EditKind], ...] = (
+    frozenset({"prefetch"}),
+    frozenset({"async-copy", "prefetch"}),
+    frozenset({"event-sync", "interval-sync", "defer-read"}),
+)
+"""Edits that are judged together: a wait removed alone gains nothing while the one after it stays, and a batch
+cannot be prefetched from memory that is not pinned."""
+
+
+def edits(
+    rules: Rules, stalls: tuple[Stall, ...], inventory: tuple[InventoryItem, ...], interval: int | None = None
+) -> dict[str, tuple[Edit, ...] | str]:
+    """Per scheme its Edits on this loop, or the sentence that says why it does not apply."""
+    loop = _Loop.of(stalls, inventory, chosen_interval(inventory, interval))
+    return {rule.id: _fitted(rule, loop) for rule in rules.schemes}
+
+
+def chosen_interval(inventory: tuple[InventoryItem, ...], asked: int | None = None) -> int:
+    """N: what was asked for, else the K by which the loop already reads, else the seeds' 10."""
+    if asked is not None:
+        return asked
+    existing = _item(inventory, "reads_every_k")
+    return existing.value if existing and existing.present and existing.value else DEFAULT_INTERVAL
+
+
+def keep_paying(
+    edits: tuple[Edit, ...], estimate: Callable[[tuple[Edit, ...]], Estimate | Abstention]
+) -> tuple[Edit, ...]:
+    """The Edits without the families that buy nothing on this run. At least one family always stays."""
+    kept = edits
+    for family in _FAMILIES:
+        without = tuple(edit for edit in kept if edit.kind not in family)
+        if not without or len(without) == len(kept):
+            continue
+        whole, rest = estimate(kept), estimate(without)
+        if isinstance(whole, Estimate) and isinstance(rest, Estimate):
+            if rest.step_ns <= whole.step_ns * (1 + WORTH_SHARE):
+                kept = without
+    return kept
+
+
+# ------------------------------------------------------------------------------------------------------- the loop
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """The waits of one loop sorted by what can be done about them, and what it has already."""
+
+    synchronizes: tuple[Stall, ...]
+    events: tuple[Stall, ...]
+    reads: tuple[Stall, ...]
+    steering: tuple[Stall, ...]
+    copies: tuple[Stall, ...]
+    copied: bool
+    """Batches are copied to the GPU in the loop, waited for or not."""
+    copies_async: bool
+    prefetched: bool
+    interval: int
+
+    @staticmethod
+    def of(stalls: tuple[Stall, ...], inventory: tuple[InventoryItem, ...], interval: int) -> _Loop:
+        each = [stall for stall in stalls if stall.verdict != "window_edge" and stall.calls_per_step >= PER_BATCH]
+        reads = [stall for stall in each if stall.kind == "d2h"]
+        copies = tuple(stall for stall in each if stall.kind == "h2d")
+        pinned, unblocked = _present(inventory, "pinned_memory"), _present(inventory, "non_blocking_copies")
+        return _Loop(
+            synchronizes=tuple(stall for stall in each if stall.kind in ("device", "stream")),
+            events=tuple(stall for stall in each if stall.kind == "event"),
+            reads=tuple(stall for stall in reads if not _steers(stall)),
+            steering=tuple(stall for stall in reads if _steers(stall)),
+            copies=copies,
+            copied=bool(copies) or _present(inventory, "host_copies") is True,
+            copies_async=not copies and pinned is not False and unblocked is not False,
+            prefetched=_present(inventory, "copy_stream") is True,
+            interval=interval,
+        )
+
+
+def _fitted(rule: SchemeRule, loop: _Loop) -> tuple[Edit, ...] | str:
+    """The scheme's Edits that find something to act on; a reason when one of its needs is not met."""
+    found = tuple(edit for template in rule.edits if (edit := _edit(template, loop)) is not None)
+    kinds = {edit.kind for edit in found}
+    if "per_batch_wait" in rule.needs and not kinds & {"event-sync", "interval-sync", "defer-read"}:
+        return _no_wait(rule, loop)
+    if "host_copy" in rule.needs and not kinds & {"async-copy", "prefetch"}:
+        return _no_copy(loop)
+    return found if found else "there is nothing in this loop that it would change"
+
+
+def _edit(template: EditTemplate, loop: _Loop) -> Edit | None:
+    interval = loop.interval if template.interval is None else template.interval
+    match template.kind:
+        case "event-sync":
+            return _at(Edit("event-sync"), loop.synchronizes)
+        case "interval-sync":
+            return _at(Edit("interval-sync", interval=interval), loop.synchronizes + loop.events)
+        case "defer-read":
+            return _at(Edit("defer-read", interval=interval), loop.reads)
+        case "async-copy":
+            if loop.copied and not loop.copies_async:
+                return _at(Edit("async-copy"), loop.copies, needed=False)
+        case "prefetch":
+            if loop.copied and not loop.prefetched:
+                return _at(Edit("prefetch", depth=template.depth), loop.copies, needed=False)
+    return None
+
+
+def _at(edit: Edit, stalls: tuple[Stall, ...], *, needed: bool = True) -> Edit | None:
+    """The Edit tied to its waits; None when it needs some and there are none."""
+    if needed and not stalls:
+        return None
+    locations: dict[Location, None] = {stall.location: None for stall in stalls if stall.location is not None}
+    return replace(edit, stalls=tuple(stall.id for stall in stalls), locations=tuple(locations))
+
+
+def _no_wait(rule: SchemeRule, loop: _Loop) -> str:
+    if loop.steering:
+        place = loop.steering[0].location
+        where = f" at {place}" if place else ""
+        return f"the value read{where} decides what the host does next: it cannot be read later"
+    if loop.events and rule.id == "event-sync":
+        return "the loop waits for events already"
+    return "the loop neither synchronizes nor reads a value in each batch"
+
+
+def _no_copy(loop: _Loop) -> str:
+    if not loop.copied:
+        return "the loop copies no batch to the GPU"
+    return "batches come from pinned memory on a copy stream already"
+
+
+def _steers(stall: Stall) -> bool:
+    return stall.call is not None and stall.call.rpartition(".")[2] in _STEERING_CALLS
+
+
+def _item(inventory: tuple[InventoryItem, ...], id: str) -> InventoryItem | None:
+    return next((item for item in inventory if item.id == id), None)
+
+
+def _present(inventory: tuple[InventoryItem, ...], id: str) -> bool | None:
+    item = _item(inventory, id)
+    return item.present if item else None

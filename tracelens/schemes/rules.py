@@ -1,0 +1,364 @@
+"""Read `rules/`: weights, schemes, stages, texts of findings and examples of recipes.
+
+In: a folder of the user's (it overlays ours file by file: a file with the same relative path replaces ours, a new one
+is added) and weights from the command line. Out: one `Rules` value, or one `RuleError` with every mistake of every
+file. Plain facts are data, in YAML; what is done with them is code, elsewhere; there is no expression language.
+
+Weights given on the command line: each is a percentage of the total, and criteria that are not named share the rest
+in their old proportions. Whoever names all six is taken at their proportions.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
+
+import yaml
+
+from tracelens.errors import RuleError
+from tracelens.model import CRITERIA, EditKind
+from tracelens.schemes.catalog import (
+    CHANGES,
+    EDIT_KINDS,
+    METRICS,
+    NEEDS,
+    SCALES,
+    TIERS,
+    Claim,
+    EditTemplate,
+    FindingText,
+    GoalRule,
+    Recipe,
+    Rules,
+    Scale,
+    SchemeRule,
+    Span,
+    StageRule,
+)
+from tracelens.schemes.fields import Fields, nearest, shown
+
+__all__ = ["Rules", "default_folder", "load"]
+
+Read = TypeVar("Read")
+_HINT = "mend the files named above; `tracelens rules` lists what is loaded"
+
+
+def default_folder() -> Path:
+    """Our own rules: inside the installed package, else beside it in the checkout."""
+    package = Path(__file__).resolve().parents[1]
+    inside = package / "rules"
+    return inside if inside.is_dir() else package.parent / "rules"
+
+
+def load(folder: Path | None = None, weights: Mapping[str, float] | None = None) -> Rules:
+    """All rules; raises `RuleError` with all mistakes at once."""
+    mistakes: list[str] = []
+    files = _Files(default_folder(), folder, mistakes)
+    found, scales, stages = _weights_file(files)
+    schemes = tuple(sorted(_each(files, "schemes/*/rule.yaml", _scheme, _folder_name), key=_seed_order))
+    texts = _each(files, "findings/*.yaml", _finding, _file_stem)
+    recipes = _each(files, "recipes/*/rule.yaml", lambda f: _recipe(f, files), _folder_name)
+    _check_stages(stages, schemes, mistakes)
+    if weights is not None:
+        found = _overridden(found, weights, mistakes)
+    if mistakes:
+        raise RuleError(tuple(dict.fromkeys(mistakes)), hint=_HINT)
+    return Rules(
+        weights=found,
+        scales=scales,
+        schemes=schemes,
+        stages=stages,
+        findings={text.id: text for text in texts},
+        recipes={recipe.id: recipe for recipe in recipes},
+    )
+
+
+# ------------------------------------------------------------------------------------------------------- the files
+
+
+class _Files:
+    """Relative path → file on disk, the user's over ours."""
+
+    def __init__(self, ours: Path, theirs: Path | None, mistakes: list[str]) -> None:
+        self.mistakes = mistakes
+        self._paths: dict[str, Path] = {}
+        if theirs is not None and not theirs.is_dir():
+            mistakes.append(f"{theirs}: is not a folder")
+        for folder in (ours, theirs):
+            if folder is not None and folder.is_dir():
+                self._paths |= {path.relative_to(folder).as_posix(): path for path in _files_below(folder)}
+        known = ("weights.yaml", "schemes/*/rule.yaml", "findings/*.yaml", "recipes/*/*")
+        if theirs is not None and theirs.is_dir():
+            for name in sorted(path.relative_to(theirs).as_posix() for path in _files_below(theirs)):
+                if name.endswith((".yaml", ".yml")) and not any(PurePosixPath(name).match(form) for form in known):
+                    mistakes.append(f"{name}: no rule is read from here: expected {', '.join(known)}")
+
+    def matching(self, form: str) -> tuple[str, ...]:
+        depth = form.count("/")
+        return tuple(
+            name for name in sorted(self._paths) if name.count("/") == depth and PurePosixPath(name).match(form)
+        )
+
+    def text(self, name: str) -> str | None:
+        """The text of a file; None with the mistake noted where it cannot be read."""
+        if name not in self._paths:
+            self.mistakes.append(f"{name}: is missing")
+            return None
+        try:
+            return self._paths[name].read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            self.mistakes.append(f"{name}: cannot be read: {error}")
+            return None
+
+    def yaml(self, name: str) -> Any:
+        """What a YAML file holds; None with the mistake noted where it holds nothing usable."""
+        text = self.text(name)
+        if text is None:
+            return None
+        try:
+            value = yaml.load(text, Loader=_Loader)
+        except yaml.MarkedYAMLError as error:
+            line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+            self.mistakes.append(f"{name}: {line}not YAML: {error.problem or error.context}")
+            return None
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            self.mistakes.append(f"{name}: not YAML: {' '.join(str(error).split())}")
+            return None
+        if value is None:
+            self.mistakes.append(f"{name}: is empty")
+        return value
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML without the rule that the last of two equal keys wins silently."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and keys.count(key.value) > 1:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {shown(key.value)} is there twice", key.start_mark
+                )
+        return super().construct_mapping(node, deep=deep)
+
+
+def _files_below(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")]
+
+
+def _each(
+    files: _Files, form: str, read: Callable[[Fields], Read], expected_id: Callable[[str], str]
+) -> tuple[Read, ...]:
+    """One value per file that matches; its `id` must be the name that the file has."""
+    out: list[Read] = []
+    for name in files.matching(form):
+        value = files.yaml(name)
+        if value is None:
+            continue
+        fields = Fields(value, name, files.mistakes)
+        out.append(read(fields))
+        if isinstance(value, Mapping) and isinstance(value.get("id"), str) and value["id"] != expected_id(name):
+            fields.wrong("id", f"expected {expected_id(name)!r} as the file is named, found {shown(value['id'])}")
+        fields.done()
+    return tuple(out)
+
+
+def _folder_name(name: str) -> str:
+    return PurePosixPath(name).parent.name
+
+
+def _file_stem(name: str) -> str:
+    return PurePosixPath(name).stem
+
+
+# ------------------------------------------------------------------------------------------------ weights and stages
+
+
+def _weights_file(files: _Files) -> tuple[dict[str, float], dict[str, Scale], tuple[StageRule, ...]]:
+    value = files.yaml("weights.yaml")
+    if value is None:
+        return dict.fromkeys(CRITERIA, 0.0), {}, ()
+    fields = Fields(value, "weights.yaml", files.mistakes)
+    part = fields.inner("weights")
+    weights = {criterion: part.number(criterion, 0, 100) for criterion in CRITERIA}
+    part.done()
+    if not math.isclose(sum(weights.values()), 100):
+        fields.wrong("weights", f"expected to add up to 100, found {sum(weights.values()):g}")
+    part = fields.inner("scales")
+    scales = {name: _scale(part.inner(name)) for name in SCALES}
+    part.done()
+    stages = fields.each("stages", _stage)
+    fields.done()
+    return weights, scales, stages
+
+
+def _scale(fields: Fields) -> Scale:
+    scale = Scale(fields.text("measure"), fields.text("unit"), fields.text("why"), fields.pairs("points"))
+    fields.done()
+    return scale
+
+
+def _stage(fields: Fields) -> StageRule:
+    return StageRule(
+        number=int(fields.number("number", 1, 9)),
+        title=fields.text("title"),
+        schemes=fields.texts("schemes"),
+        goals=fields.each("goals", _goal),
+    )
+
+
+def _goal(fields: Fields) -> GoalRule:
+    return GoalRule(
+        text=fields.text("text"),
+        metric=fields.choice("metric", METRICS),
+        at_least=fields.number("at_least", 0, 1000),
+        seed=fields.text("seed"),
+        section=fields.text("section"),
+    )
+
+
+def _check_stages(stages: tuple[StageRule, ...], schemes: tuple[SchemeRule, ...], mistakes: list[str]) -> None:
+    known = [scheme.id for scheme in schemes]
+    for stage in stages:
+        for id in stage.schemes:
+            if id not in known:
+                mistakes.append(
+                    f"weights.yaml: stages[{stage.number - 1}].schemes: no scheme {id!r}{nearest(id, known)}"
+                )
+
+
+def _overridden(base: Mapping[str, float], given: Mapping[str, float], mistakes: list[str]) -> dict[str, float]:
+    """The weights of the command line laid over those of the file (see the module's docstring)."""
+    before = len(mistakes)
+    for name, value in given.items():
+        if name not in CRITERIA:
+            mistakes.append(f"--weights: {name}: no such criterion{nearest(name, CRITERIA)}")
+        elif isinstance(value, bool) or not math.isfinite(value) or value < 0:
+            mistakes.append(f"--weights: {name}: expected a number from 0 up, found {shown(value)}")
+    total = sum(value for value in given.values() if math.isfinite(value))
+    rest = {criterion: base[criterion] for criterion in CRITERIA if criterion not in given}
+    if not given or len(mistakes) > before:
+        return dict(base)
+    if total > 100 and rest:
+        mistakes.append(f"--weights: the named weights add up to {total:g}, expected at most 100 percent")
+        return dict(base)
+    if not rest or sum(rest.values()) == 0:
+        if total == 0:
+            mistakes.append("--weights: expected at least one weight above 0")
+            return dict(base)
+        return {criterion: 100 * given.get(criterion, 0.0) / total for criterion in CRITERIA}
+    share = (100 - total) / sum(rest.values())
+    return {c: float(given[c]) if c in given else rest[c] * share for c in CRITERIA}
+
+
+# ----------------------------------------------------------------------------------------------- schemes and texts
+
+
+def _scheme(fields: Fields) -> SchemeRule:
+    return SchemeRule(
+        id=fields.text("id"),
+        number=fields.text("number") if fields.has("number") else None,
+        title=fields.text("title"),
+        summary=fields.text("summary"),
+        edits=_edits(fields),
+        needs=fields.choices("needs", NEEDS),
+        change=fields.choice("change", CHANGES),
+        priors=_priors(fields),
+        priors_source=fields.text("priors_source"),
+        gain=_spans(fields, "gain", 100),
+        days=_spans(fields, "days", 365),
+        lines=_spans(fields, "lines", 100_000),
+        applicability=fields.each("applicability", _claim),
+        pros=fields.each("pros", _claim),
+        cons=fields.each("cons", _claim),
+        risks=fields.each("risks", _claim),
+        references=fields.each("references", _claim),
+        sources=fields.each("sources", _claim),
+    )
+
+
+def _edits(fields: Fields) -> tuple[EditTemplate, ...]:
+    edits = fields.each("edits", _edit)
+    kinds = [edit.kind for edit in edits]
+    if len(set(kinds)) != len(kinds):
+        fields.wrong("edits", "expected each kind once")
+    return edits
+
+
+def _edit(fields: Fields) -> EditTemplate:
+    kind = fields.choice("kind", EDIT_KINDS)
+    interval: int | None = 1
+    if kind in ("interval-sync", "defer-read"):
+        interval = {"N": None, "1": 1}[fields.choice("interval", ("N", "1"))]
+    depth = int(fields.number("depth", 1, 16)) if kind == "prefetch" else 0
+    return EditTemplate(kind, interval, depth)
+
+
+def _priors(fields: Fields) -> dict[str, float] | None:
+    if not fields.has("priors"):
+        return None
+    part = fields.inner("priors")
+    priors = {criterion: part.number(criterion, 0, 10) for criterion in CRITERIA}
+    part.done()
+    return priors
+
+
+def _spans(fields: Fields, key: str, limit: float) -> tuple[Span, ...]:
+    spans = fields.each(key, lambda item: _span(item, limit))
+    if any(span.low > span.high for span in spans):
+        fields.wrong(key, "expected low not above high")
+    return spans
+
+
+def _span(fields: Fields, limit: float) -> Span:
+    low, high = fields.number("low", 0, limit), fields.number("high", 0, limit)
+    return Span(low, high, fields.text("seed"), fields.text("section"), fields.text("note", default=""))
+
+
+def _claim(fields: Fields) -> Claim:
+    return Claim(fields.text("text"), fields.text("seed"), fields.text("section"))
+
+
+def _finding(fields: Fields) -> FindingText:
+    return FindingText(
+        id=fields.text("id"),
+        title=fields.text("title"),
+        meaning=fields.text("meaning"),
+        measured=fields.text("measured"),
+        helps=fields.texts("helps"),
+        nothing_when=fields.text("nothing_when"),
+    )
+
+
+def _recipe(fields: Fields, files: _Files) -> Recipe:
+    kind: EditKind = fields.choice("id", EDIT_KINDS)
+    return Recipe(
+        id=kind,
+        title=fields.text("title"),
+        tier=fields.choice("tier", TIERS),
+        conditions=fields.texts("conditions"),
+        by_hand=fields.text("by_hand"),
+        before=_python(files, f"recipes/{kind}/before.py"),
+        after=_python(files, f"recipes/{kind}/after.py"),
+    )
+
+
+def _python(files: _Files, name: str) -> str:
+    """An example that at least parses."""
+    source = files.text(name)
+    try:
+        ast.parse(source or "")
+    except (SyntaxError, ValueError) as error:
+        files.mistakes.append(f"{name}: line {getattr(error, 'lineno', None) or 1}: not Python: {error}")
+    return source or ""
+
+
+_ORDER = ("1", "2", "3", "2+3", "4")
+
+
+def _seed_order(rule: SchemeRule) -> tuple[int, str]:
+    """The seeds' order, the combination after its parts, ours at the end."""
+    return (_ORDER.index(rule.number) if rule.number in _ORDER else len(_ORDER), rule.id)

@@ -1,0 +1,49 @@
+"""Numbers and places as a sentence shows them.
+
+In: nanoseconds, estimates, locations from anywhere. Out: short, printable text of bounded length: paths come from
+traces and may hold anything.
+"""
+
+from __future__ import annotations
+
+from tracelens.model import Estimate, Location
+
+PLACE_LENGTH = 48  # of the 240 characters of a verdict; enough for folder/file.py:line
+
+
+def ms(ns: float) -> str:
+    """Milliseconds with three significant digits, as people compare step times."""
+    value = ns / 1e6
+    digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
+    return f"{value:.{digits}f} ms"
+
+
+def cost(ns: float) -> str:
+    """A cost per step, and what it adds up to: 1 ms per step is 1 s per 1,000 batches."""
+    seconds = ns / 1e6
+    return f"{ms(ns)} per step ({seconds:.{2 if abs(seconds) < 10 else 1}f} s per 1,000 batches)"
+
+
+def percent(value: float) -> str:
+    """A gain in percent with its sign; one decimal below 10."""
+    return f"{value:+.1f} %" if abs(value) < 9.95 else f"{value:+.0f} %"
+
+
+def gain_percent(base_ns: float, step_ns: float) -> float:
+    """100·(speedup − 1); a step of no length is no step."""
+    return 100 * (base_ns / step_ns - 1) if step_ns > 0 else 0.0
+
+
+def gain(estimate: Estimate) -> str:
+    """'+14 % (+11 to +17 %, replayed)'."""
+    low, high = gain_percent(estimate.base_ns, estimate.high_ns), gain_percent(estimate.base_ns, estimate.low_ns)
+    middle = gain_percent(estimate.base_ns, estimate.step_ns)
+    return f"{percent(middle)} ({percent(low).removesuffix(' %')} to {percent(high)}, {estimate.evidence})"
+
+
+def place(location: Location | None) -> str:
+    """A location that fits into a sentence: printable, its end kept when it is long."""
+    if location is None:
+        return ""
+    text = "".join(c if c.isprintable() else "?" for c in str(location))
+    return text if len(text) <= PLACE_LENGTH else "…" + text[-(PLACE_LENGTH - 1) :]

@@ -1,0 +1,131 @@
+"""One recorded window of an arm, in a run whose times are not used: what waits, what overlaps, what memory does.
+
+In: one call per finished step. Out: a Chrome trace of a few steps, memory at step ends outside of it, and CPU time of
+the training thread. The guards of a profiler inside someone else's process apply: started and stopped at step ends, on
+one thread, never inside backward, never beside another profiler, never exported empty.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Any
+
+import torch
+
+
+class Window:
+    """`first` is the step after which recording begins; `size` steps are recorded; all others sample memory."""
+
+    def __init__(self, first: int, warmup: int, size: int, path: str) -> None:
+        self._starts, self._ends = first - warmup, first + size
+        self._warmup, self._size, self._path = warmup, size, path
+        self._step = 0
+        self._thread: int | None = None
+        self._profiler: torch.profiler.profile | None = None
+        self._cpu: list[tuple[int, int, int, int]] = []
+        self.memory: list[tuple[int, int]] = []
+        self.trace: str | None = None
+        self.reason: str | None = None
+
+    def tick(self) -> None:
+        """A step has ended."""
+        self._step += 1
+        if self._step == 1:
+            self._thread = threading.get_ident()
+        if self._step <= self._starts or self._step > self._ends:
+            self._sample()
+        if self._step == self._starts:
+            self._start()
+        elif self._profiler is not None:
+            self._advance()
+
+    def finish(self) -> dict[str, Any]:
+        if self._profiler is not None:
+            self._close("the script ended inside the window")
+        return {
+            "trace": self.trace,
+            "reason": self.reason,
+            "memory": self.memory,
+            "memory_of": "device" if torch.cuda.is_initialized() else "host",
+            "peak_bytes": _peak_bytes(),
+            "cpu": self._cpu_time(),
+        }
+
+    def _start(self) -> None:
+        self.reason = self._obstacle()
+        if self.reason is not None:
+            return
+        activities = [torch.profiler.ProfilerActivity.CPU]
+        if torch.cuda.is_initialized():
+            activities.append(torch.profiler.ProfilerActivity.CUDA)
+        schedule = torch.profiler.schedule(wait=0, warmup=self._warmup, active=self._size, repeat=1)
+        self._profiler = torch.profiler.profile(
+            activities=activities, schedule=schedule, experimental_config=_sync_events(), acc_events=True
+        )
+        self._profiler.start()
+
+    def _obstacle(self) -> str | None:
+        if torch._C._current_graph_task_id() != -1:
+            return "the optimizer steps inside backward, where a profiler cannot be started"
+        if torch.autograd._profiler_enabled():
+            return "the script records a profile of its own"
+        return None
+
+    def _advance(self) -> None:
+        assert self._profiler is not None
+        if threading.get_ident() != self._thread:
+            self.reason, self._profiler = "the training thread changed inside the window", None
+        elif self._step == self._ends:
+            self._close(None)  # waits for the device itself, after the last step's end
+        else:
+            self._profiler.step()
+
+    def _close(self, reason: str | None) -> None:
+        profiler, self._profiler, self.reason = self._profiler, None, reason
+        assert profiler is not None
+        if not torch.autograd._profiler_enabled():
+            self.reason = reason or "the profiler was stopped by someone else"
+            return
+        profiler.stop()
+        results = profiler.profiler.kineto_results if profiler.profiler else None
+        if reason is None and results is not None and results.trace_start_ns() != 0:
+            profiler.export_chrome_trace(self._path)
+            self.trace = self._path if os.path.exists(self._path) else None
+            self.reason = None if self.trace else "the profiler wrote no file"
+
+    def _sample(self) -> None:
+        if torch.cuda.is_initialized():
+            self.memory.append((self._step, torch.cuda.memory_allocated()))
+        if self._step <= self._starts:
+            self._cpu.append(
+                (self._step, time.perf_counter_ns(), time.thread_time_ns(), time.process_time_ns())
+            )
+
+    def _cpu_time(self) -> dict[str, int] | None:
+        """Over the unrecorded steps before the window: wall time and the CPU time of the training thread and of all."""
+        stretch = self._cpu[len(self._cpu) // 4 :]
+        if len(stretch) < 2:
+            return None
+        (first, *start), (last, *end) = stretch[0], stretch[-1]
+        wall, thread, process = (b - a for a, b in zip(start, end, strict=True))
+        return {"steps": last - first, "wall_ns": wall, "thread_ns": thread, "process_ns": process}
+
+
+def _sync_events() -> Any:
+    """Rows for synchronizations, where this torch can record them."""
+    try:
+        return torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)
+    except (AttributeError, TypeError):
+        return None
+
+
+def _peak_bytes() -> int | None:
+    if torch.cuda.is_initialized():
+        return int(torch.cuda.max_memory_allocated())
+    try:
+        import resource
+    except ImportError:
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,0 +1,92 @@
+"""Compare what two versions of a script print, leaving out the tokens that differ between two runs of the original.
+
+In: standard outputs as text. Out: the first line that differs, or None. A token that varies between runs of the same
+code (a time, a path with a process id) says nothing about the patch. It is masked where it stands and, for the same
+line shape, in its column: a clock that happened to agree on line 7 is still a clock.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+_NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf)", re.IGNORECASE)
+_PIECE = re.compile(r"([^\s,;:=()\[\]{}|/%]+)")
+_MASK = "\N{WHITE SQUARE}"
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """What to ignore: tokens by line number, tokens by line shape, and (where the tokenization differs) whole lines."""
+
+    tokens: frozenset[tuple[int, int]] = frozenset()
+    columns: frozenset[tuple[str, int]] = frozenset()
+    lines: frozenset[int] = frozenset()
+    comparable: bool = True
+    """False where two originals printed different numbers of lines: nothing can be said about the output then."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineDifference:
+    """The first difference of two outputs; None on the side that ended earlier. Lines count from 1."""
+
+    line: int
+    original: str | None
+    patched: str | None
+
+
+def mask_of(outputs: Sequence[str]) -> Mask:
+    """The tokens that differ between runs of the original."""
+    base = _lines(outputs[0])
+    tokens: set[tuple[int, int]] = set()
+    columns: set[tuple[str, int]] = set()
+    lines: set[int] = set()
+    for other in map(_lines, outputs[1:]):
+        if len(other) != len(base):
+            return Mask(comparable=False)
+        for number, (left, right) in enumerate(zip(base, other, strict=True)):
+            a, b = _PIECE.split(left), _PIECE.split(right)
+            if a[0::2] != b[0::2]:
+                lines.add(number)
+                continue
+            for index in (i for i in range(1, len(a), 2) if a[i] != b[i]):
+                tokens.add((number, index))
+                columns.update(((_shape(left), index), (_shape(right), index)))
+    return Mask(frozenset(tokens), frozenset(columns), frozenset(lines))
+
+
+def difference(original: str, patched: str, mask: Mask, *, ordered: bool = True) -> LineDifference | None:
+    """The first line that differs after masking. `ordered=False` compares the lines as a multiset (several ranks)."""
+    left = [(masked(number, line, mask), line) for number, line in enumerate(_lines(original))]
+    right = [(masked(number, line, mask), line) for number, line in enumerate(_lines(patched))]
+    if not ordered:
+        left.sort()
+        right.sort()
+    for number, (a, b) in enumerate(zip_longest(left, right, fillvalue=(None, None)), 1):
+        if a[0] != b[0]:
+            return LineDifference(number, a[1], b[1])
+    return None
+
+
+def masked(number: int, line: str, mask: Mask) -> str:
+    """Line `number` (from 0) with its masked tokens replaced."""
+    if number in mask.lines:
+        return _MASK
+    shape = _shape(line)
+    pieces = _PIECE.split(line)
+    for index in range(1, len(pieces), 2):
+        if (number, index) in mask.tokens or (shape, index) in mask.columns:
+            pieces[index] = _MASK
+    return "".join(pieces)
+
+
+def _shape(line: str) -> str:
+    """The line without its numbers: what lines printed by one statement have in common."""
+    return " ".join(_NUMBER.sub("#", line).split())
+
+
+def _lines(text: str) -> list[str]:
+    """Lines without padding; a carriage return redraws a line, only its last state was left to be seen."""
+    return [line.rstrip().rsplit("\r", 1)[-1] for line in text.split("\n") if line.strip()]

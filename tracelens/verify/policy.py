@@ -1,0 +1,54 @@
+"""Every number that decides a verification, with its reason: the reader's one place to disagree with us."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Thresholds and sizes of a verification."""
+
+    default_steps: int = 200
+    """Long enough for twenty drains of the default interval; short enough for a coffee."""
+    least_steps: int = 20
+    """Below two default intervals a deferred read may not have run at all."""
+    warmup_steps: int = 10
+    """Allocator growth, cuDNN selection and lazy initialization happen in the first handful of steps."""
+    warmup_share: float = 0.25
+    """Short runs give up at most this share of their steps to warm-up."""
+    block_steps: int = 10
+    """Step times are summarized in blocks of one drain interval, so that every block pays for exactly one drain."""
+    least_blocks: int = 3
+    """A median of fewer blocks is no median; the mean is taken instead."""
+    pairs: int = 5
+    """Student's t needs 2.8 standard errors with five pairs, 4.3 with three."""
+    least_pairs: int = 3
+    """With two pairs the interval is four times as wide as with five: no statement would ever come out."""
+    most_pairs: int = 12
+    """More pairs are added while the interval does not decide and the budget lasts; after these the noise is a fact."""
+    minimum_gain: float = 0.01
+    """A ratio within 1 % of one is called no change: identical runs on a shared host differ by more."""
+    decisive_half_width: float = 0.03
+    """`no change` may be said when the interval is narrower than this on either side; wider ones decide nothing."""
+    window_steps: int = 8
+    """Recorded steps per arm of the separate run that counts synchronizations; costs 2-12 MB of trace."""
+    window_warmup: int = 2
+    """Steps in which the profiler is on but not recording: its first start initializes the GPU's tracing library."""
+    memory_steps: int = 40
+    """Steps whose allocated memory is sampled for its slope: four drains of the default interval."""
+    start_seconds: float = 8.0
+    """Assumed start of one process (import torch, build the model) until the first run has shown it."""
+    longest_wait: float = 4.0
+    """An arm may take so many times what the first run took before it is stopped as hanging."""
+    shortest_wait_seconds: float = 120.0
+    """Compilation in an early step can dwarf everything that follows; never call a process hung before this."""
+    copy_file_bytes: int = 2 << 20
+    """Larger files are data: they are linked into the working copy, and copied only when the script writes to them."""
+    copy_total_bytes: int = 200 << 20
+    """Copied per arm at most; the rest is linked."""
+    copy_entries: int = 1000
+    """A folder with more entries is data and is linked as a whole."""
+
+
+POLICY = Policy()

@@ -1,0 +1,66 @@
+"""From step times of interleaved processes to one ratio with its interval, and what it allows us to say.
+
+In: per process, the step times of its timed stretch. Out: `Ratio` and an outcome. The unit of the statistics is the
+process, not the step: steps of one process share its clock speed, its memory layout and its neighbors. Each pair of
+neighboring processes gives one log ratio; the interval is Student's t over these.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tracelens.model import Ratio
+from tracelens.verify.policy import POLICY, Policy
+
+METHOD = (
+    "geometric mean of patched/original over interleaved pairs of processes, 95 % interval by Student's t over the log "
+    "ratios; a process counts with the median of its blocks of steps"
+)
+# Two-sided 95 % quantiles of Student's t by degrees of freedom, 1 to 15; beyond, the last one is on the safe side.
+_T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
+
+Speed = Literal["faster", "no change", "slower", "inconclusive"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """The timed steps of one process, ns. `blocks_ns` are step times averaged over one block each."""
+
+    mean_ns: float
+    blocks_ns: tuple[float, ...]
+    steps: int
+    clock: Literal["cuda_event", "host"]
+
+    @property
+    def step_ns(self) -> float:
+        """The number this process counts with: robust against a hiccup of the machine, fair to periodic work."""
+        if len(self.blocks_ns) < POLICY.least_blocks:
+            return self.mean_ns
+        return statistics.median(self.blocks_ns)
+
+
+def ratio_of(pairs: Sequence[tuple[float, float]]) -> Ratio | None:
+    """patched ÷ original over pairs (original, patched); None with fewer than two pairs (no spread to judge by)."""
+    if len(pairs) < 2 or any(min(pair) <= 0 for pair in pairs):
+        return None
+    logs = [math.log(patched / original) for original, patched in pairs]
+    center = statistics.fmean(logs)
+    error = statistics.stdev(logs) / math.sqrt(len(logs))
+    half = _T95[min(len(logs) - 1, len(_T95)) - 1] * error
+    return Ratio(math.exp(center), math.exp(center - half), math.exp(center + half))
+
+
+def judge(ratio: Ratio | None, pairs: int, policy: Policy = POLICY) -> Speed:
+    """What the interval allows us to say about the speed."""
+    if ratio is None or pairs < policy.least_pairs:
+        return "inconclusive"
+    if ratio.high < 1 and 1 / ratio.value - 1 >= policy.minimum_gain:
+        return "faster"
+    if ratio.low > 1 and ratio.value - 1 >= policy.minimum_gain:
+        return "slower"
+    narrow = (ratio.high - ratio.low) / 2 <= policy.decisive_half_width
+    return "no change" if narrow else "inconclusive"
