@@ -25,11 +25,11 @@ $(BIN)/python:
 	  .ci/as-root apt-get install -y -qq python3-venv && $(PYTHON) -m venv $(VENV); }
 
 $(VENV)/.installed: pyproject.toml constraints.txt $(BIN)/python
-	$(PIP) install --quiet --constraint constraints.txt --editable .
+	$(PIP) install -qq --constraint constraints.txt --editable .
 	@touch $@
 
 $(VENV)/.test-tools: pyproject.toml constraints.txt $(VENV)/.installed
-	$(PIP) install --quiet --constraint constraints.txt --editable '.[test]'
+	$(PIP) install -qq --constraint constraints.txt --editable '.[test]'
 	@touch $@
 
 demo: venv

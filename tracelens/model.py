@@ -59,7 +59,7 @@ class StepClock:
 
 @dataclass(frozen=True, slots=True)
 class SourceMark:
-    """One call in the user's code that may wait for the GPU, timed on the host's Unix clock in the attributed window."""
+    """One call in the user's code that may wait for the GPU, timed on the Unix clock in the attributed window."""
 
     start_unix_ns: int
     end_unix_ns: int
@@ -143,10 +143,10 @@ class Trace:
         """The events as a DataFrame with `name` and `category` as text (categorical)."""
         import pandas as pd
 
-        out = {key: value for key, value in self.columns.items() if key not in ("name", "category")}
-        out["name"] = pd.Categorical.from_codes(self.columns["name"], categories=list(self.names))
-        out["category"] = pd.Categorical.from_codes(self.columns["category"], categories=list(self.categories))
-        return pd.DataFrame(out)
+        frame = pd.DataFrame({key: value for key, value in self.columns.items() if key not in ("name", "category")})
+        for key, words in (("name", self.names), ("category", self.categories)):
+            frame[key] = pd.Categorical.from_codes(self.columns[key].tolist(), categories=pd.Index(words, dtype=object))
+        return frame
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,7 @@ def write_bytes(path: Path, data: bytes, mode: int | None = None) -> None:
             out.write(data)
             out.flush()
             os.fsync(out.fileno())
-        os.chmod(name, mode)
+        Path(name).chmod(mode)
         os.replace(name, path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
@@ -163,7 +163,9 @@ def _sources(path: Path) -> dict[str, Any]:
 
 
 def _mark(row: dict[str, Any]) -> SourceMark:
-    return SourceMark(int(row["start_unix_ns"]), int(row["end_unix_ns"]), int(row["thread"]), row["call"], _location(row))
+    return SourceMark(
+        int(row["start_unix_ns"]), int(row["end_unix_ns"]), int(row["thread"]), row["call"], _location(row)
+    )
 
 
 def _sample(row: dict[str, Any]) -> StackSample:

@@ -1,4 +1,4 @@
-"""Train a language model that keeps the GPU busy; it synchronizes and reads the loss every batch, and that is harmless."""
+"""Train a language model that keeps the GPU busy; it synchronizes and reads the loss every batch, harmlessly."""
 
 import argparse
 

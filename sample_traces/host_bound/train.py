@@ -1,4 +1,4 @@
-"""Train a tiny generator against a tiny discriminator; Python is the limit, and the loop still reads four numbers per batch."""
+"""Train a tiny generator against a tiny discriminator; Python is the limit, and four numbers are read per batch."""
 
 import argparse
 

@@ -44,9 +44,9 @@ def main() -> None:
         pin_memory=gpu,
     )
     width = 1024 if gpu else 64
-    model = nn.Sequential(
-        nn.Linear(256, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 4)
-    ).to(device)
+    model = nn.Sequential(nn.Linear(256, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 4)).to(
+        device
+    )
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     criterion = nn.CrossEntropyLoss()
 

@@ -1,4 +1,4 @@
-"""Train on large batches that workers prepare; the batches are copied from pageable memory, and that copy is the cost."""
+"""Train on large batches that workers prepare; they are copied from pageable memory, and that copy is the cost."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""Train a small vision transformer on generated images: synchronize, read the loss and copy pageable batches every step."""
+"""Train a small vision transformer: synchronize, read the loss and copy pageable batches at every step."""
 
 import argparse
 

@@ -1,0 +1,54 @@
+"""What `make demo` does: the whole loop, once on this machine and once on a run that was recorded on an H200.
+
+Works on copies below `demo-out/`, so that the checkout stays as it is. Opens nothing; the last lines say where the
+reports are.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+OUT = HERE.parent / "demo-out"
+CASE = "sync_every_batch"
+
+
+def main() -> int:
+    shutil.rmtree(OUT, ignore_errors=True)
+    here, recorded = OUT / "this-machine", OUT / "h200"
+    here.mkdir(parents=True)
+    shutil.copy(HERE / CASE / "train.py", here)
+    shutil.copytree(HERE / CASE, recorded)
+
+    title("The bundled training script, recorded on this machine")
+    tracelens(here, "profile", "-o", "run", "--stop-after-window", "train.py")
+    for command in (["recommend"], ["report"], ["apply"], ["verify", "--steps", "40", "--budget", "2m"]):
+        tracelens(here, *command, "run", expect=(0, 3) if command[0] == "verify" else (0,))
+
+    title("The same script, recorded and verified on an NVIDIA H200")
+    for command in (["recommend"], ["report"], ["apply"], ["revert"]):
+        tracelens(recorded, *command, "run")
+
+    title("Two reports to look at")
+    print(f"  this machine   {(here / 'run' / 'report.html').relative_to(OUT.parent)}")
+    print(f"  H200           {(recorded / 'run' / 'report.html').relative_to(OUT.parent)}")
+    return 0
+
+
+def title(text: str) -> None:
+    print(f"\n{text}\n{'=' * len(text)}", flush=True)
+
+
+def tracelens(folder: Path, *words: str, expect: tuple[int, ...] = (0,)) -> None:
+    print(f"\n$ tracelens {shlex.join(words)}", flush=True)
+    status = subprocess.run([sys.executable, "-m", "tracelens", *words], cwd=folder, check=False).returncode
+    if status not in expect:
+        raise SystemExit(f"tracelens {words[0]} returned {status}; the demo stops here")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
