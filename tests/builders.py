@@ -78,12 +78,22 @@ class Events:
         self.add("cuda_runtime", api, at, dur, tid=thread, args={"correlation": correlation})
         return correlation
 
-    def kernel(self, correlation: int, name: str, at: float, dur: float, stream: int = STREAM, device: int = GPU) -> None:
+    def kernel(
+        self, correlation: int, name: str, at: float, dur: float, stream: int = STREAM, device: int = GPU
+    ) -> None:
         args = {"correlation": correlation, "stream": stream, "device": device}
         self.add("kernel", name, at, dur, pid=device, tid=stream, args=args)
 
     def copied(
-        self, correlation: int, name: str, at: float, dur: float, *, nbytes: int = 0, stream: int = STREAM, device: int = GPU
+        self,
+        correlation: int,
+        name: str,
+        at: float,
+        dur: float,
+        *,
+        nbytes: int = 0,
+        stream: int = STREAM,
+        device: int = GPU,
     ) -> None:
         """A copy on the GPU; `name` as Kineto writes it, e.g. `Memcpy HtoD (Pageable -> Device)`."""
         args = {"correlation": correlation, "stream": stream, "device": device, "bytes": nbytes}
@@ -144,7 +154,7 @@ class Machine:
     def launch(self, name: str, kernel_us: float, *, stream: int = STREAM, thread: int = MAIN) -> None:
         correlation = self.events.call("cudaLaunchKernel", self.now, ISSUE_US, thread)
         start = self._enqueue(stream, kernel_us)
-        self.events.kernel(correlation, name, start, kernel_us, stream)
+        self.events.kernel(correlation, name, start, kernel_us, stream=stream)
         self.now += ISSUE_US
 
     def copy(self, direction: str, memory: str, copy_us: float, *, nbytes: int = 0, stream: int = STREAM) -> None:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tracelens.trace.chrome import load
+    from tracelens.trace.hta_bridge import analysis as hta
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "load"]
+__all__ = ["__version__", "hta", "load"]
 
 
 def __getattr__(name: str) -> Any:
@@ -20,4 +21,8 @@ def __getattr__(name: str) -> Any:
         from tracelens.trace.chrome import load
 
         return load
+    if name == "hta":
+        from tracelens.trace.hta_bridge import analysis
+
+        return analysis
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

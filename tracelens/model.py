@@ -116,7 +116,8 @@ class Trace:
 
     `columns` (numpy): start_ns i8, end_ns i8, category i1 (code into `categories`), name i4 (code into `names`),
     pid i8, tid i8, stream i4 (-1 none), device i4 (-1), correlation i8 (-1), external_id i8 (-1), bytes i8 (-1),
-    and what only some rows have: sync_kind i1, wait_stream i4, wait_event i8, graph i4 (-1 each where absent).
+    and what only some rows have: sync_kind i1, wait_stream i4, wait_event i8, wait_record i8 (correlation of the
+    event's record), graph i8 (-1 each where absent).
     """
 
     path: str
@@ -132,6 +133,8 @@ class Trace:
     categories: tuple[str, ...]
     base_unix_ns: int | None
     """Unix time of the trace's zero; None where the file does not say."""
+    origin_ns: int = 0
+    """What the file's own timestamps (`ts`, in ns) say at the trace's zero, which is its first event."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """Top-level keys of the file other than the events (deviceProperties, distributedInfo, …)."""
 
@@ -161,7 +164,7 @@ class Tables:
     ops     kind (kernel copy memset collective), direction (h2d d2h d2d p2p or ""), memory (pageable pinned unknown
             or ""), name, device, stream, start_ns, end_ns, bytes, call, step (that of its launch)
     waits   call, api, kind (WaitKind), thread, stream, start_ns, end_ns, wait_ns, gpu_idle_ns, step, window_edge,
-            path, line, function (None unknown), location_source (mark sample stack none)
+            path, line, function (None unknown), location_source (mark sample stack none), user_call (None unknown)
     gaps    device, start_ns, end_ns, next_op, cause (sync dataloader host launch other), wait (position in waits
             that owns it, -1 none), step
     loader  thread, start_ns, end_ns, step, name             — the main thread inside DataLoader.__next__
@@ -298,6 +301,8 @@ class Finding:
     share: float
     location: Location | None
     evidence: str
+    stall: str | None = None
+    """Id of the Stall that it is about, where it is about one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -522,3 +527,5 @@ class Diagnosis:
     """Text of the user's source files that locations name, by that path; only files at hand, below the project."""
     monitor: tuple[Mapping[str, Any], ...] = ()
     """The rows of monitor.jsonl, as recorded."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Percent per criterion that the schemes were ranked by; empty before they were."""

@@ -28,6 +28,11 @@ from tracelens.model import Location, RankRecording, Run, SourceMark, StackSampl
 SCHEMA_VERSION = 1
 RUNS_FOLDER = "tracelens-runs"
 RUN_FILE = "run.json"
+ANALYSIS_FILE = "analysis.json"
+REPORT_FILE = "report.html"
+PATCH_FILE = "tracelens.patch"
+MONITOR_FILE = "monitor.jsonl"
+BACKUP_FOLDER = "backup"
 
 
 def new_folder(script: str, parent: Path, now: datetime | None = None) -> Path:
@@ -65,6 +70,20 @@ def read(folder: Path) -> Run:
         raise InputError(
             f"{folder / RUN_FILE} is not a run description: {error!r}", hint="record again: tracelens profile train.py"
         ) from error
+
+
+def samples(folder: Path) -> tuple[dict[str, Any], ...]:
+    """The rows of monitor.jsonl that are whole; a job that was killed leaves half a last line."""
+    path = folder / MONITOR_FILE
+    if not path.is_file():
+        return ()
+    rows = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        with contextlib.suppress(ValueError):
+            row = json.loads(line)
+            if isinstance(row, dict):
+                rows.append(row)
+    return tuple(rows)
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=500 if gpu else 80)
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--width", type=int, default=128 if gpu else 32)
-    parser.add_argument("--depth", type=int, default=8 if gpu else 2)
+    parser.add_argument("--depth", type=int, default=5 if gpu else 2)
     args = parser.parse_args()
 
     torch.manual_seed(1)

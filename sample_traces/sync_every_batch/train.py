@@ -36,7 +36,7 @@ class PatchTransformer(nn.Module):
         self.patch = 16
         self.embed = nn.Linear(3 * self.patch * self.patch, width)
         self.position = nn.Parameter(torch.zeros(1, (size // self.patch) ** 2, width))
-        layer = nn.TransformerEncoderLayer(width, width // 64, 4 * width, dropout=0.0, batch_first=True)
+        layer = nn.TransformerEncoderLayer(width, max(2, width // 64), 4 * width, dropout=0.0, batch_first=True)
         self.encoder = nn.TransformerEncoder(layer, depth)
         self.head = nn.Linear(width, 10)
 
@@ -55,8 +55,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--batches", type=int, default=400 if gpu else 80, help="batches per epoch")
     parser.add_argument("--batch-size", type=int, default=64 if gpu else 8)
     parser.add_argument("--size", type=int, default=128 if gpu else 32, help="height and width of an image")
-    parser.add_argument("--width", type=int, default=512 if gpu else 64)
-    parser.add_argument("--depth", type=int, default=6 if gpu else 2)
+    parser.add_argument("--width", type=int, default=768 if gpu else 64)
+    parser.add_argument("--depth", type=int, default=3 if gpu else 2)
     return parser.parse_args()
 
 

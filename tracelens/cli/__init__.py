@@ -39,7 +39,7 @@ EXIT_INTERRUPTED = 130
 class InOrder(click.Group):
     """A group that lists its commands in the order of the work, not of the alphabet."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(self.commands)
 
 
@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except TracelensError as error:
         output.failure(error)
         return error.exit_code
-    except Exception:  # the contract gives a bug its own exit code; the traceback is printed whole
+    except Exception:  # noqa: BLE001 - a bug has its own exit code by contract; its traceback is printed whole
         output.note(traceback.format_exc())
         output.note("this is a bug in TraceLens; please report it with the traceback above")
         return EXIT_BUG

@@ -9,7 +9,7 @@ import click
 from tracelens.cli import options, output
 
 
-@click.command()
+@click.command(short_help="What the GPU waited for, per source line.")
 @options.inputs
 @options.script
 @options.text_or_json

@@ -5,15 +5,15 @@ In: click's parsed values. Out: `Inputs` and `Options` of the pipeline. A defaul
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from tracelens.cli import output
-from tracelens.errors import UsageError
 
 if TYPE_CHECKING:
     from tracelens.pipeline import Inputs
@@ -38,7 +38,9 @@ script = click.option(
     help="The training script, where the run does not have it (a bare trace, or a run moved here).",
 )
 unsafe = click.option("--unsafe", is_flag=True, help="Also make the changes that need a look: each says why.")
-scheme = click.option("--scheme", metavar="ID", help="This scheme instead of the recommended one (see `tracelens rules`).")
+scheme = click.option(
+    "--scheme", metavar="ID", help="This scheme instead of the recommended one (see `tracelens rules`)."
+)
 only = click.option("--only", multiple=True, metavar="HUNK", help="Only these hunks; may be given several times.")
 skip = click.option("--skip", multiple=True, metavar="HUNK", help="All but these hunks; may be given several times.")
 rules_folder = click.option(
@@ -74,6 +76,20 @@ weights = click.option(
 )
 
 
+def bundled(name: str, kind: type[Any], *decorators: Decorator[Any]) -> Decorator[Any]:
+    """Several options that the command receives as one value: the fields of `kind` that they fill."""
+
+    def bundle(command: Any) -> Any:
+        @functools.wraps(command)
+        def wrapped(**given: Any) -> Any:
+            mine = {field.name: given.pop(field.name) for field in dataclasses.fields(kind) if field.name in given}
+            return command(**given, **{name: kind(**mine)})
+
+        return together(*decorators)(wrapped)
+
+    return bundle
+
+
 def together(*decorators: Decorator[Any]) -> Decorator[Any]:
     """Several options as one decorator, shown in the order given."""
 
@@ -98,14 +114,3 @@ def run_folder(run: Path | None) -> Path:
     from tracelens import run as runs
 
     return run if run is not None else runs.newest(Path(runs.RUNS_FOLDER))
-
-
-@contextlib.contextmanager
-def needs_run(inputs: Inputs, command: str) -> Iterator[None]:
-    """For commands that work on a Run folder, not on a bare trace."""
-    if inputs.run is None:
-        raise UsageError(
-            f"`tracelens {command}` needs a run folder, not a bare trace",
-            hint="record one: tracelens profile train.py",
-        )
-    yield

@@ -2,40 +2,52 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
 
 from tracelens.cli import options, output
-from tracelens.cli.planning import Wishes, planned, planning
+from tracelens.cli.planning import Means, Wishes, planned, planning
+
+DAYS = {"h": 1 / 8, "d": 1.0, "w": 5.0}
+"""Working time, as the seeds count it: eight hours a day, five days a week."""
 
 
-@click.command()
-@options.inputs
-@planning
-@click.option("--time", metavar="2d", help="Working time there is for the change, in days or hours (2d, 4h).")
-@click.option("--gain", type=float, metavar="PERCENT", help="Speedup wanted.")
-@click.option(
-    "--change",
-    type=click.Choice(("minimal", "acceptable", "complex")),
-    help="How much change of the code is acceptable.",
+def _days(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+    if value is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([dhw])", value.strip())
+    if found is None:
+        raise click.BadParameter(f"{value!r} is not a time such as 2d, 4h or 1w", context, parameter)
+    return float(found[1]) * DAYS[found[2]]
+
+
+means = options.bundled(
+    "means",
+    Means,
+    click.option("--time", metavar="2d", callback=_days, help="Working time there is: days, hours or weeks."),
+    click.option("--gain", type=float, metavar="PERCENT", help="Speedup wanted."),
+    click.option(
+        "--change",
+        type=click.Choice(("minimal", "acceptable", "complex")),
+        help="How much change of the code is acceptable.",
+    ),
 )
+
+
+@click.command(short_help="Schemes scored and ranked, with the staged plan.")
+@options.inputs
+@means
+@planning
 @options.text_or_json
 @options.quiet
-def recommend(
-    paths: tuple[Path, ...],
-    wishes: Wishes,
-    time: str | None,
-    gain: float | None,
-    change: str | None,
-    form: str,
-    quiet: bool,
-) -> None:
+def recommend(paths: tuple[Path, ...], wishes: Wishes, means: Means, form: str, quiet: bool) -> None:
     """Schemes scored and ranked on this run, with reasons, ranges and the staged plan."""
     from tracelens import pipeline
     from tracelens.report import json, text, words
 
-    diagnosis = planned(paths, wishes.limited(time, gain, change))
+    diagnosis = planned(paths, wishes, means)
     written = pipeline.save(diagnosis)
     if form == "json":
         output.document(json.document(diagnosis))

@@ -40,6 +40,16 @@ import torch
 
 from tracelens.launch.steps import Source, StepRule
 
+_OURS = tuple(os.path.join(os.path.dirname(os.path.dirname(__file__)), part, "") for part in ("launch", "capture"))
+
+_OUTSIDE = -1
+"""What autograd answers where no backward is running on this thread."""
+
+# Looked up once: these run several times per step of the user's loop.
+_is_compiling = torch.compiler.is_compiling
+_graph_task = torch._C._current_graph_task_id
+_thread = threading.get_ident
+
 Remove = Callable[[], None]
 Wrapped = Callable[..., Any]
 
@@ -56,7 +66,7 @@ class Step:
 
 @dataclass
 class _State:
-    """What changes while the script runs; replaced as a whole in a forked child."""
+    """What changes while the script runs; starts afresh in a forked child."""
 
     rule: StepRule = field(default_factory=StepRule)
     thread: int | None = None
@@ -155,20 +165,15 @@ def _report(text: str) -> None:
 
 
 def _forget() -> None:
-    global _state
-    _state = _State()
+    vars(_state).update(vars(_State()))
 
 
 # ----------------------------------------------------------------------------------------------------------- hooks
 
 
-def _inside_backward() -> bool:
-    return torch._C._current_graph_task_id() != -1  # type: ignore[attr-defined,no-any-return,unused-ignore]
-
-
 def _is_ours() -> bool:
     """True on the training thread; the first thread that asks becomes it."""
-    here = threading.get_ident()
+    here = _thread()
     if _state.thread is None:
         _state.thread = here
     return _state.thread == here
@@ -180,11 +185,9 @@ def _hook_optimizer() -> None:
 
     @functools.wraps(original)
     def profile_hook_step(function: Wrapped) -> Wrapped:
-        return _observed_step(
-            original(function), lambda arguments: arguments[0] if arguments else None
-        )
+        return _observed_step(original(function), lambda arguments: arguments[0] if arguments else None)
 
-    optimizer_class.profile_hook_step = staticmethod(profile_hook_step)  # type: ignore[assignment]
+    optimizer_class.profile_hook_step = staticmethod(profile_hook_step)
 
 
 def _hook_scaler() -> None:
@@ -198,14 +201,12 @@ def _scaled_optimizer(arguments: tuple[Any, ...]) -> Any:
     return arguments[1] if len(arguments) > 1 else None
 
 
-def _observed_step(
-    inner: Wrapped, optimizer_of: Callable[[tuple[Any, ...]], Any]
-) -> Wrapped:
+def _observed_step(inner: Wrapped, optimizer_of: Callable[[tuple[Any, ...]], Any]) -> Wrapped:
     @functools.wraps(inner)
     def step(*args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling():
+        if _is_compiling():
             return inner(*args, **kwargs)
-        if _inside_backward():
+        if _graph_task() != _OUTSIDE:
             _state.stepped_inside = True
             return _call(inner, args, kwargs)
         if not _is_ours():
@@ -233,8 +234,9 @@ def _hook_backward() -> None:
 
     @functools.wraps(original)
     def backward(*args: Any, **kwargs: Any) -> None:
-        if torch.compiler.is_compiling() or _inside_backward() or not _is_ours():
-            return _call(original, args, kwargs)  # type: ignore[no-any-return]
+        if _is_compiling() or _graph_task() != _OUTSIDE or not _is_ours():
+            _call(original, args, kwargs)
+            return
         if _observers["backward"]:
             _tell("backward", _tensors(args[0] if args else kwargs.get("tensors", ())))
         state = _state
@@ -254,10 +256,10 @@ def _hook_dataloader() -> None:
 
     @functools.wraps(original)
     def following(iterator: Any) -> Any:
-        if torch.compiler.is_compiling():
+        if _is_compiling():
             return original(iterator)
         state = _state
-        if state.thread in (None, threading.get_ident()) and state.rule.batch_wanted():
+        if state.thread in (None, _thread()) and state.rule.batch_wanted():
             _is_ours()
             _step_ended(None)
         batch = _call(original, (iterator,), {})
@@ -265,12 +267,13 @@ def _hook_dataloader() -> None:
             _tell("loader", iterator, batch)
         return batch
 
-    base.__next__ = following  # type: ignore[method-assign,assignment]
+    base.__next__ = following
 
 
 def _step_ended(optimizer: torch.optim.Optimizer | None) -> None:
     rule = _state.rule
-    assert rule.source is not None  # it has just counted a step
+    if rule.source is None or not _observers["step"]:
+        return
     _tell("step", Step(rule.count, rule.source, optimizer, rule.restarted))
 
 
@@ -297,9 +300,7 @@ def _hide_our_frames() -> None:
         return
     previous = sys.excepthook
 
-    def excepthook(
-        kind: type[BaseException], error: BaseException, trace: TracebackType | None
-    ) -> None:
+    def excepthook(kind: type[BaseException], error: BaseException, _trace: TracebackType | None) -> None:
         seen: set[int] = set()
         pending: list[BaseException | None] = [error]
         while pending:
@@ -316,7 +317,7 @@ def _hide_our_frames() -> None:
 def _without_our_frames(trace: TracebackType | None) -> TracebackType | None:
     kept = []
     while trace is not None:
-        if trace.tb_frame.f_code.co_filename != __file__:
+        if not trace.tb_frame.f_code.co_filename.startswith(_OURS):
             kept.append(trace)
         trace = trace.tb_next
     following: TracebackType | None = None

@@ -11,7 +11,8 @@ The rule:
 - Exits of the anchor without a backward since the last counted one are the same step (one call per parameter group,
   chained optimizers), unless the script never calls backward at all.
 - Optimizers that step inside backward count once, when that backward returns.
-- A script without optimizer is cut at its DataLoader, one without either at its backwards.
+- A script without optimizer is cut at its DataLoader, one without either at its backwards. So is one whose optimizer
+  has fallen silent (the step was captured into a CUDA graph, or compiled as a whole).
 """
 
 from __future__ import annotations
@@ -59,7 +60,10 @@ class StepRule:
         self._seen: dict[Hashable, _Seen] = {}
         self._backwards_since = 0
         self._backwards = 0
+        self._backwards_alone = 0
+        """Backwards since the last exit of any optimizer."""
         self._batches = 0
+        """Batches since then."""
 
     def optimizer_ended(self, key: Hashable) -> bool:
         """The outermost `step()` of optimizer `key` returned, outside backward."""
@@ -76,21 +80,15 @@ class StepRule:
         self._backwards_since += 1
         if stepped_inside:
             return self.optimizer_ended(IN_BACKWARD)
-        alone = (
-            not self._seen
-            and not self._batches
-            and self._backwards > BATCHES_WITHOUT_OPTIMIZER
-        )
+        self._backwards_alone += 1
+        alone = not self._batches and self._backwards_alone > BATCHES_WITHOUT_OPTIMIZER
         return alone and self._count("backward", None)
 
     def batch_wanted(self) -> bool:
-        """A DataLoader is asked for its next batch: the end of the previous iteration, where nothing better is known."""
+        """A DataLoader is asked for its next batch: the end of the previous iteration, for want of a better one."""
         self._batches += 1
-        if self._seen:
-            return False
-        patience = (
-            BATCHES_WITHOUT_OPTIMIZER if self._backwards else BATCHES_WITHOUT_BACKWARD
-        )
+        trains = self._backwards > 0 or self._exits > 0
+        patience = BATCHES_WITHOUT_OPTIMIZER if trains else BATCHES_WITHOUT_BACKWARD
         return self._batches > patience and self._count("dataloader", None)
 
     def per_step(self) -> dict[Hashable, float]:
@@ -101,12 +99,12 @@ class StepRule:
 
     def _remember(self, key: Hashable) -> None:
         self._exits += 1
+        self._batches = 0
+        self._backwards_alone = 0
         self._recent.append(key)
         seen = self._seen.get(key)
         if seen is None:
-            self._seen[key] = _Seen(
-                order=len(self._seen), last=self._exits, gap=self._exits
-            )
+            self._seen[key] = _Seen(order=len(self._seen), last=self._exits, gap=self._exits)
         else:
             seen.gap, seen.last = self._exits - seen.last, self._exits
 

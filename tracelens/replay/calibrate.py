@@ -35,8 +35,8 @@ class Calibration:
     """One `Event.query()` from Python. An estimate from the record's cost; not measured apart."""
     stream_wait_ns: int = 4_000
     """`Stream.wait_event` or `wait_stream` from Python. An estimate from the record's cost; not measured apart."""
-    deferred_value_ns: int = 6_000
-    """Keep one loss for later: `detach` and a list append, no GPU work."""
+    deferred_value_ns: int = 8_000
+    """Keep one value and the statements that use it for later: a few Python calls, no GPU work. An estimate."""
     stacked_read_ns: int = 30_000
     """Host time of stacking the kept losses, once per interval: one launch with its Python (30-60 µs profiled)."""
     prefetch_tensor_ns: int = 8_000
@@ -45,18 +45,27 @@ class Calibration:
     """Pinned host-to-device rate: 43 GB/s at 0.5 MB, 49 at 2 MB, 51 at 64 MB."""
     pinned_copy_ns: int = 1_000
     """Fixed part of one pinned copy on the GPU: a 2 KB copy takes 0.9 µs."""
-    staging_bytes: int = 4 * MIB
-    """How far the driver copies a pageable source ahead of a busy stream: 2 MB wholly, 39 MB hardly (between: unknown)."""
-    embedded_bytes: int = 64 << 10
-    """A pageable copy up to this size travels with the command and never waits (CUDA's documented 64 KB)."""
-    pin_main_bytes_per_us: float = 30_000.0
-    """Copy into pinned memory on the main thread (no workers), several threads at once. An estimate from conv w0."""
-    pin_main_tensor_ns: int = 30_000
-    """Fixed cost of pinning one tensor on the main thread. An estimate."""
+    staging_bytes: int = 3 * MIB
+    """A pageable source up to this size is copied ahead of a busy stream (2 MB: 139 µs either way); a larger one only
+    after the stream's earlier work (4 MB to 64 MB behind 86 ms of work: the call took 86 ms and its usual time)."""
+    pin_main_bytes_per_us: float = 45_000.0
+    """Copy into cached pinned memory on the main thread (no workers), many threads at once: 2 MB 20-26 µs, 32 MB
+    540-870 µs, 64 MB 1.4 ms. A first allocation costs 0.3-12 ms more and is not counted: the allocator keeps it."""
+    pin_main_tensor_ns: int = 20_000
+    """Fixed cost of pinning one tensor on the main thread. An estimate; its copy alone takes 10 µs at 0.5 MB."""
     pin_thread_bytes_per_us: float = 8_000.0
     """Copy of freshly mapped worker memory by the pin thread: 39 MB take 4.8 ms."""
+    release_bytes_per_us: float = 8_000.0
+    """Giving back the memory of a worker's batch: 39 MB take 3.6 ms in the loop that drops it. Taken as the most."""
+    release_tensor_ns: int = 100_000
+    """Fixed part of that for a tensor of its own mapping (from 128 KB): 110-170 µs at 0.5 MB, with Python around it."""
+    usual_gap_ns: int = 60_000
+    """Python between two `.to` calls, or between the loader and the first, when nothing is released: 20-60 µs."""
     loader_get_ns: int = 100_000
     """Main thread in `__next__` when a pin thread has the batch ready: a queue read."""
+    pin_thread_contention: float = 0.3
+    """Share of the work that a pin thread takes over which still slows the main thread: both need the interpreter.
+    Two small MLPs with 8 workers gained 0.15-0.4 ms less than they handed over (0.65-1.0 ms)."""
     loader_work_limit_ns: int = 2_000_000
     """Main-thread work in `__next__` with workers: 0.65-1.9 ms measured. What exceeds this is waiting for a worker."""
     queue_limit: int = 1_000
@@ -100,11 +109,12 @@ RANGES: Mapping[str, tuple[float, float]] = {
     # Factors within which a constant is believed where the trace does not show it: as wide as the measurements
     # above differ, and a factor of two or three where the docstring says estimate.
     "pinned_bytes_per_us": (0.65, 1.1),
-    "pin_main_bytes_per_us": (0.3, 1.5),
+    "pin_main_bytes_per_us": (0.3, 1.1),
     "pin_main_tensor_ns": (0.5, 2.0),
     "pin_thread_bytes_per_us": (0.7, 1.5),
     "loader_get_ns": (0.5, 3.0),
-    "staging_bytes": (0.5, 4.0),
+    "pin_thread_contention": (0.0, 2.0),
+    "staging_bytes": (0.7, 1.3),
     "copy_issue_ns": (0.7, 1.5),
     "event_record_ns": (0.7, 2.0),
     "event_query_ns": (0.5, 2.0),

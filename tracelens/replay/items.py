@@ -6,7 +6,7 @@ with the GPU work it starts; its waiting time is not part of it, the replay make
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -65,6 +65,54 @@ class Item(NamedTuple):
     detached: bool = False
     """Made by another thread: it keeps its place in host order and costs the training loop nothing."""
     name: str = ""
+    """The host call."""
+    op: str = ""
+    """The GPU op it starts."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Launches and host work that no Edit touches, in order. Compared by identity, so that it is compiled once."""
+
+    items: tuple[Item, ...]
+
+
+Step = tuple[Item | Block, ...]
+
+
+def fold(items: Sequence[Item]) -> Step:
+    """A step with its untouchable stretches as Blocks. What follows a copy, a wait or the loader directly stays an
+    Item: Edits may take host time out of it."""
+    out: list[Item | Block] = []
+    run: list[Item] = []
+    for before, item in zip((None, *items), items, strict=False):
+        if is_plain(item) and before is not None and is_plain(before):
+            run.append(item)
+            continue
+        if run:
+            out.append(Block(tuple(run)))
+            run = []
+        out.append(item)
+    return (*out, Block(tuple(run))) if run else tuple(out)
+
+
+def flat(step: Step) -> Iterator[Item]:
+    """The Items of a step one by one."""
+    for element in step:
+        if isinstance(element, Block):
+            yield from element.items
+        else:
+            yield element
+
+
+def single(step: Step) -> Iterator[Item]:
+    """Only the Items that Edits may touch."""
+    return (element for element in step if isinstance(element, Item))
+
+
+def is_plain(item: Item) -> bool:
+    """Host work, or a launch that is no copy: nothing that waits and nothing that anyone waits for by name."""
+    return item.kind == "work" or (item.kind == "launch" and not item.engine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +135,11 @@ class Overhead:
 
 @dataclass(frozen=True, slots=True)
 class StallPlace:
-    """What the replay needs to know of a Stall: its kind and the waits that it consists of."""
+    """What the replay needs to know of a Stall: its kind, the waits that it consists of, host blocked per step."""
 
     kind: WaitKind
     waits: frozenset[int]
+    wait_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +154,7 @@ class Errors:
 class Tape:
     """The kept steps of one recording, ready to be replayed. Immutable; Edits make a Program of it."""
 
-    steps: tuple[tuple[Item, ...], ...]
+    steps: tuple[Step, ...]
     streams: tuple[str, ...]
     stalls: Mapping[str, StallPlace]
     calibration: Calibration
@@ -113,6 +162,8 @@ class Tape:
     loader: Loader
     recorded_ns: int
     """Mean duration of the kept steps under the profiler."""
+    steady_ns: int
+    """What the replay of the recorded steps settles at; longer where the window closed before a queue was full."""
     unprofiled_ns: int | None
     errors: Errors
     unresolved_waits: int = 0
@@ -122,4 +173,4 @@ class Tape:
     @property
     def base_ns(self) -> int:
         """The step time that every prediction starts from."""
-        return self.recorded_ns if self.unprofiled_ns is None else self.unprofiled_ns
+        return self.steady_ns if self.unprofiled_ns is None else self.unprofiled_ns

@@ -53,3 +53,9 @@ def patch_commands(diagnosis: Diagnosis) -> tuple[tuple[str, str], ...]:
         ("Apply it to your source", line("apply", argument, "--scheme", chosen)),
         ("Undo, byte for byte", line("revert", argument)),
     )
+
+
+def after_report(diagnosis: Diagnosis) -> str:
+    """The recommended change measured first; without one, the next recording."""
+    chosen = patch_commands(diagnosis)
+    return chosen[0][1] if chosen else line("profile", "train.py")

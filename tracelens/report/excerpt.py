@@ -1,6 +1,6 @@
 """The lines of source around a location, with the expression that waits marked.
 
-In: the text of a file, a line, the name of the call. Out: an Excerpt, which text draws with a caret and HTML with a mark.
+In: the text of a file, a line, the name of the call. Out: an Excerpt; text draws it with a caret, HTML with a mark.
 """
 
 from __future__ import annotations

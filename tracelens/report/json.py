@@ -1,15 +1,17 @@
 """A Diagnosis as the JSON contract (docs/analysis.schema.json): what programs read.
 
-In: a Diagnosis. Out: a dict of plain values. Apart from the other reports because these keys are a promise: times become
-floats in microseconds, unknown stays null, a measured zero stays 0, and nothing is added that the schema does not name.
+In: a Diagnosis. Out: a dict of plain values. Apart from the other reports because these keys are a promise: times
+become floats in microseconds, unknown stays null, a measured zero stays 0, nothing is added that the schema lacks.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 from tracelens.model import (
+    Breakdown,
     Diagnosis,
     Estimate,
     Finding,
@@ -34,10 +36,7 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "traces": [_trace(trace, diagnosis) for trace in diagnosis.traces],
         "steps": _steps(diagnosis.steps),
-        "breakdown": {
-            "wall_us": _us(diagnosis.breakdown.wall_ns),
-            "parts": {part: _us(ns) for part, ns in diagnosis.breakdown.parts.items()},
-        },
+        "breakdown": _breakdown(diagnosis.breakdown),
         "gpu_busy_share": diagnosis.gpu_busy_share,
         "idle_share": diagnosis.idle_share,
         "syncs": [_stall(stall) for stall in diagnosis.stalls],
@@ -53,6 +52,11 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
         "recommendation": _recommendation(recommendation),
         "sensitivity": dict(recommendation.sensitivity) if recommendation else {},
     }
+
+
+def dumps(diagnosis: Diagnosis) -> str:
+    """The contract as text; a number that is not finite is a bug and raises."""
+    return json.dumps(document(diagnosis), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def trace_name(trace: Trace, diagnosis: Diagnosis) -> str:
@@ -90,6 +94,15 @@ def _steps(steps: StepTimes) -> dict[str, Any]:
         "p05_us": _us(steps.p05_ns),
         "p95_us": _us(steps.p95_ns),
         "unprofiled_median_us": _us(steps.unprofiled_median_ns),
+    }
+
+
+def _breakdown(breakdown: Breakdown | None) -> dict[str, Any] | None:
+    if breakdown is None:
+        return None
+    return {
+        "wall_us": _us(breakdown.wall_ns),
+        "parts": {part: _us(ns) for part, ns in breakdown.parts.items()},
     }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -93,16 +94,16 @@ def of(timeline: Timeline) -> Picture | None:
         ticks=_ticks(window),
         height=len(lanes) * (LANE_HEIGHT + LANE_GAP),
         kinds=tuple(sorted({box.kind for lane in lanes for box in lane.boxes})),
-        caption=f"Step {number}, {milliseconds(window.end - window.start)} as recorded; the kept step nearest the median.",
+        caption=f"Step {number}, {milliseconds(window.end - window.start)} as recorded; the one nearest the median.",
     )
 
 
-def _typical(steps: pd.DataFrame) -> pd.Series | None:
+def _typical(steps: pd.DataFrame) -> pd.Series[Any] | None:
     kept = steps[steps["kept"]] if steps["kept"].any() else steps
     if kept.empty:
         return None
     length = kept["end_ns"] - kept["start_ns"]
-    row: pd.Series = kept.loc[(length - length.median()).abs().idxmin()]
+    row: pd.Series[Any] = kept.iloc[int(np.argmin((length - length.median()).abs().to_numpy()))]
     return row
 
 
@@ -134,12 +135,13 @@ def _host(
 
 
 def _wait_boxes(waits: pd.DataFrame, window: _Window) -> Iterator[Box]:
-    for row in waits.itertuples():
-        x, width = window.x(row.start_ns), window.x(row.end_ns) - window.x(row.start_ns)
-        place = f" at {clean(str(row.path))}:{int(row.line)}" if row.path is not None and pd.notna(row.line) else ""
-        title = f"{clean(str(row.api))}{place}: host blocked {milliseconds(row.wait_ns)}"
-        title += f", GPU idle {milliseconds(row.gpu_idle_ns)}"
-        label = ("COPY" if row.kind == "h2d" else "SYNC") if width >= ROOM_FOR_LABEL else ""
+    for row in waits.to_dict("records"):
+        x, width = window.x(row["start_ns"]), window.x(row["end_ns"]) - window.x(row["start_ns"])
+        known = row["path"] is not None and pd.notna(row["line"])
+        place = f" at {clean(str(row['path']))}:{int(row['line'])}" if known else ""
+        title = f"{clean(str(row['api']))}{place}: host blocked {milliseconds(row['wait_ns'])}"
+        title += f", GPU idle {milliseconds(row['gpu_idle_ns'])}"
+        label = ("COPY" if row["kind"] == "h2d" else "SYNC") if width >= ROOM_FOR_LABEL else ""
         yield Box(round(x, 1), round(max(width, 1.5), 1), "wait", label, title)
 
 

@@ -80,7 +80,7 @@ def bars(rows: Iterable[tuple[str, float, str, str]]) -> RenderableType:
     """(label, share 0–1, value, share as text) as one bar a row."""
     out = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
     for justify in ("left", "left", "right", "right"):
-        out.add_column(justify=justify, no_wrap=True)  # type: ignore[arg-type]  # a literal, one of four
+        out.add_column(justify=justify, no_wrap=True)
     for label, share, value, text in rows:
         length = round(BAR_WIDTH * min(max(share, 0), 1))
         style = "yellow" if label.startswith("Idle") else "blue"
@@ -113,3 +113,9 @@ def diff(text: str) -> RenderableType:
         style = next((style for mark, style in styles.items() if line.startswith(mark)), "")
         out.append(clean(line) + "\n", style=style)
     return out
+
+
+def listing(code: str) -> RenderableType:
+    """Source as it is, indented."""
+    lines = "\n".join("    " + clean(line) for line in code.splitlines())
+    return Text(lines, no_wrap=True, overflow="ignore")

@@ -11,8 +11,9 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from tracelens.model import CRITERIA, Diagnosis, Patch, Scheme, Stage, Stall, Verification
+from tracelens.model import CRITERIA, Diagnosis, Patch, Scheme, Stall, Verification
 from tracelens.report import commands, terminal, words
+from tracelens.report.compare import Change, Comparison
 from tracelens.report.excerpt import around
 from tracelens.report.json import trace_name
 from tracelens.report.terminal import Look
@@ -43,6 +44,11 @@ def verification(measured: Sequence[Verification], look: Look, next_command: str
     return terminal.draw(_verification(measured, next_command), look)
 
 
+def comparison(found: Comparison, look: Look) -> str:
+    """Two runs side by side: step time with its interval, parts, waits."""
+    return terminal.draw(_comparison(found), look)
+
+
 # ---------------------------------------------------------------------------------------------------- analyze
 
 
@@ -59,7 +65,8 @@ def _analysis(diagnosis: Diagnosis, next_command: str) -> Iterator[RenderableTyp
 def recorded(diagnosis: Diagnosis) -> tuple[str, ...]:
     """What was recorded, in a few words: trace, device, steps, step time with and without the profiler."""
     trace, steps = diagnosis.timeline.trace, diagnosis.steps
-    chips = [trace_name(trace, diagnosis), trace.device or "no GPU in the recording"]
+    name = diagnosis.run.path.name if diagnosis.run else trace_name(trace, diagnosis)
+    chips = [name, trace.device or "no GPU in the recording"]
     if len(diagnosis.traces) > 1:
         chips.append(f"slowest of {len(diagnosis.traces)} ranks")
     chips.append(f"{steps.count} step{'' if steps.count == 1 else 's'} ({words.STEP_SOURCE[steps.source]})")
@@ -70,7 +77,7 @@ def recorded(diagnosis: Diagnosis) -> tuple[str, ...]:
 
 
 def _breakdown(diagnosis: Diagnosis) -> Iterator[RenderableType]:
-    if diagnosis.gpu_busy_share is None:
+    if diagnosis.breakdown is None:
         return
     yield terminal.heading("Where a step goes")
     yield terminal.bars(
@@ -97,7 +104,7 @@ def _stalls(diagnosis: Diagnosis) -> Iterator[RenderableType]:
 def _stall_row(stall: Stall) -> tuple[str, ...]:
     return (
         words.shorten(words.stall_place(stall), 40),
-        words.shorten(stall.call or stall.api, 36),
+        words.shorten(words.stall_call(stall), 36),
         f"{stall.calls_per_step:.1f}",
         words.milliseconds(stall.wait_ns),
         words.milliseconds(stall.gpu_idle_ns),
@@ -107,7 +114,7 @@ def _stall_row(stall: Stall) -> tuple[str, ...]:
 
 
 def _frame(stall: Stall, diagnosis: Diagnosis) -> RenderableType:
-    title = f"{stall.call or stall.api}: removing it alone gives back {words.milliseconds(stall.exposed_ns)} per step"
+    title = f"{words.stall_call(stall)}: removing it alone gives back {words.milliseconds(stall.exposed_ns)} per step"
     note = f"host blocked {words.milliseconds(stall.wait_ns)}, GPU idle {words.milliseconds(stall.gpu_idle_ns)}"
     function = stall.location.function if stall.location else None
     place = words.stall_place(stall) + (f" in {function}" if function else "")
@@ -129,7 +136,7 @@ def _abstentions(diagnosis: Diagnosis) -> Iterator[RenderableType]:
     if not diagnosis.abstentions:
         return
     yield terminal.heading("Could not be judged")
-    rows = [(item.detector, item.missing, item.hint) for item in diagnosis.abstentions]
+    rows = [(", ".join(names), missing, hint) for names, missing, hint in words.grouped_abstentions(diagnosis)]
     yield terminal.table(("what", "missing", "record"), rows, frozenset())
 
 
@@ -152,35 +159,39 @@ def by_rank(diagnosis: Diagnosis) -> tuple[Scheme, ...]:
 
 
 def _schemes(diagnosis: Diagnosis) -> Iterator[RenderableType]:
-    if not diagnosis.schemes:
-        return
-    yield terminal.heading("Schemes on this run")
-    rows = [
-        (
-            str(scheme.rank or "–"),
-            scheme.id,
-            words.estimate_range(scheme.estimate) if scheme.estimate else words.UNKNOWN,
-            words.gain(scheme.estimate.speedup) if scheme.estimate else "–",
-            "–" if scheme.prior_total is None else f"{scheme.prior_total:.2f}",
-            "–" if scheme.total is None else f"{scheme.total:.2f}",
-        )
-        for scheme in by_rank(diagnosis)
-    ]
-    columns = ("rank", "scheme", "step (80 % range)", "faster by", "prior", "score")
-    yield terminal.table(columns, rows, frozenset({0, 2, 3, 4, 5}))
-    for scheme in by_rank(diagnosis):
-        if not scheme.applicable and scheme.reasons:
-            yield terminal.paragraph(f"{scheme.id} is rejected: {'; '.join(scheme.reasons)}", "dim")
+    shown = [scheme for scheme in by_rank(diagnosis) if scheme.estimate is not None]
+    if shown:
+        yield terminal.heading("Schemes on this run")
+        columns = ("rank", "scheme", "step (80 % range)", "faster by", "prior", "score")
+        yield terminal.table(columns, [_scheme_row(scheme) for scheme in shown], frozenset({0, 2, 3, 4, 5}))
+    reasons = words.grouped_reasons(diagnosis)
+    if reasons:
+        yield terminal.heading("Why not")
+        yield terminal.table(("scheme", ""), [(", ".join(ids), reason) for ids, reason in reasons], frozenset())
+
+
+def _scheme_row(scheme: Scheme) -> tuple[str, ...]:
+    estimate = scheme.estimate
+    return (
+        str(scheme.rank or "–"),
+        scheme.id,
+        words.estimate_range(estimate) if estimate else words.UNKNOWN,
+        words.gain(estimate.speedup) if estimate else "–",
+        "–" if scheme.prior_total is None else f"{scheme.prior_total:.2f}",
+        "–" if scheme.total is None else f"{scheme.total:.2f}",
+    )
 
 
 def _criteria(diagnosis: Diagnosis) -> Iterator[RenderableType]:
     """Score of each criterion with where it comes from, prior beside it."""
-    scored = [scheme for scheme in by_rank(diagnosis) if scheme.scores]
+    scored = [scheme for scheme in by_rank(diagnosis) if scheme.scores and scheme.estimate is not None]
     if not scored:
         return
     yield terminal.heading("Scores: this run (prior), 10 is best")
     rows = [(scheme.id, *(_score(scheme, criterion) for criterion in CRITERIA)) for scheme in scored]
     yield terminal.table(("scheme", *CRITERIA), rows, frozenset(range(1, len(CRITERIA) + 1)))
+    for line in words.sensitivity(diagnosis.recommendation):
+        yield terminal.paragraph(line, "dim")
 
 
 def _score(scheme: Scheme, criterion: str) -> str:
@@ -193,14 +204,14 @@ def _score(scheme: Scheme, criterion: str) -> str:
 
 
 def _stages(diagnosis: Diagnosis) -> Iterator[RenderableType]:
-    stages: tuple[Stage, ...] = diagnosis.recommendation.stages if diagnosis.recommendation else ()
+    stages = words.plan(diagnosis)
     if not stages:
         return
     yield terminal.heading("The plan")
     for stage in stages:
         yield terminal.paragraph(f"{stage.number}. {stage.title}: {', '.join(stage.schemes)}")
         for goal in stage.goals:
-            evidence = f" ({goal.evidence})" if goal.evidence else ""
+            evidence = f" ({goal.evidence})" if goal.evidence not in ("", words.UNKNOWN) else ""
             yield terminal.paragraph(f"   {MET[goal.met]}: {goal.text}{evidence}", "dim")
         if stage.advice:
             yield terminal.paragraph(f"   → {stage.advice}")
@@ -255,3 +266,31 @@ UNKNOWN_NUMBERS = "could not be compared"
 
 def _ms(ns: int) -> Any:
     return words.milliseconds(ns)
+
+
+# -------------------------------------------------------------------------------------------------- compare
+
+
+def _comparison(found: Comparison) -> Iterator[RenderableType]:
+    basis = "without the profiler" if found.unprofiled else "as recorded"
+    times = f"{words.milliseconds(found.base_ns)} → {words.milliseconds(found.new_ns)} per step {basis}"
+    if found.ratio is None:
+        yield terminal.verdict(f"{times}; too few steps for an interval")
+    else:
+        change, low, high = (100 * (x - 1) for x in (found.ratio.value, found.ratio.low, found.ratio.high))
+        yield terminal.verdict(f"{times}: {change:+.1f} % (95 % interval {low:+.1f} to {high:+.1f} %)")
+    for obstacle in found.obstacles:
+        yield terminal.paragraph(f"not comparable: {obstacle}")
+    rows = [_change(words.PARTS[part.name][0], part) for part in found.parts if part.base_ns or part.new_ns]
+    if rows:
+        yield terminal.heading("Parts of a step")
+        yield terminal.table(("part", "base", "new", "change"), rows, frozenset({1, 2, 3}))
+    if found.waits:
+        yield terminal.heading("Waits of the host, per step")
+        waits = [_change(wait.name, wait) for wait in found.waits[:STALL_ROWS]]
+        yield terminal.table(("where", "base", "new", "change"), waits, frozenset({1, 2, 3}))
+
+
+def _change(name: str, change: Change) -> tuple[str, ...]:
+    before, after = (("–" if ns is None else words.milliseconds(ns)) for ns in (change.base_ns, change.new_ns))
+    return words.shorten(name, 50), before, after, f"{change.delta_ns / 1e6:+.2f} ms"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import unicodedata
 
-from tracelens.model import Breakdown, Diagnosis, Estimate, Stall
+from tracelens.model import Breakdown, Diagnosis, Estimate, Recommendation, Stage, Stall
 
 UNKNOWN = "not measured"
 
@@ -20,6 +20,14 @@ PARTS = {
     "idle_host": ("Idle: host", "GPU idle because Python and the dispatcher issued work too slowly"),
     "idle_launch": ("Idle: launch", "GPU idle for the latency of one launch after another"),
     "idle_other": ("Idle: other", "GPU idle for a cause the trace does not tell"),
+}
+
+CAUSE = {
+    "idle_sync": "synchronizing, after which the queue must be refilled",
+    "idle_dataloader": "the DataLoader, whose next batch was not there",
+    "idle_host": "the host, which issues work too slowly",
+    "idle_launch": "the latency of one launch after another",
+    "idle_other": "not told by the trace",
 }
 
 BINDING = {
@@ -41,7 +49,7 @@ CRITERION = {
 VERDICT = {
     "exposed": "costs step time",
     "harmless": "harmless",
-    "window_edge": "end of the recording, not a stall",
+    "window_edge": "end of recording",
     "unknown": "not judged",
 }
 
@@ -69,28 +77,15 @@ def shorten(text: str, limit: int = 60) -> str:
     return f"{text[:head]}…{text[len(text) - (limit - 1 - head) :]}"
 
 
-def duration(ns: float | None) -> str:
-    """A time with the unit that gives it two to four digits."""
-    if ns is None:
-        return UNKNOWN
-    if ns == 0:
-        return "0 ms"
-    size = abs(ns)
-    if size < 1_000:
-        return f"{ns:.0f} ns"
-    if size < 100_000:
-        return f"{ns / 1e3:.1f} µs" if size < 10_000 else f"{ns / 1e3:.0f} µs"
-    if size < 1_000_000_000:
-        return milliseconds(ns)
-    return f"{ns / 1e9:.2f} s"
-
-
 def milliseconds(ns: float | None) -> str:
     """A time in ms, for columns that are read against each other."""
     if ns is None:
         return UNKNOWN
     value = ns / 1e6
-    return f"{value:.2f} ms" if abs(value) < 100 else f"{value:.0f} ms"
+    if value == 0:
+        return "0 ms"
+    digits = 3 if abs(value) < 0.1 else 2 if abs(value) < 100 else 0
+    return f"{value:.{digits}f} ms"
 
 
 def percent(share: float | None, digits: int = 0) -> str:
@@ -108,8 +103,10 @@ def estimate_range(estimate: Estimate) -> str:
     return f"{milliseconds(estimate.step_ns)} ({estimate.low_ns / 1e6:.2f} to {estimate.high_ns / 1e6:.2f})"
 
 
-def shown_parts(breakdown: Breakdown) -> tuple[tuple[str, int, float], ...]:
+def shown_parts(breakdown: Breakdown | None) -> tuple[tuple[str, int, float], ...]:
     """(part, ns, share of the wall time) of every part that is not zero, in the order of the contract."""
+    if breakdown is None:
+        return ()
     wall = max(breakdown.wall_ns, 1)
     return tuple((part, ns, ns / wall) for part, ns in ((p, breakdown.parts[p]) for p in PARTS) if ns)
 
@@ -124,7 +121,60 @@ def ranked_stalls(diagnosis: Diagnosis) -> tuple[Stall, ...]:
 
 
 def stall_place(stall: Stall) -> str:
-    return clean(str(stall.location)) if stall.location else "source line not recorded"
+    return clean(str(stall.location)) if stall.location else "not recorded"
+
+
+def stall_call(stall: Stall) -> str:
+    """The user's call where it is known, else the API's name with what it moved, which tells several apart."""
+    if stall.call is not None:
+        return clean(stall.call)
+    return clean(stall.api) + (f" ({stall.kind})" if stall.kind in ("d2h", "h2d") else "")
+
+
+def plain(name: str) -> str:
+    """An id as words."""
+    return clean(name).replace("_", " ").replace("-", " ")
+
+
+def grouped_abstentions(diagnosis: Diagnosis) -> tuple[tuple[tuple[str, ...], str, str], ...]:
+    """(detectors, what is missing, what to record), one row for all that miss the same."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for item in diagnosis.abstentions:
+        groups.setdefault((item.missing, item.hint), []).append(plain(item.detector))
+    return tuple((tuple(names), missing, hint) for (missing, hint), names in groups.items())
+
+
+def grouped_reasons(diagnosis: Diagnosis) -> tuple[tuple[tuple[str, ...], str], ...]:
+    """(schemes, reason) of those that are not applicable, one row for all with the same reason."""
+    groups: dict[str, list[str]] = {}
+    for scheme in diagnosis.schemes:
+        if not scheme.applicable and scheme.reasons:
+            groups.setdefault("; ".join(scheme.reasons), []).append(scheme.id)
+    return tuple((tuple(ids), reason) for reason, ids in groups.items())
+
+
+def plan(diagnosis: Diagnosis) -> tuple[Stage, ...]:
+    """The stages, where something is recommended: a plan to do nothing needs no stages."""
+    answer = diagnosis.recommendation
+    return answer.stages if answer is not None and answer.scheme is not None else ()
+
+
+def sensitivity(recommendation: Recommendation | None) -> tuple[str, ...]:
+    """For which weights another scheme would win, and what the winner gives up against the fastest."""
+    facts = recommendation.sensitivity if recommendation else {}
+    lines = [
+        f"{CRITERION[criterion]} {side} {change[side]:g} %: {change['winner']} would win"
+        for criterion, changes in (facts.get("changes") or {}).items()
+        for change in changes
+        for side in ("below", "above")
+        if side in change
+    ]
+    given = facts.get("gives_up")
+    if given and given["points"] > 0:
+        lines.append(f"{given['fastest']} would be faster by {given['points']:g} percentage points")
+    if not facts:
+        return ()
+    return tuple(lines) or ("no single weight changes the winner, and it is also the fastest",)
 
 
 def headline(diagnosis: Diagnosis) -> str:
@@ -135,19 +185,22 @@ def headline(diagnosis: Diagnosis) -> str:
 
 
 def _analysis_sentence(diagnosis: Diagnosis) -> str:
-    if diagnosis.idle_share is None:
+    parts = diagnosis.breakdown
+    if diagnosis.idle_share is None or parts is None:
         return "This recording has no GPU events, so what a GPU waited for cannot be told."
-    step = milliseconds(diagnosis.steps.median_ns)
-    idle = milliseconds(diagnosis.breakdown.wall_ns * diagnosis.idle_share)
+    step = milliseconds(parts.wall_ns)
+    idle = milliseconds(parts.wall_ns * diagnosis.idle_share)
     start = f"The GPU is idle {percent(diagnosis.idle_share)} of each step ({idle} of {step})"
     worst = next((s for s in ranked_stalls(diagnosis) if s.verdict == "exposed" and s.exposed_ns), None)
     if worst is not None:
-        what = clean(worst.call or worst.api)
+        what = stall_call(worst)
         where = f" at {stall_place(worst)}" if worst.location else ""
-        return f"{start}; the costliest wait is {what}{where}: {milliseconds(worst.exposed_ns)} per step would come back."
-    idle_parts = {p: ns for p, ns in diagnosis.breakdown.parts.items() if p.startswith("idle_")}
+        return (
+            f"{start}; the costliest wait is {what}{where}: {milliseconds(worst.exposed_ns)} per step would come back."
+        )
+    idle_parts = {p: ns for p, ns in parts.parts.items() if p.startswith("idle_")}
     cause = max(idle_parts, key=lambda part: idle_parts[part])
     if not idle_parts[cause]:
-        return f"{start}; nothing is there to win by waiting less."
-    largest = f"{start}; the largest cause is {PARTS[cause][1].removeprefix('GPU idle ')}"
-    return f"{largest}. No single wait costs step time." if diagnosis.stalls else f"{largest}."
+        return f"{start}; there is nothing to win by waiting less."
+    harmless = diagnosis.stalls and all(s.verdict in ("harmless", "window_edge") for s in diagnosis.stalls)
+    return f"{start}; the largest cause is {CAUSE[cause]}." + (" No single wait costs step time." if harmless else "")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from tracelens.model import EditKind, Tier
@@ -141,7 +142,7 @@ class Scale:
         first, last = self.points[0], self.points[-1]
         if value <= first[0]:
             return first[1]
-        for (x0, y0), (x1, y1) in zip(self.points, self.points[1:], strict=False):
+        for (x0, y0), (x1, y1) in pairwise(self.points):
             if value <= x1:
                 return round(y0 + (y1 - y0) * (value - x0) / (x1 - x0), 2)
         return last[1]
@@ -158,6 +159,6 @@ class Rules:
     findings: Mapping[str, FindingText]
     recipes: Mapping[EditKind, Recipe]
 
-    def scheme(self, id: str) -> SchemeRule | None:
+    def scheme(self, scheme_id: str) -> SchemeRule | None:
         """The rule with this id."""
-        return next((rule for rule in self.schemes if rule.id == id), None)
+        return next((rule for rule in self.schemes if rule.id == scheme_id), None)

@@ -40,6 +40,8 @@ class Facts:
     binding: Binding | None = None
     """What limits the loop once nothing waits (the largest of replay's bounds)."""
     has_gpu: bool = True
+    waits_recorded: bool = True
+    """False where the trace has no runtime calls: no stall in it is then no sign of health."""
     batch_bytes: int | None = None
     """Bytes of one batch on the GPU, as measured."""
     free_bytes: int | None = None

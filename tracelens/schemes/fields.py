@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
 from typing import Any, TypeVar, cast
 
 Item = TypeVar("Item")
@@ -53,6 +54,14 @@ class Fields:
         """Whether the key is there (and count it as known)."""
         self._asked.append(key)
         return key in self._values
+
+    def holds(self, key: str, value: Any) -> bool:
+        """Whether the key has exactly this value."""
+        return bool(self._values.get(key) == value)
+
+    def ignore(self, *keys: str) -> None:
+        """Count keys as known without looking at them."""
+        self._asked.extend(keys)
 
     def text(self, key: str, default: str | None = None) -> str:
         """A text that is not empty."""
@@ -117,7 +126,7 @@ class Fields:
         points = [(float(item[0]), float(item[1])) for item in items if _is_pair(item)]
         if len(points) != len(items) or len(points) < 2:
             self.wrong(key, "expected at least two pairs of numbers [x, y]")
-        elif any(x1 <= x0 for (x0, _), (x1, _) in zip(points, points[1:], strict=False)):
+        elif any(x1 <= x0 for (x0, _), (x1, _) in pairwise(points)):
             self.wrong(key, "expected x to grow from pair to pair")
         elif any(not 0 <= y <= 10 for _, y in points):
             self.wrong(key, "expected scores y from 0 to 10")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from tracelens.model import Abstention, Edit, EditKind, Estimate, InventoryItem, Location, Stall
 from tracelens.schemes.catalog import EditTemplate, Rules, SchemeRule
+from tracelens.schemes.wording import place
 
 DEFAULT_INTERVAL = 10
 """The seeds' N: every 10 batches, as their loop already read its losses."""
@@ -21,6 +22,8 @@ PER_BATCH = 0.5
 
 WORTH_SHARE = 0.005
 """A part of a scheme is kept if it shortens the step by half a percent: less is below any range that replay gives."""
+
+NO_GPU = "no GPU work was recorded: whether it applies cannot be told"
 
 _STEERING_CALLS = frozenset(
     {"__bool__", "__index__", "is_nonzero", "nonzero", "unique", "masked_select", "where", "equal", "allclose"}
@@ -41,6 +44,8 @@ def edits(
 ) -> dict[str, tuple[Edit, ...] | str]:
     """Per scheme its Edits on this loop, or the sentence that says why it does not apply."""
     loop = _Loop.of(stalls, inventory, chosen_interval(inventory, interval))
+    if not stalls and _unknown(inventory, "host_copies"):
+        return dict.fromkeys((rule.id for rule in rules.schemes), NO_GPU)
     return {rule.id: _fitted(rule, loop) for rule in rules.schemes}
 
 
@@ -62,9 +67,10 @@ def keep_paying(
         if not without or len(without) == len(kept):
             continue
         whole, rest = estimate(kept), estimate(without)
-        if isinstance(whole, Estimate) and isinstance(rest, Estimate):
-            if rest.step_ns <= whole.step_ns * (1 + WORTH_SHARE):
-                kept = without
+        if not (isinstance(whole, Estimate) and isinstance(rest, Estimate)):
+            continue
+        if rest.step_ns <= whole.step_ns * (1 + WORTH_SHARE):
+            kept = without
     return kept
 
 
@@ -144,8 +150,8 @@ def _at(edit: Edit, stalls: tuple[Stall, ...], *, needed: bool = True) -> Edit |
 
 def _no_wait(rule: SchemeRule, loop: _Loop) -> str:
     if loop.steering:
-        place = loop.steering[0].location
-        where = f" at {place}" if place else ""
+        location = place(loop.steering[0].location)
+        where = f" at {location}" if location else ""
         return f"the value read{where} decides what the host does next: it cannot be read later"
     if loop.events and rule.id == "event-sync":
         return "the loop waits for events already"
@@ -162,10 +168,15 @@ def _steers(stall: Stall) -> bool:
     return stall.call is not None and stall.call.rpartition(".")[2] in _STEERING_CALLS
 
 
-def _item(inventory: tuple[InventoryItem, ...], id: str) -> InventoryItem | None:
-    return next((item for item in inventory if item.id == id), None)
+def _item(inventory: tuple[InventoryItem, ...], name: str) -> InventoryItem | None:
+    return next((item for item in inventory if item.id == name), None)
 
 
-def _present(inventory: tuple[InventoryItem, ...], id: str) -> bool | None:
-    item = _item(inventory, id)
+def _unknown(inventory: tuple[InventoryItem, ...], name: str) -> bool:
+    item = _item(inventory, name)
+    return item is not None and item.present is None
+
+
+def _present(inventory: tuple[InventoryItem, ...], name: str) -> bool | None:
+    item = _item(inventory, name)
     return item.present if item else None

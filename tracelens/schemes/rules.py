@@ -136,12 +136,12 @@ class _Loader(yaml.SafeLoader):
     """YAML without the rule that the last of two equal keys wins silently."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and keys.count(key.value) > 1:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {shown(key.value)} is there twice", key.start_mark
-                )
+        seen = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in seen:
+                problem = f"the key {shown(key.value)} is there twice"
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            seen.add(key.value)
         return super().construct_mapping(node, deep=deep)
 
 
@@ -223,11 +223,9 @@ def _goal(fields: Fields) -> GoalRule:
 def _check_stages(stages: tuple[StageRule, ...], schemes: tuple[SchemeRule, ...], mistakes: list[str]) -> None:
     known = [scheme.id for scheme in schemes]
     for stage in stages:
-        for id in stage.schemes:
-            if id not in known:
-                mistakes.append(
-                    f"weights.yaml: stages[{stage.number - 1}].schemes: no scheme {id!r}{nearest(id, known)}"
-                )
+        for name in stage.schemes:
+            if name not in known:
+                mistakes.append(f"weights.yaml: stages: stage {stage.number}: no scheme {name!r}{nearest(name, known)}")
 
 
 def _overridden(base: Mapping[str, float], given: Mapping[str, float], mistakes: list[str]) -> dict[str, float]:
@@ -290,6 +288,9 @@ def _edits(fields: Fields) -> tuple[EditTemplate, ...]:
 
 def _edit(fields: Fields) -> EditTemplate:
     kind = fields.choice("kind", EDIT_KINDS)
+    if not fields.holds("kind", kind):  # which other keys it should have had cannot be said
+        fields.ignore("interval", "depth")
+        return EditTemplate(kind)
     interval: int | None = 1
     if kind in ("interval-sync", "defer-read"):
         interval = {"N": None, "1": 1}[fields.choice("interval", ("N", "1"))]

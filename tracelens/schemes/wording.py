@@ -14,18 +14,19 @@ PLACE_LENGTH = 48  # of the 240 characters of a verdict; enough for folder/file.
 def ms(ns: float) -> str:
     """Milliseconds with three significant digits, as people compare step times."""
     value = ns / 1e6
-    digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
-    return f"{value:.{digits}f} ms"
+    return f"{value:.{_digits(value)}f} ms"
 
 
 def cost(ns: float) -> str:
     """A cost per step, and what it adds up to: 1 ms per step is 1 s per 1,000 batches."""
     seconds = ns / 1e6
-    return f"{ms(ns)} per step ({seconds:.{2 if abs(seconds) < 10 else 1}f} s per 1,000 batches)"
+    return f"{ms(ns)} per step ({seconds:.{_digits(seconds)}f} s per 1,000 batches)"
 
 
 def percent(value: float) -> str:
     """A gain in percent with its sign; one decimal below 10."""
+    if abs(value) < 0.05:  # no "-0.0 %": nothing has no sign of its own
+        return "+0.0 %"
     return f"{value:+.1f} %" if abs(value) < 9.95 else f"{value:+.0f} %"
 
 
@@ -47,3 +48,9 @@ def place(location: Location | None) -> str:
         return ""
     text = "".join(c if c.isprintable() else "?" for c in str(location))
     return text if len(text) <= PLACE_LENGTH else "…" + text[-(PLACE_LENGTH - 1) :]
+
+
+def _digits(value: float) -> int:
+    """Decimals that leave two to three significant digits."""
+    size = abs(value)
+    return 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 0.095 or size == 0 else 4

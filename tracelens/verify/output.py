@@ -39,28 +39,28 @@ class LineDifference:
 
 def mask_of(outputs: Sequence[str]) -> Mask:
     """The tokens that differ between runs of the original."""
-    base = _lines(outputs[0])
+    base = lines(outputs[0])
     tokens: set[tuple[int, int]] = set()
     columns: set[tuple[str, int]] = set()
-    lines: set[int] = set()
-    for other in map(_lines, outputs[1:]):
+    whole: set[int] = set()
+    for other in map(lines, outputs[1:]):
         if len(other) != len(base):
             return Mask(comparable=False)
         for number, (left, right) in enumerate(zip(base, other, strict=True)):
             a, b = _PIECE.split(left), _PIECE.split(right)
             if a[0::2] != b[0::2]:
-                lines.add(number)
+                whole.add(number)
                 continue
             for index in (i for i in range(1, len(a), 2) if a[i] != b[i]):
                 tokens.add((number, index))
                 columns.update(((_shape(left), index), (_shape(right), index)))
-    return Mask(frozenset(tokens), frozenset(columns), frozenset(lines))
+    return Mask(frozenset(tokens), frozenset(columns), frozenset(whole))
 
 
 def difference(original: str, patched: str, mask: Mask, *, ordered: bool = True) -> LineDifference | None:
     """The first line that differs after masking. `ordered=False` compares the lines as a multiset (several ranks)."""
-    left = [(masked(number, line, mask), line) for number, line in enumerate(_lines(original))]
-    right = [(masked(number, line, mask), line) for number, line in enumerate(_lines(patched))]
+    left = [(masked(number, line, mask), line) for number, line in enumerate(lines(original))]
+    right = [(masked(number, line, mask), line) for number, line in enumerate(lines(patched))]
     if not ordered:
         left.sort()
         right.sort()
@@ -87,6 +87,6 @@ def _shape(line: str) -> str:
     return " ".join(_NUMBER.sub("#", line).split())
 
 
-def _lines(text: str) -> list[str]:
+def lines(text: str) -> list[str]:
     """Lines without padding; a carriage return redraws a line, only its last state was left to be seen."""
     return [line.rstrip().rsplit("\r", 1)[-1] for line in text.split("\n") if line.strip()]

@@ -21,6 +21,10 @@ class Policy:
     """Step times are summarized in blocks of one drain interval, so that every block pays for exactly one drain."""
     least_blocks: int = 3
     """A median of fewer blocks is no median; the mean is taken instead."""
+    timed_seconds: float = 2.0
+    """A timed stretch shorter than this measures the scheduler; more steps cost little beside the process's start."""
+    most_longer: int = 10
+    """... but at most so many times the steps that were asked for: a script has only so many."""
     pairs: int = 5
     """Student's t needs 2.8 standard errors with five pairs, 4.3 with three."""
     least_pairs: int = 3

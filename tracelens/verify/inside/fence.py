@@ -57,7 +57,7 @@ class Fence:
         sys.addaudithook(self._audit)
 
     def check_file(self, path: str, *, keep: bool) -> None:
-        """`path` is about to be written; `keep`: its present content matters. Raises `PermissionError` if it is outside."""
+        """`path` is about to be written (`keep`: what it holds matters); raises `PermissionError` if it is outside."""
         absolute = os.path.abspath(path)
         if self._inside(os.path.realpath(absolute)):
             return
@@ -102,7 +102,7 @@ class Fence:
         else:
             for position, folder in _ENTRY_EVENTS[event]:
                 name = _name(arguments[position], _at(arguments, folder))
-                # Making what exists and removing what does not fail by themselves: `makedirs(exist_ok=True)` relies on it.
+                # Making what exists and removing what does not fail by themselves: makedirs(exist_ok=True) needs it
                 if name is not None and (event == "os.rename" or os.path.lexists(name) == (event not in _MAKING)):
                     self.check_entry(name)
 
@@ -119,9 +119,9 @@ class Fence:
 
 def check_torch_writer(fence: Fence, torch: Any) -> None:
     """torch.save opens its file in C++, where no audit event is raised: check the path when the writer is made."""
-    plain = torch._C.PyTorchFileWriter
+    plain: Any = torch._C.PyTorchFileWriter
 
-    class PyTorchFileWriter(plain):  # type: ignore[misc]
+    class PyTorchFileWriter(plain):  # type: ignore[misc, unused-ignore]
         def __init__(self, target: Any, *arguments: Any, **options: Any) -> None:
             if (name := _name(target)) is not None:
                 fence.check_file(name, keep=False)
@@ -131,7 +131,7 @@ def check_torch_writer(fence: Fence, torch: Any) -> None:
 
 
 def ask_kernel(writable: tuple[str, ...]) -> bool:
-    """Forbid this process and its children, by Landlock, to write anywhere but below `writable`; False: no such kernel."""
+    """Let the kernel (Landlock) refuse this process and its children writes outside `writable`; False: it cannot."""
     if not sys.platform.startswith("linux"):
         return False
     syscall = ctypes.CDLL(None, use_errno=True).syscall
@@ -184,6 +184,6 @@ def _name(path: Any, folder: int = -1) -> str | None:
         name = os.fsdecode(path)
     except TypeError:
         return None
-    if folder >= 0 and not os.path.isabs(name):
+    if folder >= 0 and not name.startswith("/"):
         return os.path.join(os.path.realpath(f"/proc/self/fd/{folder}"), name)
     return name

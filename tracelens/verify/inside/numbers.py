@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import hashlib
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -79,7 +80,11 @@ def describe(name: str, tensor: torch.Tensor) -> dict[str, Any]:
         flat = value.reshape(-1)
         entry["first"] = [_plain(x) for x in flat[:SHOWN].tolist()]
         entry["sum"] = _plain(flat.to(torch.float64).sum().item()) if not value.is_complex() else None
-    except (RuntimeError, NotImplementedError, TypeError) as error:  # sparse, quantized, meta: not every tensor is bytes
+    except (
+        RuntimeError,
+        NotImplementedError,
+        TypeError,
+    ) as error:  # sparse, quantized, meta: not every tensor is bytes
         entry["unreadable"] = f"{type(error).__name__}: {error}"[:200]
     return entry
 
@@ -93,13 +98,13 @@ def _digest(value: torch.Tensor) -> str:
 
 def _plain(number: Any) -> Any:
     """JSON has no NaN and no infinity: they become text."""
-    if isinstance(number, float) and (number != number or number in (float("inf"), float("-inf"))):
+    if isinstance(number, float) and not math.isfinite(number):
         return str(number)
     return number if isinstance(number, (int, float, bool)) else str(number)
 
 
 def _capturing(tensor: torch.Tensor) -> bool:
-    return tensor.is_cuda and torch.cuda.is_current_stream_capturing()
+    return bool(tensor.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
 def _roots() -> list[torch.nn.Module]:

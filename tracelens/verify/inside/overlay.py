@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from pathlib import Path
 
 
 def below(path: str, folder: str) -> bool:
@@ -25,20 +26,18 @@ def mirrored(path: str, tree: str) -> str:
 def own_parents(path: str, tree: str) -> None:
     """Make every folder above `path` a real one of the working copy."""
     current = tree
-    for part in os.path.relpath(os.path.dirname(path), tree).split(os.sep):
-        if part == ".":
-            continue
+    for part in Path(os.path.relpath(os.path.dirname(path), tree)).parts:
         current = os.path.join(current, part)
-        if os.path.islink(current) and _leaves(current, tree):
+        if Path(current).is_symlink() and _leaves(current, tree):
             _unfold(current)
         elif not os.path.lexists(current):
             return  # the call that follows fails by itself, as it does without us
 
 
 def own_file(path: str, tree: str, *, keep: bool) -> None:
-    """Make the file at `path` one of the working copy; `keep` copies what it holds, else it is about to be truncated."""
+    """Make the file at `path` one of the working copy; `keep` copies what it holds, else it will be truncated."""
     own_parents(path, tree)
-    if not (os.path.islink(path) and _leaves(path, tree)):
+    if not (Path(path).is_symlink() and _leaves(path, tree)):
         return
     target = os.path.realpath(path)
     if os.path.isdir(target):
@@ -57,6 +56,6 @@ def _unfold(link: str) -> None:
     """Replace a link to a folder by a folder of links."""
     target = os.path.realpath(link)
     os.unlink(link)
-    os.mkdir(link)
-    for name in os.listdir(target):
-        os.symlink(os.path.join(target, name), os.path.join(link, name))
+    Path(link).mkdir()
+    for entry in Path(target).iterdir():
+        Path(link, entry.name).symlink_to(entry)

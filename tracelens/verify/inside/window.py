@@ -99,9 +99,7 @@ class Window:
         if torch.cuda.is_initialized():
             self.memory.append((self._step, torch.cuda.memory_allocated()))
         if self._step <= self._starts:
-            self._cpu.append(
-                (self._step, time.perf_counter_ns(), time.thread_time_ns(), time.process_time_ns())
-            )
+            self._cpu.append((self._step, time.perf_counter_ns(), time.thread_time_ns(), time.process_time_ns()))
 
     def _cpu_time(self) -> dict[str, int] | None:
         """Over the unrecorded steps before the window: wall time and the CPU time of the training thread and of all."""

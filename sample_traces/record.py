@@ -1,0 +1,64 @@
+"""Record the sample Runs again, on a machine with a CUDA GPU: profile, recommend, verify, for every case.
+
+    python sample_traces/record.py OUT [CASE ...] [--budget 4m] [--all]
+
+Writes OUT/<case>/train.py and OUT/<case>/run/ with the trace, the analysis and the verification; nothing in the
+checkout changes. Copy `OUT/<case>/run` over `sample_traces/<case>/run` to keep a recording. The output of every
+command goes to OUT/<case>/log.txt as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+CASES = ("sync_every_batch", "gpu_bound", "pageable_copies", "host_bound", "loader_bound")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("cases", nargs="*", default=CASES, metavar="CASE")
+    parser.add_argument("--budget", default="4m", help="time for one verification")
+    parser.add_argument("--all", action="store_true", help="verify every applicable scheme, not only the recommended")
+    parser.add_argument("--no-verify", action="store_true")
+    options = parser.parse_args()
+    failed = [case for case in options.cases if not record(case, options)]
+    print(f"recorded: {', '.join(case for case in options.cases if case not in failed) or 'nothing'}")
+    print(f"failed: {', '.join(failed) or 'nothing'}")
+    return 1 if failed else 0
+
+
+def record(case: str, options: argparse.Namespace) -> bool:
+    folder = options.out / case
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    shutil.copy(HERE / case / "train.py", folder)
+    steps = [["profile", "-o", "run", "--stop-after-window", "train.py"], ["recommend", "run"]]
+    if not options.no_verify:
+        steps.append(["verify", "run", "--budget", options.budget, *(["--all"] if options.all else [])])
+        steps.append(["recommend", "run"])
+    # verify's 3 is an answer ("inconclusive"), and it is kept like the others
+    return all(tracelens(folder, *words) in ((0, 3) if words[0] == "verify" else (0,)) for words in steps)
+
+
+def tracelens(folder: Path, *words: str) -> int:
+    command = [sys.executable, "-m", "tracelens", *words]
+    started = time.monotonic()
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    head = f"$ tracelens {shlex.join(words)}   [exit {result.returncode}, {time.monotonic() - started:.0f} s]"
+    text = f"{head}\n{result.stdout}{result.stderr}\n"
+    with (folder / "log.txt").open("a", encoding="utf-8") as log:
+        log.write(text)
+    print(f"== {folder.name}\n{text}", flush=True)
+    return result.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,231 @@
+"""Diagnoses built by hand, for tests of reports: one step of 10 ms whose numbers can be checked in the head."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tracelens.model import (
+    CRITERIA,
+    Abstention,
+    Breakdown,
+    Diagnosis,
+    Edit,
+    Estimate,
+    FilePatch,
+    Finding,
+    Goal,
+    Hunk,
+    InventoryItem,
+    Location,
+    Overlap,
+    Patch,
+    Ratio,
+    Recommendation,
+    Run,
+    Scheme,
+    Score,
+    Stage,
+    Stall,
+    StepTimes,
+    Tables,
+    Timeline,
+    Trace,
+    Verification,
+)
+
+MS = 1_000_000
+SOURCE = """import torch
+
+
+def train(model, loader, optimizer, device):
+    total = 0.0
+    for inputs, targets in loader:
+        inputs, targets = inputs.to(device), targets.to(device)
+        loss = model(inputs, targets)
+        loss.backward()
+        optimizer.step()
+        torch.cuda.synchronize()
+        total += loss.item()  # the host waits here
+    return total
+"""
+PATCHED = SOURCE.replace("        torch.cuda.synchronize()\n", "").replace(
+    "total += loss.item()  # the host waits here", "losses.push(loss)"
+)
+DIFF = """--- a/train.py
++++ b/train.py
+@@ -8,6 +8,5 @@
+         loss = model(inputs, targets)
+         loss.backward()
+         optimizer.step()
+-        torch.cuda.synchronize()
+-        total += loss.item()  # the host waits here
++        losses.push(loss)
+     return total
+"""
+SYNC = Location("train.py", 11, "train")
+ITEM = Location("train.py", 12, "train")
+
+
+def timeline(device: str | None = "NVIDIA H200") -> Timeline:
+    """Three steps of 10 ms: host issues for 2 ms, waits 6 ms, the GPU runs 7 ms and idles 3 ms."""
+    steps, calls, ops, waits, gaps = [], [], [], [], []
+    for k in range(3):
+        start = k * 10 * MS
+        steps.append((k, start, start + 10 * MS, True, False))
+        calls += [
+            (1, "cudaLaunchKernel", "launch", start + i * 100_000, start + i * 100_000 + 20_000) for i in range(20)
+        ]
+        calls.append((1, "cudaDeviceSynchronize", "device_sync", start + 2 * MS, start + 8 * MS))
+        ops.append(("copy", "h2d", "pageable", "Memcpy HtoD", 0, 7, start + MS // 2, start + MS))
+        ops.append(("kernel", "", "", "gemm", 0, 7, start + MS, start + 8 * MS))
+        waits.append((len(calls) - 1, "cudaDeviceSynchronize", "device", 1, start + 2 * MS, start + 8 * MS, k))
+        gaps.append((0, start + 8 * MS, start + 10 * MS, "sync", k, k))
+        gaps.append((0, start, start + MS // 2, "host", -1, k))
+    tables = Tables(
+        steps=pd.DataFrame(steps, columns=["number", "start_ns", "end_ns", "kept", "attributed"]),
+        calls=pd.DataFrame(calls, columns=["thread", "name", "kind", "start_ns", "end_ns"]),
+        ops=_ops(ops if device else []),
+        waits=_waits(waits),
+        gaps=pd.DataFrame(gaps, columns=["device", "start_ns", "end_ns", "cause", "wait", "step"]),
+        loader=pd.DataFrame(columns=["thread", "start_ns", "end_ns", "step", "name"]).astype(
+            {"start_ns": "int64", "end_ns": "int64"}
+        ),
+    )
+    return Timeline(trace(device), tables, "tracelens", 1, ())
+
+
+def _ops(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
+    columns = ["kind", "direction", "memory", "name", "device", "stream", "start_ns", "end_ns"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _waits(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
+    frame = pd.DataFrame(rows, columns=["call", "api", "kind", "thread", "start_ns", "end_ns", "step"])
+    return frame.assign(
+        wait_ns=frame["end_ns"] - frame["start_ns"], gpu_idle_ns=2 * MS, path="train.py", line=11, function="train",
+        location_source="mark", window_edge=False,
+    )  # fmt: skip
+
+
+def trace(device: str | None = "NVIDIA H200", path: str = "rank0/x.pt.trace.json.gz") -> Trace:
+    columns = {"start_ns": np.arange(10, dtype=np.int64)}
+    signals = frozenset({"gpu", "runtime", "steps"} if device else {"steps"})
+    return Trace(path, 0, 1, device, signals, {"flow events": 3}, (), columns, (), (), None)
+
+
+def diagnosis(**changes: Any) -> Diagnosis:
+    """A loop that synchronizes and reads its loss in each batch, with one scheme that pays and one that does not."""
+    parts = {
+        "compute": 7 * MS, "communication_exposed": 0, "copy_exposed": MS // 2, "idle_sync": 2 * MS,
+        "idle_dataloader": 0, "idle_host": MS // 2, "idle_launch": 0, "idle_other": 0,
+    }  # fmt: skip
+    stalls = (
+        Stall(
+            "s1",
+            "cudaDeviceSynchronize",
+            "device",
+            1.0,
+            6 * MS,
+            2 * MS,
+            1_500_000,
+            "exposed",
+            SYNC,
+            (0, 1, 2),
+            "torch.cuda.synchronize",
+        ),
+        Stall("s2", "cudaStreamSynchronize", "d2h", 1.0, 40_000, 0, 0, "harmless", ITEM, (), "Tensor.item"),
+        Stall("s3", "cudaMemcpyAsync", "h2d", 2.0, 400_000, 0, None, "unknown", None, ()),
+    )
+    base = Diagnosis(
+        run=None,
+        traces=(trace(),),
+        timeline=timeline(),
+        steps=StepTimes(3, "tracelens", 10 * MS, 9_900_000, 10_100_000, 9_500_000),
+        breakdown=Breakdown(10 * MS, parts),
+        gpu_busy_share=0.75,
+        idle_share=0.25,
+        stalls=stalls,
+        overlap=Overlap(500_000, 0, 500_000, 400_000, 1, 0.0),
+        findings=(Finding("per-batch-sync", "The host waits in every batch", 1_500_000, 0.15, SYNC, "1.0 per step"),),
+        abstentions=(Abstention("loader-wait", "no DataLoader annotations", "record with tracelens profile"),),
+        inventory=(
+            InventoryItem("pinned_memory", False, "3 copies from pageable memory"),
+            InventoryItem("compile", None, "no stacks were recorded"),
+            InventoryItem("amp", True, "aten::_to_copy under autocast"),
+        ),
+    )
+    return replace(base, **changes)
+
+
+def recommended(**changes: Any) -> Diagnosis:
+    edits = (Edit("interval-sync", ("s1",), (SYNC,), 10), Edit("defer-read", ("s2",), (ITEM,), 10))
+    prior = dict(zip(CRITERIA, (8.0, 10.0, 9.0, 9.0, 9.0, 9.0), strict=True))
+    scores = {c: Score(v, "prior") for c, v in prior.items()} | {"performance": Score(9.4, "replayed")}
+    estimate = Estimate(9_500_000, 8_100_000, 7_900_000, 8_300_000, "stream", "unprofiled", "replayed")
+    none = Estimate(9_500_000, 9_480_000, 9_300_000, 9_700_000, "stream", "unprofiled", "replayed")
+    schemes = (
+        Scheme(
+            "event-interval",
+            "Events, synchronized every N batches",
+            edits,
+            prior,
+            scores,
+            9.0,
+            8.95,
+            9.1,
+            1,
+            estimate,
+            True,
+            (),
+        ),
+        Scheme(
+            "event-sync",
+            "An event per batch",
+            edits[:1],
+            prior,
+            scores,
+            8.6,
+            8.15,
+            8.2,
+            None,
+            none,
+            False,
+            ("gains 0.2 %, within its noise of ±2 %",),
+        ),
+    )
+    hunks = (Hunk("1", "interval-sync", "safe", SYNC, "synchronizes every 10 batches", "1.5 ms per step"),)
+    patch = Patch(Path(), (FilePatch(Path("train.py"), SOURCE.encode(), PATCHED.encode()),), hunks, (), DIFF)
+    stage = Stage(
+        1,
+        "Fewer synchronizations",
+        ("event-interval",),
+        (Goal("synchronizations −90 %", None), Goal("GPU ≥ 90 %", True, "96 %")),
+        "tracelens verify",
+    )
+    answer = Recommendation(
+        "event-interval",
+        "Synchronize every 10 batches: 17 % faster (9.50 to 8.10 ms).",
+        (stage,),
+        {"changes": {"risk": [{"above": 31.5, "winner": "event-sync"}]}},
+    )
+    measured = Verification(
+        "event-interval",
+        "faster",
+        True,
+        Ratio(0.86, 0.84, 0.88),
+        9_500_000,
+        8_170_000,
+        estimate,
+        "16 % faster, same numbers.",
+    )
+    run = Run(Path("tracelens-runs/r1"), ("python", "train.py"), Path("train.py").resolve(), Path.cwd(), True, ())
+    base = diagnosis(
+        schemes=schemes, recommendation=answer, patches={"event-interval": patch}, verifications=(measured,),
+        sources={"train.py": SOURCE}, run=run,
+    )  # fmt: skip
+    return replace(base, **changes)

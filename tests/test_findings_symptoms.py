@@ -1,0 +1,213 @@
+"""Detectors: what they find, what they are silent about, and when they abstain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from builders import Events, Machine
+
+from tracelens import findings
+from tracelens.findings import DETECTORS, Evidence, breakdown, detect, inventory, overlap, stalls
+from tracelens.model import Timeline
+from tracelens.schemes import rules
+from tracelens.trace import chrome, timeline
+
+SHARED = Path(__file__).resolve().parents[1] / ".." / "shared" / "traces"
+
+
+def looped(body: Callable[[Machine, int], None], steps: int = 6) -> Timeline:
+    machine = Machine()
+    for number in range(steps):
+        with machine.step(number):
+            body(machine, number)
+    return timeline.build(machine.trace())
+
+
+def evidence(picture: Timeline, exposed: dict[str, int] | None = None) -> Evidence:
+    times, parts, _, _ = breakdown.of(picture)
+    found = stalls.group(picture)
+    if exposed is not None:
+        found = stalls.with_exposed(found, exposed, times.median_ns)
+    return Evidence(picture, times, parts, found, overlap.of(picture), None)
+
+
+def found_in(picture: Timeline, exposed: dict[str, int] | None = None) -> dict[str, findings.Finding]:
+    return {finding.id: finding for finding in detect(evidence(picture, exposed))[0]}
+
+
+def waiting(machine: Machine, _: int) -> None:
+    machine.load_batch(50)
+    machine.launch("gemm", 300)
+    machine.host(50)
+    machine.synchronize()
+    machine.host(100)
+
+
+def healthy(machine: Machine, _: int) -> None:
+    """The host is always ahead of the GPU."""
+    machine.launch("gemm", 1000)
+    machine.host(900)
+
+
+# ---------------------------------------------------------------------------------------------------------- silence
+
+
+def test_a_healthy_loop_has_no_findings():
+    def body(machine: Machine, number: int) -> None:
+        if number == 0:
+            machine.launch("warm-up", 4000)
+        healthy(machine, number)
+
+    picture = looped(body)
+    steps = picture.steps().assign(kept=[False, True, True, True, True, False])
+    assert detect(evidence(replace(picture, tables=replace(picture.tables, steps=steps))))[0] == ()
+
+
+def test_a_wait_that_costs_nothing_is_no_symptom():
+    picture = looped(waiting)
+    every = {stall.id: 0 for stall in stalls.group(picture)}
+    assert "sync_stall" not in found_in(picture, every)
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the real traces are not beside this checkout")
+def test_the_healthy_v100_has_no_stall():
+    picture = timeline.build(chrome.load(SHARED / "hta/v100_healthy_5steps.pt.trace.json.gz"))
+    symptoms = found_in(picture)
+    assert not {"sync_stall", "blocking_copy", "idle_gpu", "launch_bound", "alloc_in_loop"} & set(symptoms)
+
+
+# --------------------------------------------------------------------------------------------------------- symptoms
+
+
+def test_a_synchronize_costs_what_the_replay_says():
+    picture = looped(waiting)
+    (name,) = (stall.id for stall in stalls.group(picture) if stall.verdict != "window_edge")
+    finding = found_in(picture, {name: 57_000})["sync_stall"]
+    assert finding.cost_ns == 57_000 and finding.stall == name
+    assert finding.share == pytest.approx(57 / 460)
+    assert "cudaDeviceSynchronize" in finding.evidence and "gives back 57 µs (replay)" in finding.evidence
+
+
+def test_without_a_replay_the_idle_time_stands_for_the_cost_and_says_so():
+    finding = found_in(looped(waiting))["sync_stall"]
+    assert "was not replayed" in finding.evidence
+
+
+def test_a_read_is_named_as_one():
+    def body(machine: Machine, _: int) -> None:
+        machine.launch("gemm", 300)
+        machine.item()
+        machine.host(200)
+
+    assert found_in(looped(body))["sync_stall"].title == "Reading a value from the GPU stalls it"
+
+
+def test_a_pageable_copy_is_a_blocking_copy_and_an_overlap_gap():
+    def body(machine: Machine, _: int) -> None:
+        machine.copy("h2d", "pageable", 100, nbytes=1 << 20)
+        machine.launch("gemm", 300)
+        machine.host(400)
+
+    symptoms = found_in(looped(body))
+    assert symptoms["overlap_gap"].cost_ns == 100_000
+    assert symptoms["blocking_copy"].cost_ns > 50_000
+    assert "0 % of it under computation" in symptoms["overlap_gap"].evidence
+
+
+def test_idle_time_is_split_by_cause():
+    finding = found_in(looped(waiting))["idle_gpu"]
+    assert finding.cost_ns == 160_000  # of 460: all but the kernel
+    assert finding.title == "The GPU is idle 35 % of the time"
+
+
+def test_the_loader_costs_what_the_gpu_idles_for_it():
+    def body(machine: Machine, _: int) -> None:
+        machine.load_batch(700)
+        machine.launch("gemm", 300)
+        machine.synchronize()
+
+    picture = looped(body)
+    finding = found_in(picture)["dataloader_wait"]
+    assert finding.cost_ns == breakdown.of(picture)[1].parts["idle_dataloader"] > 500_000
+    assert "inside the DataLoader for 700 µs per step" in finding.evidence
+
+
+def test_many_short_kernels_are_launch_bound_and_few_long_ones_are_not():
+    def body(machine: Machine, _: int) -> None:
+        for _ in range(60):
+            machine.launch("tiny", 2)
+            machine.host(20)
+
+    finding = found_in(looped(body))["launch_bound"]
+    assert "60 launches per step" in finding.evidence and "2.0 µs" in finding.evidence
+    assert "launch_bound" not in found_in(looped(waiting))
+
+
+def test_driver_allocations_in_each_step():
+    def body(machine: Machine, _: int) -> None:
+        machine.launch("gemm", 300)
+        machine.events.call("cudaMalloc", machine.now, 200)
+        machine.host(400)
+
+    finding = found_in(looped(body))["alloc_in_loop"]
+    assert finding.cost_ns == 200_000 and "cudaMalloc" in finding.evidence
+
+
+def test_exposed_communication():
+    def body(machine: Machine, _: int) -> None:
+        machine.launch("gemm", 100)
+        machine.launch("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 300)
+        machine.synchronize()
+
+    assert found_in(looped(body))["exposed_communication"].cost_ns == 300_000
+
+
+def test_findings_come_in_the_order_of_their_cost():
+    costs = [finding.cost_ns for finding in detect(evidence(looped(waiting)))[0]]
+    assert len(costs) > 1 and costs == sorted(costs, reverse=True)
+
+
+# ------------------------------------------------------------------------------------------------------- abstaining
+
+
+def test_without_a_gpu_every_gpu_detector_abstains_and_none_finds():
+    events = Events()
+    for number in range(4):
+        events.step(number, 100 * number, 100)
+        events.add("cpu_op", "aten::mm", 100 * number + 10, 50)
+    found, unjudged = detect(evidence(timeline.build(events.trace())))
+    assert found == ()
+    assert {item.detector for item in unjudged} == {detector.NAME for detector in DETECTORS}
+    assert all(item.missing and item.hint for item in unjudged)
+
+
+def test_without_host_calls_waits_are_not_judged():
+    events = Events()
+    for number in range(4):
+        events.step(number, 1000 * number, 1000)
+        events.kernel(0, "gemm", 1000 * number + 100, 300)
+    picture = timeline.build(events.trace())
+    unjudged = {item.detector for item in detect(evidence(picture))[1]}
+    assert {"sync_stall", "blocking_copy", "launch_bound", "alloc_in_loop"} <= unjudged
+
+
+def test_every_detector_has_its_text_and_every_text_its_detector():
+    assert {detector.NAME for detector in DETECTORS} == set(rules.load().findings)
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the real traces are not beside this checkout")
+@pytest.mark.parametrize("path", sorted(SHARED.glob("*/*.json.gz")), ids=lambda path: path.name)
+def test_every_real_trace_is_judged_or_abstained_from(path):
+    if path.stat().st_size > 3_000_000:
+        pytest.skip("large files are read in the tests of the trace engine")
+    picture = timeline.build(chrome.load(path))
+    scene = evidence(picture)
+    found, _ = detect(scene)
+    if scene.breakdown is not None:
+        assert abs(sum(scene.breakdown.parts.values()) - scene.breakdown.wall_ns) <= len(scene.breakdown.parts)
+        assert min(scene.breakdown.parts.values()) >= 0
+    assert all(finding.cost_ns >= 0 and finding.evidence for finding in found)
+    assert all(item.evidence for item in inventory.take(picture))

@@ -1,0 +1,75 @@
+"""Which moments end a training step, from letters: b a backward, n a batch wanted, capitals an optimizer's exit."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from tracelens.launch.steps import StepRule
+
+
+def ends(moments: str) -> tuple[StepRule, list[int]]:
+    rule, found = StepRule(), []
+    for position, moment in enumerate(moments):
+        if moment == "b":
+            ended = rule.backward_ended(stepped_inside=False)
+        elif moment == "i":
+            ended = rule.backward_ended(stepped_inside=True)
+        elif moment == "n":
+            ended = rule.batch_wanted()
+        else:
+            ended = rule.optimizer_ended(moment)
+        if ended:
+            found.append(position)
+    return rule, found
+
+
+@pytest.mark.parametrize(
+    ("iteration", "source"),
+    [
+        ("nbA", "optimizer"),
+        ("nbnbnbnbA", "optimizer"),  # gradient accumulation
+        ("nbDbG", "optimizer"),  # a GAN
+        ("nbDbDbDbDbDbG", "optimizer"),  # with five critic steps
+        ("nbAB", "optimizer"),  # two optimizers after one backward
+        ("nbAAAA", "optimizer"),  # one call per parameter group
+        ("A", "optimizer"),  # gradients made by hand
+        ("ni", "optimizer"),  # the optimizer steps inside backward
+        ("n", "dataloader"),  # evaluation
+        ("nb", "dataloader"),  # an update written by hand
+        ("b", "backward"),
+    ],
+)
+def test_each_iteration_is_one_step(iteration: str, source: str) -> None:
+    rule, found = ends(iteration * 200)
+    assert rule.source == source
+    last = found[-100:]
+    assert {after - before for before, after in itertools.pairwise(last)} == {len(iteration)}
+
+
+def test_the_generator_is_the_anchor_however_it_is_ordered() -> None:
+    assert ends("bDbDbG" * 20)[0].anchor == "G"
+    assert ends("bGbDbD" * 20)[0].anchor == "G"
+    assert ends("bDbDbG" * 20)[0].per_step() == {"D": pytest.approx(2, abs=0.1), "G": 1.0}
+
+
+def test_a_new_phase_with_another_optimizer_goes_on_counting() -> None:
+    _, found = ends("bA" * 30 + "bB" * 30)
+    assert len(found) >= 58  # one step may be lost where the phases meet
+
+
+def test_a_rare_second_optimizer_is_no_anchor() -> None:
+    rule, found = ends(("bA" * 40 + "bT") * 5)
+    assert rule.anchor == "A"
+    assert len(found) >= 195
+
+
+def test_a_change_of_the_rule_is_said() -> None:
+    rule = StepRule()
+    assert rule.optimizer_ended("D")
+    assert rule.restarted
+    assert rule.optimizer_ended("D")
+    assert not rule.restarted
+    assert rule.optimizer_ended("G")
+    assert rule.restarted

@@ -1,0 +1,159 @@
+"""What must hold of every replay: nothing gets slower by waiting less, time scales, limits are limits, order is none.
+
+Loops are drawn at random from the builders' machine.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from builders import Machine
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tracelens.model import Edit, Stall, Timeline
+from tracelens.replay import bounds, edits, exposed, tape
+from tracelens.replay.items import Block, Item, Tape
+from tracelens.replay.simulate import compile_program, step_time
+from tracelens.trace import timeline
+
+Move = tuple[str, int]
+MOVES = st.tuples(st.sampled_from(["launch", "host", "sync", "item", "h2d", "cpu"]), st.integers(1, 400))
+QUICK = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SLACK = 1.002
+"""Two windows of a replay agree to 0.1 %; sums of two such values to twice that."""
+
+
+def play(machine: Machine, moves: list[Move], scale: float = 1) -> None:
+    plays: dict[str, Callable[[float], object]] = {
+        "launch": lambda us: machine.launch("kernel", us),
+        "host": machine.host,
+        "sync": lambda _: machine.synchronize(),
+        "item": lambda _: machine.item(),
+        "h2d": lambda us: machine.copy("h2d", "pageable", us, nbytes=round(us * 20_000)),
+        "cpu": lambda us: machine.copy("d2h", "pageable", us, nbytes=round(us * 20_000)),
+    }
+    for kind, us in moves:
+        plays[kind](us * scale)
+
+
+def build(moves: list[Move], steps: int = 4) -> Tape:
+    machine = Machine()
+    for number in range(steps):
+        with machine.step(number):
+            # Every step drains the GPU at its start, so that the short window is a steady one.
+            machine.synchronize()
+            machine.launch("first", 50)
+            play(machine, moves)
+    picture = timeline.build(machine.trace())
+    made = tape.build(picture, stalls(picture))
+    assert isinstance(made, Tape), made
+    return made
+
+
+def stalls(picture: Timeline) -> tuple[Stall, ...]:
+    waits = picture.syncs()
+    kinds = sorted(set(waits["kind"]))
+    return tuple(
+        Stall(kind, kind, kind, 1, 0, 0, None, "unknown", None, tuple(waits[waits["kind"] == kind].index))
+        for kind in kinds
+    )
+
+
+def time_of(made: Tape, *changes: Edit) -> float:
+    return step_time(compile_program(edits.apply(made, changes), 0.0))
+
+
+@given(st.lists(MOVES, min_size=1, max_size=12))
+@QUICK
+def test_the_base_is_met_and_no_limit_is_passed(moves: list[Move]) -> None:
+    made = build(moves)
+    assert abs(made.errors.recorded) < 0.03
+    assert bounds.of(made).largest_ns <= made.base_ns * SLACK
+
+
+@given(st.lists(MOVES, min_size=1, max_size=12))
+@QUICK
+def test_removing_waits_never_lengthens_a_step(moves: list[Move]) -> None:
+    made = build(moves)
+    base = time_of(made)
+    every = frozenset(wait for place in made.stalls.values() for wait in place.waits)
+    without_all = step_time(compile_program(edits.without(made, every), 0.0))
+    for place in made.stalls.values():
+        without = step_time(compile_program(edits.without(made, place.waits), 0.0))
+        assert without_all / SLACK <= without <= base * SLACK
+    assert all(cost >= 0 for cost in exposed.of(made).values())
+
+
+@given(st.lists(MOVES, min_size=1, max_size=12), st.integers(2, 6))
+@QUICK
+def test_a_longer_interval_is_never_slower(moves: list[Move], interval: int) -> None:
+    made = build(moves)
+    some = time_of(made, Edit("interval-sync", ("device",), interval=interval))
+    fewer = time_of(made, Edit("interval-sync", ("device",), interval=2 * interval))
+    assert fewer <= some * SLACK
+    assert some <= time_of(made) * SLACK
+
+
+@given(st.lists(MOVES, min_size=1, max_size=12), st.sampled_from([2, 7]))
+@QUICK
+def test_scaling_every_duration_scales_the_step(moves: list[Move], factor: int) -> None:
+    made = build(moves)
+    assert time_of(scaled(made, factor)) == pytest.approx(factor * time_of(made), rel=2e-3)
+
+
+def scaled(made: Tape, factor: int) -> Tape:
+    def longer(item: Item) -> Item:
+        names = ("gap_ns", "issue_ns", "duration_ns", "latency_ns", "spacing_ns", "return_ns")
+        return item._replace(**{name: getattr(item, name) * factor for name in names})
+
+    def element(part: Item | Block) -> Item | Block:
+        return Block(tuple(map(longer, part.items))) if isinstance(part, Block) else longer(part)
+
+    return replace(made, steps=tuple(tuple(map(element, step)) for step in made.steps))
+
+
+def test_the_order_of_rows_in_the_file_changes_nothing() -> None:
+    machine = Machine()
+    for number in range(4):
+        with machine.step(number):
+            play(machine, [("launch", 200), ("h2d", 90), ("launch", 30), ("host", 20), ("item", 1)])
+    first = tape.build(timeline.build(machine.trace()))
+    np.random.default_rng(0).shuffle(machine.events.rows)
+    second = tape.build(timeline.build(machine.trace()))
+    assert isinstance(first, Tape)
+    assert isinstance(second, Tape)
+    assert time_of(first) == time_of(second)
+    assert bounds.of(first) == bounds.of(second)
+
+
+@dataclass
+class Big:
+    """8 steps with 1,250 calls each, the size of the benchmark in the issue."""
+
+    made: Tape
+
+    @classmethod
+    def build(cls) -> Big:
+        moves: list[Move] = []
+        for index in range(620):
+            moves += [("launch", 5 + index % 7), ("host", 3)]
+            if index % 155 == 154:
+                moves += [("launch", 20), ("item", 1)]
+        return cls(build([*moves, *[("launch", 4)] * 615], steps=8))
+
+
+def test_thirty_what_ifs_per_second() -> None:
+    made = Big.build().made
+    kinds = ("device", "d2h")
+    began = time.process_time()
+    for interval in range(2, 17):
+        time_of(made, Edit("interval-sync", kinds[:1], interval=interval))
+        time_of(
+            made, Edit("interval-sync", kinds[:1], interval=interval), Edit("defer-read", kinds[1:], interval=interval)
+        )
+    assert time.process_time() - began < 1.0

@@ -1,0 +1,81 @@
+"""The JSON report keeps its contract: the schema, unknown as null, a measured zero as 0, no path of this machine."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import report_cases as cases
+
+from tracelens.model import BREAKDOWN_PARTS, Run
+from tracelens.report import json as report
+
+SCHEMA: dict[str, Any] = json.loads((Path(__file__).parents[1] / "docs" / "analysis.schema.json").read_text())
+
+
+def validated(document: dict[str, Any]) -> dict[str, Any]:
+    jsonschema.Draft202012Validator(SCHEMA).validate(document)
+    return document
+
+
+def test_analysis_and_recommendation_keep_to_the_schema() -> None:
+    validated(report.document(cases.diagnosis()))
+    validated(report.document(cases.recommended()))
+
+
+def test_the_schema_is_a_schema_and_names_the_parts_of_the_model() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    parts = SCHEMA["properties"]["breakdown"]["oneOf"][1]["properties"]["parts"]
+    assert set(parts["properties"]) == set(BREAKDOWN_PARTS)
+
+
+def test_the_schema_refuses_a_key_it_does_not_name() -> None:
+    document = report.document(cases.diagnosis()) | {"extra": 1}
+    with pytest.raises(jsonschema.ValidationError):
+        validated(document)
+
+
+def test_an_analysis_recommends_nothing() -> None:
+    document = report.document(cases.diagnosis())
+    assert document["schemes"] == [] and document["recommendation"] is None and document["sensitivity"] == {}
+
+
+def test_times_are_microseconds_and_parts_add_up() -> None:
+    document = report.document(cases.diagnosis())
+    assert document["steps"]["median_us"] == 10_000.0
+    assert sum(document["breakdown"]["parts"].values()) == document["breakdown"]["wall_us"] == 10_000.0
+
+
+def test_unknown_is_null_and_a_measured_zero_is_zero() -> None:
+    exposed, harmless, unknown = report.document(cases.diagnosis())["syncs"]
+    assert exposed["exposed_us_per_step"] == 1_500.0
+    assert harmless["exposed_us_per_step"] == 0 and harmless["exposed_us_per_step"] is not None
+    assert unknown["exposed_us_per_step"] is None and unknown["location"] is None
+
+
+def test_no_gpu_means_no_breakdown() -> None:
+    bare = replace(cases.diagnosis(), breakdown=None, gpu_busy_share=None, idle_share=None, overlap=None)
+    document = validated(report.document(bare))
+    assert document["breakdown"] is None and document["gpu_busy_share"] is None
+
+
+def test_speedup_is_base_over_new() -> None:
+    estimate = report.document(cases.recommended())["schemes"][0]["estimate"]
+    assert estimate["speedup"] == pytest.approx(9_500 / 8_100)
+
+
+def test_paths_are_relative_to_the_run(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run", ("python", "t.py"), None, tmp_path, True, ())
+    inside = cases.trace(path=str(tmp_path / "run" / "rank0" / "x.json.gz"))
+    outside = cases.trace(path="/home/somebody/y.json.gz")
+    document = report.document(replace(cases.diagnosis(), run=run, traces=(inside, outside)))
+    assert [trace["path"] for trace in document["traces"]] == ["rank0/x.json.gz", "y.json.gz"]
+
+
+def test_a_number_that_is_not_finite_is_a_bug_not_a_token() -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        report.dumps(replace(cases.diagnosis(), gpu_busy_share=float("nan")))

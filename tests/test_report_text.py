@@ -1,0 +1,115 @@
+"""Text reports: the verdict is the same string everywhere, numbers carry units, hostile names cannot act."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+import report_cases as cases
+
+from tracelens.model import Location
+from tracelens.report import compare, html, text, words
+from tracelens.report import json as json_report
+from tracelens.report.terminal import Look
+
+PLAIN, COLOR = Look(120, color=False), Look(120, color=True)
+
+
+def test_the_verdict_is_one_string_in_text_json_and_html() -> None:
+    diagnosis = cases.recommended()
+    verdict = words.headline(diagnosis)
+    assert verdict in text.recommendation(diagnosis, PLAIN)
+    assert json_report.document(diagnosis)["recommendation"]["verdict"] == verdict
+    assert f'data-tl="verdict">{verdict}</h1>' in html.render(diagnosis)
+
+
+def test_an_analysis_names_the_costliest_wait_with_its_line_and_what_comes_back() -> None:
+    said = words.headline(cases.diagnosis())
+    assert "25 %" in said and "torch.cuda.synchronize" in said and "train.py:11" in said and "1.50 ms" in said
+
+
+def test_an_analysis_does_not_call_waits_harmless_that_nobody_judged() -> None:
+    base = cases.diagnosis()
+    unknown = tuple(replace(stall, verdict="unknown", exposed_ns=None) for stall in base.stalls)
+    harmless = tuple(replace(stall, verdict="harmless", exposed_ns=0) for stall in base.stalls)
+    assert "No single wait" not in words.headline(replace(base, stalls=unknown))
+    assert "No single wait costs step time" in words.headline(replace(base, stalls=harmless))
+
+
+def test_a_recording_without_gpu_says_so() -> None:
+    bare = replace(cases.diagnosis(), breakdown=None, gpu_busy_share=None, idle_share=None)
+    assert "no GPU events" in text.analysis(bare, PLAIN)
+    assert "Where a step goes" not in text.analysis(bare, PLAIN)
+
+
+def test_three_numbers_per_wait_and_a_caret_under_the_call() -> None:
+    out = text.analysis(cases.recommended(), PLAIN)
+    row = next(line for line in out.splitlines() if line.lstrip().startswith("train.py:11"))
+    assert [f"{number} ms" for number in re.findall(r"([\d.]+) ms", row)] == ["6.00 ms", "2.00 ms", "1.50 ms"]
+    lines = out.splitlines()
+    marked = next(i for i, line in enumerate(lines) if "^^^" in line)
+    code, caret = lines[marked - 1], lines[marked]
+    assert code[caret.index("^") : caret.rindex("^") + 1] == "torch.cuda.synchronize()"
+
+
+def test_unknown_is_never_shown_as_zero() -> None:
+    out = text.analysis(cases.diagnosis(), PLAIN)
+    row = next(line for line in out.splitlines() if "cudaMemcpyAsync" in line)
+    assert "not measured" in row
+
+
+def test_escape_codes_only_where_the_look_allows_them() -> None:
+    diagnosis = cases.recommended()
+    for render in (text.analysis, text.recommendation):
+        assert "\x1b" not in render(diagnosis, PLAIN)
+        assert "\x1b[" in render(diagnosis, COLOR)
+
+
+def test_control_characters_from_a_trace_never_reach_the_terminal() -> None:
+    base = cases.diagnosis()
+    evil = replace(base.stalls[0], call="\x1b]0;owned\x07item", location=Location("a\x1b[2Jb.py", 3))
+    out = text.analysis(replace(base, stalls=(evil,)), PLAIN)
+    assert "\x1b" not in out and "\x07" not in out and "\\x1b" in out
+
+
+def test_rich_markup_in_names_is_text() -> None:
+    base = cases.diagnosis()
+    out = text.analysis(replace(base, stalls=(replace(base.stalls[0], call="[bold]x[/bold]"),)), PLAIN)
+    assert "[bold]x[/bold]" in out
+
+
+def test_schemes_show_prior_beside_evidence_and_the_reason_of_a_rejection() -> None:
+    out = text.recommendation(cases.recommended(), PLAIN)
+    assert "9.4 replayed (8)" in out
+    assert "gains 0.2 %, within its noise of ±2 %" in out
+    assert "Risk above 31.5 %: event-sync would win" in out
+
+
+def test_the_next_command_is_ready_to_paste() -> None:
+    out = text.recommendation(cases.recommended(), PLAIN)
+    assert out.rstrip().splitlines()[-1] == "next: tracelens apply tracelens-runs/r1"
+
+
+def test_verification_shows_predicted_beside_measured() -> None:
+    out = text.verification(cases.recommended().verifications, PLAIN, "tracelens report")
+    assert "16 % faster, same numbers." in out
+    measured = next(line for line in out.splitlines() if "measured" in line and "faster by" in line)
+    predicted = next(line for line in out.splitlines() if "predicted" in line)
+    assert "+16.3 %" in measured and "+13.6 %" in measured and "+17.3 %" in predicted
+
+
+@pytest.mark.parametrize(
+    ("ns", "said"),
+    [(None, "not measured"), (0, "0 ms"), (4_000, "0.004 ms"), (1_500_000, "1.50 ms"), (10**9, "1000 ms")],
+)
+def test_a_time_carries_its_unit(ns: int | None, said: str) -> None:
+    assert words.milliseconds(ns) == said
+
+
+def test_comparison_prints_what_changed() -> None:
+    base = cases.diagnosis()
+    new = replace(base, stalls=base.stalls[1:])
+    out = text.comparison(compare.of(base, new), PLAIN)
+    row = next(line for line in out.splitlines() if "torch.cuda.synchronize" in line)
+    assert row.rstrip().endswith("-6.00 ms")

@@ -1,0 +1,213 @@
+"""Priors become evidence: where each score comes from, what is rejected, and who comes first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tracelens.model import (
+    Abstention,
+    Declined,
+    Edit,
+    Estimate,
+    FilePatch,
+    Hunk,
+    Location,
+    Patch,
+    Ratio,
+    Score,
+    Verification,
+)
+from tracelens.schemes import rules, score
+from tracelens.schemes.score import Facts
+
+RULES = rules.load()
+STEP = 10_000_000
+PLANS = {
+    "event-interval": (Edit("event-sync", ("s1",)), Edit("defer-read", ("s2",), interval=10)),
+    "interval-sync": (Edit("interval-sync", ("s1",), interval=10),),
+    "more-streams": (Edit("async-copy"), Edit("prefetch", depth=1)),
+    "pinned-copy": (Edit("async-copy"),),
+    "event-sync": "the loop waits for events already",
+    "full-pipeline": "the loop copies no batch to the GPU",
+}
+
+
+def estimate(gain: float, noise: float = 1.0) -> Estimate:
+    """A gain in percent of speed with plus or minus `noise` percent of the step around it."""
+    step, spread = round(STEP / (1 + gain / 100)), round(STEP * noise / 100)
+    return Estimate(STEP, step, step - spread, step + spread, "host", "unprofiled", "replayed")
+
+
+def patch(*tiers: str, changed: int = 2, declined: int = 0, edit: str = "event-sync") -> Patch:
+    """A patch with one hunk per tier in one function that changes `changed` lines."""
+    before = b"".join(b"line %d\n" % n for n in range(1000))
+    after = before.replace(b"line 5\n", b"".join(b"new %d\n" % n for n in range(changed - 1)), 1)
+    where = Location("train.py", 5, "main")
+    hunks = tuple(Hunk(f"h{n}", edit, tier, where, "why", "because") for n, tier in enumerate(tiers))
+    missing = tuple(Declined(edit, where, "the loop is generated", "write it") for _ in range(declined))
+    ours = FilePatch(Path("helper.py"), None, before)
+    files = (FilePatch(Path("train.py"), before, after), ours) if hunks else ()
+    return Patch(Path(), files, hunks, missing, "")
+
+
+def trial(scheme: str, ratio: float, outcome: str = "faster", equal: bool | None = True) -> Verification:
+    measured = Ratio(ratio, ratio - 0.01, ratio + 0.01)
+    return Verification(scheme, outcome, equal, measured, STEP, round(STEP * ratio), None, "")
+
+
+def judged(**facts):
+    schemes = score.judge(RULES, Facts(step_ns=STEP, plans=PLANS, **facts))
+    return {scheme.id: scheme for scheme in schemes}
+
+
+def test_without_evidence_the_priors_stand():
+    scheme = judged()["event-interval"]
+    assert scheme.scores["performance"] == Score(8, "prior")
+    assert (scheme.prior_mean, scheme.prior_total) == (9.0, 8.95)
+    assert scheme.estimate is None and scheme.applicable
+
+
+def test_performance_comes_from_the_estimate_on_the_seeds_scale():
+    scheme = judged(estimates={"event-interval": estimate(12.5)})["event-interval"]
+    assert scheme.scores["performance"].score == pytest.approx(9, abs=0.01)
+    assert scheme.scores["performance"].evidence == "replayed"
+    assert scheme.reasons[0].startswith("replay predicts +12 %")
+
+
+def test_a_trial_overrules_the_estimate():
+    scheme = judged(estimates={"event-interval": estimate(12.5)}, verifications=(trial("event-interval", 1 / 1.04),))
+    measured = scheme["event-interval"]
+    assert measured.scores["performance"].evidence == "measured"
+    assert measured.scores["performance"].score == pytest.approx(6, abs=0.01)
+    assert measured.scores["risk"] == Score(10, "measured")
+    assert measured.estimate.evidence == "measured" and measured.estimate.step_ns == round(STEP / 1.04)
+
+
+@pytest.mark.parametrize("outcome", ["slower", "no change", "different numbers"])
+def test_a_trial_without_success_rejects(outcome):
+    trials = (trial("event-interval", 1.02, outcome, outcome != "different numbers"),)
+    scheme = judged(estimates={"event-interval": estimate(50)}, verifications=trials)["event-interval"]
+    assert not scheme.applicable and scheme.rank is None
+    assert scheme.reasons[0] == f"measured by a trial: {outcome} (step time x 1.020)"
+
+
+def test_an_inconclusive_trial_changes_nothing():
+    trials = (trial("event-interval", 1.5, "inconclusive"),)
+    assert judged(estimates={"event-interval": estimate(10)}, verifications=trials)["event-interval"].applicable
+
+
+@pytest.mark.parametrize(
+    ("gain", "noise", "words"),
+    [
+        (0.0, 1.0, "within noise of zero"),
+        (3.0, 4.0, "within noise of zero"),
+        (1.5, 0.1, "below the 2 %"),
+        (-8.0, 1.0, "slower: -8.0 %"),
+        (-0.5, 1.0, "within noise of zero"),
+    ],
+)
+def test_no_gain_rejects_with_its_number(gain, noise, words):
+    scheme = judged(estimates={"interval-sync": estimate(gain, noise)})["interval-sync"]
+    assert not scheme.applicable and words in scheme.reasons[0] and "%" in scheme.reasons[0]
+
+
+def test_a_gain_outside_the_noise_is_accepted():
+    assert judged(estimates={"interval-sync": estimate(3.0, 2.0)})["interval-sync"].applicable
+
+
+def test_a_rejected_scheme_never_ranks_before_a_paying_one():
+    schemes = judged(
+        estimates={"interval-sync": estimate(0.1), "more-streams": estimate(5), "pinned-copy": estimate(0)}
+    )
+    assert schemes["interval-sync"].rank is None
+    assert schemes["more-streams"].rank == 1
+
+
+def test_schemes_that_do_not_fit_say_why():
+    scheme = judged()["event-sync"]
+    assert not scheme.applicable and scheme.edits == () and scheme.reasons == (PLANS["event-sync"],)
+
+
+def test_edits_that_were_left_out_are_named():
+    reasons = judged(estimates={"event-interval": estimate(10)})["event-interval"].reasons
+    assert "without interval-sync: done already, nothing to act on, or no gain on this run" in reasons
+
+
+def test_equal_estimates_are_decided_by_the_weighted_total():
+    same = {"event-interval": estimate(10), "interval-sync": estimate(10)}
+    schemes = judged(estimates=same)
+    assert schemes["event-interval"].total < schemes["interval-sync"].total  # the seeds score scheme 3 higher elsewhere
+    assert [schemes["interval-sync"].rank, schemes["event-interval"].rank] == [1, 2]
+
+
+def test_schemes_without_an_estimate_come_after_those_with_one():
+    schemes = judged(
+        estimates={"more-streams": estimate(3), "event-interval": Abstention("replay", "no steps", "mark steps")}
+    )
+    assert schemes["more-streams"].rank == 1
+    assert "no estimate: no steps; mark steps" in schemes["event-interval"].reasons
+
+
+# ------------------------------------------------------------------------------------------------ the other criteria
+
+
+def test_extra_batches_are_held_against_free_memory():
+    facts = {"estimates": {"more-streams": estimate(10)}, "free_bytes": 1000}
+    tenth = judged(batch_bytes=100, **facts)["more-streams"]
+    assert tenth.scores["memory"] == Score(8, "measured")
+    too_much = judged(batch_bytes=2000, **facts)["more-streams"]
+    assert not too_much.applicable and "more batch needs" in too_much.reasons[0]
+
+
+def test_unknown_memory_keeps_the_prior_and_no_extra_batch_needs_none():
+    schemes = judged(batch_bytes=100)
+    assert schemes["more-streams"].scores["memory"] == Score(6, "prior")
+    assert schemes["event-interval"].scores["memory"] == Score(10, "patch")
+
+
+def test_a_safe_patch_of_few_lines_is_easy():
+    scores = judged(patches={"event-interval": patch("safe", "safe")})["event-interval"].scores
+    assert scores["difficulty"] == Score(10, "patch")
+    assert scores["complexity"] == Score(9.98, "patch")  # 2 lines on the way from 10 (none) to 9 (100 lines)
+    assert scores["maintainability"] == Score(10, "patch")
+    assert scores["risk"] == Score(9, "patch")
+
+
+def test_hunks_that_need_review_cost_difficulty_and_risk():
+    scores = judged(patches={"event-interval": patch("safe", "unsafe", declined=1)})["event-interval"].scores
+    assert scores["difficulty"].score == 7  # one unsafe hunk and one declined place: 3 places
+    assert scores["risk"].score == 5.5  # two hunks that are not proven
+
+
+def test_a_patch_that_cannot_be_made_tells_only_how_hard_it_is():
+    scheme = judged(patches={"event-interval": patch(declined=4)})["event-interval"]
+    assert scheme.scores["difficulty"] == Score(3, "patch")
+    assert scheme.scores["complexity"].evidence == "prior"
+    assert "4 places are left to do by hand: the loop is generated" in scheme.reasons
+
+
+def test_files_that_the_patch_creates_do_not_count_as_complexity():
+    scores = judged(patches={"event-interval": patch("safe", changed=100)})["event-interval"].scores
+    assert scores["complexity"].score == 9  # the helper of a thousand lines is ours
+
+
+def test_a_scheme_without_priors_has_a_total_over_what_is_known():
+    bare = judged(estimates={"pinned-copy": estimate(15)})["pinned-copy"]
+    assert set(bare.scores) == {"performance", "memory"} and bare.total == 10
+    assert "nothing is known about its difficulty, complexity, maintainability, risk" in bare.reasons[-1]
+    assert bare.prior is None and bare.prior_total is None and bare.prior_mean is None
+    patched = judged(estimates={"pinned-copy": estimate(15)}, patches={"pinned-copy": patch("safe", edit="async-copy")})
+    assert set(patched["pinned-copy"].scores) == set(RULES.weights)
+
+
+def test_without_performance_there_is_no_total():
+    bare = judged()["pinned-copy"]
+    assert bare.total is None and bare.rank == 4  # after every scheme that has one
+    assert judged()["event-sync"].total is None  # it does not fit: nothing was judged
+
+
+def test_totals_can_be_checked_by_hand():
+    scheme = judged(estimates={"interval-sync": estimate(4)})["interval-sync"]
+    assert scheme.total == pytest.approx(0.3 * 6 + 0.7 * 10, abs=0.01)

@@ -1,0 +1,420 @@
+"""Loading traces: every generation, every kind of damage, exact times. What comes out is counted, never guessed."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import sys
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from builders import BASE_NS, Events, Machine
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tracelens.errors import InputError, TracelensError
+from tracelens.model import Trace
+from tracelens.trace import chrome, timeline
+from tracelens.trace.columns import nanoseconds
+from tracelens.trace.discover import discover
+
+QUIET = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def loop(steps: int = 3) -> Events:
+    machine = Machine()
+    for number in range(steps):
+        with machine.step(number):
+            machine.copy("h2d", "pageable", 20, nbytes=4096)
+            machine.launch("gemm", 100)
+            machine.item()
+    return machine.events
+
+
+def written(folder: Path, data: bytes | str | dict[str, Any] | list[Any], name: str = "trace.json") -> Path:
+    path = folder / name
+    text = data if isinstance(data, (bytes, str)) else json.dumps(data)
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def loaded(folder: Path, data: bytes | str | dict[str, Any] | list[Any]) -> Trace:
+    return chrome.load(written(folder, data))
+
+
+def row(**fields: Any) -> dict[str, Any]:
+    return {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 10, "dur": 5, **fields}
+
+
+def names(trace: Trace) -> list[str]:
+    return [trace.names[code] for code in trace.columns["name"]]
+
+
+# ----------------------------------------------------------------------------------------------------- generations
+
+
+def test_columns_are_ordered_and_start_at_zero(tmp_path: Path) -> None:
+    trace = loop().trace()
+    assert len(trace) == len(loop().rows)
+    assert trace.columns["start_ns"][0] == 0 and (np.diff(trace.columns["start_ns"]) >= 0).all()
+    assert trace.base_unix_ns == BASE_NS
+    assert trace.device == "NVIDIA H200"
+    assert {"gpu", "runtime", "correlation", "steps", "sync_events"} <= trace.signals
+    assert not trace.dropped and not trace.warnings
+    assert list(trace.frame["name"].astype(str)[:2]) == names(trace)[:2]
+
+
+@pytest.mark.parametrize("indent", [None, 0, 1, 4])
+def test_any_layout_of_the_same_events_is_the_same_trace(tmp_path: Path, indent: int | None) -> None:
+    document = loop().document()
+    base = loaded(tmp_path, document)
+    separators = (",", ":") if indent is None else None
+    other = loaded(tmp_path, json.dumps(document, indent=indent, separators=separators))
+    assert all((base.columns[key] == other.columns[key]).all() for key in base.columns)
+
+
+def test_a_list_at_the_top_level(tmp_path: Path) -> None:
+    trace = loaded(tmp_path, [row(), row(ts=20)])
+    assert len(trace) == 2 and trace.base_unix_ns is None and trace.rank is None
+
+
+def test_keys_after_the_events_and_before_them_are_metadata(tmp_path: Path) -> None:
+    devices = [{"id": 0, "name": "A"}, {"id": 1, "name": "B"}]  # looks like events, and is not
+    document = {"schemaVersion": 1, "traceEvents": [row()], "deviceProperties": devices, "distributedInfo": {"rank": 3}}
+    trace = loaded(tmp_path, document)
+    assert (len(trace), trace.rank) == (1, 3)
+    assert trace.metadata == {"schemaVersion": 1, "deviceProperties": devices, "distributedInfo": {"rank": 3}}
+    assert not trace.warnings
+
+
+def test_the_names_of_2021(tmp_path: Path) -> None:
+    kernel = row(cat="Kernel", name="gemm", tid="stream 7", args={"stream": 7, "external id": 5, "correlation": 9})
+    copy = row(cat="Memcpy", name="Memcpy HtoD (Pageable -> Device)", args={"stream": 7, "Bytes": 64, "device": 0})
+    call = row(cat="Runtime", name="cudaLaunchKernel", tid="1441273664", args={"correlation": 9})
+    operator = row(cat="Operator", pid=0, tid="PyTorch Profiler")
+    trace = loaded(tmp_path, [kernel, copy, call, operator])
+    assert set(trace.categories) == {"kernel", "gpu_memcpy", "cuda_runtime", "cpu_op"}
+    assert sorted(trace.columns["tid"]) == [-1, 1, 7, 1441273664]
+    assert 64 in trace.columns["bytes"] and 5 in trace.columns["external_id"]
+
+
+def test_numbers_that_are_text_or_too_large(tmp_path: Path) -> None:
+    call = row(cat="cuda_runtime", args={"stream": "0x0", "bytes": "2048", "correlation": 7})
+    none = row(cat="cuda_sync", ts=30, args={"stream": 4294967295, "correlation": 8, "wait_on_stream": -1})
+    huge = row(cat="kernel", ts=50, args={"stream": 10**30, "correlation": 2**70, "device": None})
+    columns = loaded(tmp_path, [call, none, huge]).columns
+    assert list(columns["stream"]) == [0, -1, -1]
+    assert list(columns["bytes"]) == [2048, -1, -1]
+    assert list(columns["correlation"]) == [7, 8, -1]
+
+
+def test_the_stream_of_a_cpu_row_is_none(tmp_path: Path) -> None:
+    assert loaded(tmp_path, [row(name="triton_poi_0", args={"stream": 7})]).columns["stream"][0] == -1
+
+
+def test_the_rank_is_stated_or_unknown(tmp_path: Path) -> None:
+    stated = {"traceEvents": [row()], "distributedInfo": {"rank": 2, "world_size": 8}}
+    trace = chrome.load(written(tmp_path, stated, "rank-5.json"))
+    assert (trace.rank, trace.world_size) == (2, 8)
+    cases = {
+        "rank-5.20240101.77.pt.trace.json": 5,
+        "rank12_trace.json": 12,
+        "worker_rank_0.171.pt.trace.json": 0,
+        "profile_3.json": 3,
+        "host_4711.1712.pt.trace.json": None,
+        "frank5.json": None,
+    }
+    for name, rank in cases.items():
+        assert chrome.load(written(tmp_path, [row()], name)).rank == rank, name
+    (tmp_path / "rank7").mkdir()
+    assert chrome.load(written(tmp_path / "rank7", [row()])).rank == 7
+
+
+# ----------------------------------------------------------------------------------------------------- exact times
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("123.456", 123_456),
+        ("0.0005", 1),
+        ("4379767678416.982", 4_379_767_678_416_982),
+        ("7948799999999.999", 7_948_799_999_999_999),
+        ("1712195495820905.2", 1_712_195_495_820_905_200),
+        ("1712195495820905.047", 1_712_195_495_820_905_047),
+        ("1610366392344552", 1_610_366_392_344_552_000),
+        ("1.5e3", 1_500_000),
+        ('"1712195495820905.047"', 1_712_195_495_820_905_047),
+    ],
+)
+def test_timestamps_are_as_exact_as_the_text(tmp_path: Path, text: str, expected: int) -> None:
+    event = json.dumps(row(ts="?", dur=1.001)).replace('"?"', text)
+    trace = loaded(tmp_path, f"[{event}]")
+    assert trace.origin_ns == expected
+    assert trace.columns["end_ns"][0] == 1001
+
+
+@given(st.lists(st.tuples(st.integers(0, 4 * 10**15), st.integers(0, 999)), min_size=1))
+@settings(max_examples=50, deadline=None)
+def test_text_of_any_microsecond_is_read_exactly(times: list[tuple[int, int]]) -> None:
+    found, known = nanoseconds([f"{us}.{ns:03d}" for us, ns in times])
+    assert known.all() and list(found) == [us * 1000 + ns for us, ns in times]
+
+
+def test_times_beyond_any_clock_are_unknown() -> None:
+    _, known = nanoseconds(["9223372036854776.0", "99999999999999999999", "-5", "5"])
+    assert list(known) == [False, False, True, True]
+
+
+def test_the_unix_clock_is_known_with_and_without_a_base(tmp_path: Path) -> None:
+    based = loaded(tmp_path, {"baseTimeNanoseconds": BASE_NS, "traceEvents": [row(ts=2.5)]})
+    assert based.base_unix_ns == BASE_NS + 2500
+    assert loaded(tmp_path, [row(ts=1712195495820905)]).base_unix_ns == 1_712_195_495_820_905_000
+    assert loaded(tmp_path, [row(ts=2.5)]).base_unix_ns is None
+
+
+# ---------------------------------------------------------------------------------------------------------- damage
+
+
+def complete(text: bytes) -> int:
+    """How many of the builder's events end inside the text, counted by their layout."""
+    return len(re.findall(rb"^  \},?$", text, re.MULTILINE))
+
+
+TEXT = json.dumps(loop().document(), indent=1).encode()
+FIRST = TEXT.index(b'"traceEvents"')
+
+
+@given(st.integers(0, len(TEXT)))
+@QUIET
+def test_cut_anywhere_a_trace_keeps_its_complete_events(tmp_path: Path, cut: int) -> None:
+    path = written(tmp_path, TEXT[:cut])
+    expected = complete(TEXT[FIRST:cut]) if cut > FIRST else 0
+    try:
+        trace = chrome.load(path)
+    except InputError as error:
+        assert expected == 0 and error.exit_code == 4 and error.hint
+    else:
+        assert len(trace) == expected
+        if cut < TEXT.rindex(b"]"):
+            assert any("ends early" in warning for warning in trace.warnings)
+
+
+@given(st.floats(0, 1))
+@QUIET
+def test_a_gzip_cut_anywhere_keeps_what_can_be_inflated(tmp_path: Path, share: float) -> None:
+    packed = gzip.compress(TEXT, 6)
+    cut = packed[: int(share * len(packed))]
+    text = zlib.decompressobj(31).decompress(cut) if cut else b""
+    path = written(tmp_path, cut, "trace.json.gz")
+    try:
+        trace = chrome.load(path)
+    except InputError:
+        assert complete(text[FIRST:]) == 0
+    else:
+        assert len(trace) == complete(text[FIRST:])
+
+
+def test_a_damaged_gzip_keeps_everything_before_the_damage(tmp_path: Path) -> None:
+    packed = bytearray(gzip.compress(json.dumps(loop(400).document(), indent=1).encode(), 6))
+    packed[len(packed) // 2 : len(packed) // 2 + 40] = bytes(40)
+    trace = chrome.load(written(tmp_path, bytes(packed), "trace.json.gz"))
+    assert len(trace) > 400 and any("damage" in warning for warning in trace.warnings)
+
+
+def test_gzip_members_follow_each_other_and_other_bytes_are_ignored(tmp_path: Path) -> None:
+    half = len(TEXT) // 2
+    two = gzip.compress(TEXT[:half]) + gzip.compress(TEXT[half:])
+    assert len(chrome.load(written(tmp_path, two, "a.json.gz"))) == len(loop().rows)
+    trace = chrome.load(written(tmp_path, two + b"junk", "b.json.gz"))
+    assert len(trace) == len(loop().rows)
+    assert any("after the end" in warning for warning in trace.warnings)
+
+
+@pytest.mark.parametrize(
+    ("written_as", "read_as"),
+    [
+        (b'say "hi"', 'say "hi"'),
+        (b'"', '"'),
+        (b"a\tb\x01c", "a b c"),
+        (b"caf\xe9", "caf�"),
+        (b"C:\\new\\qux", None),
+        (b"\\ud800", None),
+        (b"\\u001b[31mred", " [31mred"),
+    ],
+)
+def test_names_that_break_the_json(tmp_path: Path, written_as: bytes, read_as: str | None) -> None:
+    text = json.dumps([row(name="before"), row(name="@@", ts=20), row(name="after", ts=30)], indent=1).encode()
+    trace = loaded(tmp_path, text.replace(b"@@", written_as))
+    assert (names(trace)[0], names(trace)[-1], len(trace)) == ("before", "after", 3)
+    assert read_as is None or names(trace)[1] == read_as
+    assert all(name.isprintable() and name.encode() for name in names(trace))
+
+
+@pytest.mark.parametrize("value", ["NaN", "-Infinity", "inf", "N/A", "nan"])
+def test_values_that_are_no_json(tmp_path: Path, value: str) -> None:
+    text = json.dumps([row(), row(ts=20, args={"est. achieved occupancy %": "@"}), row(ts=30)]).replace('"@"', value)
+    assert len(loaded(tmp_path, text)) == 3
+    bad_time = json.dumps([row(), row(ts="@"), row(ts=30)]).replace('"@"', value)
+    trace = loaded(tmp_path, bad_time)
+    assert len(trace) == 2 and trace.dropped == {"no timestamp": 1}
+
+
+def test_what_has_no_usable_time_is_counted(tmp_path: Path) -> None:
+    missing = {key: value for key, value in row().items() if key != "dur"}
+    odd = [row(dur=-1), missing, row(ts=None), row(ts=1e300), {"ph": "B", "ts": 1}, 7, row(args=[1]), row(args="x")]
+    trace = loaded(tmp_path, [row(), *odd])
+    assert len(trace) == 3
+    assert trace.dropped == {
+        "negative duration": 1,
+        "no duration": 1,
+        "no timestamp": 2,
+        "begin or end without duration": 1,
+        "not an event": 1,
+    }
+
+
+def test_the_same_work_twice_counts_once(tmp_path: Path) -> None:
+    kernel = row(cat="kernel", args={"correlation": 4, "stream": 7})
+    trace = loaded(tmp_path, [kernel, kernel, row(), row()])
+    assert len(trace) == 3 and trace.dropped == {"duplicate event": 1}
+
+
+def test_unfinished_records_at_time_zero_are_left_out(tmp_path: Path) -> None:
+    trace = loaded(tmp_path, [row(ts=0, dur=0), row(ts=0, dur=0), row(ts=5_000_000_000)])
+    assert len(trace) == 1 and trace.dropped == {"unfinished record at time 0": 2}
+    assert len(loaded(tmp_path, [row(ts=0, dur=0), row(ts=5)])) == 2
+
+
+def test_arguments_that_look_like_events_are_not_cut(tmp_path: Path) -> None:
+    nested = row(ts=20, args={"list": [{"name": "a", "ts": 1}, {"name": "b"}], "correlation": 3})
+    text = json.dumps([row(), nested, row(ts=30)])
+    assert len(loaded(tmp_path, text)) == 3
+    broken = text.replace('"aten::mm", "pid": 1, "tid": 1, "ts": 30', '"a\\qb", "pid": 1, "tid": 1, "ts": 30')
+    trace = loaded(tmp_path, broken)
+    assert len(trace) == 3 and 3 in trace.columns["correlation"] and not trace.dropped
+
+
+def test_a_damaged_event_costs_only_itself(tmp_path: Path) -> None:
+    events = loop(60)
+    victim = next(index for index, entry in enumerate(events.rows) if entry["name"] == "gemm" and index > 200)
+    without = Events(rows=[entry for index, entry in enumerate(events.rows) if index != victim], top=events.top)
+    events.rows[victim] = {**events.rows[victim], "name": "DAMAGED"}
+    text = events.write(tmp_path / "a.json").read_bytes().replace(b'"name": "DAMAGED"', b'"name": {[')
+    damaged, intact = loaded(tmp_path, text), without.trace()
+    assert damaged.dropped == {"damaged event": 1} and damaged.warnings
+    left, right = timeline.build(damaged), timeline.build(intact)
+    assert left.idle_gaps().equals(right.idle_gaps()) and left.syncs().equals(right.syncs())
+
+
+@given(st.lists(st.tuples(st.integers(0, len(TEXT) - 1), st.binary(max_size=4), st.integers(0, 30)), max_size=8))
+@QUIET
+def test_no_damage_raises_anything_but_our_errors(tmp_path: Path, edits: list[tuple[int, bytes, int]]) -> None:
+    data = bytearray(TEXT)
+    for position, replacement, length in edits:
+        data[position : position + length] = replacement
+    try:
+        trace = chrome.load(written(tmp_path, bytes(data)))
+    except TracelensError as error:
+        assert error.exit_code == 4
+    else:
+        timeline.build(trace)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists))
+@QUIET
+def test_fields_of_any_type_raise_nothing_else(tmp_path: Path, value: Any) -> None:
+    events = [row(**{key: value}) for key in ("ph", "cat", "name", "pid", "tid", "ts", "dur", "args")]
+    events += [row(cat="kernel", args={key: value}) for key in ("stream", "device", "correlation", "bytes")]
+    document = {"distributedInfo": value, "baseTimeNanoseconds": value, "deviceProperties": value}
+    timeline.build(loaded(tmp_path, {**document, "traceEvents": [row(), *events]}))
+
+
+@pytest.mark.parametrize("text", ['[{"name":' + "[" * 200_000, '{"traceEvents":[' + '{"a":' * 200_000])
+def test_deep_nesting_is_damage(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InputError):
+        loaded(tmp_path, text)
+
+
+# ----------------------------------------------------------------------------------------------- what is no trace
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "is empty"),
+        (b"  \n", "is empty"),
+        (b"hello", "is not JSON"),
+        (b"\x00\x01\x02", "is not JSON"),
+        (b'{"a": 1}', "traceEvents"),
+        (b'{"schemaVersion": 1, "deviceProp', "ends before its first event"),
+        (b"[]", "no complete timed event"),
+        (b'{"traceEvents": []}', "no complete timed event"),
+        (b'{"traceEvents": [{"ph": "M", "name": "process_name"}]}', "no complete timed event"),
+    ],
+)
+def test_files_that_are_no_trace(tmp_path: Path, data: bytes, says: str) -> None:
+    with pytest.raises(InputError, match=says) as caught:
+        loaded(tmp_path, data)
+    assert caught.value.exit_code == 4 and caught.value.hint and "trace.json" in caught.value.message
+
+
+@pytest.mark.parametrize("name", ["absent.json", ".", "nul\0byte"])
+def test_paths_that_cannot_be_read(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError) as caught:
+        chrome.load(f"{tmp_path}/{name}")
+    assert caught.value.hint
+
+
+def test_a_gzip_bomb_is_bounded(tmp_path: Path) -> None:
+    path = written(tmp_path, gzip.compress(b'{"a": "' + b" " * 30_000_000), "bomb.json.gz")
+    with pytest.raises(InputError):
+        chrome.load(path, max_bytes=1_000_000)
+
+
+def test_max_bytes_keeps_the_events_up_to_there(tmp_path: Path) -> None:
+    path = written(tmp_path, TEXT)
+    trace = chrome.load(path, max_bytes=len(TEXT) // 2)
+    assert 0 < len(trace) < len(loop().rows)
+    assert any("first" in warning for warning in trace.warnings)
+
+
+def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", type("Stdin", (), {"buffer": io.BytesIO(gzip.compress(TEXT))}))
+    assert len(chrome.load("-")) == len(loop().rows)
+
+
+def test_zstd_without_its_library_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(InputError, match="zstandard") as caught:
+        chrome.load(written(tmp_path, b"\x28\xb5\x2f\xfd....", "trace.json.zst"))
+    assert "zstd -d" in caught.value.hint
+
+
+# ------------------------------------------------------------------------------------------------------- discovery
+
+
+def test_a_folder_means_its_traces_in_order_of_rank(tmp_path: Path) -> None:
+    for rank in (10, 2, 0):
+        (tmp_path / f"rank{rank}").mkdir()
+        written(tmp_path / f"rank{rank}", [row()], "host_1.2.pt.trace.json")
+        written(tmp_path / f"rank{rank}", {}, "sources.json")
+    written(tmp_path, {}, "run.json")
+    assert [chrome.rank_from_name(path) for path in discover(tmp_path)] == [0, 2, 10]
+    assert discover(str(tmp_path / "rank*" / "*.json")) == discover(tmp_path)
+
+
+def test_a_file_is_taken_as_it_is(tmp_path: Path) -> None:
+    path = written(tmp_path, [row()], "whatever.bin")
+    assert discover(path) == (path,)
+
+
+@pytest.mark.parametrize("name", ["", "absent", "*.json"])
+def test_nothing_to_discover_is_an_error(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError):
+        discover(tmp_path / name)

@@ -1,0 +1,252 @@
+"""Verification without processes: intervals, masks, verdicts, verify.json."""
+
+import json
+import math
+import random
+from dataclasses import replace
+
+import pytest
+
+from tracelens.errors import InputError, UsageError
+from tracelens.model import Estimate, FilePatch, Patch, Ratio, Verification
+from tracelens.verify import output, request, store, times, verdict
+from tracelens.verify.arms import stretch_of
+from tracelens.verify.numbers import Difference
+from tracelens.verify.policy import POLICY
+
+
+def test_student_interval_of_three_pairs_is_worked_out_by_hand():
+    ratio = times.ratio_of([(1.0, math.exp(-0.1)), (1.0, math.exp(-0.2)), (1.0, math.exp(-0.3))])
+    half = 4.303 * 0.1 / math.sqrt(3)
+    assert ratio.value == pytest.approx(math.exp(-0.2))
+    assert ratio.low == pytest.approx(math.exp(-0.2 - half))
+    assert ratio.high == pytest.approx(math.exp(-0.2 + half))
+
+
+def test_one_pair_has_no_interval():
+    assert times.ratio_of([(2.0, 1.0)]) is None
+
+
+def test_one_burst_does_not_widen_the_interval_of_many_pairs():
+    clean = [(1.0, 0.90 + 0.001 * n) for n in range(-5, 6)]
+    burst = [*clean, (1.0, 3.0)]
+    ratio = times.ratio_of(burst)
+    assert len(burst) == POLICY.most_pairs
+    assert ratio.high < 1
+    assert times.judge(ratio, len(burst)) == "faster"
+
+
+@pytest.mark.parametrize("pairs", [3, 5, 7, 8, 12, 15])
+def test_the_interval_holds_the_truth_95_times_in_100(pairs):
+    dice = random.Random(7)
+    held = 0
+    for _ in range(400):
+        ratio = times.ratio_of([(1.0, math.exp(dice.gauss(-0.05, 0.02))) for _ in range(pairs)])
+        held += ratio.low <= math.exp(-0.05) <= ratio.high
+    assert 0.92 <= held / 400 <= 0.99
+
+
+@pytest.mark.parametrize(
+    ("ratio", "pairs", "expected"),
+    [
+        (Ratio(0.80, 0.78, 0.82), 5, "faster"),
+        (Ratio(0.995, 0.993, 0.997), 5, "no change"),  # significant, but within 1 %
+        (Ratio(1.0, 0.98, 1.02), 5, "no change"),
+        (Ratio(1.0, 0.95, 1.05), 5, "inconclusive"),
+        (Ratio(0.8, 0.6, 1.07), 5, "inconclusive"),
+        (Ratio(1.2, 1.1, 1.3), 5, "slower"),
+        (Ratio(0.8, 0.79, 0.81), 2, "inconclusive"),
+        (None, 0, "inconclusive"),
+    ],
+)
+def test_outcome_of_an_interval(ratio, pairs, expected):
+    assert times.judge(ratio, pairs) == expected
+
+
+def test_step_time_is_the_median_of_blocks_and_a_drain_every_tenth_step_counts_once_per_block():
+    step = [1_000] * 9 + [11_000]
+    ends = [sum((step * 5)[:n]) for n in range(51)]
+    stretch = stretch_of({"warmup": 10, "block": 10, "host_ns": ends[1:], "cuda_blocks": []})
+    assert stretch.step_ns == 2_000
+    assert stretch.steps == 40
+
+
+def test_cuda_events_win_over_the_host_clock_and_the_last_part_block_counts_in_the_mean_only():
+    spans = [
+        {"first": 10, "last": 20, "ns": 100},
+        {"first": 20, "last": 30, "ns": 300},
+        {"first": 30, "last": 40, "ns": 100},
+        {"first": 40, "last": 42, "ns": 80},
+    ]
+    stretch = stretch_of({"warmup": 10, "block": 10, "host_ns": list(range(42)), "cuda_blocks": spans})
+    assert (stretch.clock, stretch.steps, stretch.blocks_ns) == ("cuda_event", 32, (10, 30, 10))
+    assert stretch.step_ns == 10
+    assert stretch.mean_ns == pytest.approx(580 / 32)
+
+
+def test_a_script_that_ends_within_the_warm_up_has_no_step_time():
+    assert stretch_of({"warmup": 10, "block": 10, "host_ns": [1, 2, 3], "cuda_blocks": []}) is None
+
+
+A = "start in /tmp/x81\nstep 0 loss 0.50 time 0.011\nstep 1 loss 0.40 time 0.012\n"
+B = "start in /tmp/q17\nstep 0 loss 0.50 time 0.013\nstep 1 loss 0.40 time 0.012\n"
+
+
+def test_tokens_that_differ_between_originals_are_masked_in_their_whole_column():
+    mask = output.mask_of([A, B])
+    patched = "start in /tmp/zzz\nstep 0 loss 0.50 time 0.020\nstep 1 loss 0.40 time 0.999\n"
+    assert output.difference(A, patched, mask) is None
+
+
+def test_a_changed_loss_beside_a_masked_time_is_found():
+    mask = output.mask_of([A, B])
+    patched = A.replace("loss 0.40", "loss 0.41")
+    assert output.difference(A, patched, mask).line == 3
+
+
+def test_a_missing_last_line_is_a_difference():
+    found = output.difference(A, A[: A.rindex("step 1")], output.mask_of([A, A]))
+    assert (found.line, found.patched) == (3, None)
+
+
+def test_swapped_lines_differ_in_order_but_not_as_a_set():
+    mask = output.mask_of(["a 1\nb 2\n", "a 1\nb 2\n"])
+    assert output.difference("a 1\nb 2\n", "b 2\na 1\n", mask) is not None
+    assert output.difference("a 1\nb 2\n", "b 2\na 1\n", mask, ordered=False) is None
+
+
+def test_outputs_of_different_length_cannot_be_compared():
+    assert not output.mask_of(["a\nb\n", "a\n"]).comparable
+
+
+EVIDENCE = verdict.Evidence(None, None, None, False, Ratio(0.8, 0.78, 0.82), 5, False)
+ESTIMATE = Estimate(1_000_000, 800_000, 760_000, 840_000, "host", "unprofiled", "replayed", ("a",))
+
+
+def test_different_numbers_outrank_any_speed():
+    evidence = replace(EVIDENCE, difference=Difference("loss", "backward 3", "0.5", "0.25"))
+    assert verdict.outcome_of(evidence) == "different numbers"
+    assert verdict.numbers_equal(evidence) is False
+    assert "backward 3" in verdict.sentence(evidence, ESTIMATE)
+
+
+def test_an_original_that_does_not_repeat_itself_is_inconclusive_but_its_speed_is_said():
+    evidence = replace(EVIDENCE, noise=Difference("loss", "backward 1", "0.5", "0.25"))
+    assert verdict.outcome_of(evidence) == "inconclusive"
+    assert verdict.numbers_equal(evidence) is None
+    assert "+25.0 %" in verdict.sentence(evidence, None)
+
+
+def test_prediction_stands_beside_the_measurement():
+    text = verdict.sentence(EVIDENCE, ESTIMATE)
+    assert "+25.0 %" in text
+    assert "inside the predicted range" in text
+    outside = replace(EVIDENCE, ratio=Ratio(0.99, 0.98, 1.0))
+    assert "outside the predicted range" in verdict.sentence(outside, ESTIMATE)
+
+
+def test_broken_patched_version_is_not_equal():
+    evidence = replace(EVIDENCE, failure="exit code 1", broken=True)
+    assert verdict.outcome_of(evidence) == "different numbers"
+
+
+def verification(scheme, outcome="faster"):
+    details = {"steps": 200, "notes": ["n"]}
+    return Verification(scheme, outcome, True, Ratio(0.8, 0.7, 0.9), 1_000_500, 800_250, ESTIMATE, "v", details)
+
+
+def test_store_keeps_other_schemes_and_gives_back_what_it_took(tmp_path):
+    store.write(tmp_path, [verification("event-sync"), verification("pinned-copy")])
+    store.write(tmp_path, [verification("event-sync", "slower"), verification(None)])
+    back = {one.scheme: one for one in store.read(tmp_path)}
+    assert {name: one.outcome for name, one in back.items()} == {
+        "pinned-copy": "faster",
+        "event-sync": "slower",
+        None: "faster",
+    }
+    one = back["pinned-copy"]
+    assert (one.ratio, one.base_ns, one.patched_ns, one.predicted) == (
+        Ratio(0.8, 0.7, 0.9),
+        1_000_500,
+        800_250,
+        ESTIMATE,
+    )
+    assert one.details["steps"] == 200
+
+
+def test_store_reads_nothing_where_nothing_was_verified(tmp_path):
+    assert store.read(tmp_path) == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["[1]", "{", '{"schema_version": 2, "entries": []}', '{"schema_version": 1, "entries": [{}]}']
+)
+def test_a_foreign_verify_json_is_an_input_error_and_is_not_written_over(tmp_path, text):
+    path = tmp_path / "verify.json"
+    path.write_text(text)
+    with pytest.raises(InputError):
+        store.read(tmp_path)
+    if text != '{"schema_version": 1, "entries": [{}]}':
+        with pytest.raises(InputError):
+            store.write(tmp_path, [verification("event-sync")])
+        assert path.read_text() == text
+
+
+def test_document_is_json(tmp_path):
+    json.dumps(store.document(verification("event-sync")), allow_nan=False)
+
+
+PATCH = Patch(
+    __import__("pathlib").Path("/p"), (FilePatch(__import__("pathlib").Path("/p/a.py"), b"1", b"2"),), (), (), ""
+)
+
+
+def asked(tmp_path, **options):
+    return request.Request(request.script("a.py"), tmp_path, tmp_path, request.Change(PATCH, "event-sync"), **options)
+
+
+def test_plan_says_the_budget_before_anything_is_known(tmp_path):
+    found = request.plan(asked(tmp_path, budget_s=600))
+    assert found.seconds is None
+    assert "at most 10 min" in found.text
+
+
+def test_plan_gives_up_steps_before_rounds_and_then_says_that_the_budget_is_small(tmp_path):
+    slow = asked(tmp_path, step_ns=500_000_000)
+    large = request.plan(replace(slow, budget_s=10_000))
+    medium = request.plan(replace(slow, budget_s=1_200))
+    small = request.plan(replace(slow, budget_s=20))
+    assert (large.steps, large.rounds) == (200, POLICY.pairs)
+    assert medium.steps < 200
+    assert medium.rounds == POLICY.pairs
+    assert medium.seconds <= 1_200
+    assert small.rounds == POLICY.least_pairs
+    assert "too small" in small.text
+
+
+def test_fast_steps_are_timed_for_longer(tmp_path):
+    assert request.plan(asked(tmp_path, step_ns=2_600_000)).steps == pytest.approx(2.0 / 2.6e-3, abs=1)
+
+
+def test_nothing_to_verify_is_a_usage_error(tmp_path):
+    empty = Patch(tmp_path, (), (), (), "")
+    with pytest.raises(UsageError, match="nothing"):
+        request.check(asked(tmp_path), (request.Change(empty, "event-sync"),))
+    with pytest.raises(UsageError, match="less than"):
+        request.check(asked(tmp_path, steps=3), (request.Change(PATCH),))
+    with pytest.raises(UsageError, match="twice"):
+        request.check(asked(tmp_path), (request.Change(PATCH), request.Change(PATCH)))
+
+
+def test_hand_made_change_takes_the_place_of_before_with_its_neighbors(tmp_path):
+    for folder, text in (("old", "import helper"), ("new", "import helper, extra")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "helper.py").write_text("x = 1")
+        (tmp_path / folder / "train.py").write_text(text)
+    (tmp_path / "new" / "extra.py").write_text("y = 1")
+    patch = request.hand_made(tmp_path / "old" / "train.py", tmp_path / "new" / "train.py")
+    after = {file.path.name: file.after for file in patch.files}
+    assert after == {"train.py": b"import helper, extra", "extra.py": b"y = 1"}
+    assert {file.path.parent for file in patch.files} == {tmp_path / "old"}
+    with pytest.raises(InputError):
+        request.hand_made(tmp_path / "old" / "train.py", tmp_path / "none.py")

@@ -1,0 +1,286 @@
+"""Verification with real processes: tiny scripts on the CPU, a few steps each."""
+
+import json
+import sys
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tracelens.errors import Inconclusive, InputError, Refused
+from tracelens.model import Estimate, FilePatch, Patch
+from tracelens.verify import arms, copy, recorded, request, result, run, store
+from tracelens.verify.arms import Arm
+from tracelens.verify.request import Change, Request
+
+# torch imports its compiler when the first optimizer is made, one second that these scripts have no use for.
+PRELUDE = """\
+import sys, types
+stub = types.ModuleType("torch._dynamo")
+stub.disable = lambda function=None, *_, **__: function
+stub.graph_break = lambda: None
+sys.modules["torch._dynamo"] = stub
+import os, time
+import torch
+"""
+TRAIN = """\
+torch._dynamo = stub
+torch.set_num_threads(1)
+net = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.BatchNorm1d(32), torch.nn.Linear(32, 1))
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+def main():
+    total = 0.0
+    for step in range(100_000):
+        loss = net(torch.randn(8, 16)).pow(2).mean()
+        opt.zero_grad()
+        loss.backward()
+        shown = loss.item()
+        total += shown
+        print(f"step {step} loss {shown:.6f} total {total:.6f} at {time.time():.4f}")
+        time.sleep(0.004)
+        opt.step()
+main()
+"""
+LINE = "        shown = loss.item()\n"
+READ = TRAIN[TRAIN.index(LINE) : TRAIN.index("        time.sleep")]
+
+
+@pytest.fixture
+def project(tmp_path):
+    root = tmp_path / "project"
+    root.mkdir()
+    return root
+
+
+def script(project, body=TRAIN):
+    path = project / "train.py"
+    path.write_text(PRELUDE + textwrap.dedent(body))
+    return path
+
+
+def change(path, old, new, name="patched"):
+    before = path.read_text()
+    assert before.count(old) >= 1
+    file = FilePatch(path, before.encode(), before.replace(old, new).encode())
+    return Change(Patch(path.parent, (file,), (), (), ""), name, interval=10)
+
+
+def asked(path, **options):
+    return Request(request.script(path.name), path.parent, path.parent, **{"steps": 24, "budget_s": 300.0, **options})
+
+
+def session(path, *changes):
+    scratch = path.parent.parent / "scratch"
+    scratch.mkdir()
+    return run.Session(asked(path), changes, copy.Place(scratch, path.parent, path.parent))
+
+
+def one_arm(path, mode="timed", steps=24, words=None, **options):
+    """Run the original once; returns its record and the place it ran in."""
+    place = copy.Place(path.parent.parent / "scratch", path.parent, path.parent)
+    place.scratch.mkdir(exist_ok=True)
+    command = request.script(*(words or (path.name,)))
+    return arms.run(Arm("original", mode, steps, 0, **options), command, place, None), place
+
+
+def test_equal_numbers_faster_and_no_change_in_one_interleaved_verification(project):
+    path = script(project)
+    (project / "note.txt").write_text("as it was")
+    same = change(path, LINE, LINE + "        # the same\n", "event-sync")
+    fast = change(path, "time.sleep(0.004)", "time.sleep(0.001)", "pinned-copy")
+    predicted = Estimate(5_000_000, 2_000_000, 1_500_000, 2_500_000, "host", "unprofiled", "replayed")
+    before = copy.snapshot((project,))
+    told = []
+    found = session(path, same, replace(fast, predicted=predicted))
+    found.request = replace(found.request, progress=told.append)
+    found.compare_numbers()
+    found.plan = replace(found.plan, rounds=3, steps=60)
+    found.compare_times()
+    first, second = (result.of(found.outcome_of(trial, ())) for trial in found.trials)
+    assert (first.outcome, first.numbers_equal) == ("no change", True), first.verdict
+    assert (second.outcome, second.numbers_equal) == ("faster", True), second.verdict
+    assert second.ratio.high < 0.6
+    assert "Predicted: +150.0 %" in second.verdict
+    assert copy.changed(before, copy.snapshot((project,))) == ()
+    assert any("verify takes about" in text for text in told)
+    numbers = first.details["numbers"]
+    compared = {"ranks": 1, "steps": 24, "losses": 24, "tensors": 9, "unreadable_tensors": 0, "lines": 24}
+    assert numbers["compared"] == compared
+    assert numbers["masked_columns"] == 1
+    assert [pair["round"] for pair in first.details["times"]["runs"]] == [1, 1, 2, 2, 3, 3]
+    store.write(project.parent, [first, second])
+    assert [one.outcome for one in store.read(project.parent)] == ["no change", "faster"]
+    json.dumps(first.details, allow_nan=False)
+
+
+DRAIN = """\
+pending, total = [], 0.0
+def drain():
+    global total
+    for step, value in pending:
+        total += value.item()
+        print(f"step {step} loss {value.item():.6f} total {total:.6f} at {time.time():.4f}")
+    pending.clear()
+def main():
+"""
+
+
+def with_drain(patch):
+    """Reads deferred to every tenth step, and no drain at the end."""
+    file = patch.files[0]
+    return replace(patch, files=(replace(file, after=file.after.replace(b"def main():\n", DRAIN.encode())),))
+
+
+def test_planted_bugs_are_caught(project):
+    """A deferred read without `.clone()` and an in-place `/=` after it; a drain that is missing; a changed weight."""
+    path = script(project)
+    late = "        kept = loss.detach()\n        kept /= 4\n        shown = kept.item()\n"
+    drain = "        pending.append((step, loss.detach().clone()))\n        if len(pending) == 10: drain()\n"
+    weights = LINE + "        if step == 20:\n            for p in net.parameters(): p.grad.mul_(1 + 1e-6)\n"
+    broken = LINE + "        if step == 5: raise ValueError('the patched loop fails')\n"
+    found = session(
+        path,
+        change(path, LINE, late, "late"),
+        replace(change(path, READ, drain, "drain"), patch=with_drain(change(path, READ, drain).patch)),
+        change(path, LINE, weights, "weights"),
+        change(path, LINE, broken, "broken"),
+    )
+    found.compare_numbers()
+    late, drain, weights, broken = (result.of(found.outcome_of(trial, ())) for trial in found.trials)
+    assert (late.outcome, late.numbers_equal) == ("different numbers", False)
+    assert late.details["numbers"]["first_difference"]["part"] == "output"
+    assert drain.outcome == "different numbers"
+    assert drain.details["numbers"]["first_difference"]["patched"] == "nothing"
+    assert weights.outcome == "different numbers"
+    assert weights.details["numbers"]["first_difference"]["where"] == "backward 22"
+    assert broken.outcome == "different numbers"
+    assert "the patched loop fails" in broken.verdict
+
+
+def test_a_script_with_a_seed_from_the_clock_is_inconclusive_about_numbers(project):
+    path = script(project, TRAIN.replace("def main():", "torch.manual_seed(time.time_ns())\ndef main():"))
+    found = session(path, change(path, "0.004", "0.0041"))
+    found.compare_numbers()
+    done = result.of(found.outcome_of(found.trials[0], ()))
+    assert (done.outcome, done.numbers_equal) == ("inconclusive", None)
+    assert done.details["numbers"]["deterministic_algorithms"] is True
+    assert "two runs of the original differ" in done.verdict
+
+
+RESUMING = TRAIN.replace(
+    "def main():",
+    """\
+begin = 0
+if os.path.exists("ckpt/last.pt"):
+    begin = torch.load("ckpt/last.pt")["step"]
+os.makedirs("ckpt", exist_ok=True)
+print("begin", begin, os.getcwd(), os.path.expanduser("~"))
+torch.save({"step": begin + 100, "net": net.state_dict()}, "ckpt/last.pt")
+open(os.path.expanduser("~/marker-of-a-test"), "w").close()
+def main():""",
+)
+
+
+def test_a_checkpoint_is_not_resumed_by_the_next_arm_and_the_users_is_left_alone(project):
+    path = script(project, RESUMING)
+    before = copy.snapshot((project,))
+    first, _ = one_arm(path, "numbers", 20)
+    second, _ = one_arm(path, "numbers", 20)
+    assert first.stdout.splitlines()[0] == second.stdout.splitlines()[0]
+    assert first.stdout.startswith("begin 0 ")
+    assert copy.changed(before, copy.snapshot((project,))) == ()
+    assert not (Path.home() / "marker-of-a-test").exists()
+    assert first.refused == ()
+
+
+def test_absolute_paths_out_of_the_copy_refuse_the_verification_with_their_list(project):
+    target = project / "out" / "model.pt"
+    target.parent.mkdir()
+    path = script(project, TRAIN.replace("main()\n", "", 1) if False else TRAIN)
+    path.write_text(
+        path.read_text().replace("def main():", f"torch.save(net.state_dict(), {str(target)!r})\ndef main():")
+    )
+    with pytest.raises(Refused, match="outside the working copy") as caught:
+        run.verify(asked(path, change=change(path, "0.004", "0.005")))
+    assert str(target) in caught.value.message
+    assert not target.exists()
+    assert not list(project.parent.glob("tracelens-verify-*"))
+
+
+def test_absolute_paths_on_the_command_line_lead_into_the_copy(project):
+    body = TRAIN.replace("def main():", "torch.save(net.state_dict(), sys.argv[1])\ndef main():")
+    path = script(project, body)
+    record, place = one_arm(path, words=(str(path), str(project / "given.pt")))
+    assert record.steps == 24
+    assert place.copy_of(project / "given.pt").exists()
+    assert not (project / "given.pt").exists()
+
+
+def test_a_script_that_fails_is_named_with_its_last_words(project):
+    path = script(project, "raise RuntimeError('no such data')")
+    with pytest.raises(Inconclusive, match="original version ended with exit code 1") as caught:
+        run.verify(asked(path, change=change(path, "no such", "not such")))
+    assert "no such data" in caught.value.message
+
+
+def test_a_script_without_training_says_so(project):
+    with pytest.raises(Inconclusive, match="no training step"):
+        one_arm(script(project, "print('hello')"))
+
+
+def test_a_script_that_is_gone_is_an_input_error(project):
+    path = script(project)
+    patched = change(path, "0.004", "0.005")
+    path.unlink()
+    with pytest.raises(InputError, match="does not exist"):
+        run.verify(asked(path, change=patched))
+
+
+def test_a_hanging_arm_is_ended_with_everything_it_started(project):
+    path = script(project, "import subprocess\nsubprocess.run(['sleep', '60'])")
+    with pytest.raises(Inconclusive, match="did not reach step"):
+        one_arm(path, timeout_s=2.0)
+
+
+def test_finally_blocks_run_and_print_when_an_arm_is_ended_at_its_last_step(project):
+    body = TRAIN.removesuffix("main()\n") + "try:\n    main()\nfinally:\n    print('drained')\n"
+    record, _ = one_arm(script(project, body), steps=20)
+    assert record.stdout.splitlines()[-1] == "drained"
+    assert record.ranks[0]["stopped"] == "steps"
+
+
+def test_a_recorded_window_on_a_machine_without_gpu_says_what_it_cannot_tell(project):
+    record, _ = one_arm(script(project), "window", 30)
+    window = recorded.read(record.ranks[0])
+    assert window.syncs_per_step is None
+    assert "GPU" in window.reason
+    assert window.steps >= 8
+    assert 0 < window.cpu_busy_share < 1
+    assert window.peak_memory_bytes > 10 << 20
+
+
+def test_a_patch_of_a_file_that_nobody_loads_is_no_test_of_it(project):
+    path = script(project)
+    other = project / "other.py"
+    other.write_text("x = 1")
+    patch = Patch(project, (FilePatch(other, b"x = 1", b"x = 2"),), (), (), "")
+    found = session(path, Change(patch))
+    found.steps = 20
+    found._attempt(found.trials[0], "numbers", 20)
+    assert "no process of this command loads a patched file" in found.trials[0].failure
+
+
+def test_module_launch_runs_the_patched_module(project):
+    (project / "pkg").mkdir()
+    (project / "pkg" / "__init__.py").touch()
+    path = project / "pkg" / "train.py"
+    path.write_text(PRELUDE + TRAIN)
+    command = arms.Command("module", ("pkg.train",), sys.executable, {})
+    place = copy.Place(project.parent / "scratch", project, project)
+    place.scratch.mkdir()
+    patched = change(path, "total {total:.6f}", "sum {total:.6f}").patch
+    record = arms.run(Arm("patched", "timed", 20, 0), command, place, patched)
+    assert "sum" in record.stdout
+    assert record.ranks[0]["loaded"] == [str(path)]
+    assert record.ranks[0]["foreign"] == []

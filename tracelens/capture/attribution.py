@@ -1,0 +1,147 @@
+"""Marks on the calls that may wait for the GPU, with the line of the user's code that made them.
+
+In: nothing but an installed torch. Out: marks (start, end, thread, call, place) while `installed`; afterwards torch is
+exactly as before. Runs for one or two steps after the clean window, whose timings are never reported. The classes'
+methods are replaced, so implicit reads (`if loss > 1:`, `f"{loss}"`) are seen as well and compiled code stays compiled.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from tracelens.capture.frames import Place, innermost
+
+MOST_MARKS = 50_000
+"""A step makes tens, rarely thousands of such calls; more would be a loop over the elements of a tensor."""
+
+READS = (
+    "item", "__bool__", "__float__", "__int__", "__index__", "__complex__", "__format__", "__repr__", "__array__",
+    "tolist", "cpu", "numpy", "is_nonzero", "nonzero", "argwhere", "unique", "masked_select", "equal", "allclose",
+    "repeat_interleave", "__getitem__", "__setitem__", "__contains__",
+)  # fmt: skip
+MOVES = ("to", "cuda", "type", "copy_", "pin_memory")
+FUNCTIONS = (
+    "nonzero",
+    "unique",
+    "masked_select",
+    "equal",
+    "allclose",
+    "repeat_interleave",
+    "where",
+    "tensor",
+    "as_tensor",
+)
+_MISSING = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One call that may have waited."""
+
+    start_unix_ns: int
+    end_unix_ns: int
+    thread: int
+    call: str
+    place: Place
+
+
+@dataclass
+class Attribution:
+    """Patches that note calls; `install` and `remove` are called at step boundaries."""
+
+    marks: list[Mark] = field(default_factory=list)
+    _patched: list[tuple[Any, str, Any]] = field(default_factory=list)
+    _local: threading.local = field(default_factory=threading.local)
+    _active: bool = False
+
+    def install(self) -> None:
+        """Replace the methods; on any failure everything is put back before the error is raised."""
+        try:
+            self._install_tensor()
+            self._install_cuda()
+        except BaseException:
+            self.remove()
+            raise
+        self._active = True
+
+    def remove(self) -> None:
+        """Put everything back, in reverse order."""
+        self._active = False
+        while self._patched:
+            owner, name, previous = self._patched.pop()
+            if previous is _MISSING:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, previous)
+
+    def _install_tensor(self) -> None:
+        for name in READS:
+            self._patch(torch.Tensor, name, f"Tensor.{name}", _is_local)
+        for name in MOVES:
+            self._patch(torch.Tensor, name, f"Tensor.{name}", None)
+        for name in FUNCTIONS:
+            self._patch(torch, name, f"torch.{name}", None if name in ("tensor", "as_tensor") else _is_local)
+
+    def _install_cuda(self) -> None:
+        # The C function lies beneath `torch.cuda.synchronize`, also where that was imported by name.
+        self._patch(torch._C, "_cuda_synchronize", "torch.cuda.synchronize", None)
+        self._patch(torch.cuda, "synchronize", "torch.cuda.synchronize", None)
+        self._patch(torch.cuda, "empty_cache", "torch.cuda.empty_cache", None)
+        self._patch(torch.cuda.Stream, "synchronize", "Stream.synchronize", None)
+        self._patch(torch.cuda.Event, "synchronize", "Event.synchronize", None)
+        accelerator = getattr(torch, "accelerator", None)
+        if accelerator is not None:
+            self._patch(accelerator, "synchronize", "torch.accelerator.synchronize", None)
+
+    def _patch(self, owner: Any, name: str, call: str, skip: Callable[[tuple[Any, ...]], bool] | None) -> None:
+        original = getattr(owner, name, None)
+        if original is None:
+            return
+        previous = vars(owner).get(name, _MISSING)
+        self._patched.append((owner, name, previous))
+        setattr(owner, name, self._marked(original, call, skip))
+
+    def _marked(
+        self, original: Callable[..., Any], call: str, skip: Callable[[tuple[Any, ...]], bool] | None
+    ) -> Callable[..., Any]:
+        local, clock, native_id = self._local, time.time_ns, threading.get_native_id
+
+        @functools.wraps(original)
+        def marked(*args: Any, **kwargs: Any) -> Any:
+            if not self._active or getattr(local, "inside", False) or (skip is not None and skip(args)):
+                return original(*args, **kwargs)
+            local.inside = True  # the outermost of nested calls is the one the user wrote
+            start = clock()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                end = clock()
+                local.inside = False
+                if len(self.marks) < MOST_MARKS:
+                    place = innermost(sys._getframe(1))
+                    if place is not None:
+                        self.marks.append(Mark(start, end, native_id(), call, place))
+
+        return _unseen_by_dynamo(marked)
+
+
+def _is_local(args: tuple[Any, ...]) -> bool:
+    """A tensor in host memory: reading it waits for nothing. Without a GPU everything is noted, for want of better."""
+    return bool(args) and isinstance(args[0], torch.Tensor) and not args[0].is_cuda and torch.cuda.is_initialized()
+
+
+def _unseen_by_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Keep torch.compile from tracing into the wrapper; without importing its half of torch where it is not in use."""
+    if "torch._dynamo" in sys.modules:
+        disabled: Callable[..., Any] = torch.compiler.disable(function)
+        return disabled
+    function._torchdynamo_disable = True  # type: ignore[attr-defined]  # what the decorator would have set
+    return function

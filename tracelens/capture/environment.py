@@ -1,0 +1,61 @@
+"""Where a recording was made, as far as a process without torch can tell.
+
+In: a folder. Out: dictionaries for run.json; what cannot be found out is None, never a guess. torch's own facts come
+from the ranks (`facts.process`) and are merged in by `with_process`.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+PREFIXES = ("CUDA_", "NCCL_", "TORCH", "PYTORCH_", "OMP_", "MKL_", "KINETO_", "CUBLAS_", "HIP_", "ROCR_", "SLURM_JOB")
+"""Variables that change how a training job runs. Others stay out of the file: they may hold secrets."""
+SECRETS = ("KEY", "TOKEN", "SECRET", "PASSWORD")
+GIT_SECONDS = 5.0
+
+
+def describe(gpus: Mapping[str, Any]) -> dict[str, Any]:
+    """The machine; `gpus` comes from `monitor.describe_gpus`."""
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpu_count": os.cpu_count(),
+        "torch": None,
+        "cuda": None,
+        **gpus,
+        "variables": {
+            name: value
+            for name, value in sorted(os.environ.items())
+            if name.startswith(PREFIXES) and not any(word in name for word in SECRETS)
+        },
+    }
+
+
+def with_process(environment: Mapping[str, Any], process: Mapping[str, Any]) -> dict[str, Any]:
+    """The same, with what a rank knows about its own Python and torch."""
+    known = ("python", "torch", "cuda", "hip", "cudnn", "cudnn_benchmark", "deterministic", "threads", "allocator")
+    return {**environment, **{key: process[key] for key in known if key in process}}
+
+
+def git(folder: Path) -> dict[str, Any] | None:
+    """Revision of the working copy around `folder` and whether it has changes; None outside of one."""
+    revision = _git(folder, "rev-parse", "HEAD")
+    if not revision:
+        return None
+    changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    return {"revision": revision, "dirty": None if changes is None else bool(changes)}
+
+
+def _git(folder: Path, *words: str) -> str | None:
+    # Without the optional locks a look at the working copy writes nothing into it.
+    command = ("git", "--no-optional-locks", "-C", str(folder), *words)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=GIT_SECONDS, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

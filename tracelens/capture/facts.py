@@ -1,0 +1,160 @@
+"""What the training process knows of itself and the parent cannot see: rank, loaders, device memory, torch.
+
+In: the live process. Out: plain dictionaries for rank.json. Nothing here creates a CUDA context, synchronizes, or
+consumes random numbers.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+WORLD_VARIABLES = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+MOST_LOADERS = 16
+_BATCH_DEPTH = 6
+"""Nesting of dictionaries and lists in a batch; deeper structures are not measured."""
+
+
+def rank_and_world() -> tuple[int, int]:
+    """Rank and world size: from torch.distributed, else from the launcher's variables, else 0 of 1."""
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    return _first_number(RANK_VARIABLES, 0), _first_number(WORLD_VARIABLES, 1)
+
+
+def device_in_use() -> int | None:
+    """The current device if this process has a context there, else the first one where it has; None on the CPU.
+
+    Nearly every question to CUDA about a device creates a context on it, hundreds of megabytes; this one does not.
+    """
+    if not torch.cuda.is_initialized():
+        return None
+    has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)
+    current = torch.cuda.current_device()
+    if has_context is None or has_context(current):
+        return int(current)
+    return next((index for index in range(torch.cuda.device_count()) if has_context(index)), None)
+
+
+def memory() -> dict[str, int] | None:
+    """Free, total and peak bytes of the device in use; None without one."""
+    device = device_in_use()
+    if device is None:
+        return None
+    free, total = torch.cuda.mem_get_info(device)
+    return {
+        "free_bytes": int(free),
+        "total_bytes": int(total),
+        "peak_bytes": int(torch.cuda.max_memory_allocated(device)),
+        "reserved_bytes": int(torch.cuda.memory_reserved(device)),
+    }
+
+
+def process() -> dict[str, Any]:
+    """torch and its device, as this process uses them."""
+    main = sys.modules.get("__main__")
+    return {
+        "pid": os.getpid(),
+        "host": platform.node(),
+        "python": platform.python_version(),
+        "script": getattr(main, "__file__", None),
+        "torch": str(torch.__version__),
+        "cuda": torch.version.cuda,
+        "hip": getattr(torch.version, "hip", None),
+        "cudnn": torch.backends.cudnn.version() if torch.cuda.is_initialized() else None,
+        "cudnn_benchmark": torch.backends.cudnn.benchmark,
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "threads": torch.get_num_threads(),
+        "compiled": "torch._dynamo" in sys.modules,
+        "restart": _first_number(("TORCHELASTIC_RESTART_COUNT",), 0),
+        **_device(),
+    }
+
+
+class Loaders:
+    """Notes each DataLoader's shape once, at its first batch."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[Any, ...], dict[str, Any]] = {}
+        self._last: weakref.ref[Any] | None = None  # a strong reference would keep an epoch's workers alive
+
+    def saw(self, iterator: Any, batch: Any) -> None:
+        if self._last is not None and iterator is self._last():
+            return
+        self._last = weakref.ref(iterator)
+        sampler = getattr(iterator, "_index_sampler", None)
+        key = (id(iterator._dataset), iterator._num_workers, getattr(sampler, "batch_size", None))
+        if key not in self._seen and len(self._seen) < MOST_LOADERS:
+            self._seen[key] = {**_loader(iterator), **_batch(batch)}
+
+    def listed(self) -> list[dict[str, Any]]:
+        return list(self._seen.values())
+
+
+def _loader(iterator: Any) -> dict[str, Any]:
+    try:
+        batches = len(iterator)
+    except TypeError:  # an IterableDataset without a length
+        batches = None
+    return {
+        "kind": type(iterator).__name__,
+        "dataset": type(iterator._dataset).__name__,
+        "num_workers": int(iterator._num_workers),
+        "pin_memory": bool(iterator._pin_memory),
+        "batch_size": getattr(getattr(iterator, "_index_sampler", None), "batch_size", None),
+        "prefetch_factor": getattr(iterator, "_prefetch_factor", None),
+        "persistent_workers": bool(getattr(iterator, "_persistent_workers", False)),
+        "batches": batches,
+    }
+
+
+def _batch(batch: Any) -> dict[str, Any]:
+    """Bytes of the batch's tensors; None where it holds none (custom batch types are not opened)."""
+    tensors: list[torch.Tensor] = []
+    _collect(batch, tensors, _BATCH_DEPTH)
+    sizes = [tensor.numel() * tensor.element_size() for tensor in tensors]
+    return {
+        "batch_bytes": sum(sizes) if sizes else None,
+        "batch_tensors": len(tensors),
+        "batch_pinned": all(tensor.is_pinned() for tensor in tensors)
+        if tensors and torch.cuda.is_initialized()
+        else None,
+    }
+
+
+def _collect(value: Any, tensors: list[torch.Tensor], depth: int) -> None:
+    if isinstance(value, torch.Tensor):
+        tensors.append(value)
+    elif depth and isinstance(value, Mapping):
+        for part in value.values():
+            _collect(part, tensors, depth - 1)
+    elif depth and isinstance(value, (list, tuple)):
+        for part in value:
+            _collect(part, tensors, depth - 1)
+
+
+def _device() -> dict[str, Any]:
+    index = device_in_use()
+    if index is None:
+        return {"device": "cpu", "device_index": None, "allocator": None}
+    return {
+        "device": torch.cuda.get_device_name(index),
+        "device_index": index,
+        "allocator": torch.cuda.get_allocator_backend(),
+    }
+
+
+def _first_number(names: tuple[str, ...], otherwise: int) -> int:
+    for name in names:
+        value = os.environ.get(name, "")
+        if value.isdigit():
+            return int(value)
+    return otherwise

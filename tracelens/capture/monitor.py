@@ -1,0 +1,185 @@
+"""GPU and CPU samples taken from beside the job, with the host's Unix time.
+
+In: the process id of the command. Out: monitor.jsonl, one object per line:
+    {"unix_ns", "gpus": [{"index", "utilization", "memory_utilization", "memory_used", "memory_total", "power_w",
+     "temperature_c", "sm_clock_mhz", "throttle_reasons"}, …] | null,
+     "cpu_percent", "memory_used", "process_cpu_percent", "process_memory", "processes"}
+What is not available (no NVML, no permission, MIG) is null, never 0. NVML averages utilization over its own window of
+about 1/6 s to 1 s, so a sample is no instant. Only reads; changes no setting of a device.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+PERIOD_SECONDS = 0.2
+"""NVML refreshes its utilization about every 167 ms; looking more often repeats the same number."""
+FAMILY_SECONDS = 2.0
+"""How often the job's process tree is read anew; that walks over every process of the machine."""
+MOST_LINES = 100_000
+"""Five and a half hours; then the file is complete enough, some 40 MB."""
+
+
+class Monitor:
+    """Samples until `stop`, in a thread of its own; a sample that fails is left out."""
+
+    def __init__(self, path: Path, process: int) -> None:
+        self._path = path
+        self._family = _Family(process)
+        self._gpus = _Gpus()
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="tracelens-monitor", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._done.set()
+        self._thread.join(timeout=2.0)
+        self._gpus.close()
+
+    def _run(self) -> None:
+        psutil.cpu_percent()  # the first call only sets the zero
+        try:
+            with self._path.open("w", encoding="utf-8") as out:
+                for _ in range(MOST_LINES):
+                    if self._done.wait(PERIOD_SECONDS):
+                        return
+                    out.write(json.dumps(self._sample()) + "\n")
+                    out.flush()
+        except OSError:  # a full disk: the job and its recording matter more than its samples
+            return
+
+    def _sample(self) -> dict[str, Any]:
+        return {
+            "unix_ns": time.time_ns(),
+            "gpus": self._gpus.sample(),
+            "cpu_percent": psutil.cpu_percent(),
+            "memory_used": psutil.virtual_memory().used,
+            **self._family.sample(),
+        }
+
+
+def describe_gpus() -> dict[str, Any]:
+    """Driver and devices by NVML: {"driver", "gpus": [name, …] | None, "gpu_memory_bytes"}; None where unknown."""
+    gpus = _Gpus()
+    try:
+        return gpus.describe()
+    finally:
+        gpus.close()
+
+
+class _Family:
+    """The job's processes: the command and everything below it."""
+
+    def __init__(self, process: int) -> None:
+        self._root = process
+        self._read = 0.0
+        self._members: dict[int, psutil.Process] = {}
+
+    def sample(self) -> dict[str, Any]:
+        self._refresh()
+        percent, memory, alive = 0.0, 0, 0
+        for member in self._members.values():
+            try:
+                percent += member.cpu_percent()
+                memory += member.memory_info().rss
+                alive += 1
+            except psutil.Error:
+                continue
+        known = alive > 0
+        return {
+            "process_cpu_percent": round(percent, 1) if known else None,
+            "process_memory": memory if known else None,
+            "processes": alive,
+        }
+
+    def _refresh(self) -> None:
+        if time.monotonic() - self._read < FAMILY_SECONDS:
+            return
+        self._read = time.monotonic()
+        try:
+            root = psutil.Process(self._root)
+            found = [root, *root.children(recursive=True)]
+        except psutil.Error:
+            return
+        self._members = {one.pid: self._members.get(one.pid, one) for one in found}
+
+
+class _Gpus:
+    """NVML, where it is; every value by itself None where the device does not tell."""
+
+    def __init__(self) -> None:
+        self._nvml: Any = None
+        self._handles: list[Any] = []
+        try:
+            import pynvml
+        except ImportError:
+            return
+        try:
+            pynvml.nvmlInit()
+            count = pynvml.nvmlDeviceGetCount()
+            self._handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
+            self._nvml = pynvml
+        except pynvml.NVMLError:
+            return
+
+    def sample(self) -> list[dict[str, Any]] | None:
+        if self._nvml is None:
+            return None
+        return [self._one(index, handle) for index, handle in enumerate(self._handles)]
+
+    def describe(self) -> dict[str, Any]:
+        if self._nvml is None:
+            return {"driver": None, "gpus": None, "gpu_memory_bytes": None}
+        names = [self._ask(self._nvml.nvmlDeviceGetName, handle) for handle in self._handles]
+        sizes = [self._ask(self._nvml.nvmlDeviceGetMemoryInfo, handle) for handle in self._handles]
+        return {
+            "driver": _text(self._ask(self._nvml.nvmlSystemGetDriverVersion)),
+            "gpus": [_text(name) for name in names],
+            "gpu_memory_bytes": [getattr(size, "total", None) for size in sizes],
+        }
+
+    def close(self) -> None:
+        if self._nvml is not None:
+            nvml, self._nvml = self._nvml, None
+            self._handles = []
+            try:
+                nvml.nvmlShutdown()
+            except nvml.NVMLError:
+                return
+
+    def _one(self, index: int, handle: Any) -> dict[str, Any]:
+        nvml = self._nvml
+        usage = self._ask(nvml.nvmlDeviceGetUtilizationRates, handle)
+        memory = self._ask(nvml.nvmlDeviceGetMemoryInfo, handle)
+        power = self._ask(nvml.nvmlDeviceGetPowerUsage, handle)
+        reasons = getattr(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", None)
+        return {
+            "index": index,
+            "utilization": getattr(usage, "gpu", None),
+            "memory_utilization": getattr(usage, "memory", None),
+            "memory_used": getattr(memory, "used", None),
+            "memory_total": getattr(memory, "total", None),
+            "power_w": None if power is None else power / 1000,
+            "temperature_c": self._ask(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
+            "sm_clock_mhz": self._ask(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM),
+            "throttle_reasons": None if reasons is None else self._ask(reasons, handle),
+        }
+
+    def _ask(self, question: Callable[..., Any], *words: Any) -> Any:
+        try:
+            return question(*words)
+        except self._nvml.NVMLError:  # not supported here, no permission, MIG
+            return None
+
+
+def _text(value: Any) -> str | None:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

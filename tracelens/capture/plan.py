@@ -1,0 +1,84 @@
+"""How many steps go into which window: pure arithmetic, without torch.
+
+In: the options of one recording and, where it can be told, how many steps the script still has. Out: the plan that
+fits. Apart because it decides what a short script still yields.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The windows, in the order in which they are recorded."""
+
+    settle: int = 3
+    """Steps left alone at first: lazy initialization, autotuning, and the rule that finds the steps."""
+    unprofiled_steps: int = 20
+    unprofiled_seconds: float = 2.0
+    """W0 lasts until both are reached: a mean over less than 2 s is at the mercy of one hiccup of the host …"""
+    unprofiled_most_steps: int = 2000
+    unprofiled_most_seconds: float = 30.0
+    """… but never longer than either of these, once it holds `unprofiled_steps` or a fifth of them."""
+    warmup: int = 3
+    """Steps with the tracer attached and its events thrown away: the first ones pay for its initialization."""
+    clean: int = 12
+    attributed: int = 2
+    most_window_seconds: float = 60.0
+    """W1 is cut here: the trace of a step that takes many seconds holds many events."""
+    shrunk: bool = False
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Plan:
+        """The plan that a configuration asks for; unknown keys are somebody else's."""
+        known = {field.name for field in fields(cls)}
+        return cls(**{key: value for key, value in options.items() if key in known and value is not None})
+
+    def as_dict(self) -> dict[str, Any]:
+        return {key: None if value == math.inf else value for key, value in asdict(self).items()}
+
+    def unprofiled_enough(self, steps: int, seconds: float) -> bool:
+        """W0 may close."""
+        if steps >= self.unprofiled_most_steps:
+            return True
+        if seconds >= self.unprofiled_most_seconds and steps >= max(1, self.unprofiled_steps // 5):
+            return True
+        return steps >= self.unprofiled_steps and seconds >= self.unprofiled_seconds
+
+    def in_step(self) -> Plan:
+        """The same plan by counts alone: ranks that read their own clocks would open their windows at different steps,
+        and one that writes its trace makes the others wait."""
+        return replace(
+            self,
+            unprofiled_steps=min(2 * self.unprofiled_steps, self.unprofiled_most_steps),
+            unprofiled_seconds=0.0,
+            unprofiled_most_seconds=math.inf,
+            most_window_seconds=math.inf,
+        )
+
+    def fitted(self, remaining: int) -> Plan:
+        """The same plan, or one that a script with `remaining` steps can still fill."""
+        recorded = self.warmup + self.clean + self.attributed
+        spare = remaining - recorded - self.settle
+        if spare >= self.unprofiled_steps:
+            return replace(self, unprofiled_most_steps=min(self.unprofiled_most_steps, max(1, spare)))
+        attributed = min(self.attributed, 1 if remaining >= 4 else 0)
+        warmup = min(self.warmup, 1 if remaining >= 3 else 0)
+        left = max(1, remaining - attributed - warmup)
+        clean = min(self.clean, max(1, (left + 1) // 2))
+        unprofiled = max(0, left - clean)
+        return replace(
+            self,
+            settle=0,
+            unprofiled_steps=unprofiled,
+            unprofiled_seconds=0.0,
+            unprofiled_most_steps=unprofiled,
+            warmup=warmup,
+            clean=clean,
+            attributed=attributed,
+            shrunk=True,
+        )

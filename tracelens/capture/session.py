@@ -1,0 +1,315 @@
+"""One recording from the outside: start the command, watch its ranks' files appear, write run.json.
+
+In: what to run and how to record it. Out: a Run folder and the command's own status. Apart from the agent because it
+runs in another process, without torch, and must behave as if it were the command.
+
+run.json is written when the folder is made (complete false), again whenever a rank's window closes, and at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tracelens import __version__, run
+from tracelens.capture import environment
+from tracelens.capture.monitor import Monitor, describe_gpus
+from tracelens.capture.plan import Plan
+from tracelens.errors import UsageError
+from tracelens.launch import supervise
+
+AGENT = "tracelens.capture.agent"
+BOOT_FOLDER = "boot"
+RANKS_SECONDS = 5.0
+"""After the first rank's window the others' are waited for so long: ranks step together, files take a moment."""
+KINETO_SILENT = {"KINETO_LOG_LEVEL": "6"}
+"""Kineto's own lines on stderr would look like the script's."""
+_CHUNK_BYTES = 1 << 20
+_GZIP_WINDOW = 31
+_TAIL_BYTES = 64
+
+
+@dataclass(frozen=True)
+class ProfileOptions:
+    """What to run and how. `words`: the script (or module, or command) and its arguments."""
+
+    kind: supervise.Kind
+    words: tuple[str, ...]
+    out: Path | None = None
+    """The Run folder itself; None makes a new one below `parent`."""
+    parent: Path = Path(run.RUNS_FOLDER)
+    plan: Plan = field(default_factory=Plan)
+    stop_after_window: bool = False
+    interval: int = 10
+    """N of interval-sync and defer-read, kept in the Run for the commands that follow."""
+    monitor: bool = True
+    python: str = sys.executable
+    cwd: Path = field(default_factory=Path.cwd)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a recording. `status` is the command's own: negative if it died by a signal (`supervise.finish`)."""
+
+    folder: Path
+    status: int
+    complete: bool
+    reason: str | None
+    """Why the recording is not complete: one sentence for the user."""
+    ranks: int
+    stopped: bool
+    """The script was ended by `stop_after_window`, not by itself."""
+    notes: tuple[str, ...] = ()
+
+
+def profile(options: ProfileOptions, on_window: Callable[[Path], None] | None = None) -> Outcome:
+    """Run the command under observation. `on_window(folder)` is called once, when every rank's window has closed, while
+    training goes on; not if nothing was recorded. Raises `InputError` before anything is created if the script is
+    missing, `UsageError` if the Run folder cannot be made.
+    """
+    command = supervise.command_line(options.kind, options.words, options.python, options.cwd)
+    folder = _make_folder(options)
+    recording = _Recording(options, folder, command, on_window)
+    return recording.record()
+
+
+class _Recording:
+    """The state of one recording while its command runs."""
+
+    def __init__(
+        self,
+        options: ProfileOptions,
+        folder: Path,
+        command: tuple[str, ...],
+        on_window: Callable[[Path], None] | None,
+    ) -> None:
+        self._options = options
+        self._folder = folder
+        self._command = command
+        self._on_window = on_window
+        self._entries: dict[Path, dict[str, Any]] = {}
+        self._first_at: float | None = None
+        self._announced = on_window is None
+        self._monitor: Monitor | None = None
+        self._error: Exception | None = None
+        self._meta = _opening(options, folder, command)
+
+    def record(self) -> Outcome:
+        self._write(None)
+        launch = supervise.Launch(
+            command=self._command,
+            agent=AGENT,
+            config={
+                "run": str(self._folder.resolve()),
+                "cwd": str(self._options.cwd.resolve()),
+                "plan": self._options.plan.as_dict(),
+                "stop_after_window": self._options.stop_after_window,
+                "environment": KINETO_SILENT,
+            },
+            cwd=self._options.cwd,
+        )
+        with supervise.bootstrap(launch, self._folder / BOOT_FOLDER) as boot:
+            try:
+                status = supervise.run(launch, boot, self._poll, self._started)
+            finally:
+                if self._monitor is not None:
+                    self._monitor.stop()
+            reached = supervise.handshakes(boot)
+        self._collect()
+        return self._conclude(status, reached)
+
+    # ------------------------------------------------------------------------------------ while it runs
+
+    def _started(self, process: int) -> None:
+        if self._options.monitor:
+            self._monitor = Monitor(self._folder / "monitor.jsonl", process)
+            self._monitor.start()
+
+    def _poll(self, _process: int) -> None:
+        if self._announced:
+            return
+        self._collect()
+        if self._window_closed():
+            self._announce()
+
+    def _collect(self) -> None:
+        for path in sorted(self._folder.glob("rank*/rank.json")):
+            if path not in self._entries:
+                with suppress(OSError, ValueError):  # written by rename, so only a failing disk gets here
+                    self._entries[path] = _checked(json.loads(path.read_text(encoding="utf-8")), self._folder)
+                    self._first_at = self._first_at or time.monotonic()
+
+    def _window_closed(self) -> bool:
+        if self._first_at is None or not self._recorded():
+            return False
+        world = max(int(entry.get("world_size") or 1) for entry in self._entries.values())
+        return len(self._entries) >= world or time.monotonic() - self._first_at > RANKS_SECONDS
+
+    def _recorded(self) -> list[dict[str, Any]]:
+        return [entry for entry in self._entries.values() if entry.get("trace")]
+
+    def _announce(self) -> None:
+        self._announced = True
+        self._write(None)
+        if self._on_window is None:
+            return
+        try:
+            self._on_window(self._folder)
+        except Exception as error:  # noqa: BLE001 -- the command is still running; raised when it has ended
+            self._error = error
+
+    # ------------------------------------------------------------------------------------- when it ended
+
+    def _conclude(self, status: int, reached: tuple[supervise.Handshake, ...]) -> Outcome:
+        stopped = any(entry.get("stopped") for entry in self._entries.values())
+        if stopped:
+            status = 0
+        reason = self._reason(status, reached)
+        self._meta |= {"exit_code": supervise.finish(status), "complete": reason is None, "reason": reason}
+        self._write(status)
+        if not self._announced and self._recorded():
+            self._announce()
+        if self._error is not None:
+            raise self._error
+        return Outcome(
+            folder=self._folder,
+            status=status,
+            complete=reason is None,
+            reason=reason,
+            ranks=len(self._recorded()),
+            stopped=stopped,
+            notes=tuple(str(note) for entry in self._entries.values() for note in entry.get("notes", ())),
+        )
+
+    def _reason(self, status: int, reached: tuple[supervise.Handshake, ...]) -> str | None:
+        """Why this is no complete recording, told from the earliest thing that went wrong; None if nothing did."""
+        reasons = [str(entry["reason"]) for entry in self._entries.values() if entry.get("reason")]
+        if self._recorded():
+            return "; ".join(dict.fromkeys(reasons)) or None
+        failures = [hand.agent for hand in reached if hand.agent != "armed"]
+        if not reached:
+            return (
+                "no Python process below the command imported torch with TraceLens in it: "
+                "it ran no torch, or was started with -I, -E or -S, in a container, or with a cleaned environment"
+            )
+        if reasons:
+            return "; ".join(dict.fromkeys(reasons))
+        if status < 0:
+            return f"the command was killed by {signal.Signals(-status).name} before anything was saved"
+        if failures:
+            return f"TraceLens could not work inside the process: {failures[0]}"
+        return (
+            "no training step was seen: no optimizer stepped and too few batches were read to tell a loop "
+            f"(in {len(reached)} processes with torch)"
+        )
+
+    def _write(self, status: int | None) -> None:
+        entries = sorted(self._entries.values(), key=lambda entry: int(entry["rank"]))
+        meta = dict(self._meta)
+        meta["ranks"] = [{key: value for key, value in entry.items() if key != "process"} for entry in entries]
+        meta["world_size"] = max((int(entry.get("world_size") or 1) for entry in entries), default=None)
+        if entries:
+            process = entries[0].get("process", {})
+            meta["environment"] = environment.with_process(meta["environment"], process)
+            meta["script"] = meta["script"] or _script_of(process.get("script"), self._options.cwd)
+        if status is None and self._recorded():
+            # The window has closed: what there is can be read; the script's own end is still open.
+            meta["complete"] = all(entry.get("complete") for entry in entries)
+            meta["reason"] = None if meta["complete"] else "the recording of a rank is not complete"
+        run.write_json(self._folder / run.RUN_FILE, meta)
+
+
+# ---------------------------------------------------------------------------------------------------- helpers
+
+
+def _make_folder(options: ProfileOptions) -> Path:
+    out = options.out
+    try:
+        if out is None:
+            return run.new_folder(options.words[0], options.cwd / options.parent)
+        out = options.cwd / out
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise UsageError(f"{out} exists and is not an empty folder", hint="give another folder with -o")
+        out.mkdir(parents=True, exist_ok=True)
+        return out
+    except OSError as error:
+        raise UsageError(
+            f"the run folder cannot be made: {error.filename or out}: {error.strerror}",
+            hint="give a folder that can be written with -o",
+        ) from error
+
+
+def _opening(options: ProfileOptions, folder: Path, command: tuple[str, ...]) -> dict[str, Any]:
+    script = options.words[0] if options.kind == "script" else _script_among(options)
+    return {
+        "schema_version": run.SCHEMA_VERSION,
+        "tracelens_version": __version__,
+        # A script is rerun by the interpreter that runs `verify`, wherever that is; this one's path says nothing there.
+        "command": list(command) if options.kind == "command" else ["python", *command[1:]],
+        "cwd": run.relative(options.cwd.resolve(), folder.resolve()),
+        "script": _script_of(script, options.cwd),
+        "git": environment.git(options.cwd),
+        "environment": environment.describe(describe_gpus()),
+        "world_size": None,
+        "ranks": [],
+        "capture": {
+            "kind": options.kind,
+            "plan": options.plan.as_dict(),
+            "stop_after_window": options.stop_after_window,
+            "interval": options.interval,
+            "started_unix_ns": time.time_ns(),
+        },
+        "exit_code": None,
+        "complete": False,
+        "reason": "the run has not ended yet",
+    }
+
+
+def _script_among(options: ProfileOptions) -> str | None:
+    """The first Python file among the words of a launcher's command; for `-m` the rank itself will tell."""
+    if options.kind == "module":
+        return None
+    return next((word for word in options.words if word.endswith(".py") and (options.cwd / word).is_file()), None)
+
+
+def _script_of(script: str | None, cwd: Path) -> dict[str, Any] | None:
+    if not script:
+        return None
+    path = cwd / script
+    if path.is_dir():
+        path = path / "__main__.py"
+    try:
+        digest = run.sha256(path.read_bytes())
+    except OSError:
+        return None
+    return {"path": run.relative(path.resolve(), cwd.resolve()), "sha256": digest}
+
+
+def _checked(entry: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The rank's entry, with a reason if its trace is not whole on disk."""
+    if not entry.get("trace"):
+        return entry
+    fault = _fault(folder / entry["trace"])
+    return entry if fault is None else {**entry, "complete": False, "reason": fault}
+
+
+def _fault(path: Path) -> str | None:
+    """What is wrong with a compressed trace: it must unpack to its end, and the end must be that of a JSON object."""
+    unpacker, tail = zlib.decompressobj(_GZIP_WINDOW), b""
+    try:
+        with path.open("rb") as source:
+            while chunk := source.read(_CHUNK_BYTES):
+                tail = (tail + unpacker.decompress(chunk))[-_TAIL_BYTES:]
+    except (OSError, zlib.error) as error:
+        return f"{path.name} cannot be read: {error}"
+    if not unpacker.eof or not tail.rstrip().endswith(b"}"):
+        return f"{path.name} is not complete: is the disk full?"
+    return None

@@ -1,0 +1,39 @@
+"""`tracelens apply`: show the diff, then write it, with a backup."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tracelens.cli import options, output
+from tracelens.cli.planning import Wishes, chosen_scheme, patching, pipeline_options, planned
+
+
+@click.command(short_help="Write the recommended patch; --dry-run only shows it.")
+@options.one_run
+@patching
+@options.only
+@options.skip
+@click.option("--dry-run", is_flag=True, help="Show the diff, write nothing.")
+def apply(run: Path | None, wishes: Wishes, only: tuple[str, ...], skip: tuple[str, ...], dry_run: bool) -> None:
+    """Print the diff of the recommended scheme and write it; a backup makes `revert` exact."""
+    from tracelens import pipeline
+    from tracelens import run as runs
+    from tracelens.patch import apply as patcher
+    from tracelens.report import commands, text, words
+
+    folder = options.run_folder(run)
+    diagnosis = planned((folder,), wishes)
+    name = chosen_scheme(diagnosis, wishes.scheme)
+    if name is None:
+        output.result(f"{words.headline(diagnosis)}\nNothing to apply.")
+        return
+    change = pipeline.partial_patch(diagnosis, name, pipeline.Hunks(only, skip), pipeline_options(wishes))
+    after = commands.line("apply", str(folder)) if dry_run else commands.line("verify", str(folder), "--scheme", name)
+    output.result(text.patch(change, output.look(), after))
+    if change.empty or dry_run:
+        return
+    patcher.write(change, folder / runs.BACKUP_FOLDER, name)
+    pipeline.save(diagnosis)
+    output.note(f"written: {', '.join(str(file.path) for file in change.files)}")

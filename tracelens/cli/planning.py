@@ -1,0 +1,82 @@
+"""What recommend, report, apply and verify share: the options that shape a plan, and making one.
+
+In: click's parsed values. Out: a Diagnosis with schemes. The plan is made anew each time, from the Run alone, so that
+no command depends on which other one ran before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracelens.cli import options, output
+from tracelens.errors import UsageError
+
+if TYPE_CHECKING:
+    from tracelens.model import Diagnosis
+    from tracelens.pipeline import Options
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """Options of a plan as the user gave them."""
+
+    script: Path | None = None
+    interval: int | None = None
+    rules: Path | None = None
+    weights: Mapping[str, float] | None = None
+    unsafe: bool = False
+    source: Any = "project"
+    scheme: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What the user can afford and wants."""
+
+    time: float | None = None
+    gain: float | None = None
+    change: Any = None
+
+
+PLAN_OPTIONS = (options.script, options.interval, options.rules_folder, options.weights)
+planning = options.bundled("wishes", Wishes, *PLAN_OPTIONS)
+patching = options.bundled("wishes", Wishes, options.scheme, *PLAN_OPTIONS, options.unsafe)
+reporting = options.bundled("wishes", Wishes, *PLAN_OPTIONS, options.source)
+
+
+def planned(paths: tuple[Path, ...], wishes: Wishes, means: Means | None = None) -> Diagnosis:
+    """The plan for what the user named."""
+    from tracelens import pipeline
+
+    inputs, wanted = options.opened(paths), pipeline_options(wishes, means)
+    with output.progress("replaying what each scheme would buy"):
+        return pipeline.plan(pipeline.examine(inputs, wanted), wanted)
+
+
+def chosen_scheme(diagnosis: Diagnosis, wanted: str | None) -> str | None:
+    """The scheme named by the user, else the recommended one; None where nothing is recommended."""
+    if wanted is None:
+        return diagnosis.recommendation.scheme if diagnosis.recommendation else None
+    known = [scheme.id for scheme in diagnosis.schemes]
+    if wanted not in known:
+        raise UsageError(f"there is no scheme {wanted!r}", hint=f"one of: {', '.join(known)}")
+    return wanted
+
+
+def pipeline_options(wishes: Wishes, means: Means | None = None) -> Options:
+    from tracelens.pipeline import Options
+    from tracelens.schemes.facts import Limits
+
+    return Options(
+        interval=wishes.interval,
+        script=wishes.script,
+        rules=wishes.rules,
+        weights=wishes.weights,
+        limits=Limits(means.time, means.gain, means.change) if means else None,
+        source=wishes.source,
+        unsafe=wishes.unsafe,
+        forced=wishes.scheme,
+    )

@@ -1,0 +1,23 @@
+"""`tracelens revert`: the bytes from before `apply`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tracelens.cli import options, output
+
+
+@click.command(short_help="Undo apply, byte for byte.")
+@options.one_run
+def revert(run: Path | None) -> None:
+    """Undo `apply`, byte for byte; refused where a file was edited since."""
+    from tracelens import run as runs
+    from tracelens.patch import apply as patcher
+    from tracelens.report import commands
+
+    folder = options.run_folder(run)
+    restored = patcher.revert(folder / runs.BACKUP_FOLDER)
+    output.result("\n".join(f"restored: {path}" for path in restored))
+    output.note(f"\nnext: {commands.line('recommend', str(folder))}")

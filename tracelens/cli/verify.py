@@ -1,0 +1,95 @@
+"""`tracelens verify`: original against patched: same numbers? faster? by how much?"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tracelens.cli import options, output
+from tracelens.cli.planning import Wishes, chosen_scheme, patching, planned
+from tracelens.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracelens.model import Diagnosis
+
+EXIT = {"faster": 0, "no change": 0, "slower": 1, "different numbers": 1, "inconclusive": 3}
+
+
+def _seconds(context: click.Context, parameter: click.Parameter, value: str) -> float:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|h|)", value.strip())
+    if found is None:
+        raise click.BadParameter(f"{value!r} is not a time such as 10m, 90s or 1h", context, parameter)
+    return float(found[1]) * {"s": 1, "m": 60, "h": 3600, "": 1}[found[2]]
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """What a verification may cost."""
+
+    steps: int
+    budget: float
+    seed: int
+
+
+effort = options.bundled(
+    "effort",
+    Effort,
+    click.option("--steps", type=click.IntRange(min=1), default=200, show_default=True, help="Steps per process."),
+    click.option("--budget", callback=_seconds, default="10m", show_default=True, help="Time to spend at most."),
+    click.option("--seed", type=int, default=0, show_default=True, help="The seed both versions get."),
+)
+
+
+@click.command(
+    short_help="Original against patched: same numbers? faster?",
+    context_settings={"ignore_unknown_options": True},
+)
+@click.argument("words", metavar="[RUN | BEFORE.py AFTER.py [ARGS]...]", nargs=-1, type=click.UNPROCESSED)
+@click.option("--all", "every", is_flag=True, help="Each scheme that a patch can be made for, side by side.")
+@effort
+@patching
+@options.text_or_json
+def verify(words: Sequence[str], every: bool, effort: Effort, wishes: Wishes, form: str) -> int:
+    """Run original and patched in fresh processes, alternating, in a working copy; your files stay as they are.
+
+    Two scripts instead of a run compare a change made by hand.
+    """
+    from tracelens import trials
+    from tracelens.report import commands, text
+    from tracelens.report.words import headline
+
+    trial = trials.Trial(effort.steps, effort.budget, effort.seed, output.note)
+    if len(words) >= 2 and words[0].endswith(".py"):
+        measured = trials.of_scripts(Path(words[0]), Path(words[1]), tuple(words[2:]), trial)
+        after = commands.line("profile", words[1], *words[2:])
+    else:
+        if len(words) > 1:
+            raise UsageError("verify takes one run, or two scripts", hint="tracelens verify BEFORE.py AFTER.py [ARGS]")
+        folder = options.run_folder(Path(words[0]) if words else None)
+        diagnosis = planned((folder,), wishes)
+        names = _names(diagnosis, wishes.scheme, every)
+        if not names:
+            output.result(f"{headline(diagnosis)}\nNothing to verify.")
+            return 0
+        measured = trials.of_schemes(diagnosis, names, trial)
+        after = commands.line("report", str(folder))
+    if form == "json":
+        from tracelens.verify import store
+
+        output.document({"schema_version": store.SCHEMA_VERSION, "entries": [store.document(one) for one in measured]})
+    else:
+        output.result(text.verification(measured, output.look(), after))
+    return max(EXIT[one.outcome] for one in measured)
+
+
+def _names(diagnosis: Diagnosis, scheme: str | None, every: bool) -> tuple[str, ...]:
+    if every:
+        return tuple(name for name, patch in diagnosis.patches.items() if not patch.empty)
+    name = chosen_scheme(diagnosis, scheme)
+    return () if name is None else (name,)

@@ -1,0 +1,74 @@
+"""Where the wall time of a step goes: work on the GPU, and idle time by cause. The parts add up to the wall time.
+
+In: a Timeline. Out: StepTimes, a Breakdown, the busy and the idle share; the last three are None where no GPU worked.
+Work is cut at the borders of the kept steps on the host's clock; in a steady loop what a step leaves to the next
+one it gets from the one before.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tracelens.findings import window
+from tracelens.model import Breakdown, StepClock, StepTimes, Timeline
+from tracelens.trace import intervals
+
+_COMPUTE = ("kernel", "memset")
+_CAUSES = ("sync", "dataloader", "host", "launch")
+
+
+def of(
+    timeline: Timeline, clock: StepClock | None = None
+) -> tuple[StepTimes, Breakdown | None, float | None, float | None]:
+    """Step times, breakdown, GPU busy share and idle share over the kept steps."""
+    kept = window.of(timeline)
+    times = _step_times(timeline, kept, clock)
+    device = window.main_device(timeline)
+    if device is None:
+        return times, None, None, None
+    parts = _parts(timeline, kept, device)
+    wall = kept.wall_ns
+    idle = sum(ns for name, ns in parts.items() if name.startswith("idle_"))
+    per_step = {name: round(ns / kept.count) for name, ns in parts.items()}
+    return times, Breakdown(kept.step_ns, per_step), (wall - idle) / wall, idle / wall
+
+
+def _step_times(timeline: Timeline, kept: window.Window, clock: StepClock | None) -> StepTimes:
+    lengths = kept.ends - kept.starts
+    low, middle, high = np.percentile(lengths, [5, 50, 95])
+    return StepTimes(
+        count=kept.count,
+        source=timeline.step_source,
+        median_ns=round(middle),
+        p05_ns=round(low),
+        p95_ns=round(high),
+        unprofiled_median_ns=_unprofiled(clock),
+    )
+
+
+def _unprofiled(clock: StepClock | None) -> int | None:
+    if clock is None:
+        return None
+    if clock.unprofiled_ns:
+        return round(float(np.median(clock.unprofiled_ns)))
+    return clock.unprofiled_mean_ns
+
+
+def _parts(timeline: Timeline, kept: window.Window, device: int) -> dict[str, int]:
+    """Nanoseconds of all kept steps together; each instant has one owner, given out in this order."""
+    ops = timeline.ops()
+    ops = ops[ops["device"] == device]
+    left = kept.covered
+    parts: dict[str, int] = {}
+    for name, kinds in (("compute", _COMPUTE), ("communication_exposed", ("collective",)), ("copy_exposed", ("copy",))):
+        own = intervals.intersect(window.spans(ops[ops["kind"].isin(kinds)]), left)
+        parts[name] = intervals.total(own)
+        left = intervals.subtract(left, own)
+    gaps = timeline.idle_gaps()
+    gaps = gaps[gaps["device"] == device]
+    for cause in _CAUSES:
+        own = intervals.intersect(window.spans(gaps[gaps["cause"] == cause]), left)
+        parts[f"idle_{cause}"] = intervals.total(own)
+        left = intervals.subtract(left, own)
+    parts["idle_other"] = kept.wall_ns - sum(parts.values())
+    return parts

@@ -1,0 +1,31 @@
+"""The training loop inside the DataLoader's `__next__`."""
+
+from __future__ import annotations
+
+from tracelens.findings import window
+from tracelens.findings.evidence import Evidence, us
+from tracelens.findings.policy import POLICY
+from tracelens.model import Abstention, Finding
+from tracelens.trace import intervals
+
+NAME = "dataloader_wait"
+
+
+def detect(evidence: Evidence) -> tuple[Finding, ...] | Abstention:
+    """The cost is the idle GPU time that the loader owns; without a GPU the wait itself."""
+    if "dataloader" not in evidence.signals:
+        return Abstention(
+            NAME,
+            "the trace does not show when the loop was inside a DataLoader",
+            "record CPU activities and take batches from a torch DataLoader: tracelens profile",
+        )
+    kept = window.of(evidence.timeline)
+    inside = intervals.intersect(window.spans(evidence.timeline.loader_waits()), kept.covered)
+    waited = round(intervals.total(inside) / kept.count)
+    idle = evidence.breakdown.parts["idle_dataloader"] if evidence.breakdown else None
+    cost = waited if idle is None else idle
+    if evidence.share(cost) < POLICY.loader_share:
+        return ()
+    text = f"the loop is inside the DataLoader for {us(waited)} per step"
+    text += f", and the GPU idles {us(idle)} of it" if idle is not None else "; no GPU work was recorded"
+    return (Finding(NAME, "The loop waits for the DataLoader", cost, evidence.share(cost), None, text),)

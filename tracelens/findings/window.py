@@ -1,0 +1,73 @@
+"""The kept steps of a timeline: over which stretch of time, and over how many steps, everything is averaged.
+
+In: a Timeline. Out: a `Window`. Every number of this package that is "per step" divides by `count` and counts only
+what belongs to these steps, so that the numbers add up with one another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tracelens.model import Timeline
+from tracelens.trace import intervals
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The kept steps: positions in the steps table, their starts and ends on the host clock."""
+
+    positions: npt.NDArray[np.int64]
+    starts: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
+
+    @property
+    def count(self) -> int:
+        return len(self.starts)
+
+    @property
+    def wall_ns(self) -> int:
+        """Of all kept steps together."""
+        return int((self.ends - self.starts).sum())
+
+    @property
+    def step_ns(self) -> int:
+        """Mean step."""
+        return round(self.wall_ns / self.count)
+
+    @property
+    def covered(self) -> intervals.IntervalSet:
+        return intervals.union(self.starts, self.ends)
+
+    def holds(self, steps: pd.Series[int]) -> pd.Series[bool]:
+        """Which rows belong to a kept step, by their `step` column."""
+        return steps.isin(self.positions)
+
+
+def of(timeline: Timeline) -> Window:
+    """The kept steps; those that are not attributed where none is kept; the whole trace where there are no steps."""
+    steps = timeline.steps()
+    for chosen in (steps["kept"].astype(bool), ~steps["attributed"].astype(bool)):
+        rows = steps[chosen & (steps["end_ns"] > steps["start_ns"])]
+        if len(rows):
+            return Window(rows.index.to_numpy(), rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
+    columns = timeline.trace.columns
+    first, last = int(columns["start_ns"].min()), int(columns["end_ns"].max())
+    return Window(np.array([-1]), np.array([first]), np.array([max(last, first + 1)]))
+
+
+def main_device(timeline: Timeline) -> int | None:
+    """The device that works most; None without GPU work."""
+    streams = timeline.streams()
+    if streams.empty:
+        return None
+    busy = streams.groupby("device")["busy_ns"].sum()
+    return int(busy.index.to_numpy()[busy.to_numpy().argmax()])
+
+
+def spans(rows: pd.DataFrame) -> intervals.IntervalSet:
+    """The set that the rows of a table cover."""
+    return intervals.union(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())

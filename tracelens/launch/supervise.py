@@ -1,0 +1,182 @@
+"""The thin parent: starts any command with an agent inside it and behaves as if it were that command.
+
+In: a command and what the bootstrap folder should tell the agent. Out: the command's own status. The parent imports
+no torch, leaves the child in its process group (a terminal's Ctrl-C reaches it once), hands the streams through and
+forwards signals. Apart so that profiling and verification start programs in exactly one way.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any, Literal
+
+import tracelens
+from tracelens.errors import InputError
+
+Kind = Literal["script", "module", "command"]
+
+POLL_SECONDS = 0.1
+"""How soon the parent notices a closed window or the child's end; 10 wake-ups per second cost nothing measurable."""
+FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+BOOTSTRAP = Path(__file__).parent / "bootstrap" / "sitecustomize.py"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A command to start. `agent` is the module whose `arm(config)` runs in each process that has imported torch."""
+
+    command: tuple[str, ...]
+    agent: str
+    config: Mapping[str, Any]
+    """Handed to `arm`, with `root` and `agent` added; `environment` in it is set before torch is imported."""
+    cwd: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables for the child beside the inherited ones."""
+
+
+@dataclass(frozen=True)
+class Handshake:
+    """A process below the command that imported torch. `agent` is "armed", or why the agent is not."""
+
+    pid: int
+    python: str
+    agent: str
+
+
+def command_line(kind: Kind, words: tuple[str, ...], python: str, cwd: Path | None = None) -> tuple[str, ...]:
+    """What to execute in `cwd` for a script, for `-m module`, or for any command; `InputError` when it is not there."""
+    if kind == "module":
+        return (python, "-m", *words)
+    if kind == "script":
+        if not ((cwd or Path.cwd()) / words[0]).exists():
+            raise InputError(
+                f"script {words[0]} does not exist",
+                hint="give the path of the training script, relative to the current folder",
+            )
+        return (python, *words)
+    if shutil.which(words[0]) is None:
+        raise InputError(
+            f"command {words[0]} was not found", hint="after -- give a program on PATH, with its arguments"
+        )
+    return words
+
+
+def run(
+    launch: Launch, boot: Path, on_poll: Callable[[int], None], started: Callable[[int], None] | None = None
+) -> int:
+    """Start the command with `boot` (see `bootstrap`) injected, wait, return its status (negative: died by a signal).
+
+    `on_poll(pid)` is called about ten times a second while the child runs; `started(pid)` once.
+    """
+    environment = {**os.environ, **launch.environment}
+    inherited = environment.get("PYTHONPATH")
+    environment["PYTHONPATH"] = f"{boot}{os.pathsep}{inherited}" if inherited else str(boot)
+    with _forwarding() as adopt:
+        try:
+            child = subprocess.Popen(launch.command, cwd=launch.cwd, env=environment)
+        except OSError as error:
+            raise InputError(
+                f"{launch.command[0]} cannot be started: {error.strerror}", hint="is it executable?"
+            ) from error
+        adopt(child)
+        try:
+            if started:
+                started(child.pid)
+            while True:
+                with suppress(subprocess.TimeoutExpired):
+                    return child.wait(timeout=POLL_SECONDS)
+                on_poll(child.pid)
+        finally:
+            child.wait()  # whatever goes wrong on our side, the command is not left behind
+
+
+@contextmanager
+def bootstrap(launch: Launch, folder: Path) -> Iterator[Path]:
+    """Create the bootstrap folder for one run, and remove it afterwards."""
+    if os.pathsep in str(folder):  # PYTHONPATH has no way to quote its separator
+        folder = Path(tempfile.mkdtemp(prefix="tracelens-boot-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    folder = folder.resolve()
+    root = Path(tracelens.__file__).resolve().parent.parent
+    config = {**launch.config, "agent": launch.agent, "root": str(root)}
+    try:
+        (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        shutil.copyfile(BOOTSTRAP, folder / "sitecustomize.py")
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def handshakes(boot: Path) -> tuple[Handshake, ...]:
+    """The processes that injection has reached so far."""
+    found = []
+    for path in sorted(boot.glob("process-*.json")):
+        with suppress(OSError, ValueError, KeyError):
+            entry = json.loads(path.read_text(encoding="utf-8"))
+            found.append(Handshake(int(entry["pid"]), str(entry["python"]), str(entry["agent"])))
+    return tuple(found)
+
+
+def finish(status: int) -> int:
+    """The exit code that a shell shows for a status: itself, or 128 + the signal's number."""
+    return 128 - status if status < 0 else status
+
+
+def end_as(status: int) -> int:
+    """Die by the signal that `status` names, without a core dump of our own; otherwise return it as exit code."""
+    if status < 0:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        with suppress(OSError):  # SIGKILL's action cannot be set, and need not be
+            signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+        time.sleep(1)  # the signal arrives at once; only one that is blocked lets us get here
+    return finish(status)
+
+
+# ------------------------------------------------------------------------------------------------------- signals
+
+
+@contextmanager
+def _forwarding() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
+    """Forward signals to the child that is handed to the yielded function; those that came before it, too."""
+    children: list[subprocess.Popen[bytes]] = []
+    early: list[int] = []
+
+    def forward(number: int, _frame: FrameType | None) -> None:
+        if children:
+            children[0].send_signal(number)
+        else:
+            early.append(number)
+
+    def adopt(child: subprocess.Popen[bytes]) -> None:
+        children.append(child)
+        for number in early:
+            child.send_signal(number)
+
+    before = {}
+    for number in (*FORWARDED, signal.SIGINT):
+        # What is ignored (nohup) stays ignored, for the child as well. A handler, unlike SIG_IGN, is not inherited.
+        if signal.getsignal(number) != signal.SIG_IGN:
+            before[number] = signal.signal(number, _leave_to_child if number == signal.SIGINT else forward)
+    try:
+        yield adopt
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _leave_to_child(_number: int, _frame: FrameType | None) -> None:
+    """A terminal sends Ctrl-C to the whole process group; the child decides what it means."""

@@ -1,0 +1,193 @@
+"""Writing a patch into the user's project, and taking it back to the byte.
+
+In: a Patch and a backup folder; later the folder alone. Out: files written or restored. The backup is complete
+before the first file changes, so whatever happens in between, `revert` can put everything back.
+
+    manifest.json    per file: its path, sha256 before and after, permissions
+    0, 1, …          the files as they were
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tracelens import run
+from tracelens.errors import InputError, Refused
+from tracelens.model import FilePatch, Patch
+from tracelens.patch import diff
+
+MANIFEST = "manifest.json"
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One file of a backup. `before` None: the patch created the file."""
+
+    path: Path
+    before: str | None
+    after: str
+    mode: int | None
+    copy: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A patch that is applied at present, and the scheme it belongs to where that was said."""
+
+    patch: Patch
+    scheme: str | None
+
+
+def standing(backup: Path) -> Standing | None:
+    """The patch whose backup this is, as long as every file is still as it was written."""
+    if not (backup / MANIFEST).is_file():
+        return None
+    entries = _entries(backup)
+    if any(_digest(entry.path) != entry.after for entry in entries):
+        return None
+    files = tuple(
+        FilePatch(entry.path, entry.copy.read_bytes() if entry.before is not None else None, entry.path.read_bytes())
+        for entry in entries
+    )
+    root = Path(os.path.commonpath([entry.path.parent for entry in entries]))
+    scheme = json.loads((backup / MANIFEST).read_text(encoding="utf-8")).get("scheme")
+    return Standing(Patch(root, files, (), (), diff.unified(files, root)), scheme)
+
+
+def write(patch: Patch, backup: Path, scheme: str | None = None) -> None:
+    """Write all files of a patch, or none. `scheme` is kept with the backup.
+
+    Raises `Refused` if a file is not what the patch was made from, if the backup folder holds another patch that is
+    still applied, or if a file cannot be written; then everything is as before.
+    """
+    if patch.empty:
+        return
+    _check_backup_is_free(backup)
+    for one in patch.files:
+        _check_unchanged(one)
+    entries = _back_up(patch.files, backup, scheme)
+    written: list[_Entry] = []
+    try:
+        for one, entry in zip(patch.files, entries, strict=True):
+            written.append(entry)
+            run.write_bytes(one.path, one.after)
+    except OSError as error:
+        for entry in reversed(written):
+            _restore(entry)
+        shutil.rmtree(backup, ignore_errors=True)
+        raise Refused(
+            f"{error.filename or 'a file'} cannot be written: {error.strerror}; nothing was changed"
+        ) from error
+    except BaseException:  # an interrupt between two files
+        for entry in reversed(written):
+            _restore(entry)
+        shutil.rmtree(backup, ignore_errors=True)
+        raise
+
+
+def revert(backup: Path) -> tuple[Path, ...]:
+    """Put every file back as it was, remove those the patch created, and return their paths.
+
+    Raises `Refused` if a file was edited since, and `InputError` without a backup; then nothing is changed.
+    """
+    entries = _entries(backup)
+    edited = [entry for entry in entries if _digest(entry.path) not in (entry.after, entry.before)]
+    if edited:
+        names = ", ".join(str(entry.path) for entry in edited)
+        hint = f"undo these edits first; the files as they were are in {backup}"
+        raise Refused(f"edited since the patch was applied: {names}", hint=hint)
+    for entry in entries:
+        if entry.before is not None and run.sha256(entry.copy.read_bytes()) != entry.before:
+            raise InputError(f"the backup of {entry.path} is damaged: {entry.copy}", hint="restore it from git")
+    for entry in entries:
+        _restore(entry)
+    shutil.rmtree(backup)
+    return tuple(entry.path for entry in entries)
+
+
+# ----------------------------------------------------------------------------------------------------- helpers
+
+
+def _check_backup_is_free(backup: Path) -> None:
+    if (backup / MANIFEST).exists():
+        hint = "run `tracelens revert` first, or give another run"
+        raise Refused(f"a patch is applied already; its backup is in {backup}", hint=hint)
+    if backup.exists() and any(backup.iterdir()):
+        shutil.rmtree(backup)  # without a manifest: left by a backup that was never finished, no file was changed
+
+
+def _check_unchanged(one: FilePatch) -> None:
+    if one.path.is_symlink():
+        raise Refused(f"{one.path} is a symbolic link", hint="give the project that holds the file itself")
+    if one.before is None:
+        if one.path.exists():
+            raise Refused(f"{one.path} has appeared since the patch was made", hint="make the patch again")
+    elif not one.path.is_file() or one.path.read_bytes() != one.before:
+        raise Refused(f"{one.path} has changed since the patch was made", hint="make the patch again")
+
+
+def _back_up(files: Sequence[FilePatch], backup: Path, scheme: str | None) -> list[_Entry]:
+    entries = []
+    for number, one in enumerate(files):
+        copy = backup / str(number)
+        mode = None
+        if one.before is not None:
+            mode = one.path.stat().st_mode & 0o7777
+            run.write_bytes(copy, one.before)
+        before = None if one.before is None else run.sha256(one.before)
+        entries.append(_Entry(one.path, before, run.sha256(one.after), mode, copy))
+    rows = [
+        {
+            "path": run.relative(entry.path.resolve(), backup.resolve()),
+            "sha256_before": entry.before,
+            "sha256_after": entry.after,
+            "mode": entry.mode,
+        }
+        for entry in entries
+    ]
+    run.write_json(backup / MANIFEST, {"schema_version": SCHEMA_VERSION, "scheme": scheme, "files": rows})
+    return entries
+
+
+def _entries(backup: Path) -> list[_Entry]:
+    path = backup / MANIFEST
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"there is no backup in {backup}", hint="nothing was applied from this run") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {error}", hint="restore the files from git") from error
+    try:
+        if manifest["schema_version"] != SCHEMA_VERSION:
+            raise ValueError(f"schema version {manifest['schema_version']!r}")
+        return [_entry(row, number, backup) for number, row in enumerate(manifest["files"])]
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{path} is not a backup's list of files: {error}", hint="restore the files from git"
+        ) from error
+
+
+def _entry(row: Mapping[str, Any], number: int, backup: Path) -> _Entry:
+    path = (backup.resolve() / row["path"]).resolve()
+    return _Entry(path, row["sha256_before"], row["sha256_after"], row["mode"], backup / str(number))
+
+
+def _restore(entry: _Entry) -> None:
+    if entry.before is None:
+        with contextlib.suppress(FileNotFoundError):
+            entry.path.unlink()
+    else:
+        run.write_bytes(entry.path, entry.copy.read_bytes(), mode=entry.mode)
+
+
+def _digest(path: Path) -> str | None:
+    """The file's sha256; None if there is none (which is also how a created file looks before)."""
+    return run.sha256(path.read_bytes()) if path.is_file() else None

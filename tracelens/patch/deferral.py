@@ -1,0 +1,282 @@
+"""Which statements of a loop run later, and before which ones they must have run.
+
+In: a loop and the statements whose reads should wait. Out: a `Deferral`, or `Blocked`. Every statement that touches
+a result of a deferred one is deferred too, so that all of them keep their order; one that cannot be is preceded by
+a drain if it is rare (a checkpoint every 1,000 steps, a return), and blocks the whole otherwise. Lines on the
+screen are a result like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+
+from tracelens.patch.facts import LoopFacts, uses
+from tracelens.patch.loops import Blocked, check_scope, clock_reads, is_rare
+from tracelens.patch.names import OUTPUT, touched, walk, written
+from tracelens.patch.record import Capture, Recorder
+from tracelens.patch.sites import reads_in
+
+
+@dataclass(frozen=True)
+class Run:
+    """Statements that stand together and become one function: whole lines, or one small statement within a line."""
+
+    statements: tuple[cst.CSTNode, ...]
+    captures: tuple[Capture, ...]
+
+    @property
+    def inline(self) -> bool:
+        return isinstance(self.statements[0], cst.BaseSmallStatement)
+
+
+@dataclass(frozen=True)
+class Deferral:
+    """A plan for one loop. `state` are the keys that deferred statements write."""
+
+    facts: LoopFacts
+    runs: tuple[Run, ...]
+    drains: tuple[cst.CSTNode, ...]
+    """Statements before which everything deferred must have run."""
+    state: frozenset[str]
+    notes: tuple[str, ...]
+
+
+def plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode]) -> Deferral:
+    """Plan to defer the statements in `seeds` and whatever depends on them; raises `Blocked`."""
+    check_scope(facts.scope, facts.names)
+    members, state = _closure(facts, seeds)
+    _check_names(facts, members, state)
+    planner = _Planner(facts, state, frozenset(members))
+    runs, drains = planner.block(facts.loop.body, rare=False)
+    missing = [seed for seed in seeds if not any(_holds(run, seed) for run in runs)]
+    if missing or not runs:
+        node = missing[0] if missing else facts.loop
+        raise Blocked(node, "it is read only in few batches", "nothing to do: it costs little")
+    return Deferral(facts, runs, drains, state, tuple(_notes(facts)))
+
+
+def _closure(facts: LoopFacts, seeds: Sequence[cst.CSTNode]) -> tuple[list[cst.CSTNode], frozenset[str]]:
+    """All statements that touch a result of a deferred one, and the keys of these results."""
+    members = list(seeds)
+    state = facts.aliases(frozenset(key for seed in seeds for key in written(seed, facts.names)))
+    grown = True
+    while grown:
+        grown = False
+        for leaf in facts.leaves:
+            if any(leaf is member for member in members) or not uses(leaf, state, facts.names):
+                continue
+            members.append(leaf)
+            grown = True
+            if isinstance(leaf, cst.BaseSmallStatement) and _recordable(facts, state, leaf):
+                state = facts.aliases(state | written(leaf, facts.names))
+    return members, state
+
+
+def _recordable(facts: LoopFacts, state: frozenset[str], leaf: cst.BaseSmallStatement) -> bool:
+    try:
+        Recorder(facts, state | written(leaf, facts.names)).small(leaf)
+    except Blocked:
+        return False
+    return not facts.source.kept_by_comment(leaf)
+
+
+def _check_names(facts: LoopFacts, members: Iterable[cst.CSTNode], state: frozenset[str]) -> None:
+    names = state - {OUTPUT}
+    used = facts.inner_use(names)
+    if used is not None:
+        raise Blocked(used, "a function defined here uses the results", "hand the results to it as arguments")
+    for leaf in facts.leaves:
+        if isinstance(leaf, (cst.FunctionDef, cst.ClassDef)) and touched(leaf, facts.names) & state:
+            raise Blocked(leaf, "a function defined in the loop uses the value", "read the value every N batches")
+    for member in members:
+        bare_self = any(isinstance(n, cst.Arg) and isinstance(n.value, cst.Name) and n.value.value == "self"
+                        for n in walk(member))
+        if bare_self:
+            raise Blocked(member, "a call receives `self` and could see the results", "hand the results to it")
+    if any(name.startswith("self.") for name in names):
+        _check_methods(facts, names)
+
+
+def _check_methods(facts: LoopFacts, names: frozenset[str]) -> None:
+    """Results kept in attributes must not be seen by methods that the loop calls, nor by code that gets `self`."""
+    for node in walk(facts.loop.body):
+        if isinstance(node, cst.Arg) and isinstance(node.value, cst.Name) and node.value.value == "self":
+            raise Blocked(node, "a call receives `self` and could see the results", "hand the results to it")
+        if not (isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)):
+            continue
+        owner = node.func.value
+        if isinstance(owner, cst.Name) and owner.value == "self":
+            methods = facts.names.functions.get(node.func.attr.value, ())
+            if any(touched(method, facts.names) & names for method in methods):
+                raise Blocked(node, f"`self.{node.func.attr.value}()` uses the results", "call it every N batches")
+
+
+@dataclass(frozen=True)
+class _Planner:
+    facts: LoopFacts
+    state: frozenset[str]
+    members: frozenset[cst.CSTNode]
+
+    def block(self, block: cst.BaseSuite, rare: bool) -> tuple[tuple[Run, ...], tuple[cst.CSTNode, ...]]:
+        """Runs and drains of one block; in a rare one, a statement that cannot wait makes the block stay as it is."""
+        try:
+            return self._block(block)
+        except Blocked:
+            if not rare:
+                raise
+            first = next(s for s in _statements(block) if self._touches(s))
+            return (), (first,)
+
+    def _block(self, block: cst.BaseSuite) -> tuple[tuple[Run, ...], tuple[cst.CSTNode, ...]]:
+        runs: list[Run] = []
+        drains: list[cst.CSTNode] = []
+        together: list[cst.CSTNode] = []
+        recorder = self._recorder()
+        for statement in _statements(block):
+            grown = self._taken(recorder, statement)
+            if grown is not None:
+                recorder = grown
+                together.append(statement)
+                continue
+            runs += _run(together, recorder)
+            together, recorder = [], self._recorder()
+            if self._touches(statement):
+                inner_runs, inner_drains = self._inside(statement)
+                runs += inner_runs
+                drains += inner_drains
+        return (*runs, *_run(together, recorder)), tuple(drains)
+
+    def _recorder(self) -> Recorder:
+        return Recorder(self.facts, self.state)
+
+    def _taken(self, recorder: Recorder, statement: cst.CSTNode) -> Recorder | None:
+        """The recorder with the statement added, or None where it does not run later as a whole."""
+        if not self._touches(statement) or isinstance(statement, cst.BaseSmallStatement):
+            return None
+        if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) > 1:
+            return None
+        if not isinstance(statement, (cst.SimpleStatementLine, cst.If)) or not self._all_members(statement):
+            return None
+        trial = Recorder(self.facts, self.state, dict(recorder.captures))
+        try:
+            trial.statement(statement)
+        except Blocked:
+            return None
+        return trial
+
+    def _all_members(self, statement: cst.CSTNode) -> bool:
+        leaves = [n for n in walk(statement) if isinstance(n, cst.BaseSmallStatement)]
+        return all(
+            (leaf in self.members or isinstance(leaf, cst.Pass)) and not self.facts.source.kept_by_comment(leaf)
+            for leaf in leaves
+        )
+
+    def _touches(self, statement: cst.CSTNode) -> bool:
+        return any(node in self.members for node in walk(statement))
+
+    def _inside(self, statement: cst.CSTNode) -> tuple[tuple[Run, ...], tuple[cst.CSTNode, ...]]:
+        """A statement that stays, with runs inside it, or a drain before it."""
+        if isinstance(statement, cst.Return):
+            return (), (statement,)
+        if isinstance(statement, cst.SimpleStatementLine):
+            return self._line(statement)
+        if isinstance(statement, cst.BaseSmallStatement):
+            return self._small(statement)
+        if statement in self.members:
+            raise Blocked(statement, *self._why_not(statement))
+        if isinstance(statement, cst.If):
+            return self._branches(statement)
+        if isinstance(statement, (cst.For, cst.While, cst.With)):
+            if isinstance(statement, cst.With) and not _plain_context(statement):
+                raise Blocked(statement, "the value is used inside a `with`", "read it after the block")
+            return self._both(statement.body, getattr(statement, "orelse", None))
+        raise Blocked(statement, "the value is used where an exception may be caught", "read it every N batches")
+
+    def _line(self, line: cst.SimpleStatementLine) -> tuple[tuple[Run, ...], tuple[cst.CSTNode, ...]]:
+        if len(line.body) == 1:
+            small = line.body[0]
+            if isinstance(small, (cst.Return, cst.Raise)):
+                return (), (line,)
+            raise Blocked(small, *self._why_not(small))
+        found = [self._small(small) for small in line.body if small in self.members]
+        return tuple(r for runs, _ in found for r in runs), tuple(d for _, drains in found for d in drains)
+
+    def _small(self, small: cst.BaseSmallStatement) -> tuple[tuple[Run, ...], tuple[cst.CSTNode, ...]]:
+        if isinstance(small, (cst.Return, cst.Raise)):
+            return (), (small,)
+        recorder = self._recorder()
+        if self.facts.source.kept_by_comment(small):
+            raise Blocked(small, *self._why_not(small))
+        recorder.small(small)
+        return tuple(_run([small], recorder)), ()
+
+    def _branches(self, node: cst.If) -> tuple[tuple[Run, ...], tuple[cst.CSTNode, ...]]:
+        rare = is_rare(node.test, self.facts.varying)
+        runs, drains = self.block(node.body, rare) if self._touches(node.body) else ((), ())
+        if isinstance(node.orelse, cst.Else) and self._touches(node.orelse):
+            more, further = self.block(node.orelse.body, rare=False)
+            return (*runs, *more), (*drains, *further)
+        if isinstance(node.orelse, cst.If) and self._touches(node.orelse):
+            more, further = self._inside(node.orelse)
+            return (*runs, *more), (*drains, *further)
+        return runs, drains
+
+    def _both(self, body: cst.BaseSuite, orelse: cst.Else | None) -> tuple[tuple[Run, ...], tuple[cst.CSTNode, ...]]:
+        runs, drains = self.block(body, rare=False)
+        if orelse is None or not self._touches(orelse):
+            return runs, drains
+        more, further = self.block(orelse.body, rare=False)
+        return (*runs, *more), (*drains, *further)
+
+    def _why_not(self, node: cst.CSTNode) -> tuple[str, str]:
+        """The reason why a statement that touches the results cannot run later, in words."""
+        if self.facts.source.kept_by_comment(node):
+            return "it is marked `# tracelens: keep`", "remove the comment to have it patched"
+        if isinstance(node, (cst.If, cst.While)):
+            why = "the value decides what the same batch does next"
+            return why, "keep the check, or make it every N batches on a tensor kept on the GPU"
+        if isinstance(node, (cst.For, cst.With)):
+            return "the value is used by the head of a block", "read it every N batches"
+        try:
+            recorder = self._recorder()
+            recorder.small(node) if isinstance(node, cst.BaseSmallStatement) else recorder.statement(node)
+        except Blocked as blocked:
+            return blocked.obstacle, blocked.by_hand
+        return "it uses the value in the same batch", "read the value every N batches"
+
+
+def _statements(block: cst.BaseSuite) -> Sequence[cst.CSTNode]:
+    return tuple(block.body)
+
+
+def _run(together: list[cst.CSTNode], recorder: Recorder) -> Iterator[Run]:
+    if together:
+        yield Run(tuple(together), tuple(recorder.captures.values()))
+
+
+def _holds(run: Run, seed: cst.CSTNode) -> bool:
+    return any(node is seed for statement in run.statements for node in walk(statement))
+
+
+def _plain_context(node: cst.With) -> bool:
+    """A context that changes nothing for statements that run after it: gradients off, autocast, a profiler's label."""
+    words = ("no_grad", "autocast", "enable_grad", "inference_mode", "nullcontext", "record_function", "amp", "no_sync")
+    for item in node.items:
+        call = item.item.func if isinstance(item.item, cst.Call) else item.item
+        last = call.attr.value if isinstance(call, cst.Attribute) else getattr(call, "value", "")
+        if item.asname is not None or not (isinstance(last, str) and any(word in last for word in words)):
+            return False
+    return True
+
+
+def _notes(facts: LoopFacts) -> Iterator[str]:
+    if clock_reads(facts.loop, facts.names):
+        yield "times that this loop measures no longer include the wait for the GPU"
+
+
+def reads_of(node: cst.CSTNode) -> int:
+    """How many values a statement reads from tensors; for the text of a hunk."""
+    return sum(1 for _ in reads_in(node))

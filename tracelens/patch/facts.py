@@ -1,0 +1,279 @@
+"""What is known about the names of one training loop, gathered once: who changes, who is a tensor, who aliases whom.
+
+In: a parsed file and the loop. Out: `LoopFacts`. Flow-insensitive on purpose: a name that is assigned anywhere in
+the loop counts as varying everywhere in it.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import libcst as cst
+
+from tracelens.patch.loops import Scope, inner_functions, own_nodes, scope_of
+from tracelens.patch.names import (
+    FileNames,
+    dotted,
+    key,
+    rebound,
+    root_key,
+    survey,
+    targets,
+    touched,
+    variables,
+    walk,
+    written,
+)
+from tracelens.patch.sites import read_of
+from tracelens.patch.source import SourceFile
+
+PURE_BUILTINS = frozenset(
+    "abs all any bool bytes dict divmod enumerate filter float format frozenset int isinstance len list max min"
+    " pow range repr reversed round set sorted str sum tuple type zip".split()
+)
+PURE_MODULES = ("math.", "numpy.", "statistics.", "datetime.", "operator.", "json.dumps")
+SETTINGS = frozenset("args opt opts cfg config conf params hparams hps hp flags FLAGS options settings".split())
+"""Names whose attributes a training script reads and a helper that receives them does not change."""
+
+_TENSOR_METHODS = frozenset("backward detach item cpu to cuda requires_grad_ grad_fn mean sum".split())
+_HOST_CALLS = frozenset("len int float round str max min abs range".split())
+
+
+@dataclass(frozen=True)
+class LoopFacts:
+    """Everything that is asked about names while a loop is being rewritten."""
+
+    source: SourceFile
+    names: FileNames
+    loop: cst.For
+    scope: Scope
+
+    @cached_property
+    def leaves(self) -> tuple[cst.CSTNode, ...]:
+        """Small statements of the loop's body, and the compound ones for their heads, in source order."""
+        return tuple(_leaves(self.loop.body))
+
+    @cached_property
+    def varying(self) -> frozenset[str]:
+        """Names that some statement of the loop binds."""
+        out = {name for leaf in self.leaves for name in rebound(leaf)}
+        return frozenset(out | {t.value for t in targets(self.loop) if isinstance(t, cst.Name)})
+
+    @cached_property
+    def changed_inside(self) -> frozenset[str]:
+        """Keys of objects that the loop stores into, calls methods of, calls, or hands to code that is not known."""
+        out: set[str] = set()
+        for leaf in self.leaves:
+            out |= written(leaf, self.names)
+            for node in _head(leaf):
+                if isinstance(node, cst.Call):
+                    out |= self._reached_by(node)
+        return frozenset(out)
+
+    @cached_property
+    def tensors(self) -> frozenset[str]:
+        """Names that the loop treats as tensors."""
+        out: set[str] = set()
+        for node in walk(self.loop.body):
+            if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name):
+                if node.attr.value in _TENSOR_METHODS and node.value.value in self.varying:
+                    out.add(node.value.value)
+        return frozenset(out)
+
+    @cached_property
+    def numbers(self) -> frozenset[str]:
+        """Names that are Python numbers for certain: counters, lengths, clock reads."""
+        out = set(self._counters())
+        for leaf in self.leaves:
+            if isinstance(leaf, cst.Assign) and self._makes_number(leaf.value, frozenset(out)):
+                out |= rebound(leaf)
+        for leaf in self.leaves:
+            if isinstance(leaf, cst.Assign) and not self._makes_number(leaf.value, frozenset(out)):
+                out -= rebound(leaf)
+        return frozenset(out)
+
+    @cached_property
+    def taken(self) -> frozenset[str]:
+        """Every identifier of the file; new names must differ from all of them."""
+        return frozenset(n.value for n in walk(self.source.module) if isinstance(n, cst.Name))
+
+    def aliases(self, keys: frozenset[str]) -> frozenset[str]:
+        """Objects that hold, or are held together with, one of `keys`: `progress = ProgressMeter([losses, top1])`."""
+        held = set(keys)
+        for node in own_nodes(self.scope):
+            if not isinstance(node, cst.Assign) or isinstance(node.value, (cst.BaseString, cst.BaseNumber)):
+                continue
+            if not isinstance(node.value, (cst.Call, cst.List, cst.Dict, cst.Tuple, cst.Name, cst.ListComp)):
+                continue
+            bound, inside = rebound(node), self._objects(node.value)
+            if inside & held and bound & self._mentioned:
+                held |= bound | inside
+        return frozenset(held)
+
+    def inner_use(self, keys: frozenset[str]) -> cst.CSTNode | None:
+        """A function or class, other than the loop's own, that uses one of the names; its calls cannot be followed."""
+        for node in inner_functions(self.scope):
+            used = {key(v) for v in variables(node)} - _own_names(node)
+            if used & keys:
+                return node
+        return None
+
+    def definite(self, statement: cst.CSTNode) -> frozenset[str]:
+        """Names of the loop that are bound for certain when `statement` is reached."""
+        out = {t.value for t in targets(self.loop) if isinstance(t, cst.Name)}
+        current: cst.CSTNode | None = statement
+        while current is not None and current is not self.loop:
+            block = self.source.parent(current)
+            for before in _block(block):
+                if before is current:
+                    break
+                if isinstance(before, cst.SimpleStatementLine):
+                    for small in before.body:
+                        out |= rebound(small)
+            current = block
+        return frozenset(out)
+
+    def varies(self, expression: cst.CSTNode) -> bool:
+        """Whether an expression may have another value, or another meaning, when it is evaluated later."""
+        for node in walk(expression):
+            if isinstance(node, cst.Call) and not self._pure(node):
+                return True
+        for variable in variables(expression):
+            name = key(variable)
+            if name.startswith("self.") or name in self.varying or name in self.changed_inside:
+                return True
+        return False
+
+    def _pure(self, call: cst.Call) -> bool:
+        full = self.names.qualified(call.func)
+        return full in PURE_BUILTINS or full.startswith(PURE_MODULES) or full.endswith((".format", ".join"))
+
+    def _reached_by(self, call: cst.Call) -> set[str]:
+        full = self.names.qualified(call.func)
+        out = set()
+        owner = call.func.value if isinstance(call.func, cst.Attribute) else call.func
+        found = root_key(owner)
+        if found is not None and found not in self.names.imports and found not in PURE_BUILTINS:
+            out.add(found)
+        if full not in PURE_BUILTINS and full != "print" and not full.startswith(PURE_MODULES):
+            for argument in call.args:
+                found = root_key(argument.value) if isinstance(argument.value, cst.Name) else None
+                if found is not None and found not in SETTINGS:
+                    out.add(found)
+        return out
+
+    @cached_property
+    def _mentioned(self) -> frozenset[str]:
+        return frozenset(key(v) for v in variables(self.loop.body))
+
+    def _objects(self, expression: cst.CSTNode) -> frozenset[str]:
+        known = set(self.names.imports) | set(self.names.functions) | set(dir(builtins))
+        skipped = {id(part) for n in walk(expression) if _is_len(n) for part in walk(n)}
+        parts = (v for v in variables(expression) if id(v) not in skipped)
+        return frozenset(key(v) for v in parts) - known
+
+    def _counters(self) -> Iterator[str]:
+        for loop in (self.loop, *(n for n in own_nodes(self.loop.body) if isinstance(n, cst.For))):
+            called = dotted(loop.iter.func) if isinstance(loop.iter, cst.Call) else ""
+            if called == "range" and isinstance(loop.target, cst.Name):
+                yield loop.target.value
+            text = self.source.code(loop.iter)
+            if "enumerate(" in text and isinstance(loop.target, cst.Tuple):
+                first = loop.target.elements[0].value
+                if isinstance(first, cst.Name):
+                    yield first.value
+
+    def _makes_number(self, value: cst.BaseExpression, numbers: frozenset[str]) -> bool:
+        if isinstance(value, (cst.BaseNumber, cst.BaseString)):
+            return True
+        if isinstance(value, cst.Name):
+            return value.value in numbers
+        if isinstance(value, cst.BinaryOperation):
+            return self._makes_number(value.left, numbers) and self._makes_number(value.right, numbers)
+        if isinstance(value, cst.Call):
+            found = read_of(value)
+            full = self.names.qualified(value.func)
+            sized = isinstance(value.func, cst.Attribute) and value.func.attr.value in ("size", "numel") and value.args
+            return full in _HOST_CALLS or full.startswith("time.") or bool(sized) or bool(found and found.kind == "item")
+        return False
+
+
+def facts_of(source: SourceFile, loop: cst.For, names: FileNames | None = None) -> LoopFacts:
+    return LoopFacts(source, names or survey(source.module), loop, scope_of(source, loop))
+
+
+def uses(node: cst.CSTNode, keys: frozenset[str], names: FileNames) -> bool:
+    """Whether a statement (a compound one by its head) touches one of the keys."""
+    return any(touched(part, names) & keys for part in _head_parts(node))
+
+
+def head_parts(node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
+    """The node itself for a small statement; for a compound one what is evaluated before its body."""
+    return tuple(_head_parts(node))
+
+
+def _head_parts(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    if isinstance(node, (cst.If, cst.While)):
+        yield node.test
+    elif isinstance(node, cst.For):
+        yield from (node.target, node.iter)
+    elif isinstance(node, cst.With):
+        yield from node.items
+    elif isinstance(node, (cst.Try, cst.TryStar)):
+        return
+    else:
+        yield node
+
+
+def _head(leaf: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    for part in _head_parts(leaf):
+        yield from walk(part)
+
+
+def _leaves(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    if isinstance(node, (cst.SimpleStatementLine, cst.SimpleStatementSuite)):
+        yield from node.body
+    elif isinstance(node, cst.IndentedBlock):
+        for statement in node.body:
+            yield from _leaves(statement)
+    elif isinstance(node, (cst.FunctionDef, cst.ClassDef)):
+        yield node
+    elif isinstance(node, cst.BaseCompoundStatement):
+        yield node
+        for block in _blocks(node):
+            yield from _leaves(block)
+    elif isinstance(node, (cst.Else, cst.Finally, cst.ExceptHandler, cst.ExceptStarHandler)):
+        yield from _leaves(node.body)
+
+
+def _blocks(node: cst.BaseCompoundStatement) -> Iterator[cst.CSTNode]:
+    yield node.body
+    for name in ("orelse", "handlers", "finalbody"):
+        value = getattr(node, name, None)
+        if isinstance(value, cst.CSTNode):
+            yield value
+        elif value:
+            yield from value
+
+
+def _block(node: cst.CSTNode | None) -> tuple[cst.CSTNode, ...]:
+    return tuple(node.body) if isinstance(node, (cst.IndentedBlock, cst.SimpleStatementSuite)) else ()
+
+
+def _own_names(node: cst.CSTNode) -> set[str]:
+    """Names that a function binds for itself, so that it means another thing by them."""
+    out = {param.name.value for part in walk(node) if isinstance(part, cst.Param) for param in (part,)}
+    shared = {item.name.value for p in walk(node) if isinstance(p, (cst.Global, cst.Nonlocal)) for item in p.names}
+    for part in walk(node):
+        if isinstance(part, (cst.BaseSmallStatement, cst.For, cst.With)):
+            out |= rebound(part)
+        if isinstance(part, cst.CompFor):
+            out |= {v.value for v in variables(part.target) if isinstance(v, cst.Name)}
+    return out - shared
+
+
+def _is_len(node: cst.CSTNode) -> bool:
+    return isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value == "len"

@@ -1,0 +1,247 @@
+"""Which names and objects a piece of code touches, and what its calls are called.
+
+In: nodes of one file. Out: `keys`: plain names ("running"), attributes of self ("self.total"), and OUTPUT for
+whatever writes lines. Deliberately coarse: where two spellings could mean one object, they get one key, because a
+key too many makes the patcher decline and a key too few would make it wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from functools import cache
+
+import libcst as cst
+
+OUTPUT = "<output>"
+_SELF = ("self", "cls")
+_PRINTERS = frozenset({"print", "pprint.pprint", "warnings.warn", "display"})
+_OUTPUT_MODULES = frozenset(
+    {"logging", "wandb", "mlflow", "neptune", "comet_ml", "clearml", "loguru.logger", "absl.logging"}
+)
+_OUTPUT_OBJECTS = frozenset({"logger", "log", "logging", "_logger", "LOGGER", "LOG"})
+_OUTPUT_METHODS = frozenset({"debug", "info", "warning", "warn", "error", "exception", "critical", "log"})
+_STREAM_METHODS = frozenset({"sys.stdout.write", "sys.stderr.write", "sys.stdout.flush", "sys.stderr.flush"})
+_PUNCTUATION = (
+    "whitespace",
+    "leading_lines",
+    "lines_after",
+    "lpar",
+    "rpar",
+    "lbracket",
+    "rbracket",
+    "comma",
+    "semicolon",
+    "header",
+    "footer",
+    "trailing_whitespace",
+    "equal",
+    "dot",
+)
+_PROGRESS_WRITES = ("tqdm.write", "tqdm.tqdm.write", "tqdm.auto.tqdm.write")
+
+
+@dataclass(frozen=True)
+class FileNames:
+    """What names mean in one file: imports with their full names, and the file's own functions."""
+
+    imports: dict[str, str]
+    functions: dict[str, tuple[cst.FunctionDef, ...]]
+    printing: frozenset[str]
+    """Functions of this file that write lines, themselves or through one another."""
+
+    def qualified(self, node: cst.BaseExpression) -> str:
+        """`torch.cuda.synchronize` for `cuda.synchronize` after `from torch import cuda`; "" for no plain name."""
+        text = dotted(node)
+        root, _, rest = text.partition(".")
+        full = self.imports.get(root, root)
+        return f"{full}.{rest}" if rest else full
+
+
+def survey(module: cst.Module) -> FileNames:
+    """Read the imports and functions of a file."""
+    imports: dict[str, str] = {}
+    functions: dict[str, tuple[cst.FunctionDef, ...]] = {}
+    for node in walk(module):
+        if isinstance(node, cst.Import):
+            for alias in node.names:
+                full = dotted(alias.name)
+                name = bound_name(alias)
+                imports[name] = full if alias.asname else full.partition(".")[0]
+        elif isinstance(node, cst.ImportFrom) and not isinstance(node.names, cst.ImportStar):
+            base = "." * len(node.relative) + (dotted(node.module) if node.module else "")
+            for alias in node.names:
+                imports[bound_name(alias)] = f"{base}.{dotted(alias.name)}"
+        elif isinstance(node, cst.FunctionDef):
+            functions[node.name.value] = (*functions.get(node.name.value, ()), node)
+    names = FileNames(imports, functions, frozenset())
+    return FileNames(imports, functions, _printing(names))
+
+
+def bound_name(alias: cst.ImportAlias) -> str:
+    if alias.asname is not None and isinstance(alias.asname.name, cst.Name):
+        return alias.asname.name.value
+    return dotted(alias.name).partition(".")[0]
+
+
+def children(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The parts of a node that mean something: no white space, no punctuation."""
+    for name in _meaningful_fields(type(node)):
+        value = getattr(node, name)
+        if isinstance(value, cst.CSTNode):
+            yield value
+        elif isinstance(value, (tuple, list)):
+            yield from value
+
+
+def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The node and everything below it."""
+    yield node
+    for child in children(node):
+        yield from walk(child)
+
+
+def dotted(node: cst.CSTNode | None) -> str:
+    """`a.b.c` for a chain of plain attributes on a name, else ""."""
+    if isinstance(node, cst.Name):
+        return node.value
+    if isinstance(node, cst.Attribute):
+        base = dotted(node.value)
+        return f"{base}.{node.attr.value}" if base else ""
+    return ""
+
+
+def variables(node: cst.CSTNode) -> Iterator[cst.Name | cst.Attribute]:
+    """The names that stand for values; for `self.x` the attribute, because that is where the value lives."""
+    if isinstance(node, cst.Name):
+        yield node
+    elif isinstance(node, cst.Attribute):
+        if isinstance(node.value, cst.Name) and node.value.value in _SELF:
+            yield node
+        else:
+            yield from variables(node.value)
+    elif isinstance(node, (cst.Arg, cst.Param)):
+        label = node.keyword if isinstance(node, cst.Arg) else node.name
+        for child in children(node):
+            if child is not label:
+                yield from variables(child)
+    elif isinstance(node, (cst.Import, cst.ImportFrom)):
+        return
+    elif isinstance(node, (cst.FunctionDef, cst.ClassDef)):
+        for child in children(node):
+            if child is not node.name:
+                yield from variables(child)
+    else:
+        for child in children(node):
+            yield from variables(child)
+
+
+def key(variable: cst.Name | cst.Attribute) -> str:
+    return variable.value if isinstance(variable, cst.Name) else dotted(variable)
+
+
+def root_key(node: cst.CSTNode) -> str | None:
+    """The key of the object at the bottom of `a.b[0].c()`; None if that is no name."""
+    if isinstance(node, cst.Name):
+        return node.value
+    if isinstance(node, cst.Attribute):
+        if isinstance(node.value, cst.Name) and node.value.value in _SELF:
+            return dotted(node)
+        return root_key(node.value)
+    if isinstance(node, cst.Subscript):
+        return root_key(node.value)
+    if isinstance(node, cst.Call):
+        return root_key(node.func)
+    return None
+
+
+def touched(node: cst.CSTNode, names: FileNames) -> frozenset[str]:
+    """All keys that a piece of code reads or writes."""
+    out = {key(variable) for variable in variables(node)}
+    if any(isinstance(part, cst.Call) and is_output(part, names) for part in walk(node)):
+        out.add(OUTPUT)
+    return frozenset(out)
+
+
+def targets(statement: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+    """The expressions that a simple statement or the head of a loop assigns to."""
+    if isinstance(statement, cst.Assign):
+        for target in statement.targets:
+            yield from _flat(target.target)
+    elif isinstance(statement, (cst.AugAssign, cst.AnnAssign, cst.For)):
+        yield from _flat(statement.target)
+    elif isinstance(statement, cst.With):
+        for item in statement.items:
+            if item.asname is not None:
+                yield from _flat(item.asname.name)
+    elif isinstance(statement, cst.Del):
+        yield from _flat(statement.target)
+
+
+def rebound(statement: cst.CSTNode) -> frozenset[str]:
+    """The plain names that a statement binds."""
+    out = {target.value for target in targets(statement) if isinstance(target, cst.Name)}
+    for part in walk(statement) if isinstance(statement, cst.BaseSmallStatement) else ():
+        if isinstance(part, cst.NamedExpr) and isinstance(part.target, cst.Name):
+            out.add(part.target.value)
+        elif isinstance(part, cst.ImportAlias):
+            out.add(bound_name(part))
+    return frozenset(out)
+
+
+def written(statement: cst.CSTNode, names: FileNames) -> frozenset[str]:
+    """The keys that a statement changes: names it binds, objects it stores into or calls a method of, output."""
+    out = set(rebound(statement))
+    for target in targets(statement):
+        found = root_key(target)
+        if found is not None:
+            out.add(found)
+    if isinstance(statement, cst.Expr) and isinstance(statement.value, cst.Call):
+        call = statement.value
+        receiver = call.func.value if isinstance(call.func, cst.Attribute) else None
+        found = root_key(receiver) if receiver is not None else None
+        if found is not None and found not in names.imports:
+            out.add(found)
+    if any(isinstance(part, cst.Call) and is_output(part, names) for part in walk(statement)):
+        out.add(OUTPUT)
+    return frozenset(out)
+
+
+def is_output(call: cst.Call, names: FileNames) -> bool:
+    """Whether a call writes lines that people or files see."""
+    text, full = dotted(call.func), names.qualified(call.func)
+    root, _, rest = text.partition(".")
+    if full in _PRINTERS or full in _STREAM_METHODS or full in _PROGRESS_WRITES or text in names.printing:
+        return True
+    if names.imports.get(root, "") in _OUTPUT_MODULES and rest:
+        return True
+    method = text.rpartition(".")[2]
+    receiver = text.rpartition(".")[0].rpartition(".")[2]
+    return method in _OUTPUT_METHODS and receiver in _OUTPUT_OBJECTS
+
+
+@cache
+def _meaningful_fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind) if not field.name.startswith(_PUNCTUATION))
+
+
+def _flat(target: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    if isinstance(target, (cst.Tuple, cst.List)):
+        for element in target.elements:
+            yield from _flat(element.value)
+    else:
+        yield target
+
+
+def _printing(names: FileNames) -> frozenset[str]:
+    found: set[str] = set()
+    grown = True
+    while grown:
+        grown = False
+        now = FileNames(names.imports, names.functions, frozenset(found))
+        for name, definitions in names.functions.items():
+            calls = (part for node in definitions for part in walk(node) if isinstance(part, cst.Call))
+            if name not in found and any(is_output(call, now) for call in calls):
+                found.add(name)
+                grown = True
+    return frozenset(found)

@@ -1,0 +1,158 @@
+"""What recipes are asked and what they answer.
+
+In: nothing. Out: `Request` (one file, one Edit, the places that the recording names), `Proposal` (one hunk, not yet
+written) and `Answer`. Apart so that recipes and the code that joins them share no more than these values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+
+from tracelens.model import Declined, Edit, EditKind, Location, Stall, Tier
+from tracelens.patch.loops import Blocked, is_rare
+from tracelens.patch.names import FileNames
+from tracelens.patch.sites import Site, SiteKind, find
+from tracelens.patch.source import SourceFile, Splice
+
+NO_RECORD = "no wait was recorded for it; found by its call"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A place that the recording names: a line (None where it is not known), and the waits recorded there."""
+
+    line: int | None
+    stalls: tuple[Stall, ...] = ()
+
+
+@dataclass(frozen=True)
+class Request:
+    """One Edit for one file."""
+
+    source: SourceFile
+    names: FileNames
+    edit: Edit
+    targets: tuple[Target, ...]
+    unsafe: bool = False
+
+    def place(self, node: cst.CSTNode | None, function: str | None = None) -> Location:
+        return Location(self.source.shown, None if node is None else self.source.line(node), function)
+
+    def decline(self, node: cst.CSTNode | None, blocked: Blocked) -> Declined:
+        """Decline the place at `node`; the line that stands in the way is named where it is another one."""
+        obstacle = blocked.obstacle
+        if blocked.node is not None and node is not None and blocked.node in self.source.positions:
+            line = self.source.line(blocked.node)
+            if line != self.source.line(node):
+                obstacle = f"{self.source.shown}:{line}: {obstacle}"
+        return Declined(self.edit.kind, self.place(node), obstacle, blocked.by_hand)
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """One hunk that could be made. Either `splices` within lines, or `sites` of a loop by their numbers in the file."""
+
+    edit: EditKind
+    tier: Tier
+    location: Location
+    reason: str
+    evidence: str
+    splices: tuple[Splice, ...] = ()
+    loop_line: int = 0
+    sites: tuple[int, ...] = ()
+    needs_runtime: bool = False
+
+
+@dataclass(frozen=True)
+class Answer:
+    proposals: tuple[Proposal, ...] = ()
+    declined: tuple[Declined, ...] = ()
+
+
+def matched(request: Request, kind: SiteKind) -> tuple[list[tuple[Site, Target]], list[Declined]]:
+    """The sites of a kind that the targets mean; what no site stands for is declined."""
+    sites = [site for site in find(request.source, request.names) if site.kind == kind]
+    found: list[tuple[Site, Target]] = []
+    declined: list[Declined] = []
+    for target in request.targets:
+        if target.line is None:
+            chosen, reason = _unlocated(request, sites)
+        else:
+            chosen, reason = _at_line(sites, target.line), None
+        if not chosen:
+            declined.append(_nothing_there(request, target, reason))
+        found += [(site, target) for site in chosen if not any(site is other for other, _ in found)]
+    return found, declined
+
+
+def evidence(stalls: Sequence[Stall]) -> str:
+    """What the recording says about a hunk, per step."""
+    distinct = {stall.id: stall for stall in stalls}.values()
+    if not distinct:
+        return NO_RECORD
+    calls = sum(stall.calls_per_step for stall in distinct)
+    wait = sum(stall.wait_ns for stall in distinct) / 1e6
+    exposed = [stall.exposed_ns for stall in distinct if stall.exposed_ns is not None]
+    known = f"{sum(exposed) / 1e6:.2f} ms exposed" if len(exposed) == len(distinct) else "exposed time unknown"
+    return f"{calls:g} {'call' if calls == 1 else 'calls'} per step, {wait:.2f} ms per step host-blocked, {known}"
+
+
+def _at_line(sites: Sequence[Site], line: int) -> list[Site]:
+    """Sites on the line itself; else those whose statement spans it. A `float(x)` only by its own line."""
+    exact = [s for s in sites if s.source.line(s.node) <= line <= s.source.last_line(s.node)]
+    return exact or [s for s in sites if s.covers(line)]
+
+
+def _unlocated(request: Request, sites: Sequence[Site]) -> tuple[list[Site], str | None]:
+    """Without a line: every site that runs in each batch of the file's only training loop."""
+    source = request.source
+    loops = {id(loop): loop for site in sites for loop in [_loop_with_backward(source, site.node)] if loop is not None}
+    if len(loops) != 1:
+        count = "no training loop" if not loops else f"{len(loops)} training loops"
+        return [], f"the recording does not say where it is, and the file has {count} with such a call"
+    loop = next(iter(loops.values()))
+    inside = [s for s in sites if _loop_with_backward(source, s.node) is loop and not _guarded(source, s.node, loop)]
+    return [s for s in inside if not _uncertain(s)], None
+
+
+def _uncertain(site: Site) -> bool:
+    """A `float(x)` or `{x:.3f}` may or may not wait: only a recorded line tells."""
+    if isinstance(site.node, cst.FormattedStringExpression):
+        return True
+    return isinstance(site.node, cst.Call) and isinstance(site.node.func, cst.Name)
+
+
+def _loop_with_backward(source: SourceFile, node: cst.CSTNode) -> cst.For | None:
+    for ancestor in source.ancestors(node):
+        if isinstance(ancestor, (cst.FunctionDef, cst.Lambda, cst.ClassDef)):
+            return None
+        if isinstance(ancestor, cst.For) and ".backward(" in source.code(ancestor):
+            return ancestor
+    return None
+
+
+def _guarded(source: SourceFile, node: cst.CSTNode, loop: cst.For) -> bool:
+    for ancestor in source.ancestors(node):
+        if ancestor is loop:
+            return False
+        if isinstance(ancestor, cst.If) and is_rare(ancestor.test, frozenset()):
+            return True
+    return False
+
+
+def _nothing_there(request: Request, target: Target, reason: str | None) -> Declined:
+    line = target.line
+    text = request.source.line_text(line).strip() if line is not None and line <= len(request.source.line_starts) else ""
+    location = Location(request.source.shown, line)
+    if "scaler.step" in text or "scaler.update" in text:
+        obstacle = "GradScaler checks for overflow on the host"
+        by_hand = "use a fused optimizer (`fused=True`), which checks on the GPU, or train in bfloat16 without a scaler"
+    elif reason is not None:
+        obstacle, by_hand = reason, "record again with `tracelens profile`, which notes the source line of each wait"
+    else:
+        obstacle = f"no call on this line that {request.edit.kind} changes"
+        by_hand = "look at what this line calls: the wait is inside"
+    return Declined(request.edit.kind, location, obstacle, by_hand)

@@ -1,0 +1,169 @@
+"""async-copy: batches are copied to the GPU from pinned memory, without blocking the host.
+
+In: a Request. Out: a Proposal for the copies of a loop and one for its loader. Host to device only: a copy to the
+host that does not block is garbage until somebody waits for it, and other devices than CUDA copy wrongly.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from tracelens.model import Declined
+from tracelens.patch.loaders import batch_names, construction, has_hidden_arguments, keyword, loader_of
+from tracelens.patch.loops import Blocked, own_nodes, training_loop
+from tracelens.patch.names import FileNames, root_key, targets, walk
+from tracelens.patch.proposal import Answer, Proposal, Request, Target, evidence, matched
+from tracelens.patch.sites import Site
+from tracelens.patch.source import SourceFile, Splice
+
+Found = list[tuple[Site, Target]]
+
+PIN = "pin_memory"
+_PIN_POSITION, _WORKERS_POSITION = 7, 5
+
+
+def propose(request: Request) -> Answer:
+    found, declined = matched(request, "copy")
+    loops: dict[int, tuple[cst.For, Found]] = {}
+    for site, target in found:
+        try:
+            loop = copy_loop(request.source, request.names, site)
+        except Blocked as blocked:
+            declined.append(request.decline(site.node, blocked))
+            continue
+        loops.setdefault(id(loop), (loop, []))[1].append((site, target))
+    proposals: list[Proposal] = []
+    for loop, members in loops.values():
+        proposals += _copies(request, members)
+        proposals += _pinned(request, loop, members, declined)
+    return Answer(tuple(proposals), tuple(declined))
+
+
+def copy_loop(source: SourceFile, names: FileNames, site: Site) -> cst.For:
+    """The loop whose batch a call copies to the GPU; raises `Blocked` if it is no such copy."""
+    if source.kept_by_comment(site.statement):
+        raise Blocked(None, "it is marked `# tracelens: keep`", "remove the comment to have it patched")
+    if any(isinstance(n, cst.SimpleString) and n.value.strip("\"'") == "mps" for n in walk(source.module)):
+        raise Blocked(None, "the script can run on MPS, where such copies can return wrong values", "check the device first")
+    loop = _loop_of_batch(source, site)
+    call = cst.ensure_type(site.node, cst.Call)
+    owner = cst.ensure_type(call.func, cst.Attribute).value
+    if not _is_batch(owner, batch_names(loop)):
+        by_hand = "copy the batch as the loader gives it, and convert it on the GPU afterwards"
+        raise Blocked(None, "it does not copy the batch as the loader gives it", by_hand)
+    if has_hidden_arguments(call):
+        raise Blocked(None, "its arguments are hidden in `*` or `**`", "add non_blocking=True to them")
+    _check_not_written(loop, site, owner)
+    return loop
+
+
+def is_asynchronous(call: cst.Call) -> bool:
+    named = any(a.keyword is not None and a.keyword.value == "non_blocking" for a in call.args)
+    return named or sum(a.keyword is None for a in call.args) >= 3
+
+
+def _loop_of_batch(source: SourceFile, site: Site) -> cst.For:
+    """The training loop, also for a copy inside a comprehension over the batch."""
+    node: cst.CSTNode = site.statement
+    if isinstance(node, cst.BaseCompoundStatement) or not isinstance(node, cst.BaseSmallStatement):
+        raise Blocked(None, "it is not a statement of a loop", "copy the batch at the top of the loop")
+    return training_loop(source, node)
+
+
+def _is_batch(node: cst.BaseExpression, names: frozenset[str]) -> bool:
+    while isinstance(node, (cst.Subscript, cst.Attribute)):
+        node = node.value
+    return isinstance(node, cst.Name) and node.value in names
+
+
+def _check_not_written(loop: cst.For, site: Site, owner: cst.BaseExpression) -> None:
+    """The host must not write into memory that is still being copied."""
+    name = root_key(owner)
+    if isinstance(site.statement, cst.Assign) and name in {
+        t.value for t in targets(site.statement) if isinstance(t, cst.Name)
+    }:
+        return  # the host's tensor is gone
+    for node in own_nodes(loop.body):
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and root_key(node.func.value) == name:
+            method = node.func.attr.value
+            if method.endswith("_") and not method.startswith("_"):
+                raise Blocked(node, f"`{name}.{method}(…)` may write into the batch during the copy", "write to the copy")
+
+
+def _copies(request: Request, members: Found) -> list[Proposal]:
+    open_calls = [(site, target) for site, target in members if not is_asynchronous(call_of(site))]
+    if not open_calls:
+        return []
+    first = open_calls[0][0]
+    return [
+        Proposal(
+            edit="async-copy",
+            tier="safe",
+            location=request.place(first.node, first.function),
+            reason="the host does not wait for the copy; kernels that use the batch still do",
+            evidence=evidence([stall for _, target in open_calls for stall in target.stalls]),
+            splices=tuple(_with_argument(request.source, call_of(site), "non_blocking=True") for site, _ in open_calls),
+        )
+    ]
+
+
+def _pinned(request: Request, loop: cst.For, members: Found, declined: list[Declined]) -> list[Proposal]:
+    source, names = request.source, request.names
+    loader = loader_of(loop, names)
+    call = construction(source, names, loader) if loader is not None else None
+    if call is None:
+        blocked = Blocked(None, "the loader is made elsewhere", "give its DataLoader pin_memory=torch.cuda.is_available()")
+        declined.append(request.decline(loop, blocked))
+        return []
+    if keyword(call, PIN, _PIN_POSITION) is not None:
+        return []
+    obstacle = _pin_obstacle(source, names, call)
+    if obstacle is not None:
+        declined.append(request.decline(call, Blocked(None, obstacle, "pass pin_memory=torch.cuda.is_available()")))
+        return []
+    workers = keyword(call, "num_workers", _WORKERS_POSITION)
+    alone = workers is None or (isinstance(workers, cst.Integer) and workers.evaluated_value == 0)
+    reason = "copies from pinned memory are faster and need not block"
+    if alone:
+        reason += "; without workers the pinning itself runs in the main process and can cost more than it saves"
+    return [
+        Proposal(
+            edit="async-copy",
+            tier="safe",
+            location=request.place(call),
+            reason=reason,
+            evidence=evidence([stall for _, target in members for stall in target.stalls]),
+            splices=(_with_argument(source, call, f"pin_memory={_torch(names)}.cuda.is_available()"),),
+        )
+    ]
+
+
+def _pin_obstacle(source: SourceFile, names: FileNames, call: cst.Call) -> str | None:
+    if has_hidden_arguments(call):
+        return "the loader's arguments are hidden in `*` or `**`, and pin_memory may be among them"
+    if source.kept_by_comment(call):
+        return "it is marked `# tracelens: keep`"
+    return None if _torch(names) else "the file does not import torch by name"
+
+
+def _torch(names: FileNames) -> str:
+    return next((name for name, full in names.imports.items() if full == "torch"), "")
+
+
+def call_of(site: Site) -> cst.Call:
+    return cst.ensure_type(site.node, cst.Call)
+
+
+def _with_argument(source: SourceFile, call: cst.Call, text: str) -> Splice:
+    """One more argument at the end of a call, in its own layout: on a line of its own if the others are."""
+    if not call.args:
+        _, end = source.span(call)
+        return Splice(end - 1, end - 1, text)
+    last = call.args[-1]
+    _, end = source.outer_span(last.value)
+    line = source.line(last)
+    own_line = source.line_text(line)[: source.positions[last].start.column].strip() == ""
+    if own_line and isinstance(last.comma, cst.Comma) and source.last_line(last.value) == line:
+        indent = source.line_text(line)[: source.positions[last].start.column]
+        return Splice(end, end, f",\n{indent}{text}")
+    return Splice(end, end, f", {text}")

@@ -1,0 +1,297 @@
+"""`make`: asks the recipes, chooses hunks, writes the new bytes in memory and checks them.
+
+In: Edits, Stalls and the project's files. Out: a `Patch`. Two passes per file: first what goes into lines (copies,
+loaders), then what moves lines (reads, synchronizes), planned anew on the result of the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tracelens.errors import InputError, UsageError
+from tracelens.model import Declined, Edit, EditKind, FilePatch, Hunk, Location, Patch, Stall
+from tracelens.patch import diff, trust, vendored
+from tracelens.patch.facts import facts_of
+from tracelens.patch.loops import Blocked, training_loop
+from tracelens.patch.names import FileNames, survey
+from tracelens.patch.proposal import Answer, Proposal, Request, Target
+from tracelens.patch.recipes import async_copy, defer_read, prefetch, synchronize
+from tracelens.patch.rewrite import LoopChange, import_splice, loop_splices
+from tracelens.patch.sites import Site, find
+from tracelens.patch.source import Conflict, SourceFile, Splice, Unreadable, apply_splices, parse
+
+RECIPES: Mapping[EditKind, Callable[[Request], Answer]] = {
+    "defer-read": defer_read.propose,
+    "event-sync": synchronize.propose,
+    "interval-sync": synchronize.propose,
+    "async-copy": async_copy.propose,
+    "prefetch": prefetch.propose,
+}
+FAMILIES: Mapping[EditKind, int] = {
+    "defer-read": 1,
+    "event-sync": 2,
+    "interval-sync": 2,
+    "async-copy": 3,
+    "prefetch": 4,
+}
+"""The first digit of a hunk's id: TL101 is the first deferred read."""
+
+_GIVEN_UP = "the file is left as it is: "
+
+
+def make(
+    source_root: Path,
+    script: Path,
+    edits: Sequence[Edit],
+    stalls: Sequence[Stall],
+    interval: int,
+    *,
+    unsafe: bool = False,
+    only: Collection[str] = (),
+    skip: Collection[str] = (),
+) -> Patch:
+    """The Patch that makes `edits` in the files under `source_root`; nothing is written.
+
+    A place that the recording does not name stays as it is. `interval` stands in for Edits of kind interval-sync
+    and defer-read that leave theirs open (0). `only` and `skip` choose hunks by id; raises `UsageError` for an id
+    that does not exist and `InputError` if the script cannot be read.
+    """
+    project = _Project(source_root.resolve(), script.resolve(), {stall.id: stall for stall in stalls}, unsafe)
+    complete = tuple(replace(edit, interval=interval) if edit.interval < 1 else edit for edit in edits)
+    files, declined = project.read(complete)
+    drafts = [project.draft(source, targets) for source, targets in files]
+    declined += [one for draft in drafts for one in draft.declined]
+    chosen, hunks = _choose(drafts, only, skip)
+    written, hunks, given_up = project.write(chosen, hunks)
+    ordered = sorted({(str(d.location), d.edit, d.obstacle): d for d in (*declined, *given_up)}.items())
+    return Patch(
+        root=project.root,
+        files=tuple(written),
+        hunks=tuple(hunks),
+        declined=tuple(one for _, one in ordered),
+        diff=diff.unified(written, project.root),
+    )
+
+
+Targets = dict[Edit, list[Target]]
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """One file and what could be done to it."""
+
+    source: SourceFile
+    names: FileNames
+    targets: Targets
+    proposals: tuple[Proposal, ...]
+    declined: tuple[Declined, ...]
+
+
+@dataclass(frozen=True)
+class _Project:
+    root: Path
+    script: Path
+    stalls: Mapping[str, Stall]
+    unsafe: bool
+
+    def read(self, edits: Sequence[Edit]) -> tuple[list[tuple[SourceFile, Targets]], list[Declined]]:
+        """The files that the Edits name, with the places in each; and what cannot be read."""
+        wanted: dict[Path, Targets] = {}
+        declined: list[Declined] = []
+        for edit in edits:
+            for location, found in self._places(edit):
+                path = self._resolve(location)
+                if path is None:
+                    declined.append(_outside(edit, location))
+                elif path.name != f"{vendored.MODULE}.py":
+                    target = Target(None if location is None else location.line, found)
+                    wanted.setdefault(path, {}).setdefault(edit, []).append(target)
+        files = []
+        for path, targets in sorted(wanted.items()):
+            shown = path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else path.name
+            try:
+                files.append((parse(path, shown, path.read_bytes()), targets))
+            except Unreadable as error:
+                declined += [_unreadable(edit, shown, str(error)) for edit in targets]
+            except OSError as error:
+                raise InputError(f"{path} cannot be read: {error}", hint="give the script with --script") from error
+        return files, declined
+
+    def draft(self, source: SourceFile, targets: Targets) -> _Draft:
+        names = survey(source.module)
+        proposals: list[Proposal] = []
+        declined: list[Declined] = []
+        for edit, places in targets.items():
+            answer = RECIPES[edit.kind](Request(source, names, edit, tuple(places), self.unsafe))
+            proposals += answer.proposals
+            declined += answer.declined
+        return _Draft(source, names, targets, _merged(proposals), tuple(declined))
+
+    def write(
+        self, chosen: Sequence[tuple[_Draft, tuple[Proposal, ...]]], hunks: Sequence[tuple[Proposal, Hunk]]
+    ) -> tuple[list[FilePatch], list[Hunk], list[Declined]]:
+        """The files' new bytes, as far as they pass every check."""
+        written: list[FilePatch] = []
+        declined: list[Declined] = []
+        kept: set[int] = set()
+        for draft, proposals in chosen:
+            try:
+                after = self._rewritten(draft, proposals)
+            except (Conflict, Blocked) as error:
+                declined += [_given_up(proposal, str(error)) for proposal in proposals]
+                continue
+            wrong = trust.mistake(draft.source, after) or self._unstable(draft, after, proposals)
+            if wrong is not None:
+                declined += [_given_up(proposal, wrong) for proposal in proposals]
+                continue
+            kept |= {id(proposal) for proposal in proposals}
+            written.append(FilePatch(draft.source.path, draft.source.data, after))
+        remaining = [(proposal, hunk) for proposal, hunk in hunks if id(proposal) in kept]
+        if any(proposal.needs_runtime for proposal, _ in remaining):
+            written += self._runtime()
+        return written, [hunk for _, hunk in remaining], declined
+
+    def _runtime(self) -> list[FilePatch]:
+        path = vendored.place(self.script)
+        before = path.read_bytes() if path.is_file() else None
+        if before is not None and not vendored.is_ours(before):
+            raise UsageError(f"{path} exists and is not a file of TraceLens", hint="rename it, then apply again")
+        return [] if before == vendored.content() else [FilePatch(path, before, vendored.content())]
+
+    def _rewritten(self, draft: _Draft, proposals: Sequence[Proposal]) -> bytes:
+        first = apply_splices(draft.source, [splice for one in proposals for splice in one.splices])
+        source = parse(draft.source.path, draft.source.shown, first)
+        names = survey(source.module)
+        splices: list[Splice] = []
+        used: set[str] = set()
+        for change in _changes(source, names, proposals, draft.targets):
+            splices += loop_splices(change, used)
+        if any(proposal.needs_runtime for proposal in proposals):
+            importing = import_splice(source)
+            splices += [importing] if importing is not None else []
+        return apply_splices(source, splices)
+
+    def _unstable(self, draft: _Draft, after: bytes, proposals: Sequence[Proposal]) -> str | None:
+        """A second run over the patched file must find nothing left to do at the places of the hunks."""
+        if len(proposals) < len(draft.proposals):
+            return None  # hunks that were left out would be found again, rightly
+        moved: Targets = {}
+        for edit, places in draft.targets.items():
+            lines = [(p, p.line and trust.moved_line(draft.source.data, after, p.line)) for p in places]
+            moved[edit] = [replace(p, line=line) for p, line in lines if line is not None or p.line is None]
+        again = self.draft(parse(draft.source.path, draft.source.shown, after), moved)
+        return f"a second run would change {again.proposals[0].location} again" if again.proposals else None
+
+    def _places(self, edit: Edit) -> list[tuple[Location | None, tuple[Stall, ...]]]:
+        """The places of an Edit, each with its recorded waits; one unknown place if it names none."""
+        places: dict[tuple[str, int | None] | None, tuple[Location | None, tuple[Stall, ...]]] = {}
+        named: list[tuple[Location | None, tuple[Stall, ...]]] = [
+            (self.stalls[name].location, (self.stalls[name],)) for name in edit.stalls if name in self.stalls
+        ]
+        named += [(location, ()) for location in edit.locations]
+        for location, found in named or [(None, ())]:
+            key = None if location is None or location.line is None else (location.path, location.line)
+            before = places.get(key, (location, ()))
+            places[key] = (before[0], (*before[1], *found))
+        return list(places.values())
+
+    def _resolve(self, location: Location | None) -> Path | None:
+        """The project's file that a location means; the script where the location is unknown."""
+        if location is None:
+            return self.script
+        given = Path(location.path)
+        candidates = [given] if given.is_absolute() else [self.root / given, self.script.parent / given]
+        if self.script.as_posix().endswith(f"/{given.as_posix().lstrip('./')}"):
+            candidates.insert(0, self.script)
+        for path in candidates:
+            resolved = path.resolve()
+            if resolved.is_file() and resolved.is_relative_to(self.root) and "site-packages" not in resolved.parts:
+                return resolved
+        return None
+
+
+def _merged(proposals: Iterable[Proposal]) -> tuple[Proposal, ...]:
+    """event-sync and interval-sync at one place are one hunk: an event, waited for every N batches."""
+    out: list[Proposal] = []
+    for proposal in proposals:
+        twin = next((o for o in out if FAMILIES[o.edit] == 2 and o.sites == proposal.sites and o.sites), None)
+        if FAMILIES[proposal.edit] == 2 and twin is not None and twin.edit != proposal.edit:
+            event = twin if twin.edit == "event-sync" else proposal
+            wait = proposal if event is twin else twin
+            reason = f"an event marks the batch; the host {wait.reason}"
+            out[out.index(twin)] = replace(event, reason=reason)
+        else:
+            out.append(proposal)
+    return tuple(out)
+
+
+def _changes(
+    source: SourceFile, names: FileNames, proposals: Sequence[Proposal], targets: Targets
+) -> list[LoopChange]:
+    """The proposals that move lines, joined per loop, on the file as it is after the first pass."""
+    sites = find(source, names)
+    loops: dict[int, list[Proposal]] = {}
+    for proposal in proposals:
+        if proposal.sites:
+            loop = training_loop(source, sites[proposal.sites[0]].node)
+            loops.setdefault(source.line(loop), []).append(proposal)
+    return [_change(source, names, loops[line], sites, targets) for line in sorted(loops)]
+
+
+def _change(
+    source: SourceFile, names: FileNames, proposals: Sequence[Proposal], sites: Sequence[Site], targets: Targets
+) -> LoopChange:
+    facts = facts_of(source, training_loop(source, sites[proposals[0].sites[0]].node), names)
+    reads = [sites[number] for p in proposals if p.edit == "defer-read" for number in p.sites]
+    syncs = {number: p.edit for p in proposals if FAMILIES[p.edit] == 2 for number in p.sites}
+    kinds = {edit.kind: edit.interval for edit in targets}
+    used = {p.edit for p in proposals} | ({"interval-sync"} if "interval-sync" in kinds and syncs else set())
+    every = max((kinds[kind] for kind in used if kind in kinds), default=1)
+    return LoopChange(
+        facts,
+        every if every > 1 else None,
+        defer_read.planned(facts, reads) if reads else None,
+        tuple(
+            (async_copy.call_of(sites[number]), "record" if kind == "event-sync" else "synchronize")
+            for number, kind in syncs.items()
+        ),
+    )
+
+
+def _choose(
+    drafts: Sequence[_Draft], only: Collection[str], skip: Collection[str]
+) -> tuple[list[tuple[_Draft, tuple[Proposal, ...]]], list[tuple[Proposal, Hunk]]]:
+    """Number all hunks, then keep those that were asked for: an id means the same with and without --only."""
+    numbered: list[tuple[_Draft, Proposal, Hunk]] = []
+    counts: dict[int, int] = {}
+    for draft in drafts:
+        for proposal in sorted(draft.proposals, key=lambda p: (p.location.line or 0, FAMILIES[p.edit])):
+            family = FAMILIES[proposal.edit]
+            counts[family] = counts.get(family, 0) + 1
+            name = f"TL{family}{counts[family]:02d}"
+            parts = (proposal.edit, proposal.tier, proposal.location, proposal.reason, proposal.evidence)
+            numbered.append((draft, proposal, Hunk(name, *parts)))
+    names = {hunk.id for _, _, hunk in numbered}
+    unknown = sorted({*only, *skip} - names)
+    if unknown:
+        known = ", ".join(sorted(names)) or "none"
+        raise UsageError(f"no hunk is called {', '.join(unknown)}", hint=f"the hunks of this patch: {known}")
+    kept = [row for row in numbered if (not only or row[2].id in only) and row[2].id not in skip]
+    chosen = [(draft, tuple(p for d, p, _ in kept if d is draft)) for draft in drafts]
+    return [(draft, proposals) for draft, proposals in chosen if proposals], [(p, hunk) for _, p, hunk in kept]
+
+
+def _outside(edit: Edit, location: Location | None) -> Declined:
+    place = location or Location("?", None)
+    return Declined(edit.kind, place, "it is not a file of this project", "change the call that leads there")
+
+
+def _unreadable(edit: Edit, shown: str, why: str) -> Declined:
+    return Declined(edit.kind, Location(shown, None), f"the file {why}", "change it by hand")
+
+
+def _given_up(proposal: Proposal, why: str) -> Declined:
+    by_hand = "change it by hand; if the sentence says something about the patched file, please report it as a bug"
+    return Declined(proposal.edit, proposal.location, _GIVEN_UP + why, by_hand)

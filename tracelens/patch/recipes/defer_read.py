@@ -1,0 +1,117 @@
+"""defer-read: values that are only logged or summed up are kept on the GPU and read several batches at a time.
+
+In: a Request. Out: one Proposal per loop. The statements run later, in order and with the same numbers (see
+`deferral`); only the moment of output changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import libcst as cst
+
+from tracelens.model import Declined
+from tracelens.patch.deferral import Deferral, plan
+from tracelens.patch.facts import LoopFacts, facts_of
+from tracelens.patch.loops import Blocked, check_framework, side_work, training_loop
+from tracelens.patch.names import OUTPUT
+from tracelens.patch.proposal import Answer, Proposal, Request, Target, evidence, matched
+from tracelens.patch.sites import Site, find
+
+Found = list[tuple[Site, Target]]
+
+
+def propose(request: Request) -> Answer:
+    found, declined = matched(request, "read")
+    proposals: list[Proposal] = []
+    for loop, members in _by_loop(request, found, declined):
+        facts = facts_of(request.source, loop, request.names)
+        kept, deferral = _largest_plan(request, facts, members, declined)
+        if deferral is not None:
+            proposals.append(_proposal(request, deferral, kept))
+    return Answer(tuple(proposals), tuple(declined))
+
+
+def planned(facts: LoopFacts, sites: Sequence[Site]) -> Deferral:
+    """The plan for sites that were proposed before, on the file as it is now."""
+    return plan(facts, _statements(sites))
+
+
+def _by_loop(request: Request, found: Found, declined: list[Declined]) -> list[tuple[cst.For, Found]]:
+    loops: dict[int, tuple[cst.For, Found]] = {}
+    for site, target in found:
+        try:
+            loop = _loop(request, site)
+        except Blocked as blocked:
+            declined.append(request.decline(site.node, blocked))
+            continue
+        loops.setdefault(id(loop), (loop, []))[1].append((site, target))
+    return list(loops.values())
+
+
+def _loop(request: Request, site: Site) -> cst.For:
+    if site.source.kept_by_comment(site.statement):
+        raise Blocked(None, "it is marked `# tracelens: keep`", "remove the comment to have it patched")
+    check_framework(site.source, request.names)
+    loop = training_loop(site.source, site.node)
+    side = side_work(request.names, site.source.module)
+    if side is not None and "side streams" in side[1]:
+        by_hand = "make the side stream safe without the read (wait_stream, record_stream), then read every N batches"
+        raise Blocked(side[0], f"the file {side[1]}, and this read may be what keeps it safe", by_hand)
+    if isinstance(site.statement, cst.Return):
+        raise Blocked(None, "the value is returned", "return the tensor and read it where it is logged")
+    if not isinstance(site.statement, cst.BaseSmallStatement):
+        why = "the value decides what the same batch does next"
+        raise Blocked(None, why, "keep the check, or make it every N batches on a tensor kept on the GPU")
+    return loop
+
+
+def _largest_plan(
+    request: Request, facts: LoopFacts, members: Found, declined: list[Declined]
+) -> tuple[Found, Deferral | None]:
+    """A plan for all sites; where that fails, for those that can be deferred each by itself."""
+    try:
+        return members, plan(facts, _statements([site for site, _ in members]))
+    except Blocked as blocked:
+        together = blocked
+    kept: Found = []
+    for site, target in members:
+        try:
+            plan(facts, _statements([site]))
+            kept.append((site, target))
+        except Blocked as blocked:
+            declined.append(request.decline(site.node, blocked))
+    try:
+        return kept, plan(facts, _statements([site for site, _ in kept])) if kept else None
+    except Blocked:
+        declined += [request.decline(site.node, together) for site, _ in kept]
+        return [], None
+
+
+def _statements(sites: Sequence[Site]) -> list[cst.CSTNode]:
+    return list({id(site.statement): site.statement for site in sites}.values())
+
+
+def _proposal(request: Request, deferral: Deferral, members: Found) -> Proposal:
+    first = members[0][0]
+    when = "every {n} batches" if request.edit.interval > 1 else "as soon as the GPU has it"
+    count = f"{len(members)} values" if len(members) > 1 else "1 value"
+    words = [f"{count} read in each batch and only logged or summed: read {when.format(n=request.edit.interval)} instead"]
+    if OUTPUT in deferral.state:
+        words.append("the same lines are printed in the same order, later")
+    words += deferral.notes
+    every = find(request.source, request.names)
+    return Proposal(
+        edit="defer-read",
+        tier="safe",
+        location=request.place(first.node, first.function),
+        reason="; ".join(words),
+        evidence=evidence([stall for _, target in members for stall in target.stalls]),
+        loop_line=request.source.line(deferral.facts.loop),
+        sites=tuple(_number(every, site) for site, _ in members),
+        needs_runtime=True,
+    )
+
+
+def _number(sites: Sequence[Site], wanted: Site) -> int:
+    return next(number for number, site in enumerate(sites) if site.node is wanted.node)

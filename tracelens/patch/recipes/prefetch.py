@@ -1,0 +1,174 @@
+"""prefetch: the loader copies the next batches to the GPU on a stream of its own while the current one is computed.
+
+In: a Request. Out: a Proposal for the loop's `for` line. The loop must copy every part of its batch itself, at the
+same device and before any other use, so that getting it on the GPU already changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from tracelens.model import Declined, Tier
+from tracelens.patch.facts import facts_of
+from tracelens.patch.loaders import batch_names, construction, has_hidden_arguments, keyword, loader_of
+from tracelens.patch.loops import Blocked, check_framework, own_nodes, side_work
+from tracelens.patch.names import dotted, key, rebound, root_key, variables, walk
+from tracelens.patch.proposal import Answer, Proposal, Request, Target, evidence, matched
+from tracelens.patch.recipes.async_copy import copy_loop
+from tracelens.patch.sites import Site, find
+from tracelens.patch.source import Splice
+from tracelens.patch.vendored import MODULE
+
+_SHAPES = frozenset({"size", "shape", "dim", "ndim", "numel", "dtype"})
+_WORKERS_POSITION = 5
+_OWN_SAMPLING = ("sampler", "batch_sampler")
+
+
+def propose(request: Request) -> Answer:
+    found, declined = matched(request, "copy")
+    loops: dict[int, tuple[cst.For, list[tuple[Site, Target]]]] = {}
+    for site, target in found:
+        try:
+            loop = copy_loop(request.source, request.names, site)
+            loops.setdefault(id(loop), (loop, []))[1].append((site, target))
+        except Blocked as blocked:
+            declined.append(request.decline(site.node, blocked))
+    proposals = []
+    for loop, members in loops.values():
+        try:
+            proposal = _proposal(request, loop, members)
+        except Blocked as blocked:
+            declined.append(request.decline(loop, blocked))
+            continue
+        if proposal is not None:
+            proposals.append(proposal)
+    return Answer(tuple(proposals), tuple(declined))
+
+
+def _proposal(request: Request, loop: cst.For, members: list[tuple[Site, Target]]) -> Proposal | None:
+    source, names = request.source, request.names
+    check_framework(source, names)
+    side = side_work(names, source.module)
+    if side is not None and "threads" not in side[1]:
+        raise Blocked(side[0], f"the file {side[1]}", "use the prefetcher that the training already has")
+    loader = loader_of(loop, names)
+    if loader is None:
+        by_hand = "wrap the DataLoader where it is made: tracelens_runtime.prefetch(loader, device)"
+        raise Blocked(None, "the loop does not run over a loader that can be wrapped here", by_hand)
+    if isinstance(loader, cst.Call) and dotted(loader.func).endswith("prefetch"):
+        return None
+    device = _device(request, loop)
+    _check_uses(request, loop)
+    tier, extra, reason = _draws(request, loader)
+    start, end = source.outer_span(loader)
+    argument = f", {device}" if device else ""
+    return Proposal(
+        edit="prefetch",
+        tier=tier,
+        location=request.place(loop, members[0][0].function),
+        reason=reason,
+        evidence=evidence([stall for _, target in members for stall in target.stalls]),
+        splices=(
+            Splice(start, start, f"{MODULE}.prefetch("),
+            Splice(end, end, f"{argument}, depth={max(1, request.edit.depth)}{extra})"),
+        ),
+        needs_runtime=True,
+    )
+
+
+def _draws(request: Request, loader: cst.BaseExpression) -> tuple[Tier, str, str]:
+    """Whether fetching ahead moves random draws: it does where the main process makes the items."""
+    ahead = "the next batch is copied on a stream of its own while the current one is computed"
+    call = construction(request.source, request.names, loader)
+    if call is None:
+        return "safe", "", f"{ahead}, if the loader has workers (checked at run time)"
+    if any(keyword(call, name, 99) is not None for name in _OWN_SAMPLING) or has_hidden_arguments(call):
+        sampling = "a sampler of the script's own may draw random numbers when it is asked one batch earlier"
+        if not request.unsafe:
+            raise Blocked(call, f"needs --unsafe: {sampling}", "apply with --unsafe, then compare with `verify`")
+        return "unsafe", "", f"{ahead}; {sampling}"
+    workers = keyword(call, "num_workers", _WORKERS_POSITION)
+    if workers is not None and not isinstance(workers, cst.Integer):
+        return "safe", "", f"{ahead}, if the loader has workers (checked at run time)"
+    if isinstance(workers, cst.Integer) and workers.evaluated_value > 0:
+        return "safe", "", ahead
+    moved = "without workers, items are made one batch earlier, which moves their random draws: numbers change"
+    if not request.unsafe:
+        raise Blocked(call, f"needs --unsafe: {moved}", "give the loader workers, or apply with --unsafe")
+    return "unsafe", ", move_random_draws=True", f"{ahead}; {moved}"
+
+
+def _device(request: Request, loop: cst.For) -> str:
+    """The device that all copies of the batch go to; "" for the current one."""
+    facts = facts_of(request.source, loop, request.names)
+    devices: dict[str, cst.Call] = {}
+    for call in _batch_copies(request, loop):
+        chosen = call.args[0] if call.args else None
+        if chosen is not None and chosen.keyword is not None:
+            chosen = next((a for a in call.args if a.keyword is not None and a.keyword.value == "device"), None)
+        if chosen is not None and any(key(v) in facts.varying for v in variables(chosen.value)):
+            raise Blocked(call, "the device changes in the loop", "copy to one device")
+        devices[request.source.code(chosen.value) if chosen is not None else ""] = call
+    if len(devices) != 1:
+        raise Blocked(loop, "the parts of the batch go to different devices", "wrap the loader by hand")
+    return next(iter(devices))
+
+
+def _batch_copies(request: Request, loop: cst.For) -> Iterator[cst.Call]:
+    names = batch_names(loop)
+    for site in find(request.source, request.names):
+        call = site.node
+        inside = any(ancestor is loop for ancestor in request.source.ancestors(call))
+        if site.kind == "copy" and inside and isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute):
+            if root_key(call.func.value) in names:
+                yield call
+
+
+def _check_uses(request: Request, loop: cst.For) -> None:
+    """Every tensor of the batch is copied by the loop before it is used for anything but its shape."""
+    names = batch_names(loop)
+    copies = list(_batch_copies(request, loop))
+    inside = {id(variable) for call in copies for variable in variables(call.func)}
+    replaced: dict[str, int] = {}
+    for statement in loop.body.body:
+        for small in statement.body if isinstance(statement, cst.SimpleStatementLine) else ():
+            copied = {root_key(call.func) for call in copies if any(part is call for part in walk(small))}
+            if isinstance(small, cst.Assign):
+                for name in rebound(small) & {c for c in copied if c is not None}:
+                    replaced.setdefault(name, request.source.line(small))
+    for variable in _loads(loop):
+        name = key(variable)
+        line = request.source.line(variable)
+        if name not in names or id(variable) in inside or line >= replaced.get(name, line + 1):
+            continue
+        if not _only_shape_or_unpacking(request, variable, names):
+            raise Blocked(variable, f"`{name}` is used on the CPU", "copy it to the GPU before it is used, or keep it out")
+
+
+def _loads(loop: cst.For) -> Iterator[cst.Name]:
+    stored = {id(v) for n in own_nodes(loop.body) if isinstance(n, cst.Assign) for t in n.targets for v in walk(t)}
+    stored |= {id(v) for n in walk(loop.body) if isinstance(n, (cst.For, cst.CompFor)) for v in walk(n.target)}
+    for variable in variables(loop.body):
+        if isinstance(variable, cst.Name) and id(variable) not in stored:
+            yield variable
+
+
+def _only_shape_or_unpacking(request: Request, variable: cst.Name, names: frozenset[str]) -> bool:
+    parent = request.source.parent(variable)
+    if isinstance(parent, cst.Attribute) and parent.attr.value in (*_SHAPES, "items", "values", "keys"):
+        return True
+    if isinstance(parent, cst.Arg):
+        call = request.source.parent(parent)
+        return isinstance(call, cst.Call) and dotted(call.func) == "len"
+    if isinstance(parent, cst.Assign):
+        return all(t.value in names for n in (parent,) for t in _names_of(n))
+    return isinstance(parent, (cst.For, cst.CompFor))
+
+
+def _names_of(node: cst.Assign) -> Iterator[cst.Name]:
+    for target in node.targets:
+        for part in walk(target):
+            if isinstance(part, cst.Name):
+                yield part

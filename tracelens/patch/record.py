@@ -1,0 +1,415 @@
+"""What a statement needs so that it can run later: which of its values are kept, and as what.
+
+In: statements that only log or accumulate, the facts of their loop, and the keys of the results ("state") that all
+such statements share. Out: `Recorder.captures`, one per value: the expression to evaluate where the statement
+stood, and the name that stands for it in the statement that runs later. Raises `Blocked` where a statement does
+more than log or accumulate. State is never kept: it is read when the statement runs, in order.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from tracelens.patch.facts import PURE_BUILTINS, PURE_MODULES, LoopFacts
+from tracelens.patch.loops import Blocked
+from tracelens.patch.names import children, dotted, is_output, root_key, touched, variables, walk
+from tracelens.patch.sites import Read, read_of, reads_in
+
+_TRAINS = frozenset(
+    "step backward zero_grad train eval cuda to load_state_dict forward all_reduce reduce broadcast unscale_ scale"
+    " synchronize synchronize_between_processes sample parameters set_epoch stop act select_action sync".split()
+)
+_TRAINERS = re.compile(r"model|(^|_)net($|_|[gd]\d*$)|optim|sched|scaler|sampler|dist$|agent|env$|policy", re.IGNORECASE)
+_COLLECTS = frozenset(
+    "append appendleft extend add update add_scalar add_scalars add_text write writerow writelines insert push put"
+    " set_postfix set_postfix_str set_description set_description_str log log_metric log_metrics record track"
+    " report_scalar accumulate observe info debug warning error print display update_dict setdefault".split()
+)
+_SHAPES = frozenset("size shape numel dim ndim dtype device nelement element_size".split())
+_RESULT_NAMES = {"item": "value", "number": "value", "formatted": "value", "tolist": "list", "numpy": "array"}
+
+
+@dataclass(frozen=True)
+class Capture:
+    """One value that is kept. `nodes` are replaced by `name` in the statements; none for a name that stays."""
+
+    name: str
+    text: str
+    read: str
+    """The kind of read, or "" for a host value."""
+    nodes: tuple[cst.CSTNode, ...]
+
+
+@dataclass
+class Recorder:
+    """Collects the captures of statements that stand together; one Recorder makes one function."""
+
+    facts: LoopFacts
+    state: frozenset[str]
+    captures: dict[str, Capture] = field(default_factory=dict)
+    _definite: frozenset[str] | None = None
+    """In a branch that may not be taken: the names that are bound all the same; None outside of branches."""
+
+    def statement(self, node: cst.CSTNode) -> None:
+        """Take in one statement; raises `Blocked` if it must not run later."""
+        if isinstance(node, cst.SimpleStatementLine):
+            for small in node.body:
+                self.small(small)
+        elif isinstance(node, cst.If):
+            self._branch(node)
+        else:
+            raise Blocked(node, "a loop, with or try around the results cannot run later", "read every N batches")
+
+    def small(self, node: cst.CSTNode) -> None:
+        if isinstance(node, cst.Expr):
+            self._expression_statement(node)
+        elif isinstance(node, (cst.Assign, cst.AugAssign, cst.AnnAssign)):
+            self._assignment(node)
+        elif not isinstance(node, cst.Pass):
+            word = type(node).__name__.lower()
+            raise Blocked(node, f"`{word}` depends on the value in the same batch", "keep it, or check every N batches")
+
+    def _branch(self, node: cst.If) -> None:
+        outer = self._definite
+        self.expression(node.test)
+        if self._definite is None:
+            self._definite = self.facts.definite(node)
+        for block in (node.body, node.orelse.body if isinstance(node.orelse, cst.Else) else None):
+            for statement in block.body if block is not None else ():
+                if isinstance(statement, cst.BaseSmallStatement):
+                    self.small(statement)
+                else:
+                    self.statement(statement)
+        if isinstance(node.orelse, cst.If):
+            self._branch(node.orelse)
+        self._definite = outer
+
+    def _expression_statement(self, node: cst.Expr) -> None:
+        call = node.value
+        if isinstance(call, cst.BaseString):
+            return
+        if not isinstance(call, cst.Call):
+            raise Blocked(node, "the statement does more than log or accumulate", "read the value every N batches")
+        if is_output(call, self.facts.names):
+            self._check_printer(call)
+        elif not self._collects(call):
+            text = dotted(call.func) or "a call"
+            raise Blocked(node, f"`{text}(…)` may do more than log or accumulate", "call it every N batches")
+        self._arguments(call)
+        if isinstance(call.func, cst.Attribute):
+            self._receiver(call.func.value)
+
+    def _collects(self, call: cst.Call) -> bool:
+        if not isinstance(call.func, cst.Attribute):
+            return False
+        receiver = root_key(call.func.value) or ""
+        method = call.func.attr.value
+        if method in _TRAINS or _TRAINERS.search(receiver.rpartition(".")[2]):
+            raise Blocked(call, f"`{dotted(call.func)}(…)` takes part in the training", "call it every N batches")
+        has_read = any(self._independent(read.tensor) for read in reads_in(call))
+        return method in _COLLECTS or (receiver in self.state and not has_read)
+
+    def _assignment(self, node: cst.Assign | cst.AugAssign | cst.AnnAssign) -> None:
+        if isinstance(node, cst.Assign):
+            for target in node.targets:
+                self._target(target.target)
+        else:
+            self._target(node.target)
+        if node.value is not None:
+            self.expression(node.value)
+
+    def _target(self, target: cst.BaseExpression) -> None:
+        if isinstance(target, (cst.Tuple, cst.List)):
+            for element in target.elements:
+                self._target(element.value)
+        elif isinstance(target, cst.Subscript):
+            self._receiver(target.value)
+            for part in target.slice:
+                if not isinstance(part.slice, cst.Index):
+                    raise Blocked(target, "it stores into a slice", "store every N batches")
+                self.expression(part.slice.value)
+        elif isinstance(target, cst.Attribute):
+            self._receiver(target.value)
+        elif not isinstance(target, cst.Name):
+            raise Blocked(target, "it stores where that cannot be followed", "store every N batches")
+
+    def _receiver(self, node: cst.BaseExpression) -> None:
+        """The object a method is called on, or stored into: indices on the way to it are kept like other values."""
+        if isinstance(node, cst.Subscript):
+            self._receiver(node.value)
+            for part in node.slice:
+                if isinstance(part.slice, cst.Index):
+                    self.expression(part.slice.value)
+        elif isinstance(node, cst.Attribute):
+            self._receiver(node.value)
+        elif isinstance(node, cst.Call):
+            self.expression(node)
+
+    # ------------------------------------------------------------------------------------------ expressions
+
+    def expression(self, node: cst.BaseExpression) -> None:
+        """Take in an expression: what does not depend on state is kept, the rest is evaluated later."""
+        has_read = any(self._readable(read) for read in reads_in(node))
+        if self._independent(node) and not has_read:
+            self._host_value(node)
+            return
+        read = read_of(node)
+        if read is not None and self._readable(read):
+            self._read(read)
+            return
+        self._parts(node)
+
+    def _parts(self, node: cst.BaseExpression) -> None:
+        if isinstance(node, (cst.Await, cst.Yield, cst.NamedExpr, cst.Lambda)):
+            raise Blocked(node, "the expression cannot be evaluated later", "take it out of the statement")
+        if isinstance(node, cst.BaseComp):
+            self._comprehension(node)
+        elif isinstance(node, cst.IfExp):
+            self._choice(node)
+        elif isinstance(node, cst.BooleanOperation):
+            self.expression(node.left)
+            self._without_reads(node.right)
+        elif isinstance(node, cst.Call):
+            self._call(node)
+        elif isinstance(node, cst.FormattedString):
+            self._formatted_string(node)
+        else:
+            for child in children(node):
+                self._child(child)
+
+    def _child(self, child: cst.CSTNode) -> None:
+        if isinstance(child, cst.Name) and not isinstance(child, cst.BaseExpression):
+            return
+        if isinstance(child, cst.BaseExpression):
+            self.expression(child)
+        elif isinstance(child, (cst.BaseElement, cst.BaseDictElement)):
+            for part in children(child):
+                self._child(part)
+        elif isinstance(child, (cst.ComparisonTarget, cst.SubscriptElement, cst.Index, cst.Slice)):
+            for part in children(child):
+                self._child(part)
+
+    def _call(self, node: cst.Call) -> None:
+        full = self.facts.names.qualified(node.func)
+        method = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
+        if is_output(node, self.facts.names):
+            self._check_printer(node)
+        elif full in PURE_BUILTINS or (full.startswith(PURE_MODULES) and not full.startswith("numpy.random")):
+            pass
+        elif method and isinstance(node.func, cst.Attribute):
+            owner = node.func.value
+            text_method = method in ("format", "join", "ljust", "rjust", "center", "strip", "upper", "lower")
+            if method in _TRAINS or (self._independent(owner) and not text_method):
+                raise Blocked(node, f"the value goes into `{dotted(node.func) or method}(…)`", "call it every N batches")
+            self.expression(owner)
+        elif not self._host_only(full):
+            raise Blocked(node, f"the value goes into `{full or 'a call'}(…)`", "call it every N batches")
+        self._arguments(node)
+
+    def _arguments(self, call: cst.Call) -> None:
+        formats = isinstance(call.func, cst.Attribute) and call.func.attr.value == "format"
+        for argument in call.args:
+            simple = isinstance(argument.value, (cst.Name, cst.Attribute))
+            if formats and simple and self._may_be_tensor(argument.value):
+                self._capture(argument.value, "formatted")
+            else:
+                self.expression(argument.value)
+
+    def _formatted_string(self, node: cst.FormattedString) -> None:
+        for part in node.parts:
+            if not isinstance(part, cst.FormattedStringExpression):
+                continue
+            before = len(self.captures)
+            simple = isinstance(part.expression, (cst.Name, cst.Attribute))
+            if part.format_spec and simple and self._may_be_tensor(part.expression):
+                self._capture(part.expression, "formatted")
+            else:
+                self.expression(part.expression)
+            for spec in part.format_spec or ():
+                if isinstance(spec, cst.FormattedStringExpression):
+                    self.expression(spec.expression)
+            if part.equal is not None and len(self.captures) > before and not simple:
+                raise Blocked(part, "`{…=}` prints the expression itself", "print the value without `=`")
+
+    def _choice(self, node: cst.IfExp) -> None:
+        branches = (node.body, node.orelse)
+        has_read = any(True for branch in branches for _ in reads_in(branch))
+        if not has_read:
+            for part in (node.test, *branches):
+                self.expression(part)
+            return
+        if not self._independent(node) or any(True for _ in reads_in(node.test)):
+            raise Blocked(node, "the value decides which branch is taken", "read the value every N batches")
+        self._capture(node, "choice")
+
+    def _comprehension(self, node: cst.BaseComp) -> None:
+        own = {v.value for p in walk(node) if isinstance(p, cst.CompFor) for v in variables(p.target)}  # type: ignore[union-attr]
+        self._without_reads(node)
+        for part in walk(node):
+            if isinstance(part, cst.Name) and part.value in self.facts.varying - self.state - own:
+                raise Blocked(node, f"the comprehension needs `{part.value}` of its batch", "write it as a loop")
+
+    def _without_reads(self, node: cst.BaseExpression) -> None:
+        if any(self._readable(read) for read in reads_in(node)):
+            raise Blocked(node, "whether the value is read depends on another one", "read the value every N batches")
+        if not isinstance(node, cst.BaseComp):
+            self.expression(node)
+
+    # ---------------------------------------------------------------------------------------------- captures
+
+    def _host_value(self, node: cst.BaseExpression) -> None:
+        """An expression without state or reads: names stay in the text, anything else that varies is evaluated now."""
+        if isinstance(node, (cst.BaseNumber, cst.SimpleString)) or not self._varies(node):
+            return
+        self._check_no_tensor(node)
+        if isinstance(node, cst.Name):
+            self._capture(node, "")
+        elif isinstance(node, (cst.FormattedString, cst.ConcatenatedString)) or self._text_stays(node):
+            self._parts(node)
+        else:
+            self._capture(node, "")
+
+    def _check_no_tensor(self, node: cst.BaseExpression) -> None:
+        """Keeping a tensor for later would keep its graph, and the loop could change it: only its numbers are kept."""
+        chain, last = node, ""
+        while isinstance(chain, (cst.Call, cst.Attribute)):
+            last = chain.attr.value if isinstance(chain, cst.Attribute) else last
+            chain = chain.func if isinstance(chain, cst.Call) else chain.value
+        if isinstance(chain, cst.Name) and chain.value in self.facts.tensors and last not in _SHAPES:
+            obstacle = f"it uses the tensor `{chain.value}` itself, not its value"
+            raise Blocked(node, obstacle, f"use `{chain.value}.item()`, or do this every N batches")
+
+    def _text_stays(self, node: cst.BaseExpression) -> bool:
+        """Displays and formatting are rebuilt later; arithmetic too where it needs nothing but names."""
+        if isinstance(node, (cst.List, cst.Dict, cst.Tuple, cst.Set)):
+            return True
+        if isinstance(node, cst.Call):
+            full = self.facts.names.qualified(node.func)
+            method = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
+            return method == "format" or full in ("str", "round")
+        if isinstance(node, cst.BinaryOperation) and isinstance(node.left, (cst.SimpleString, cst.ConcatenatedString)):
+            return True
+        arithmetic = (cst.BinaryOperation, cst.UnaryOperation, cst.Comparison, cst.BooleanOperation, cst.IfExp)
+        if not isinstance(node, arithmetic):
+            return False
+        return not any(
+            isinstance(part, (cst.Call, cst.Attribute, cst.Subscript, cst.BaseComp, cst.NamedExpr)) and self._varies(part)
+            for part in walk(node)
+            if isinstance(part, cst.BaseExpression)
+        )
+
+    def _varies(self, node: cst.BaseExpression) -> bool:
+        return self.facts.varies(node)
+
+    def _read(self, read: Read) -> None:
+        if read.kind == "number" and self._surely_number(read.tensor):
+            self._host_value(read.tensor)
+        else:
+            self._capture(read.node, read.kind, read.tensor)
+
+    def _capture(self, node: cst.BaseExpression, read: str, tensor: cst.BaseExpression | None = None) -> None:
+        if self._definite is not None:
+            self._check_branch(node, read)
+        stays = isinstance(node, cst.Name) and tensor is None
+        source = tensor if tensor is not None else node
+        text = self.facts.source.code(source)
+        wanted = node.value if stays and isinstance(node, cst.Name) else _name_for(source, read)
+        for name, other in self.captures.items():
+            if (other.text, other.read) == (text, read) or (stays and name == wanted):
+                kind = read if other.read == read else ""  # used in two ways: kept as it is
+                self.captures[name] = Capture(name, text, kind, (*other.nodes, *(() if stays else (node,))))
+                return
+        name = wanted if stays else self._free(wanted)
+        self.captures[name] = Capture(name, text, read, () if stays else (node,))
+
+    def _check_branch(self, node: cst.BaseExpression, read: str) -> None:
+        needs = {v.value for v in variables(node) if isinstance(v, cst.Name)} & self.facts.varying
+        if read or not isinstance(node, cst.Name) or not needs <= (self._definite or frozenset()):
+            raise Blocked(node, "the value is read only where a result decides it", "read the value every N batches")
+
+    def _free(self, wanted: str) -> str:
+        name, number = wanted, 2
+        while name in self.facts.taken or name in self.captures:
+            name, number = f"{wanted}_{number}", number + 1
+        return name
+
+    # ----------------------------------------------------------------------------------------------- questions
+
+    def _independent(self, node: cst.CSTNode) -> bool:
+        return not touched(node, self.facts.names) & self.state
+
+    def _readable(self, read: Read) -> bool:
+        """A read of the loop's own tensor: not of state, not of a plain number, not below another one."""
+        if not self._independent(read.tensor):
+            return False
+        return read.kind != "number" or not self._surely_number(read.tensor)
+
+    def _surely_number(self, node: cst.BaseExpression) -> bool:
+        names = {v.value if isinstance(v, cst.Name) else "self" for v in variables(node)}
+        return not (names - self.facts.numbers) or not self.facts.varies(node)
+
+    def _may_be_tensor(self, node: cst.BaseExpression) -> bool:
+        return self._independent(node) and self._varies(node) and not self._surely_number(node)
+
+    def _check_printer(self, call: cst.Call) -> None:
+        name = dotted(call.func)
+        if name in self.facts.names.functions and not self._host_only(name):
+            raise Blocked(call, f"`{name}(…)` does more than print", "call it every N batches")
+        for argument in call.args:
+            if isinstance(argument.value, cst.Name) and argument.value.value in self.facts.tensors - self.state:
+                obstacle = f"it prints the tensor `{argument.value.value}` itself, not its value"
+                raise Blocked(argument.value, obstacle, "print the tensor every N batches")
+
+    def _host_only(self, name: str) -> bool:
+        """Whether a function of this file computes with its arguments only: no torch, clock, chance or global."""
+        definitions = self.facts.names.functions.get(name, ())
+        return bool(definitions) and all(self._harmless(definition, frozenset({name})) for definition in definitions)
+
+    def _harmless(self, node: cst.FunctionDef, seen: frozenset[str]) -> bool:
+        names = self.facts.names
+        for part in walk(node.body):
+            if isinstance(part, (cst.Global, cst.Nonlocal, cst.Yield, cst.Await, cst.Import, cst.ImportFrom)):
+                return False
+            if isinstance(part, cst.Call):
+                full = names.qualified(part.func)
+                known = full in PURE_BUILTINS or full == "print" or full.startswith(PURE_MODULES)
+                method = isinstance(part.func, cst.Attribute) and (root_key(part.func.value) or "") not in names.imports
+                inner = names.functions.get(full, ()) if full not in seen else ()
+                deeper = bool(inner) and all(self._harmless(one, seen | {full}) for one in inner)
+                if full.startswith("numpy.random") or not (known or method or deeper or full in seen):
+                    return False
+        return True
+
+
+def _name_for(node: cst.CSTNode, read: str) -> str:
+    """A readable name for a value: `loss_value` for `loss`, `images_size` for `images.size(0)`."""
+    if read == "choice":
+        return "value"
+    words = [p.value for p in _naming(node)]
+    stem = "_".join(words[-2:] if not read or isinstance(node, cst.Call) else words[-1:]) or "batch"
+    suffix = _RESULT_NAMES.get(read, "")
+    name = re.sub(r"\W+", "_", f"{stem}_{suffix}" if suffix else stem).strip("_")
+    return name if name.isidentifier() else f"value_{len(name)}"
+
+
+def _naming(node: cst.CSTNode) -> list[cst.Name]:
+    if isinstance(node, cst.Name):
+        return [node]
+    if isinstance(node, cst.Attribute):
+        return [*_naming(node.value), node.attr]
+    if isinstance(node, cst.Subscript):
+        index = node.slice[0].slice
+        if isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString):
+            return [cst.Name(re.sub(r"\W", "_", index.value.value.strip("rbuf\"'")) or "value")]
+        return _naming(node.value)
+    if isinstance(node, cst.Call):
+        inner = _naming(node.func)
+        if isinstance(node.func, cst.Name) and node.args:
+            return [*inner, *_naming(node.args[0].value)][:2]
+        return inner
+    if isinstance(node, cst.BinaryOperation):
+        return _naming(node.left)
+    return []

@@ -1,0 +1,139 @@
+"""Turns the plan for one loop into splices: the functions before it, the calls in it, the wrapper around its items.
+
+In: a `LoopChange`. Out: splices of one file. Everything that the patch writes into a loop is written here, so that
+one loop gets one `RunAhead` however many Edits touch it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+
+from tracelens.patch.deferral import Deferral
+from tracelens.patch.facts import LoopFacts
+from tracelens.patch.loops import own_nodes
+from tracelens.patch.moved import Moved
+from tracelens.patch.names import walk
+from tracelens.patch.source import SourceFile, Splice
+from tracelens.patch.vendored import MODULE
+
+_BEFORE, _INSIDE, _AROUND = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class LoopChange:
+    """All that happens to one loop. `every` None: values are used as soon as the GPU has them."""
+
+    facts: LoopFacts
+    every: int | None
+    deferral: Deferral | None = None
+    syncs: tuple[tuple[cst.Call, str], ...] = ()
+    """Calls to replace, each with the method of the runtime that takes its place."""
+
+
+def loop_splices(change: LoopChange, used: set[str]) -> list[Splice]:
+    """The splices for one loop; new names are added to `used`, which several loops of a file share."""
+    facts = change.facts
+    ahead = _unused(facts, "ahead", used)
+    moved = _moved(change, ahead, used)
+    out = [one.call() for one in moved]
+    if change.deferral is not None:
+        out += [_drain_before(facts.source, node, ahead) for node in change.deferral.drains]
+    for call, method in change.syncs:
+        arguments = facts.source.code(call.args[0].value) if call.args else ""
+        out.append(Splice(*facts.source.span(call), f"{ahead}.{method}({arguments})"))
+    return out + _around(change, moved, ahead)
+
+
+def import_splice(source: SourceFile) -> Splice | None:
+    """`import tracelens_runtime` below the imports at the top; None where it is there already."""
+    line = 1 + len(source.module.header)
+    for statement in source.module.body:
+        if not isinstance(statement, cst.SimpleStatementLine):
+            break
+        small = statement.body[0]
+        docstring = isinstance(small, cst.Expr) and isinstance(small.value, (cst.SimpleString, cst.ConcatenatedString))
+        if isinstance(small, cst.Import) and any(alias.evaluated_name == MODULE for alias in small.names):
+            return None
+        if not docstring and not isinstance(small, (cst.Import, cst.ImportFrom)):
+            break
+        line = source.last_line(statement) + 1
+    return _whole_line(source, line, f"import {MODULE}")
+
+
+def _moved(change: LoopChange, ahead: str, used: set[str]) -> list[Moved]:
+    runs = change.deferral.runs if change.deferral is not None else ()
+    return [Moved(change.facts, run, _unused(change.facts, "replay_batch", used), ahead) for run in runs]
+
+
+def _around(change: LoopChange, moved: Sequence[Moved], ahead: str) -> list[Splice]:
+    source, loop = change.facts.source, change.facts.loop
+    indent = source.indentation(loop)
+    gone = frozenset(node for one in moved for statement in one.run.statements for node in walk(statement))
+    unbound = sorted({name for one in moved for name in one.unbound(gone)})
+    before = [f"{indent}{name}: object  # bound by the function below\n" for name in unbound]
+    before += [f"{one.definition()}\n" for one in moved]
+    before.append(f"{indent}{ahead} = {MODULE}.RunAhead(every={change.every})\n")
+    first = _first_line(source, loop)
+    top = source.line_start(first)
+    if moved and first > 1 and not source.line_text(first - 1).strip().endswith((":", '"""')):
+        before[:0] = ["\n"] if source.line_text(first - 1).strip() else []
+    start, end = source.outer_span(loop.iter)
+    bare_tuple = isinstance(loop.iter, cst.Tuple) and not loop.iter.lpar
+    opening, closing = ("((", "))") if bare_tuple else ("(", ")")
+    out = [
+        Splice(top, top, "".join(before), _BEFORE),
+        Splice(start, start, f"{ahead}.over{opening}", _AROUND),
+        Splice(end, end, closing, _AROUND),
+    ]
+    if any(isinstance(node, cst.Break) for node in own_nodes(loop.body)):
+        out.append(_whole_line(source, _line_after(source, loop), f"{indent}{ahead}.drain()"))
+    return out
+
+
+def _first_line(source: SourceFile, statement: cst.For) -> int:
+    """The line of a statement, or of the comments directly above it."""
+    line = source.line(statement)
+    for above in reversed(statement.leading_lines):
+        if above.comment is None:
+            break
+        line -= 1
+    return line
+
+
+def _line_after(source: SourceFile, loop: cst.For) -> int:
+    """The first line that is neither a part of the loop nor a comment at its body's indentation."""
+    last = max(source.last_line(node) for node in walk(loop) if isinstance(node, cst.BaseSmallStatement))
+    indent = len(source.indentation(loop))
+    for line in range(last + 1, len(source.line_starts) + 1):
+        text = source.line_text(line)
+        deeper = len(text) - len(text.lstrip(" \t")) > indent
+        if not (text.lstrip().startswith("#") and deeper):
+            break
+        last = line
+    return last + 1
+
+
+def _whole_line(source: SourceFile, line: int, text: str) -> Splice:
+    """A line of its own before `line`, also at the end of a file without a newline there."""
+    position = source.line_start(line)
+    missing = position == len(source.text) and bool(source.text) and not source.text.endswith(("\n", "\r"))
+    return Splice(position, position, f"\n{text}" if missing else f"{text}\n", _INSIDE)
+
+
+def _drain_before(source: SourceFile, node: cst.CSTNode, ahead: str) -> Splice:
+    start, _ = source.span(node)
+    if isinstance(node, (cst.SimpleStatementLine, cst.BaseCompoundStatement)):
+        begin = source.line_start(source.line(node))
+        return Splice(begin, begin, f"{source.indentation(node)}{ahead}.drain()\n", _INSIDE)
+    return Splice(start, start, f"{ahead}.drain(); ", _INSIDE)
+
+
+def _unused(facts: LoopFacts, wanted: str, used: set[str]) -> str:
+    name, number = wanted, 2
+    while name in facts.taken or name in used:
+        name, number = f"{wanted}_{number}", number + 1
+    used.add(name)
+    return name

@@ -1,0 +1,159 @@
+"""The calls in a file that wait for the GPU or copy to it, and which of them the recording means.
+
+In: a parsed file and recorded locations. Out: `Site` values with their node and statement. A site is a place that a
+recipe *could* change; whether it may is the recipe's question, whether it fired is the recording's answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import libcst as cst
+
+from tracelens.patch.names import FileNames, dotted, survey, walk
+from tracelens.patch.source import SourceFile
+
+SiteKind = Literal["read", "sync", "copy"]
+ReadKind = Literal["item", "number", "formatted", "tolist", "numpy"]
+
+_DETACHING = frozenset({"detach", "cpu"})
+_NUMBER_BUILTINS = frozenset({"float", "int", "bool"})
+
+
+@dataclass(frozen=True)
+class Read:
+    """How a value is taken from a tensor: `node` is what gets replaced by the value of `tensor`."""
+
+    kind: ReadKind
+    node: cst.BaseExpression
+    tensor: cst.BaseExpression
+
+
+@dataclass(frozen=True)
+class Site:
+    """One place in one file. `statement` is the small statement, or the compound one whose head holds the node."""
+
+    kind: SiteKind
+    source: SourceFile
+    node: cst.CSTNode
+    statement: cst.CSTNode
+
+    @property
+    def line(self) -> int:
+        return self.source.line(self.node)
+
+    @property
+    def function(self) -> str | None:
+        for ancestor in self.source.ancestors(self.node):
+            if isinstance(ancestor, cst.FunctionDef):
+                return ancestor.name.value
+        return None
+
+    def covers(self, line: int) -> bool:
+        return self.source.line(self.statement) <= line <= self._last_line()
+
+    def _last_line(self) -> int:
+        if isinstance(self.statement, cst.BaseSmallStatement):
+            return self.source.last_line(self.statement)
+        return self.source.last_line(self.node)
+
+
+def find(source: SourceFile, names: FileNames | None = None) -> tuple[Site, ...]:
+    """All sites of a file, by line."""
+    names = names or survey(source.module)
+    found = []
+    for node in walk(source.module):
+        kind = _kind(node, names)
+        if kind is not None:
+            found.append(Site(kind, source, node, statement_of(source, node)))
+    return tuple(sorted(found, key=lambda site: source.span(site.node)))
+
+
+def statement_of(source: SourceFile, node: cst.CSTNode) -> cst.CSTNode:
+    """The small statement that holds a node, or the compound statement whose head does."""
+    for ancestor in source.ancestors(node):
+        if isinstance(ancestor, (cst.BaseSmallStatement, cst.BaseCompoundStatement)):
+            return ancestor
+    return source.module
+
+
+def read_of(node: cst.CSTNode) -> Read | None:
+    """The read that a node is, if it is one: `.item()`, `.tolist()`, `.cpu().numpy()`, `float(tensor)`."""
+    if not isinstance(node, cst.Call):
+        return None
+    if isinstance(node.func, cst.Name) and node.func.value in _NUMBER_BUILTINS and len(node.args) == 1:
+        argument = node.args[0].value
+        plain = not node.args[0].star and not isinstance(argument, (cst.BaseNumber, cst.BaseString))
+        inner = read_of(argument)
+        return Read("number", argument, argument) if plain and inner is None else None
+    if not isinstance(node.func, cst.Attribute) or node.args:
+        return None
+    method, tensor = node.func.attr.value, node.func.value
+    if method == "item":
+        return Read("item", node, _bare(tensor))
+    if method == "tolist":
+        return Read("tolist", node, _bare(tensor))
+    if method == "numpy" and _bare(tensor) is not tensor:
+        return Read("numpy", node, _bare(tensor))
+    return None
+
+
+def reads_in(node: cst.CSTNode) -> Iterator[Read]:
+    """All reads in a piece of code, the outer before the inner."""
+    for part in walk(node):
+        found = read_of(part)
+        if found is not None:
+            yield found
+
+
+def is_synchronize(call: cst.Call, names: FileNames) -> bool:
+    full = names.qualified(call.func)
+    if full in ("torch.cuda.synchronize", "torch.accelerator.synchronize"):
+        return True
+    if isinstance(call.func, cst.Attribute) and call.func.attr.value == "synchronize" and not call.args:
+        owner = call.func.value
+        return isinstance(owner, cst.Call) and names.qualified(owner.func) == "torch.cuda.current_stream"
+    return False
+
+
+def is_copy_to_device(call: cst.Call) -> bool:
+    """`x.to(device)` and `x.cuda()`, whatever x is; a copy that goes to the CPU by its text is none."""
+    if not isinstance(call.func, cst.Attribute) or call.func.attr.value not in ("to", "cuda"):
+        return False
+    if call.func.attr.value == "to" and not call.args:
+        return False
+    first = call.args[0].value if call.args else None
+    return not (isinstance(first, cst.SimpleString) and "cpu" in first.value)
+
+
+def _kind(node: cst.CSTNode, names: FileNames) -> SiteKind | None:
+    if isinstance(node, cst.Call):
+        if is_synchronize(node, names):
+            return "sync"
+        if is_copy_to_device(node):
+            return "copy"
+        return "read" if read_of(node) is not None else None
+    if isinstance(node, cst.FormattedStringExpression):
+        return "read" if node.format_spec and dotted(node.expression) else None
+    return None
+
+
+def _bare(tensor: cst.BaseExpression) -> cst.BaseExpression:
+    """`loss` of `loss.detach().cpu().data`: what comes before the calls that only lead to the host."""
+    while True:
+        if isinstance(tensor, cst.Attribute) and tensor.attr.value == "data":
+            tensor = tensor.value
+        elif isinstance(tensor, cst.Call) and isinstance(tensor.func, cst.Attribute) and _leads_to_host(tensor):
+            tensor = tensor.func.value
+        else:
+            return tensor
+
+
+def _leads_to_host(call: cst.Call) -> bool:
+    method = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
+    if method in _DETACHING:
+        return not call.args
+    first = call.args[0].value if len(call.args) == 1 else None
+    return method == "to" and isinstance(first, cst.SimpleString) and first.value.strip("\"'") == "cpu"

@@ -1,0 +1,155 @@
+"""One source file as bytes, as text and as a syntax tree, and how pieces of it are replaced.
+
+In: a file. Out: `SourceFile`, from which recipes cut text by node, and new bytes made by splices. Recipes change
+text, not trees: whatever no splice covers stays the same to the byte, so formatting, line ends and a missing last
+newline need no care anywhere else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import cast
+
+import libcst as cst
+from libcst.metadata import CodeRange, MetadataWrapper, ParentNodeProvider, PositionProvider
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
+KEEP_COMMENT = re.compile(r"#\s*tracelens:\s*keep\b")
+
+
+class Unreadable(Exception):
+    """The file cannot be taken apart; the message says why, for people."""
+
+
+class Conflict(Exception):
+    """Two splices want the same text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Splice:
+    """Replace the characters [start, end) by `text`. Insertions at one place keep the order of `rank`."""
+
+    start: int
+    end: int
+    text: str
+    rank: int = 0
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A parsed file. Offsets count characters of `text`."""
+
+    path: Path
+    shown: str
+    """The path relative to the project's root, with forward slashes."""
+    data: bytes
+    text: str
+    module: cst.Module
+    positions: Mapping[cst.CSTNode, CodeRange]
+    parents: Mapping[cst.CSTNode, cst.CSTNode]
+
+    @cached_property
+    def line_starts(self) -> tuple[int, ...]:
+        return (0, *(match.end() for match in _LINE_END.finditer(self.text)))
+
+    @property
+    def newline(self) -> str:
+        return self.module.default_newline
+
+    def offset(self, line: int, column: int = 0) -> int:
+        return self.line_starts[line - 1] + column
+
+    def line_start(self, line: int) -> int:
+        """Where the line begins; the end of the text for the line after the last."""
+        return self.line_starts[line - 1] if line <= len(self.line_starts) else len(self.text)
+
+    def line_text(self, line: int) -> str:
+        return self.text[self.line_start(line) : self.line_start(line + 1)]
+
+    def span(self, node: cst.CSTNode) -> tuple[int, int]:
+        """The characters of a node, without the parentheses around it."""
+        where = self.positions[node]
+        return self.offset(where.start.line, where.start.column), self.offset(where.end.line, where.end.column)
+
+    def outer_span(self, node: cst.BaseExpression) -> tuple[int, int]:
+        """The characters of an expression, with the parentheses around it."""
+        start, end = self.span(node)
+        for _ in node.lpar:
+            start = self.text.rindex("(", 0, start)
+        for _ in node.rpar:
+            end = self.text.index(")", end) + 1
+        return start, end
+
+    def code(self, node: cst.CSTNode) -> str:
+        if isinstance(node, cst.BaseExpression):
+            start, end = self.outer_span(node)
+        else:
+            start, end = self.span(node)
+        return self.text[start:end]
+
+    def line(self, node: cst.CSTNode) -> int:
+        return self.positions[node].start.line
+
+    def last_line(self, node: cst.CSTNode) -> int:
+        return self.positions[node].end.line
+
+    def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        return self.parents.get(node)
+
+    def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        current = self.parents.get(node)
+        while current is not None:
+            yield current
+            current = self.parents.get(current)
+
+    def indentation(self, statement: cst.CSTNode) -> str:
+        """The white space before a statement that begins its line."""
+        line = self.line(statement)
+        return self.text[self.line_start(line) : self.span(statement)[0]]
+
+    def kept_by_comment(self, node: cst.CSTNode) -> bool:
+        """Whether `# tracelens: keep` stands on one of the node's lines or alone on the line above."""
+        first, last = self.line(node), self.last_line(node)
+        above = self.line_text(first - 1).strip() if first > 1 else ""
+        if above.startswith("#") and KEEP_COMMENT.search(above):
+            return True
+        return any(KEEP_COMMENT.search(self.line_text(line)) for line in range(first, last + 1))
+
+
+def parse(path: Path, shown: str, data: bytes) -> SourceFile:
+    """Take a file apart; raises `Unreadable` if it is no Python that this program can give back to the byte."""
+    try:
+        wrapper = MetadataWrapper(cst.parse_module(data))
+        positions = cast(Mapping[cst.CSTNode, CodeRange], wrapper.resolve(PositionProvider))
+        parents = cast(Mapping[cst.CSTNode, cst.CSTNode], wrapper.resolve(ParentNodeProvider))
+        same = wrapper.module.bytes == data
+    except cst.ParserSyntaxError as error:
+        raise Unreadable(f"does not parse as Python 3, line {error.raw_line}") from None
+    except (UnicodeError, LookupError) as error:
+        raise Unreadable(f"cannot be decoded: {error}") from None
+    except RecursionError:
+        raise Unreadable("is nested too deeply") from None
+    if not same:
+        raise Unreadable("cannot be written back byte for byte")
+    return SourceFile(path, shown, data, wrapper.module.code, wrapper.module, positions, parents)
+
+
+def apply_splices(source: SourceFile, splices: Sequence[Splice]) -> bytes:
+    """The file's bytes with all splices made; raises `Conflict` where two of them overlap."""
+    ordered = sorted(splices, key=lambda splice: (splice.start, splice.end, splice.rank))
+    pieces, position = [], 0
+    for splice in ordered:
+        if splice.start < position:
+            raise Conflict(f"two changes overlap at character {splice.start}")
+        pieces += [source.text[position : splice.start], _with_newlines(splice.text, source.newline)]
+        position = splice.end
+    pieces.append(source.text[position:])
+    return "".join(pieces).encode(source.module.encoding)
+
+
+def _with_newlines(text: str, newline: str) -> str:
+    return text if newline == "\n" else _LINE_END.sub(newline, text)

@@ -1,0 +1,236 @@
+"""The host's chain of one step: what the training loop did, in order, with its waits taken out.
+
+In: a Timeline, its Measures and event Links. Out: Items per kept step. The main thread and the autograd threads form
+one chain: during `backward` the main thread is blocked until the worker is done, so their calls follow one another and
+the hand-off between them is host time like any other. Calls of other threads that start GPU work keep their place in
+that order and cost the chain nothing; their other calls are left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tracelens.model import Timeline
+from tracelens.replay.calibrate import Calibration
+from tracelens.replay.items import ALL_STREAMS, Engine, Item
+from tracelens.replay.links import Links
+from tracelens.replay.measures import LONGEST_RETURN_NS, NONE, Array, Measures
+
+HOST_ROWS = ("cpu_op", "cuda_runtime", "cuda_driver", "python_function", "user_annotation")
+"""Categories whose rows cost the host time when they are recorded."""
+_ENGINES: dict[str, Engine] = {"h2d": "h2d", "d2h": "d2h"}
+_WAITS = ("device_sync", "stream_sync", "event_sync")
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One row of the calls, with what it launched first."""
+
+    position: int
+    thread: int
+    name: str
+    kind: str
+    start_ns: int
+    end_ns: int
+    direction: str
+    memory: str
+    size: int
+    wait: int
+    op: str
+
+
+class Chains:
+    """Builds the chain of each step from columns that are looked up once."""
+
+    def __init__(self, timeline: Timeline, measures: Measures, links: Links) -> None:
+        self.measures, self.links = measures, links
+        self.costs: Calibration = measures.calibration
+        self.threads = {timeline.main_thread, *timeline.autograd_threads}
+        self.main = timeline.main_thread
+        self.calls = _calls(timeline)
+        self.steps = timeline.calls()["step"].to_numpy()
+        waits = timeline.syncs()
+        self.edge = set(waits["call"][waits["window_edge"].to_numpy(dtype=bool)].tolist())
+        self.rows = _host_rows(timeline, self.threads)
+        loader = timeline.loader_waits()
+        self.loads = list(
+            zip(loader["step"].tolist(), loader["start_ns"].tolist(), loader["end_ns"].tolist(), strict=True)
+        )
+        self.returns = self._typical_return()
+
+    def step(self, position: int, start_ns: int, end_ns: int) -> tuple[Item, ...]:
+        """The Items of one step, from its start to its end on the host's clock."""
+        inside = np.flatnonzero(self.steps == position).tolist()
+        calls = [self.calls[index] for index in inside if index not in self.edge]
+        spans: list[tuple[int, int, _Call | None]] = [(call.start_ns, call.end_ns, call) for call in calls]
+        own = [call for call in calls if call.thread in self.threads]
+        for step, begin, end in self.loads:
+            if step == position and not any(begin <= call.start_ns < end for call in own):
+                spans.append((begin, end, None))
+        items: list[Item] = []
+        cursor = start_ns
+        for begin, end, call in sorted(spans, key=lambda span: span[:2]):
+            if call is not None and call.thread not in self.threads:
+                items += self._detached(call)
+                continue
+            until = max(cursor, end)
+            plain = Item("work", max(0, begin - cursor), until - max(begin, cursor), self._rows(cursor, until))
+            items.append(plain._replace(kind="loader", name="DataLoader") if call is None else self._item(call, plain))
+            cursor = until
+        items.append(Item("work", gap_ns=max(0, end_ns - cursor), rows=self._rows(cursor, end_ns)))
+        return _paired(items, {call.position: call for call in calls})
+
+    def _rows(self, start_ns: int, end_ns: int) -> int:
+        first, last = np.searchsorted(self.rows, (start_ns, end_ns))
+        return int(last - first)
+
+    def _detached(self, call: _Call) -> list[Item]:
+        if self.measures.op_end[call.position] < 0:
+            return []
+        return [self._launch(call, Item("launch", name=call.name, call=call.position))._replace(detached=True)]
+
+    def _item(self, call: _Call, plain: Item) -> Item:
+        item = plain._replace(name=call.name, wait=call.wait, call=call.position, rows=max(1, plain.rows))
+        if self.measures.op_end[call.position] >= 0:
+            return self._copy(call, item) if call.direction in _ENGINES else self._launch(call, item)
+        if call.kind in _WAITS:
+            return self._sync(call, item)
+        link = self.links.links.get(call.position)
+        if call.kind == "event_record" and link is not None:
+            return item._replace(kind="record", event=link.event, stream=link.stream)
+        if call.kind == "stream_wait" and link is not None and link.event and link.stream >= 0:
+            return item._replace(kind="stream_wait", event=link.event, stream=link.stream, lag=link.lag)
+        return item
+
+    def _launch(self, call: _Call, item: Item) -> Item:
+        at, measures = call.position, self.measures
+        return item._replace(
+            kind="launch",
+            issue_ns=self.costs.launch_issue_ns if measures.blocked[at] else item.issue_ns,
+            stream=int(measures.stream[at]),
+            duration_ns=int(measures.op_end[at] - measures.op_start[at]),
+            latency_ns=int(measures.latency[at]),
+            spacing_ns=int(measures.spacing[at]),
+            engine=_ENGINES.get(call.direction, ""),
+            size=max(0, call.size),
+            op=call.op,
+        )
+
+    def _copy(self, call: _Call, item: Item) -> Item:
+        """A copy between host and GPU: does its call wait, and for what?"""
+        at, measures = call.position, self.measures
+        copy = self._launch(call, item)
+        started, done = int(measures.op_start[at]), int(measures.op_end[at])
+        if call.direction == "h2d" and call.memory == "pageable":
+            return self._staged(call, copy)
+        waited = call.end_ns >= done
+        if waited and (call.wait >= 0 or call.memory == "pageable"):
+            # What the host did before the copy could start on an idle stream is issue; all else was waiting.
+            issue = min(item.issue_ns, self.costs.copy_issue_ns, max(0, started - call.start_ns))
+            return copy._replace(kind="blocking", issue_ns=issue, return_ns=min(call.end_ns - done, LONGEST_RETURN_NS))
+        return copy
+
+    def _staged(self, call: _Call, copy: Item) -> Item:
+        """From pageable memory: the call copies the source (host time), the transfer follows in stream order."""
+        at, measures = call.position, self.measures
+        started, done = int(measures.op_start[at]), int(measures.op_end[at])
+        idle_from = max(call.start_ns, min(int(measures.previous_end[at]), call.end_ns))
+        ahead = copy.size <= self.costs.staging_bytes
+        issue = copy.issue_ns if ahead else call.end_ns - idle_from
+        transfer = min(done - started, self.costs.pinned_duration_ns(copy.size))
+        tail = max(0, done - call.end_ns) if started < call.end_ns or done - call.end_ns < 2 * transfer else transfer
+        latency = started - idle_from if started >= idle_from else self.costs.launch_latency_ns
+        if int(measures.previous_end[at]) > call.end_ns:
+            latency, tail = issue, transfer  # it ran behind queued work: its own latency was not seen
+        return copy._replace(
+            kind="staged",
+            issue_ns=max(0, issue),
+            duration_ns=transfer,
+            latency_ns=min(max(0, latency), max(0, issue) + self.costs.launch_latency_ns),
+            return_ns=tail,
+        )
+
+    def _sync(self, call: _Call, item: Item) -> Item:
+        stream, event, lag = int(self.measures.stream[call.position]), "", 0
+        kind: Any = "sync"
+        if call.kind == "device_sync":
+            stream = ALL_STREAMS
+        elif call.kind == "event_sync":
+            link = self.links.links.get(call.position)
+            kind, event, lag = "event_sync", link.event if link else "", link.lag if link else 0
+            stream = link.stream if link else ALL_STREAMS
+        done = self._done(call, stream, event, lag)
+        returned = call.end_ns - done
+        waited = done > call.start_ns and 0 <= returned <= LONGEST_RETURN_NS
+        return item._replace(
+            kind=kind,
+            stream=stream,
+            event=event,
+            lag=lag,
+            issue_ns=min(item.issue_ns, self.costs.sync_issue_ns) if done > call.start_ns else item.issue_ns,
+            return_ns=returned if waited else self.returns,
+        )
+
+    def _done(self, call: _Call, stream: int, event: str, lag: int) -> int:
+        if not event:
+            return self.measures.done(call.position, stream)
+        records = [at for at, link in self.links.links.items() if link.event == event and at < call.position]
+        records = [at for at in sorted(records) if self.calls[at].kind == "event_record"]
+        return self.measures.done(records[-1 - lag], stream) if len(records) > lag else NONE
+
+    def _typical_return(self) -> int:
+        """Median time from the completion of the work to the return of the call that waited for it."""
+        seen = []
+        for call in self.calls:
+            if call.kind in ("device_sync", "stream_sync"):
+                stream = ALL_STREAMS if call.kind == "device_sync" else int(self.measures.stream[call.position])
+                done = self.measures.done(call.position, stream)
+                if call.start_ns < done <= call.end_ns <= done + LONGEST_RETURN_NS:
+                    seen.append(call.end_ns - done)
+        return int(np.median(seen)) if seen else self.costs.sync_return_ns
+
+
+def _calls(timeline: Timeline) -> list[_Call]:
+    calls, ops, waits = timeline.calls(), timeline.ops(), timeline.syncs()
+    wait_of = dict(zip(waits["call"].tolist(), waits.index.tolist(), strict=True))
+    directions, memories, sizes = ops["direction"].tolist(), ops["memory"].tolist(), ops["bytes"].tolist()
+    op_names = ops["name"].astype(str).tolist()
+    columns = [calls[name].tolist() for name in ("thread", "name", "kind", "start_ns", "end_ns", "op")]
+    out = []
+    for position, (thread, name, kind, start, end, op) in enumerate(zip(*columns, strict=True)):
+        direction, memory, size = (directions[op], memories[op], int(sizes[op])) if op >= 0 else ("", "", 0)
+        wait, started = wait_of.get(position, -1), op_names[op] if op >= 0 else ""
+        out.append(_Call(position, thread, str(name), kind, start, end, direction, memory, size, wait, started))
+    return out
+
+
+def _host_rows(timeline: Timeline, threads: set[int | None]) -> Array:
+    """Starts of all rows that the profiler recorded on the chain's threads."""
+    trace = timeline.trace
+    if not len(trace.categories) or "category" not in trace.columns:
+        return np.empty(0, dtype=np.int64)
+    wanted = [code for code, name in enumerate(trace.categories) if name in HOST_ROWS]
+    columns = trace.columns
+    known = [thread for thread in threads if thread is not None]
+    chosen = np.isin(columns["category"], wanted) & np.isin(columns["tid"], known)
+    return np.sort(columns["start_ns"][chosen].astype(np.int64))
+
+
+def _paired(items: list[Item], calls: dict[int, _Call]) -> tuple[Item, ...]:
+    """Give a copy and the stream synchronize right behind it (same thread, nothing launched between) one number."""
+    last: int | None = None
+    for index, item in enumerate(items):
+        if item.detached or (item.kind == "work" and item.call >= 0):
+            continue
+        if item.kind == "sync" and last is not None and _belong(calls[items[last].call], calls[item.call]):
+            items[last] = items[last]._replace(pair=items[last].call)
+            items[index] = item._replace(pair=items[last].call)
+        last = index if item.engine else None
+    return tuple(items)
+
+
+def _belong(copy: _Call, synchronize: _Call) -> bool:
+    return synchronize.kind == "stream_sync" and copy.thread == synchronize.thread

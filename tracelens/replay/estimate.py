@@ -1,0 +1,120 @@
+"""What a set of Edits would buy: a step time with its 80 % range, what limits it then, and what was assumed.
+
+In: a Tape, Edits. Out: an Estimate, or an Abstention where the trace does not carry the question. All Edits of the
+set are applied in one replay. The range joins three sources: which steps happened to be recorded (resampled), the
+constants that the trace does not show (drawn from their ranges), and what replays of this kind were off by.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tracelens.model import Abstention, Edit, Estimate
+from tracelens.replay import bounds
+from tracelens.replay import edits as rewriting
+from tracelens.replay.calibrate import RANGES
+from tracelens.replay.items import Tape
+from tracelens.replay.simulate import compile_program, step_time
+from tracelens.replay.tape import SAMPLING
+
+DRAWS = 24
+"""Enough for a 10 % and a 90 % quantile that move by less than a third of the range between seeds."""
+LOW, HIGH = 0.1, 0.9
+MODEL_SHARE = 0.01
+"""80 % half-width where the GPU sets the pace: 0.1-0.8 % step-time error on three H200 transformer rows."""
+HOST_MODEL_SHARE = 0.03
+"""The same where host, loader or copies do: identical host-bound loops differed by 3-10 % between runs there."""
+MODEL_GAIN_SHARE = 0.1
+"""… and that share of the change itself: what moves most is known least."""
+UNANCHORED_SHARE = 0.03
+"""Added where no unprofiled step time was recorded: the profiler's cost then hides in the host times."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """New step time ÷ old, at the middle and per draw."""
+
+    ratio: float
+    draws: tuple[float, ...]
+
+
+def of(tape: Tape, edits: tuple[Edit, ...]) -> Estimate | Abstention:
+    """Step time after all `edits` together."""
+    if edits and tape.unresolved_waits:
+        return Abstention(
+            "replay",
+            f"{tape.unresolved_waits} waits between GPU streams per step do not say what they wait for",
+            "record with a CUDA version whose traces name the stream of an event, or on one stream",
+        )
+    outcome = _outcome(tape, edits)
+    base = tape.base_ns
+    binding = bounds.of(tape, edits).binding
+    model = MODEL_SHARE if binding == "stream" else HOST_MODEL_SHARE
+    model += MODEL_GAIN_SHARE * abs(1 - outcome.ratio)
+    drift = UNANCHORED_SHARE if tape.errors.anchor is None else max(0.0, abs(tape.errors.anchor) - SAMPLING)
+    model += drift
+    low, high = _quantile(outcome.draws, LOW), _quantile(outcome.draws, HIGH)
+    below = _joined(max(0.0, outcome.ratio - low), model)
+    above = _joined(max(0.0, high - outcome.ratio), model)
+    return Estimate(
+        base_ns=base,
+        step_ns=round(base * outcome.ratio),
+        low_ns=round(base * (outcome.ratio - below)),
+        high_ns=round(base * (outcome.ratio + above)),
+        binding=binding,
+        basis="profiled" if tape.unprofiled_ns is None else "unprofiled",
+        evidence="replayed",
+        assumptions=_assumptions(tape, edits),
+    )
+
+
+def _outcome(tape: Tape, edits: tuple[Edit, ...]) -> _Outcome:
+    before = compile_program(rewriting.apply(tape), tape.overhead.row_ns)
+    after = compile_program(rewriting.apply(tape, edits), tape.overhead.row_ns)
+    rng = random.Random(0)  # the same question gets the same answer
+    return _Outcome(step_time(after) / step_time(before), tuple(_draw(tape, edits, rng) for _ in range(DRAWS)))
+
+
+def _draw(tape: Tape, edits: tuple[Edit, ...], rng: random.Random) -> float:
+    order = rng.choices(range(len(tape.steps)), k=len(tape.steps))
+    # Three host speeds stand for their range: each is compiled once and shared by all draws.
+    row_ns = rng.choice((tape.overhead.low_ns, tape.overhead.row_ns, tape.overhead.high_ns))
+    factors = {name: rng.uniform(*limits) for name, limits in RANGES.items()}
+    drawn = replace(tape, calibration=tape.calibration.with_factors(factors))
+    before = step_time(compile_program(rewriting.apply(drawn), row_ns), order)
+    after = step_time(compile_program(rewriting.apply(drawn, edits), row_ns), order)
+    return after / before
+
+
+def _joined(*halves: float) -> float:
+    """Independent sources add up like the sides of a right angle."""
+    return float(sum(half * half for half in halves) ** 0.5)
+
+
+def _quantile(values: Sequence[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def _assumptions(tape: Tape, edits: tuple[Edit, ...]) -> tuple[str, ...]:
+    costs, kinds = tape.calibration, {edit.kind for edit in edits}
+    said = list(tape.notes)
+    if tape.unprofiled_ns is None:
+        said.append("no unprofiled step time: host times contain the profiler's cost")
+    elif tape.overhead.fitted:
+        said.append(f"the profiler cost the host {tape.overhead.row_ns / 1e3:.1f} µs per recorded row (fitted)")
+    if "async-copy" in kinds:
+        said.append(f"copies from pinned memory run at {costs.pinned_bytes_per_us / 1e3:.0f} GB/s")
+        if tape.loader.workers == 0:
+            rate = costs.pin_main_bytes_per_us / 1e3
+            said.append(f"without workers the main thread pins each batch, at {rate:.0f} GB/s")
+        else:
+            took = costs.loader_get_ns / 1e3
+            said.append(f"a pin thread prepares each batch; the main thread then spends {took:.0f} µs in the loader")
+    if "prefetch" in kinds:
+        said.append("the next batch is asked for before this batch's work is launched")
+    if tape.loader.period_ns is not None:
+        said.append("the loader's workers set the pace and do not get faster")
+    return tuple(said)

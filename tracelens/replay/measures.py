@@ -1,0 +1,154 @@
+"""What the trace itself says about latencies, gaps, returns and completions: numbers per call, medians per run.
+
+In: a Timeline and the defaults. Out: `Measures`: arrays with one entry per call of the Timeline. A measured value is
+kept where it was observed alone (a launch into an empty stream shows the latency, a queued op the gap); where another
+constraint hid it, the run's median stands in. So an Edit that changes what binds counts no launch jitter twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tracelens.model import Timeline
+from tracelens.replay.calibrate import Calibration
+
+Array = np.ndarray[Any, np.dtype[np.int64]]
+
+NONE = -(1 << 62)
+FULL_QUEUE = 0.95
+"""A launch counts as blocked by a full queue when this share of the limit is outstanding: limits vary by some 2 %."""
+LATENCY_FACTOR = 10
+"""A launch latency above ten medians is another cause (module loading, a busy engine); it is kept to that much."""
+LONGEST_GAP_NS = 20_000
+"""An idle stretch between queued ops above this is no kernel gap but a dependency that the trace does not name."""
+LONGEST_RETURN_NS = 1_000_000
+"""A wait that returns later than 1 ms after its work was descheduled; the median stands in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """Per call, in the Timeline's order. Times are those of the trace; -1 or NONE where a call has no such thing."""
+
+    streams: tuple[str, ...]
+    stream: Array
+    """Position in `streams`: of the launched op, or of the stream waited for; -1 all or unknown."""
+    op_start: Array
+    op_end: Array
+    previous_end: Array
+    """When the stream's earlier launches were done, NONE for the first."""
+    all_done: Array
+    """When everything launched before the call was done."""
+    latency: Array
+    spacing: Array
+    blocked: np.ndarray[Any, np.dtype[np.bool_]]
+    """The call waited for room in the launch queue."""
+    calibration: Calibration
+    """The defaults with this trace's medians in their place."""
+
+    def done(self, call: int, stream: int) -> int:
+        """When the work launched before this call on `stream` (-1: on all) was done; NONE if there was none."""
+        if stream < 0:
+            return int(self.all_done[call])
+        own = np.flatnonzero((self.stream[:call] == stream) & (self.op_end[:call] >= 0))
+        return int(self.op_end[own].max()) if len(own) else NONE
+
+
+def measure(timeline: Timeline, defaults: Calibration) -> Measures:
+    """Read the numbers of one trace."""
+    calls, ops = timeline.calls(), timeline.ops()
+    names, codes = _streams(ops)
+    op_start, op_end, stream = _spans(len(calls), ops, codes)
+    waited = _waited_streams(calls, ops)
+    launched = op_end >= 0
+    previous_end = _previous_ends(stream, op_end, launched)
+    called = calls["start_ns"].to_numpy(np.int64)
+    kernels = launched & (calls["kind"].to_numpy() == "launch")
+    empty = kernels & (previous_end <= called)
+    latency_ns = _median((op_start - called)[empty], defaults.launch_latency_ns)
+    queued = launched & (previous_end > called + latency_ns)
+    gaps = (op_start - previous_end)[queued]
+    spacing_ns = _median(gaps[gaps >= 0], defaults.kernel_gap_ns)
+    longest = LONGEST_GAP_NS if len(names) == 1 else 4 * spacing_ns
+    free = launched & (previous_end <= called)
+    issue = (calls["end_ns"] - calls["start_ns"]).to_numpy(np.int64)
+    return Measures(
+        streams=names,
+        stream=np.where(launched, stream, waited),
+        op_start=op_start,
+        op_end=op_end,
+        previous_end=previous_end,
+        all_done=_running_maximum(op_end),
+        latency=np.where(free, np.clip(op_start - called, 0, LATENCY_FACTOR * latency_ns), latency_ns),
+        spacing=np.where(queued, np.clip(op_start - previous_end, 0, longest), spacing_ns),
+        blocked=_blocked(stream, called, op_start, defaults.queue_limit),
+        calibration=replace(
+            defaults,
+            launch_latency_ns=latency_ns,
+            kernel_gap_ns=spacing_ns,
+            launch_issue_ns=_median(issue[kernels], defaults.launch_issue_ns),
+        ),
+    )
+
+
+def _median(values: Array, otherwise: int) -> int:
+    return int(np.median(values)) if len(values) else otherwise
+
+
+def _streams(ops: pd.DataFrame) -> tuple[tuple[str, ...], Array]:
+    """The streams by device and number, and for each op the position of its own."""
+    pairs = list(zip(ops["device"].tolist(), ops["stream"].tolist(), strict=True))
+    known = sorted(set(pairs))
+    position = {pair: index for index, pair in enumerate(known)}
+    many = len({device for device, _ in known}) > 1
+    names = tuple(f"GPU {device} stream {stream}" if many else f"stream {stream}" for device, stream in known)
+    return names, np.array([position[pair] for pair in pairs], dtype=np.int64)
+
+
+def _spans(calls: int, ops: pd.DataFrame, codes: Array) -> tuple[Array, Array, Array]:
+    """Start, end and stream of what each call launched; a graph's ops count as one."""
+    start = np.full(calls, np.iinfo(np.int64).max)
+    end = np.full(calls, -1, dtype=np.int64)
+    stream = np.full(calls, -1, dtype=np.int64)
+    owner = ops["call"].to_numpy(np.int64)
+    linked = owner >= 0
+    np.minimum.at(start, owner[linked], ops["start_ns"].to_numpy(np.int64)[linked])
+    np.maximum.at(end, owner[linked], ops["end_ns"].to_numpy(np.int64)[linked])
+    stream[owner[linked][::-1]] = codes[linked][::-1]
+    return np.where(end >= 0, start, -1), end, stream
+
+
+def _waited_streams(calls: pd.DataFrame, ops: pd.DataFrame) -> Array:
+    """For calls that launch nothing: the position of the stream they name, -1 where it is unknown or idle."""
+    known = sorted(set(zip(ops["device"].tolist(), ops["stream"].tolist(), strict=True)))
+    position: dict[int, int] = {}
+    for index, (_, stream) in enumerate(known):
+        # The same number on two devices names two streams; then the call's own device would be needed.
+        position[stream] = -1 if stream in position else index
+    return np.array([position.get(stream, -1) for stream in calls["stream"].tolist()], dtype=np.int64)
+
+
+def _previous_ends(stream: Array, op_end: Array, launched: np.ndarray[Any, np.dtype[np.bool_]]) -> Array:
+    previous = np.full(len(stream), NONE, dtype=np.int64)
+    for code in np.unique(stream[launched]):
+        own = np.flatnonzero(launched & (stream == code))
+        previous[own[1:]] = np.maximum.accumulate(op_end[own])[:-1]
+    return previous
+
+
+def _running_maximum(op_end: Array) -> Array:
+    """For each call the latest end of what was launched before it."""
+    ends = np.where(op_end >= 0, op_end, NONE)
+    return np.concatenate(([NONE], np.maximum.accumulate(ends)[:-1])) if len(ends) else ends
+
+
+def _blocked(stream: Array, called: Array, op_start: Array, limit: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    out = np.zeros(len(stream), dtype=np.bool_)
+    for code in np.unique(stream[op_start >= 0]):
+        own = np.flatnonzero((stream == code) & (op_start >= 0))
+        started = np.searchsorted(np.sort(op_start[own]), called[own], side="right")
+        out[own] = np.arange(len(own)) - started >= FULL_QUEUE * limit
+    return out

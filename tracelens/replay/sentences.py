@@ -1,0 +1,153 @@
+"""Why removing a wait gives nothing here: the situations of replay.md §4, each as an id, a sentence and its numbers.
+
+In: a Tape, its exposed costs, its bounds. Out: the sentences that hold. Which of them is printed where is the report's
+affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tracelens.replay import bounds, exposed
+from tracelens.replay.bounds import Bounds
+from tracelens.replay.items import Tape, single
+
+NEGLIGIBLE = 0.01
+"""Below 1 % of the step a wait is harmless and a copy is no cost."""
+NO_ROOM = 0.02
+"""When the largest limit leaves less than 2 % of the step, no patch is worth making."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """`id` is stable, `text` is for people, `numbers` are what it rests on (ns per step, or shares of it)."""
+
+    id: str
+    text: str
+    numbers: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    step_ns: int
+    waited_ns: int
+    alone_ns: Mapping[str, int]
+    together_ns: int
+    limits: Bounds
+    staged_ns: int
+    """Transfer time of pageable batches per step."""
+    copied_ns: int
+    """Transfer time of all batches per step."""
+    slack_ns: int
+    """What no order of the same work can do better than the loop does now."""
+
+
+def of(tape: Tape, alone: Mapping[str, int] | None = None) -> tuple[Sentence, ...]:
+    """The sentences that hold on this run, none where waits cannot be judged; `alone`: the exposed costs, if known."""
+    jointly = exposed.together(tape)
+    if jointly is None:
+        return ()
+    facts = _facts(tape, exposed.of(tape) if alone is None else alone, jointly)
+    found = (_gpu_bound, _refilled, _host_bound, _loader_bound, _absorbed, _same_stream, _copies_hidden, _no_room)
+    return tuple(sentence for judge in found if (sentence := judge(facts)) is not None)
+
+
+def _facts(tape: Tape, alone: Mapping[str, int], jointly: int) -> _Facts:
+    limits = bounds.of(tape)
+    copies = [item for step in tape.steps for item in single(step) if item.engine == "h2d"]
+    staged = sum(item.duration_ns for item in copies if item.kind == "staged")
+    return _Facts(
+        step_ns=tape.base_ns,
+        waited_ns=sum(place.wait_ns for place in tape.stalls.values()),
+        alone_ns=alone,
+        together_ns=jointly,
+        limits=limits,
+        staged_ns=round(staged / len(tape.steps)),
+        copied_ns=round(sum(item.duration_ns for item in copies) / len(tape.steps)),
+        slack_ns=max(0, tape.base_ns - limits.largest_ns),
+    )
+
+
+def _ms(ns: float) -> str:
+    return f"{ns / 1e6:.2f} ms"
+
+
+def _gpu_bound(facts: _Facts) -> Sentence | None:
+    idle = 1 - facts.limits.stream_ns / facts.step_ns
+    if idle >= NO_ROOM:
+        return None
+    text = f"The GPU idles {100 * max(0.0, idle):.1f} % of the step: the waits are for real work, expect 0-2 %."
+    return Sentence("gpu_bound", text, {"idle_share": max(0.0, idle), "stream_ns": facts.limits.stream_ns})
+
+
+def _refilled(facts: _Facts) -> Sentence | None:
+    small = NEGLIGIBLE * facts.step_ns
+    if facts.waited_ns < small or facts.together_ns >= small:
+        return None
+    text = (
+        f"The host waits {_ms(facts.waited_ns)} per step, and without any wait a step takes as long: "
+        "each queue refills before the GPU runs dry."
+    )
+    return Sentence("refilled", text, {"wait_ns": facts.waited_ns, "exposed_ns": facts.together_ns})
+
+
+def _host_bound(facts: _Facts) -> Sentence | None:
+    limits = facts.limits
+    if limits.binding != "host" or facts.waited_ns >= NEGLIGIBLE * facts.step_ns:
+        return None
+    text = (
+        f"Synchronizations return at once: the host needs {_ms(limits.host_ns)} per step to launch "
+        f"{_ms(limits.stream_ns)} of GPU work. Fewer launches would help (torch.compile, CUDA graphs), fewer waits not."
+    )
+    return Sentence("host_bound", text, {"host_ns": limits.host_ns, "stream_ns": limits.stream_ns})
+
+
+def _loader_bound(facts: _Facts) -> Sentence | None:
+    if facts.limits.binding != "loader":
+        return None
+    text = (
+        f"The loader delivers a batch every {_ms(facts.limits.loader_ns)}: any time saved elsewhere is spent waiting "
+        "for the next batch. Make the loader faster first (more workers, cheaper samples)."
+    )
+    return Sentence("loader_bound", text, {"loader_ns": facts.limits.loader_ns})
+
+
+def _absorbed(facts: _Facts) -> Sentence | None:
+    small = NEGLIGIBLE * facts.step_ns
+    largest = max(facts.alone_ns.values(), default=0)
+    if largest >= small or facts.together_ns < small:
+        return None
+    text = (
+        f"No wait costs anything alone, because the next one takes its place; together they cost "
+        f"{_ms(facts.together_ns)} per step."
+    )
+    return Sentence("absorbed", text, {"largest_alone_ns": largest, "together_ns": facts.together_ns})
+
+
+def _same_stream(facts: _Facts) -> Sentence | None:
+    if facts.staged_ns < NEGLIGIBLE * facts.step_ns:
+        return None
+    text = (
+        f"{_ms(facts.staged_ns)} of copies per step come from pageable memory on the stream that computes: "
+        "non_blocking alone hides nothing, pinned memory and a stream of their own do."
+    )
+    return Sentence("same_stream", text, {"copy_ns": facts.staged_ns})
+
+
+def _copies_hidden(facts: _Facts) -> Sentence | None:
+    if facts.copied_ns >= NEGLIGIBLE * facts.step_ns:
+        return None
+    text = f"Copies to the GPU take {_ms(facts.copied_ns)} per step: prefetching them gains nothing."
+    return Sentence("copies_small", text, {"copy_ns": facts.copied_ns})
+
+
+def _no_room(facts: _Facts) -> Sentence | None:
+    share = facts.slack_ns / facts.step_ns
+    if share >= NO_ROOM:
+        return None
+    text = (
+        f"Without any wait a step still takes {_ms(facts.limits.largest_ns)} ({facts.limits.binding}): "
+        f"ordering the same work differently gains at most {100 * share:.1f} %."
+    )
+    return Sentence("no_room", text, {"bound_ns": facts.limits.largest_ns, "share": share})

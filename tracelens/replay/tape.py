@@ -1,0 +1,213 @@
+"""Timeline → Tape: the host's program of the kept steps, anchored at the unprofiled step time. Or why there is none.
+
+In: a Timeline, the Stalls found in it, the run's StepClock, a Calibration. Out: a Tape, or an Abstention when a replay
+of this recording would be a guess (replay.md §2.7). The profiler's cost per recorded row is fitted so that the replay
+of the unchanged loop meets the unprofiled step time; a loop whose time does not depend on the host cannot tell it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from tracelens.model import Abstention, Stall, StepClock, Timeline
+from tracelens.replay import edits
+from tracelens.replay.calibrate import Calibration
+from tracelens.replay.chain import Chains
+from tracelens.replay.items import Errors, Loader, Overhead, StallPlace, Step, Tape, flat, fold, single
+from tracelens.replay.links import resolve
+from tracelens.replay.measures import measure
+from tracelens.replay.simulate import compile_program, first_pass, step_time
+
+FEWEST_STEPS = 3
+MOST_UNMATCHED = 0.01
+MOST_ERROR = 0.03
+"""A recorded step that the replay misses by more than 3 % supports no prediction (replay.md §2.7)."""
+MOST_DRIFT = 0.1
+"""Recorded and unprofiled steps that differ by more than 10 % after the correction were not the same loop. Identical
+runs of host-bound loops differed by up to that on a shared host; what remains of the difference widens the range."""
+ROW_BOUNDS_NS = (0.0, 8_000.0)
+"""Cost per recorded row. H200 loops gave 0.9-2.6 µs without stacks; with stacks a row costs up to some 8 µs."""
+SAMPLING = 0.01
+"""The unprofiled steps are another sample of a loop that varies: 1 % of the step either way says nothing."""
+LOADER_BOUND_SHARE = 0.1
+"""Waiting for a worker in the middle step must be at least a tenth of the step to make the loader the limit."""
+_FIT_ROUNDS = 14
+
+
+def build(
+    timeline: Timeline,
+    stalls: tuple[Stall, ...] = (),
+    clock: StepClock | None = None,
+    calibration: Calibration | None = None,
+) -> Tape | Abstention:
+    """The Tape of a Timeline; an Abstention says what to record where no replay is possible."""
+    refusal = _unfit(timeline)
+    if refusal is not None:
+        return refusal
+    tape = _assemble(timeline, stalls, calibration or Calibration())
+    tape = replace(tape, loader=_loader(timeline, tape, clock))
+    compiled = compile_program(edits.apply(tape), 0.0)
+    steady, first = step_time(compiled), first_pass(compiled)
+    tape = replace(tape, steady_ns=round(steady))
+    # The window lies between an empty and a full launch queue, and so does what it recorded.
+    nearest = min(max(tape.recorded_ns, min(first, steady)), max(first, steady))
+    errors = Errors(nearest / tape.recorded_ns - 1, None)
+    if abs(errors.recorded) > MOST_ERROR:
+        return _abstain(
+            f"the replay of the recorded steps is off by {100 * errors.recorded:+.1f} %: "
+            "an order between GPU streams or threads is not in the trace",
+            "record with synchronization events: tracelens profile",
+        )
+    unprofiled = _unprofiled(clock)
+    if unprofiled is None:
+        costs = tape.calibration.row_overhead_ns
+        return replace(tape, overhead=Overhead(0.0, 0.0, float(costs), fitted=False), errors=errors)
+    return _anchored(tape, unprofiled, errors)
+
+
+# ------------------------------------------------------------------------------------------------- may we at all?
+
+
+def _unfit(timeline: Timeline) -> Abstention | None:
+    calls, ops, steps = timeline.calls(), timeline.ops(), timeline.steps()
+    if not len(ops):
+        return _abstain("the trace has no GPU work", "record where a GPU is used: tracelens profile train.py")
+    if not len(calls):
+        return _abstain("the trace has no CUDA calls", "record CPU and CUDA activities together: tracelens profile")
+    if timeline.step_source == "none" or int(steps["kept"].sum()) < FEWEST_STEPS:
+        kept = int(steps["kept"].sum()) if timeline.step_source != "none" else 0
+        return _abstain(f"{kept} complete steps, {FEWEST_STEPS} are needed", "record more steps: --steps 12")
+    unmatched = _unmatched(ops)
+    if unmatched > MOST_UNMATCHED:
+        return _abstain(
+            f"{100 * unmatched:.1f} % of the GPU work has no CUDA call that launched it",
+            "record a shorter window, so that no record is lost: --steps 8",
+        )
+    return None
+
+
+def _unmatched(ops: pd.DataFrame) -> float:
+    """Share of the GPU work without a call. What ran before a stream's first matched op was launched before the
+    window opened, and is no loss."""
+    matched = ops["call"].to_numpy() >= 0
+    first = ops[matched].groupby(["device", "stream"])["start_ns"].min()
+    opened = ops[["device", "stream"]].merge(
+        first.rename("opened"), "left", left_on=["device", "stream"], right_index=True
+    )
+    later = ~(ops["start_ns"].to_numpy() < opened["opened"].to_numpy())
+    return float((~matched & later).sum() / max(1, later.sum()))
+
+
+def _abstain(missing: str, hint: str) -> Abstention:
+    return Abstention("replay", missing, hint)
+
+
+# ------------------------------------------------------------------------------------------------------ assembly
+
+
+def _assemble(timeline: Timeline, stalls: tuple[Stall, ...], calibration: Calibration) -> Tape:
+    measures = measure(timeline, calibration)
+    links = resolve(timeline, measures)
+    chains = Chains(timeline, measures, links)
+    kept = timeline.steps()[timeline.steps()["kept"].to_numpy(dtype=bool)]
+    steps = tuple(
+        fold(chains.step(position, start, end))
+        for position, start, end in zip(kept.index.tolist(), kept["start_ns"], kept["end_ns"], strict=True)
+    )
+    durations = (kept["end_ns"] - kept["start_ns"]).to_numpy(np.int64)
+    inside = timeline.calls()["step"].isin(kept.index).to_numpy()
+    return Tape(
+        steps=steps,
+        streams=measures.streams,
+        stalls={stall.id: StallPlace(stall.kind, frozenset(stall.waits), stall.wait_ns) for stall in stalls},
+        calibration=measures.calibration,
+        overhead=Overhead(0.0, 0.0, 0.0, fitted=False),
+        loader=Loader(calibration.loader_workers),
+        recorded_ns=round(float(durations.mean())),
+        steady_ns=0,
+        unprofiled_ns=None,
+        errors=Errors(0.0, None),
+        unresolved_waits=round(sum(bool(inside[call]) for call in links.unresolved) / len(steps)),
+        notes=_notes(timeline, steps),
+    )
+
+
+def _notes(timeline: Timeline, steps: tuple[Step, ...]) -> tuple[str, ...]:
+    notes = []
+    shapes = Counter(tuple((item.kind, item.name) for item in flat(step) if item.kind != "work") for step in steps)
+    if len(shapes) > 1:
+        most = shapes.most_common(1)[0][1]
+        notes.append(f"{most} of {len(steps)} steps make the same calls; all are repeated in turn")
+    if (timeline.ops()["kind"] == "collective").any():
+        notes.append("collectives keep their recorded duration: what other ranks do is not in this trace")
+    if any(item.detached for step in steps for item in flat(step)):
+        notes.append("GPU work of other threads keeps its place in the order and costs the training loop no time")
+    return tuple(notes)
+
+
+def _loader(timeline: Timeline, tape: Tape, clock: StepClock | None) -> Loader:
+    """Workers from the run, else from the loader's name; a producer's period where steps wait for batches."""
+    workers, names = tape.loader.workers, " ".join(map(str, timeline.loader_waits()["name"].unique()))
+    if workers is None and "SingleProcess" in names and "MultiProcess" not in names:
+        workers = 0
+    if workers == 0:
+        return Loader(0)
+    spans = [sum(item.issue_ns for item in single(step) if item.kind == "loader") for step in tape.steps]
+    waiting = float(np.median(spans)) - tape.calibration.loader_work_limit_ns
+    if waiting < LOADER_BOUND_SHARE * tape.recorded_ns:
+        return Loader(workers)
+    return Loader(workers, _unprofiled(clock) or tape.recorded_ns)
+
+
+def _unprofiled(clock: StepClock | None) -> int | None:
+    if clock is None:
+        return None
+    if clock.unprofiled_mean_ns:
+        return clock.unprofiled_mean_ns
+    return round(float(np.mean(clock.unprofiled_ns))) if clock.unprofiled_ns else None
+
+
+# ------------------------------------------------------------------------------------------------------ anchoring
+
+
+def _replayed(tape: Tape) -> Callable[[float], float]:
+    program = edits.apply(tape)
+    return lambda row_ns: step_time(compile_program(program, row_ns))
+
+
+def _anchored(tape: Tape, unprofiled_ns: int, errors: Errors) -> Tape | Abstention:
+    """Choose the cost per row with which the replay meets the unprofiled step; refuse when it stays far off.
+
+    All costs that meet it within sampling are equally good; of these the one nearest to the usual cost is taken.
+    """
+    replayed, usual = _replayed(tape), float(tape.calibration.row_overhead_ns)
+    low, high = (_fit(replayed, unprofiled_ns * (1 + share)) for share in (SAMPLING, -SAMPLING))
+    row_ns = min(max(usual, low), high)
+    fitted = not low < usual < high
+    overhead = Overhead(row_ns, max(low, row_ns - usual), min(max(high, usual), row_ns + usual), fitted)
+    anchor = replayed(overhead.row_ns) / unprofiled_ns - 1
+    if abs(anchor) > MOST_DRIFT:
+        return _abstain(
+            f"the recorded steps explain {100 * (1 + anchor):.0f} % of the unprofiled step time",
+            "record again on a quieter machine, with more steps: --steps 20",
+        )
+    unknown = () if fitted else ("the step time does not tell what the profiler costs: the usual is used",)
+    errors = replace(errors, anchor=anchor)
+    return replace(tape, overhead=overhead, unprofiled_ns=unprofiled_ns, errors=errors, notes=tape.notes + unknown)
+
+
+def _fit(replayed: Callable[[float], float], wanted_ns: float) -> float:
+    """Bisection: the replay falls as the cost taken out of the host rises."""
+    low, high = ROW_BOUNDS_NS
+    for _ in range(_FIT_ROUNDS):
+        middle = (low + high) / 2
+        if replayed(middle) > wanted_ns:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2

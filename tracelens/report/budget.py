@@ -1,0 +1,55 @@
+"""Budgets for CI: is a run within what the user allows?
+
+In: a Diagnosis, limits, what all waits together cost. Out: one `Item` per limit. A value that was not measured is
+neither within nor above a budget.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tracelens.model import Diagnosis
+
+WAITING = ("device", "stream", "event", "d2h")
+"""Kinds of wait that the budget on synchronizations counts: each makes the host wait for the GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most that is allowed; None is no limit."""
+
+    syncs_per_step: float | None = None
+    exposed_ms: float | None = None
+    idle_share: float | None = None
+    step_ms: float | None = None
+
+    @property
+    def empty(self) -> bool:
+        return self == Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """`within` is None where the value was not measured."""
+
+    name: str
+    value: float | None
+    limit: float
+    unit: str
+
+    @property
+    def within(self) -> bool | None:
+        return None if self.value is None else self.value <= self.limit
+
+
+def check(diagnosis: Diagnosis, limits: Limits, exposed_ns: int | None) -> tuple[Item, ...]:
+    """Every limit that was set, in the order of the options."""
+    step_ns = diagnosis.steps.unprofiled_median_ns or diagnosis.steps.median_ns
+    counted = [s for s in diagnosis.stalls if s.kind in WAITING and s.verdict != "window_edge"]
+    values = (
+        ("synchronizations per step", sum(s.calls_per_step for s in counted), limits.syncs_per_step, ""),
+        ("exposed wait per step", None if exposed_ns is None else exposed_ns / 1e6, limits.exposed_ms, " ms"),
+        ("idle share of the GPU", diagnosis.idle_share, limits.idle_share, ""),
+        ("step time", step_ns / 1e6, limits.step_ms, " ms"),
+    )
+    return tuple(Item(name, value, limit, unit) for name, value, limit, unit in values if limit is not None)

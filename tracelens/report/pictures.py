@@ -1,0 +1,171 @@
+"""Geometry of the small pictures: breakdown bar, step time per scheme, predicted beside measured, utilization.
+
+In: model values. Out: frozen geometry in SVG units; the template writes it down. Every picture has a table beside it on
+the page, so nothing is said by a picture alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tracelens.model import Breakdown, Scheme, Verification
+from tracelens.report.words import PARTS, gain, milliseconds, percent, shown_parts
+
+WIDTH = 920.0
+BAR_LABEL = 150.0
+ROOM_FOR_TEXT = 64.0
+SAMPLE_POINTS = 400
+"""Points per curve: more than the picture has pixels for shows nothing more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    part: str
+    name: str
+    x: float
+    width: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """Predicted step of one scheme: `low` and `high` are the ends of its range."""
+
+    id: str
+    y: float
+    width: float
+    low: float
+    high: float
+    value: str
+    applicable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    base: float
+    base_text: str
+    rows: tuple[Bar, ...]
+    height: float
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """One dumbbell: [low, high] with the value in it, x in drawing units."""
+
+    kind: str
+    low: float
+    mid: float
+    high: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Graded:
+    """Predicted and measured speedup of one scheme on one axis; `zero` is where "no change" lies."""
+
+    scheme: str
+    rows: tuple[Interval, ...]
+    zero: float
+    ticks: tuple[tuple[float, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """`pieces` are polylines; a missing sample ends one, so that a gap stays a gap."""
+
+    name: str
+    pieces: tuple[str, ...]
+    mean: str
+
+
+@dataclass(frozen=True, slots=True)
+class Utilization:
+    curves: tuple[Curve, ...]
+    seconds: float
+    ticks: tuple[tuple[float, str], ...]
+
+
+def breakdown(times: Breakdown | None) -> tuple[Segment, ...]:
+    """The parts of a step side by side; together exactly the width."""
+    out, x = [], 0.0
+    for part, _, share in shown_parts(times):
+        width = share * WIDTH
+        label = percent(share) if width >= ROOM_FOR_TEXT else ""
+        out.append(Segment(part, PARTS[part][0], round(x, 2), round(width, 2), label))
+        x += width
+    return tuple(out)
+
+
+def step_times(schemes: Sequence[Scheme]) -> Bars | None:
+    """One bar per estimated scheme on the scale of the present step; None where nothing was estimated."""
+    shown = [(scheme, scheme.estimate) for scheme in schemes if scheme.estimate is not None]
+    if not shown:
+        return None
+    base = max(estimate.base_ns for _, estimate in shown)
+    longest = max(base, *(estimate.high_ns for _, estimate in shown))
+    scale = (WIDTH - BAR_LABEL - 170.0) / longest
+    rows = tuple(
+        Bar(
+            id=scheme.id,
+            y=34.0 + 30.0 * index,
+            width=round(estimate.step_ns * scale, 1),
+            low=round(BAR_LABEL + estimate.low_ns * scale, 1),
+            high=round(BAR_LABEL + estimate.high_ns * scale, 1),
+            value=f"{milliseconds(estimate.step_ns)}  {gain(estimate.speedup)}",
+            applicable=scheme.applicable,
+        )
+        for index, (scheme, estimate) in enumerate(shown)
+    )
+    return Bars(round(base * scale, 1), milliseconds(base), rows, 34.0 + 30.0 * len(rows))
+
+
+def graded(one: Verification) -> Graded | None:
+    """None unless something was measured to hold the prediction against."""
+    if one.ratio is None:
+        return None
+    spans = [("measured", 1 / one.ratio.high, 1 / one.ratio.value, 1 / one.ratio.low)]
+    if one.predicted is not None:
+        p = one.predicted
+        spans.insert(0, ("predicted", p.base_ns / p.high_ns, p.speedup, p.base_ns / p.low_ns))
+    least = min(0.98, *(low for _, low, _, _ in spans))
+    most = max(1.02, *(high for *_, high in spans))
+    scale = (WIDTH - BAR_LABEL - 90.0) / (most - least)
+
+    def x(speedup: float) -> float:
+        return round(BAR_LABEL + (speedup - least) * scale, 1)
+
+    rows = tuple(Interval(k, x(low), x(mid), x(high), gain(mid)) for k, low, mid, high in spans)
+    ticks = tuple((x(value), gain(value)) for value in (least, 1.0, most))
+    return Graded(one.scheme or "your change", rows, x(1.0), ticks)
+
+
+def utilization(rows: Sequence[Mapping[str, Any]], series: Mapping[str, Sequence[float | None]]) -> Utilization | None:
+    """Curves over the time of the samples; `rows` carry `unix_ns`, `series` one value or None per row."""
+    times = [int(row["unix_ns"]) for row in rows if "unix_ns" in row]
+    if len(times) < 2 or len(times) != len(rows) or times[-1] <= times[0]:
+        return None
+    span = times[-1] - times[0]
+    x = [(t - times[0]) / span * (WIDTH - 60.0) + 50.0 for t in times]
+    every = max(1, len(times) // SAMPLE_POINTS)
+    curves = tuple(
+        Curve(name, _pieces(x[::every], list(values)[::every]), _mean(values)) for name, values in series.items()
+    )
+    ticks = tuple((round(50.0 + k * (WIDTH - 60.0) / 4, 1), f"{span / 4e9 * k:.1f} s") for k in range(5))
+    return Utilization(curves, span / 1e9, ticks)
+
+
+def _pieces(x: Sequence[float], values: Sequence[float | None]) -> tuple[str, ...]:
+    pieces: list[list[str]] = [[]]
+    for at, value in zip(x, values, strict=True):
+        if value is None:
+            pieces.append([])
+        else:
+            pieces[-1].append(f"{at:.1f},{10 + (100 - min(max(value, 0.0), 100.0)) * 1.2:.1f}")
+    return tuple(" ".join(piece) for piece in pieces if len(piece) > 1)
+
+
+def _mean(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return f"{sum(known) / len(known):.0f} %" if known else "not available"

@@ -1,0 +1,81 @@
+"""The user's source text: the training script as it was recorded, and the files that locations name.
+
+In: a Run, a script named by the user, Stalls. Out: texts. Apart because a line that is shown beside a number must be
+the line that was running: a file that changed since the recording is not shown and not patched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tracelens import run as runs
+from tracelens.errors import InputError
+from tracelens.model import Abstention, Run, Stall
+
+Source = Literal["all", "project", "none"]
+LARGEST_BYTES = 4 << 20
+"""A source file is smaller; what is larger was generated, and nobody wants its lines."""
+SEE = "give it with --script, or record again: tracelens profile train.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """The training script: where it lies, the folder of its project, its text as it was recorded."""
+
+    path: Path
+    root: Path
+    text: str
+
+
+def script(run: Run | None, given: Path | None, originals: Mapping[Path, bytes] | None = None) -> Script | Abstention:
+    """The script as recorded. A file named by the user is taken as it is; one of the Run must not have changed.
+
+    `originals` are the bytes from before a patch that is applied at present.
+    """
+    if given is not None:
+        if not given.is_file():
+            raise InputError(f"{given} does not exist", hint="--script names the training script")
+        return Script(given.resolve(), given.resolve().parent, _read(given))
+    if run is None or run.script is None:
+        return _missing("the recording does not name a training script")
+    if not run.script.is_file():
+        return _missing(f"the training script {run.script.name} is not where it was recorded")
+    recorded = (run.meta.get("script") or {}).get("sha256")
+    data = (originals or {}).get(run.script.resolve(), run.script.read_bytes())
+    if recorded is not None and runs.sha256(data) != recorded:
+        return _missing(f"the training script {run.script.name} changed since it was recorded")
+    root = run.cwd if run.script.is_relative_to(run.cwd) else run.script.parent
+    return Script(run.script, root, data.decode("utf-8", "replace"))
+
+
+def named(stalls: Iterable[Stall], run: Run | None, code: Script | Abstention, which: Source) -> dict[str, str]:
+    """Text per path that the stalls' locations name; `project` keeps to files below the script's project."""
+    if which == "none" or isinstance(code, Abstention):
+        return {}
+    found: dict[str, str] = {}
+    for path in sorted({stall.location.path for stall in stalls if stall.location is not None}):
+        file = _file(path, run, code)
+        inside = file is not None and file.resolve().is_relative_to(code.root.resolve())
+        if file is not None and (inside or which == "all"):
+            found[path] = code.text if file.resolve() == code.path.resolve() else _read(file)
+    return found
+
+
+def _file(path: str, run: Run | None, code: Script) -> Path | None:
+    """The file a location means; a bare name that equals the script's is the script, wherever that lies now."""
+    for folder in (run.cwd if run else code.root, code.root):
+        file = folder / path
+        if file.is_file() and file.stat().st_size <= LARGEST_BYTES:
+            return file
+    return code.path if Path(path).name == code.path.name else None
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+def _missing(what: str) -> Abstention:
+    return Abstention("patch", what, SEE)

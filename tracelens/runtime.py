@@ -1,0 +1,453 @@
+# tracelens runtime 1: copied beside the training script by `tracelens apply`; needs torch and nothing else.
+"""What patched training scripts use: reads that wait, batches copied ahead, and named streams.
+
+In: the tensors, loaders and statements of a training loop. Out: the same values in the same order, later. On a
+machine without CUDA everything here gives the same results and simply overlaps nothing. The file is copied beside
+the script as `tracelens_runtime.py`, so it imports torch only and nothing of TraceLens.
+
+    RunAhead    the host runs ahead of the GPU; statements that need values from it run later, in order
+    prefetch    the next batches are copied to the GPU while the current one is computed
+    Streams     named streams, and events
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+
+VERSION = 1
+
+MAX_DELAY_S = 1.0
+"""Statements wait about this long at most, so that a slow loop still shows its lines while it runs."""
+MAX_WAITING_BATCHES = 64
+"""With `every=None`, from here on the oldest batch is waited for: memory stays bounded on a slow GPU."""
+MAX_KEPT_ELEMENTS = 1 << 20
+"""A larger tensor is read at once: keeping several batches of it could cost the memory that training needs."""
+MAX_BATCHES_IN_FLIGHT = 4
+"""Batches on the GPU that the loop has issued and the GPU has not finished, before `prefetch` copies one more."""
+
+_IMMUTABLE = (int, float, complex, str, bytes, type(None), torch.Size, torch.dtype, torch.device)
+
+
+class RunAhead:
+    """Lets the host run ahead of the GPU by up to `every` batches.
+
+    `every` None stands for "as soon as the GPU is done with it": then nothing waits before the end of the loop.
+    Statements handed to `later` run in the order in which they were handed over: every `every` batches, at `drain`,
+    after the last batch, and when the loop is left by break, return or an exception.
+    """
+
+    def __init__(self, every: int | None = 10) -> None:
+        self._every = every
+        self._calls: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
+        self._sealed: deque[_Sealed] = deque()
+        self._unsealed_calls = 0
+        self._ahead = 0
+        self._drained_at = time.monotonic()
+        self._event: Any = None
+        self._unsynchronized = False
+        self._error: BaseException | None = None
+
+    def over(self, iterable: Iterable[Any]) -> Iterator[Any]:
+        """The items of `iterable`, each of which is one batch of the loop."""
+        iterator = iter(iterable)
+        try:
+            while True:
+                try:
+                    yield next(iterator)  # kept in no variable here: the loop decides how long a batch lives
+                except StopIteration:
+                    break
+                self._end_batch()
+            self._finish()
+        except GeneratorExit:  # break, return, or an exception in the loop's body
+            self._finish_on_the_way_out()
+            raise
+        except BaseException:  # the loader failed, or an interrupt arrived in it
+            self._finish_on_the_way_out()
+            raise
+
+    def later(self, statements: Callable[..., object], *values: Any) -> None:
+        """Run `statements(*values)` later, with each pending read replaced by its value."""
+        kept = tuple(_snapshot(value) for value in values)
+        if any(value is _LIVE for value in kept):  # it may change until then, so the statements run now, as they were written
+            self.drain()
+            _read([value for value in values if isinstance(value, _Pending)])
+            statements(*(_settled(value) for value in values))
+        else:
+            self._calls.append((statements, kept))
+            self._unsealed_calls += 1
+
+    def item(self, value: Any) -> Any:
+        """`value.item()`, later."""
+        return _Pending(value, "item") if _plain(value) and value.numel() == 1 else value.item()
+
+    def number(self, value: Any) -> Any:
+        """The number in a tensor of one element, later; anything else as it is."""
+        return _Pending(value, "item") if _plain(value) and value.numel() == 1 else value
+
+    def formatted(self, value: Any) -> Any:
+        """What a format specification sees: the number in a tensor without dimensions; anything else as it is."""
+        return _Pending(value, "item") if _plain(value) and value.dim() == 0 else value
+
+    def tolist(self, value: Any) -> Any:
+        """`value.tolist()`, later."""
+        return _Pending(value, "tolist") if _plain(value) and _small(value) else value.tolist()
+
+    def numpy(self, value: Any) -> Any:
+        """`value.detach().cpu().numpy()`, later."""
+        return _Pending(value, "numpy") if _plain(value) and _small(value) else value.detach().cpu().numpy()
+
+    def record(self, device: Any = None) -> None:
+        """In place of `torch.cuda.synchronize()`: mark the batch; wait every `every` batches and after the loop."""
+        if not torch.cuda.is_available():
+            return
+        if self._event is None:
+            self._event = torch.cuda.Event()
+        self._event.record(torch.cuda.current_stream(device))
+        if self._due():
+            self._event.synchronize()
+
+    def synchronize(self, device: Any = None) -> None:
+        """`torch.cuda.synchronize()`, but only every `every` batches and after the loop."""
+        self._unsynchronized = torch.cuda.is_available()
+        if self._unsynchronized and self._due():
+            torch.cuda.synchronize(device)
+            self._unsynchronized = False
+
+    def drain(self) -> None:
+        """Run all that waits, in order. Afterwards every result is what the loop as first written would have."""
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        self._ahead = 0
+        self._drained_at = time.monotonic()
+        for batch in self._sealed:
+            batch.open()
+        self._sealed.clear()
+        _read([value for _, values in self._calls for value in values if isinstance(value, _Pending)])
+        self._unsealed_calls = 0
+        self._run(len(self._calls))
+
+    def _run(self, count: int) -> None:
+        for _ in range(count):
+            statements, values = self._calls.popleft()
+            try:
+                statements(*(_settled(value) for value in values))
+            except Exception:  # the loop as first written would not have reached the batches after this one
+                self._calls.clear()
+                self._sealed.clear()
+                raise
+
+    def _due(self) -> bool:
+        return self._every is not None and self._ahead + 1 >= self._every
+
+    def _end_batch(self) -> None:
+        if self._every is None:
+            self._run_what_is_ready()
+        elif self._due() or (self._calls and time.monotonic() - self._drained_at > MAX_DELAY_S):
+            self.drain()
+        else:
+            self._ahead += 1
+
+    def _run_what_is_ready(self) -> None:
+        """Start this batch's copies to the host, then run the statements of the batches whose copies are done."""
+        if self._unsealed_calls:
+            recent = list(self._calls)[-self._unsealed_calls :]
+            self._sealed.append(_Sealed(self._unsealed_calls, recent))
+            self._unsealed_calls = 0
+        while self._sealed and (self._sealed[0].ready() or len(self._sealed) > MAX_WAITING_BATCHES):
+            batch = self._sealed.popleft()
+            batch.open()
+            self._run(batch.count)
+
+    def _finish(self) -> None:
+        self.drain()
+        if self._event is not None:
+            self._event.synchronize()
+        if self._unsynchronized:
+            torch.cuda.synchronize()
+            self._unsynchronized = False
+
+    def _finish_on_the_way_out(self) -> None:
+        try:
+            self._finish()
+        except BaseException as error:  # Python drops exceptions at this point: `drain` after the loop raises it
+            self._error = error
+
+    def __del__(self) -> None:
+        if self._error is not None:
+            raise self._error  # nobody asked: Python prints it as an exception that was ignored
+
+
+class _Pending:
+    """A tensor as it was at the point where the loop read it, and how to turn it into a host value."""
+
+    __slots__ = ("host", "known", "kind", "tensor", "value")
+
+    def __init__(self, tensor: torch.Tensor, kind: str) -> None:
+        self.tensor: Any = tensor.detach().clone()  # the loop may go on to change the tensor in place
+        self.kind = kind
+        self.host: Any = None
+        self.known = False
+        self.value: Any = None
+
+    def settle(self, value: Any) -> None:
+        self.value, self.known, self.tensor, self.host = value, True, None, None
+
+
+class _Sealed:
+    """The calls of one batch whose values are on their way to the host; an event tells when they have arrived."""
+
+    def __init__(self, count: int, calls: list[tuple[Callable[..., object], tuple[Any, ...]]]) -> None:
+        self.count = count
+        waiting = [v for _, values in calls for v in values if isinstance(v, _Pending) and not v.known]
+        self._copies = [(pending, _start_copy(pending)) for pending in _others(waiting)]
+        self._stacks = [(group, _start_copy_of(_stacked(group))) for group in _groups(waiting)]
+        self._event: Any = None
+        if any(pending.tensor.is_cuda for pending in waiting):
+            self._event = torch.cuda.Event()
+            self._event.record()
+
+    def ready(self) -> bool:
+        return self._event is None or bool(self._event.query())
+
+    def open(self) -> None:
+        if self._event is not None:
+            self._event.synchronize()
+        for group, host in self._stacks:
+            for pending, value in zip(group, host.tolist(), strict=True):
+                pending.settle(value)
+        for pending, host in self._copies:
+            pending.settle(_host_value(host, pending.kind))
+
+
+class _Live:
+    """Marks a value that could change before it is used."""
+
+
+_LIVE = _Live()
+
+
+def _snapshot(value: Any) -> Any:
+    if isinstance(value, (_Pending, *_IMMUTABLE)) or _scalar_of_a_library(value):
+        return value
+    if type(value) in (list, tuple):
+        items = [_snapshot(item) for item in value]
+        return _LIVE if any(item is _LIVE for item in items) else type(value)(items)
+    if type(value) is dict:
+        items = [_snapshot(item) for item in value.values()]
+        return _LIVE if any(item is _LIVE for item in items) else dict(zip(value, items, strict=True))
+    return _LIVE
+
+
+def _scalar_of_a_library(value: Any) -> bool:
+    kind = type(value)
+    return kind.__module__ == "datetime" or (kind.__module__ == "numpy" and kind.__name__ != "ndarray")
+
+
+def _plain(value: Any) -> bool:
+    """An ordinary tensor: subclasses and sparse or meta tensors are read where they stand."""
+    return (
+        type(value) in (torch.Tensor, torch.nn.Parameter)
+        and value.layout is torch.strided
+        and value.device.type != "meta"
+    )
+
+
+def _small(value: torch.Tensor) -> bool:
+    return value.numel() <= MAX_KEPT_ELEMENTS
+
+
+def _settled(value: Any) -> Any:
+    return value.value if isinstance(value, _Pending) else value
+
+
+def _groups(waiting: list[_Pending]) -> list[list[_Pending]]:
+    """Single numbers by device and type: one read serves each group, and no number changes its type."""
+    groups: dict[tuple[Any, Any], list[_Pending]] = {}
+    for pending in waiting:
+        if pending.kind == "item":
+            groups.setdefault((pending.tensor.device, pending.tensor.dtype), []).append(pending)
+    return list(groups.values())
+
+
+def _others(waiting: list[_Pending]) -> list[_Pending]:
+    return [pending for pending in waiting if pending.kind != "item"]
+
+
+def _stacked(group: list[_Pending]) -> torch.Tensor:
+    return torch.stack([pending.tensor.reshape(()) for pending in group])
+
+
+def _read(pending: list[_Pending]) -> None:
+    waiting = list({id(one): one for one in pending if not one.known}.values())
+    for group in _groups(waiting):
+        for one, value in zip(group, _stacked(group).tolist(), strict=True):
+            one.settle(value)
+    for one in _others(waiting):
+        one.settle(_host_value(one.tensor.cpu(), one.kind))
+
+
+def _host_value(host: torch.Tensor, kind: str) -> Any:
+    return host.tolist() if kind == "tolist" else host.numpy()
+
+
+def _start_copy(pending: _Pending) -> torch.Tensor:
+    return _start_copy_of(pending.tensor)
+
+
+def _start_copy_of(tensor: torch.Tensor) -> torch.Tensor:
+    """A host tensor that will hold the values once an event recorded after this call has completed."""
+    if not tensor.is_cuda:
+        return tensor.cpu()
+    host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    return host.copy_(tensor, non_blocking=True)
+
+
+# ---------------------------------------------------------------------------------------------------- prefetch
+
+
+def prefetch(loader: Any, device: Any = None, depth: int = 1, move_random_draws: bool = False) -> Any:
+    """`loader`, with `depth` batches copied to the GPU ahead of their use.
+
+    The batches are the same and come in the same order. A loader without worker processes draws its random numbers
+    when a batch is fetched, so fetching ahead would move them: it is left as it is unless `move_random_draws`.
+    """
+    target = torch.device("cuda") if device is None else torch.device(device)
+    workers = getattr(loader, "num_workers", 0)
+    if target.type != "cuda" or not torch.cuda.is_available() or not (workers or move_random_draws):
+        return loader
+    if target.index is None:
+        target = torch.device("cuda", torch.cuda.current_device())
+    return _Prefetched(loader, target, max(1, depth))
+
+
+class _Prefetched:
+    """Stands in for the loader: its length, sampler, dataset and all else are the loader's own."""
+
+    def __init__(self, loader: Any, device: torch.device, depth: int) -> None:
+        self._loader = loader
+        self._device = device
+        self._depth = depth
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __iter__(self) -> Iterator[Any]:
+        iterator = iter(self._loader)
+        fetched: deque[_Fetched] = deque()
+        in_flight: deque[Any] = deque()
+        while True:
+            while len(fetched) <= self._depth and not (fetched and fetched[-1].error):
+                fetched.append(_Fetched(iterator, self._device))
+            if fetched[0].error is not None:
+                if isinstance(fetched[0].error, StopIteration):
+                    return
+                raise fetched[0].error  # only now: the batches before it were fine
+            yield fetched.popleft().take()
+            in_flight.append(torch.cuda.Event())
+            in_flight[-1].record(torch.cuda.current_stream(self._device))
+            if len(in_flight) > MAX_BATCHES_IN_FLIGHT:
+                in_flight.popleft().synchronize()
+
+
+class _Fetched:
+    """One batch on its way to the GPU, or the error that the loader raised in its place."""
+
+    def __init__(self, iterator: Iterator[Any], device: torch.device) -> None:
+        self.error: Exception | None = None
+        self._device = device
+        self._moved: list[torch.Tensor] = []
+        try:
+            batch = next(iterator)
+        except Exception as error:  # any error of the user's dataset: raised again when its batch is due
+            self.error = error
+            return
+        with torch.cuda.stream(_copy_stream(device)):
+            self._batch = _to_device(batch, device, self._moved)
+            self._copied = torch.cuda.Event()
+            self._copied.record()
+
+    def take(self) -> Any:
+        """The batch, safe to use on the current stream, and its memory kept until that stream is done with it."""
+        stream = torch.cuda.current_stream(self._device)
+        stream.wait_event(self._copied)
+        for tensor in self._moved:
+            tensor.record_stream(stream)
+        return self._batch
+
+
+_COPY_STREAMS: dict[torch.device, Any] = {}
+
+
+def _copy_stream(device: torch.device) -> Any:
+    """One stream per device for the whole run: each further stream would keep memory of its own."""
+    if device not in _COPY_STREAMS:
+        _COPY_STREAMS[device] = torch.cuda.Stream(device)
+    return _COPY_STREAMS[device]
+
+
+def _to_device(value: Any, device: torch.device, moved: list[torch.Tensor]) -> Any:
+    """Tensors in nested lists, tuples and dicts, copied; all else as it is. Copies are added to `moved`."""
+    if isinstance(value, torch.Tensor):
+        if value.device.type != "cpu":
+            return value
+        moved.append(value.to(device, non_blocking=True))
+        return moved[-1]
+    if type(value) is dict:
+        return {key: _to_device(item, device, moved) for key, item in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_to_device(item, device, moved) for item in value))
+    if type(value) in (list, tuple):
+        return type(value)(_to_device(item, device, moved) for item in value)
+    return value
+
+
+# ----------------------------------------------------------------------------------------------------- streams
+
+
+class Streams:
+    """Named streams of one device, and events between them. Without CUDA there is one queue: all calls do nothing."""
+
+    def __init__(self, names: Iterable[str] = ("transfer", "forward", "backward", "spare"), device: Any = None) -> None:
+        self._device = torch.device("cuda" if device is None else device)
+        self._works = self._device.type == "cuda" and torch.cuda.is_available()
+        self._streams: Mapping[str, Any] = {
+            name: torch.cuda.Stream(self._device) if self._works else None for name in names
+        }
+
+    def on(self, name: str) -> Any:
+        """A context in which work is issued to the named stream."""
+        return torch.cuda.stream(self._streams[name])
+
+    def create_event(self) -> Any:
+        return torch.cuda.Event() if self._works else None
+
+    def record_event(self, event: Any, name: str) -> None:
+        """Mark the work issued to the named stream so far."""
+        stream = self._streams[name]
+        if event is not None:
+            event.record(stream)
+
+    def query_event(self, event: Any) -> bool:
+        """Whether the marked work is done; asks and does not wait."""
+        return event is None or bool(event.query())
+
+    def wait(self, name: str, event: Any) -> None:
+        """Make the named stream, and not the host, wait for the marked work."""
+        stream = self._streams[name]
+        if event is not None:
+            stream.wait_event(event)
+
+    def synchronize(self, name: str) -> None:
+        """Make the host wait until the named stream is done."""
+        stream = self._streams[name]
+        if stream is not None:
+            stream.synchronize()

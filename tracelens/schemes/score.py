@@ -1,0 +1,261 @@
+"""Confront the seeds' opinions with evidence: one score per criterion, one total per scheme, a rank.
+
+In: rules and Facts. Out: `Scheme`s, best first, rejected ones last with their reason. Each score says where it comes
+from: `measured` by a trial, `replayed`, counted in the `patch`, or a `prior`, the seeds' opinion, where there is no
+evidence. The curves from quantity to score are data (`rules/weights.yaml`); what is counted is code, below:
+
+    performance      gain in percent, from the trial, else from the Estimate
+    memory           batch bytes x extra batches as a share of the free device memory; no extra batch needs no memory
+    difficulty       places for a person: unsafe hunks 1, manual hunks and declined places 2
+    complexity       lines of the project that the patch adds and removes (files it creates are our helpers: not read)
+    maintainability  functions touched + kinds of change in them
+    risk             hunks whose effect is not proven; after a trial, 10 for equal numbers
+
+A scheme whose gain is within noise of zero is rejected whatever its other scores.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tracelens.model import CRITERIA, Abstention, Edit, Estimate, Patch, Scheme, Score, Verification
+from tracelens.schemes.catalog import Rules, SchemeRule
+from tracelens.schemes.facts import Facts, Limits
+from tracelens.schemes.wording import gain, gain_percent
+
+__all__ = ["Facts", "Limits", "judge", "verification_of"]
+
+WORTH_PERCENT = 2.0
+"""A replayed gain below this is no gain, however narrow its range: replays of such loops are off by a few percent."""
+
+NUMBERS_EQUAL, NUMBERS_DIFFER = 10.0, 0.0
+"""Risk after a trial: the same numbers are the best there is, other numbers the worst."""
+
+
+def judge(rules: Rules, facts: Facts) -> tuple[Scheme, ...]:
+    """Every scheme of the rules, scored on this run: ranked ones first, rejected ones after them."""
+    judged = [_scheme(rule, rules, facts) for rule in rules.schemes]
+    order = {rule.id: position for position, rule in enumerate(rules.schemes)}
+    ranked = sorted((s for s in judged if s.applicable), key=lambda s: (*_merit(s), order[s.id]))
+    rejected = [s for s in judged if not s.applicable]
+    return (*(replace(s, rank=n) for n, s in enumerate(ranked, start=1)), *rejected)
+
+
+def verification_of(scheme_id: str, facts: Facts) -> Verification | None:
+    """The last trial of this scheme that came to a verdict."""
+    trials = [trial for trial in facts.verifications if trial.scheme == scheme_id and trial.outcome != "inconclusive"]
+    return trials[-1] if trials else None
+
+
+def _merit(scheme: Scheme) -> tuple[bool, float, float]:
+    """Sort key: schemes with an estimate first, then by total, then by the prior total."""
+    return (scheme.estimate is None, -(scheme.total or 0.0), -(scheme.prior_total or 0.0))
+
+
+def _scheme(rule: SchemeRule, rules: Rules, facts: Facts) -> Scheme:
+    plan = facts.plans.get(rule.id, "it was not considered")
+    found = () if isinstance(plan, str) else plan
+    estimate = _estimate(rule, facts)
+    scores = _scores(rule, rules, facts, found)
+    objection, notes = (plan, []) if isinstance(plan, str) else _objection(rule, facts, found, estimate)
+    missing = [criterion for criterion in CRITERIA if criterion not in scores]
+    judged = found and "performance" in scores  # a total without it would rank a scheme by how small it is
+    if missing and found and objection is None:
+        notes.append(f"nothing is known about its {', '.join(missing)}: its total is over the other criteria")
+    return Scheme(
+        id=rule.id,
+        title=rule.title,
+        edits=found,
+        prior=rule.priors,
+        scores=scores,
+        prior_mean=_mean_of_five(rule),
+        prior_total=_weighted(rule.priors, rules) if rule.priors else None,
+        total=_weighted({name: score.score for name, score in scores.items()}, rules) if judged else None,
+        rank=None,
+        estimate=estimate,
+        applicable=objection is None,
+        reasons=(*([objection] if objection else []), *notes),
+    )
+
+
+def _mean_of_five(rule: SchemeRule) -> float | None:
+    """The seeds' own mean: all criteria but risk."""
+    if rule.priors is None:
+        return None
+    return round(sum(value for criterion, value in rule.priors.items() if criterion != "risk") / 5, 2)
+
+
+def _weighted(scores: Mapping[str, float], rules: Rules) -> float | None:
+    """The weighted total over the criteria that have a score; None when none of those weighs anything."""
+    weight = sum(rules.weights[criterion] for criterion in scores)
+    if weight == 0:
+        return None
+    return round(sum(score * rules.weights[criterion] for criterion, score in scores.items()) / weight, 2)
+
+
+# ---------------------------------------------------------------------------------------------------- does it pay?
+
+
+def _estimate(rule: SchemeRule, facts: Facts) -> Estimate | None:
+    """What the scheme gives: the trial's numbers where there was one, else the replay's."""
+    estimate = facts.estimates.get(rule.id)
+    replayed = estimate if isinstance(estimate, Estimate) else None
+    trial = verification_of(rule.id, facts)
+    if trial is None or trial.ratio is None:
+        return replayed
+    predicted = replayed or trial.predicted
+    binding = predicted.binding if predicted else facts.binding
+    if binding is None:  # an Estimate names its limit; one that nobody determined must not be made up
+        return replayed
+    base = trial.base_ns or facts.step_ns
+    return Estimate(
+        base_ns=base,
+        step_ns=round(base * trial.ratio.value),
+        low_ns=round(base * trial.ratio.low),
+        high_ns=round(base * trial.ratio.high),
+        binding=binding,
+        basis="unprofiled",
+        evidence="measured",
+        assumptions=(),
+    )
+
+
+def _objection(
+    rule: SchemeRule, facts: Facts, edits: tuple[Edit, ...], estimate: Estimate | None
+) -> tuple[str | None, list[str]]:
+    """Why the scheme is rejected (None: it is not), and what else should be known about it."""
+    notes: list[str] = []
+    trial = verification_of(rule.id, facts)
+    if trial is not None and trial.outcome != "faster":
+        return _trial_sentence(trial), notes
+    too_large = _too_large(facts, edits)
+    if too_large:
+        return too_large, notes
+    given = facts.estimates.get(rule.id)
+    if trial is not None and trial.ratio is not None:
+        notes.append(f"measured: step time x {trial.ratio.value:.3f}")
+    elif estimate is not None:
+        no_gain = _no_gain(estimate)
+        if no_gain:
+            return no_gain, notes
+        notes.append(f"replay predicts {gain(estimate)}")
+    elif isinstance(given, Abstention):
+        notes.append(f"no estimate: {given.missing}; {given.hint}")
+    else:
+        notes.append("no estimate was made")
+    return None, notes + _left_out(rule, edits) + _patch_notes(facts.patches.get(rule.id))
+
+
+def _trial_sentence(trial: Verification) -> str:
+    change = f" (step time x {trial.ratio.value:.3f})" if trial.ratio else ""
+    return f"measured by a trial: {trial.outcome}{change}"
+
+
+def _no_gain(estimate: Estimate) -> str | None:
+    saved = estimate.base_ns - estimate.step_ns
+    middle = gain_percent(estimate.base_ns, estimate.step_ns)
+    word = estimate.evidence
+    if saved < 0 and -saved > estimate.noise_ns:
+        return f"slower: {gain(estimate)}"
+    if saved <= estimate.noise_ns:
+        return f"no gain: {gain(estimate)} is within noise of zero"
+    if word == "replayed" and middle < WORTH_PERCENT:
+        return f"no gain: {gain(estimate)} is below the {WORTH_PERCENT:g} % that a replay can promise"
+    return None
+
+
+def _too_large(facts: Facts, edits: tuple[Edit, ...]) -> str | None:
+    extra = _extra_batches(edits)
+    if not extra or facts.batch_bytes is None or facts.free_bytes is None:
+        return None
+    needed = extra * facts.batch_bytes
+    if needed <= facts.free_bytes:
+        return None
+    return f"{extra} more batch needs {needed / 2**20:.0f} MiB on the GPU, {facts.free_bytes / 2**20:.0f} MiB are free"
+
+
+def _left_out(rule: SchemeRule, edits: tuple[Edit, ...]) -> list[str]:
+    """The scheme's Edits that this loop does not get: a reader would miss them in the patch."""
+    kinds = {edit.kind for edit in edits}
+    missing = [template.kind for template in rule.edits if template.kind not in kinds]
+    return [f"without {', '.join(missing)}: done already, nothing to act on, or no gain on this run"] if missing else []
+
+
+def _patch_notes(patch: Patch | None) -> list[str]:
+    if patch is None or not patch.declined:
+        return []
+    first = patch.declined[0]
+    count = len(patch.declined)
+    left = "one place is" if count == 1 else f"{count} places are"
+    return [f"{left} left to do by hand: {first.obstacle}"]
+
+
+# -------------------------------------------------------------------------------------------------------- criteria
+
+
+def _scores(rule: SchemeRule, rules: Rules, facts: Facts, edits: tuple[Edit, ...]) -> dict[str, Score]:
+    """Evidence where there is some, else the prior, else no score."""
+    known = {criterion: Score(value, "prior") for criterion, value in (rule.priors or {}).items()}
+    if edits:
+        patch = facts.patches.get(rule.id)
+        known |= _from_patch(patch, rules) if patch is not None else {}
+        known |= _from_run(rule, rules, facts, edits)
+    return {criterion: known[criterion] for criterion in CRITERIA if criterion in known}
+
+
+def _from_run(rule: SchemeRule, rules: Rules, facts: Facts, edits: tuple[Edit, ...]) -> dict[str, Score]:
+    found: dict[str, Score] = {}
+    trial, estimate = verification_of(rule.id, facts), _estimate(rule, facts)
+    if trial is not None and trial.ratio is not None:
+        gained = gain_percent(1.0, trial.ratio.value)
+        found["performance"] = Score(rules.scales["performance"].score(gained), "measured")
+    elif estimate is not None:
+        gained = gain_percent(estimate.base_ns, estimate.step_ns)
+        found["performance"] = Score(rules.scales["performance"].score(gained), estimate.evidence)
+    memory = _memory(rules, facts, edits)
+    if memory is not None:
+        found["memory"] = memory
+    if trial is not None and trial.numbers_equal is not None:
+        found["risk"] = Score(NUMBERS_EQUAL if trial.numbers_equal else NUMBERS_DIFFER, "measured")
+    return found
+
+
+def _memory(rules: Rules, facts: Facts, edits: tuple[Edit, ...]) -> Score | None:
+    extra = _extra_batches(edits)
+    if extra == 0:
+        return Score(rules.scales["memory"].score(0.0), "patch")
+    if facts.batch_bytes is None or not facts.free_bytes:
+        return None
+    return Score(rules.scales["memory"].score(100 * extra * facts.batch_bytes / facts.free_bytes), "measured")
+
+
+def _extra_batches(edits: tuple[Edit, ...]) -> int:
+    """Batches that are on the GPU beside the one being computed; deferred losses are single numbers."""
+    return max((edit.depth for edit in edits if edit.kind == "prefetch"), default=0)
+
+
+def _from_patch(patch: Patch, rules: Rules) -> dict[str, Score]:
+    """What can be counted in a patch. One that could not be made tells only how hard it is."""
+    unsafe = sum(hunk.tier == "unsafe" for hunk in patch.hunks)
+    by_hand = sum(hunk.tier == "manual" for hunk in patch.hunks) + len(patch.declined)
+    counted = {"difficulty": float(unsafe + 2 * by_hand)}
+    if not patch.empty:
+        functions = {(hunk.location.path, hunk.location.function) for hunk in patch.hunks}
+        counted["complexity"] = float(_lines_changed(patch))
+        counted["maintainability"] = float(len(functions) + len({hunk.edit for hunk in patch.hunks}))
+        counted["risk"] = float(unsafe + by_hand)
+    elif not patch.declined:
+        return {}
+    return {name: Score(rules.scales[name].score(value), "patch") for name, value in counted.items()}
+
+
+def _lines_changed(patch: Patch) -> int:
+    """Lines added and removed in files that exist before the patch."""
+    return sum(_difference(file.before, file.after) for file in patch.files if file.before is not None)
+
+
+def _difference(before: bytes, after: bytes) -> int:
+    blocks = difflib.SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False).get_opcodes()
+    return sum((i2 - i1) + (j2 - j1) for tag, i1, i2, j1, j2 in blocks if tag != "equal")

@@ -1,0 +1,92 @@
+"""The seeds' three stages for this run: their goals, met or not as far as they were measured, and what comes next.
+
+In: the stage rules, scored schemes, Facts. Out: `Stage`s. A goal that nobody measured has no verdict: an estimate
+meets nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tracelens.model import Goal, Scheme, Stage, Verification
+from tracelens.schemes.catalog import GoalRule, Rules, StageRule
+from tracelens.schemes.facts import Facts
+from tracelens.schemes.score import verification_of
+from tracelens.schemes.wording import gain_percent, percent
+
+
+def stages(rules: Rules, schemes: Sequence[Scheme], facts: Facts) -> tuple[Stage, ...]:
+    """All stages in order."""
+    return tuple(_stage(rule, schemes, facts) for rule in rules.stages)
+
+
+def _stage(rule: StageRule, schemes: Sequence[Scheme], facts: Facts) -> Stage:
+    own = [scheme for scheme in schemes if scheme.id in rule.schemes]
+    trial = _best_trial(rule, facts)
+    goals = tuple(_goal(goal, trial) for goal in rule.goals)
+    return Stage(rule.number, rule.title, rule.schemes, goals, _advice(own, goals, trial))
+
+
+def _best_trial(rule: StageRule, facts: Facts) -> Verification | None:
+    """The fastest trial of a scheme of this stage that kept the numbers."""
+    trials = [trial for name in rule.schemes if (trial := verification_of(name, facts)) is not None]
+    usable = [trial for trial in trials if trial.outcome != "different numbers"]
+    return min(usable or trials, key=lambda trial: trial.ratio.value if trial.ratio else 1.0, default=None)
+
+
+def _advice(schemes: Sequence[Scheme], goals: Sequence[Goal], trial: Verification | None) -> str:
+    paying = [scheme for scheme in schemes if scheme.applicable and scheme.estimate is not None]
+    best = min(paying, key=lambda scheme: scheme.rank or len(schemes) + 1, default=None)
+    if trial is not None and all(goal.met for goal in goals):
+        return "stop: every goal of this stage is met"
+    if trial is not None and best is None:
+        return f"stop: {trial.scheme} was measured: {trial.outcome}"
+    if best is None:
+        open_question = next((scheme.reasons[0] for scheme in schemes if scheme.applicable and scheme.reasons), None)
+        reason = next((scheme.reasons[0] for scheme in schemes if scheme.reasons), "no scheme of it was considered")
+        return f"not judged: {open_question}" if open_question else f"skip: {reason}"
+    if trial is not None and trial.scheme == best.id:
+        return f"next command: tracelens apply --scheme {best.id}"
+    return f"next command: tracelens verify --scheme {best.id}"
+
+
+def _goal(rule: GoalRule, trial: Verification | None) -> Goal:
+    value = _metric(rule.metric, trial) if trial is not None else None
+    if trial is None or value is None:
+        return Goal(rule.text, None, "not measured")
+    text = f"{trial.scheme}: {percent(value) if rule.metric == 'gain_percent' else f'{value:.0f} %'}, measured"
+    return Goal(rule.text, value >= rule.at_least, text)
+
+
+def _metric(metric: str, trial: Verification) -> float | None:
+    """One measured quantity of a trial in percent; None where it was not measured."""
+    before, after = _arm(trial, "before"), _arm(trial, "after")
+    match metric:
+        case "gain_percent":
+            return gain_percent(1.0, trial.ratio.value) if trial.ratio else None
+        case "syncs_drop_percent":
+            return _drop(before.get("syncs_per_step"), after.get("syncs_per_step"))
+        case "host_wait_drop_percent":
+            return _drop(before.get("sync_wait_us_per_step"), after.get("sync_wait_us_per_step"))
+        case "cpu_percent":
+            return _share(after.get("cpu_busy_share"))
+        case _:
+            return _share(after.get("gpu_busy_share"))
+
+
+def _arm(trial: Verification, side: str) -> Mapping[str, Any]:
+    """The recorded window of one version, as verify.json has it; empty where none was recorded."""
+    windows = trial.details.get("windows")
+    arm = windows.get(side) if isinstance(windows, Mapping) else None
+    return arm if isinstance(arm, Mapping) else {}
+
+
+def _drop(before: Any, after: Any) -> float | None:
+    """By how many percent a quantity went down; None where it was not measured or was nothing before."""
+    known = isinstance(before, int | float) and isinstance(after, int | float)
+    return 100 * (1 - after / before) if known and before > 0 else None
+
+
+def _share(value: Any) -> float | None:
+    return 100 * value if isinstance(value, int | float) else None

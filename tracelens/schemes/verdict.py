@@ -1,0 +1,140 @@
+"""The verdict: one sentence of at most 240 characters that says what to do, what it gives, and where.
+
+In: the chosen scheme (or none) and Facts. Out: text. Apart from `advise` because the sentence is the product: it stands
+unchanged on screen, in JSON and in the report. Where nothing pays it names the limit that binds and what helps instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tracelens.model import Abstention, Binding, Estimate, Scheme, Stall
+from tracelens.schemes.facts import Facts
+from tracelens.schemes.weighing import scheme_gain
+from tracelens.schemes.wording import cost, gain, percent, place
+
+LIMIT = 240
+
+MENTIONED_POINTS = 2.0
+"""The fastest scheme is named beside the winner when it is that many percentage points faster."""
+
+_LIMITS: Mapping[Binding, tuple[str, tuple[tuple[str, str], ...]]] = {
+    "stream": (
+        "GPU-bound",
+        (("amp", "bf16"), ("compile", "torch.compile"), ("", "cheaper kernels")),
+    ),
+    "host": (
+        "launch-bound",
+        (("cuda_graphs", "CUDA graphs"), ("compile", "torch.compile"), ("", "larger batches")),
+    ),
+    "loader": (
+        "loader-bound",
+        (("", "more DataLoader workers"), ("", "cheaper preprocessing"), ("", "cached samples")),
+    ),
+    "copy": (
+        "copy-bound",
+        (("pinned_memory", "pinned memory"), ("", "smaller dtypes in the batch"), ("", "decoding on the GPU")),
+    ),
+}
+"""What a limit is called, and what helps: each with the inventory item that says it is done already."""
+
+
+def recommended(scheme: Scheme, gives_up: Mapping[str, Any] | None, facts: Facts, limits: str) -> str:
+    """What the scheme gives on this run. It has an estimate: only such schemes are recommended."""
+    estimate = scheme.estimate
+    if estimate is None:
+        raise ValueError(f"{scheme.id} cannot be recommended without an estimate")
+    where = place(next((stall.location for stall in _costly(scheme, facts) if stall.location), None))
+    text = f"{where}: " if where else ""
+    text += f"{scheme.id} saves {cost(estimate.base_ns - estimate.step_ns)}: {gain(estimate)}"
+    if gives_up is not None and gives_up["points"] >= MENTIONED_POINTS:
+        limits = limits or f"{gives_up['fastest']} would be fastest with {percent(gives_up['fastest_gain_percent'])}"
+    return _bounded(text, limits)
+
+
+def nothing(schemes: Sequence[Scheme], facts: Facts) -> str:
+    """Why no scheme is recommended."""
+    if not facts.has_gpu:
+        return "No GPU work was recorded, so what a GPU waits for cannot be judged: profile where a GPU is."
+    if not facts.waits_recorded:
+        return "The host's calls were not recorded, so waits cannot be judged: record CPU and CUDA activities together."
+    unjudged = _unjudged(facts)
+    if unjudged is not None:
+        return _bounded(f"Could not judge any scheme: {unjudged.missing}", unjudged.hint)
+    waits = [stall for stall in facts.stalls if stall.verdict != "window_edge"]
+    waited = sum(stall.wait_ns for stall in waits)
+    if not waits:
+        text = "Do nothing: the host never waits for the GPU in these steps"
+    else:
+        text = f"Do nothing: waits last {cost(waited)} but {_best_attempt(schemes)}"
+    return _bounded(text, *_instead(facts))
+
+
+def _best_attempt(schemes: Sequence[Scheme]) -> str:
+    timed = [(speed, scheme) for scheme in schemes if (speed := scheme_gain(scheme)) is not None]
+    if not timed:
+        return "no scheme applies"
+    speed, best = max(timed, key=lambda pair: pair[0])
+    return f"no scheme pays (best: {best.id} {percent(speed)})"
+
+
+def _instead(facts: Facts) -> tuple[str, ...]:
+    """The limit that binds and what would help instead, the fullest form first."""
+    binding = facts.binding or _from_breakdown(facts)
+    if binding is None:
+        return ()
+    name, remedies = _LIMITS[binding]
+    done = {item.id for item in facts.inventory if item.present}
+    helps = ", ".join(text for item, text in remedies if item not in done)
+    busy = f", GPU busy {100 * facts.gpu_busy_share:.0f} %" if facts.gpu_busy_share is not None else ""
+    return (f"{name}{busy}: {helps} would help instead", f"{name}: {helps} would help", name)
+
+
+def _from_breakdown(facts: Facts) -> Binding | None:
+    """The owner of most of the step, where no bound was computed."""
+    if facts.breakdown is None:
+        return None
+    parts = facts.breakdown.parts
+    owners: dict[Binding, int] = {
+        "stream": parts["compute"] + parts["communication_exposed"],
+        "host": parts["idle_host"] + parts["idle_launch"],
+        "loader": parts["idle_dataloader"],
+        "copy": parts["copy_exposed"],
+    }
+    return max(owners, key=lambda name: owners[name])
+
+
+def _unjudged(facts: Facts) -> Abstention | None:
+    """The first abstention, when there are Edits to judge but not a single estimate of them."""
+    fitting = [name for name, plan in facts.plans.items() if not isinstance(plan, str)]
+    given = [facts.estimates.get(name) for name in fitting]
+    tried = any(trial.scheme in fitting for trial in facts.verifications)
+    if not fitting or tried or any(isinstance(one, Estimate) for one in given):
+        return None
+    abstained = next((one for one in given if isinstance(one, Abstention)), None)
+    return abstained or _declined(facts, fitting)
+
+
+def _declined(facts: Facts, names: Sequence[str]) -> Abstention:
+    """Why nothing was estimated, when the patcher could make none of the Edits."""
+    declined = next((p.declined[0] for name in names if (p := facts.patches.get(name)) and p.declined), None)
+    if declined is not None:
+        return Abstention("patch", f"the loop cannot be patched: {declined.obstacle}", declined.by_hand)
+    return Abstention("replay", "no estimate was made", "run tracelens recommend on the run again")
+
+
+def _costly(scheme: Scheme, facts: Facts) -> list[Stall]:
+    """The Stalls that the scheme acts on, the most costly first."""
+    ids = {stall for edit in scheme.edits for stall in edit.stalls}
+    own = [stall for stall in facts.stalls if stall.id in ids]
+    return sorted(own, key=lambda s: (-(s.exposed_ns or 0), -s.gpu_idle_ns, -s.wait_ns))
+
+
+def _bounded(text: str, *additions: str) -> str:
+    """The text with the first addition that fits, as one sentence cut at the limit."""
+    for addition in additions:
+        whole = f"{text}; {addition.rstrip('.')}." if addition else f"{text}."
+        if len(whole) <= LIMIT:
+            return whole
+    return f"{text}." if len(text) < LIMIT else text[: LIMIT - 2] + "…."

@@ -1,0 +1,90 @@
+"""For which weights the winner changes, and what the weighted winner gives up against the fastest.
+
+In: scored schemes and the weights. Out: a plain mapping, as it stands in `analysis.json`. A weight is varied alone;
+the other five keep their proportions. The total is then a straight line in that weight, so the threshold is computed,
+not searched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tracelens.model import CRITERIA, Scheme
+from tracelens.schemes.wording import gain_percent
+
+SAME = 1e-9  # two totals that differ by less are equal: they were added up in another order
+
+
+def sensitivity(winner: Scheme, rivals: Sequence[Scheme], weights: Mapping[str, float]) -> dict[str, Any]:
+    """Thresholds per criterion, and what choosing by weight gives up in speed."""
+    others = [rival for rival in rivals if rival.id != winner.id]
+    return {
+        "weights": dict(weights),
+        "winner": winner.id,
+        "changes": {
+            criterion: changes for criterion in CRITERIA if (changes := _changes(criterion, winner, others, weights))
+        },
+        "gives_up": gives_up(winner, rivals),
+    }
+
+
+def gives_up(winner: Scheme, rivals: Sequence[Scheme]) -> dict[str, Any] | None:
+    """The fastest scheme and its gain beside the winner's, in percent; None where nothing was estimated."""
+    timed = [(scheme, speed) for scheme in rivals if (speed := scheme_gain(scheme)) is not None]
+    own = scheme_gain(winner)
+    if own is None or not timed:
+        return None
+    fastest, most = max(timed, key=lambda pair: (pair[1], pair[0].id == winner.id))
+    return {
+        "fastest": fastest.id,
+        "fastest_gain_percent": round(most, 2),
+        "winner_gain_percent": round(own, 2),
+        "points": round(most - own, 2),
+    }
+
+
+def scheme_gain(scheme: Scheme) -> float | None:
+    """The gain of a scheme in percent, measured or replayed; None without either."""
+    if scheme.estimate is None:
+        return None
+    return gain_percent(scheme.estimate.base_ns, scheme.estimate.step_ns)
+
+
+def _changes(
+    criterion: str, winner: Scheme, others: Sequence[Scheme], weights: Mapping[str, float]
+) -> list[dict[str, Any]]:
+    """The nearest threshold below and above the present weight, each with the scheme that wins beyond it."""
+    now = weights[criterion] / 100
+    crossings = []
+    for other in others:
+        at = _crossing(criterion, winner, other, weights)
+        if at is not None:
+            crossings.append((at, other.id))
+    below = max((pair for pair in crossings if pair[0] < now - SAME), default=None)
+    above = min((pair for pair in crossings if pair[0] > now + SAME), default=None)
+    found = [("below", below), ("above", above)]
+    return [{side: round(100 * pair[0], 1), "winner": pair[1]} for side, pair in found if pair is not None]
+
+
+def _crossing(criterion: str, winner: Scheme, other: Scheme, weights: Mapping[str, float]) -> float | None:
+    """The weight (0–1) of one criterion at which both totals are equal; None if there is none between 0 and 1."""
+    own, theirs = _line(criterion, winner, weights), _line(criterion, other, weights)
+    if own is None or theirs is None:
+        return None
+    at_zero, slope = own[0] - theirs[0], own[1] - theirs[1]
+    if abs(slope) < SAME:
+        return None
+    at = -at_zero / slope
+    return at if SAME < at < 1 - SAME else None
+
+
+def _line(criterion: str, scheme: Scheme, weights: Mapping[str, float]) -> tuple[float, float] | None:
+    """The total as intercept and slope in the weight of one criterion; None where it has no score."""
+    if criterion not in scheme.scores:
+        return None
+    rest = {c: weights[c] for c in scheme.scores if c != criterion}
+    if sum(rest.values()) == 0:
+        return None
+    mean = sum(scheme.scores[c].score * weight for c, weight in rest.items()) / sum(rest.values())
+    return mean, scheme.scores[criterion].score - mean

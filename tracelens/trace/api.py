@@ -1,0 +1,88 @@
+"""CUDA and HIP API names: what kind of call each is, and whether it blocks by definition.
+
+In: the name of an API call or of a GPU copy. Out: words of the `Tables` contract. Apart, because it is vocabulary:
+the place to look when a vendor adds a function.
+"""
+
+from __future__ import annotations
+
+import re
+
+KINDS = (
+    "launch",
+    "copy",
+    "memset",
+    "graph_launch",
+    "device_sync",
+    "stream_sync",
+    "event_sync",
+    "event_record",
+    "stream_wait",
+    "alloc",
+    "free",
+    "event_query",
+    "other",
+)
+STARTS_WORK = ("launch", "copy", "memset", "graph_launch")
+"""Kinds that put work on a stream."""
+
+_PREFIX = r"^(?:cuda|cu|hip|musa|xpu)?"
+_RULES = (
+    ("graph_launch", r"GraphLaunch"),
+    ("launch", r"Launch(?:Cooperative)?Kernel|LaunchHostFunc|ModuleLaunch|Launch(?:Ex)?$|EnqueueKernel|JobLaunch"),
+    ("copy", r"Memcpy|EnqueueMemCopy"),
+    ("memset", r"Memset|EnqueueMemFill"),
+    ("device_sync", r"DeviceSynchronize|CtxSynchronize|ThreadSynchronize"),
+    ("stream_sync", r"StreamSynchronize"),
+    ("event_sync", r"EventSynchronize|HostSynchronize"),
+    ("event_record", r"EventRecord"),
+    ("stream_wait", r"StreamWaitEvent"),
+    ("event_query", r"EventQuery|StreamQuery"),
+    (
+        "other",
+        r"MallocAsync|FreeAsync|MallocFromPool|MemPool|Mem(?:Get|Address|Export|Import|Retain)",
+    ),
+    ("alloc", r"Malloc|HostAlloc|HostRegister|MemAlloc|MemCreate|MemMap"),
+    ("free", r"Free|HostUnregister|MemRelease|MemUnmap"),
+)
+_COMPILED = tuple((kind, re.compile(pattern)) for kind, pattern in _RULES)
+
+_BLOCKING_COPY = re.compile(r"Memcpy(?:WithStream)?(?:_ptsz|_v2|[23]D|HtoD|DtoH)*(?:_v\d+)*$")
+"""Synchronous by definition: no `Async` in the name."""
+
+_H2D = re.compile(r"HtoD|HostToDevice", re.IGNORECASE)
+_D2H = re.compile(r"DtoH|DeviceToHost", re.IGNORECASE)
+_P2P = re.compile(r"PtoP|PeerToPeer", re.IGNORECASE)
+_D2D = re.compile(r"DtoD|DeviceToDevice", re.IGNORECASE)
+
+
+def kind(name: str) -> str:
+    """The word of `KINDS` for an API call."""
+    return next((word for word, pattern in _COMPILED if pattern.search(name)), "other")
+
+
+def copies_synchronously(name: str) -> bool:
+    """Whether a copy call returns only after the copy is done, whatever the memory."""
+    return _BLOCKING_COPY.search(name) is not None
+
+
+def direction(name: str) -> str:
+    """Direction of a GPU copy by the name that the profiler gives it; "" where it does not say."""
+    for word, pattern in (("h2d", _H2D), ("d2h", _D2H), ("p2p", _P2P), ("d2d", _D2D)):
+        if pattern.search(name):
+            return word
+    return ""
+
+
+def memory(name: str) -> str:
+    """Kind of host memory of a copy; "" where no host memory takes part."""
+    if direction(name) not in ("h2d", "d2h"):
+        return ""
+    lower = name.lower()
+    return next((word for word in ("pageable", "pinned") if word in lower), "unknown")
+
+
+def is_collective(name: str) -> bool:
+    """Whether a kernel is communication between GPUs."""
+    lower = name.lower()
+    return "nccl" in lower or "rccl" in lower or lower.startswith("oneccl")

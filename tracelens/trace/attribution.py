@@ -1,0 +1,201 @@
+"""Which line of the user's code each wait comes from.
+
+In: waits without a location, the trace's Python frames, and the recording's marks and stack samples. Out: the same
+waits with path, line, function, the user's call and `location_source`, which says how it is known:
+
+    mark    the attributed steps timed the user's call around the wait; carried to the other steps by order
+    sample  a sampled stack during the wait; carried to waits at the same place of other steps
+    stack   the innermost Python frame of the user's code; its line is where the function is defined
+    none    unknown
+
+Carrying never guesses: the n-th wait of a kind in one step is the n-th of another step only if both have equally
+many, or if there is just one line that it can be.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tracelens.model import Location, RankRecording
+from tracelens.trace.nest import Nest, enclosing, operations
+from tracelens.trace.tables import Rows, categorical
+from tracelens.trace.waits import SOURCES
+
+Column = npt.NDArray[Any]
+
+_FRAME = re.compile(r"^(?P<path>[^<].*?)\((?P<line>\d{1,9})\): (?P<function>.+)$", re.DOTALL)
+_LIBRARY = re.compile(r"(?:^|[/\\])(?:torch|site-packages|dist-packages|lib[/\\]python3[^/\\]*)[/\\]")
+
+
+@dataclass(frozen=True)
+class _Origin:
+    """Where one wait comes from, and how that is known."""
+
+    location: Location
+    source: str
+    call: str | None = None
+
+
+_Found = dict[int, _Origin]
+"""Position of a wait to its origin."""
+
+
+def locate(rows: Rows, waits: pd.DataFrame, recording: RankRecording | None) -> pd.DataFrame:
+    """`waits` with its location columns filled where something tells."""
+    if not len(waits):
+        return waits
+    places = _places(rows, waits)
+    found: _Found = {}
+    for discovered in (_by_mark(rows, waits, recording), _by_sample(rows, waits, recording)):
+        carried = {**_carry(places, discovered), **discovered}
+        found = {**carried, **found}
+    missing = np.array([at for at in range(len(waits)) if at not in found], dtype=np.int64)
+    found = {**_by_frame(rows, waits, missing), **found}
+    return _filled(waits, found)
+
+
+def _filled(waits: pd.DataFrame, found: Mapping[int, _Origin]) -> pd.DataFrame:
+    origins = [found.get(at) for at in range(len(waits))]
+    columns: dict[str, list[Any]] = {
+        "path": [origin and origin.location.path for origin in origins],
+        "line": [origin and origin.location.line for origin in origins],
+        "function": [origin and origin.location.function for origin in origins],
+        "user_call": [origin and origin.call for origin in origins],
+    }
+    objects = {key: pd.Series(values, dtype=object) for key, values in columns.items()}
+    source = categorical([SOURCES.index(origin.source if origin else "none") for origin in origins], SOURCES)
+    return waits.assign(**objects, location_source=source)
+
+
+# ---------------------------------------------------------------------------------------- what the recording tells
+
+
+def _by_mark(rows: Rows, waits: pd.DataFrame, recording: RankRecording | None) -> _Found:
+    zero = rows.trace.base_unix_ns
+    if recording is None or not recording.marks or zero is None:
+        return {}
+    by_thread = defaultdict(list)
+    for mark in recording.marks:
+        by_thread[mark.thread].append(mark)
+    found: _Found = {}
+    for thread, marks in by_thread.items():
+        starts = np.array([mark.start_unix_ns - zero for mark in marks], dtype=np.int64)
+        ends = np.array([mark.end_unix_ns - zero for mark in marks], dtype=np.int64)
+        mine = np.flatnonzero((waits["thread"] == thread).to_numpy())
+        for wait, at in zip(mine, _around(Nest(starts, ends), waits.iloc[mine]), strict=True):
+            if at >= 0:
+                found[int(wait)] = _Origin(marks[at].location, "mark", marks[at].call)
+    return found
+
+
+def _around(nest: Nest, waits: pd.DataFrame) -> Column:
+    """The span around each wait; by its middle first, because the two clocks may differ by microseconds."""
+    start, end = waits["start_ns"].to_numpy(), waits["end_ns"].to_numpy()
+    found = np.full(len(waits), -1, dtype=np.int64)
+    for instant in ((start + end) // 2, start, end):
+        found = np.where(found >= 0, found, nest.innermost(instant))
+    return found
+
+
+def _by_sample(rows: Rows, waits: pd.DataFrame, recording: RankRecording | None) -> _Found:
+    """The line seen most often on the wait's thread while it waited."""
+    zero = rows.trace.base_unix_ns
+    if recording is None or not recording.samples or zero is None:
+        return {}
+    samples = sorted(recording.samples, key=lambda sample: sample.unix_ns)
+    times = np.array([sample.unix_ns - zero for sample in samples], dtype=np.int64)
+    first = np.searchsorted(times, waits["start_ns"].to_numpy())
+    last = np.searchsorted(times, waits["end_ns"].to_numpy(), side="right")
+    found: _Found = {}
+    for wait, (begin, end, thread) in enumerate(zip(first, last, waits["thread"], strict=True)):
+        seen = Counter(sample.location for sample in samples[begin:end] if sample.thread == thread)
+        if seen:
+            found[wait] = _Origin(seen.most_common(1)[0][0], "sample")
+    return found
+
+
+# ------------------------------------------------------------------------------------ the same place in other steps
+
+
+_Key = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Per step and key (API, kind, framework operation): the waits in order."""
+
+    steps: Mapping[int, Mapping[_Key, Sequence[int]]]
+
+
+def _places(rows: Rows, waits: pd.DataFrame) -> _Places:
+    operation = operations(rows, waits["thread"].to_numpy(), waits["start_ns"].to_numpy())
+    names = [rows.trace.names[rows.column("name")[row]] if row >= 0 else "" for row in operation]
+    steps: dict[int, dict[_Key, list[int]]] = defaultdict(lambda: defaultdict(list))
+    columns = (waits["step"], waits["api"], waits["kind"], names)
+    for at, (step, api, kind, name) in enumerate(zip(*columns, strict=True)):
+        if step >= 0:
+            steps[int(step)][str(api), str(kind), name].append(at)
+    return _Places(steps)
+
+
+def _carry(places: _Places, found: _Found) -> _Found:
+    """Origins for waits of other steps, where their place in the step leaves one possibility."""
+    known: dict[_Key, dict[int, list[set[_Origin]]]] = defaultdict(dict)
+    for by_key in places.steps.values():
+        for key, waits in by_key.items():
+            if any(wait in found for wait in waits):
+                slots = known[key].setdefault(len(waits), [set() for _ in waits])
+                for slot, wait in zip(slots, waits, strict=True):
+                    slot.update({found[wait]} if wait in found else ())
+    carried: _Found = {}
+    for by_key in places.steps.values():
+        for key, waits in by_key.items():
+            for wait, origin in zip(waits, _possible(known.get(key, {}), len(waits)), strict=True):
+                if origin is not None and wait not in found:
+                    carried[wait] = origin
+    return carried
+
+
+def _possible(known: Mapping[int, list[set[_Origin]]], count: int) -> list[_Origin | None]:
+    everything = {origin for slots in known.values() for slot in slots for origin in slot}
+    if len({origin.location for origin in everything}) == 1:
+        return [min(everything, key=lambda origin: origin.call or "")] * count
+    slots = known.get(count)
+    return [next(iter(slot)) if len(slot) == 1 else None for slot in slots] if slots else [None] * count
+
+
+# ------------------------------------------------------------------------------------------ the trace's own frames
+
+
+def _by_frame(rows: Rows, waits: pd.DataFrame, missing: Column) -> _Found:
+    frames = rows.named(rows.of(("python_function",)), lambda name: user_frame(name) is not None)
+    if not len(frames) or not len(missing):
+        return {}
+    picked = waits.iloc[missing]
+    found = enclosing(rows, frames, picked["thread"].to_numpy(), picked["start_ns"].to_numpy())
+    out: _Found = {}
+    for wait, row in zip(missing, found, strict=True):
+        location = user_frame(rows.trace.names[rows.column("name")[row]]) if row >= 0 else None
+        if location is not None:
+            out[int(wait)] = _Origin(location, "stack")
+    return out
+
+
+def user_frame(name: str) -> Location | None:
+    """The place that a frame's name states, None for frames of torch, of installed packages and of Python itself."""
+    match = _FRAME.match(name)
+    if match is None or _LIBRARY.search(match["path"]):
+        return None
+    top = re.split(r"[/\\]", match["path"])[0]  # Kineto cuts the import path off: `threading.py`, `torch/nn/…`
+    if top.removesuffix(".py") in sys.stdlib_module_names:
+        return None
+    return Location(match["path"], int(match["line"]), match["function"])

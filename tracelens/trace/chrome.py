@@ -1,0 +1,171 @@
+"""Load a Chrome trace of torch.profiler (Kineto): a file in, a `Trace` out.
+
+This module and the two below it (`events`, `columns`) are the only ones that know the names Kineto writes. Whatever
+is odd about a file (truncated, damaged, of another generation) ends in `Trace.dropped` and `Trace.warnings`; only a
+file without a single complete timed event raises `InputError`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tracelens.errors import InputError
+from tracelens.model import Trace
+from tracelens.trace import source
+from tracelens.trace.columns import Column, ColumnBuilder
+from tracelens.trace.events import EventReader
+from tracelens.trace.notes import Notes
+
+GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
+RUNTIME_CATEGORIES = ("cuda_runtime", "cuda_driver")
+
+_RANK_PATTERNS = (
+    re.compile(r"(?:^|[^a-z])rank[-_]?\[?(\d{1,6})(?!\d)", re.IGNORECASE),
+    re.compile(r"^profile_(\d{1,6})\.json"),  # accelerate
+)
+_RUN_FOLDER_RANK = re.compile(r"rank(\d{1,6})$")
+
+EPOCH_NS = (1_262_304_000_000_000_000, 4_102_444_800_000_000_000)
+"""2010 to 2100: a first timestamp in between counts from 1970, one outside from an unknown zero."""
+STRAY_NS = 3_600_000_000_000
+"""Rows at time 0 of length 0, an hour before all others, are unfinished records (torch 2.12, CUDA 13), not events."""
+
+
+def load(path: Path | str, *, max_bytes: int | None = None) -> Trace:
+    """Read `.json`, `.json.gz`, `.zst` or `-` (standard input). `max_bytes` bounds the raw text that is read.
+
+    Raises `InputError` for a file that cannot be opened, is no trace, or has no complete timed event.
+    """
+    notes = Notes()
+    reader = EventReader(source.pieces(path, notes, max_bytes), str(path), notes)
+    builder = ColumnBuilder(notes)
+    with _no_collection():
+        for batch in reader:
+            builder.add(batch)
+    columns = _without_strays(builder.columns(), notes)
+    if not columns or not len(columns["start_ns"]):
+        hint = "record again; a profiler that was never stepped or stopped writes an empty trace"
+        raise InputError(f"{path} holds no complete timed event", hint=hint)
+    return _trace(str(path), reader, builder, columns, notes)
+
+
+def rank_from_name(path: Path | str) -> int | None:
+    """The rank that a file name states (`rank-3.…`, `…_rank3…`, `profile_3.json`, `rank3/…`), None without one."""
+    file = Path(path)
+    for pattern in _RANK_PATTERNS:
+        if match := pattern.search(file.name):
+            return int(match[1])
+    match = _RUN_FOLDER_RANK.fullmatch(file.parent.name)
+    return int(match[1]) if match else None
+
+
+def _trace(path: str, reader: EventReader, builder: ColumnBuilder, columns: dict[str, Column], notes: Notes) -> Trace:
+    names, categories, metadata = builder.names(), builder.categories(), reader.metadata
+    origin = int(columns["start_ns"][0])
+    columns["start_ns"] -= origin
+    columns["end_ns"] -= origin
+    distributed = metadata.get("distributedInfo")
+    distributed = distributed if isinstance(distributed, dict) else {}
+    stated = _count(distributed.get("rank"))
+    for column in columns.values():
+        column.flags.writeable = False
+    return Trace(
+        path=path,
+        rank=stated if stated is not None else rank_from_name(path),
+        world_size=_count(distributed.get("world_size")),
+        device=_device(metadata, columns, categories),
+        signals=_signals(columns, names, categories, reader.has_shapes),
+        dropped=dict(notes.dropped),
+        warnings=tuple(notes.warnings),
+        columns=columns,
+        names=names,
+        categories=categories,
+        base_unix_ns=_unix_zero(metadata, origin),
+        origin_ns=origin,
+        metadata=metadata,
+    )
+
+
+def _without_strays(columns: dict[str, Column], notes: Notes) -> dict[str, Column]:
+    if not columns:
+        return columns
+    start = columns["start_ns"]
+    stray = (start == 0) & (columns["end_ns"] == 0)
+    others = start[~stray]
+    if not stray.any() or (len(others) and others.min() < STRAY_NS):
+        return columns
+    notes.drop("unfinished record at time 0", int(np.count_nonzero(stray)))
+    return {key: column[~stray] for key, column in columns.items()}
+
+
+def _signals(
+    columns: Mapping[str, Column], names: tuple[str, ...], categories: tuple[str, ...], shapes: bool
+) -> frozenset[str]:
+    present = {categories[code] for code in np.unique(columns["category"])}
+    gpu = np.isin(columns["category"], [categories.index(text) for text in GPU_CATEGORIES if text in present])
+    runtime = np.isin(columns["category"], [categories.index(text) for text in RUNTIME_CATEGORIES if text in present])
+    linked = np.intersect1d(columns["correlation"][gpu], columns["correlation"][runtime])
+    used = [names[code] for code in np.unique(columns["name"])]
+    found = {
+        "gpu": gpu.any(),
+        "runtime": runtime.any(),
+        "correlation": (linked > 0).any(),
+        "sync_events": "cuda_sync" in present,
+        "steps": any(name.startswith("ProfilerStep") for name in used),
+        "python_stacks": "python_function" in present,
+        "dataloader": any(name.startswith("enumerate(DataLoader)") for name in used),
+        "optimizer": any(name.startswith("Optimizer.step") for name in used),
+        "shapes": shapes,
+        "collectives": any("nccl" in name.lower() or "rccl" in name.lower() for name in used),
+    }
+    return frozenset(signal for signal, there in found.items() if there)
+
+
+def _device(metadata: Mapping[str, Any], columns: Mapping[str, Column], categories: tuple[str, ...]) -> str | None:
+    """Name of the device that ran most of the GPU work (of the first one where nothing ran)."""
+    properties = metadata.get("deviceProperties")
+    known = [entry for entry in properties if isinstance(entry, dict)] if isinstance(properties, list) else []
+    named = {entry.get("id"): str(entry["name"]) for entry in known if entry.get("name")}
+    gpu = np.isin(columns["category"], [code for code, text in enumerate(categories) if text in GPU_CATEGORIES])
+    used = columns["device"][gpu & (columns["device"] >= 0)]
+    if not len(used):
+        return next(iter(named.values()), None)
+    devices, counts = np.unique(used, return_counts=True)
+    return named.get(int(devices[counts.argmax()]))
+
+
+def _unix_zero(metadata: Mapping[str, Any], origin: int) -> int | None:
+    base = _count(metadata.get("baseTimeNanoseconds"))
+    if base and EPOCH_NS[0] <= base + origin <= EPOCH_NS[1]:
+        return base + origin
+    return origin if EPOCH_NS[0] <= origin <= EPOCH_NS[1] else None
+
+
+def _count(value: object) -> int | None:
+    """A whole number that may come as text."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value if value >= 0 else None
+    if isinstance(value, str) and re.fullmatch(r"\d{1,20}", value):
+        return int(value)
+    return None
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Decoded events form no cycles: to scan them again and again would cost a third of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

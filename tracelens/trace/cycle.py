@@ -1,0 +1,79 @@
+"""Steps of a trace without marks: the period of the launch sequence.
+
+In: API calls and GPU work. Out: host times at which the sequence starts over. A training loop launches the same
+kernels in the same order each step, so some kernel occurs once per step, with equally long stretches between. Layers
+repeat as well, but a layer's kernels do not cover the step evenly, and that is the test.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+Column = npt.NDArray[Any]
+
+TOLERANCE = 0.1
+"""Two stretches are equally long within this share: a periodic read or log line adds a few launches."""
+COVERAGE = 0.8
+"""Share of the sequence that equal stretches must cover; below it the kernel is one of many in a layer."""
+FEWEST = 4
+"""Occurrences needed: three steps that agree. Two may be a warm-up and a run."""
+SHORTEST = 4
+"""Launches per step: a period of less is a single kernel in a row."""
+
+
+def boundaries(calls: pd.DataFrame, ops: pd.DataFrame) -> Column:
+    """Start times of the calls that begin each period; empty where the sequence has none."""
+    sequence, started = _sequence(calls, ops)
+    if len(sequence) < FEWEST * SHORTEST:
+        return np.empty(0, dtype=np.int64)
+    anchor = _anchor(sequence, _copies_in(ops))
+    if anchor is None:
+        return np.empty(0, dtype=np.int64)
+    return np.unique(started[sequence == anchor])
+
+
+def _sequence(calls: pd.DataFrame, ops: pd.DataFrame) -> tuple[Column, Column]:
+    """Names of GPU work in launch order, with the time of each launch."""
+    call = ops["call"].to_numpy()
+    linked = np.flatnonzero(call >= 0)
+    if not len(linked):
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    started = calls["start_ns"].to_numpy()[call[linked]]
+    order = np.lexsort((linked, started))
+    return ops["name"].cat.codes.to_numpy()[linked][order], started[order]
+
+
+def _copies_in(ops: pd.DataFrame) -> frozenset[int]:
+    """Names of host-to-device copies: where several kernels mark the period, a step begins with its batch."""
+    chosen = (ops["direction"] == "h2d").to_numpy()
+    return frozenset(int(code) for code in np.unique(ops["name"].cat.codes.to_numpy()[chosen]))
+
+
+def _anchor(sequence: Column, copies: frozenset[int]) -> int | None:
+    """The name that cuts the sequence into the most equal stretches; of equals a copy, then the first to occur."""
+    order = np.argsort(sequence, kind="stable")
+    names, first, counts = np.unique(sequence[order], return_index=True, return_counts=True)
+    best: tuple[int, bool, int] | None = None
+    chosen = None
+    for name, begin, count in zip(names, first, counts, strict=True):
+        positions = order[begin : begin + count]
+        if count < FEWEST or not _covers(positions, len(sequence)):
+            continue
+        rank = (int(count), int(name) in copies, -int(positions[0]))
+        if best is None or rank > best:
+            best, chosen = rank, int(name)
+    return chosen
+
+
+def _covers(positions: Column, length: int) -> bool:
+    stretches = np.diff(positions)
+    typical = float(np.median(stretches))
+    if typical < SHORTEST:
+        return False
+    equal = np.abs(stretches - typical) <= TOLERANCE * typical
+    edges = positions[0] + (length - positions[-1])  # at most one period may hang over at the two ends together
+    return bool(stretches[equal].sum() >= COVERAGE * (length - edges) and edges <= 1.5 * typical + SHORTEST)

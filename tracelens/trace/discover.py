@@ -1,0 +1,54 @@
+"""Which trace files a path means.
+
+In: a file, a folder or a glob. Out: trace files in the order of their ranks, as far as their names state one. Apart
+from loading, because choosing files must not cost reading them.
+"""
+
+from __future__ import annotations
+
+import glob
+from pathlib import Path
+
+from tracelens.errors import InputError
+from tracelens.trace.chrome import rank_from_name
+
+TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst", ".trace", ".trace.gz")
+NOT_TRACES = ("run.json", "sources.json", "analysis.json", "verify.json", "monitor.json", "package.json")
+"""JSON files that lie beside traces in a Run folder (and one that lies everywhere)."""
+MAX_DEPTH = 2
+"""A folder of ranks (`rank0/…`, `iteration_5/rank0_trace.json`), not a whole disk."""
+
+
+def discover(path: Path | str) -> tuple[Path, ...]:
+    """The trace files that `path` means; raises `InputError` if it means none.
+
+    A file is taken as it is, whatever its name. In a folder (and one level below) and for a glob, files count whose
+    names end as traces do. Files named `*.pt.trace.json*` exclude others beside them: nobody else writes that name.
+    """
+    given = Path(path)
+    if given.is_file():
+        return (given,)
+    if given.is_dir():
+        found = [
+            file for pattern in ("*", "*/*")[:MAX_DEPTH] for file in given.glob(pattern) if _looks_like_trace(file)
+        ]
+        what = f"the folder {given} holds no trace"
+    else:
+        found = [file for name in glob.glob(str(path), recursive=True) if _looks_like_trace(file := Path(name))]
+        what = f"{given} does not exist" if not glob.has_magic(str(path)) else f"no trace matches {given}"
+    unmistakable = [file for file in found if ".pt.trace.json" in file.name]
+    files = sorted(set(unmistakable or found), key=_order)
+    if not files:
+        raise InputError(what, hint="give a .json or .json.gz of torch.profiler, or a folder that holds some")
+    return tuple(files)
+
+
+def _looks_like_trace(file: Path) -> bool:
+    named = file.name.endswith(TRACE_SUFFIXES) and file.name not in NOT_TRACES and not file.name.startswith(".")
+    return named and file.is_file()
+
+
+def _order(file: Path) -> tuple[bool, int, str]:
+    """By stated rank as a number (10 after 9), files without one last, by name."""
+    rank = rank_from_name(file)
+    return rank is None, rank or 0, str(file)

@@ -1,0 +1,268 @@
+"""Idle GPU time: every nanosecond inside the kept steps in which a device runs nothing, with exactly one owner.
+
+In: GPU work, calls, waits, loader spans, steps. Out: the `gaps` table, and the idle time each wait owns. The words are
+those of docs/definitions: a gap whose next operation was launched before the gap began is *launch* latency (or
+*other*, when it is too long for that); otherwise the host was late, and the time belongs to what the host did:
+
+    sync        inside a wait, and after it as far as the lead goes that the wait destroyed: return and refill
+    dataloader  inside the DataLoader's `__next__`
+    host        Python and framework between the calls
+    launch      from the launch call to the start of the kernel
+    other       allocation, the profiler's own work, waits of one stream for another, work of unknown origin
+
+One gap may have several owners, one after another, and then has several rows; a gap that crosses a step is cut there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tracelens.trace import intervals
+from tracelens.trace.intervals import IntervalSet
+from tracelens.trace.tables import categorical, step_of
+from tracelens.trace.threads import Threads
+
+Column = npt.NDArray[Any]
+
+CAUSES = ("sync", "dataloader", "host", "launch", "other")
+SYNC, LOADER, HOST, LAUNCH, OTHER = range(len(CAUSES))
+
+LAUNCH_NS = 30_000
+"""Longest launch latency or kernel-to-kernel gap: 7-18 us were measured from launch to start on idle streams, 1-4 us
+between queued kernels; HTA draws its line for consecutive kernels at 30 us as well."""
+SKEW_NS = 5_000
+"""Idle time that begins this long before a wait is done belongs to it: so far host and GPU clocks differ."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What the idle analysis looks at. `overhead`: intervals in which the profiler itself held the host."""
+
+    calls: pd.DataFrame
+    ops: pd.DataFrame
+    waits: pd.DataFrame
+    loader: pd.DataFrame
+    steps: pd.DataFrame
+    overhead: IntervalSet
+    threads: Threads
+
+
+@dataclass(frozen=True)
+class _Gaps:
+    """Gaps of one device: where they lie, what ended them and when the host asked for it."""
+
+    start: Column
+    end: Column
+    next_op: Column
+    launch: Column
+    """Start of the call that launched the next operation; the gap's end where nothing follows."""
+    issued: Column
+    """End of that call."""
+    chain: Column
+    """Thread of that call; the training loop's threads count as one."""
+    staging: Column
+    """Position of the wait that the launching call itself is (a blocking H2D copy), -1 if it is none."""
+    late: Column
+    """Whether the host asked for the next operation only after the gap had begun."""
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """Stretches of idle time between two changes of owner; `cause` and `wait` are filled in place."""
+
+    start: Column
+    end: Column
+    gap: Column
+    step: Column
+    cause: Column
+    wait: Column
+
+    @property
+    def length(self) -> Column:
+        return self.end - self.start
+
+    def give(self, rows: Column, cause: int | Column, wait: int | Column = -1) -> None:
+        self.cause[rows], self.wait[rows] = cause, wait
+
+
+def find(scene: Scene) -> pd.DataFrame:
+    """The `gaps` table: inside kept steps, in order of start within each device."""
+    parts = [_of_device(scene, int(device)) for device in np.unique(scene.ops["device"].to_numpy())]
+    parts = parts or [_table({key: np.empty(0, dtype=np.int64) for key in _KEYS}, 0)]
+    rows = pd.concat(parts, ignore_index=True)
+    rows["cause"] = categorical(rows["cause"].to_numpy(), CAUSES)
+    return rows
+
+
+def owned(gaps: pd.DataFrame, waits: int) -> Column:
+    """Idle ns that each of `waits` waits owns."""
+    owner = gaps["wait"].to_numpy()
+    length = (gaps["end_ns"] - gaps["start_ns"]).to_numpy()
+    out = np.zeros(waits, dtype=np.int64)
+    np.add.at(out, owner[owner >= 0], length[owner >= 0])
+    return out
+
+
+_KEYS = ("start_ns", "end_ns", "next_op", "cause", "wait", "step")
+
+
+def _table(columns: dict[str, Column], device: int) -> pd.DataFrame:
+    return pd.DataFrame({"device": np.full(len(columns["start_ns"]), device, dtype=np.int64), **columns})
+
+
+def _of_device(scene: Scene, device: int) -> pd.DataFrame:
+    positions = np.flatnonzero(scene.ops["device"].to_numpy() == device)
+    starts, ends = scene.ops["start_ns"].to_numpy()[positions], scene.ops["end_ns"].to_numpy()[positions]
+    busy = intervals.union(starts, ends)
+    low = min(int(scene.steps["start_ns"].min()), int(starts.min()))
+    high = max(int(scene.steps["end_ns"].max()), int(ends.max()))
+    gaps = _gaps(scene, intervals.complement(busy, low, high), positions, starts)
+    pieces = _pieces(scene, gaps)
+    _own_tight(pieces, gaps)
+    for chain in np.unique(gaps.chain[gaps.late]):
+        pieces = _own_late(scene, gaps, pieces, busy, int(chain))
+    return _table(_merged(pieces, gaps), device)
+
+
+def _gaps(scene: Scene, idle: IntervalSet, positions: Column, starts: Column) -> _Gaps:
+    follows = np.searchsorted(starts, idle[1])
+    exists = follows < len(positions)
+    next_op = np.where(exists, positions[np.minimum(follows, len(positions) - 1)], -1)
+    call = np.where(exists, scene.ops["call"].to_numpy()[next_op], -1)
+    keys = ["start_ns", "end_ns", "thread"]
+    calls = scene.calls[keys].to_numpy() if len(scene.calls) else np.zeros((1, len(keys)), dtype=np.int64)
+    launch, issued = (np.where(call >= 0, np.minimum(calls[call, key], idle[1]), idle[1]) for key in (0, 1))
+    copies = np.flatnonzero((scene.waits["kind"] == "h2d").to_numpy())
+    staging = np.full(len(scene.calls) + 1, -1, dtype=np.int64)
+    staging[scene.waits["call"].to_numpy()[copies]] = copies
+    known = (call >= 0) | ~exists
+    chain = np.where(call >= 0, _chains(scene, calls[call, 2]), _LOOP)
+    return _Gaps(idle[0], idle[1], next_op, launch, issued, chain, staging[call], known & (launch > idle[0]))
+
+
+_LOOP = -(2**62)
+"""The chain of the training loop: no thread id."""
+
+
+def _chains(scene: Scene, threads: Column) -> Column:
+    return np.where(np.isin(threads, scene.threads.loop), _LOOP, threads)
+
+
+def _pieces(scene: Scene, gaps: _Gaps) -> _Pieces:
+    """Cut the gaps wherever an owner may change, and keep what lies in a kept step."""
+    tables = (scene.steps, scene.waits, scene.loader)
+    bounds = [table[key].to_numpy() for table in tables for key in ("start_ns", "end_ns")]
+    own = [np.maximum(instant, gaps.start) for instant in (gaps.launch, gaps.issued, gaps.end - LAUNCH_NS)]
+    edges = np.unique(np.concatenate([gaps.start, gaps.end, *own, *bounds, *scene.overhead]))
+    start, end = edges[:-1], edges[1:]
+    gap = np.searchsorted(gaps.start, start, side="right") - 1
+    step = step_of(start, scene.steps)
+    chosen = (gap >= 0) & (step >= 0) & (start < gaps.end[gap] if len(gaps) else False)
+    chosen &= scene.steps["kept"].to_numpy()[step]
+    count = int(np.count_nonzero(chosen))
+    cause, wait = np.full(count, OTHER, dtype=np.int64), np.full(count, -1, dtype=np.int64)
+    return _Pieces(start[chosen], end[chosen], gap[chosen], step[chosen], cause, wait)
+
+
+def _own_tight(pieces: _Pieces, gaps: _Gaps) -> None:
+    """Gaps whose next operation was asked for in time, or by nobody that the trace knows."""
+    tight = ~gaps.late[pieces.gap]
+    short = (gaps.end - gaps.start)[pieces.gap] <= LAUNCH_NS
+    staging = gaps.staging[pieces.gap]
+    pieces.give(tight & short, LAUNCH)
+    pieces.give(tight & (staging >= 0), SYNC, staging[tight & (staging >= 0)])
+
+
+def _own_late(scene: Scene, gaps: _Gaps, pieces: _Pieces, busy: IntervalSet, chain: int) -> _Pieces:
+    """Gaps that began because the host had not asked in time: follow the host back from its launch."""
+    mine = (gaps.late & (gaps.chain == chain))[pieces.gap]
+    waits = np.flatnonzero(_chains(scene, scene.waits["thread"].to_numpy()) == chain)
+    alloc = (scene.waits["kind"] == "alloc").to_numpy()
+    before = pieces.start < gaps.launch[pieces.gap]
+    inside = _inside(scene.waits, waits, pieces.start)
+    in_wait = mine & before & (inside >= 0)
+    staging = gaps.staging[pieces.gap]
+    copies = mine & ~before & (staging >= 0)
+
+    pieces.give(mine, HOST)
+    pieces.give(mine & (pieces.start >= gaps.issued[pieces.gap]), OTHER)  # asked for, and yet not begun
+    pieces.give(mine & ~before & (pieces.start >= gaps.end[pieces.gap] - LAUNCH_NS), LAUNCH)
+    pieces.give(mine & before & intervals.inside(scene.overhead, pieces.start), OTHER)
+    pieces.give(in_wait, np.where(alloc[inside[in_wait]], OTHER, SYNC), inside[in_wait])
+    pieces.give(copies, SYNC, staging[copies])
+    if chain == _LOOP:
+        loading = intervals.union(scene.loader["start_ns"], scene.loader["end_ns"])
+        pieces.give(mine & before & intervals.inside(loading, pieces.start), LOADER)
+    real = waits[(scene.waits["wait_ns"].to_numpy()[waits] > 0) & ~alloc[waits]]
+    return _own_after_waits(scene, pieces, np.flatnonzero(mine), real, busy) if len(real) else pieces
+
+
+def _own_after_waits(scene: Scene, pieces: _Pieces, mine: Column, real: Column, busy: IntervalSet) -> _Pieces:
+    """Give idle time after a wait to it, as far as the lead goes that the waits destroyed.
+
+    The lead is the GPU work still to be done when a wait began: had the host gone on, the GPU would have had that
+    much work to bridge what follows. Idle time uses it up, in order; what exceeds it would have been idle anyway, and
+    stays with the host. So a wait that the GPU had finished before owns nothing but its own call.
+    """
+    start = scene.waits["start_ns"].to_numpy()[real]
+    done = start + scene.waits["wait_ns"].to_numpy()[real]
+    lead, length = intervals.covered(busy, start, done), pieces.length[mine]
+    order = np.argsort(np.concatenate((done, pieces.start[mine])), kind="stable")  # of equals, the wait comes first
+    account = np.cumsum(np.concatenate((lead, -length))[order])
+    overdrawn = np.minimum.accumulate(np.minimum(account, 0))
+    uncovered = np.empty(len(order), dtype=np.int64)
+    uncovered[order] = -np.diff(overdrawn, prepend=0)
+    covered = length - uncovered[len(real) :]
+    owner = np.searchsorted(done, pieces.start[mine] + SKEW_NS, side="right") - 1
+    given = np.isin(pieces.cause[mine], (HOST, LAUNCH)) & (covered > 0) & (owner >= 0)
+    return _split(pieces, mine[given], covered[given], real[owner[given]])
+
+
+def _split(pieces: _Pieces, rows: Column, covered: Column, owner: Column) -> _Pieces:
+    """The first `covered` ns of each row go to `owner`, the rest stays as it was."""
+    whole = covered == pieces.length[rows]
+    pieces.give(rows[whole], SYNC, owner[whole])
+    rows, covered, owner = rows[~whole], covered[~whole], owner[~whole]
+    cut = pieces.start[rows] + covered
+    head = {"start": pieces.start[rows], "end": cut, "gap": pieces.gap[rows], "step": pieces.step[rows]}
+    head |= {"cause": np.full(len(rows), SYNC, dtype=np.int64), "wait": owner}
+    pieces.start[rows] = cut
+    joined = {key: np.concatenate((getattr(pieces, key), values)) for key, values in head.items()}
+    order = np.argsort(joined["start"], kind="stable")
+    return _Pieces(**{key: values[order] for key, values in joined.items()})
+
+
+def _inside(waits: pd.DataFrame, chosen: Column, at: Column) -> Column:
+    """The wait in which each instant lies, -1 if in none."""
+    if not len(chosen):
+        return np.full(len(at), -1, dtype=np.int64)
+    last = np.searchsorted(waits["start_ns"].to_numpy()[chosen], at, side="right") - 1
+    found = chosen[np.maximum(last, 0)]
+    return np.where((last >= 0) & (at < waits["end_ns"].to_numpy()[found]), found, -1)
+
+
+def _merged(pieces: _Pieces, gaps: _Gaps) -> dict[str, Column]:
+    """Neighbors of one gap, step and owner as one row."""
+    if not len(pieces.start):
+        return {key: np.empty(0, dtype=np.int64) for key in _KEYS}
+    same = pieces.start[1:] == pieces.end[:-1]
+    for key in (pieces.gap, pieces.step, pieces.cause, pieces.wait):
+        same &= key[1:] == key[:-1]
+    first = np.concatenate(([True], ~same))
+    last = np.concatenate((~same, [True]))
+    return {
+        "start_ns": pieces.start[first],
+        "end_ns": pieces.end[last],
+        "next_op": gaps.next_op[pieces.gap[first]],
+        "cause": pieces.cause[first],
+        "wait": pieces.wait[first],
+        "step": pieces.step[first],
+    }

@@ -1,0 +1,60 @@
+"""Which of many nested spans of one thread encloses an instant.
+
+In: starts and ends of spans that nest properly (calls within calls). Out: for each instant the position of the
+innermost span around it. By levels instead of a stack: everything is one sort and one search, no Python loop.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tracelens.trace.tables import Rows
+
+Column = npt.NDArray[Any]
+
+
+class Nest:
+    """The spans of one thread, ready for questions."""
+
+    def __init__(self, starts: Column, ends: Column) -> None:
+        filled = np.flatnonzero(ends > starts)
+        order = filled[np.lexsort((-ends[filled], starts[filled]))]
+        self._position = order
+        self._start, self._end = starts[order], ends[order]
+        self._closing = np.sort(self._end)
+        level = np.arange(len(order)) - np.searchsorted(self._closing, self._start, side="right")
+        self._width = int(self._end.max()) + 1 if len(order) else 1
+        key = np.maximum(level, 0) * self._width + self._start
+        self._by_level = np.argsort(key, kind="stable")
+        self._key = key[self._by_level]
+
+    def innermost(self, instants: Column) -> Column:
+        """Position of the innermost span around each instant, -1 where there is none."""
+        if not len(self._start):
+            return np.full(len(instants), -1, dtype=np.int64)
+        opened = np.searchsorted(self._start, instants, side="right")
+        level = opened - np.searchsorted(self._closing, instants, side="right") - 1
+        last = np.searchsorted(self._key, level * self._width + instants, side="right") - 1
+        found = self._by_level[np.maximum(last, 0)]
+        # Spans that do not nest (torch 2.x writes some) would give a wrong level: what is found must enclose.
+        encloses = (level >= 0) & (last >= 0) & (self._start[found] <= instants) & (instants < self._end[found])
+        return np.where(encloses, self._position[found], -1)
+
+
+def operations(rows: Rows, threads: Column, instants: Column) -> Column:
+    """Row of the innermost framework operation (`aten::copy_`, …) around each instant of a thread, -1 for none."""
+    return enclosing(rows, rows.of(("cpu_op",)), threads, instants)
+
+
+def enclosing(rows: Rows, spans: Column, threads: Column, instants: Column) -> Column:
+    """The innermost of the rows `spans` around each instant of a thread, -1 for none."""
+    out = np.full(len(instants), -1, dtype=np.int64)
+    for thread in np.unique(threads):
+        mine = spans[rows.column("tid")[spans] == thread]
+        chosen = np.flatnonzero(threads == thread)
+        found = Nest(rows.column("start_ns")[mine], rows.column("end_ns")[mine]).innermost(instants[chosen])
+        out[chosen[found >= 0]] = mine[found[found >= 0]]
+    return out

@@ -1,0 +1,26 @@
+"""What was odd about a file, collected while it is read.
+
+In: remarks from every reading stage. Out: `dropped` (how many of what was left out) and `warnings` (sentences).
+Apart, because a reader must go on after damage, and still nothing may be left out silently.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Notes:
+    """Filled by the readers, read once by `chrome.load`."""
+
+    dropped: Counter[str] = field(default_factory=Counter)
+    warnings: list[str] = field(default_factory=list)
+
+    def drop(self, reason: str, count: int = 1) -> None:
+        if count:
+            self.dropped[reason] += count
+
+    def warn(self, sentence: str) -> None:
+        if sentence not in self.warnings:
+            self.warnings.append(sentence)

@@ -1,0 +1,178 @@
+"""The tables of API calls and GPU work, and the link between them.
+
+In: a `Trace`. Out: `calls` and `ops` as `model.Tables` documents them, without steps (added once those are known),
+plus the rows of other categories that later stages ask for by name. The link is the correlation id, nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tracelens.model import Trace
+from tracelens.trace import api
+from tracelens.trace.columns import SYNC_KINDS
+
+Column = npt.NDArray[Any]
+
+RUNTIME = ("cuda_runtime", "cuda_driver")
+GPU = ("kernel", "gpu_memcpy", "gpu_memset")
+DIRECTIONS = ("", "h2d", "d2h", "d2d", "p2p")
+MEMORY = ("", "pageable", "pinned", "unknown")
+OP_KINDS = ("kernel", "copy", "memset", "collective")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A Trace with the selections that every stage needs."""
+
+    trace: Trace
+
+    def column(self, key: str) -> Column:
+        return self.trace.columns[key]
+
+    def of(self, categories: Iterable[str]) -> Column:
+        """Positions of the rows of some categories, in order of start."""
+        wanted = [code for code, text in enumerate(self.trace.categories) if text in set(categories)]
+        return np.flatnonzero(np.isin(self.column("category"), wanted))
+
+    def named(self, rows: Column, matches: Callable[[str], bool]) -> Column:
+        """Those of `rows` whose name matches; each distinct name is tried once."""
+        codes = self.column("name")[rows]
+        wanted = [code for code in np.unique(codes) if matches(self.trace.names[code])]
+        return rows[np.isin(codes, wanted)]
+
+    def names(self, rows: Column) -> list[str]:
+        return [self.trace.names[code] for code in self.column("name")[rows]]
+
+
+def categorical(codes: npt.ArrayLike, words: Iterable[str]) -> pd.Categorical:
+    return pd.Categorical.from_codes(np.asarray(codes), categories=pd.Index(list(words), dtype=object))
+
+
+def build(rows: Rows) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """`calls` and `ops`, linked, with `step` still -1."""
+    call_rows, op_rows = rows.of(RUNTIME), rows.of(GPU)
+    calls, ops = _calls(rows, call_rows), _ops(rows, op_rows)
+    call = _launching_call(calls, ops, rows.column("correlation")[op_rows])
+    ops["call"] = call
+    linked = np.flatnonzero(call >= 0)
+    first, counts = np.full(len(calls), -1, dtype=np.int64), np.zeros(len(calls), dtype=np.int64)
+    first[call[linked][::-1]] = linked[::-1]  # reversed, so that the earliest op of a call is written last
+    np.add.at(counts, call[linked], 1)
+    calls["op"], calls["ops"] = first, counts
+    stream = np.where(first >= 0, ops["stream"].to_numpy()[first] if len(ops) else -1, -1)
+    calls["stream"] = stream
+    _add_sync_targets(rows, calls)
+    return calls, ops
+
+
+def _calls(rows: Rows, selected: Column) -> pd.DataFrame:
+    codes, names = _recode(rows, selected)
+    kinds = np.array([api.KINDS.index(api.kind(name)) for name in names], dtype=np.int8)
+    return pd.DataFrame(
+        {
+            "thread": rows.column("tid")[selected],
+            "name": categorical(codes, names),
+            "kind": categorical(kinds[codes], api.KINDS),
+            "start_ns": rows.column("start_ns")[selected],
+            "end_ns": rows.column("end_ns")[selected],
+            "correlation": rows.column("correlation")[selected],
+            "stream": np.full(len(selected), -1, dtype=np.int64),
+            "event": np.full(len(selected), -1, dtype=np.int64),
+            "op": np.full(len(selected), -1, dtype=np.int64),
+            "ops": np.zeros(len(selected), dtype=np.int64),
+            "step": np.full(len(selected), -1, dtype=np.int64),
+        }
+    )
+
+
+def _ops(rows: Rows, selected: Column) -> pd.DataFrame:
+    codes, names = _recode(rows, selected)
+    category = rows.column("category")[selected]
+    is_copy, is_memset = (
+        np.isin(category, [code for code, text in enumerate(rows.trace.categories) if text == word])
+        for word in ("gpu_memcpy", "gpu_memset")
+    )
+    collective = np.array([api.is_collective(name) for name in names], dtype=np.bool_)
+    kind = np.where(is_copy, 1, np.where(is_memset, 2, np.where(collective[codes] if len(codes) else False, 3, 0)))
+    direction = np.array([DIRECTIONS.index(api.direction(name)) for name in names], dtype=np.int8)
+    memory = np.array([MEMORY.index(api.memory(name)) for name in names], dtype=np.int8)
+    device, process = rows.column("device")[selected].astype(np.int64), rows.column("pid")[selected]
+    return pd.DataFrame(
+        {
+            "kind": categorical(kind, OP_KINDS),
+            "direction": categorical(np.where(is_copy, direction[codes] if len(codes) else 0, 0), DIRECTIONS),
+            "memory": categorical(np.where(is_copy, memory[codes] if len(codes) else 0, 0), MEMORY),
+            "name": categorical(codes, names),
+            "device": np.where(device >= 0, device, process),  # Kineto's pid of a GPU row is the device
+            "stream": rows.column("stream")[selected].astype(np.int64),
+            "start_ns": rows.column("start_ns")[selected],
+            "end_ns": rows.column("end_ns")[selected],
+            "bytes": rows.column("bytes")[selected],
+            "call": np.full(len(selected), -1, dtype=np.int64),
+            "step": np.full(len(selected), -1, dtype=np.int64),
+        }
+    )
+
+
+def _recode(rows: Rows, selected: Column) -> tuple[Column, list[str]]:
+    """Codes into the names that occur, so that a table carries only its own. Equal names get one code."""
+    used, codes = np.unique(rows.column("name")[selected], return_inverse=True)
+    place: dict[str, int] = {}
+    merged = np.array([place.setdefault(rows.trace.names[code], len(place)) for code in used], dtype=np.int64)
+    return (merged[codes] if len(used) else np.empty(0, dtype=np.int64)), list(place)
+
+
+def _launching_call(calls: pd.DataFrame, ops: pd.DataFrame, correlation: Column) -> Column:
+    """Position of the call that launched each op, -1 where the trace has none."""
+    if not len(calls) or not len(ops):
+        return np.full(len(ops), -1, dtype=np.int64)
+    starts_work = calls["kind"].isin(api.STARTS_WORK).to_numpy()
+    keys = calls["correlation"].to_numpy()
+    order = np.lexsort((calls["start_ns"].to_numpy(), ~starts_work, keys))  # of equal ids, the one that can launch
+    at = np.searchsorted(keys[order], correlation)
+    found = order[np.minimum(at, len(order) - 1)]
+    return np.where((keys[found] == correlation) & (correlation > 0), found, -1)
+
+
+def _add_sync_targets(rows: Rows, calls: pd.DataFrame) -> None:
+    """From `cuda_sync` rows: which stream a call waits for, which event it waits for or recorded."""
+    sync = rows.of(("cuda_sync",))
+    sync = sync[rows.column("correlation")[sync] > 0]
+    if not len(sync) or not len(calls):
+        return
+    position = pd.Series(np.arange(len(calls)), index=calls["correlation"].to_numpy())
+    position = position[~position.index.duplicated()]
+    call = position.reindex(rows.column("correlation")[sync]).fillna(-1).to_numpy().astype(np.int64)
+    event_kinds = [SYNC_KINDS.index("Event Sync"), SYNC_KINDS.index("Stream Wait Event")]
+    on_event = np.isin(rows.column("sync_kind")[sync], event_kinds)
+    stream, event = calls["stream"].to_numpy().copy(), calls["event"].to_numpy().copy()
+    waited = np.where(on_event & (rows.column("sync_kind")[sync] == 0), -1, rows.column("stream")[sync])
+    known = call >= 0
+    stream[call[known]] = np.where(stream[call[known]] >= 0, stream[call[known]], waited[known])
+    event[call[known & on_event]] = rows.column("wait_event")[sync][known & on_event]
+    record = position.reindex(rows.column("wait_record")[sync]).fillna(-1).to_numpy().astype(np.int64)
+    recorded = (record >= 0) & on_event & (rows.column("wait_record")[sync] > 0)
+    event[record[recorded]] = rows.column("wait_event")[sync][recorded]
+    stream[record[recorded]] = rows.column("wait_stream")[sync][recorded]
+    stream[call[recorded & known]] = np.where(
+        rows.column("sync_kind")[sync][recorded & known] == 0,
+        rows.column("wait_stream")[sync][recorded & known],
+        stream[call[recorded & known]],
+    )
+    calls["stream"], calls["event"] = stream, event
+
+
+def step_of(starts: Column, steps: pd.DataFrame) -> Column:
+    """Position of the step that contains each instant, -1 outside."""
+    if not len(steps):
+        return np.full(len(starts), -1, dtype=np.int64)
+    position = np.searchsorted(steps["start_ns"].to_numpy(), starts, side="right") - 1
+    within = (position >= 0) & (starts < steps["end_ns"].to_numpy()[np.maximum(position, 0)])
+    return np.where(within, position, -1)

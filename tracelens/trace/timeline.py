@@ -1,0 +1,81 @@
+"""Build the Timeline: from one rank's columns to the tables that every finding and the replay read.
+
+In: a `Trace`, and what the recording left beside it. Out: a `Timeline`. This module only says in which order the
+parts are made; each part is a module: threads, tables (calls and GPU work), steps, waits, idle, attribution.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from tracelens.model import RankRecording, StepSource, Tables, Timeline, Trace
+from tracelens.trace import attribution, idle, intervals, steps, tables, threads, waits
+from tracelens.trace.tables import Rows
+from tracelens.trace.threads import LOADER, MARKS, Threads
+
+
+def build(trace: Trace, recording: RankRecording | None = None) -> Timeline:
+    """The queryable picture of `trace`; `recording` adds step marks of ours, attributed steps and source lines."""
+    rows = Rows(trace)
+    calls, ops = tables.build(rows)
+    found = threads.find(rows, calls)
+    step, source = steps.find(rows, calls, ops, found, recording)
+    _add_steps(calls, ops, step)
+    loader = _loader(rows, found, step)
+    wait = waits.find(rows, calls, ops, source)
+    gaps = idle.find(idle.Scene(calls, ops, wait, loader, step, _overhead(rows), found))
+    wait["gpu_idle_ns"] = idle.owned(gaps, len(wait))
+    wait = attribution.locate(rows, wait, recording)
+    return Timeline(
+        trace=trace,
+        tables=Tables(step, calls, ops, wait, gaps, loader),
+        step_source=source,
+        main_thread=found.main,
+        autograd_threads=found.autograd,
+        notes=_notes(ops, step, source),
+    )
+
+
+def _add_steps(calls: pd.DataFrame, ops: pd.DataFrame, step: pd.DataFrame) -> None:
+    """A call belongs to the step in which it begins, GPU work to the step of its launch."""
+    calls["step"] = tables.step_of(calls["start_ns"].to_numpy(), step)
+    call = ops["call"].to_numpy()
+    own = tables.step_of(ops["start_ns"].to_numpy(), step)
+    ops["step"] = np.where(call >= 0, calls["step"].to_numpy()[call], own) if len(calls) else own
+
+
+def _loader(rows: Rows, found: Threads, step: pd.DataFrame) -> pd.DataFrame:
+    spans = rows.named(rows.of(MARKS), lambda name: name.startswith(LOADER))
+    spans = spans[rows.column("tid")[spans] == found.main]
+    codes, names = np.unique(np.array(rows.names(spans), dtype=object), return_inverse=True)[::-1]
+    return pd.DataFrame(
+        {
+            "thread": rows.column("tid")[spans],
+            "start_ns": rows.column("start_ns")[spans],
+            "end_ns": rows.column("end_ns")[spans],
+            "step": tables.step_of(rows.column("start_ns")[spans], step),
+            "name": tables.categorical(codes, names),
+        }
+    )
+
+
+def _overhead(rows: Rows) -> intervals.IntervalSet:
+    spans = rows.of(("overhead",))
+    return intervals.union(rows.column("start_ns")[spans], rows.column("end_ns")[spans])
+
+
+def _notes(ops: pd.DataFrame, step: pd.DataFrame, source: StepSource) -> tuple[str, ...]:
+    found = []
+    unlinked = int((ops["call"] < 0).sum())
+    if unlinked:
+        share = 100 * unlinked / len(ops)
+        found.append(f"{unlinked} of {len(ops)} GPU operations ({share:.0f} %) have no launch call in the trace")
+    skipped = step[~step["kept"] & ~step["attributed"]]
+    if len(skipped):
+        found.append(f"{len(skipped)} of {len(step)} steps are cut off at the edge of the window and were left out")
+    if source == "cycle":
+        found.append("steps were found by repetition in the launch sequence; the trace has no step marks")
+    if source == "none":
+        found.append("no steps were found; the whole recording is taken as one")
+    return tuple(found)

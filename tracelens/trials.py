@@ -1,0 +1,96 @@
+"""Verifying what was planned: from a Diagnosis, or two scripts, to what was measured.
+
+In: a Diagnosis with patches and what a trial may cost. Out: Verifications, kept in the Run. Apart from the pipeline
+because it is the one stage that runs the user's program again, for minutes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tracelens import run as runs
+from tracelens.errors import UsageError
+from tracelens.model import Diagnosis, FilePatch, Patch, Run, Verification
+from tracelens.patch import apply as patcher
+from tracelens.pipeline import patch_of
+from tracelens.verify import request, store
+from tracelens.verify import run as verifying
+from tracelens.verify.arms import Command
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What a verification may cost, and where it reports to."""
+
+    steps: int
+    budget_s: float
+    seed: int
+    progress: Callable[[str], None]
+
+
+def of_schemes(diagnosis: Diagnosis, names: tuple[str, ...], trial: Trial) -> tuple[Verification, ...]:
+    """Measure the patches of these schemes against the original; kept in verify.json of the Run."""
+    run = diagnosis.run
+    if run is None:
+        raise UsageError("only a run can be verified, not a bare trace", hint="record one: tracelens profile train.py")
+    estimates = {scheme.id: scheme.estimate for scheme in diagnosis.schemes}
+    changes = tuple(
+        request.Change(patch_of(diagnosis, name), name, estimates[name], diagnosis.interval) for name in names
+    )
+    step_ns = diagnosis.steps.unprofiled_median_ns or diagnosis.steps.median_ns
+    wanted = request.Request(
+        command=_command(run),
+        cwd=run.cwd,
+        project=_project(run, changes[0].patch),
+        original=_way_back(run),
+        steps=trial.steps,
+        budget_s=trial.budget_s,
+        seed=trial.seed,
+        step_ns=step_ns,
+        progress=trial.progress,
+    )
+    measured = verifying.verify_all(wanted, changes)
+    store.write(run.path, measured)
+    return measured
+
+
+def of_scripts(before: Path, after: Path, arguments: tuple[str, ...], trial: Trial) -> tuple[Verification, ...]:
+    """Measure two versions of a script against each other."""
+    patch = request.hand_made(before, after)
+    wanted = request.Request(
+        command=request.script(str(before), *arguments),
+        cwd=Path.cwd(),
+        project=patch.root,
+        change=request.Change(patch),
+        steps=trial.steps,
+        budget_s=trial.budget_s,
+        seed=trial.seed,
+        progress=trial.progress,
+    )
+    return (verifying.verify(wanted),)
+
+
+def _command(run: Run) -> Command:
+    """The launch as it was recorded; a Python that is not on this machine gives way to ours."""
+    kind = (run.meta.get("capture") or {}).get("kind", "script")
+    if kind == "command":
+        return Command("command", run.command, sys.executable, {})
+    python = run.command[0] if Path(run.command[0]).is_file() else sys.executable
+    return Command(kind, run.command[2 if kind == "module" else 1 :], python, {})
+
+
+def _project(run: Run, patch: Patch) -> Path:
+    """The folder whose sources a working copy needs: the one the script was started in, if it holds the patch."""
+    return run.cwd if patch.root.is_relative_to(run.cwd) else patch.root
+
+
+def _way_back(run: Run) -> Patch | None:
+    """What undoes the patch that is applied at present."""
+    applied = patcher.standing(run.path / runs.BACKUP_FOLDER)
+    if applied is None:
+        return None
+    files = (FilePatch(file.path, file.after, file.before) for file in applied.patch.files if file.before is not None)
+    return replace(applied.patch, files=tuple(files), diff="")

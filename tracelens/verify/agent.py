@@ -1,0 +1,205 @@
+"""The agent inside each arm: seeds it, fences it, records it, and ends it after the agreed number of steps.
+
+In: the configuration the parent wrote, in every Python process of the arm. Out: `record-<rank>-<pid>.json` in the arm's
+folder from each process that trained, and the list of refused writes. Nothing waits for the GPU before the last step.
+
+Two moments: `start` before the script's first line (fence, seeds, import paths; called by `early/sitecustomize.py`),
+`arm` once torch was imported (hooks; called by the launcher's bootstrap). The heavy parts are imported in the second,
+so that helper processes stay cheap.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from tracelens.verify.inside import fence, overlay
+
+STUBBORN = 3
+"""A script that swallows SystemExit this often is ended without asking."""
+_started: dict[str, Any] = {}
+
+
+def start(config: Mapping[str, Any]) -> None:
+    """Before the script's first line, in every Python process of the arm."""
+    out = str(config["out"])
+    guard = fence.Fence(config["scratch"], config["tree"], os.path.join(out, f"refused-{os.getpid()}.txt"))
+    _started.update(began=time.monotonic(), fence=guard)
+    _started["kernel"] = (
+        fence.ask_kernel((config["scratch"], *fence.DEVICES)) if config.get("landlock", True) else False
+    )
+    guard.arm()
+    random.seed(config["seed"])
+    sys.path[:] = [_in_copy(entry, config) for entry in sys.path]
+
+
+def arm(config: Mapping[str, Any]) -> None:
+    """Once torch was imported: seed it, observe its training steps."""
+    if not _started:
+        start(config)
+    import torch
+
+    from tracelens.launch import hooks
+
+    torch.manual_seed(config["seed"])
+    if (numpy := sys.modules.get("numpy")) is not None:
+        numpy.random.seed(config["seed"] % 2**32)
+    if config.get("deterministic"):
+        _be_deterministic(torch)
+    fence.check_torch_writer(_started["fence"], torch)
+    hooks.install()
+    Observer(config, hooks)
+
+
+class Observer:
+    """Follows the training loop of this process. Does nothing and writes nothing where no step is seen."""
+
+    def __init__(self, config: Mapping[str, Any], hooks: Any) -> None:
+        from tracelens.verify.inside import clock, numbers, window
+
+        self._config = config
+        self._steps = 0
+        self._refusals = 0
+        self._pid: int | None = None
+        self._done = False
+        self._failures: list[str] = []
+        self._source: str | None = None
+        self._numbers = numbers
+        self._optimizers = numbers.Optimizers()
+        self._losses = numbers.Losses() if config["mode"] == "numbers" else None
+        self._clock = clock.StepClock(config["warmup"], config["block"])
+        self._window = None
+        if config["mode"] == "window":
+            path = os.path.join(config["out"], f"rank-{_rank()}-{os.getpid()}.pt.trace.json")
+            self._window = window.Window(config["window_first"], config["window_warmup"], config["window_steps"], path)
+        hooks.on_failure(self._failures.append)
+        hooks.on_step(self._step)
+        if self._losses is not None:
+            hooks.on_backward(self._losses.note)
+
+    def _step(self, step: Any) -> None:
+        self._clock.tick()
+        if self._pid != os.getpid():
+            self._begin()
+        self._steps += 1
+        self._source = step.source
+        self._optimizers.note(step.optimizer)
+        if self._window is not None:
+            self._window.tick()
+        if self._steps >= self._config["steps"] or self._late():
+            self._stop()
+
+    def _begin(self) -> None:
+        """The first step of this process (a forked rank starts its own count)."""
+        self._pid = os.getpid()
+        atexit.register(self._finish, "script ended")
+        if "multiprocessing" in sys.modules:  # forked ranks leave without atexit
+            from multiprocessing import util
+
+            util.Finalize(None, self._finish, args=("script ended",), exitpriority=100)
+
+    def _late(self) -> bool:
+        deadline = self._config.get("deadline_s")
+        if deadline is None or self._steps < self._config["least_steps"]:
+            return False
+        return bool(time.monotonic() - _started["began"] > deadline)
+
+    def _stop(self) -> None:
+        self._finish("steps")
+        self._refusals += 1
+        if self._refusals > STUBBORN:
+            sys.stdout.flush()
+            os._exit(0)
+        raise SystemExit(0)  # through the script's own `finally` blocks: a patched loop reads its last losses there
+
+    def _finish(self, reason: str) -> None:
+        if self._done or self._pid != os.getpid():
+            return
+        self._done = True
+        ended = time.monotonic()
+        record = {**self._identity(), "steps": self._steps, "stopped": reason, "step_source": self._source}
+        record["seconds_to_end"] = ended - _started["began"]
+        record["clock"] = self._clock.finish()
+        record["state"] = self._numbers.state(self._optimizers)
+        if self._losses is not None:
+            record["losses"] = self._losses.read()
+            record["losses_skipped"] = self._losses.skipped
+        if self._window is not None:
+            record["window"] = self._window.finish()
+        record["failures"] = self._failures
+        record.update(_loaded(self._config))
+        _write(os.path.join(self._config["out"], f"record-{record['rank']}-{record['pid']}.json"), record)
+
+    def _identity(self) -> dict[str, Any]:
+        import torch
+
+        on_gpu = torch.cuda.is_initialized()
+        return {
+            "pid": os.getpid(),
+            "rank": _rank(),
+            "python": sys.version.split()[0],
+            "torch": torch.__version__,
+            "cuda": torch.version.cuda,
+            "device": torch.cuda.get_device_name() if on_gpu else "cpu",
+            "kernel_fence": _started.get("kernel"),
+        }
+
+
+def _be_deterministic(torch: Any) -> None:
+    """As far as torch can be made to; a script that asks for benchmarking later is overruled at its first forward."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+
+    def overrule(*_: Any) -> None:
+        torch.backends.cudnn.benchmark = False
+        handle.remove()
+
+    handle = torch.nn.modules.module.register_module_forward_pre_hook(overrule)
+
+
+def _in_copy(entry: str, config: Mapping[str, Any]) -> str:
+    """An import path into the project (an editable install) leads to the working copy instead."""
+    absolute = os.path.abspath(entry) if entry else entry
+    if not entry or not overlay.below(absolute, config["project"]) or _is_python(absolute):
+        return entry
+    return overlay.mirrored(absolute, config["tree"])
+
+
+def _is_python(path: str) -> bool:
+    """A virtual environment inside the project is no source of the project."""
+    return any(overlay.below(path, os.path.abspath(folder)) for folder in (sys.prefix, sys.base_prefix))
+
+
+def _loaded(config: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Which of the patched files this process runs from the working copy, and which from their original place."""
+    files = {os.path.realpath(file) for module in list(sys.modules.values()) if isinstance(file := _file(module), str)}
+    wanted = {path: os.path.realpath(overlay.mirrored(path, config["tree"])) for path in config["patched"]}
+    return {
+        "loaded": [path for path, copy in wanted.items() if copy in files],
+        "foreign": [path for path in wanted if os.path.realpath(path) in files],
+    }
+
+
+def _file(module: Any) -> Any:
+    return vars(module).get("__file__") if hasattr(module, "__dict__") else None
+
+
+def _rank() -> int:
+    for name in ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"):
+        if os.environ.get(name, "").isdigit():
+            return int(os.environ[name])
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_rank())
+    return 0
+
+
+def _write(path: str, record: Mapping[str, Any]) -> None:
+    with open(path + ".part", "w", encoding="utf-8") as out:
+        json.dump(record, out)
+    os.replace(path + ".part", path)

@@ -1,0 +1,252 @@
+"""The scratch folder of one verification: a working copy per arm, and what an arm must know to stay inside.
+
+In: the project root, the working directory, the patch. Out: a mirror of the file system in which the project's source
+files are copies, everything else is links, and the environment and arguments that lead a process there. Every arm gets
+a fresh copy under the same path: no checkpoint of one is found by another, and paths a script prints agree.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tracelens.errors import InputError, Refused
+from tracelens.model import Patch
+from tracelens.verify.inside import overlay
+from tracelens.verify.policy import POLICY
+
+LINKED_WHOLE = frozenset({".git", ".hg", ".svn", ".venv", "venv", "node_modules", "tracelens-runs", ".tox", ".nox"})
+"""Folders no training script edits and that are large."""
+SKIPPED = frozenset({"__pycache__"})
+"""Compiled files remember the original's time of change, not what the patch wrote."""
+SNAPSHOT_FILES = 50_000
+"""Files whose size and time of change are compared before and after; larger projects are data, checked in part."""
+# Folders that programs take from the environment; they must not lead out of the working copy.
+_HOME_VARIABLES = (
+    *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "HF_HOME", "HF_DATASETS_CACHE"),
+    *("TORCH_HOME", "WANDB_DIR", "WANDB_CACHE_DIR", "WANDB_CONFIG_DIR", "KERAS_HOME"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an arm runs. `scratch` holds everything; `tree` in it mirrors the file system; `out` takes the records."""
+
+    scratch: Path
+    root: Path
+    cwd: Path
+
+    @property
+    def tree(self) -> Path:
+        return self.scratch / "arm" / "tree"
+
+    @property
+    def out(self) -> Path:
+        return self.scratch / "arm" / "out"
+
+    @property
+    def cache(self) -> Path:
+        """Shared by all arms: compiled kernels, which are the same for the same code."""
+        return self.scratch / "cache"
+
+    def copy_of(self, path: Path | str) -> Path:
+        return Path(overlay.mirrored(str(path), str(self.tree)))
+
+
+def fresh(place: Place, patch: Patch | None) -> None:
+    """Replace the arm's folder by a new working copy, patched or not."""
+    arm = place.scratch / "arm"
+    if arm.exists():
+        shutil.rmtree(arm)
+    for folder in (place.out, arm / "tmp", place.cache):
+        folder.mkdir(parents=True, exist_ok=True)
+    home = Path.home()
+    for folder in sorted({place.root, place.cwd, home}, key=lambda path: len(path.parts)):
+        _mirror_way(folder, place)
+    _copy_project(place)
+    for file in patch.files if patch is not None else ():
+        _write_patched(file.path, file.after, place)
+
+
+def arguments(words: tuple[str, ...], place: Place) -> tuple[str, ...]:
+    """The command with paths into the project leading to the working copy; `--out=PATH` forms included."""
+    return tuple(_redirected(word, place) for word in words)
+
+
+def environment(base: Mapping[str, str], place: Place, *, seed: int, deterministic: bool) -> dict[str, str]:
+    """What an arm's process gets: everything the user's would, but nothing that leads out or online."""
+    out = {name: _redirected_list(value, place) for name, value in base.items()}
+    home = str(place.copy_of(Path.home()))
+    for name in _HOME_VARIABLES:
+        if base.get(name, "").startswith("/"):
+            out[name] = str(place.copy_of(base[name]))
+    scratch = {name: str(place.scratch / "arm" / "tmp") for name in ("TMPDIR", "TMP", "TEMP")}
+    caches = {
+        "TORCHINDUCTOR_CACHE_DIR": "inductor",
+        "TRITON_CACHE_DIR": "triton",
+        "CUDA_CACHE_PATH": "cuda",
+        "MPLCONFIGDIR": "matplotlib",
+        "NUMBA_CACHE_DIR": "numba",
+    }
+    out |= scratch | {name: str(place.cache / folder) for name, folder in caches.items()}
+    out |= {"HOME": home, "PYTHONDONTWRITEBYTECODE": "1", "MPLBACKEND": "Agg"} | _offline(place)
+    out.setdefault("PYTHONHASHSEED", str(seed % 2**32))
+    if deterministic:
+        out["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+    return out
+
+
+def snapshot(folders: tuple[Path, ...]) -> dict[str, tuple[int, int]]:
+    """Size and time of change of the files below `folders`, to prove afterwards that none was touched."""
+    found: dict[str, tuple[int, int]] = {}
+    pending = deque(str(folder) for folder in folders)
+    while pending and len(found) < SNAPSHOT_FILES:
+        with contextlib.suppress(OSError), os.scandir(pending.popleft()) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    if entry.is_dir(follow_symlinks=False):
+                        if entry.name not in LINKED_WHOLE | SKIPPED:
+                            pending.append(entry.path)
+                    else:
+                        status = entry.stat(follow_symlinks=False)
+                        found[entry.path] = (status.st_size, status.st_mtime_ns)
+    return found
+
+
+def changed(before: Mapping[str, tuple[int, int]], after: Mapping[str, tuple[int, int]]) -> tuple[str, ...]:
+    """Paths that appeared, vanished or changed."""
+    if len(before) >= SNAPSHOT_FILES or len(after) >= SNAPSHOT_FILES:  # cut off at different places
+        return tuple(sorted(path for path in before.keys() & after.keys() if before[path] != after[path]))
+    return tuple(sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path)))
+
+
+# ---------------------------------------------------------------------------------------------------- the mirror
+
+
+def _mirror_way(folder: Path, place: Place) -> None:
+    """Real folders on the way from / down to `folder`, links for everything beside it (so `../data` is found)."""
+    for step in (*reversed(folder.parents), folder):
+        mirror = place.copy_of(step)
+        if mirror.is_symlink():
+            mirror.unlink()
+        mirror.mkdir(exist_ok=True, parents=True)
+        _link_entries(step, mirror)
+
+
+def _link_entries(source: Path, mirror: Path) -> None:
+    try:
+        with os.scandir(source) as entries:
+            for entry in entries:
+                if entry.name not in SKIPPED:
+                    with contextlib.suppress(FileExistsError):
+                        (mirror / entry.name).symlink_to(entry.path)
+    except PermissionError:  # a folder one may pass through but not list: only the way itself is mirrored
+        return
+
+
+def _copy_project(place: Place) -> None:
+    """Copy the project's small files, folder by folder from the top, until the budget of bytes is used up."""
+    if not place.root.is_dir():
+        raise InputError(f"{place.root} is not a folder", hint="name the folder that holds the script's sources")
+    left = POLICY.copy_total_bytes
+    pending = deque([place.root])
+    while pending:
+        folder = pending.popleft()
+        try:
+            entries = [entry for entry in _sorted(folder) if entry.path != str(place.scratch)]
+        except PermissionError:
+            continue
+        mirror = place.copy_of(folder)
+        if folder != place.root and len(entries) > POLICY.copy_entries:
+            continue  # stays the link it is
+        if mirror.is_symlink():
+            mirror.unlink()
+        mirror.mkdir(exist_ok=True)
+        for entry in entries:
+            left -= _take(entry, mirror / entry.name, left, place)
+            if entry.is_dir(follow_symlinks=False) and entry.name not in LINKED_WHOLE | SKIPPED:
+                pending.append(Path(entry.path))
+
+
+def _sorted(folder: Path) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        return sorted(entries, key=lambda entry: entry.name)
+
+
+def _take(entry: os.DirEntry[str], target: Path, left: int, place: Place) -> int:
+    """Put one entry of the project into the copy; returns the bytes copied."""
+    if target.is_dir() and not target.is_symlink():
+        return 0  # on the way to the working directory, mirrored already
+    target.unlink(missing_ok=True)
+    if entry.name in SKIPPED:
+        return 0
+    if entry.is_symlink():
+        pointed = Path(entry.path).readlink()
+        inside = pointed.is_absolute() and overlay.below(os.path.normpath(pointed), str(place.root))
+        target.symlink_to(place.copy_of(pointed) if inside else pointed)
+        return 0
+    if entry.is_file(follow_symlinks=False):
+        size = entry.stat(follow_symlinks=False).st_size
+        if size <= min(POLICY.copy_file_bytes, left):
+            shutil.copy2(entry.path, target)
+            return size
+    target.symlink_to(entry.path)
+    return 0
+
+
+def _write_patched(path: Path, content: bytes, place: Place) -> None:
+    if not path.resolve().is_relative_to(place.root):
+        raise Refused(
+            f"{path} lies outside the project {place.root}, only files of the project can be patched in a copy",
+            hint="name the folder that holds both as the project",
+        )
+    target = place.copy_of(path.resolve())
+    overlay.own_file(str(target), str(place.tree), keep=False)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(content)
+
+
+# ------------------------------------------------------------------------------------------------ what leads there
+
+
+def _redirected(word: str, place: Place) -> str:
+    option, equals, value = word.partition("=")
+    if equals and option.startswith("-") and value.startswith("/"):
+        return f"{option}={_redirected(value, place)}"
+    if not word.startswith("/"):
+        return word
+    inside = any(overlay.below(os.path.normpath(word), str(folder)) for folder in (place.root, place.cwd))
+    return str(place.copy_of(word)) if inside and not _is_environment(word) else word
+
+
+def _is_environment(path: str) -> bool:
+    """A virtual environment inside the project is used where it is: its python would not know itself elsewhere."""
+    return any(part in LINKED_WHOLE for part in Path(path).parts)
+
+
+def _redirected_list(value: str, place: Place) -> str:
+    if not value.startswith("/"):
+        return value
+    return os.pathsep.join(_redirected(entry, place) for entry in value.split(os.pathsep))
+
+
+def _offline(place: Place) -> dict[str, str]:
+    """Experiment trackers write locally, and nothing is downloaded: arms must not differ by the network."""
+    runs = str(place.scratch / "arm" / "trackers")
+    return {
+        "WANDB_MODE": "offline",
+        "MLFLOW_TRACKING_URI": f"file:{runs}/mlruns",
+        "COMET_START_ONLINE": "0",
+        "COMET_OFFLINE_DIRECTORY": f"{runs}/comet",
+        "NEPTUNE_MODE": "offline",
+        "CLEARML_OFFLINE_MODE": "1",
+        "SWANLAB_MODE": "offline",
+        "HF_HUB_OFFLINE": "1",
+        "HF_DATASETS_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+    }

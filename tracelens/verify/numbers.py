@@ -1,0 +1,104 @@
+"""Are the numbers of two arms the same, bit for bit, and if not, where do they part first?
+
+In: two arm records. Out: the first `Difference`, or None. The order of comparison is the order of cause: number of
+steps, losses in the order of backward, then parameters and buffers, then the printed lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import zip_longest
+from typing import Any, Literal
+
+from tracelens.verify import output
+from tracelens.verify.arms import ArmRecord
+
+Part = Literal["ranks", "steps", "loss", "state", "output"]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Where two arms part first; `original` and `patched` are what stands there (a number, a line, a shape)."""
+
+    part: Part
+    where: str
+    original: str
+    patched: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.original} in the original, {self.patched} in the patched version"
+
+    def document(self) -> dict[str, str]:
+        return asdict(self)
+
+
+def tensors(original: ArmRecord, patched: ArmRecord) -> Difference | None:
+    """The first difference in steps, losses, parameters and buffers, over all ranks."""
+    if len(original.ranks) != len(patched.ranks):
+        return Difference("ranks", "training processes", str(len(original.ranks)), str(len(patched.ranks)))
+    for a, b in zip(original.ranks, patched.ranks, strict=True):
+        label = f"rank {a['rank']}, " if len(original.ranks) > 1 else ""
+        if a["steps"] != b["steps"]:
+            return Difference("steps", f"{label}steps made", str(a["steps"]), str(b["steps"]))
+        found = _first(f"{label}", "loss", a.get("losses", ()), b.get("losses", ()))
+        found = found or _first(label, "state", a["state"], b["state"])
+        if found is not None:
+            return found
+    return None
+
+
+def states(original: ArmRecord, patched: ArmRecord) -> bool:
+    """Whether two arms of the same number of steps end with the same parameters and buffers."""
+    pairs = zip(original.ranks, patched.ranks, strict=False)
+    return len(original.ranks) == len(patched.ranks) and all(
+        a["steps"] == b["steps"] and _first("", "state", a["state"], b["state"]) is None for a, b in pairs
+    )
+
+
+def printed(originals: Sequence[ArmRecord], patched: ArmRecord) -> tuple[Difference | None, output.Mask]:
+    """The first line that differs from what every original prints. Lines of several ranks have no order."""
+    mask = output.mask_of([record.stdout for record in originals])
+    if not mask.comparable:
+        return None, mask
+    found = output.difference(originals[0].stdout, patched.stdout, mask, ordered=len(patched.ranks) == 1)
+    if found is None:
+        return None, mask
+    where = f"line {found.line} of standard output"
+    return Difference("output", where, _quoted(found.original), _quoted(found.patched)), mask
+
+
+def compared(record: ArmRecord) -> dict[str, int]:
+    """How much was compared: so that "equal" can be seen to mean something."""
+    return {
+        "ranks": len(record.ranks),
+        "steps": record.steps,
+        "losses": sum(len(rank.get("losses", ())) for rank in record.ranks),
+        "tensors": sum(len(rank["state"]) for rank in record.ranks),
+        "unreadable_tensors": sum("unreadable" in entry for rank in record.ranks for entry in rank["state"]),
+        "lines": len(output.lines(record.stdout)),
+    }
+
+
+def _first(
+    label: str, part: Part, left: Sequence[Mapping[str, Any]], right: Sequence[Mapping[str, Any]]
+) -> Difference | None:
+    for a, b in zip_longest(left, right):
+        if a is None or b is None:
+            name = (a or b)["name"]
+            return Difference(part, f"{label}{name}", "present" if a else "missing", "present" if b else "missing")
+        if any(a.get(key) != b.get(key) for key in ("name", "dtype", "shape", "sha256")):
+            return Difference(part, f"{label}{a['name']}", _shown(a), _shown(b))
+    return None
+
+
+def _shown(entry: Mapping[str, Any]) -> str:
+    """A scalar's value; of a larger tensor its first elements and its sum."""
+    first = entry.get("first", [])
+    if not entry["shape"] and first:
+        return repr(first[0])
+    return f"{entry['name']} {entry['dtype']}{entry['shape']} {first} … sum {entry.get('sum')}"
+
+
+def _quoted(line: str | None) -> str:
+    return "nothing" if line is None else repr(line[:200])

@@ -1,0 +1,140 @@
+"""What one recorded window of an arm says: waits, overlap, busy shares, memory.
+
+In: the agent's window record and its trace. Out: `Window`, per step, with None for what this machine cannot tell and
+the reason beside it. These are the seeds' SyncStats and test lists, taken from the timeline of a separate run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracelens.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tracelens.model import Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Per step over the kept steps of the window; None is unknown, `reason` says why."""
+
+    steps: int
+    syncs_per_step: float | None = None
+    sync_wait_ns: float | None = None
+    """Host time blocked in synchronizations and blocking copies."""
+    host_wait_ns: float | None = None
+    """The same and the wait for the DataLoader."""
+    gpu_busy_share: float | None = None
+    cpu_busy_share: float | None = None
+    """CPU time of the training thread ÷ wall time, over unrecorded steps."""
+    process_cpu_share: float | None = None
+    """CPU time of all threads of the process ÷ wall time: above 1 with several busy threads."""
+    streams_used: int | None = None
+    h2d_ns: float | None = None
+    h2d_hidden_ns: float | None = None
+    peak_memory_bytes: int | None = None
+    memory_of: str | None = None
+    memory_slope_bytes: float | None = None
+    """Growth of allocated device memory per step, over all steps outside the recorded ones; None on the CPU."""
+    reason: str | None = None
+
+    def document(self) -> dict[str, Any]:
+        """As verify.json stores it: times in µs."""
+        out = asdict(self)
+        for key in [key for key in out if key.endswith("_ns")]:
+            value = out.pop(key)
+            out[f"{key.removesuffix('_ns')}_us_per_step"] = None if value is None else round(value / 1000, 3)
+        return out
+
+
+def read(rank: Mapping[str, Any]) -> Window:
+    """The window of one rank of an arm that was run in mode `window`."""
+    record = rank["window"]
+    common = {
+        **_cpu(record.get("cpu")),
+        "peak_memory_bytes": record["peak_bytes"],
+        "memory_of": record["memory_of"],
+        "memory_slope_bytes": _slope(record["memory"]),
+    }
+    if not record["trace"]:
+        return Window(0, reason=record["reason"] or "the window was not reached", **common)
+    from tracelens.trace import chrome, timeline
+
+    try:
+        built = timeline.build(chrome.load(Path(record["trace"])))
+    except InputError as error:
+        return Window(0, reason=error.message, **common)
+    return Window(**{**common, **_facts(built)})
+
+
+def _facts(timeline: Timeline) -> dict[str, Any]:
+    steps = timeline.steps()
+    kept = steps[steps["kept"]]
+    count = len(kept)
+    if not count:
+        return {"steps": 0, "reason": "no whole step in the window"}
+    loader = _within(timeline.loader_waits(), kept)
+    loader_ns = float((loader["end_ns"] - loader["start_ns"]).sum()) / count
+    if not len(timeline.ops()):
+        return {"steps": count, "reason": "no GPU work in the window: nothing waits for a GPU here"}
+    waits = _within(timeline.syncs(), kept)
+    waits = waits[~waits["window_edge"].astype(bool)]
+    wait_ns = float(waits["wait_ns"].sum()) / count
+    return {
+        "steps": count,
+        "syncs_per_step": len(waits) / count,
+        "sync_wait_ns": wait_ns,
+        "host_wait_ns": wait_ns + loader_ns,
+        **_device_facts(timeline, kept, count),
+    }
+
+
+def _device_facts(timeline: Timeline, kept: pd.DataFrame, count: int) -> dict[str, Any]:
+    from tracelens.trace import intervals
+
+    start, end = int(kept["start_ns"].min()), int(kept["end_ns"].max())
+    ops = timeline.ops()
+    ops = ops[(ops["end_ns"] > start) & (ops["start_ns"] < end)]
+    device = ops["device"].mode().iloc[0]
+    ops = ops[ops["device"] == device]
+    busy = intervals.clip(intervals.union(ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()), start, end)
+    h2d = ops[(ops["kind"] == "copy") & (ops["direction"] == "h2d")]
+    work = ops[~((ops["kind"] == "copy") & (ops["direction"] == "h2d"))]
+    copies = intervals.union(h2d["start_ns"].to_numpy(), h2d["end_ns"].to_numpy())
+    compute = intervals.union(work["start_ns"].to_numpy(), work["end_ns"].to_numpy())
+    return {
+        "gpu_busy_share": intervals.total(busy) / (end - start),
+        "streams_used": int(ops["stream"].nunique()),
+        "h2d_ns": intervals.total(copies) / count,
+        "h2d_hidden_ns": intervals.total(intervals.intersect(copies, compute)) / count,
+    }
+
+
+def _within(table: pd.DataFrame, kept: pd.DataFrame) -> pd.DataFrame:
+    return table[table["step"].isin(kept.index)]
+
+
+def _cpu(record: Mapping[str, int] | None) -> dict[str, float]:
+    if not record or record["wall_ns"] <= 0:
+        return {}
+    return {
+        "cpu_busy_share": record["thread_ns"] / record["wall_ns"],
+        "process_cpu_share": record["process_ns"] / record["wall_ns"],
+    }
+
+
+def _slope(samples: list[tuple[int, int]]) -> float | None:
+    """Least squares over the second half of the steps, when the allocator has settled; None with too few samples."""
+    settled = samples[len(samples) // 4 :]
+    if len(settled) < 8:
+        return None
+    n = len(settled)
+    mean_x = sum(x for x, _ in settled) / n
+    mean_y = sum(y for _, y in settled) / n
+    spread = sum((x - mean_x) ** 2 for x, _ in settled)
+    return sum((x - mean_x) * (y - mean_y) for x, y in settled) / spread

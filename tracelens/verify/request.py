@@ -1,0 +1,178 @@
+"""What can be asked of a verification, and how long it will take.
+
+In: a recorded launch and one or more changes. Out: `Request` and `Change` values, and a `Plan` that fits a budget.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tracelens.errors import InputError, UsageError
+from tracelens.model import Estimate, FilePatch, Patch
+from tracelens.verify.arms import Command
+from tracelens.verify.policy import POLICY
+
+HAND_MADE_FILES = 200
+"""Source files beside a hand-made AFTER.py that are taken along; a folder with more is not one change."""
+
+
+def _silent(_: str) -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One patched version. `scheme` is None for a change made by hand; `interval` is the N of its deferred reads."""
+
+    patch: Patch
+    scheme: str | None = None
+    predicted: Estimate | None = None
+    interval: int = POLICY.block_steps
+
+    @property
+    def name(self) -> str:
+        return self.scheme or "patched"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A launch as it was recorded, and what to spend on it. `project` holds the sources that a working copy needs."""
+
+    command: Command
+    cwd: Path
+    project: Path
+    change: Change | None = None
+    original: Patch | None = None
+    """What leads from the files as they are back to the original, where a patch is applied already."""
+    steps: int = POLICY.default_steps
+    budget_s: float = 600.0
+    seed: int = 0
+    step_ns: int | None = None
+    """Step time of the recording, for the first estimate of the duration."""
+    scratch_parent: Path | None = None
+    progress: Callable[[str], None] = field(default=_silent)
+    """Receives one line per thing that is about to happen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How many steps per timed process, how many interleaved rounds, and the time all takes (None: not known yet)."""
+
+    steps: int
+    rounds: int
+    seconds: float | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What one process costs: everything but its steps, and each step."""
+
+    startup_s: float
+    step_s: float
+
+    def of(self, steps: int) -> float:
+        return self.startup_s + steps * self.step_s
+
+
+def script(
+    path: str, *arguments: str, python: str | None = None, environment: Mapping[str, str] | None = None
+) -> Command:
+    """The command `python path arguments…`."""
+    return Command("script", (path, *arguments), python or sys.executable, environment or {})
+
+
+def hand_made(before: Path, after: Path) -> Patch:
+    """AFTER.py, with the sources beside it, in the place of BEFORE.py."""
+    for path in (before, after):
+        if not path.is_file():
+            raise InputError(f"{path} does not exist", hint="give two scripts: tracelens verify BEFORE.py AFTER.py")
+    before, after = before.resolve(), after.resolve()
+    files = [FilePatch(before, before.read_bytes(), after.read_bytes())]
+    if after.parent != before.parent:
+        sources = sorted(after.parent.rglob("*.py"))[:HAND_MADE_FILES]
+        for path in sources:
+            target = before.parent / path.relative_to(after.parent)
+            if path != after and target != before:
+                old = target.read_bytes() if target.is_file() else None
+                files.append(FilePatch(target, old, path.read_bytes()))
+    return Patch(before.parent, tuple(file for file in files if file.before != file.after), (), (), "")
+
+
+def plan(request: Request, changes: int = 1) -> Plan:
+    """What will be done and how long it takes, before anything was measured."""
+    if request.step_ns is None:
+        text = (
+            f"verify takes at most {words(request.budget_s)} (--budget); "
+            "a closer estimate follows after the first run of the original"
+        )
+        return Plan(request.steps, POLICY.pairs, None, text)
+    return fit(request, changes, Pace(POLICY.start_seconds, request.step_ns / 1e9), request.budget_s)
+
+
+def fit(request: Request, changes: int, pace: Pace, left_s: float) -> Plan:
+    """The most steps and rounds that fit into `left_s`: steps are given up before rounds, down to the least of both."""
+    fixed = (2 + changes) * pace.of(request.steps) + (1 + changes) * pace.of(min(request.steps, window_steps()))
+    longest = min(request.steps * POLICY.most_longer, math.ceil(POLICY.timed_seconds / max(pace.step_s, 1e-6)))
+    seconds = 0.0
+    for steps, rounds in _choices(max(request.steps, longest)):
+        seconds = fixed + rounds * (1 + changes) * pace.of(steps)
+        if seconds <= left_s:
+            return Plan(steps, rounds, seconds, _text(changes, steps, rounds, seconds))
+    text = (
+        f"the budget of {words(request.budget_s)} may be too small for a statement about speed "
+        f"(about {words(seconds)} are needed); numbers are compared first"
+    )
+    return Plan(steps, rounds, seconds, text)
+
+
+def window_steps(block: int = POLICY.block_steps) -> int:
+    """Steps of the run that records a window: warm-up, memory samples, the window."""
+    return POLICY.warmup_steps + POLICY.memory_steps + max(POLICY.window_steps, block)
+
+
+def check(request: Request, changes: tuple[Change, ...]) -> None:
+    """Raise `UsageError` for what cannot be verified."""
+    if not changes:
+        raise UsageError("nothing to verify: no change was given", hint="name a scheme, or two scripts")
+    for change in changes:
+        if change.patch.empty:
+            raise UsageError(
+                f"the patch of {change.name} changes nothing, there is nothing to verify",
+                hint="see why with: tracelens apply --dry-run",
+            )
+    if request.steps < POLICY.least_steps:
+        raise UsageError(f"--steps {request.steps} is less than {POLICY.least_steps}", hint="the default is 200")
+    names = [change.name for change in changes]
+    if len(set(names)) != len(names):
+        raise UsageError(f"a scheme was given twice: {', '.join(sorted(names))}", hint="name each scheme once")
+
+
+def words(seconds: float) -> str:
+    """A duration for people."""
+    if seconds < 100:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(seconds / 60)} min"
+
+
+def _choices(most: int) -> list[tuple[int, int]]:
+    """Steps and rounds, the best first: halving the steps costs less precision than going below five rounds."""
+    sizes = [most]
+    while sizes[-1] // 2 >= 2 * POLICY.least_steps:
+        sizes.append(sizes[-1] // 2)
+    return [(size, POLICY.pairs) for size in sizes] + [
+        (sizes[-1], n) for n in range(POLICY.pairs - 1, POLICY.least_pairs - 1, -1)
+    ]
+
+
+def _text(changes: int, steps: int, rounds: int, seconds: float) -> str:
+    versions = "the patched version" if changes == 1 else f"{changes} patched versions"
+    return (
+        f"verify takes about {words(seconds)}: two runs of the original and one of {versions} compare the numbers, "
+        "one recorded run of each counts synchronizations, "
+        f"{rounds} interleaved rounds of {steps} steps compare the times; all in a working copy"
+    )

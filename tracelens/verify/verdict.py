@@ -1,0 +1,94 @@
+"""The sentence at the end of a verification.
+
+In: what was measured. Out: an outcome and one sentence that gives the numbers it rests on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tracelens.model import Estimate, Outcome, Ratio
+from tracelens.verify.numbers import Difference
+from tracelens.verify.policy import POLICY
+from tracelens.verify.times import judge
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known of one change at the end."""
+
+    noise: Difference | None
+    """How two runs of the original differ, even under deterministic algorithms."""
+    difference: Difference | None
+    failure: str | None
+    """Why the patched version could not be measured."""
+    broken: bool
+    """The patched version failed where the original runs."""
+    ratio: Ratio | None
+    pairs: int
+    deterministic: bool
+
+
+def outcome_of(evidence: Evidence) -> Outcome:
+    """Numbers first: a faster script that computes something else is not faster."""
+    if evidence.difference is not None or evidence.broken:
+        return "different numbers"
+    if evidence.noise is not None or evidence.failure is not None:
+        return "inconclusive"
+    return judge(evidence.ratio, evidence.pairs)
+
+
+def numbers_equal(evidence: Evidence) -> bool | None:
+    """True, False, or None where it could not be told."""
+    if evidence.difference is not None or evidence.broken:
+        return False
+    return None if evidence.noise is not None or evidence.failure is not None else True
+
+
+def sentence(evidence: Evidence, predicted: Estimate | None) -> str:
+    """One sentence for people."""
+    if evidence.difference is not None:
+        return f"Different numbers: {evidence.difference}."
+    if evidence.failure is not None:
+        return (
+            f"The patched version fails: {evidence.failure}" if evidence.broken else f"Inconclusive: {evidence.failure}"
+        )
+    speed = _speed(evidence) + _prediction(evidence, predicted)
+    if evidence.noise is not None:
+        return (
+            "Inconclusive about the numbers: two runs of the original differ already, also under deterministic "
+            f"algorithms (first at {evidence.noise.where}). {speed}"
+        )
+    how = "Same numbers, bit for bit" + (" (under deterministic algorithms)" if evidence.deterministic else "")
+    return f"{how}. {speed}"
+
+
+def _speed(evidence: Evidence) -> str:
+    ratio = evidence.ratio
+    if ratio is None:
+        return "The speed was not measured: the budget allowed fewer than two interleaved pairs."
+    gain, low, high = (_percent(x) for x in (ratio.value, ratio.high, ratio.low))
+    found = judge(ratio, evidence.pairs)
+    interval = f"95 % interval {low} to {high}, {evidence.pairs} interleaved pairs"
+    if found == "inconclusive":
+        return f"The speed is undecided: {gain}, {interval}; a larger --budget or more --steps would narrow it."
+    if found == "no change":
+        return f"No change of the step time beyond {100 * POLICY.minimum_gain:.0f} %: {gain}, {interval}."
+    return f"{found.capitalize()}: {gain}, {interval}."
+
+
+def _prediction(evidence: Evidence, predicted: Estimate | None) -> str:
+    if predicted is None or evidence.ratio is None:
+        return ""
+    low, high = predicted.base_ns / predicted.high_ns, predicted.base_ns / predicted.low_ns
+    measured = 1 / evidence.ratio.value
+    fits = "inside" if low <= measured <= high else "outside"
+    return (
+        f" Predicted: {100 * (predicted.speedup - 1):+.1f} % ({100 * (low - 1):+.1f} to {100 * (high - 1):+.1f}); "
+        f"the measurement lies {fits} the predicted range."
+    )
+
+
+def _percent(ratio: float) -> str:
+    """A time ratio as a gain of speed."""
+    return f"{100 * (1 / ratio - 1):+.1f} %"
