@@ -88,12 +88,18 @@ def run(folder: Path, text: str, arguments: tuple[str, ...] = ()) -> Outcome:
     path = folder / "script_under_test.py"
     path.write_text(text)
     output, ending, space = io.StringIO(), "", {}
-    with _importable(folder), contextlib.redirect_stdout(output), mock.patch.object(sys, "argv", ["train.py", *arguments]):
+    with (
+        _importable(folder),
+        contextlib.redirect_stdout(output),
+        mock.patch.object(sys, "argv", ["train.py", *arguments]),
+    ):
         try:
             space = runpy.run_path(str(path), run_name="__main__")
         except (Exception, KeyboardInterrupt, SystemExit) as error:
             ending = f"{type(error).__name__}: {error}"
-    return Outcome(output.getvalue(), ending, {name: _exact(value) for name, value in space.items() if _kept(name, value)})
+    return Outcome(
+        output.getvalue(), ending, {name: _exact(value) for name, value in space.items() if _kept(name, value)}
+    )
 
 
 def assert_same(folder: Path, text: str, patch: Patch, arguments: tuple[str, ...] = ()) -> Outcome:
@@ -111,7 +117,9 @@ def assert_same(folder: Path, text: str, patch: Patch, arguments: tuple[str, ...
 
 
 def _kept(name: str, value: Any) -> bool:
-    return not name.startswith("_") and isinstance(value, (int, float, str, list, dict, tuple, torch.Tensor, torch.nn.Module))
+    return not name.startswith("_") and isinstance(
+        value, (int, float, str, list, dict, tuple, torch.Tensor, torch.nn.Module)
+    )
 
 
 def _exact(value: Any) -> str:

@@ -130,7 +130,7 @@ def test_the_theme_button_switches_and_is_remembered(open_page: Callable[..., Op
     after = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert before != after
     page.reload()
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == after
+    page.wait_for_function("color => getComputedStyle(document.body).backgroundColor === color", arg=after)
 
 
 def test_a_copy_button_copies_the_command_it_stands_beside(open_page: Callable[..., Opened]) -> None:

@@ -99,9 +99,26 @@ def test_verification_shows_predicted_beside_measured() -> None:
     assert "+16.3 %" in measured and "+13.6 %" in measured and "+17.3 %" in predicted
 
 
+def test_recorded_windows_stand_before_beside_after_and_unknown_has_no_row() -> None:
+    windows = {
+        "before": {"syncs_per_step": 2.0, "sync_wait_us_per_step": 6000.0, "gpu_busy_share": None},
+        "after": {"syncs_per_step": 0.2, "sync_wait_us_per_step": 0.0, "gpu_busy_share": 0.9},
+    }
+    one = replace(cases.recommended().verifications[0], details={"windows": windows})
+    out = text.verification((one,), PLAIN, "tracelens report")
+    assert "2 → 0.2" in out and "6.00 ms → 0 ms" in out and "GPU busy" not in out
+
+
 @pytest.mark.parametrize(
     ("ns", "said"),
-    [(None, "not measured"), (0, "0 ms"), (4_000, "0.004 ms"), (1_500_000, "1.50 ms"), (10**9, "1000 ms")],
+    [
+        (None, "not measured"),
+        (0, "0 ms"),
+        (4_000, "4 µs"),
+        (40_000, "0.040 ms"),
+        (1_500_000, "1.50 ms"),
+        (10**9, "1000 ms"),
+    ],
 )
 def test_a_time_carries_its_unit(ns: int | None, said: str) -> None:
     assert words.milliseconds(ns) == said

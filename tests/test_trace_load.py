@@ -253,6 +253,7 @@ def test_names_that_break_the_json(tmp_path: Path, written_as: bytes, read_as: s
     trace = loaded(tmp_path, text.replace(b"@@", written_as))
     assert (names(trace)[0], names(trace)[-1], len(trace)) == ("before", "after", 3)
     assert read_as is None or names(trace)[1] == read_as
+    assert not trace.dropped
     assert all(name.isprintable() and name.encode() for name in names(trace))
 
 
@@ -418,3 +419,9 @@ def test_a_file_is_taken_as_it_is(tmp_path: Path) -> None:
 def test_nothing_to_discover_is_an_error(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError):
         discover(tmp_path / name)
+
+
+def test_names_are_distinct_after_cleaning(tmp_path: Path) -> None:
+    trace = loaded(tmp_path, [row(name="a\tb"), row(name="a b", ts=20), row(name=5, ts=30), row(name="5", ts=40)])
+    assert trace.names == ("a b", "5")
+    assert list(trace.frame["name"]) == ["a b", "a b", "5", "5"]

@@ -188,16 +188,12 @@ class Hunks:
 
 def partial_patch(diagnosis: Diagnosis, name: str, hunks: Hunks, options: Options) -> Patch:
     """The patch of one scheme with some of its hunks."""
-    from tracelens.patch import recipes
-
-    code = sources.script(diagnosis.run, options.script)
+    applied = _applied(diagnosis.run)
+    code = sources.script(diagnosis.run, options.script, _before(applied))
     if hunks == Hunks() or isinstance(code, Abstention):
         return patch_of(diagnosis, name)
     edits = next(scheme.edits for scheme in diagnosis.schemes if scheme.id == name)
-    return recipes.make(
-        code.root, code.path, edits, diagnosis.stalls, diagnosis.interval,
-        unsafe=options.unsafe, only=hunks.only, skip=hunks.skip,
-    )  # fmt: skip
+    return _Change(edits, diagnosis.stalls, diagnosis.interval, options.unsafe, hunks).patch(applied, code)
 
 
 def save(diagnosis: Diagnosis, source: Source = "project") -> tuple[Path, ...]:
@@ -253,7 +249,7 @@ def _applied(run: Run | None) -> Standing | None:
 
 
 def _before(applied: Standing | None) -> dict[Path, bytes]:
-    files = applied.patch.files if applied is not None else ()
+    files = applied.files if applied is not None else ()
     return {file.path.resolve(): file.before for file in files if file.before is not None}
 
 
@@ -295,8 +291,8 @@ def _remedies(
 def _remedy(name: str, edits: tuple[Edit, ...], interval: int, examined: Examined, options: Options) -> _Remedy:
     """Patch first, then estimate what the patch can make, then drop what does not pay and patch again."""
     program, forced = examined.tape, name == options.forced
-    patch = _patch(name, edits, interval, examined, options)
-    possible = edits if patch is None or examined.applied else _made(edits, patch, examined.diagnosis.stalls)
+    patch = _patch(edits, interval, examined, options)
+    possible = edits if patch is None else _made(edits, patch, examined.diagnosis.stalls)
     if not possible:
         return _Remedy(edits, None, patch)
     if isinstance(program, Abstention):
@@ -304,22 +300,42 @@ def _remedy(name: str, edits: tuple[Edit, ...], interval: int, examined: Examine
     if not forced:
         paying = planning.keep_paying(possible, lambda some: estimate.of(program, some))
         if patch is not None and paying != possible:
-            patch = _patch(name, paying, interval, examined, options)
+            patch = _patch(paying, interval, examined, options)
         possible = paying
     return _Remedy(possible, estimate.of(program, possible), patch)
 
 
-def _patch(name: str, edits: tuple[Edit, ...], interval: int, examined: Examined, options: Options) -> Patch | None:
-    """None where the source is not at hand; where a patch is applied, that one alone."""
-    code, applied = examined.code, examined.applied
-    if applied is not None:
-        return applied.patch if applied.scheme == name else None
-    if isinstance(code, Abstention):
+def _patch(edits: tuple[Edit, ...], interval: int, examined: Examined, options: Options) -> Patch | None:
+    """None where the source is not at hand."""
+    if isinstance(examined.code, Abstention):
         return None
-    from tracelens.patch import recipes  # LibCST, which `analyze` should not pay for
+    change = _Change(edits, examined.diagnosis.stalls, interval, options.unsafe, Hunks())
+    return change.patch(examined.applied, examined.code)
 
-    stalls = examined.diagnosis.stalls
-    return recipes.make(code.root, code.path, edits, stalls, interval, unsafe=options.unsafe)
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What a patch should make."""
+
+    edits: tuple[Edit, ...]
+    stalls: tuple[Stall, ...]
+    interval: int
+    unsafe: bool
+    hunks: Hunks
+
+    def patch(self, applied: Standing | None, code: Script) -> Patch:
+        from tracelens.patch import originals  # LibCST, which `analyze` should not pay for
+
+        places = (stall.location for stall in self.stalls if stall.location is not None)
+        return originals.make(applied, code.root, code.path, places, self._make)
+
+    def _make(self, root: Path, script: Path) -> Patch:
+        from tracelens.patch import recipes
+
+        hunks, unsafe = self.hunks, self.unsafe
+        return recipes.make(
+            root, script, self.edits, self.stalls, self.interval, unsafe=unsafe, only=hunks.only, skip=hunks.skip
+        )
 
 
 def _made(edits: tuple[Edit, ...], patch: Patch, found: tuple[Stall, ...]) -> tuple[Edit, ...]:

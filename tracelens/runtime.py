@@ -73,7 +73,7 @@ class RunAhead:
     def later(self, statements: Callable[..., object], *values: Any) -> None:
         """Run `statements(*values)` later, with each pending read replaced by its value."""
         kept = tuple(_snapshot(value) for value in values)
-        if any(value is _LIVE for value in kept):  # it may change until then, so the statements run now, as they were written
+        if any(value is _LIVE for value in kept):  # it may change until then, so the statements run now
             self.drain()
             _read([value for value in values if isinstance(value, _Pending)])
             statements(*(_settled(value) for value in values))
@@ -175,7 +175,7 @@ class RunAhead:
     def _finish_on_the_way_out(self) -> None:
         try:
             self._finish()
-        except BaseException as error:  # Python drops exceptions at this point: `drain` after the loop raises it
+        except BaseException as error:  # noqa: BLE001 - Python drops exceptions here; `drain` after the loop raises it
             self._error = error
 
     def __del__(self) -> None:
@@ -186,7 +186,7 @@ class RunAhead:
 class _Pending:
     """A tensor as it was at the point where the loop read it, and how to turn it into a host value."""
 
-    __slots__ = ("host", "known", "kind", "tensor", "value")
+    __slots__ = ("host", "kind", "known", "tensor", "value")
 
     def __init__(self, tensor: torch.Tensor, kind: str) -> None:
         self.tensor: Any = tensor.detach().clone()  # the loop may go on to change the tensor in place
@@ -245,8 +245,8 @@ def _snapshot(value: Any) -> Any:
 
 
 def _scalar_of_a_library(value: Any) -> bool:
-    kind = type(value)
-    return kind.__module__ == "datetime" or (kind.__module__ == "numpy" and kind.__name__ != "ndarray")
+    module, name = type(value).__module__, type(value).__name__
+    return module == "datetime" or (module == "numpy" and name != "ndarray")
 
 
 def _plain(value: Any) -> bool:
@@ -259,7 +259,7 @@ def _plain(value: Any) -> bool:
 
 
 def _small(value: torch.Tensor) -> bool:
-    return value.numel() <= MAX_KEPT_ELEMENTS
+    return bool(value.numel() <= MAX_KEPT_ELEMENTS)
 
 
 def _settled(value: Any) -> Any:
@@ -367,7 +367,7 @@ class _Fetched:
         self._moved: list[torch.Tensor] = []
         try:
             batch = next(iterator)
-        except Exception as error:  # any error of the user's dataset: raised again when its batch is due
+        except Exception as error:  # noqa: BLE001 - whatever the user's dataset raises is raised when its batch is due
             self.error = error
             return
         with torch.cuda.stream(_copy_stream(device)):

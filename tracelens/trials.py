@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from tracelens import run as runs
@@ -92,5 +92,5 @@ def _way_back(run: Run) -> Patch | None:
     applied = patcher.standing(run.path / runs.BACKUP_FOLDER)
     if applied is None:
         return None
-    files = (FilePatch(file.path, file.after, file.before) for file in applied.patch.files if file.before is not None)
-    return replace(applied.patch, files=tuple(files), diff="")
+    files = (FilePatch(file.path, file.after, file.before) for file in applied.files if file.before is not None)
+    return Patch(run.cwd, tuple(files), (), (), "")

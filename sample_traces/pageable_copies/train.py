@@ -66,7 +66,6 @@ def main() -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     criterion = nn.CrossEntropyLoss()
 
-    total = 0.0
     for step, (clips, labels) in enumerate(loader):
         clips = clips.to(device)
         labels = labels.to(device)
@@ -74,10 +73,9 @@ def main() -> None:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        total += loss.item()
-        if (step + 1) % 50 == 0:
-            print(f"step {step + 1}: loss {total / (step + 1):.4f}")
-    print(f"done: mean loss {total / len(loader):.6f}")
+        if (step + 1) % 20 == 0:
+            print(f"step {step + 1}: loss {loss.item():.4f}")
+    print(f"done: last loss {loss.item():.6f}")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import click
 
 from tracelens.cli import options, output
 from tracelens.cli.planning import Wishes, chosen_scheme, patching, pipeline_options, planned
+from tracelens.errors import UsageError
 
 
 @click.command(short_help="Write the recommended patch; --dry-run only shows it.")
@@ -25,6 +26,10 @@ def apply(run: Path | None, wishes: Wishes, only: tuple[str, ...], skip: tuple[s
 
     folder = options.run_folder(run)
     diagnosis = planned((folder,), wishes)
+    if diagnosis.run is None and not dry_run:
+        raise UsageError(
+            "`tracelens apply` needs a run, not a bare trace: a run keeps the backup", hint="look at it with --dry-run"
+        )
     name = chosen_scheme(diagnosis, wishes.scheme)
     if name is None:
         output.result(f"{words.headline(diagnosis)}\nNothing to apply.")
@@ -36,4 +41,4 @@ def apply(run: Path | None, wishes: Wishes, only: tuple[str, ...], skip: tuple[s
         return
     patcher.write(change, folder / runs.BACKUP_FOLDER, name)
     pipeline.save(diagnosis)
-    output.note(f"written: {', '.join(str(file.path) for file in change.files)}")
+    output.note(f"written: {', '.join(output.shown(file.path) for file in change.files)}")

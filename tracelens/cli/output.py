@@ -13,6 +13,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tracelens.errors import TracelensError
@@ -46,6 +47,12 @@ def failure(error: TracelensError) -> None:
     note(f"tracelens: {error.message}")
     if error.hint:
         note(f"  hint: {error.hint}")
+
+
+def shown(path: Path) -> str:
+    """Relative where it lies below the current folder: shorter to read and to paste."""
+    near = os.path.relpath(path)
+    return str(path) if near.startswith("..") else near
 
 
 def look(stream: TextIO | None = None) -> Look:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -99,10 +98,10 @@ class _Announcement:
         except TracelensError as error:  # the recording is there; its analysis can be repeated
             output.failure(error)
             return
-        self.command = commands.line("recommend", _shown(folder))
+        self.command = commands.line("recommend", output.shown(folder))
         if not self.quiet:
             page = next(path for path in written if path.suffix == ".html")
-            output.note(f"tracelens: {words.headline(diagnosis)}\ntracelens: report: {_shown(page)}")
+            output.note(f"tracelens: {words.headline(diagnosis)}\ntracelens: report: {output.shown(page)}")
 
 
 def _conclude(outcome: Outcome, announcement: _Announcement, quiet: bool) -> None:
@@ -112,12 +111,6 @@ def _conclude(outcome: Outcome, announcement: _Announcement, quiet: bool) -> Non
         return
     for text in outcome.notes:
         output.note(f"tracelens: note: {text}")
-    output.note(f"tracelens: recorded in {_shown(outcome.folder)}")
+    output.note(f"tracelens: recorded in {output.shown(outcome.folder)}")
     if announcement.command:
         output.note(f"\nnext: {announcement.command}")
-
-
-def _shown(path: Path) -> str:
-    """Relative where it lies below the current folder: shorter to read and to paste."""
-    near = os.path.relpath(path)
-    return str(path) if near.startswith("..") else near

@@ -19,5 +19,5 @@ def revert(run: Path | None) -> None:
 
     folder = options.run_folder(run)
     restored = patcher.revert(folder / runs.BACKUP_FOLDER)
-    output.result("\n".join(f"restored: {path}" for path in restored))
+    output.result("\n".join(f"restored: {output.shown(path)}" for path in restored))
     output.note(f"\nnext: {commands.line('recommend', str(folder))}")

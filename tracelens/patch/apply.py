@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +20,6 @@ from typing import Any
 from tracelens import run
 from tracelens.errors import InputError, Refused
 from tracelens.model import FilePatch, Patch
-from tracelens.patch import diff
 
 MANIFEST = "manifest.json"
 SCHEMA_VERSION = 1
@@ -42,7 +40,7 @@ class _Entry:
 class Standing:
     """A patch that is applied at present, and the scheme it belongs to where that was said."""
 
-    patch: Patch
+    files: tuple[FilePatch, ...]
     scheme: str | None
 
 
@@ -53,13 +51,13 @@ def standing(backup: Path) -> Standing | None:
     entries = _entries(backup)
     if any(_digest(entry.path) != entry.after for entry in entries):
         return None
-    files = tuple(
-        FilePatch(entry.path, entry.copy.read_bytes() if entry.before is not None else None, entry.path.read_bytes())
-        for entry in entries
+    return Standing(
+        tuple(
+            FilePatch(e.path, e.copy.read_bytes() if e.before is not None else None, e.path.read_bytes())
+            for e in entries
+        ),
+        json.loads((backup / MANIFEST).read_text(encoding="utf-8")).get("scheme"),
     )
-    root = Path(os.path.commonpath([entry.path.parent for entry in entries]))
-    scheme = json.loads((backup / MANIFEST).read_text(encoding="utf-8")).get("scheme")
-    return Standing(Patch(root, files, (), (), diff.unified(files, root)), scheme)
 
 
 def write(patch: Patch, backup: Path, scheme: str | None = None) -> None:
@@ -83,9 +81,8 @@ def write(patch: Patch, backup: Path, scheme: str | None = None) -> None:
         for entry in reversed(written):
             _restore(entry)
         shutil.rmtree(backup, ignore_errors=True)
-        raise Refused(
-            f"{error.filename or 'a file'} cannot be written: {error.strerror}; nothing was changed"
-        ) from error
+        what = f"{error.filename or 'a file'} cannot be written: {error.strerror}"
+        raise Refused(f"{what}; nothing was changed", hint="free some space, or make the file writable") from error
     except BaseException:  # an interrupt between two files
         for entry in reversed(written):
             _restore(entry)
@@ -165,14 +162,15 @@ def _entries(backup: Path) -> list[_Entry]:
         raise InputError(f"there is no backup in {backup}", hint="nothing was applied from this run") from None
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read: {error}", hint="restore the files from git") from error
+    version = manifest.get("schema_version") if isinstance(manifest, dict) else None
+    if version != SCHEMA_VERSION:
+        hint = "revert with the version of TraceLens that applied the patch"
+        raise InputError(f"{path} has schema version {version!r}, this program reads {SCHEMA_VERSION}", hint=hint)
     try:
-        if manifest["schema_version"] != SCHEMA_VERSION:
-            raise ValueError(f"schema version {manifest['schema_version']!r}")
         return [_entry(row, number, backup) for number, row in enumerate(manifest["files"])]
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(
-            f"{path} is not a backup's list of files: {error}", hint="restore the files from git"
-        ) from error
+        message = f"{path} is not a backup's list of files: {error}"
+        raise InputError(message, hint="restore the files from git") from error
 
 
 def _entry(row: Mapping[str, Any], number: int, backup: Path) -> _Entry:

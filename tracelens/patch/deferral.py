@@ -46,7 +46,7 @@ class Deferral:
 
 def plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode]) -> Deferral:
     """Plan to defer the statements in `seeds` and whatever depends on them; raises `Blocked`."""
-    check_scope(facts.scope, facts.names)
+    check_scope(facts.scope)
     members, state = _closure(facts, seeds)
     _check_names(facts, members, state)
     planner = _Planner(facts, state, frozenset(members))
@@ -92,8 +92,9 @@ def _check_names(facts: LoopFacts, members: Iterable[cst.CSTNode], state: frozen
         if isinstance(leaf, (cst.FunctionDef, cst.ClassDef)) and touched(leaf, facts.names) & state:
             raise Blocked(leaf, "a function defined in the loop uses the value", "read the value every N batches")
     for member in members:
-        bare_self = any(isinstance(n, cst.Arg) and isinstance(n.value, cst.Name) and n.value.value == "self"
-                        for n in walk(member))
+        bare_self = any(
+            isinstance(n, cst.Arg) and isinstance(n.value, cst.Name) and n.value.value == "self" for n in walk(member)
+        )
         if bare_self:
             raise Blocked(member, "a call receives `self` and could see the results", "hand the results to it")
     if any(name.startswith("self.") for name in names):

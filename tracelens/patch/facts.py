@@ -25,21 +25,22 @@ from tracelens.patch.names import (
     touched,
     variables,
     walk,
+    words,
     written,
 )
 from tracelens.patch.sites import read_of
 from tracelens.patch.source import SourceFile
 
-PURE_BUILTINS = frozenset(
+PURE_BUILTINS = words(
     "abs all any bool bytes dict divmod enumerate filter float format frozenset int isinstance len list max min"
-    " pow range repr reversed round set sorted str sum tuple type zip".split()
+    " pow range repr reversed round set sorted str sum tuple type zip"
 )
 PURE_MODULES = ("math.", "numpy.", "statistics.", "datetime.", "operator.", "json.dumps")
-SETTINGS = frozenset("args opt opts cfg config conf params hparams hps hp flags FLAGS options settings".split())
+SETTINGS = words("args opt opts cfg config conf params hparams hps hp flags FLAGS options settings")
 """Names whose attributes a training script reads and a helper that receives them does not change."""
 
-_TENSOR_METHODS = frozenset("backward detach item cpu to cuda requires_grad_ grad_fn mean sum".split())
-_HOST_CALLS = frozenset("len int float round str max min abs range".split())
+_TENSOR_METHODS = words("backward detach item cpu to cuda requires_grad_ grad_fn mean sum")
+_HOST_CALLS = words("len int float round str max min abs range")
 
 
 @dataclass(frozen=True)
@@ -78,9 +79,10 @@ class LoopFacts:
         """Names that the loop treats as tensors."""
         out: set[str] = set()
         for node in walk(self.loop.body):
-            if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name):
-                if node.attr.value in _TENSOR_METHODS and node.value.value in self.varying:
-                    out.add(node.value.value)
+            if not (isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name)):
+                continue
+            if node.attr.value in _TENSOR_METHODS and node.value.value in self.varying:
+                out.add(node.value.value)
         return frozenset(out)
 
     @cached_property
@@ -187,18 +189,21 @@ class LoopFacts:
                     yield first.value
 
     def _makes_number(self, value: cst.BaseExpression, numbers: frozenset[str]) -> bool:
-        if isinstance(value, (cst.BaseNumber, cst.BaseString)):
-            return True
-        if isinstance(value, cst.Name):
-            return value.value in numbers
+        if isinstance(value, (cst.BaseNumber, cst.BaseString, cst.Name)):
+            return not isinstance(value, cst.Name) or value.value in numbers
         if isinstance(value, cst.BinaryOperation):
             return self._makes_number(value.left, numbers) and self._makes_number(value.right, numbers)
         if isinstance(value, cst.Call):
-            found = read_of(value)
-            full = self.names.qualified(value.func)
-            sized = isinstance(value.func, cst.Attribute) and value.func.attr.value in ("size", "numel") and value.args
-            return full in _HOST_CALLS or full.startswith("time.") or bool(sized) or bool(found and found.kind == "item")
+            return self._returns_number(value)
         return False
+
+    def _returns_number(self, call: cst.Call) -> bool:
+        read, full = read_of(call), self.names.qualified(call.func)
+        if full in _HOST_CALLS or full.startswith("time."):
+            return True
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value in ("size", "numel"):
+            return bool(call.args)
+        return read is not None and read.kind == "item"
 
 
 def facts_of(source: SourceFile, loop: cst.For, names: FileNames | None = None) -> LoopFacts:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import libcst as cst
 
 from tracelens.patch.loops import own_nodes, scope_of
-from tracelens.patch.names import FileNames, dotted, targets, walk
+from tracelens.patch.names import FileNames, dotted, targets, walk, words
 from tracelens.patch.source import SourceFile
 
-_WRAPPERS = frozenset({"enumerate", "tqdm", "tqdm.tqdm", "tqdm.auto.tqdm", "tqdm.notebook.tqdm", "rich.progress.track", "iter"})
+_WRAPPERS = words("enumerate tqdm tqdm.tqdm tqdm.auto.tqdm tqdm.notebook.tqdm rich.progress.track iter")
 _WRAPPING_METHODS = frozenset({"log_every", "over", "track"})
 _DEEPEST = 4
 """Names followed one after the other; real scripts need two (a parameter, then a variable)."""
@@ -71,7 +71,7 @@ def _constructions(source: SourceFile, names: FileNames, node: cst.BaseExpressio
         return []
     values = _assigned(source, node, text)
     if not values and isinstance(node, cst.Name):
-        values = _passed(source, names, node)
+        values = _passed(source, node)
     return [call for value in values for call in _constructions(source, names, value, depth - 1)]
 
 
@@ -96,7 +96,7 @@ def _is_parameter(place: cst.CSTNode, text: str) -> bool:
     )
 
 
-def _passed(source: SourceFile, names: FileNames, node: cst.Name) -> list[cst.BaseExpression]:
+def _passed(source: SourceFile, node: cst.Name) -> list[cst.BaseExpression]:
     """What the file's own calls hand to the parameter."""
     scope = scope_of(source, node)
     if not isinstance(scope, cst.FunctionDef):

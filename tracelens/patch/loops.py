@@ -89,7 +89,7 @@ def scope_of(source: SourceFile, node: cst.CSTNode) -> Scope:
     return source.module
 
 
-def check_scope(scope: Scope, names: FileNames) -> None:
+def check_scope(scope: Scope) -> None:
     """Raise `Blocked` where names may be seen by code that cannot be followed, or the frame outlives the loop."""
     if isinstance(scope, cst.FunctionDef) and scope.asynchronous is not None:
         raise Blocked(scope, "the loop is in an async function", "read the values every N batches")
@@ -101,7 +101,7 @@ def check_scope(scope: Scope, names: FileNames) -> None:
             raise Blocked(node, obstacle, "name the values that it needs")
 
 
-def check_framework(source: SourceFile, names: FileNames) -> None:
+def check_framework(names: FileNames) -> None:
     """Raise `Blocked` in files whose loop belongs to a framework."""
     for full in names.imports.values():
         root = full.partition(".")[0]
@@ -109,7 +109,8 @@ def check_framework(source: SourceFile, names: FileNames) -> None:
             obstacle = f"the file uses {_FRAMEWORKS[root]}, which owns a part of the loop"
             raise Blocked(None, obstacle, "log every N steps through the framework's own setting")
         if full in ("transformers.Trainer", "transformers.Seq2SeqTrainer"):
-            raise Blocked(None, "the loop belongs to transformers.Trainer", "set logging_steps and dataloader_pin_memory")
+            by_hand = "set logging_steps and dataloader_pin_memory"
+            raise Blocked(None, "the loop belongs to transformers.Trainer", by_hand)
 
 
 def side_work(names: FileNames, module: cst.Module) -> tuple[cst.CSTNode, str] | None:

@@ -187,5 +187,3 @@ def _globals_of(scope: cst.FunctionDef) -> frozenset[str]:
 
 def _mentions(node: cst.CSTNode, name: str) -> int:
     return sum(1 for variable in variables(node) if key(variable) == name)
-
-

@@ -41,6 +41,11 @@ _PUNCTUATION = (
 _PROGRESS_WRITES = ("tqdm.write", "tqdm.tqdm.write", "tqdm.auto.tqdm.write")
 
 
+def words(text: str) -> frozenset[str]:
+    """A set of words, written as one would read them."""
+    return frozenset(text.split())
+
+
 @dataclass(frozen=True)
 class FileNames:
     """What names mean in one file: imports with their full names, and the file's own functions."""
@@ -120,20 +125,11 @@ def variables(node: cst.CSTNode) -> Iterator[cst.Name | cst.Attribute]:
             yield node
         else:
             yield from variables(node.value)
-    elif isinstance(node, (cst.Arg, cst.Param)):
-        label = node.keyword if isinstance(node, cst.Arg) else node.name
+    elif not isinstance(node, (cst.Import, cst.ImportFrom)):
+        label = _label(node)
         for child in children(node):
             if child is not label:
                 yield from variables(child)
-    elif isinstance(node, (cst.Import, cst.ImportFrom)):
-        return
-    elif isinstance(node, (cst.FunctionDef, cst.ClassDef)):
-        for child in children(node):
-            if child is not node.name:
-                yield from variables(child)
-    else:
-        for child in children(node):
-            yield from variables(child)
 
 
 def key(variable: cst.Name | cst.Attribute) -> str:
@@ -223,6 +219,13 @@ def is_output(call: cst.Call, names: FileNames) -> bool:
 @cache
 def _meaningful_fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind) if not field.name.startswith(_PUNCTUATION))
+
+
+def _label(node: cst.CSTNode) -> cst.CSTNode | None:
+    """The name in a node that stands for itself: of a keyword argument, a parameter, a definition."""
+    if isinstance(node, cst.Arg):
+        return node.keyword
+    return node.name if isinstance(node, (cst.Param, cst.FunctionDef, cst.ClassDef)) else None
 
 
 def _flat(target: cst.BaseExpression) -> Iterator[cst.BaseExpression]:

@@ -145,7 +145,8 @@ def _guarded(source: SourceFile, node: cst.CSTNode, loop: cst.For) -> bool:
 
 def _nothing_there(request: Request, target: Target, reason: str | None) -> Declined:
     line = target.line
-    text = request.source.line_text(line).strip() if line is not None and line <= len(request.source.line_starts) else ""
+    known = line is not None and line <= len(request.source.line_starts)
+    text = request.source.line_text(line).strip() if known and line is not None else ""
     location = Location(request.source.shown, line)
     if "scaler.step" in text or "scaler.update" in text:
         obstacle = "GradScaler checks for overflow on the host"

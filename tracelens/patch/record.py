@@ -15,20 +15,31 @@ import libcst as cst
 
 from tracelens.patch.facts import PURE_BUILTINS, PURE_MODULES, LoopFacts
 from tracelens.patch.loops import Blocked
-from tracelens.patch.names import children, dotted, is_output, root_key, touched, variables, walk
+from tracelens.patch.names import children, dotted, is_output, root_key, touched, variables, walk, words
 from tracelens.patch.sites import Read, read_of, reads_in
 
-_TRAINS = frozenset(
+_TRAINS = words(
     "step backward zero_grad train eval cuda to load_state_dict forward all_reduce reduce broadcast unscale_ scale"
-    " synchronize synchronize_between_processes sample parameters set_epoch stop act select_action sync".split()
+    " synchronize synchronize_between_processes sample parameters set_epoch stop act select_action sync"
 )
-_TRAINERS = re.compile(r"model|(^|_)net($|_|[gd]\d*$)|optim|sched|scaler|sampler|dist$|agent|env$|policy", re.IGNORECASE)
-_COLLECTS = frozenset(
+_TRAINERS = re.compile(
+    r"model|(^|_)net($|_|[gd]\d*$)|optim|sched|scaler|sampler|dist$|agent|env$|policy", re.IGNORECASE
+)
+_COLLECTS = words(
     "append appendleft extend add update add_scalar add_scalars add_text write writerow writelines insert push put"
     " set_postfix set_postfix_str set_description set_description_str log log_metric log_metrics record track"
-    " report_scalar accumulate observe info debug warning error print display update_dict setdefault".split()
+    " report_scalar accumulate observe info debug warning error print display update_dict setdefault"
 )
-_SHAPES = frozenset("size shape numel dim ndim dtype device nelement element_size".split())
+_SHAPES = words("size shape numel dim ndim dtype device nelement element_size")
+_BETWEEN = (
+    cst.BaseElement,
+    cst.BaseDictElement,
+    cst.ComparisonTarget,
+    cst.SubscriptElement,
+    cst.Index,
+    cst.Slice,
+)
+_DEPENDING = (cst.Call, cst.Attribute, cst.Subscript, cst.BaseComp, cst.NamedExpr)
 _RESULT_NAMES = {"item": "value", "number": "value", "formatted": "value", "tolist": "list", "numpy": "array"}
 
 
@@ -108,7 +119,8 @@ class Recorder:
         receiver = root_key(call.func.value) or ""
         method = call.func.attr.value
         if method in _TRAINS or _TRAINERS.search(receiver.rpartition(".")[2]):
-            raise Blocked(call, f"`{dotted(call.func)}(…)` takes part in the training", "call it every N batches")
+            obstacle = f"the value reaches `{dotted(call.func)}(…)`, which takes part in the training"
+            raise Blocked(call, obstacle, "hand it the tensor instead of the number, if it can use that")
         has_read = any(self._independent(read.tensor) for read in reads_in(call))
         return method in _COLLECTS or (receiver in self.state and not has_read)
 
@@ -181,14 +193,9 @@ class Recorder:
                 self._child(child)
 
     def _child(self, child: cst.CSTNode) -> None:
-        if isinstance(child, cst.Name) and not isinstance(child, cst.BaseExpression):
-            return
         if isinstance(child, cst.BaseExpression):
             self.expression(child)
-        elif isinstance(child, (cst.BaseElement, cst.BaseDictElement)):
-            for part in children(child):
-                self._child(part)
-        elif isinstance(child, (cst.ComparisonTarget, cst.SubscriptElement, cst.Index, cst.Slice)):
+        elif isinstance(child, _BETWEEN):
             for part in children(child):
                 self._child(part)
 
@@ -203,7 +210,8 @@ class Recorder:
             owner = node.func.value
             text_method = method in ("format", "join", "ljust", "rjust", "center", "strip", "upper", "lower")
             if method in _TRAINS or (self._independent(owner) and not text_method):
-                raise Blocked(node, f"the value goes into `{dotted(node.func) or method}(…)`", "call it every N batches")
+                name = dotted(node.func) or method
+                raise Blocked(node, f"the value goes into `{name}(…)`", "call it every N batches")
             self.expression(owner)
         elif not self._host_only(full):
             raise Blocked(node, f"the value goes into `{full or 'a call'}(…)`", "call it every N batches")
@@ -246,7 +254,7 @@ class Recorder:
         self._capture(node, "choice")
 
     def _comprehension(self, node: cst.BaseComp) -> None:
-        own = {v.value for p in walk(node) if isinstance(p, cst.CompFor) for v in variables(p.target)}  # type: ignore[union-attr]
+        own = {v.value for p in walk(node) if isinstance(p, cst.CompFor) for v in variables(p.target)}
         self._without_reads(node)
         for part in walk(node):
             if isinstance(part, cst.Name) and part.value in self.facts.varying - self.state - own:
@@ -295,11 +303,7 @@ class Recorder:
         arithmetic = (cst.BinaryOperation, cst.UnaryOperation, cst.Comparison, cst.BooleanOperation, cst.IfExp)
         if not isinstance(node, arithmetic):
             return False
-        return not any(
-            isinstance(part, (cst.Call, cst.Attribute, cst.Subscript, cst.BaseComp, cst.NamedExpr)) and self._varies(part)
-            for part in walk(node)
-            if isinstance(part, cst.BaseExpression)
-        )
+        return not any(isinstance(part, _DEPENDING) and self._varies(part) for part in walk(node))
 
     def _varies(self, node: cst.BaseExpression) -> bool:
         return self.facts.varies(node)
@@ -396,20 +400,14 @@ def _name_for(node: cst.CSTNode, read: str) -> str:
 
 
 def _naming(node: cst.CSTNode) -> list[cst.Name]:
-    if isinstance(node, cst.Name):
-        return [node]
-    if isinstance(node, cst.Attribute):
-        return [*_naming(node.value), node.attr]
+    if isinstance(node, (cst.Name, cst.Attribute)):
+        return [node] if isinstance(node, cst.Name) else [*_naming(node.value), node.attr]
     if isinstance(node, cst.Subscript):
         index = node.slice[0].slice
         if isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString):
             return [cst.Name(re.sub(r"\W", "_", index.value.value.strip("rbuf\"'")) or "value")]
         return _naming(node.value)
     if isinstance(node, cst.Call):
-        inner = _naming(node.func)
-        if isinstance(node.func, cst.Name) and node.args:
-            return [*inner, *_naming(node.args[0].value)][:2]
-        return inner
-    if isinstance(node, cst.BinaryOperation):
-        return _naming(node.left)
-    return []
+        argument = _naming(node.args[0].value) if isinstance(node.func, cst.Name) and node.args else []
+        return [*_naming(node.func), *argument][:2] if argument else _naming(node.func)
+    return _naming(node.left) if isinstance(node, cst.BinaryOperation) else []

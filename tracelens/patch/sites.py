@@ -19,6 +19,7 @@ SiteKind = Literal["read", "sync", "copy"]
 ReadKind = Literal["item", "number", "formatted", "tolist", "numpy"]
 
 _DETACHING = frozenset({"detach", "cpu"})
+_READING_METHODS: dict[str, ReadKind] = {"item": "item", "tolist": "tolist", "numpy": "numpy"}
 _NUMBER_BUILTINS = frozenset({"float", "int", "bool"})
 
 
@@ -90,14 +91,10 @@ def read_of(node: cst.CSTNode) -> Read | None:
         return Read("number", argument, argument) if plain and inner is None else None
     if not isinstance(node.func, cst.Attribute) or node.args:
         return None
-    method, tensor = node.func.attr.value, node.func.value
-    if method == "item":
-        return Read("item", node, _bare(tensor))
-    if method == "tolist":
-        return Read("tolist", node, _bare(tensor))
-    if method == "numpy" and _bare(tensor) is not tensor:
-        return Read("numpy", node, _bare(tensor))
-    return None
+    kind, tensor = _READING_METHODS.get(node.func.attr.value), _bare(node.func.value)
+    if kind is None or (kind == "numpy" and tensor is node.func.value):
+        return None  # `.numpy()` without `.cpu()` before it is no read from the GPU
+    return Read(kind, node, tensor)
 
 
 def reads_in(node: cst.CSTNode) -> Iterator[Read]:

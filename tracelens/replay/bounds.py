@@ -51,7 +51,7 @@ def of(tape: Tape, edits: Sequence[Edit] = ()) -> Bounds:
     for recorded in range(program.recorded_steps):
         for step in range(cycle):
             items = program.variants[program.variant(recorded, step)]
-            host += _host(items, tape.overhead.row_ns)
+            host += _host(items, tape.overhead.row_ns, waits_for_loader=program.loader_period_ns is not None)
             for item in flat(items):
                 if item.kind in ("launch", "staged", "blocking"):
                     streams[item.stream] += item.duration_ns + item.spacing_ns
@@ -66,5 +66,8 @@ def of(tape: Tape, edits: Sequence[Edit] = ()) -> Bounds:
     )
 
 
-def _host(step: Step, row_ns: float) -> int:
-    return sum(sum(host_time(item, row_ns)) for item in flat(step) if not item.detached)
+def _host(step: Step, row_ns: float, *, waits_for_loader: bool) -> int:
+    """Work of the host; where the loader sets a pace, the time inside it is waiting and no work."""
+    left_out = ("loader",) if waits_for_loader else ()
+    items = (item for item in flat(step) if not item.detached and item.kind not in left_out)
+    return sum(sum(host_time(item, row_ns)) for item in items)

@@ -6,11 +6,12 @@ In: the text of a diff. Out: files with rows, each with its line numbers before 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Kind = Literal["hunk", "same", "add", "del"]
-_HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
+NOWHERE = "/dev/null"
+_HUNK = re.compile(r"@@ -(?P<old>\d+)(?:,(?P<old_lines>\d+))? \+(?P<new>\d+)(?:,(?P<new_lines>\d+))? @@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,34 +30,35 @@ class ChangedFile:
 
     path: str
     rows: tuple[Row, ...]
+    created: bool = False
 
 
 def parse(text: str) -> tuple[ChangedFile, ...]:
     """The files of a diff in order; an empty diff has none."""
     files: list[ChangedFile] = []
-    rows: list[Row] = []
-    path, before = "", ""
-    old = new = 0
+    old = new = left = 0
+    before = ""
     for line in text.splitlines():
-        if line.startswith("--- ") and not (rows and _inside(rows)):
+        if left <= 0 and line.startswith("--- "):
             before = _name(line[4:])
-        elif line.startswith("+++ ") and before:
-            if path:
-                files.append(ChangedFile(path, tuple(rows)))
+        elif left <= 0 and line.startswith("+++ "):
             after = _name(line[4:])
-            path, rows, before = (before if after == "/dev/null" else after), [], ""
-        elif found := _HUNK.match(line):
-            old, new = int(found[1]), int(found[2])
-            rows.append(Row("hunk", None, None, line))
-            before = ""
-        elif path and line[:1] in ("+", "-", " "):
+            files.append(ChangedFile(before if after == NOWHERE else after, (), created=before == NOWHERE))
+        elif files and (found := _HUNK.match(line)):
+            old, new = int(found["old"]), int(found["new"])
+            left = int(found["old_lines"] or 1) + int(found["new_lines"] or 1)
+            files[-1] = _with(files[-1], Row("hunk", None, None, line))
+        elif left > 0 and line[:1] in ("+", "-", " "):
             row = _row(line, old, new)
             old += row.kind != "add"
             new += row.kind != "del"
-            rows.append(row)
-    if path:
-        files.append(ChangedFile(path, tuple(rows)))
+            left -= 2 if row.kind == "same" else 1
+            files[-1] = _with(files[-1], row)
     return tuple(files)
+
+
+def _with(file: ChangedFile, row: Row) -> ChangedFile:
+    return replace(file, rows=(*file.rows, row))
 
 
 def _row(line: str, old: int, new: int) -> Row:
@@ -67,19 +69,6 @@ def _row(line: str, old: int, new: int) -> Row:
     return Row("same", old, new, line[1:])
 
 
-def _inside(rows: list[Row]) -> bool:
-    """A removed line `-- x` looks like a file header; inside a hunk that still expects lines it is not one."""
-    header = next(row for row in reversed(rows) if row.kind == "hunk")
-    found = re.match(r"@@ -\d+(?:,(\d+))? ", header.text)
-    expected = int(found[1] or 1) if found else 0
-    seen = 0
-    for row in reversed(rows):
-        if row.kind == "hunk":
-            break
-        seen += row.kind != "add"
-    return seen < expected
-
-
 def _name(text: str) -> str:
-    name = text.split("\t", 1)[0].strip()
+    name = text.split("\t", 1)[0].strip().strip('"')
     return name[2:] if name.startswith(("a/", "b/")) else name

@@ -19,9 +19,9 @@ from markupsafe import Markup
 
 import tracelens
 from tracelens.model import CRITERIA, Diagnosis, Patch, Scheme
-from tracelens.report import commands, diff, json, lanes, pictures, words
+from tracelens.report import commands, diff, json, lanes, measured, pictures, words
 from tracelens.report.excerpt import around
-from tracelens.report.text import MET, by_rank, measured_rows
+from tracelens.report.text import MET, by_rank
 
 Source = Literal["all", "project", "none"]
 EXCERPTS = 12
@@ -65,7 +65,7 @@ def _content(diagnosis: Diagnosis, source: Source) -> dict[str, Any]:
         "lanes": lanes.of(diagnosis.timeline),
         "stalls": _stalls(diagnosis),
         "patch": _patch(diagnosis) if source != "none" else None,
-        "measured": [(one, pictures.graded(one), measured_rows(one)) for one in diagnosis.verifications],
+        "measured": [(one, pictures.graded(one), measured.rows(one)) for one in diagnosis.verifications],
         "utilization": _utilization(diagnosis.monitor),
         "environment": environment(diagnosis),
         "words": words,
@@ -84,7 +84,9 @@ def _chosen(diagnosis: Diagnosis) -> Scheme | None:
 
 def _stalls(diagnosis: Diagnosis) -> dict[str, Any]:
     ranked = words.ranked_stalls(diagnosis)
-    detailed = [s for s in ranked if s.verdict in ("exposed", "unknown") and s.location is not None][:EXCERPTS]
+    chosen = _chosen(diagnosis)
+    removed = {name for edit in (chosen.edits if chosen else ()) for name in edit.stalls}
+    detailed = [s for s in ranked if s.location and (s.verdict in ("exposed", "unknown") or s.id in removed)][:EXCERPTS]
     return {
         "all": ranked,
         "detailed": [(stall, around(diagnosis.sources, stall.location, stall.call)) for stall in detailed],
@@ -157,5 +159,6 @@ def _environment() -> jinja2.Environment:
         "place": words.stall_place,
         "call": words.stall_call,
         "plain": words.plain,
+        "sentence": words.sentence,
     }
     return environment

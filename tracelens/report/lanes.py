@@ -1,13 +1,13 @@
 """One training step as a picture: lanes of rectangles on one time axis.
 
 In: a Timeline. Out: `Picture`, geometry in pixels that the template only has to write down. The step shown is the kept
-one whose length is nearest the median. What is narrower than a pixel is merged with its neighbors of the same kind, so
-a step of ten thousand kernels stays a page of a few hundred rectangles; nothing is dropped, only joined.
+one whose length is nearest the median. Times are binned below a pixel, so a step of ten thousand kernels stays a page
+of some hundred rectangles.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,15 +20,24 @@ from tracelens.report.words import clean, milliseconds
 WIDTH = 920.0
 """Drawing width in SVG units; the page scales it."""
 LABEL_WIDTH = 132.0
-MERGE = 0.75
-"""Rectangles closer than this many units are drawn as one: below a pixel nobody can tell them apart."""
 ROOM_FOR_LABEL = 46.0
 LANE_HEIGHT = 22.0
 LANE_GAP = 10.0
 TICKS = 6
 MAX_STREAMS = 8
 """Streams drawn, the busiest first; jobs with NCCL have dozens that hold one kernel each."""
-ZONE = {"kernel": "kernel", "copy": "copy", "memset": "memset", "collective": "collective"}
+BIN = 0.5
+"""Width of a bin: half a unit is below a pixel of most screens."""
+VISIBLE, MOSTLY = 0.15, 0.5
+"""Work is drawn where it fills a seventh of a bin, so that a lone kernel is seen; idle time only where it prevails."""
+LABELS = {
+    "loader": ("LOADER", "waiting for the next batch"),
+    "idle_sync": ("SYNC", "GPU idle after a synchronize"),
+    "idle_dataloader": ("LOADER", "GPU idle, the batch is not there"),
+    "idle_host": ("HOST", "GPU idle, the host issues too slowly"),
+    "idle_launch": ("LAUNCH", "GPU idle for the latency of a launch"),
+    "idle_other": ("OTHER", "GPU idle, cause not told by the trace"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +125,11 @@ def _named_lanes(timeline: Timeline, window: _Window) -> Iterator[tuple[str, Seq
         if thread != timeline.main_thread:
             yield "Autograd thread", _host(calls, waits, thread, window, whole=False)
     loader = window.inside(tables.loader)
-    yield "DataLoader", _boxes(loader, "loader", window, label="LOADER", title="waiting for the next batch")
+    yield "DataLoader", _boxes({"loader": loader}, window, VISIBLE)
     yield from _streams(window.inside(tables.ops), window)
     gaps = window.inside(tables.gaps)
-    idle = [box for cause, rows in gaps.groupby("cause", observed=True) for box in _gaps(str(cause), rows, window)]
-    yield "GPU idle", sorted(idle, key=lambda box: box.x)
+    causes = {f"idle_{cause}": rows for cause, rows in gaps.groupby("cause", observed=True)}
+    yield "GPU idle", _boxes(causes, window, MOSTLY)
 
 
 def _host(
@@ -130,8 +139,7 @@ def _host(
     blocked = waits[waits["thread"] == thread] if thread is not None else waits
     work = mine[~mine.index.isin(blocked["call"])]
     base = [Box(window.x(window.start), window.x(window.end) - window.x(window.start), "host")] if whole else []
-    issued = _boxes(work, "call", window)
-    return [*base, *issued, *_wait_boxes(blocked, window)]
+    return [*base, *_boxes({"call": work}, window, VISIBLE), *_wait_boxes(blocked, window)]
 
 
 def _wait_boxes(waits: pd.DataFrame, window: _Window) -> Iterator[Box]:
@@ -151,39 +159,47 @@ def _streams(ops: pd.DataFrame, window: _Window) -> Iterator[tuple[str, Sequence
     several = len({device for device, _ in chosen}) > 1
     for device, stream in chosen:
         mine = ops[(ops["device"] == device) & (ops["stream"] == stream)]
-        boxes = [
-            box for kind, rows in mine.groupby("kind", observed=True) for box in _boxes(rows, ZONE[str(kind)], window)
-        ]
-        yield (f"GPU {device} stream {stream}" if several else f"Stream {stream}"), sorted(boxes, key=lambda b: b.x)
-    if len(busy) > MAX_STREAMS:
-        yield f"+{len(busy) - MAX_STREAMS} streams", ()
+        name = f"GPU {device} stream {stream}" if several else f"Stream {stream}"
+        yield name, _boxes(dict(iter(mine.groupby("kind", observed=True))), window, VISIBLE)
 
 
-CAUSE = {"sync": "SYNC", "dataloader": "LOADER", "host": "HOST", "launch": "LAUNCH", "other": "OTHER"}
-
-
-def _gaps(cause: str, rows: pd.DataFrame, window: _Window) -> list[Box]:
-    return _boxes(rows, f"idle_{cause}", window, label=CAUSE.get(cause, "OTHER"), title=f"GPU idle, cause: {cause}")
-
-
-def _boxes(rows: pd.DataFrame, kind: str, window: _Window, *, label: str = "", title: str = "") -> list[Box]:
-    """Rectangles of one kind in one lane, neighbors merged below the resolution of the picture."""
-    if rows.empty:
+def _boxes(groups: Mapping[Any, pd.DataFrame], window: _Window, least: float) -> list[Box]:
+    """Rectangles of one lane: per bin the kind that covers most of it, where anything covers `least` of it."""
+    kinds = [str(kind) for kind in groups]
+    if not kinds:
         return []
-    order = np.argsort(rows["start_ns"].to_numpy(), kind="stable")
-    starts = np.clip(rows["start_ns"].to_numpy()[order], window.start, window.end)
-    ends = np.maximum.accumulate(np.clip(rows["end_ns"].to_numpy()[order], window.start, window.end))
-    fresh = np.ones(len(starts), dtype=bool)
-    fresh[1:] = (starts[1:] - ends[:-1]) * window.scale > MERGE
-    first = np.flatnonzero(fresh)
-    last = np.append(first[1:], len(starts)) - 1
+    edges = np.linspace(window.start, window.end, round((WIDTH - LABEL_WIDTH) / BIN) + 1)
+    covered = np.array([_coverage(rows, edges) for rows in groups.values()])
+    winner = np.where(covered.sum(axis=0) >= least, covered.argmax(axis=0), -1)
+    borders = np.flatnonzero(np.diff(winner)) + 1
     out = []
-    for a, b in zip(first, last, strict=True):
-        x, width = window.x(starts[a]), (ends[b] - starts[a]) * window.scale
-        text = label if width >= ROOM_FOR_LABEL else ""
-        tip = f"{title}, {milliseconds(int(ends[b] - starts[a]))}" if title and width >= 2 else ""
-        out.append(Box(round(float(x), 1), round(max(float(width), 0.8), 1), kind, text, tip))
+    for first, last in zip([0, *borders], [*borders, len(winner)], strict=True):
+        if winner[first] >= 0:
+            span = float(edges[last] - edges[first])
+            out.append(_box(kinds[winner[first]], window.x(float(edges[first])), span, window))
     return out
+
+
+def _coverage(rows: pd.DataFrame, edges: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Share of each bin that the rows cover; rows of one kind in one lane do not overlap by more than a hair."""
+    order = np.argsort(rows["start_ns"].to_numpy(), kind="stable")
+    starts = rows["start_ns"].to_numpy()[order]
+    ends = np.maximum.accumulate(rows["end_ns"].to_numpy()[order])
+    starts = np.maximum(starts, np.concatenate(([starts[0]], ends[:-1]))) if len(starts) else starts
+    times = np.column_stack((starts, ends)).ravel()
+    lengths = np.cumsum(np.column_stack((np.zeros(len(starts)), ends - starts)).ravel())
+    if not len(times):
+        return np.zeros(len(edges) - 1)
+    share: np.ndarray[Any, Any] = np.diff(np.interp(edges, times, lengths)) / np.diff(edges)
+    return share
+
+
+def _box(kind: str, x: float, span_ns: float, window: _Window) -> Box:
+    width = span_ns * window.scale
+    label, title = LABELS.get(kind, ("", ""))
+    text = label if width >= ROOM_FOR_LABEL else ""
+    tip = f"{title}, {milliseconds(span_ns)}" if title and width >= 2 else ""
+    return Box(round(x, 1), round(width, 1), kind, text, tip)
 
 
 def _ticks(window: _Window) -> tuple[tuple[float, str], ...]:

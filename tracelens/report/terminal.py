@@ -15,6 +15,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from tracelens.report.diff import ChangedFile
 from tracelens.report.excerpt import Excerpt
 from tracelens.report.words import clean
 
@@ -44,7 +45,9 @@ def draw(blocks: Iterable[RenderableType], look: Look) -> str:
         legacy_windows=False,
     )
     for block in blocks:
-        console.print(block, crop=False)
+        # rich joins Text objects before it prints them and forgets that they must not be wrapped
+        bare = isinstance(block, Text)
+        console.print(block, crop=False, no_wrap=bare, overflow="ignore" if bare else None)
     written = console.file.getvalue()  # type: ignore[attr-defined]  # the StringIO of three lines above
     return "\n".join(line.rstrip() for line in written.splitlines()) + "\n"
 
@@ -105,14 +108,22 @@ def code_frame(title: str, place: str, excerpt: Excerpt | None, note: str) -> Re
     return out
 
 
-def diff(text: str) -> RenderableType:
-    """A unified diff; `+` and `-` carry the meaning, color repeats it."""
-    styles = {"+++": "bold", "---": "bold", "@@": "cyan", "+": "green", "-": "red"}
-    out = Text(no_wrap=True, overflow="ignore")
-    for line in text.splitlines():
-        style = next((style for mark, style in styles.items() if line.startswith(mark)), "")
-        out.append(clean(line) + "\n", style=style)
+def diff(files: Sequence[ChangedFile]) -> RenderableType:
+    """A diff as rows; `+` and `-` carry the meaning, color repeats it. A file that is all new is only announced."""
+    out = Text()
+    for file in files:
+        if file.created:
+            out.append(f"new file {clean(file.path)}: {len(file.rows) - 1} lines\n", style="bold")
+            continue
+        out.append(f"--- {clean(file.path)}\n+++ {clean(file.path)}\n", style="bold")
+        for row in file.rows:
+            mark, style = MARKS[row.kind]
+            out.append(f"{mark}{clean(row.text)}\n", style=style)
+    out.rstrip()
     return out
+
+
+MARKS = {"hunk": ("", "cyan"), "same": (" ", ""), "add": ("+", "green"), "del": ("-", "red")}
 
 
 def listing(code: str) -> RenderableType:

@@ -7,12 +7,11 @@ command; the verdict is the same string as in JSON and HTML.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from rich.console import RenderableType
 
 from tracelens.model import CRITERIA, Diagnosis, Patch, Scheme, Stall, Verification
-from tracelens.report import commands, terminal, words
+from tracelens.report import commands, diff, measured, terminal, words
 from tracelens.report.compare import Change, Comparison
 from tracelens.report.excerpt import around
 from tracelens.report.json import trace_name
@@ -39,9 +38,9 @@ def patch(change: Patch, look: Look, next_command: str) -> str:
     return terminal.draw(_patch(change, next_command), look)
 
 
-def verification(measured: Sequence[Verification], look: Look, next_command: str) -> str:
+def verification(found: Sequence[Verification], look: Look, next_command: str) -> str:
     """What was measured: verdict, numbers, predicted next to measured."""
-    return terminal.draw(_verification(measured, next_command), look)
+    return terminal.draw(_verification(found, next_command), look)
 
 
 def comparison(found: Comparison, look: Look) -> str:
@@ -167,7 +166,7 @@ def _schemes(diagnosis: Diagnosis) -> Iterator[RenderableType]:
     reasons = words.grouped_reasons(diagnosis)
     if reasons:
         yield terminal.heading("Why not")
-        yield terminal.table(("scheme", ""), [(", ".join(ids), reason) for ids, reason in reasons], frozenset())
+        yield terminal.table(("scheme", "reason"), [(", ".join(ids), reason) for ids, reason in reasons], frozenset())
 
 
 def _scheme_row(scheme: Scheme) -> tuple[str, ...]:
@@ -209,7 +208,7 @@ def _stages(diagnosis: Diagnosis) -> Iterator[RenderableType]:
         return
     yield terminal.heading("The plan")
     for stage in stages:
-        yield terminal.paragraph(f"{stage.number}. {stage.title}: {', '.join(stage.schemes)}")
+        yield terminal.paragraph(f"{stage.number}. {words.sentence(stage.title)}: {', '.join(stage.schemes)}")
         for goal in stage.goals:
             evidence = f" ({goal.evidence})" if goal.evidence not in ("", words.UNKNOWN) else ""
             yield terminal.paragraph(f"   {MET[goal.met]}: {goal.text}{evidence}", "dim")
@@ -224,7 +223,7 @@ MET = {True: "met", False: "not met", None: "not measured"}
 
 def _patch(change: Patch, next_command: str) -> Iterator[RenderableType]:
     if change.diff:
-        yield terminal.diff(change.diff)
+        yield terminal.diff(diff.parse(change.diff))
     if change.hunks:
         yield terminal.heading("Changes")
         rows = [(hunk.id, hunk.tier, str(hunk.location), hunk.reason, hunk.evidence) for hunk in change.hunks]
@@ -238,34 +237,11 @@ def _patch(change: Patch, next_command: str) -> Iterator[RenderableType]:
     yield terminal.next_command(next_command)
 
 
-def _verification(measured: Sequence[Verification], next_command: str) -> Iterator[RenderableType]:
-    for one in measured:
+def _verification(found: Sequence[Verification], next_command: str) -> Iterator[RenderableType]:
+    for one in found:
         yield terminal.verdict(one.verdict)
-        yield terminal.table(("", "", ""), measured_rows(one), frozenset())
+        yield terminal.table(("measured", "", ""), measured.rows(one), frozenset())
     yield terminal.next_command(next_command)
-
-
-def measured_rows(one: Verification) -> tuple[tuple[str, str, str], ...]:
-    """(what, value, remark) of one Verification, measured beside predicted."""
-    same = {True: "equal", False: "different", None: UNKNOWN_NUMBERS}[one.numbers_equal]
-    rows = [("outcome", one.outcome, ""), ("losses and weights", same, "")]
-    if one.base_ns is not None and one.patched_ns is not None:
-        rows.append(("step before → after", f"{_ms(one.base_ns)} → {_ms(one.patched_ns)}", ""))
-    if one.ratio is not None:
-        interval = f"95 % interval {words.gain(1 / one.ratio.high)} to {words.gain(1 / one.ratio.low)}"
-        rows.append(("faster by, measured", words.gain(1 / one.ratio.value), interval))
-    if one.predicted is not None:
-        low, high = one.predicted.base_ns / one.predicted.high_ns, one.predicted.base_ns / one.predicted.low_ns
-        spread = f"80 % range {words.gain(low)} to {words.gain(high)}"
-        rows.append(("faster by, predicted", words.gain(one.predicted.speedup), spread))
-    return tuple(rows)
-
-
-UNKNOWN_NUMBERS = "could not be compared"
-
-
-def _ms(ns: int) -> Any:
-    return words.milliseconds(ns)
 
 
 # -------------------------------------------------------------------------------------------------- compare

@@ -37,6 +37,8 @@ BINDING = {
     "loader": "the DataLoader, which delivers no faster",
 }
 
+LIMIT = {"host": "host", "stream": "GPU", "copy": "copies", "loader": "DataLoader"}
+
 CRITERION = {
     "performance": "Performance",
     "difficulty": "Difficulty",
@@ -84,6 +86,8 @@ def milliseconds(ns: float | None) -> str:
     value = ns / 1e6
     if value == 0:
         return "0 ms"
+    if abs(value) < 0.01:
+        return f"{1000 * value:.2g} µs"
     digits = 3 if abs(value) < 0.1 else 2 if abs(value) < 100 else 0
     return f"{value:.{digits}f} ms"
 
@@ -129,6 +133,11 @@ def stall_call(stall: Stall) -> str:
     if stall.call is not None:
         return clean(stall.call)
     return clean(stall.api) + (f" ({stall.kind})" if stall.kind in ("d2h", "h2d") else "")
+
+
+def sentence(text: str) -> str:
+    """With a capital at its start."""
+    return clean(text[:1].upper() + text[1:])
 
 
 def plain(name: str) -> str:

@@ -60,7 +60,7 @@ class ColumnBuilder:
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
         self._parts: list[dict[str, Column]] = []
-        self._names: dict[Any, int] = {}
+        self._names = _NameCodes()
         self._categories: dict[str, int] = {}
 
     def add(self, events: Sequence[AnyEvent]) -> None:
@@ -72,8 +72,7 @@ class ColumnBuilder:
             self._parts.append(self._part(spans))
 
     def names(self) -> tuple[str, ...]:
-        """Without control characters: names are shown on terminals and in pages."""
-        return tuple(str(name if name is not None else "").translate(_CONTROLS) for name in self._names)
+        return tuple(self._names.clean)
 
     def categories(self) -> tuple[str, ...]:
         return tuple(self._categories)
@@ -107,7 +106,7 @@ class ColumnBuilder:
 
     def _codes(self, spans: list[AnyEvent]) -> dict[str, Column]:
         names, categories = self._names, self._categories
-        name = np.array([names.setdefault(event.name, len(names)) for event in spans], dtype=np.int32)
+        name = np.array([names[event.name] for event in spans], dtype=np.int32)
         texts = [event.cat for event in spans]
         code = {text: categories.setdefault(self._category(text), len(categories)) for text in dict.fromkeys(texts)}
         return {"category": np.array([code[text] for text in texts], dtype=np.int16), "name": name}
@@ -133,6 +132,19 @@ class ColumnBuilder:
         out = np.zeros(len(columns["start_ns"]), dtype=np.bool_)
         out[rows[order[1:][same]]] = True
         return out
+
+
+class _NameCodes(dict[Any, int]):
+    """Raw name to code. Names are shown on terminals and in pages, so `clean` has no control characters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clean: dict[str, int] = {}
+
+    def __missing__(self, raw: Any) -> int:
+        text = ("" if raw is None else str(raw)).translate(_CONTROLS)
+        self[raw] = self.clean.setdefault(text, len(self.clean))
+        return self[raw]
 
 
 def canonical(category: str | None) -> str:

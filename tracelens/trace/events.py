@@ -83,6 +83,9 @@ PROBE = 64
 
 BOUNDARY = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|name|cat|ts|pid|tid|args|dur|id|s|bp)"\s*:)')
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_BLANK = b"\xef\xbb\xbf \t\r\n"
+_OVERLAP = 100
+"""Bytes searched again after more were read: the key and bracket of the array may lie across the border."""
 _FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -98,6 +101,7 @@ class EventReader:
         self._buffer = bytearray()
         self._carry = b""
         self._ended = False
+        self._mended = 0
         self._tail = bytearray()
         self._fast: msgspec.json.Decoder[Any] = msgspec.json.Decoder(list[Event])
         self._exact: msgspec.json.Decoder[Any] = msgspec.json.Decoder(list[ExactEvent])
@@ -124,24 +128,27 @@ class EventReader:
 
     def _find_array(self) -> None:
         """Read up to the first event; the keys before it become metadata."""
+        searched = 0
         while True:
-            start = self._buffer.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+            if not searched:
+                blank = len(self._buffer) - len(self._buffer.lstrip(_BLANK))
+                del self._buffer[:blank]
+            start = bytes(self._buffer[:1])
             if start == b"[":
-                del self._buffer[: self._buffer.index(b"[") + 1]
+                del self._buffer[:1]
                 return
-            if start == b"{" and (match := _ARRAY.search(self._buffer)):
-                head = bytes(self._buffer[self._buffer.index(b"{") : match.start()])
-                self.metadata.update(repair.top_level(head, self._notes))
+            if start == b"{" and (match := _ARRAY.search(self._buffer, searched)):
+                self.metadata.update(repair.top_level(bytes(self._buffer[: match.start()]), self._notes))
                 del self._buffer[: match.end()]
                 return
-            if (start and start != b"{") or len(self._buffer) > HEADER_LIMIT or not self._grow():
+            searched = max(0, len(self._buffer) - _OVERLAP)
+            if start not in (b"", b"{") or len(self._buffer) > HEADER_LIMIT or not self._grow():
                 raise self._not_a_trace()
 
     def _not_a_trace(self) -> InputError:
-        start = bytes(self._buffer.lstrip()[:1])
-        if not self._buffer.strip():
+        if not self._buffer:
             what = "is empty"
-        elif start != b"{":
+        elif not self._buffer.startswith(b"{"):
             what = "is not JSON"
         else:
             what = 'is JSON without "traceEvents"' if _closes(self._buffer) else "ends before its first event"
@@ -204,6 +211,7 @@ class EventReader:
         walked = repair.walk(text, BOUNDARY)
         for reason, count in walked.dropped.items():
             self._notes.drop(reason, count)
+        self._mended += walked.mended
         if walked.ended:
             self._ended = True
             self._tail += walked.rest or b""
@@ -223,6 +231,8 @@ class EventReader:
         tail = bytes(self._tail).lstrip(b" \t\r\n,")
         if tail and not tail.startswith(b"}"):
             self.metadata.update(repair.top_level(b"{" + tail, self._notes))
+        if self._mended:
+            self._notes.warn(f"{self._mended} damaged events could be mended; their names may have lost characters")
         if self._notes.dropped:
             self._notes.warn("parts of the file are damaged; see the count of what was left out")
 

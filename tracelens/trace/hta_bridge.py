@@ -97,10 +97,8 @@ def _columns(trace: Trace, symbols: Any) -> pd.DataFrame:
 
 def _microseconds(trace: Trace) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Start and end in the file's own microseconds, rounded as HTA does: inwards, so that neighbors do not overlap."""
-    base = trace.metadata.get("baseTimeNanoseconds") or 0
-    offset = (trace.base_unix_ns or 0) - int(base)
-    start = -((-(trace.columns["start_ns"] + offset)) // 1000)
-    end = (trace.columns["end_ns"] + offset) // 1000
+    start = -((-(trace.columns["start_ns"] + trace.origin_ns)) // 1000)
+    end = (trace.columns["end_ns"] + trace.origin_ns) // 1000
     return start, end
 
 

@@ -40,6 +40,7 @@ class Walked:
 
     values: list[dict[str, Any]] = field(default_factory=list)
     dropped: Counter[str] = field(default_factory=Counter)
+    mended: int = 0
     ended: bool = False
     rest: bytes | None = None
 
@@ -100,6 +101,7 @@ def _mended(text: str, position: int, following: list[int], out: Walked) -> int:
         value = mend(text[position:end])
         if value is not None:
             out.values.append(_clean(value))
+            out.mended += 1
             return end
     if following:
         out.dropped["damaged event"] += 1

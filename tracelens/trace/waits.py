@@ -42,35 +42,37 @@ def find(rows: Rows, calls: pd.DataFrame, ops: pd.DataFrame, source: StepSource)
         label[copied] = direction
     blocking = _blocking_copies(calls, kind, ops)
     label[blocking != ""] = blocking[blocking != ""]
-    chosen = np.flatnonzero(label != "")
     stream = _streams(calls, kind, label, ops)
-    waited = _waited(calls, kind, ops, stream)
-    return _frame(calls, chosen, label, stream, waited, _window_edge(calls, kind, source))
+    known = calls.assign(
+        call=np.arange(len(calls)),
+        label=label,
+        stream=stream,
+        wait_ns=_waited(calls, kind, ops, stream),
+        window_edge=np.arange(len(calls)) == _window_edge(calls, kind, source),
+    )
+    return _frame(known[label != ""].reset_index(drop=True))
 
 
-def _frame(
-    calls: pd.DataFrame, chosen: Column, label: Column, stream: Column, waited: Column, edge: int | None
-) -> pd.DataFrame:
-    picked = calls.iloc[chosen]
-    count = len(chosen)
+def _frame(found: pd.DataFrame) -> pd.DataFrame:
+    nothing = pd.Series([None] * len(found), dtype=object)
     return pd.DataFrame(
         {
-            "call": chosen,
-            "api": picked["name"].reset_index(drop=True),
-            "kind": categorical([KINDS.index(word) for word in label[chosen]], KINDS),
-            "thread": picked["thread"].to_numpy(),
-            "stream": stream[chosen],
-            "start_ns": picked["start_ns"].to_numpy(),
-            "end_ns": picked["end_ns"].to_numpy(),
-            "wait_ns": waited[chosen],
-            "gpu_idle_ns": np.zeros(count, dtype=np.int64),
-            "step": picked["step"].to_numpy(),
-            "window_edge": chosen == (-1 if edge is None else edge),
-            "path": pd.Series([None] * count, dtype=object),
-            "line": pd.Series([None] * count, dtype=object),
-            "function": pd.Series([None] * count, dtype=object),
-            "location_source": categorical(np.full(count, SOURCES.index("none")), SOURCES),
-            "user_call": pd.Series([None] * count, dtype=object),
+            "call": found["call"],
+            "api": found["name"],
+            "kind": categorical([KINDS.index(word) for word in found["label"]], KINDS),
+            "thread": found["thread"],
+            "stream": found["stream"],
+            "start_ns": found["start_ns"],
+            "end_ns": found["end_ns"],
+            "wait_ns": found["wait_ns"],
+            "gpu_idle_ns": np.zeros(len(found), dtype=np.int64),
+            "step": found["step"],
+            "window_edge": found["window_edge"],
+            "path": nothing,
+            "line": nothing,
+            "function": nothing,
+            "location_source": categorical(np.full(len(found), SOURCES.index("none")), SOURCES),
+            "user_call": nothing,
         }
     )
 
@@ -203,13 +205,13 @@ class _Completion:
         return np.where(position >= 0, values[np.maximum(position, 0)], otherwise)
 
 
-def _window_edge(calls: pd.DataFrame, kind: Column, source: StepSource) -> int | None:
-    """The device synchronize with which the profiler drains the GPU when it stops, if the trace shows it."""
+def _window_edge(calls: pd.DataFrame, kind: Column, source: StepSource) -> int:
+    """The device synchronize with which the profiler drains the GPU when it stops; -1 if the trace does not show it."""
     syncs = np.flatnonzero(kind == "device_sync")
     launches = np.flatnonzero(np.isin(kind, api.STARTS_WORK))
     if not len(syncs) or not len(launches):
-        return None
+        return -1
     starts, last = calls["start_ns"].to_numpy(), int(syncs[-1])
     after_work = starts[last] > starts[launches].max()
     users = source != "none" and calls["step"].to_numpy()[last] >= 0  # the whole span as one step holds the drain too
-    return last if after_work and not users else None
+    return last if after_work and not users else -1

@@ -23,6 +23,8 @@ from tracelens.verify.inside import fence, overlay
 
 STUBBORN = 3
 """A script that swallows SystemExit this often is ended without asking."""
+GAVE_UP = 98
+"""Exit code of an arm whose observer failed: a bug of ours, not of the script's."""
 _started: dict[str, Any] = {}
 
 
@@ -41,8 +43,15 @@ def start(config: Mapping[str, Any]) -> None:
 
 def arm(config: Mapping[str, Any]) -> None:
     """Once torch was imported: seed it, observe its training steps."""
-    if not _started:
-        start(config)
+    try:
+        if not _started:
+            start(config)
+        _observe(config)
+    except Exception as error:  # noqa: BLE001 -- the launcher lets a script without agent run on, to its natural end
+        _give_up(f"the observer cannot be armed: {error!r}")
+
+
+def _observe(config: Mapping[str, Any]) -> None:
     import torch
 
     from tracelens.launch import hooks
@@ -68,7 +77,6 @@ class Observer:
         self._refusals = 0
         self._pid: int | None = None
         self._done = False
-        self._failures: list[str] = []
         self._source: str | None = None
         self._numbers = numbers
         self._optimizers = numbers.Optimizers()
@@ -78,7 +86,7 @@ class Observer:
         if config["mode"] == "window":
             path = os.path.join(config["out"], f"rank-{_rank()}-{os.getpid()}.pt.trace.json")
             self._window = window.Window(config["window_first"], config["window_warmup"], config["window_steps"], path)
-        hooks.on_failure(self._failures.append)
+        hooks.on_failure(_give_up)
         hooks.on_step(self._step)
         if self._losses is not None:
             hooks.on_backward(self._losses.note)
@@ -132,7 +140,6 @@ class Observer:
             record["losses_skipped"] = self._losses.skipped
         if self._window is not None:
             record["window"] = self._window.finish()
-        record["failures"] = self._failures
         record.update(_loaded(self._config))
         _write(os.path.join(self._config["out"], f"record-{record['rank']}-{record['pid']}.json"), record)
 
@@ -149,6 +156,14 @@ class Observer:
             "device": torch.cuda.get_device_name() if on_gpu else "cpu",
             "kernel_fence": _started.get("kernel"),
         }
+
+
+def _give_up(reason: str) -> None:
+    """An observer failed. Without it this process would train to its natural end: end it, and say why."""
+    sys.stdout.flush()
+    sys.stderr.write(f"tracelens verify: {reason}\n")
+    sys.stderr.flush()
+    os._exit(GAVE_UP)
 
 
 def _be_deterministic(torch: Any) -> None:

@@ -13,14 +13,14 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from tracelens.errors import Inconclusive, InputError, Refused, TracelensError
 from tracelens.launch import supervise
 from tracelens.model import Patch
-from tracelens.verify import copy
+from tracelens.verify import agent, copy
 from tracelens.verify.copy import Place
 from tracelens.verify.policy import POLICY
 from tracelens.verify.times import Stretch
@@ -75,7 +75,8 @@ class ArmRecord:
     stderr_tail: str
     ranks: tuple[Mapping[str, Any], ...]
     refused: tuple[str, ...] = ()
-    notes: tuple[str, ...] = field(default=())
+    written: tuple[str, ...] = ()
+    """Files that the arm made or changed in its working copy, by the path they stand for."""
 
     @property
     def steps(self) -> int:
@@ -109,11 +110,12 @@ def run(arm: Arm, command: Command, place: Place, patch: Patch | None) -> ArmRec
         )
         paths = (str(boot), str(early), variables.get("PYTHONPATH", ""))
         variables["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+        since = time.time()
         begun = time.monotonic()
         status = _wait(launch, variables, place, arm)
         seconds = time.monotonic() - begun
         reached = supervise.handshakes(boot)
-    return _record(arm, place, status, seconds, reached)
+    return replace(_record(arm, place, status, seconds, reached), written=copy.written(place, since))
 
 
 def stretch_of(clock: Mapping[str, Any]) -> Stretch | None:
@@ -244,7 +246,6 @@ def _record(arm: Arm, place: Place, status: int, seconds: float, reached: tuple[
         stderr_tail=tail,
         ranks=tuple(ranks),
         refused=refused,
-        notes=tuple(dict.fromkeys(note for rank in ranks for note in rank["failures"])),
     )
 
 
@@ -259,6 +260,8 @@ def _failure(
             f"  {listed}",
             hint="make these paths relative to the script or to the working directory, then verify again",
         )
+    if status == agent.GAVE_UP:
+        return Inconclusive(f"the {arm.version} version could not be observed{quoted}", hint="please report this")
     if status != 0:
         how = f"exit code {status}" if status > 0 else f"signal {signal.Signals(-status).name}"
         return ArmFailed(

@@ -26,6 +26,8 @@ SKIPPED = frozenset({"__pycache__"})
 """Compiled files remember the original's time of change, not what the patch wrote."""
 SNAPSHOT_FILES = 50_000
 """Files whose size and time of change are compared before and after; larger projects are data, checked in part."""
+SHOWN_WRITES = 50
+"""Enough to recognize what a script writes; a run with image dumps writes thousands."""
 # Folders that programs take from the environment; they must not lead out of the working copy.
 _HOME_VARIABLES = (
     *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "HF_HOME", "HF_DATASETS_CACHE"),
@@ -99,6 +101,17 @@ def environment(base: Mapping[str, str], place: Place, *, seed: int, determinist
     if deterministic:
         out["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
     return out
+
+
+def written(place: Place, since: float) -> tuple[str, ...]:
+    """What a process started at `since` (Unix seconds) wrote in the working copy, as paths of the real file system."""
+    found = []
+    for folder, _, names in os.walk(place.tree):  # does not follow links: everything it sees is the copy's own
+        for name in names:
+            path = Path(folder, name)
+            if not path.is_symlink() and path.stat().st_mtime >= since:
+                found.append(f"/{path.relative_to(place.tree)}")
+    return tuple(sorted(found)[:SHOWN_WRITES])
 
 
 def snapshot(folders: tuple[Path, ...]) -> dict[str, tuple[int, int]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracelens.errors import InputError
+from tracelens.verify.policy import POLICY
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -129,12 +130,18 @@ def _cpu(record: Mapping[str, int] | None) -> dict[str, float]:
 
 
 def _slope(samples: list[tuple[int, int]]) -> float | None:
-    """Least squares over the second half of the steps, when the allocator has settled; None with too few samples."""
-    settled = samples[len(samples) // 4 :]
-    if len(settled) < 8:
+    """Least squares over the peaks of whole drain intervals (a deferred read's memory rises and falls within one).
+
+    The first interval is left out: the allocator has not settled. None with too few intervals.
+    """
+    block = POLICY.block_steps
+    intervals: dict[int, list[int]] = {}
+    for step, size in samples:
+        intervals.setdefault((step - 1) // block, []).append(size)
+    whole = [(index * block, max(sizes)) for index, sizes in sorted(intervals.items()) if len(sizes) == block]
+    settled = whole[1:]
+    if len(settled) < 2:
         return None
-    n = len(settled)
-    mean_x = sum(x for x, _ in settled) / n
-    mean_y = sum(y for _, y in settled) / n
+    mean_x, mean_y = (sum(values) / len(settled) for values in zip(*settled, strict=True))
     spread = sum((x - mean_x) ** 2 for x, _ in settled)
-    return sum((x - mean_x) * (y - mean_y) for x, y in settled) / spread
+    return float(sum((x - mean_x) * (y - mean_y) for x, y in settled) / spread)

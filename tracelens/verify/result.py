@@ -82,7 +82,11 @@ def _details(measured: Measured, ratio: Ratio | None) -> dict[str, Any]:
         "times": _times(measured),
         "prediction": _prediction(measured, ratio),
         "windows": {"before": _window(before), "after": _window(after)},
-        "writes": {"refused": list(measured.refused), "changed_meanwhile": list(measured.touched)},
+        "writes": {
+            "redirected": list(first.written),
+            "refused": list(measured.refused),
+            "changed_meanwhile": list(measured.touched),
+        },
         "environment": _environment(first),
         "policy": asdict(POLICY),
         "notes": _notes(measured),
@@ -158,7 +162,7 @@ def _environment(record: ArmRecord) -> dict[str, Any]:
 
 
 def _notes(measured: Measured) -> list[str]:
-    notes = [note for record in measured.originals for note in record.notes]
+    notes = []
     if measured.mask is not None and not measured.mask.comparable:
         notes.append("two originals print different numbers of lines: standard output was not compared")
     if measured.refused:

@@ -27,7 +27,7 @@ def propose(request: Request) -> Answer:
     loops: dict[int, tuple[cst.For, Found]] = {}
     for site, target in found:
         try:
-            loop = copy_loop(request.source, request.names, site)
+            loop = copy_loop(request.source, site)
         except Blocked as blocked:
             declined.append(request.decline(site.node, blocked))
             continue
@@ -39,12 +39,13 @@ def propose(request: Request) -> Answer:
     return Answer(tuple(proposals), tuple(declined))
 
 
-def copy_loop(source: SourceFile, names: FileNames, site: Site) -> cst.For:
+def copy_loop(source: SourceFile, site: Site) -> cst.For:
     """The loop whose batch a call copies to the GPU; raises `Blocked` if it is no such copy."""
     if source.kept_by_comment(site.statement):
         raise Blocked(None, "it is marked `# tracelens: keep`", "remove the comment to have it patched")
     if any(isinstance(n, cst.SimpleString) and n.value.strip("\"'") == "mps" for n in walk(source.module)):
-        raise Blocked(None, "the script can run on MPS, where such copies can return wrong values", "check the device first")
+        obstacle = "the script can run on MPS, where such copies can return wrong values"
+        raise Blocked(None, obstacle, "copy without blocking only where device.type is cuda")
     loop = _loop_of_batch(source, site)
     call = cst.ensure_type(site.node, cst.Call)
     owner = cst.ensure_type(call.func, cst.Attribute).value
@@ -87,7 +88,8 @@ def _check_not_written(loop: cst.For, site: Site, owner: cst.BaseExpression) -> 
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and root_key(node.func.value) == name:
             method = node.func.attr.value
             if method.endswith("_") and not method.startswith("_"):
-                raise Blocked(node, f"`{name}.{method}(…)` may write into the batch during the copy", "write to the copy")
+                obstacle = f"`{name}.{method}(…)` may write into the batch during the copy"
+                raise Blocked(node, obstacle, "write to the copy")
 
 
 def _copies(request: Request, members: Found) -> list[Proposal]:
@@ -112,7 +114,8 @@ def _pinned(request: Request, loop: cst.For, members: Found, declined: list[Decl
     loader = loader_of(loop, names)
     call = construction(source, names, loader) if loader is not None else None
     if call is None:
-        blocked = Blocked(None, "the loader is made elsewhere", "give its DataLoader pin_memory=torch.cuda.is_available()")
+        by_hand = "give its DataLoader pin_memory=torch.cuda.is_available()"
+        blocked = Blocked(None, "the loader is made elsewhere", by_hand)
         declined.append(request.decline(loop, blocked))
         return []
     if keyword(call, PIN, _PIN_POSITION) is not None:

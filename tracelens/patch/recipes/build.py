@@ -41,7 +41,7 @@ FAMILIES: Mapping[EditKind, int] = {
 _GIVEN_UP = "the file is left as it is: "
 
 
-def make(
+def make(  # noqa: PLR0913 - the contract with the pipeline; the choice of hunks comes as keywords
     source_root: Path,
     script: Path,
     edits: Sequence[Edit],
@@ -64,12 +64,12 @@ def make(
     drafts = [project.draft(source, targets) for source, targets in files]
     declined += [one for draft in drafts for one in draft.declined]
     chosen, hunks = _choose(drafts, only, skip)
-    written, hunks, given_up = project.write(chosen, hunks)
+    written, kept, given_up = project.write(chosen, hunks)
     ordered = sorted({(str(d.location), d.edit, d.obstacle): d for d in (*declined, *given_up)}.items())
     return Patch(
         root=project.root,
         files=tuple(written),
-        hunks=tuple(hunks),
+        hunks=tuple(kept),
         declined=tuple(one for _, one in ordered),
         diff=diff.unified(written, project.root),
     )
@@ -227,9 +227,7 @@ def _merged(proposals: Iterable[Proposal]) -> tuple[Proposal, ...]:
     return tuple(out)
 
 
-def _changes(
-    source: SourceFile, names: FileNames, proposals: Sequence[Proposal], targets: Targets
-) -> list[LoopChange]:
+def _changes(source: SourceFile, names: FileNames, proposals: Sequence[Proposal], targets: Targets) -> list[LoopChange]:
     """The proposals that move lines, joined per loop, on the file as it is after the first pass."""
     sites = find(source, names)
     loops: dict[int, list[Proposal]] = {}

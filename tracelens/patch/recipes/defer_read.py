@@ -13,12 +13,15 @@ import libcst as cst
 from tracelens.model import Declined
 from tracelens.patch.deferral import Deferral, plan
 from tracelens.patch.facts import LoopFacts, facts_of
-from tracelens.patch.loops import Blocked, check_framework, side_work, training_loop
+from tracelens.patch.loops import Blocked, check_framework, is_rare, side_work, training_loop
 from tracelens.patch.names import OUTPUT
 from tracelens.patch.proposal import Answer, Proposal, Request, Target, evidence, matched
 from tracelens.patch.sites import Site, find
 
 Found = list[tuple[Site, Target]]
+
+OFTEN = 0.5
+"""Calls per step from which a read below `if step % k == 0` is taken for one of every batch (k is 1 by default)."""
 
 
 def propose(request: Request) -> Answer:
@@ -52,7 +55,7 @@ def _by_loop(request: Request, found: Found, declined: list[Declined]) -> list[t
 def _loop(request: Request, site: Site) -> cst.For:
     if site.source.kept_by_comment(site.statement):
         raise Blocked(None, "it is marked `# tracelens: keep`", "remove the comment to have it patched")
-    check_framework(site.source, request.names)
+    check_framework(request.names)
     loop = training_loop(site.source, site.node)
     side = side_work(request.names, site.source.module)
     if side is not None and "side streams" in side[1]:
@@ -80,12 +83,23 @@ def _largest_plan(
             plan(facts, _statements([site]))
             kept.append((site, target))
         except Blocked as blocked:
-            declined.append(request.decline(site.node, blocked))
+            declined.append(request.decline(site.node, _plainer(facts, site, target, blocked)))
     try:
         return kept, plan(facts, _statements([site for site, _ in kept])) if kept else None
     except Blocked:
         declined += [request.decline(site.node, together) for site, _ in kept]
         return [], None
+
+
+def _plainer(facts: LoopFacts, site: Site, target: Target, blocked: Blocked) -> Blocked:
+    """The reason that matters to people where a read is made in few batches anyway."""
+    often = sum(stall.calls_per_step for stall in target.stalls) >= OFTEN
+    for ancestor in facts.source.ancestors(site.node):
+        if isinstance(ancestor, cst.If) and not often and is_rare(ancestor.test, facts.varying):
+            return Blocked(None, "it is read only in few batches", "nothing to do: it costs little")
+        if ancestor is facts.loop:
+            break
+    return blocked
 
 
 def _statements(sites: Sequence[Site]) -> list[cst.CSTNode]:
@@ -96,7 +110,8 @@ def _proposal(request: Request, deferral: Deferral, members: Found) -> Proposal:
     first = members[0][0]
     when = "every {n} batches" if request.edit.interval > 1 else "as soon as the GPU has it"
     count = f"{len(members)} values" if len(members) > 1 else "1 value"
-    words = [f"{count} read in each batch and only logged or summed: read {when.format(n=request.edit.interval)} instead"]
+    when = when.format(n=request.edit.interval)
+    words = [f"{count} read in each batch and only logged or summed: read {when} instead"]
     if OUTPUT in deferral.state:
         words.append("the same lines are printed in the same order, later")
     words += deferral.notes

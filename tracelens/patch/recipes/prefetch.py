@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from tracelens.model import Declined, Tier
+from tracelens.model import Tier
 from tracelens.patch.facts import facts_of
 from tracelens.patch.loaders import batch_names, construction, has_hidden_arguments, keyword, loader_of
 from tracelens.patch.loops import Blocked, check_framework, own_nodes, side_work
@@ -31,7 +31,7 @@ def propose(request: Request) -> Answer:
     loops: dict[int, tuple[cst.For, list[tuple[Site, Target]]]] = {}
     for site, target in found:
         try:
-            loop = copy_loop(request.source, request.names, site)
+            loop = copy_loop(request.source, site)
             loops.setdefault(id(loop), (loop, []))[1].append((site, target))
         except Blocked as blocked:
             declined.append(request.decline(site.node, blocked))
@@ -49,7 +49,7 @@ def propose(request: Request) -> Answer:
 
 def _proposal(request: Request, loop: cst.For, members: list[tuple[Site, Target]]) -> Proposal | None:
     source, names = request.source, request.names
-    check_framework(source, names)
+    check_framework(names)
     side = side_work(names, source.module)
     if side is not None and "threads" not in side[1]:
         raise Blocked(side[0], f"the file {side[1]}", "use the prefetcher that the training already has")
@@ -121,9 +121,10 @@ def _batch_copies(request: Request, loop: cst.For) -> Iterator[cst.Call]:
     for site in find(request.source, request.names):
         call = site.node
         inside = any(ancestor is loop for ancestor in request.source.ancestors(call))
-        if site.kind == "copy" and inside and isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute):
-            if root_key(call.func.value) in names:
-                yield call
+        if site.kind != "copy" or not inside or not isinstance(call, cst.Call):
+            continue
+        if isinstance(call.func, cst.Attribute) and root_key(call.func.value) in names:
+            yield call
 
 
 def _check_uses(request: Request, loop: cst.For) -> None:
@@ -144,7 +145,8 @@ def _check_uses(request: Request, loop: cst.For) -> None:
         if name not in names or id(variable) in inside or line >= replaced.get(name, line + 1):
             continue
         if not _only_shape_or_unpacking(request, variable, names):
-            raise Blocked(variable, f"`{name}` is used on the CPU", "copy it to the GPU before it is used, or keep it out")
+            by_hand = "copy it to the GPU before it is used, or leave it out of the batch"
+            raise Blocked(variable, f"`{name}` is used on the CPU", by_hand)
 
 
 def _loads(loop: cst.For) -> Iterator[cst.Name]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import libcst as cst
 
-from tracelens.model import Declined
 from tracelens.patch.facts import facts_of
 from tracelens.patch.loops import Blocked, check_framework, check_scope, clock_reads, is_rare, side_work, training_loop
 from tracelens.patch.proposal import Answer, Proposal, Request, Target, evidence, matched
@@ -26,11 +25,7 @@ def propose(request: Request) -> Answer:
             declined.append(request.decline(site.node, blocked))
             continue
         loops.setdefault(id(loop), (loop, []))[1].append((site, target))
-    return Answer(tuple(_proposal(request, loop, members) for loop, members in loops.values()), _tuple(declined))
-
-
-def _tuple(declined: list[Declined]) -> tuple[Declined, ...]:
-    return tuple(declined)
+    return Answer(tuple(_proposal(request, loop, members) for loop, members in loops.values()), tuple(declined))
 
 
 def _loop(request: Request, site: Site) -> cst.For:
@@ -38,10 +33,10 @@ def _loop(request: Request, site: Site) -> cst.For:
     source, names = site.source, request.names
     if source.kept_by_comment(site.statement):
         raise Blocked(None, "it is marked `# tracelens: keep`", "remove the comment to have it patched")
-    check_framework(source, names)
+    check_framework(names)
     loop = training_loop(source, site.node)
     facts = facts_of(source, loop, names)
-    check_scope(facts.scope, names)
+    check_scope(facts.scope)
     if not isinstance(site.statement, cst.Expr):
         raise Blocked(None, "it is a part of a larger statement", "synchronize every N batches")
     for ancestor in source.ancestors(site.node):
@@ -67,7 +62,8 @@ def _proposal(request: Request, loop: cst.For, members: Found) -> Proposal:
     else:
         often = f"waited for every {interval} batches" if interval > 1 else "waited for after the loop"
         reason = f"an event marks the batch and is {often}; the host goes on"
-    numbers = [n for n, site in enumerate(find(request.source, request.names)) if any(site.node is s.node for s, _ in members)]
+    nodes = [site.node for site, _ in members]
+    every = find(request.source, request.names)
     return Proposal(
         edit=request.edit.kind,
         tier="safe",
@@ -75,6 +71,6 @@ def _proposal(request: Request, loop: cst.For, members: Found) -> Proposal:
         reason=reason,
         evidence=evidence([stall for _, target in members for stall in target.stalls]),
         loop_line=request.source.line(loop),
-        sites=tuple(numbers),
+        sites=tuple(n for n, site in enumerate(every) if site.node in nodes),
         needs_runtime=True,
     )

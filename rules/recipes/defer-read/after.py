@@ -1,0 +1,43 @@
+"""Reads the loss in every batch, only to sum it up and print it: this can wait."""
+
+import torch
+from torch import nn
+import tracelens_runtime
+
+
+def main():
+    torch.manual_seed(0)
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    batches = [torch.randn(4, 8) for _ in range(25)]
+
+    running = 0.0
+
+    def replay_batch(loss_value, step):
+        """What the loop did here, run later and in order (TraceLens)."""
+        nonlocal running
+        running += loss_value  # fires
+        # one line every five batches
+        if (step + 1) % 5 == 0:
+            print(f"step {step + 1}: loss {running / (step + 1):.6f}")
+
+    ahead = tracelens_runtime.RunAhead(every=10)
+    for step, inputs in ahead.over(enumerate(batches)):
+        optimizer.zero_grad()
+        loss = model(inputs).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        ahead.later(replay_batch, ahead.item(loss), step)
+    print(f"mean loss {running / len(batches):.6f}")
+
+    for inputs in batches:
+        optimizer.zero_grad()
+        loss = model(inputs).pow(2).mean()
+        if loss.item() < 1e-4:  # fires  (must stay: the value ends the training)
+            break
+        loss.backward()
+        optimizer.step()
+
+
+if __name__ == "__main__":
+    main()

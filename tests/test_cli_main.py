@@ -1,0 +1,159 @@
+"""What every command has in common: exit codes, one sentence and a hint, JSON alone on stdout, no escapes in pipes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import run_cases as cases
+
+from tracelens import cli
+from tracelens.cli import main
+
+ROOT = Path(__file__).parents[1]
+COMMANDS = list(cli.root.commands)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return cases.recorded(tmp_path_factory.mktemp("project"))
+
+
+def run(*words: str, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    command = [sys.executable, "-m", "tracelens", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=variables)
+
+
+def test_the_commands_are_listed_in_the_order_of_the_work(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    listed = capsys.readouterr().out.partition("Commands:")[2].split("\n")
+    assert [line.split()[0] for line in listed if line.strip()] == [
+        "profile", "analyze", "recommend", "report", "apply", "revert", "verify", "compare", "check", "annotate",
+        "rules", "doctor",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "--help"]) == 0
+    assert capsys.readouterr().out.startswith(f"Usage: tracelens {command}")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["recomend"], "Did you mean 'recommend'?"),
+        (["report", "--scrpt", "x"], "Did you mean '--script'?"),
+        (["analyze", "--format", "yaml"], "'yaml' is not one of 'text', 'json'"),
+        (["recommend", "--time", "soon"], "'soon' is not a time such as 2d"),
+        (["recommend", "--weights", "speed"], "'speed' is not CRITERION=PERCENT"),
+        (["verify", "--budget", "much"], "'much' is not a time such as 10m"),
+        (["apply", "--interval", "0"], "0 is not in the range"),
+        (["compare", "one"], "Missing argument"),
+    ],
+)
+def test_wrong_usage_is_2_and_says_what_is_meant(
+    words: Sequence[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    streams = capsys.readouterr()
+    assert said in streams.err and streams.out == ""
+
+
+BAD_FILES = {
+    "absent.json": None,
+    "empty.json": b"",
+    "notjson.json": b"hello",
+    "noevents.json": b'{"traceEvents": []}',
+    "list.json": b"[1, 2]",
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+@pytest.mark.parametrize("command", ["analyze", "recommend", "report", "check"])
+def test_unreadable_input_is_4_with_one_sentence_and_a_hint(
+    command: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = BAD_FILES[name]
+    if data is not None:
+        Path(name).write_bytes(data)
+    before = sorted(tmp_path.iterdir())
+    assert main([command, name, *(["--max-step-ms", "1"] if command == "check" else [])]) == 4
+    streams = capsys.readouterr()
+    assert name in streams.err and "hint: " in streams.err
+    assert "Traceback" not in streams.err and streams.out == ""
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_no_run_anywhere_says_how_to_make_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for command in ("analyze", "recommend", "report", "apply", "verify", "revert"):
+        assert main([command]) == 4, command
+        assert "tracelens profile train.py" in capsys.readouterr().err
+
+
+def test_mistakes_in_rules_are_2_and_all_listed(
+    tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "weights.yaml").write_text("weights: {performance: much, speed: 3}\n")
+    assert main(["recommend", str(folder), "--rules", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "mistake" in said and "performance" in said and "speed" in said and "Traceback" not in said
+
+
+def test_a_bug_keeps_its_traceback_and_is_70(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tracelens import pipeline
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("planted")
+
+    monkeypatch.setattr(pipeline, "diagnose", broken)
+    assert main(["analyze", str(folder)]) == 70
+    said = capsys.readouterr().err
+    assert "Traceback" in said and "planted" in said and "this is a bug in TraceLens" in said
+
+
+def test_an_interrupt_is_130(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tracelens import pipeline
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pipeline, "diagnose", interrupted)
+    assert main(["analyze", str(folder)]) == 130
+
+
+@pytest.mark.parametrize("command", ["analyze", "recommend"])
+def test_json_is_alone_on_stdout(command: str, folder: Path) -> None:
+    done = run(command, str(folder), "--format", "json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["schema_version"] == 1
+
+
+@pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_a_pipe_gets_no_escape_codes(folder: Path, environment: dict[str, str]) -> None:
+    done = run("recommend", str(folder), **environment)
+    assert done.returncode == 0
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_a_reader_that_goes_away_early_is_no_error(folder: Path) -> None:
+    command = f"{sys.executable} -m tracelens analyze {folder} | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.stderr == "" and done.stdout.strip().endswith("0")
+
+
+def test_names_that_the_terminal_cannot_show_do_not_break_the_output(folder: Path) -> None:
+    done = run("analyze", str(folder), PYTHONIOENCODING="ascii")
+    assert done.returncode == 0 and "?" in done.stdout

@@ -1,0 +1,120 @@
+"""`profile` and `verify` hand over what the user typed; the script's own exit code comes back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import run_cases as cases
+
+from tracelens import trials
+from tracelens.capture import session
+from tracelens.cli import main
+from tracelens.model import Ratio, Verification
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[session.ProfileOptions]:
+    """Stands in for a recording: keeps the options, closes no window."""
+    seen: list[session.ProfileOptions] = []
+
+    def profile(options: session.ProfileOptions, on_window: Any = None) -> session.Outcome:
+        seen.append(options)
+        return session.Outcome(tmp_path, 3, False, "no training step was seen", 0, options.stop_after_window)
+
+    monkeypatch.setattr(session, "profile", profile)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "passed"),
+    [
+        (["train.py"], "script", ("train.py",)),
+        (["train.py", "--steps", "9", "-m", "-q"], "script", ("train.py", "--steps", "9", "-m", "-q")),
+        (["train.py", "--", "x"], "script", ("train.py", "--", "x")),
+        (["-m", "pkg.train", "--lr", "1"], "module", ("pkg.train", "--lr", "1")),
+        (["--", "torchrun", "--nproc-per-node=4", "t.py"], "command", ("torchrun", "--nproc-per-node=4", "t.py")),
+        (["--steps", "5", "--", "torchrun", "t.py"], "command", ("torchrun", "t.py")),
+    ],
+)
+def test_arguments_reach_the_script_untouched(
+    words: list[str], kind: str, passed: tuple[str, ...], recorded: list[session.ProfileOptions]
+) -> None:
+    main(["profile", *words])
+    assert (recorded[0].kind, recorded[0].words) == (kind, passed)
+
+
+def test_options_before_the_script_are_ours(recorded: list[session.ProfileOptions], tmp_path: Path) -> None:
+    main(["profile", "--steps", "7", "-o", str(tmp_path / "out"), "train.py"])
+    assert recorded[0].plan.clean == 7 and recorded[0].out == tmp_path / "out"
+
+
+def test_the_scripts_exit_code_comes_back(recorded: list[session.ProfileOptions], capsys: Capture) -> None:
+    assert main(["profile", "train.py"]) == 3
+    assert "no training step was seen" in capsys.readouterr().err
+    assert main(["profile", "--stop-after-window", "train.py"]) == 0
+
+
+def test_a_script_that_is_not_there_is_4_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["profile", "absent.py"]) == 4
+    assert "absent.py" in capsys.readouterr().err and list(tmp_path.iterdir()) == []
+
+
+def test_the_report_appears_when_the_window_closes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    folder = cases.recorded(tmp_path)
+    monkeypatch.chdir(tmp_path)
+
+    def profile(options: session.ProfileOptions, on_window: Any = None) -> session.Outcome:
+        on_window(folder)
+        return session.Outcome(folder, 0, True, None, 1, False)
+
+    monkeypatch.setattr(session, "profile", profile)
+    assert main(["profile", "train.py"]) == 0
+    streams = capsys.readouterr()
+    assert streams.out == ""  # standard output is the script's
+    assert "event-interval saves" in streams.err and "report.html" in streams.err
+    assert f"next: tracelens recommend {folder.relative_to(tmp_path)}" in streams.err
+    assert (folder / "report.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [("faster", 0), ("no change", 0), ("slower", 1), ("different numbers", 1), ("inconclusive", 3)],
+)
+def test_verify_exits_by_its_outcome(
+    outcome: Any, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    folder = cases.recorded(tmp_path)
+    asked: list[tuple[str, ...]] = []
+
+    def measured(diagnosis: Any, names: tuple[str, ...], trial: trials.Trial) -> tuple[Verification, ...]:
+        asked.append(names)
+        return (Verification(names[0], outcome, True, Ratio(0.9, 0.88, 0.92), 10, 9, None, "said."),)
+
+    monkeypatch.setattr(trials, "of_schemes", measured)
+    words = ["--all"] if outcome == "faster" else []
+    assert main(["verify", str(folder), *words]) == code
+    wanted = {"event-interval", "interval-sync", "event-sync"} if words else {"event-interval"}
+    assert set(asked[0]) == wanted and "said." in capsys.readouterr().out
+
+
+def test_verify_two_scripts_hands_over_their_arguments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    seen: list[Any] = []
+
+    def measured(*words: Any) -> tuple[Verification, ...]:
+        seen.append(words[:3])
+        return (Verification(None, "no change", True, None, None, None, None, "no change"),)
+
+    monkeypatch.setattr(trials, "of_scripts", measured)
+    assert main(["verify", "a.py", "b.py", "--", "--epochs", "1"]) == 0
+    assert seen == [(Path("a.py"), Path("b.py"), ("--epochs", "1"))]

@@ -1,0 +1,219 @@
+"""async-copy and prefetch: what is added to a loop's copies and its loader, and when nothing may be."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+from patching import assert_same, fired, patch_of, patched_text, script
+
+from tracelens.model import Edit, Patch
+
+DATA = """
+from torch.utils.data import DataLoader, TensorDataset
+data = TensorDataset(torch.randn(50, 4), torch.randint(0, 3, (50,)))
+"""
+
+
+def copies(folder: Path, body: str, *kinds: str, unsafe: bool = False, depth: int = 1) -> tuple[str, Patch]:
+    text = script(DATA + textwrap.dedent(body))
+    edits = tuple(Edit(k, locations=fired(text), depth=depth) for k in kinds or ("async-copy",))
+    return text, patch_of(folder, text, edits, unsafe=unsafe)
+
+
+def added(text: str, patch: Patch) -> list[str]:
+    before = text.splitlines()
+    return [line.strip() for line in patched_text(patch).splitlines() if line not in before]
+
+
+ADDED = {
+    "names of the batch, loader without pinning": (
+        """
+        loader = DataLoader(data, batch_size=8)
+        for x, y in loader:
+            x = x.to(device)  # fires
+            y = y.to(device=device)  # fires
+            STEP
+        """,
+        [
+            "loader = DataLoader(data, batch_size=8, pin_memory=torch.cuda.is_available())",
+            "x = x.to(device, non_blocking=True)  # fires",
+            "y = y.to(device=device, non_blocking=True)  # fires",
+        ],
+    ),
+    "two copies in one statement": (
+        """
+        loader = DataLoader(data, batch_size=8, pin_memory=True)
+        for i, (x, y) in enumerate(loader):
+            x, y = x.to(device), y.to(device)  # fires
+            STEP
+        """,
+        ["x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)  # fires"],
+    ),
+    "loader with an argument per line": (
+        """
+        loader = DataLoader(
+            data,
+            batch_size=8,
+        )
+        for i, batch in enumerate(loader):
+            x, y = batch
+            x = x.to(device, torch.float32)  # fires
+            STEP
+        """,
+        ["pin_memory=torch.cuda.is_available(),", "x = x.to(device, torch.float32, non_blocking=True)  # fires"],
+    ),
+    "comprehension over the batch": (
+        """
+        loader = DataLoader(data, 8, True)
+        for batch in loader:
+            x, y = [part.to(device) for part in batch]  # fires
+            STEP
+        """,
+        [
+            "loader = DataLoader(data, 8, True, pin_memory=torch.cuda.is_available())",
+            "x, y = [part.to(device, non_blocking=True) for part in batch]  # fires",
+        ],
+    ),
+    "loader as a parameter": (
+        """
+        def train(model, batches):
+            for x, y in batches:
+                x = x.to(device)  # fires
+                optimizer.zero_grad()
+                criterion(model(x), y).backward()
+                optimizer.step()
+        train(model, DataLoader(data, batch_size=8))
+        """,
+        [
+            "x = x.to(device, non_blocking=True)  # fires",
+            "train(model, DataLoader(data, batch_size=8, pin_memory=torch.cuda.is_available()))",
+        ],
+    ),
+    "pinned on purpose by a variable": (
+        """
+        loader = DataLoader(data, batch_size=8, pin_memory=False)
+        for x, y in loader:
+            x = x.to(device)  # fires
+            STEP
+        """,
+        ["x = x.to(device, non_blocking=True)  # fires"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ADDED)
+def test_copies_of_the_batch_and_its_loader_get_their_arguments(name: str, tmp_path: Path) -> None:
+    body, lines = ADDED[name]
+    text, patch = copies(tmp_path, body)
+    assert sorted(added(text, patch)) == sorted(lines)
+    assert patch.declined == ()
+    assert {hunk.tier for hunk in patch.hunks} == {"safe"}
+    assert_same(tmp_path, text, patch)
+
+
+STAYS = {
+    "to the host": ("x = x.to('cpu')  # fires", "changes"),
+    "model": ("model = model.to(device)  # fires", "as the loader gives it"),
+    "converted on the CPU first": ("x = x.float().to(device)  # fires", "as the loader gives it"),
+    "hidden arguments": ("x = x.to(**{'device': device})  # fires", "hidden"),
+    "kept": ("x = x.to(device)  # tracelens: keep  # fires", "keep"),
+    "MPS": ("x = x.to('mps' if torch.backends.mps.is_available() else 'cpu')  # fires", "MPS"),
+}
+
+
+@pytest.mark.parametrize("name", STAYS)
+def test_other_copies_stay(name: str, tmp_path: Path) -> None:
+    line, words = STAYS[name]
+    body = f"""
+        loader = DataLoader(data, batch_size=8, pin_memory=True)
+        for x, y in loader:
+            {line}
+            STEP
+    """
+    _, patch = copies(tmp_path, body)
+    assert patch.empty
+    assert [words in declined.obstacle for declined in patch.declined] == [True]
+
+
+def test_a_batch_that_the_host_writes_into_is_not_copied_behind_its_back(tmp_path: Path) -> None:
+    body = """
+        loader = DataLoader(data, batch_size=8, pin_memory=True)
+        for x, y in loader:
+            moved = x.to(device)  # fires
+            x.mul_(2)
+            STEP
+    """
+    _, patch = copies(tmp_path, body)
+    assert patch.empty
+    assert "write into the batch" in patch.declined[0].obstacle
+
+
+def test_a_loader_with_hidden_arguments_is_left_to_its_owner(tmp_path: Path) -> None:
+    body = """
+        options = {"pin_memory": False}
+        loader = DataLoader(data, batch_size=8, **options)
+        for x, y in loader:
+            x = x.to(device)  # fires
+            STEP
+    """
+    text, patch = copies(tmp_path, body)
+    assert added(text, patch) == ["x = x.to(device, non_blocking=True)  # fires"]
+    assert ["hidden" in declined.obstacle for declined in patch.declined] == [True]
+
+
+LOADED = """
+    loader = DataLoader(data, batch_size=8, num_workers={workers})
+    for epoch in range(2):
+        for i, (x, y) in enumerate(loader):
+            x = x.to(device)  # fires
+            y = y.to(device)  # fires
+            STEP
+            print(i, x.size(0), f"{{loss.item():.6f}}")
+"""
+
+
+def test_the_loader_is_wrapped_where_the_loop_runs_over_it(tmp_path: Path) -> None:
+    text, patch = copies(tmp_path, LOADED.format(workers="2 if device.type == 'cuda' else 0"), "prefetch", depth=2)
+    expected = "for i, (x, y) in enumerate(tracelens_runtime.prefetch(loader, device, depth=2)):"
+    assert added(text, patch) == ["import tracelens_runtime", expected]
+    assert [hunk.tier for hunk in patch.hunks] == ["safe"]
+    assert_same(tmp_path, text, patch)
+
+
+def test_without_workers_a_prefetch_moves_random_draws_and_needs_unsafe(tmp_path: Path) -> None:
+    text, patch = copies(tmp_path, LOADED.format(workers=0), "prefetch")
+    assert patch.empty
+    assert "needs --unsafe" in patch.declined[0].obstacle
+    text, patch = copies(tmp_path, LOADED.format(workers=0), "prefetch", unsafe=True)
+    assert [hunk.tier for hunk in patch.hunks] == ["unsafe"]
+    assert "move_random_draws=True" in patched_text(patch)
+    assert_same(tmp_path, text, patch)  # nothing is prefetched on a CPU
+
+
+def test_copies_and_prefetch_go_together(tmp_path: Path) -> None:
+    _, patch = copies(tmp_path, LOADED.format(workers=1), "async-copy", "prefetch")
+    assert [hunk.id for hunk in patch.hunks] == ["TL301", "TL401", "TL302"]
+    assert "pin_memory=torch.cuda.is_available()" in patched_text(patch)
+
+
+NOT_WRAPPED = {
+    "used on the CPU": ("print(y.tolist())", "used on the CPU"),
+    "on two devices": ("y = y.to('cuda:1')", "different devices"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_WRAPPED)
+def test_a_batch_that_is_not_copied_as_a_whole_is_not_prefetched(name: str, tmp_path: Path) -> None:
+    line, words = NOT_WRAPPED[name]
+    body = f"""
+        loader = DataLoader(data, batch_size=8, num_workers=2)
+        for x, y in loader:
+            x = x.to(device)  # fires
+            {line}
+            STEP
+    """
+    _, patch = copies(tmp_path, body, "prefetch")
+    assert patch.empty
+    assert [words in declined.obstacle for declined in patch.declined] == [True]

@@ -1,0 +1,69 @@
+"""The examples in rules/recipes: each is a test, a page of the documentation and the text of `tracelens rules ID`."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import runpy
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+from patching import _importable, fired
+
+from tracelens.model import Edit, Patch
+from tracelens.patch.recipes import make
+from tracelens.patch.recipes.build import RECIPES
+
+FOLDER = Path(__file__).parent.parent / "rules" / "recipes"
+KINDS = sorted(RECIPES)
+KEYS = {"id", "title", "tier", "conditions", "by_hand"}
+
+
+def patch_example(folder: Path, kind: str) -> Patch:
+    path = Path(shutil.copy(FOLDER / kind / "before.py", folder))
+    lines = path.read_text().splitlines()
+    text = "\n".join(line.partition("# fires")[0] + "# fires" if "# fires" in line else line for line in lines)
+    edit = Edit(kind, locations=fired(text, path="before.py"), interval=10, depth=1)  # type: ignore[arg-type]
+    return make(folder, path, (edit,), (), 10)
+
+
+def test_every_recipe_has_its_folder_and_no_other() -> None:
+    assert sorted(folder.name for folder in FOLDER.iterdir()) == KINDS
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_rule_says_when_and_what_else(kind: str) -> None:
+    rule = yaml.safe_load((FOLDER / kind / "rule.yaml").read_text())
+    assert set(rule) == KEYS
+    assert rule["id"] == kind
+    assert rule["tier"] in ("safe", "unsafe", "manual")
+    assert all(isinstance(condition, str) for condition in rule["conditions"])
+    assert len(rule["conditions"]) > 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_example_is_patched_as_shown_and_its_other_place_stays(kind: str, tmp_path: Path) -> None:
+    patch = patch_example(tmp_path, kind)
+    after = next(one.after for one in patch.files if one.path.name == "before.py")
+    assert after.decode() == (FOLDER / kind / "after.py").read_text()
+    staying = [n for n, line in enumerate((tmp_path / "before.py").read_text().splitlines(), 1) if "must stay" in line]
+    assert staying
+    assert {declined.location.line for declined in patch.declined} & set(range(min(staying) - 3, max(staying) + 3))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_versions_print_the_same(kind: str, tmp_path: Path) -> None:
+    patch = patch_example(tmp_path, kind)
+    for one in patch.files:
+        if one.before is None:
+            one.path.write_bytes(one.after)
+    assert printed(FOLDER / kind / "after.py", tmp_path) == printed(FOLDER / kind / "before.py", tmp_path) != ""
+
+
+def printed(path: Path, folder: Path) -> str:
+    output = io.StringIO()
+    with _importable(folder), contextlib.redirect_stdout(output):
+        runpy.run_path(str(path), run_name="__main__")
+    return output.getvalue()

@@ -1,0 +1,133 @@
+"""The stages in order: what comes in, what is passed on, what is written; the reports agree with each other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+import run_cases as cases
+from test_report_json import SCHEMA
+
+from tracelens import pipeline
+from tracelens import run as runs
+from tracelens.errors import InputError, Refused
+from tracelens.model import Diagnosis
+from tracelens.patch import apply
+from tracelens.report import html, words
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return cases.recorded(tmp_path_factory.mktemp("project"))
+
+
+@pytest.fixture(scope="module")
+def planned(folder: Path) -> Diagnosis:
+    return pipeline.plan(pipeline.examine(pipeline.open_inputs((folder,))))
+
+
+def plan(folder: Path, **options: object) -> Diagnosis:
+    wanted = pipeline.Options(**options)  # type: ignore[arg-type]
+    return pipeline.plan(pipeline.examine(pipeline.open_inputs((folder,)), wanted), wanted)
+
+
+def test_a_diagnosis_has_no_schemes_and_a_plan_has(folder: Path, planned: Diagnosis) -> None:
+    found = pipeline.diagnose(pipeline.open_inputs((folder,)))
+    assert found.schemes == () and found.recommendation is None
+    assert len(planned.schemes) == 6 and planned.recommendation is not None
+
+
+def test_waits_carry_the_lines_of_the_script(planned: Diagnosis) -> None:
+    lines = {stall.location.line for stall in planned.stalls if stall.location is not None}
+    assert lines == {cases.SYNC_LINE, cases.ITEM_LINE}
+    assert planned.sources == {"train.py": cases.SCRIPT}
+
+
+def test_the_loop_that_refills_its_queue_gets_the_scheme_that_spaces_waits_out(planned: Diagnosis) -> None:
+    assert planned.recommendation is not None and planned.recommendation.scheme == "event-interval"
+    best = next(scheme for scheme in planned.schemes if scheme.id == "event-interval")
+    assert best.estimate is not None
+    # the kernels alone take 2.0 ms of 2.5 ms; no order of the same work is faster
+    assert 2_000_000 <= best.estimate.step_ns < 2_300_000 < best.estimate.base_ns < 2_600_000
+
+
+def test_the_patch_holds_what_the_estimate_counts(planned: Diagnosis) -> None:
+    patch = planned.patches["event-interval"]
+    assert {hunk.location.line for hunk in patch.hunks} == {cases.SYNC_LINE, cases.ITEM_LINE}
+    assert "-                torch.cuda.synchronize()" in patch.diff
+
+
+def test_a_scheme_that_does_not_apply_has_a_reason_and_no_patch(planned: Diagnosis) -> None:
+    pinned = next(scheme for scheme in planned.schemes if scheme.id == "pinned-copy")
+    assert not pinned.applicable and pinned.reasons and "pinned-copy" not in planned.patches
+    with pytest.raises(Refused, match="no patch for pinned-copy"):
+        pipeline.patch_of(planned, "pinned-copy")
+
+
+def test_some_hunks_of_a_patch(planned: Diagnosis) -> None:
+    ids = [hunk.id for hunk in planned.patches["event-interval"].hunks]
+    one = pipeline.partial_patch(planned, "event-interval", pipeline.Hunks(only=(ids[0],)), pipeline.Options())
+    assert [hunk.id for hunk in one.hunks] == ids[:1]
+
+
+def test_save_writes_the_three_files_and_they_agree(tmp_path: Path) -> None:
+    folder = cases.recorded(tmp_path)
+    diagnosis = plan(folder)
+    written = pipeline.save(diagnosis)
+    assert [path.name for path in written] == ["analysis.json", "report.html", "tracelens.patch"]
+    document = json.loads(written[0].read_text())
+    jsonschema.validate(document, SCHEMA)
+    assert document["recommendation"]["verdict"] == words.headline(diagnosis)
+    assert written[1].read_text() == html.render(diagnosis)
+    assert written[2].read_text() == diagnosis.patches["event-interval"].diff
+
+
+def test_two_plans_of_one_run_are_the_same_bytes(folder: Path) -> None:
+    assert html.render(plan(folder)) == html.render(plan(folder))
+
+
+def test_a_script_that_changed_is_neither_shown_nor_patched(tmp_path: Path) -> None:
+    folder = cases.recorded(tmp_path)
+    (tmp_path / "train.py").write_text(cases.SCRIPT + "# edited\n")
+    diagnosis = plan(folder)
+    assert diagnosis.patches == {} and diagnosis.sources == {}
+    assert any("changed since it was recorded" in item.missing for item in diagnosis.abstentions)
+    assert diagnosis.recommendation is not None and diagnosis.recommendation.scheme is not None
+
+
+def test_after_apply_the_plan_is_what_it_was(tmp_path: Path) -> None:
+    folder = cases.recorded(tmp_path)
+    before = plan(folder)
+    apply.write(before.patches["event-interval"], folder / runs.BACKUP_FOLDER, "event-interval")
+    after = plan(folder)
+    assert (tmp_path / "train.py").read_text() != cases.SCRIPT
+    assert after.recommendation == before.recommendation
+    assert after.patches["event-interval"] == before.patches["event-interval"]
+
+
+def test_bare_traces_get_schemes_but_no_patch(tmp_path: Path) -> None:
+    diagnosis = plan(cases.trace(tmp_path / "bare.json"))
+    assert diagnosis.run is None and diagnosis.patches == {}
+    assert diagnosis.recommendation is not None and diagnosis.recommendation.scheme is not None
+    assert pipeline.save(diagnosis) == ()
+
+
+def test_the_slowest_of_several_ranks_is_reported(tmp_path: Path) -> None:
+    short, long = cases.trace(tmp_path / "rank0.json"), cases.trace(tmp_path / "rank1.json", kernels=60)
+    diagnosis = pipeline.diagnose(pipeline.open_inputs((short, long)))
+    assert len(diagnosis.traces) == 2 and diagnosis.timeline.trace.path == str(long)
+
+
+def test_a_run_without_a_trace_says_why(tmp_path: Path) -> None:
+    folder = cases.recorded(tmp_path, ranks=[], reason="no optimizer stepped")
+    with pytest.raises(InputError, match="no optimizer stepped"):
+        pipeline.open_inputs((folder,))
+
+
+def test_the_newest_complete_run_is_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = cases.recorded(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    inputs = pipeline.open_inputs(())
+    assert inputs.run is not None and inputs.run.path.resolve() == folder.resolve()

@@ -1,0 +1,71 @@
+"""What a verification measured, as rows of words: outcome, times, predicted beside measured, before beside after.
+
+In: a Verification. Out: (what, value, remark) rows, the same in text and HTML. What was not measured has no row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tracelens.model import Verification
+from tracelens.report.words import gain, milliseconds, percent
+
+MIB = 1 << 20
+SAME = {True: "equal", False: "different", None: "could not be compared"}
+WINDOW = (
+    ("syncs_per_step", "synchronizations per step", "number"),
+    ("sync_wait_us_per_step", "time in them per step", "us"),
+    ("host_wait_us_per_step", "host wait per step", "us"),
+    ("gpu_busy_share", "GPU busy", "share"),
+    ("cpu_busy_share", "main thread busy", "share"),
+    ("streams_used", "streams used", "number"),
+    ("h2d_us_per_step", "copies to the GPU per step", "us"),
+    ("h2d_hidden_us_per_step", "of them hidden under compute", "us"),
+    ("peak_memory_bytes", "peak memory", "bytes"),
+    ("memory_slope_bytes", "memory growth per step", "bytes"),
+)
+"""Quantities of the recorded windows, in the order in which the seeds' test lists name them."""
+
+
+def rows(one: Verification) -> tuple[tuple[str, str, str], ...]:
+    """Everything that was measured of one change."""
+    return (*_verdict(one), *_windows(one))
+
+
+def _verdict(one: Verification) -> Iterator[tuple[str, str, str]]:
+    yield "outcome", one.outcome, ""
+    yield "losses and weights", SAME[one.numbers_equal], ""
+    if one.base_ns is not None and one.patched_ns is not None:
+        yield "step before → after", f"{milliseconds(one.base_ns)} → {milliseconds(one.patched_ns)}", ""
+    if one.ratio is not None:
+        interval = f"95 % interval {gain(1 / one.ratio.high)} to {gain(1 / one.ratio.low)}"
+        yield "faster by, measured", gain(1 / one.ratio.value), interval
+    if one.predicted is not None:
+        low, high = one.predicted.base_ns / one.predicted.high_ns, one.predicted.base_ns / one.predicted.low_ns
+        yield "faster by, predicted", gain(one.predicted.speedup), f"80 % range {gain(low)} to {gain(high)}"
+
+
+def _windows(one: Verification) -> Iterator[tuple[str, str, str]]:
+    before, after = _window(one, "before"), _window(one, "after")
+    for key, name, unit in WINDOW:
+        a, b = _said(before.get(key), unit), _said(after.get(key), unit)
+        if a is not None and b is not None:
+            remark = f"{before['memory_of']} memory" if unit == "bytes" and before.get("memory_of") else ""
+            yield name, f"{a} → {b}", remark
+
+
+def _window(one: Verification, side: str) -> Mapping[str, Any]:
+    windows = one.details.get("windows")
+    window = windows.get(side) if isinstance(windows, Mapping) else None
+    return window if isinstance(window, Mapping) else {}
+
+
+def _said(value: Any, unit: str) -> str | None:
+    if not isinstance(value, int | float):
+        return None
+    if unit == "us":
+        return milliseconds(value * 1000)
+    if unit == "share":
+        return percent(value)
+    return f"{value / MIB:.1f} MiB" if unit == "bytes" else f"{value:.3g}"
