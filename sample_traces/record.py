@@ -46,7 +46,8 @@ def record(case: str, options: argparse.Namespace) -> bool:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     shutil.copy(HERE / case / "train.py", folder)
-    steps = [["profile", "-o", "run", "--stop-after-window", "train.py"], ["recommend", "run"]]
+    # Ten steps keep the largest trace below 1.5 MB.
+    steps = [["profile", "-o", "run", "--steps", "10", "--stop-after-window", "train.py"], ["recommend", "run"]]
     if not options.no_verify:
         steps.append(["verify", "run", "--scheme", CASES[case], "--budget", options.budget])
         steps.append(["recommend", "run"])

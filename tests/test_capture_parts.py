@@ -50,6 +50,14 @@ def test_a_fitted_plan_fits(remaining: int) -> None:
     )
 
 
+def test_a_loop_of_unknown_length_is_not_waited_for() -> None:
+    plan = Plan().with_unknown_length()
+    assert plan.unprofiled_enough(150, 0.1)
+    assert not plan.unprofiled_enough(149, 0.1)
+    total = plan.settle + plan.unprofiled_most_steps + plan.warmup + plan.clean + plan.attributed
+    assert total < 200
+
+
 def test_a_plan_survives_json_and_ignores_what_it_does_not_know() -> None:
     plan = Plan(clean=7).in_step()
     again = Plan.of(json.loads(json.dumps({**plan.as_dict(), "other": 1})))

@@ -12,6 +12,9 @@ the script as `tracelens_runtime.py`, so it imports torch only and nothing of Tr
 
 from __future__ import annotations
 
+import functools
+import gc
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -106,6 +109,7 @@ class RunAhead:
         if not torch.cuda.is_available():
             return
         if self._event is None:
+            _protect_workers()
             self._event = torch.cuda.Event()
         self._event.record(torch.cuda.current_stream(device))
         if self._due():
@@ -183,6 +187,13 @@ class RunAhead:
             raise self._error  # nobody asked: Python prints it as an exception that was ignored
 
 
+@functools.cache
+def _protect_workers() -> None:
+    """Keep forked workers from collecting what is garbage in this process: to free an event there aborts them."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=gc.freeze)
+
+
 class _Pending:
     """A tensor as it was at the point where the loop read it, and how to turn it into a host value."""
 
@@ -209,6 +220,7 @@ class _Sealed:
         self._stacks = [(group, _start_copy_of(_stacked(group))) for group in _groups(waiting)]
         self._event: Any = None
         if any(pending.tensor.is_cuda for pending in waiting):
+            _protect_workers()
             self._event = torch.cuda.Event()
             self._event.record()
 
@@ -323,6 +335,7 @@ def prefetch(loader: Any, device: Any = None, depth: int = 1, move_random_draws:
         return loader
     if target.index is None:
         target = torch.device("cuda", torch.cuda.current_device())
+    _protect_workers()
     return _Prefetched(loader, target, max(1, depth))
 
 
@@ -342,16 +355,19 @@ class _Prefetched:
 
     def __iter__(self) -> Iterator[Any]:
         iterator = iter(self._loader)
-        fetched: deque[_Fetched] = deque()
+        fetched: deque[_Fetched | Exception] = deque()
         in_flight: deque[Any] = deque()
+        ended = False
         while True:
-            while len(fetched) <= self._depth and not (fetched and fetched[-1].error):
-                fetched.append(_Fetched(iterator, self._device))
-            if fetched[0].error is not None:
-                if isinstance(fetched[0].error, StopIteration):
-                    return
-                raise fetched[0].error  # only now: the batches before it were fine
-            yield fetched.popleft().take()
+            while not ended and len(fetched) <= self._depth:
+                upcoming = _fetch(iterator, self._device)
+                ended = not isinstance(upcoming, _Fetched)
+                if upcoming is not None:
+                    fetched.append(upcoming)
+                del upcoming  # only the loop decides how long a batch lives
+            if not fetched:
+                return
+            yield _taken(fetched.popleft())
             in_flight.append(torch.cuda.Event())
             in_flight[-1].record(torch.cuda.current_stream(self._device))
             if len(in_flight) > MAX_BATCHES_IN_FLIGHT:
@@ -359,17 +375,11 @@ class _Prefetched:
 
 
 class _Fetched:
-    """One batch on its way to the GPU, or the error that the loader raised in its place."""
+    """One batch on its way to the GPU."""
 
-    def __init__(self, iterator: Iterator[Any], device: torch.device) -> None:
-        self.error: Exception | None = None
+    def __init__(self, batch: Any, device: torch.device) -> None:
         self._device = device
         self._moved: list[torch.Tensor] = []
-        try:
-            batch = next(iterator)
-        except Exception as error:  # noqa: BLE001 - whatever the user's dataset raises is raised when its batch is due
-            self.error = error
-            return
         with torch.cuda.stream(_copy_stream(device)):
             self._batch = _to_device(batch, device, self._moved)
             self._copied = torch.cuda.Event()
@@ -382,6 +392,23 @@ class _Fetched:
         for tensor in self._moved:
             tensor.record_stream(stream)
         return self._batch
+
+
+def _fetch(iterator: Iterator[Any], device: torch.device) -> _Fetched | Exception | None:
+    """The next batch, the error that the loader raised in its place, or None at the end."""
+    try:
+        batch = next(iterator)
+    except StopIteration:
+        return None
+    except Exception as error:  # noqa: BLE001 - whatever the user's dataset raises is raised when its batch is due
+        return error
+    return _Fetched(batch, device)
+
+
+def _taken(fetched: _Fetched | Exception) -> Any:
+    if isinstance(fetched, Exception):
+        raise fetched  # only now: the batches before it were fine
+    return fetched.take()
 
 
 _COPY_STREAMS: dict[torch.device, Any] = {}

@@ -19,7 +19,7 @@ class GeneratedClips(Dataset):
         return self.length
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
-        return self.clips[index % len(self.clips)], index % 16
+        return self.clips[index % len(self.clips)], index // len(self.clips) % 16
 
 
 class ClipClassifier(nn.Module):

@@ -200,6 +200,8 @@ class Engine:
             return
         before, self._remaining = self._remaining, _iterations_left()
         if before is None or self._remaining is None or before <= self._remaining:
+            if self._count == 2:
+                self._plan = self._plan.with_unknown_length()
             return
         left = self._remaining // (before - self._remaining)
         self._plan = self._plan.fitted(left)

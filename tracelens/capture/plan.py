@@ -11,6 +11,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+UNKNOWN_LENGTH_STEPS = 150
+"""Enough for a median and its spread; with warm-up and window below the 200 steps that small demonstrations have."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -59,6 +62,10 @@ class Plan:
             unprofiled_most_seconds=math.inf,
             most_window_seconds=math.inf,
         )
+
+    def with_unknown_length(self) -> Plan:
+        """For loops that do not say how long they are: fast steps must not run out while W0 waits for its seconds."""
+        return replace(self, unprofiled_most_steps=min(self.unprofiled_most_steps, UNKNOWN_LENGTH_STEPS))
 
     def fitted(self, remaining: int) -> Plan:
         """The same plan, or one that a script with `remaining` steps can still fill."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,12 +23,16 @@ if TYPE_CHECKING:
 @click.command(short_help="List and explain the rules.")
 @click.argument("name", metavar="[ID]", required=False)
 @options.rules_folder
-def rules(name: str | None, rules: Path | None) -> None:
+@options.text_or_json
+def rules(name: str | None, rules: Path | None, form: str) -> None:
     """List the rules, or explain one: a scheme, a finding or a kind of edit."""
     from tracelens.report import terminal
     from tracelens.schemes import rules as rule_files
 
     loaded = rule_files.load(rules)
+    if form == "json":
+        output.document(_document(loaded) if name is None else asdict(_named(loaded, name)))
+        return
     output.result(terminal.draw(_every(loaded) if name is None else _one(loaded, name), output.look()))
 
 
@@ -46,17 +51,35 @@ def _every(loaded: Rules) -> Iterator[RenderableType]:
     yield terminal.next_command(f"tracelens rules {loaded.schemes[0].id}")
 
 
+def _document(loaded: Rules) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "weights": dict(loaded.weights),
+        "schemes": [asdict(rule) for rule in loaded.schemes],
+        "findings": [asdict(text) for text in loaded.findings.values()],
+        "edits": [asdict(recipe) for recipe in loaded.recipes.values()],
+    }
+
+
+def _named(loaded: Rules, name: str) -> SchemeRule | FindingText | Recipe:
+    every: list[SchemeRule | FindingText | Recipe] = [*loaded.schemes]
+    every += [*loaded.findings.values(), *loaded.recipes.values()]
+    for rule in every:
+        if rule.id == name:
+            return rule
+    raise UsageError(f"there is no rule {name!r}", hint=f"one of: {', '.join(rule.id for rule in every)}")
+
+
 def _one(loaded: Rules, name: str) -> Iterator[RenderableType]:
-    recipes = {str(kind): recipe for kind, recipe in loaded.recipes.items()}
-    if (scheme := loaded.scheme(name)) is not None:
-        yield from _scheme(scheme)
-    elif name in loaded.findings:
-        yield from _finding(loaded.findings[name])
-    elif name in recipes:
-        yield from _recipe(recipes[name])
+    from tracelens.schemes.catalog import FindingText, SchemeRule
+
+    rule = _named(loaded, name)
+    if isinstance(rule, SchemeRule):
+        yield from _scheme(rule)
+    elif isinstance(rule, FindingText):
+        yield from _finding(rule)
     else:
-        known = [*(rule.id for rule in loaded.schemes), *loaded.findings, *recipes]
-        raise UsageError(f"there is no rule {name!r}", hint=f"one of: {', '.join(known)}")
+        yield from _recipe(rule)
 
 
 def _scheme(rule: SchemeRule) -> Iterator[RenderableType]:

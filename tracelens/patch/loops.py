@@ -170,6 +170,8 @@ def _direct(scope: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 def _sees_all(call: cst.Call, scope: Scope) -> bool:
     name = call.func.value if isinstance(call.func, cst.Name) else ""
+    if name in ("vars", "dir") and call.args:
+        return False  # of an object, not of the frame
     if isinstance(scope, cst.Module):  # globals are seen by name at any time; a configurator above the loop is common
         return name in ("locals", "vars")
     return name in _NAME_SEES_ALL

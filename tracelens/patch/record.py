@@ -30,7 +30,7 @@ _COLLECTS = words(
     " set_postfix set_postfix_str set_description set_description_str log log_metric log_metrics record track"
     " report_scalar accumulate observe info debug warning error print display update_dict setdefault"
 )
-_SHAPES = words("size shape numel dim ndim dtype device nelement element_size")
+_TENSOR_TO_TENSOR = words("detach clone data cpu cuda to float double half mean sum abs max min argmax view squeeze")
 _BETWEEN = (
     cst.BaseElement,
     cst.BaseDictElement,
@@ -282,11 +282,12 @@ class Recorder:
 
     def _check_no_tensor(self, node: cst.BaseExpression) -> None:
         """Keeping a tensor for later would keep its graph, and the loop could change it: only its numbers are kept."""
-        chain, last = node, ""
+        chain, stays_tensor = node, True
         while isinstance(chain, (cst.Call, cst.Attribute)):
-            last = chain.attr.value if isinstance(chain, cst.Attribute) else last
+            if isinstance(chain, cst.Attribute):
+                stays_tensor = chain.attr.value in _TENSOR_TO_TENSOR
             chain = chain.func if isinstance(chain, cst.Call) else chain.value
-        if isinstance(chain, cst.Name) and chain.value in self.facts.tensors and last not in _SHAPES:
+        if isinstance(chain, cst.Name) and chain.value in self.facts.tensors and stays_tensor:
             obstacle = f"it uses the tensor `{chain.value}` itself, not its value"
             raise Blocked(node, obstacle, f"use `{chain.value}.item()`, or do this every N batches")
 

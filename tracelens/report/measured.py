@@ -15,8 +15,10 @@ MIB = 1 << 20
 SAME = {True: "equal", False: "different", None: "could not be compared"}
 WINDOW = (
     ("syncs_per_step", "synchronizations per step", "number"),
-    ("sync_wait_us_per_step", "time in them per step", "us"),
-    ("host_wait_us_per_step", "host wait per step", "us"),
+    ("sync_wait_us_per_step", "time in synchronizations per step", "us"),
+    ("blocking_copies_per_step", "blocking copies per step", "number"),
+    ("copy_wait_us_per_step", "time in blocking copies per step", "us"),
+    ("host_wait_us_per_step", "host wait per step, with the DataLoader", "us"),
     ("gpu_busy_share", "GPU busy", "share"),
     ("cpu_busy_share", "main thread busy", "share"),
     ("streams_used", "streams used", "number"),

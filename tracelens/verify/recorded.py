@@ -26,10 +26,13 @@ class Window:
 
     steps: int
     syncs_per_step: float | None = None
+    """Calls that wait for the GPU's results: synchronizes, and reads of a value. A read is one, however many APIs."""
     sync_wait_ns: float | None = None
-    """Host time blocked in synchronizations and blocking copies."""
+    blocking_copies_per_step: float | None = None
+    """Copies to the GPU that hold the host until they are staged."""
+    copy_wait_ns: float | None = None
     host_wait_ns: float | None = None
-    """The same and the wait for the DataLoader."""
+    """Both, allocations, and the wait for the DataLoader."""
     gpu_busy_share: float | None = None
     cpu_busy_share: float | None = None
     """CPU time of the training thread ÷ wall time, over unrecorded steps."""
@@ -85,14 +88,24 @@ def _facts(timeline: Timeline) -> dict[str, Any]:
         return {"steps": count, "reason": "no GPU work in the window: nothing waits for a GPU here"}
     waits = _within(timeline.syncs(), kept)
     waits = waits[~waits["window_edge"].astype(bool)]
-    wait_ns = float(waits["wait_ns"].sum()) / count
+    copying = (waits["kind"] == "h2d").to_numpy()
+    results = waits[~copying & (waits["kind"] != "alloc").to_numpy()]
     return {
         "steps": count,
-        "syncs_per_step": len(waits) / count,
-        "sync_wait_ns": wait_ns,
-        "host_wait_ns": wait_ns + loader_ns,
+        "syncs_per_step": _calls(results) / count,
+        "sync_wait_ns": float(results["wait_ns"].sum()) / count,
+        "blocking_copies_per_step": _calls(waits[copying]) / count,
+        "copy_wait_ns": float(waits[copying]["wait_ns"].sum()) / count,
+        "host_wait_ns": float(waits["wait_ns"].sum()) / count + loader_ns,
         **_device_facts(timeline, kept, count),
     }
+
+
+def _calls(waits: pd.DataFrame) -> int:
+    """How often the user's code waited: a copy and the synchronize right behind it are one call such as `.cpu()`."""
+    second = waits["api"].astype(str).str.endswith("Synchronize") & (waits["call"].diff() == 1)
+    copied = ~waits["api"].astype(str).str.endswith("Synchronize").shift(fill_value=True)
+    return int((~(second & copied & waits["kind"].isin(("d2h", "h2d")))).sum())
 
 
 def _device_facts(timeline: Timeline, kept: pd.DataFrame, count: int) -> dict[str, Any]:
