@@ -33,7 +33,7 @@ MAX_KEPT_ELEMENTS = 1 << 20
 MAX_BATCHES_IN_FLIGHT = 4
 """Batches on the GPU that the loop has issued and the GPU has not finished, before `prefetch` copies one more."""
 
-_IMMUTABLE = (int, float, complex, str, bytes, type(None), torch.Size, torch.dtype, torch.device)
+_IMMUTABLE = (int, float, complex, str, bytes, range, type(None), torch.Size, torch.dtype, torch.device)
 
 
 class RunAhead:
@@ -245,8 +245,11 @@ _LIVE = _Live()
 
 
 def _snapshot(value: Any) -> Any:
+    """The value as it is now, whatever happens to it later; `_LIVE` where that cannot be had."""
     if isinstance(value, (_Pending, *_IMMUTABLE)) or _scalar_of_a_library(value):
         return value
+    if type(value) is torch.Tensor and _plain(value) and _small(value) and not value.requires_grad:
+        return value.clone()  # stays on its device, unread
     if type(value) in (list, tuple):
         items = [_snapshot(item) for item in value]
         return _LIVE if any(item is _LIVE for item in items) else type(value)(items)

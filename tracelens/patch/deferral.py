@@ -15,7 +15,7 @@ import libcst as cst
 
 from tracelens.patch.facts import LoopFacts, uses
 from tracelens.patch.loops import Blocked, check_scope, clock_reads, is_rare
-from tracelens.patch.names import OUTPUT, touched, walk, written
+from tracelens.patch.names import OUTPUT, rebound, touched, walk, written
 from tracelens.patch.record import Capture, Recorder
 from tracelens.patch.sites import reads_in
 
@@ -45,11 +45,25 @@ class Deferral:
 
 
 def plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode]) -> Deferral:
-    """Plan to defer the statements in `seeds` and whatever depends on them; raises `Blocked`."""
+    """Plan to defer the statements in `seeds` and whatever depends on them; raises `Blocked`.
+
+    Statements in rare branches are deferred with the others where that is possible; where not, all that waits runs
+    before them.
+    """
     check_scope(facts.scope)
-    members, state = _closure(facts, seeds)
+    try:
+        return _plan(facts, seeds, wait_for_rare=False)
+    except Blocked as blocked:
+        try:
+            return _plan(facts, seeds, wait_for_rare=True)
+        except Blocked:
+            raise blocked from None
+
+
+def _plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode], wait_for_rare: bool) -> Deferral:
+    members, state = _closure(facts, seeds, wait_for_rare)
     _check_names(facts, members, state)
-    planner = _Planner(facts, state, frozenset(members))
+    planner = _Planner(facts, state, frozenset(members), wait_for_rare)
     runs, drains = planner.block(facts.loop.body, rare=False)
     missing = [seed for seed in seeds if not any(_holds(run, seed) for run in runs)]
     if missing or not runs:
@@ -58,10 +72,12 @@ def plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode]) -> Deferral:
     return Deferral(facts, runs, drains, state, tuple(_notes(facts)))
 
 
-def _closure(facts: LoopFacts, seeds: Sequence[cst.CSTNode]) -> tuple[list[cst.CSTNode], frozenset[str]]:
+def _closure(
+    facts: LoopFacts, seeds: Sequence[cst.CSTNode], wait_for_rare: bool = False
+) -> tuple[list[cst.CSTNode], frozenset[str]]:
     """All statements that touch a result of a deferred one, and the keys of these results."""
     members = list(seeds)
-    state = facts.aliases(frozenset(key for seed in seeds for key in written(seed, facts.names)))
+    state = _results(facts, frozenset(), seeds)
     grown = True
     while grown:
         grown = False
@@ -70,9 +86,17 @@ def _closure(facts: LoopFacts, seeds: Sequence[cst.CSTNode]) -> tuple[list[cst.C
                 continue
             members.append(leaf)
             grown = True
-            if isinstance(leaf, cst.BaseSmallStatement) and _recordable(facts, state, leaf):
-                state = facts.aliases(state | written(leaf, facts.names))
+            stays = wait_for_rare and facts.in_rare_branch(leaf)
+            if isinstance(leaf, cst.BaseSmallStatement) and not stays and _recordable(facts, state, leaf):
+                state = _results(facts, state, [leaf])
     return members, state
+
+
+def _results(facts: LoopFacts, state: frozenset[str], statements: Sequence[cst.CSTNode]) -> frozenset[str]:
+    """The keys in `state` and those that the statements write, with the objects that hold one another."""
+    keys = {key for statement in statements for key in written(statement, facts.names)}
+    objects = keys - {name for statement in statements for name in rebound(statement)}
+    return state | keys | facts.aliases(frozenset(objects))
 
 
 def _recordable(facts: LoopFacts, state: frozenset[str], leaf: cst.BaseSmallStatement) -> bool:
@@ -120,16 +144,17 @@ class _Planner:
     facts: LoopFacts
     state: frozenset[str]
     members: frozenset[cst.CSTNode]
+    wait_for_rare: bool
 
     def block(self, block: cst.BaseSuite, rare: bool) -> tuple[tuple[Run, ...], tuple[cst.CSTNode, ...]]:
         """Runs and drains of one block; in a rare one, a statement that cannot wait makes the block stay as it is."""
-        try:
-            return self._block(block)
-        except Blocked:
-            if not rare:
-                raise
-            first = next(s for s in _statements(block) if self._touches(s))
-            return (), (first,)
+        if not (rare and self.wait_for_rare):
+            try:
+                return self._block(block)
+            except Blocked:
+                if not rare:
+                    raise
+        return (), (next(statement for statement in _statements(block) if self._touches(statement)),)
 
     def _block(self, block: cst.BaseSuite) -> tuple[tuple[Run, ...], tuple[cst.CSTNode, ...]]:
         runs: list[Run] = []
@@ -160,6 +185,8 @@ class _Planner:
         if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) > 1:
             return None
         if not isinstance(statement, (cst.SimpleStatementLine, cst.If)) or not self._all_members(statement):
+            return None
+        if self.wait_for_rare and isinstance(statement, cst.If) and is_rare(statement.test, self.facts.varying):
             return None
         trial = Recorder(self.facts, self.state, dict(recorder.captures))
         try:

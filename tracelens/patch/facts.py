@@ -13,7 +13,7 @@ from functools import cached_property
 
 import libcst as cst
 
-from tracelens.patch.loops import Scope, inner_functions, own_nodes, scope_of
+from tracelens.patch.loops import Scope, inner_functions, is_rare, own_nodes, scope_of
 from tracelens.patch.names import (
     FileNames,
     dotted,
@@ -102,18 +102,24 @@ class LoopFacts:
         """Every identifier of the file; new names must differ from all of them."""
         return frozenset(n.value for n in walk(self.source.module) if isinstance(n, cst.Name))
 
-    def aliases(self, keys: frozenset[str]) -> frozenset[str]:
-        """Objects that hold, or are held together with, one of `keys`: `progress = ProgressMeter([losses, top1])`."""
-        held = set(keys)
-        for node in own_nodes(self.scope):
-            if not isinstance(node, cst.Assign) or isinstance(node.value, (cst.BaseString, cst.BaseNumber)):
-                continue
-            if not isinstance(node.value, (cst.Call, cst.List, cst.Dict, cst.Tuple, cst.Name, cst.ListComp)):
-                continue
-            bound, inside = rebound(node), self._objects(node.value)
+    def aliases(self, objects: frozenset[str]) -> frozenset[str]:
+        """Objects that hold, or are held together with, one of `objects`: `progress = Progress([losses, top1])`."""
+        held = set(objects)
+        for bound, inside in self._holders:
             if inside & held and bound & self._mentioned:
                 held |= bound | inside
         return frozenset(held)
+
+    def in_rare_branch(self, leaf: cst.CSTNode) -> bool:
+        """Whether a statement of the loop is below a condition that few batches meet."""
+        below = leaf
+        for ancestor in self.source.ancestors(leaf):
+            if ancestor is self.loop:
+                return False
+            if isinstance(ancestor, cst.If) and below is ancestor.body and is_rare(ancestor.test, self.varying):
+                return True
+            below = ancestor
+        return False
 
     def inner_use(self, keys: frozenset[str]) -> cst.CSTNode | None:
         """A function or class, other than the loop's own, that uses one of the names; its calls cannot be followed."""
@@ -166,6 +172,14 @@ class LoopFacts:
                 if found is not None and found not in SETTINGS:
                     out.add(found)
         return out
+
+    @cached_property
+    def _holders(self) -> tuple[tuple[frozenset[str], frozenset[str]], ...]:
+        """Assignments outside of the loop that put objects together: the names bound, the objects inside."""
+        kinds = (cst.Call, cst.List, cst.Dict, cst.Tuple, cst.Name, cst.ListComp)
+        own = {id(leaf) for leaf in self.leaves}
+        found = (n for n in own_nodes(self.scope) if isinstance(n, cst.Assign) and isinstance(n.value, kinds))
+        return tuple((rebound(node), self._objects(node.value)) for node in found if id(node) not in own)
 
     @cached_property
     def _mentioned(self) -> frozenset[str]:

@@ -396,6 +396,7 @@ def _name_for(node: cst.CSTNode, read: str) -> str:
     words = [p.value for p in _naming(node)]
     stem = "_".join(words[-2:] if not read or isinstance(node, cst.Call) else words[-1:]) or "batch"
     suffix = _RESULT_NAMES.get(read, "")
+    stem = "seconds" if stem == "time_time" else stem
     name = re.sub(r"\W+", "_", f"{stem}_{suffix}" if suffix else stem).strip("_")
     return name if name.isidentifier() else f"value_{len(name)}"
 

@@ -33,8 +33,17 @@ class LoopChange:
     """Calls to replace, each with the method of the runtime that takes its place."""
 
 
-def loop_splices(change: LoopChange, used: set[str]) -> list[Splice]:
-    """The splices for one loop; new names are added to `used`, which several loops of a file share."""
+def file_splices(changes: Sequence[LoopChange]) -> list[Splice]:
+    """The splices for all loops of a file that change."""
+    plans = (change.deferral for change in changes)
+    runs = [run for plan in plans if plan is not None for run in plan.runs]
+    gone = frozenset(node for run in runs for statement in run.statements for node in walk(statement))
+    used: set[str] = set()
+    return [splice for change in changes for splice in _loop_splices(change, used, gone)]
+
+
+def _loop_splices(change: LoopChange, used: set[str], gone: frozenset[cst.CSTNode]) -> list[Splice]:
+    """The splices for one loop; `used` collects new names, `gone` holds every node that leaves its function."""
     facts = change.facts
     ahead = _unused(facts, "ahead", used)
     moved = _moved(change, ahead, used)
@@ -44,7 +53,7 @@ def loop_splices(change: LoopChange, used: set[str]) -> list[Splice]:
     for call, method in change.syncs:
         arguments = facts.source.code(call.args[0].value) if call.args else ""
         out.append(Splice(*facts.source.span(call), f"{ahead}.{method}({arguments})"))
-    return out + _around(change, moved, ahead)
+    return out + _around(change, moved, ahead, gone)
 
 
 def import_splice(source: SourceFile) -> Splice | None:
@@ -68,13 +77,13 @@ def _moved(change: LoopChange, ahead: str, used: set[str]) -> list[Moved]:
     return [Moved(change.facts, run, _unused(change.facts, "replay_batch", used), ahead) for run in runs]
 
 
-def _around(change: LoopChange, moved: Sequence[Moved], ahead: str) -> list[Splice]:
+def _around(change: LoopChange, moved: Sequence[Moved], ahead: str, gone: frozenset[cst.CSTNode]) -> list[Splice]:
     source, loop = change.facts.source, change.facts.loop
     indent = source.indentation(loop)
-    gone = frozenset(node for one in moved for statement in one.run.statements for node in walk(statement))
     unbound = sorted({name for one in moved for name in one.unbound(gone)})
-    before = [f"{indent}{name}: object  # bound by the function below\n" for name in unbound]
-    before += [f"{one.definition()}\n" for one in moved]
+    before = [f"{indent}{name}: object  # bound by a function below\n" for name in unbound]
+    before += [f"{newline}{one.definition()}" for one, newline in zip(moved, ["\n"] * len(moved), strict=True)]
+    before += ["\n"] if moved else []
     before.append(f"{indent}{ahead} = {MODULE}.RunAhead(every={change.every})\n")
     first = _first_line(source, loop)
     top = source.line_start(first)

@@ -18,9 +18,9 @@ from tracelens.patch.loops import Blocked, training_loop
 from tracelens.patch.names import FileNames, survey
 from tracelens.patch.proposal import Answer, Proposal, Request, Target
 from tracelens.patch.recipes import async_copy, defer_read, prefetch, synchronize
-from tracelens.patch.rewrite import LoopChange, import_splice, loop_splices
+from tracelens.patch.rewrite import LoopChange, file_splices, import_splice
 from tracelens.patch.sites import Site, find
-from tracelens.patch.source import Conflict, SourceFile, Splice, Unreadable, apply_splices, parse
+from tracelens.patch.source import Conflict, SourceFile, Unreadable, apply_splices, parse
 
 RECIPES: Mapping[EditKind, Callable[[Request], Answer]] = {
     "defer-read": defer_read.propose,
@@ -164,10 +164,7 @@ class _Project:
         first = apply_splices(draft.source, [splice for one in proposals for splice in one.splices])
         source = parse(draft.source.path, draft.source.shown, first)
         names = survey(source.module)
-        splices: list[Splice] = []
-        used: set[str] = set()
-        for change in _changes(source, names, proposals, draft.targets):
-            splices += loop_splices(change, used)
+        splices = file_splices(_changes(source, names, proposals, draft.targets))
         if any(proposal.needs_runtime for proposal in proposals):
             importing = import_splice(source)
             splices += [importing] if importing is not None else []
