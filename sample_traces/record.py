@@ -1,4 +1,4 @@
-"""Record the sample Runs again, on a machine with a CUDA GPU: profile, recommend, verify, for every case.
+"""Record the sample Runs again, on a machine with a CUDA GPU: the whole loop, for every case.
 
     python sample_traces/record.py OUT [CASE ...] [--budget 4m]
 
@@ -47,12 +47,18 @@ def record(case: str, options: argparse.Namespace) -> bool:
     folder.mkdir(parents=True)
     shutil.copy(HERE / case / "train.py", folder)
     # Ten steps keep the largest trace below 1.5 MB.
-    steps = [["profile", "-o", "run", "--steps", "10", "--stop-after-window", "train.py"], ["recommend", "run"]]
+    steps = [
+        ["profile", "-o", "run", "--steps", "10", "--stop-after-window", "train.py"],
+        ["recommend", "run"],
+        ["report", "run"],
+        ["apply", "run"],
+    ]
     if not options.no_verify:
         steps.append(["verify", "run", "--scheme", CASES[case], "--budget", options.budget])
-        steps.append(["recommend", "run"])
+    steps += [["revert", "run"], ["recommend", "run"]]
     # verify's 3 is an answer ("inconclusive"), and it is kept like the others
-    return all(tracelens(folder, *words) in ((0, 3) if words[0] == "verify" else (0,)) for words in steps)
+    fine = {"verify": (0, 3), "revert": (0, 4)}  # and nothing was applied where nothing is recommended
+    return all(tracelens(folder, *words) in fine.get(words[0], (0,)) for words in steps)
 
 
 def tracelens(folder: Path, *words: str) -> int:

@@ -130,10 +130,14 @@ def _exact(value: Any) -> str:
 
 @contextlib.contextmanager
 def _importable(folder: Path) -> Iterator[None]:
+    """Scripts find the runtime file in `folder`; they get one thread, since tiny models only wait for more."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
     sys.modules.pop("tracelens_runtime", None)
     sys.path.insert(0, str(folder))
     try:
         yield
     finally:
+        torch.set_num_threads(threads)
         sys.path.remove(str(folder))
         sys.modules.pop("tracelens_runtime", None)

@@ -45,6 +45,38 @@ def test_each_next_command_works_until_the_patch_is_in(project: Path, capsys: Ca
     assert "tracelens_runtime" in (project / "train.py").read_text()
 
 
+def test_the_next_command_works_from_elsewhere_and_keeps_the_plan(
+    project: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = next((project / "tracelens-runs").iterdir())
+    (elsewhere := project / "elsewhere").mkdir()
+    monkeypatch.chdir(elsewhere)
+    given = [str(run), "--interval", "5", "--weights", "risk=20"]
+    assert main(["recommend", *given]) == 0
+    words = next_words(said(capsys))
+    assert words == ["apply", *given]
+    assert main([*words, "--dry-run", "--skip", "TL101"]) == 0
+    shown = said(capsys)
+    assert "every=5" in shown or "every 5 batches" in shown
+    assert next_words(shown) == ["apply", *given, "--skip", "TL101"]
+
+
+def test_a_bare_trace_is_named_by_its_path_and_no_stage_sends_it_to_verify(tmp_path: Path, capsys: Capture) -> None:
+    trace = cases.trace(tmp_path / "bare.json")
+    assert main(["recommend", str(trace)]) == 0
+    shown = said(capsys)
+    assert next_words(shown) == ["report", str(trace)]
+    assert "tracelens verify" not in shown and "on a run of your own" in shown
+
+
+def test_check_and_compare_end_with_the_next_command(project: Path, capsys: Capture) -> None:
+    run = str(next((project / "tracelens-runs").iterdir()))
+    main(["check", run, "--max-syncs-per-step", "1"])
+    assert next_words(said(capsys)) == ["recommend", run]
+    assert main(["compare", run, run]) == 0
+    assert next_words(said(capsys)) == ["recommend", run]
+
+
 def test_apply_shows_the_diff_and_dry_run_only_shows_it(project: Path, capsys: Capture) -> None:
     assert main(["apply", "--dry-run"]) == 0
     shown = said(capsys)
@@ -54,7 +86,9 @@ def test_apply_shows_the_diff_and_dry_run_only_shows_it(project: Path, capsys: C
 
 def test_revert_gives_back_the_exact_bytes(project: Path, capsys: Capture) -> None:
     assert main(["apply"]) == 0
-    assert main(["apply"]) == 1 and "applied already" in said(capsys)
+    said(capsys)
+    assert main(["apply"]) == 0 and "applied already: nothing to do" in said(capsys)
+    assert main(["apply", "--scheme", "interval-sync"]) == 1 and "applied already" in said(capsys)
     assert main(["revert"]) == 0
     assert (project / "train.py").read_bytes() == cases.SCRIPT.encode()
     assert not (project / "tracelens_runtime.py").exists()

@@ -211,6 +211,22 @@ def test_many_waits_without_lines_are_one_stall():
     assert len(found) == 1 and found[0].calls_per_step == pytest.approx(40, abs=0.2)
 
 
+def test_reads_of_every_third_step_are_one_stall_that_is_not_in_each_step():
+    def body(machine: Machine, number: int) -> None:
+        machine.launch("gemm", 100)
+        machine.synchronize()
+        for _ in range(3 if number % 3 == 0 else 0):
+            machine.item()
+
+    picture = looped(body, steps=10)
+    found = {stall.kind: stall for stall in stalls.group(picture) if stall.verdict != "window_edge"}
+    steps = breakdown.of(picture)[0].count
+    reading = found["d2h"]
+    assert reading.step_share is not None and reading.step_share < 0.5 < reading.calls_per_step
+    assert reading.calls_per_step == pytest.approx(3 * reading.step_share)
+    assert found["device"].step_share == pytest.approx(1, abs=1.01 / steps)
+
+
 def test_a_synchronize_behind_a_copy_to_the_gpu_belongs_to_the_copy():
     def body(machine: Machine, _: int) -> None:
         machine.copy("h2d", "pinned", 100, nbytes=1 << 20)

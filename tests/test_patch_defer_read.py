@@ -338,6 +338,46 @@ PATCHED = {
             if step % 9 == 0:
                 print(loss, total)
     """,
+    "meter that keeps tensors": """
+        top1 = []
+        class Meter:
+            value = total = 0
+            def update(self, value, n):
+                self.value = value
+                self.total += value * n
+        losses, accuracy = Meter(), Meter()
+        _both = [losses, accuracy]
+        for i, (x, y) in enumerate(loader):
+            STEP
+            right = (model(x).argmax(1) == y).float().mean(0, keepdim=True)
+            losses.update(loss.item(), x.size(0))  # fires
+            accuracy.update(right[0], x.size(0))
+            if i % 4 == 0:
+                print([f"{m.value:.3f} {m.total:.3f}" for m in _both])
+    """,
+    "tensor that a rare branch uses under the name of a result": """
+        total = value = 0.0
+        for i, (x, y) in enumerate(loader):
+            STEP
+            value = loss * 2
+            total += value.item()  # fires
+            if i % 7 == 6:
+                value = total / 7
+                print(i, value)
+                total = 0.0
+    """,
+    "settings shown by vars": """
+        import argparse
+        args = argparse.Namespace(rate=0.1)
+        def main():
+            total = 0.0
+            print(vars(args))
+            for x, y in loader:
+                STEP
+                total += loss.item()  # fires
+            return total
+        result = main()
+    """,
     "logger": """
         import logging, sys
         logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(message)s", force=True)

@@ -30,7 +30,7 @@ INTERVALS = {"event-sync": {"defer-read": 1, "event-sync": 1}}
 ARGUMENTS = {
     "sync_every_batch": ("--epochs", "2", "--batches", "13", "--width", "64", "--batch-size", "4"),
     "loader_bound": ("--batches", "53", "--workers", "0", "--words", "20", "--batch-size", "4"),
-    "gpu_bound": ("--batches", "53", "--batch-size", "2"),
+    "gpu_bound": ("--batches", "53", "--batch-size", "2", "--context", "16", "--depth", "1"),
 }
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -13,9 +15,10 @@ from test_report_json import SCHEMA
 from tracelens import pipeline
 from tracelens import run as runs
 from tracelens.errors import InputError, Refused
-from tracelens.model import Diagnosis
+from tracelens.model import Diagnosis, Ratio, Recommendation, Verification
 from tracelens.patch import apply
 from tracelens.report import html, words
+from tracelens.verify import store
 
 
 @pytest.fixture(scope="module")
@@ -131,3 +134,37 @@ def test_the_newest_complete_run_is_the_default(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     inputs = pipeline.open_inputs(())
     assert inputs.run is not None and inputs.run.path.resolve() == folder.resolve()
+
+
+def test_a_measured_scheme_keeps_its_prediction_so_that_the_next_trial_grades_the_replay(tmp_path: Path) -> None:
+    folder = cases.recorded(tmp_path)
+    before = plan(folder)
+    predicted = before.replayed["event-interval"]
+    measured = Ratio(0.5, 0.49, 0.51)
+    details = {"interval": before.interval}
+    trial = Verification("event-interval", "faster", True, measured, 2_500_000, 1_250_000, predicted, "", details)
+    store.write(folder, (trial,))
+    after = plan(folder)
+    best = next(scheme for scheme in after.schemes if scheme.id == "event-interval")
+    assert best.estimate is not None and best.estimate.evidence == "measured"
+    assert after.replayed["event-interval"] == predicted and predicted.evidence == "replayed"
+    other = next(scheme for scheme in plan(folder, interval=5).schemes if scheme.id == "event-interval")
+    assert other.estimate is not None and other.estimate.evidence == "replayed"
+
+
+def test_a_single_process_has_a_world_of_one(planned: Diagnosis, folder: Path) -> None:
+    entry = {**runs.read(folder).recordings[0].meta, "world_size": 1}
+    assert planned.timeline.trace.world_size is None  # this run does not say
+    meta = json.loads((folder / runs.RUN_FILE).read_text())
+    other = folder.parent / "with-world"
+    shutil.copytree(folder, other)
+    (other / runs.RUN_FILE).write_text(json.dumps({**meta, "ranks": [entry]}))
+    assert pipeline.open_inputs((other,)).traces[0].world_size == 1
+
+
+def test_sentences_about_limits_stand_where_nothing_is_recommended_and_only_there(planned: Diagnosis) -> None:
+    said = replace(planned, situation=("A sentence.",))
+    assert words.situation(said) == ()
+    nothing = replace(said, recommendation=Recommendation(None, "Do nothing."))
+    assert words.situation(nothing) == ("A sentence.",)
+    assert "A sentence." in html.render(nothing) and "A sentence." not in html.render(said)

@@ -101,7 +101,7 @@ def test_a_format_of_a_tensor_with_dimensions_fails_as_before() -> None:
 
 
 def test_statements_that_get_something_changeable_run_at_once_and_in_order() -> None:
-    ahead, seen, shared = RunAhead(10), [], torch.zeros(2)
+    ahead, seen, shared = RunAhead(10), [], torch.zeros(2, requires_grad=True)
     ahead.later(seen.append, 1)
     ahead.later(lambda value, tensor: seen.append((value, tensor)), ahead.item(torch.tensor(2)), shared)
     assert seen[0] == 1
@@ -109,12 +109,13 @@ def test_statements_that_get_something_changeable_run_at_once_and_in_order() -> 
     assert seen[1][1] is shared
 
 
-def test_lists_are_kept_as_they_were() -> None:
-    ahead, seen, rates = RunAhead(10), [], [0.1]
-    ahead.later(seen.append, rates)
+def test_lists_and_tensors_without_a_graph_are_kept_as_they_were() -> None:
+    ahead, seen, rates, accuracy = RunAhead(10), [], [0.1], torch.tensor(0.5)
+    ahead.later(lambda *values: seen.extend(values), rates, accuracy)
     rates[0] = 0.2
+    accuracy.mul_(0)
     ahead.drain()
-    assert seen == [[0.1]]
+    assert seen == [[0.1], torch.tensor(0.5)]
 
 
 def test_lists_and_arrays_are_those_of_the_tensor() -> None:

@@ -18,7 +18,7 @@ from tracelens.model import (
     Stall,
     Verification,
 )
-from tracelens.schemes import advise, rules, score
+from tracelens.schemes import advise, rules, score, wording
 from tracelens.schemes.facts import Facts, Limits
 
 RULES = rules.load()
@@ -196,7 +196,7 @@ COUNTED = {"windows": {"before": BEFORE, "after": AFTER}}
 def test_without_a_trial_no_goal_has_a_verdict():
     stages = answer(EVERYTHING).stages
     assert {goal.met for stage in stages for goal in stage.goals} == {None}
-    assert stages[0].advice == "next command: tracelens verify --scheme interval-sync"
+    assert stages[0].advice == "next command" and stages[0].command == ("verify", "interval-sync")
 
 
 def test_goals_are_held_against_the_trial():
@@ -255,3 +255,40 @@ def test_the_threshold_is_where_both_totals_are_equal():
 
 def test_a_scheme_that_is_best_everywhere_never_loses():
     assert answer({"interval-sync": 14.0, "event-sync": 3.0}).sensitivity["changes"] == {}
+
+
+# ------------------------------------------------------------------------------------------- what a verdict may claim
+
+
+def test_a_gain_that_comes_from_several_lines_names_them():
+    stalls = (replace(SYNC, location=Location("train.py", 55)), READ)
+    assert answer({"event-interval": 25.0}, stalls=stalls).verdict.startswith("train.py:55, 57: event-interval saves")
+
+
+@pytest.mark.parametrize(
+    ("locations", "expected"),
+    [
+        ((), ""),
+        ((None, Location("a.py", 3), Location("a.py", 3)), "a.py:3"),
+        ((Location("a.py", 3), Location("b.py", 9), Location("a.py", 5)), "a.py:3, 5 and 1 more"),
+        (tuple(Location("a.py", line) for line in range(1, 7)), "a.py:1, 2, 3 and 3 more"),
+        ((Location("a.py", None),), "a.py"),
+    ],
+)
+def test_places_of_a_change(locations, expected):
+    assert wording.places(locations) == expected
+
+
+def test_without_steps_nobody_claims_to_know_each_batch():
+    plans = dict.fromkeys(ALL, "the loop neither synchronizes nor reads a value in each batch")
+    waits = answer({}, plans=plans, steps_found=False).verdict
+    assert waits.startswith("Could not judge any scheme: no steps were found") and "tracelens profile" in waits
+    assert (
+        "in this recording (no steps were found in it)" in answer({}, plans=plans, stalls=(), steps_found=False).verdict
+    )
+
+
+def test_a_gpu_that_is_busy_with_collectives_is_not_told_to_run_cheaper_kernels():
+    busy = parts(compute=3_000_000, communication_exposed=6_000_000, idle_host=1_000_000)
+    verdict = answer({"interval-sync": 0.0}, binding="stream", breakdown=busy).verdict
+    assert "communication-bound" in verdict and "kernels" not in verdict

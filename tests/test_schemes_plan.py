@@ -157,3 +157,28 @@ def test_nothing_is_dropped_without_an_estimate():
 
 def test_a_scheme_never_loses_all_of_its_edits():
     assert plan.keep_paying((Edit("async-copy"),), estimator({})) == (Edit("async-copy"),)
+
+
+def test_ten_reads_in_every_tenth_step_are_no_read_of_each_batch():
+    seldom = stall("s1", "d2h", calls_per_step=1.0, step_share=0.1)
+    assert isinstance(plan.edits(RULES, (seldom,), (), 10)["interval-sync"], str)
+    each = stall("s1", "d2h", calls_per_step=1.0, step_share=1.0)
+    assert kinds(plan.edits(RULES, (each,), (), 10)["interval-sync"]) == ["defer-read"]
+
+
+@pytest.mark.parametrize(
+    ("pinned", "aside", "reason"),
+    [
+        (True, False, "batches are copied from pinned memory without blocking already"),
+        (None, False, "no copy of a batch makes the host wait"),
+        (True, True, "batches travel on a copy stream already"),
+    ],
+)
+def test_the_reason_claims_no_copy_stream_that_is_not_there(pinned, aside, reason):
+    inventory = (
+        InventoryItem("host_copies", True, ""),
+        InventoryItem("pinned_memory", pinned, ""),
+        InventoryItem("non_blocking_copies", True, ""),
+        InventoryItem("copy_stream", aside, ""),
+    )
+    assert plan.edits(RULES, (SYNC,), inventory, 10)["pinned-copy"] == reason

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -162,7 +163,7 @@ def test_extra_batches_are_held_against_free_memory():
 
 
 def test_unknown_memory_keeps_the_prior_and_no_extra_batch_needs_none():
-    schemes = judged(batch_bytes=100)
+    schemes = judged(batch_bytes=100, patches={"event-interval": patch("safe")})
     assert schemes["more-streams"].scores["memory"] == Score(6, "prior")
     assert schemes["event-interval"].scores["memory"] == Score(10, "patch")
 
@@ -211,3 +212,20 @@ def test_without_performance_there_is_no_total():
 def test_totals_can_be_checked_by_hand():
     scheme = judged(estimates={"interval-sync": estimate(4)})["interval-sync"]
     assert scheme.total == pytest.approx(0.3 * 6 + 0.7 * 10, abs=0.01)
+
+
+def test_a_trial_with_another_interval_is_no_evidence_for_this_one():
+    ten = replace(trial("event-interval", 0.8), details={"interval": 10})
+    pinned = replace(trial("pinned-copy", 0.8), details={"interval": 10})
+    assert score.comparable((ten, pinned), PLANS, 10) == (ten, pinned)
+    plans = {**PLANS, "event-interval": (Edit("defer-read", ("s2",), interval=5),)}
+    assert score.comparable((ten, pinned), plans, 5) == (pinned,)
+
+
+def test_memory_says_patch_only_where_there_is_one():
+    replayed = {"pinned-copy": estimate(10)}
+    assert judged(estimates=replayed)["pinned-copy"].scores["memory"] == Score(10, "replayed")
+    made = {"pinned-copy": patch("safe", edit="async-copy")}
+    assert judged(estimates=replayed, patches=made)["pinned-copy"].scores["memory"] == Score(10, "patch")
+    assert "memory" not in judged()["pinned-copy"].scores
+    assert judged()["interval-sync"].scores["memory"] == Score(10, "prior")

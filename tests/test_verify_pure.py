@@ -4,12 +4,13 @@ import json
 import math
 import random
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from tracelens.errors import InputError, UsageError
 from tracelens.model import Estimate, FilePatch, Patch, Ratio, Verification
-from tracelens.verify import output, request, store, times, verdict
+from tracelens.verify import output, request, result, store, times, verdict
 from tracelens.verify.arms import stretch_of
 from tracelens.verify.numbers import Difference
 from tracelens.verify.policy import POLICY
@@ -250,3 +251,13 @@ def test_hand_made_change_takes_the_place_of_before_with_its_neighbors(tmp_path)
     assert {file.path.parent for file in patch.files} == {tmp_path / "old"}
     with pytest.raises(InputError):
         request.hand_made(tmp_path / "old" / "train.py", tmp_path / "none.py")
+
+
+def test_the_two_step_times_agree_with_the_ratio_beside_them():
+    pairs = ((100.0, 80.0), (130.0, 100.0), (110.0, 90.0))
+    measured = SimpleNamespace(pairs=pairs)
+    ratio = times.ratio_of(pairs)
+    base, patched = result._shown(measured, ratio)
+    assert base == 110 and patched == round(110 * ratio.value) != 90
+    assert result._shown(SimpleNamespace(pairs=pairs[:1]), None) == (None, None)
+    assert result._shown(SimpleNamespace(pairs=()), None) == (None, None)

@@ -276,6 +276,8 @@ class Stall:
     waits: tuple[int, ...] = ()
     call: str | None = None
     """The user's call that waited (`Tensor.item`, …), where the recording knows it."""
+    step_share: float | None = None
+    """Share of the kept steps in which it waits at all: ten reads in every tenth step are 1 call per step, and 0.1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,13 +405,15 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage of the plan: which schemes, what it should reach, and the next command."""
+    """One stage of the plan: which schemes, what it should reach, and what to do next: advice, or a command."""
 
     number: int
     title: str
     schemes: tuple[str, ...]
     goals: tuple[Goal, ...]
     advice: str
+    command: tuple[str, str] | None = None
+    """(`verify` or `apply`, scheme) where that is next; reports add which Run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -529,3 +533,7 @@ class Diagnosis:
     """The rows of monitor.jsonl, as recorded."""
     weights: Mapping[str, float] = field(default_factory=dict)
     """Percent per criterion that the schemes were ranked by; empty before they were."""
+    replayed: Mapping[str, Estimate] = field(default_factory=dict)
+    """Per scheme id what the replay predicts, also where a trial measured it: a prediction is graded, not replaced."""
+    situation: tuple[str, ...] = ()
+    """What the replay says of waits and limits of this loop, one sentence each; empty where it could not judge."""

@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tracelens import run as runs
-from tracelens.errors import InputError, Refused
+from tracelens.errors import InputError, Refused, UsageError
 from tracelens.findings import Evidence, breakdown, detect, inventory, overlap, stalls
+from tracelens.findings.evidence import calls_recorded
 from tracelens.model import (
     Abstention,
     Diagnosis,
@@ -35,7 +36,7 @@ from tracelens.model import (
 )
 from tracelens.patch import apply as patcher
 from tracelens.patch.apply import Standing
-from tracelens.replay import bounds, estimate, exposed, tape
+from tracelens.replay import bounds, estimate, exposed, sentences, tape
 from tracelens.replay.calibrate import Calibration
 from tracelens.replay.items import Tape
 from tracelens.report import sources
@@ -45,10 +46,10 @@ from tracelens.schemes import plan as planning
 from tracelens.schemes import rules as rule_files
 from tracelens.schemes.facts import Facts, Limits
 from tracelens.trace import chrome, timeline
+from tracelens.trace.discover import discover
 from tracelens.verify import store
 
 SYNCHRONIZES: frozenset[EditKind] = frozenset({"event-sync", "interval-sync"})
-TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +95,12 @@ def open_inputs(paths: tuple[Path, ...], max_bytes: int | None = None) -> Inputs
     """Load what the user named: nothing (the newest Run), a Run folder, or trace files of several ranks."""
     if not paths:
         paths = (runs.newest(Path(runs.RUNS_FOLDER)),)
-    if len(paths) == 1 and (paths[0] / runs.RUN_FILE).is_file():
+    folders = [path for path in paths if runs.is_run(path)]
+    if len(paths) == 1 and folders:
         return _open_run(runs.read(paths[0]), max_bytes)
-    traces = tuple(chrome.load(file, max_bytes=max_bytes) for path in paths for file in _trace_files(path))
+    if folders:
+        raise UsageError(f"{folders[0]} is a run and was given beside others", hint="give one run, or only trace files")
+    traces = tuple(chrome.load(file, max_bytes=max_bytes) for path in paths for file in discover(path))
     return Inputs(None, traces, (None,) * len(traces))
 
 
@@ -129,6 +133,7 @@ def examine(inputs: Inputs, options: Options | None = None) -> Examined:
         inventory=inventory.take(picture, inputs.run, code.text if isinstance(code, Script) else None),
         sources=sources.named(calls, inputs.run, code, options.source),
         monitor=runs.samples(inputs.run.path) if inputs.run else (),
+        situation=() if isinstance(program, Abstention) else tuple(one.text for one in sentences.of(program, gains)),
     )
     return Examined(diagnosis, program, recording, code, applied)
 
@@ -147,7 +152,7 @@ def plan(examined: Examined, options: Options | None = None) -> Diagnosis:
     fitted = planning.edits(rules, diagnosis.stalls, diagnosis.inventory, interval)
     remedies = _remedies(fitted, interval, examined, options)
     measured = store.read(diagnosis.run.path) if diagnosis.run else ()
-    facts = _facts(examined, remedies, measured)
+    facts = _facts(examined, remedies, score.comparable(measured, fitted, interval))
     schemes = score.judge(rules, facts)
     missing = (examined.code,) if isinstance(examined.code, Abstention) else ()
     return replace(
@@ -156,6 +161,7 @@ def plan(examined: Examined, options: Options | None = None) -> Diagnosis:
         recommendation=advise.recommend(rules, schemes, facts, options.limits),
         patches={name: remedy.patch for name, remedy in remedies.items() if remedy.patch is not None},
         verifications=measured,
+        replayed={name: one.estimate for name, one in remedies.items() if isinstance(one.estimate, Estimate)},
         interval=interval,
         weights=rules.weights,
         abstentions=(*diagnosis.abstentions, *missing),
@@ -174,7 +180,8 @@ def patch_of(diagnosis: Diagnosis, name: str) -> Patch:
     if patch is not None:
         return patch
     reasons = [item.missing for item in diagnosis.abstentions if item.detector == "patch"]
-    reasons += [reason for scheme in diagnosis.schemes if scheme.id == name for reason in scheme.reasons]
+    if not reasons:
+        reasons = [reason for scheme in diagnosis.schemes if scheme.id == name for reason in scheme.reasons]
     raise Refused(f"there is no patch for {name}: {'; '.join(reasons)}", hint="see: tracelens recommend")
 
 
@@ -212,7 +219,7 @@ def save(diagnosis: Diagnosis, source: Source = "project") -> tuple[Path, ...]:
     if chosen is not None and chosen in diagnosis.patches:
         files[runs.PATCH_FILE] = diagnosis.patches[chosen].diff
     for name, text in files.items():
-        runs.write_bytes(folder / name, text.encode())
+        runs.write_output(folder / name, text.encode())
     return tuple(folder / name for name in files)
 
 
@@ -227,21 +234,17 @@ def _open_run(run: Run, max_bytes: int | None) -> Inputs:
             f"the run {run.path} holds no trace: {reason}",
             hint="record again: tracelens profile train.py, with enough steps for the window",
         )
-    traces = tuple(chrome.load(one.trace_path, max_bytes=max_bytes) for one in recorded if one.trace_path is not None)
+    traces = tuple(
+        _named(chrome.load(one.trace_path, max_bytes=max_bytes), one) for one in recorded if one.trace_path is not None
+    )
     return Inputs(run, traces, recorded)
 
 
-def _trace_files(path: Path) -> tuple[Path, ...]:
-    """The path itself, or the traces in a folder that is no Run."""
-    if not path.is_dir():
-        return (path,)
-    found = tuple(sorted(file for file in path.iterdir() if file.name.endswith(TRACE_SUFFIXES)))
-    if not found:
-        raise InputError(
-            f"{path} is neither a run folder nor a folder with traces",
-            hint="give a folder that `tracelens profile` wrote, or a .json or .json.gz trace",
-        )
-    return found
+def _named(trace: Trace, recording: RankRecording) -> Trace:
+    """Rank and world size as the recording noted them, where the trace does not say (without torch.distributed)."""
+    rank = recording.rank if trace.rank is None else trace.rank
+    size = recording.meta.get("world_size") if trace.world_size is None else trace.world_size
+    return replace(trace, rank=rank, world_size=size if isinstance(size, int) else None)
 
 
 def _applied(run: Run | None) -> Standing | None:
@@ -371,7 +374,8 @@ def _facts(examined: Examined, remedies: Mapping[str, _Remedy], measured: tuple[
         gpu_busy_share=diagnosis.gpu_busy_share,
         binding=None if isinstance(program, Abstention) else bounds.of(program).binding,
         has_gpu="gpu" in diagnosis.timeline.trace.signals,
-        waits_recorded="runtime" in diagnosis.timeline.trace.signals,
+        waits_recorded=calls_recorded(diagnosis.timeline),
+        steps_found=diagnosis.steps.source != "none",
         batch_bytes=_batch_bytes(examined.recording),
         free_bytes=memory.get("free_bytes"),
         inventory=diagnosis.inventory,

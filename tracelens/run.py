@@ -13,6 +13,7 @@ folder. Paths inside run.json are relative to the Run folder, so that a Run can 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -22,7 +23,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tracelens.errors import InputError
+from tracelens import jsonfile
+from tracelens.errors import InputError, UsageError
+from tracelens.jsonfile import Shape
 from tracelens.model import Location, RankRecording, Run, SourceMark, StackSample, StepClock
 
 SCHEMA_VERSION = 1
@@ -33,6 +36,35 @@ REPORT_FILE = "report.html"
 PATCH_FILE = "tracelens.patch"
 MONITOR_FILE = "monitor.jsonl"
 BACKUP_FOLDER = "backup"
+
+_AGAIN = "record again: tracelens profile train.py"
+_LOADER = {"num_workers": int, "pin_memory": bool, "batches": int, "batch_bytes": int}
+_CLOCK = {"unprofiled_ns": [int], "unprofiled_mean_ns": float, "unprofiled_clock": str, "profiled_ns": [int]}
+_RANK: Shape = {
+    "rank": int,
+    "trace": str,
+    "sources": str,
+    "clock": _CLOCK,
+    "step_marks": str,
+    "attributed_steps": [int],
+    "memory": {"free_bytes": int, "total_bytes": int, "peak_bytes": int},
+    "loaders": [_LOADER],
+}
+_RUN: Shape = {
+    "command": [str],
+    "cwd": str,
+    "script": {"path": str, "sha256": str},
+    "git": {"revision": str},
+    "environment": {},
+    "capture": {"kind": str, "interval": int},
+    "ranks": [_RANK],
+    "reason": str,
+}
+"""What readers of run.json rely on, checked once, here; every value may also be null: not known."""
+_PLACE = {"path": str, "line": int, "function": str}
+_MARK = {"start_unix_ns": int, "end_unix_ns": int, "thread": int, "call": str, **_PLACE}
+_SOURCES: Shape = {"marks": [_MARK], "samples": [{"unix_ns": int, "thread": int, **_PLACE}]}
+_SAMPLE: Shape = {"unix_ns": int, "cpu_percent": float, "gpus": [{"utilization": float}]}
 
 
 def new_folder(script: str, parent: Path, now: datetime | None = None) -> Path:
@@ -55,9 +87,17 @@ def newest(parent: Path) -> Path:
     )
 
 
+def is_run(folder: Path) -> bool:
+    """Whether a Run folder is there; no for a path that cannot even be looked at."""
+    with contextlib.suppress(OSError):
+        return (folder / RUN_FILE).is_file()
+    return False
+
+
 def read(folder: Path) -> Run:
     """Read a Run folder; raises `InputError` with the file and what is wrong with it."""
-    meta = _read_json(folder / RUN_FILE)
+    missing = "give a folder that `tracelens profile` wrote, or a trace file"
+    meta = jsonfile.read(folder / RUN_FILE, missing=missing, damaged=_AGAIN)
     version = meta.get("schema_version")
     if version != SCHEMA_VERSION:
         raise InputError(
@@ -65,30 +105,37 @@ def read(folder: Path) -> Run:
             hint="read it with the version of TraceLens that wrote it, or record again",
         )
     try:
+        jsonfile.check(meta, _RUN)
         return _run_from(folder, meta)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except KeyError as error:
         raise InputError(
-            f"{folder / RUN_FILE} is not a run description: {error!r}", hint="record again: tracelens profile train.py"
+            f"{folder / RUN_FILE} is not a run description: {error.args[0]} is missing",
+            hint=_AGAIN,
         ) from error
+    except (TypeError, ValueError, OverflowError, OSError) as error:  # OSError: a path no file system takes
+        raise InputError(f"{folder / RUN_FILE} is not a run description: {error}", hint=_AGAIN) from error
 
 
 def samples(folder: Path) -> tuple[dict[str, Any], ...]:
-    """The rows of monitor.jsonl that are whole; a job that was killed leaves half a last line."""
+    """The rows of monitor.jsonl that are whole and have a time; a job that was killed leaves half a last line."""
     path = folder / MONITOR_FILE
     if not path.is_file():
         return ()
     rows = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             row = json.loads(line)
-            if isinstance(row, dict):
+            jsonfile.check(row, _SAMPLE)
+            if row and row.get("unix_ns") is not None:
                 rows.append(row)
     return tuple(rows)
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write JSON atomically: a reader sees the old file or the new one, never half of it."""
-    write_bytes(path, (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode())
+    text = json.dumps(value, indent=1, ensure_ascii=False) + "\n"
+    # A path or argument that is no UTF-8 holds lone surrogates; backslashed, they are JSON's own notation for them.
+    write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
 def write_bytes(path: Path, data: bytes, mode: int | None = None) -> None:
@@ -108,6 +155,21 @@ def write_bytes(path: Path, data: bytes, mode: int | None = None) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name)
         raise
+
+
+def write_output(path: Path, data: bytes) -> None:
+    """Write a file that the user asked for; raises `UsageError` with what is in the way."""
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "it is a folder")
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)  # a device or pipe, such as /dev/stdout, must not be replaced by a file
+        else:
+            write_bytes(path, data)
+    except OSError as error:
+        blocked = isinstance(error, FileExistsError | NotADirectoryError)
+        reason = "a file is where a folder should be" if blocked else error.strerror or str(error)
+        raise UsageError(f"{path} cannot be written: {reason}", hint="give a place that can be written") from error
 
 
 def sha256(data: bytes) -> str:
@@ -130,21 +192,9 @@ def _run_folders(parent: Path) -> Iterator[Path]:
             yield entry
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(
-            f"{path} does not exist", hint="give a folder that `tracelens profile` wrote, or a trace file"
-        ) from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read: {error}", hint="record again: tracelens profile train.py") from error
-    if not isinstance(value, dict):
-        raise InputError(f"{path} is not a JSON object", hint="record again: tracelens profile train.py")
-    return value
-
-
 def _run_from(folder: Path, meta: dict[str, Any]) -> Run:
+    if not meta["command"]:
+        raise ValueError("command is empty")
     cwd = (folder / meta["cwd"]).resolve()
     script = meta.get("script") or {}
     return Run(
@@ -153,7 +203,7 @@ def _run_from(folder: Path, meta: dict[str, Any]) -> Run:
         script=(cwd / script["path"]).resolve() if script.get("path") else None,
         cwd=cwd,
         complete=bool(meta.get("complete")),
-        recordings=tuple(_recording_from(folder, entry) for entry in meta.get("ranks", [])),
+        recordings=tuple(_recording_from(folder, entry) for entry in meta.get("ranks") or ()),
         meta=meta,
     )
 
@@ -166,19 +216,21 @@ def _recording_from(folder: Path, entry: dict[str, Any]) -> RankRecording:
         rank=int(entry["rank"]),
         trace_path=folder / trace if trace else None,
         clock=StepClock(
-            unprofiled_ns=tuple(int(ns) for ns in clock.get("unprofiled_ns", [])),
+            unprofiled_ns=tuple(int(ns) for ns in clock.get("unprofiled_ns") or ()),
             unprofiled_mean_ns=clock.get("unprofiled_mean_ns"),
-            profiled_ns=tuple(int(ns) for ns in clock.get("profiled_ns", [])),
+            profiled_ns=tuple(int(ns) for ns in clock.get("profiled_ns") or ()),
         ),
-        marks=tuple(_mark(row) for row in sources.get("marks", [])),
-        samples=tuple(_sample(row) for row in sources.get("samples", [])),
-        attributed_steps=tuple(int(k) for k in entry.get("attributed_steps", [])),
+        marks=tuple(_mark(row) for row in sources.get("marks") or ()),
+        samples=tuple(_sample(row) for row in sources.get("samples") or ()),
+        attributed_steps=tuple(int(k) for k in entry.get("attributed_steps") or ()),
         meta=entry,
     )
 
 
 def _sources(path: Path) -> dict[str, Any]:
-    return _read_json(path) if path.is_file() else {}
+    found = jsonfile.read(path, missing=_AGAIN, damaged=_AGAIN) if path.is_file() else {}
+    jsonfile.check(found, _SOURCES, path.name)
+    return found
 
 
 def _mark(row: dict[str, Any]) -> SourceMark:

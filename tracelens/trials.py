@@ -36,9 +36,9 @@ def of_schemes(diagnosis: Diagnosis, names: tuple[str, ...], trial: Trial) -> tu
     run = diagnosis.run
     if run is None:
         raise UsageError("only a run can be verified, not a bare trace", hint="record one: tracelens profile train.py")
-    estimates = {scheme.id: scheme.estimate for scheme in diagnosis.schemes}
     changes = tuple(
-        request.Change(patch_of(diagnosis, name), name, estimates[name], diagnosis.interval) for name in names
+        request.Change(patch_of(diagnosis, name), name, diagnosis.replayed.get(name), diagnosis.interval)
+        for name in names
     )
     step_ns = diagnosis.steps.unprofiled_median_ns or diagnosis.steps.median_ns
     wanted = request.Request(

@@ -200,8 +200,7 @@ class Engine:
             return
         before, self._remaining = self._remaining, _iterations_left()
         if before is None or self._remaining is None or before <= self._remaining:
-            if self._count == 2:
-                self._plan = self._plan.with_unknown_length()
+            self._plan = self._plan.with_unknown_length() if self._count == 2 else self._plan
             return
         left = self._remaining // (before - self._remaining)
         self._plan = self._plan.fitted(left)
@@ -392,9 +391,8 @@ def _iterations_left() -> int | None:
 
 
 def _capturing() -> bool:
-    if not torch.cuda.is_initialized() or facts.device_in_use() != torch.cuda.current_device():
-        return False
-    return bool(torch.cuda.is_current_stream_capturing())
+    in_use = torch.cuda.is_initialized() and facts.device_in_use() == torch.cuda.current_device()
+    return in_use and bool(torch.cuda.is_current_stream_capturing())
 
 
 def _rule() -> dict[str, float]:

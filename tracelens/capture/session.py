@@ -195,17 +195,17 @@ class _Recording:
         if self._recorded():
             return "; ".join(dict.fromkeys(reasons)) or None
         failures = [hand.agent for hand in reached if hand.agent != "armed"]
+        if reasons:
+            return "; ".join(dict.fromkeys(reasons))
+        if failures:
+            return f"TraceLens could not work inside the process: {failures[0]}"
+        if status:
+            return f"the command {_ended(status)} before {'anything was saved' if reached else 'it imported torch'}"
         if not reached:
             return (
                 "no Python process below the command imported torch with TraceLens in it: "
                 "it ran no torch, or was started with -I, -E or -S, in a container, or with a cleaned environment"
             )
-        if reasons:
-            return "; ".join(dict.fromkeys(reasons))
-        if status < 0:
-            return f"the command was killed by {signal.Signals(-status).name} before anything was saved"
-        if failures:
-            return f"TraceLens could not work inside the process: {failures[0]}"
         return (
             "no training step was seen: no optimizer stepped and too few batches were read to tell a loop "
             f"(in {len(reached)} processes with torch)"
@@ -232,6 +232,11 @@ class _Recording:
 
 def _make_folder(options: ProfileOptions) -> Path:
     out = options.out
+    place = (options.cwd / (out or options.parent)).absolute()
+    if not str(place).isprintable():  # Kineto drops control characters, and takes nothing that is no UTF-8
+        raise UsageError(
+            f"the profiler cannot write to a path with such characters: {place}", hint="name another run folder with -o"
+        )
     try:
         if out is None:
             return run.new_folder(options.words[0], options.cwd / options.parent)
@@ -271,6 +276,15 @@ def _opening(options: ProfileOptions, folder: Path, command: tuple[str, ...]) ->
         "complete": False,
         "reason": "the run has not ended yet",
     }
+
+
+def _ended(status: int) -> str:
+    if status > 0:
+        return f"ended with exit code {status}"
+    try:
+        return f"was killed by {signal.Signals(-status).name}"
+    except ValueError:  # a real-time signal
+        return f"was killed by signal {-status}"
 
 
 def _script_among(options: ProfileOptions) -> str | None:

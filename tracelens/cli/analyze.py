@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from tracelens.cli import options, output
+from tracelens.cli.planning import Wishes, typed
 
 
 @click.command(short_help="What the GPU waited for, per source line.")
@@ -33,4 +34,8 @@ def analyze(paths: tuple[Path, ...], script: Path | None, form: str, quiet: bool
         return
     from tracelens.report import text, words
 
-    output.result(words.headline(diagnosis) if quiet else text.analysis(diagnosis, output.look()))
+    output.result(
+        words.headline(diagnosis)
+        if quiet
+        else text.analysis(diagnosis, output.look(), typed(paths, Wishes(script=script)))
+    )

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from tracelens.cli import options, output
-from tracelens.errors import InputError, UsageError
+from tracelens.errors import InputError
 
 GZIP_LEVEL = 6
 """The usual trade; traces are text and shrink by ten anyway."""
@@ -30,14 +30,13 @@ def annotate(path: Path, out: Path) -> None:
     inputs = options.opened((path,))
     diagnosis = pipeline.diagnose(inputs)
     source = Path(diagnosis.timeline.trace.path)
-    if out.resolve() == source.resolve():
-        raise UsageError("the annotated trace would overwrite the trace itself", hint="give another file with -o")
+    options.unread(out, diagnosis)
     with output.progress("writing the annotated trace"):
         text = json.dumps(perfetto.annotated(_document(source), diagnosis), separators=(",", ":"))
         data = text.encode()
         # a fixed time in the header: the same trace gives the same bytes
-        runs.write_bytes(out, gzip.compress(data, GZIP_LEVEL, mtime=0) if out.suffix == ".gz" else data)
-    output.result(str(out))
+        runs.write_output(out, gzip.compress(data, GZIP_LEVEL, mtime=0) if out.suffix == ".gz" else data)
+    output.path(out)
     output.note("\nnext: open it at https://ui.perfetto.dev, track TraceLens")
 
 

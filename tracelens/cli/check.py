@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 @click.command(short_help="CI gate: budgets on synchronizations, idle, step time.")
 @click.argument("path", metavar="RUN", type=click.Path(path_type=Path))
-@click.option("--max-syncs-per-step", "syncs", type=click.FloatRange(min=0), help="Waits of the host for the GPU.")
-@click.option("--max-exposed-ms", "exposed", type=click.FloatRange(min=0), help="What all waits together cost a step.")
-@click.option("--max-idle-share", "idle", type=click.FloatRange(0, 1), help="Idle share of the GPU, 0 to 1.")
-@click.option("--max-step-ms", "step", type=click.FloatRange(min=0), help="Step time, unprofiled where recorded.")
+@click.option("--max-syncs-per-step", "syncs", type=options.Amount(), help="Waits of the host for the GPU.")
+@click.option("--max-exposed-ms", "exposed", type=options.Amount(), help="What all waits together cost a step.")
+@click.option("--max-idle-share", "idle", type=options.Amount(1), help="Idle share of the GPU, 0 to 1.")
+@click.option("--max-step-ms", "step", type=options.Amount(), help="Step time, unprofiled where recorded.")
 @options.text_or_json
 def check(
     path: Path, syncs: float | None, exposed: float | None, idle: float | None, step: float | None, form: str
 ) -> int:
     """Exit with 1 when RUN exceeds a budget, 3 when a budget cannot be judged."""
     from tracelens import pipeline
-    from tracelens.report import budget
+    from tracelens.report import budget, commands
 
     limits = budget.Limits(syncs, exposed, idle, step)
     if limits.empty:
@@ -37,6 +37,7 @@ def check(
         output.document({"schema_version": 1, "budgets": [_document(item) for item in items]})
     else:
         output.result("\n".join(_line(item) for item in items))
+        output.result(f"\nnext: {commands.line('recommend', str(path))}")
     verdicts = {item.within for item in items}
     return 1 if False in verdicts else 3 if None in verdicts else 0
 

@@ -23,8 +23,8 @@ GATE = {"not slower": 0, "slower": 1, "inconclusive": 3}
 def compare(base: Path, new: Path, gate: bool, form: str) -> int:
     """What changed from BASE to NEW: step time with its interval, parts of the step, waits per line."""
     from tracelens import pipeline
+    from tracelens.report import commands, text
     from tracelens.report import compare as comparing
-    from tracelens.report import text
 
     before, after = (pipeline.diagnose(options.opened((path,))) for path in (base, new))
     found = comparing.of(before, after)
@@ -32,6 +32,7 @@ def compare(base: Path, new: Path, gate: bool, form: str) -> int:
         output.document(_document(found))
     else:
         output.result(text.comparison(found, output.look()))
+        output.result(f"\nnext: {commands.line('recommend', str(new))}")
     return GATE[found.judgment] if gate else 0
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,12 +15,31 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tracelens.cli import output
+from tracelens.errors import UsageError
 
 if TYPE_CHECKING:
+    from tracelens.model import Diagnosis
     from tracelens.pipeline import Inputs
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Decorator = Callable[[Command], Command]
+
+MOST_INTERVAL = 1_000
+"""Nobody learns anything from a loss that is a thousand batches old, and the replay has to run through them all."""
+
+
+class Amount(click.FloatRange):
+    """A number from 0 up. `nan` compares as false with every bound, so the range alone lets it through."""
+
+    def __init__(self, most: float | None = None) -> None:
+        super().__init__(min=0, max=most)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return number
+
 
 text_or_json = click.option(
     "--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True, help="What to print."
@@ -29,7 +49,7 @@ inputs = click.argument("paths", metavar="[RUN|TRACE]...", nargs=-1, type=click.
 one_run = click.argument("run", metavar="[RUN]", required=False, type=click.Path(path_type=Path))
 interval = click.option(
     "--interval",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, MOST_INTERVAL),
     help="N of synchronize and read every N batches.  [default: what the loop does already, else 10]",
 )
 script = click.option(
@@ -60,9 +80,11 @@ def _weights(context: click.Context, parameter: click.Parameter, value: str | No
         return None
     out: dict[str, float] = {}
     for pair in value.split(","):
-        name, _, number = pair.partition("=")
+        name, _, number = (part.strip() for part in pair.partition("="))
+        if name in out:
+            raise click.BadParameter(f"{name} is given twice", context, parameter)
         try:
-            out[name.strip()] = float(number)
+            out[name] = float(number)
         except ValueError:
             raise click.BadParameter(f"{pair!r} is not CRITERION=PERCENT", context, parameter) from None
     return out
@@ -107,6 +129,18 @@ def opened(paths: Sequence[Path]) -> Inputs:
 
     with output.progress("reading the recording"):
         return pipeline.open_inputs(tuple(paths))
+
+
+def unread(out: Path, diagnosis: Diagnosis) -> Path:
+    """`out`, if writing there does not destroy what was read."""
+    from tracelens import run as runs
+
+    run = diagnosis.run
+    read = [Path(trace.path) for trace in diagnosis.traces]
+    read += [run.path / runs.RUN_FILE, *([run.script] if run.script else [])] if run else []
+    if out.resolve() in {path.resolve() for path in read}:
+        raise UsageError(f"{out} is one of the files read: that would overwrite it", hint="give another file with -o")
+    return out
 
 
 def run_folder(run: Path | None) -> Path:

@@ -32,14 +32,23 @@ def result(text: str) -> None:
     _write(sys.stdout, text)
 
 
+def path(written: Path) -> None:
+    """The path of what was written: as it is for a script that reads it, harmless for a terminal."""
+    from tracelens.report.words import clean
+
+    _write(sys.stdout, clean(str(written)) if sys.stdout.isatty() else str(written))
+
+
 def document(value: Mapping[str, Any]) -> None:
-    """The answer as JSON, alone on stdout."""
-    _write(sys.stdout, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+    """The answer as JSON, alone on stdout; in ASCII, which no terminal acts on and no encoding of a stream alters."""
+    _write(sys.stdout, json.dumps(value, indent=2, allow_nan=False))
 
 
 def note(text: str) -> None:
-    """A word for people that is not part of the answer."""
-    _write(sys.stderr, text)
+    """A word for people that is not part of the answer. Paths and names in it must not act on the terminal."""
+    from tracelens.report.words import clean
+
+    _write(sys.stderr, "\n".join(clean(line) for line in text.split("\n")))
 
 
 def failure(error: TracelensError) -> None:

@@ -6,7 +6,7 @@ no command depends on which other one ran before it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,6 +64,18 @@ def chosen_scheme(diagnosis: Diagnosis, wanted: str | None) -> str | None:
     if wanted not in known:
         raise UsageError(f"there is no scheme {wanted!r}", hint=f"one of: {', '.join(known)}")
     return wanted
+
+
+def typed(paths: Sequence[Path], wishes: Wishes) -> tuple[str, ...]:
+    """What the user typed, for the next command: the same run, the same plan."""
+    words = [str(path) for path in paths]
+    if wishes.interval is not None:
+        words += ["--interval", str(wishes.interval)]
+    for flag, path in (("--script", wishes.script), ("--rules", wishes.rules)):
+        words += [flag, str(path)] if path is not None else []
+    if wishes.weights is not None:
+        words += ["--weights", ",".join(f"{name}={weight:g}" for name, weight in wishes.weights.items())]
+    return tuple(words)
 
 
 def pipeline_options(wishes: Wishes, means: Means | None = None) -> Options:

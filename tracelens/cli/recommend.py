@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 
 from tracelens.cli import options, output
-from tracelens.cli.planning import Means, Wishes, planned, planning
+from tracelens.cli.planning import Means, Wishes, planned, planning, typed
+from tracelens.errors import UsageError
 
 DAYS = {"h": 1 / 8, "d": 1.0, "w": 5.0}
 """Working time, as the seeds count it: eight hours a day, five days a week."""
@@ -17,7 +18,7 @@ DAYS = {"h": 1 / 8, "d": 1.0, "w": 5.0}
 def _days(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
     if value is None:
         return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([dhw])", value.strip())
+    found = re.fullmatch(r"(\d{1,6}(?:\.\d+)?)\s*([dhw])", value.strip())
     if found is None:
         raise click.BadParameter(f"{value!r} is not a time such as 2d, 4h or 1w", context, parameter)
     return float(found[1]) * DAYS[found[2]]
@@ -27,7 +28,7 @@ means = options.bundled(
     "means",
     Means,
     click.option("--time", metavar="2d", callback=_days, help="Working time there is: days, hours or weeks."),
-    click.option("--gain", type=float, metavar="PERCENT", help="Speedup wanted."),
+    click.option("--gain", type=options.Amount(), metavar="PERCENT", help="Speedup wanted."),
     click.option(
         "--change",
         type=click.Choice(("minimal", "acceptable", "complex")),
@@ -48,10 +49,16 @@ def recommend(paths: tuple[Path, ...], wishes: Wishes, means: Means, form: str, 
     from tracelens.report import json, text, words
 
     diagnosis = planned(paths, wishes, means)
-    written = pipeline.save(diagnosis)
+    try:
+        written = pipeline.save(diagnosis)
+    except UsageError as error:  # a run in a folder that is only to be read; the answer does not need the files
+        output.note(f"note: {error.message}")
+        written = ()
     if form == "json":
         output.document(json.document(diagnosis))
         return
-    output.result(words.headline(diagnosis) if quiet else text.recommendation(diagnosis, output.look()))
+    output.result(
+        words.headline(diagnosis) if quiet else text.recommendation(diagnosis, output.look(), typed(paths, wishes))
+    )
     if written and not quiet:
         output.note(f"written: {', '.join(str(path) for path in written)}")

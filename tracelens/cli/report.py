@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from tracelens.cli import options, output
-from tracelens.cli.planning import Wishes, planned, reporting
+from tracelens.cli.planning import Wishes, planned, reporting, typed
 
 
 @click.command(short_help="One self-contained HTML file.")
@@ -29,7 +29,7 @@ def report(paths: tuple[Path, ...], wishes: Wishes, out: Path | None, quiet: boo
     if out is None:
         bare = Path(f"{Path(diagnosis.traces[0].path).name.split('.')[0] or 'trace'}.report.html")
         out = diagnosis.run.path / runs.REPORT_FILE if diagnosis.run else bare
-    runs.write_bytes(out, html.render(diagnosis, wishes.source).encode())
-    output.result(str(out))
+    runs.write_output(options.unread(out, diagnosis), html.render(diagnosis, wishes.source).encode())
+    output.path(out)
     if not quiet:
-        output.note(f"\n{words.headline(diagnosis)}\n\nnext: {commands.after_report(diagnosis)}")
+        output.note(f"\n{words.headline(diagnosis)}\n\nnext: {commands.after_report(diagnosis, typed(paths, wishes))}")

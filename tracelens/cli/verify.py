@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tracelens.cli import options, output
-from tracelens.cli.planning import Wishes, chosen_scheme, patching, planned
+from tracelens.cli.planning import Wishes, chosen_scheme, patching, planned, typed
 from tracelens.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ EXIT = {"faster": 0, "no change": 0, "slower": 1, "different numbers": 1, "incon
 
 
 def _seconds(context: click.Context, parameter: click.Parameter, value: str) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|h|)", value.strip())
-    if found is None:
+    found = re.fullmatch(r"(\d{1,6}(?:\.\d+)?)\s*(s|m|h|)", value.strip())
+    if found is None or not float(found[1]):
         raise click.BadParameter(f"{value!r} is not a time such as 10m, 90s or 1h", context, parameter)
     return float(found[1]) * {"s": 1, "m": 60, "h": 3600, "": 1}[found[2]]
 
@@ -64,12 +64,14 @@ def verify(words: Sequence[str], every: bool, effort: Effort, wishes: Wishes, fo
     from tracelens.report import commands, text
     from tracelens.report.words import headline
 
+    if every and wishes.scheme is not None:
+        raise UsageError("--all and --scheme exclude each other", hint="leave one of them out")
     trial = trials.Trial(effort.steps, effort.budget, effort.seed, output.note)
     if len(words) >= 2 and words[0].endswith(".py"):
         measured = trials.of_scripts(Path(words[0]), Path(words[1]), tuple(words[2:]), trial)
         after = commands.line("profile", words[1], *words[2:])
     else:
-        if len(words) > 1:
+        if len(words) > 1 or (words and words[0].endswith(".py")):
             raise UsageError("verify takes one run, or two scripts", hint="tracelens verify BEFORE.py AFTER.py [ARGS]")
         folder = options.run_folder(Path(words[0]) if words else None)
         diagnosis = planned((folder,), wishes)
@@ -78,7 +80,7 @@ def verify(words: Sequence[str], every: bool, effort: Effort, wishes: Wishes, fo
             output.result(f"{headline(diagnosis)}\nNothing to verify.")
             return 0
         measured = trials.of_schemes(diagnosis, names, trial)
-        after = commands.line("report", str(folder))
+        after = commands.line("report", *typed((folder,), wishes))
     if form == "json":
         from tracelens.verify import store
 

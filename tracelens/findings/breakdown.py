@@ -29,7 +29,7 @@ def of(
     parts = _parts(timeline, kept, device)
     wall = kept.wall_ns
     idle = sum(ns for name, ns in parts.items() if name.startswith("idle_"))
-    per_step = {name: round(ns / kept.count) for name, ns in parts.items()}
+    per_step = {name: kept.per_step(ns) for name, ns in parts.items()}
     return times, Breakdown(kept.step_ns, per_step), (wall - idle) / wall, idle / wall
 
 

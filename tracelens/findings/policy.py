@@ -34,5 +34,8 @@ class Policy:
     """Waits of one API without source lines are told apart by their order in the step, up to so many; more would
     be a list that nobody reads."""
 
+    position_share: float = 0.5
+    """A place in the step is told apart if it waits in half of the steps: what comes now and then has no place."""
+
 
 POLICY = Policy()

@@ -1,6 +1,7 @@
 """Host waits grouped into Stalls: one per API and source line, or per place in the step where no line is known.
 
-In: a Timeline. Out: Stalls per kept step, the most costly first, with ids s1, s2, … that stay. How much a wait really
+In: a Timeline. Out: Stalls per kept step, the most costly first, with ids s1, s2, … that stay. A place in the step that
+waits in few steps only is no place: ten reads in every tenth step are one Stall, not ten. How much a wait really
 costs is for the replay to say: `with_exposed` takes its answer. A stream synchronize right behind a copy to the GPU is
 the second half of a blocking `.to(device)` and counts as `h2d`: it goes when the copy stops blocking, and no earlier.
 Waits at the edge of the recording are the profiler's own and never enter a sum: they are kept apart by their verdict.
@@ -29,7 +30,7 @@ def group(timeline: Timeline) -> tuple[Stall, ...]:
     chosen = waits[kept.holds(waits["step"]) | waits["window_edge"].astype(bool)]
     if chosen.empty:
         return ()
-    keyed = _keyed(chosen, behind_copies(timeline, chosen))
+    keyed = _keyed(chosen, behind_copies(timeline, chosen), kept.count)
     found = [_stall(key, rows, kept.count) for key, rows in keyed.groupby(_KEY, sort=False, observed=True)]
     found.sort(key=_cost)
     return tuple(replace(stall, id=f"s{number}") for number, stall in enumerate(found, start=1))
@@ -64,7 +65,7 @@ def _judged(stall: Stall, exposed_ns: int | None, step_ns: int) -> Stall:
     return replace(stall, exposed_ns=exposed_ns, verdict=verdict)
 
 
-def _keyed(waits: pd.DataFrame, behind_copies: pd.Series[bool]) -> pd.DataFrame:
+def _keyed(waits: pd.DataFrame, behind_copies: pd.Series[bool], steps: int) -> pd.DataFrame:
     """The waits with keys that can be grouped by: no missing values, and a position where there is no line."""
     rows = waits.assign(
         window_edge=waits["window_edge"].astype(bool),
@@ -80,7 +81,8 @@ def _keyed(waits: pd.DataFrame, behind_copies: pd.Series[bool]) -> pd.DataFrame:
     known = (rows["path"] != "") | rows["window_edge"]
     rows["position"] = order.reindex(rows.index).where(~known, _NO_POSITION)
     most = rows.groupby(["api", "kind"], observed=True)["position"].transform("max")
-    rows.loc[most >= POLICY.positions, "position"] = _NO_POSITION
+    seen = rows.groupby(["api", "kind", "position"], observed=True)["step"].transform("nunique")
+    rows.loc[(most >= POLICY.positions) | (seen < POLICY.position_share * steps), "position"] = _NO_POSITION
     return rows
 
 
@@ -118,6 +120,7 @@ def _stall(key: tuple[object, ...], rows: pd.DataFrame, steps: int) -> Stall:
         location=location,
         waits=tuple(int(position) for position in rows.index),
         call=_call(rows),
+        step_share=None if edge else rows["step"].nunique() / steps,
     )
 
 

@@ -36,7 +36,11 @@ class Window:
     @property
     def step_ns(self) -> int:
         """Mean step."""
-        return round(self.wall_ns / self.count)
+        return self.per_step(self.wall_ns)
+
+    def per_step(self, total: int) -> int:
+        """Rounded without a detour over floats, which lose the nanoseconds of a year."""
+        return (2 * total + self.count) // (2 * self.count)
 
     @property
     def covered(self) -> intervals.IntervalSet:

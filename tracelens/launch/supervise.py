@@ -60,9 +60,10 @@ def command_line(kind: Kind, words: tuple[str, ...], python: str, cwd: Path | No
     if kind == "module":
         return (python, "-m", *words)
     if kind == "script":
-        if not ((cwd or Path.cwd()) / words[0]).exists():
+        script = (cwd or Path.cwd()) / words[0]
+        if not script.exists() or (script.is_dir() and not (script / "__main__.py").is_file()):
             raise InputError(
-                f"script {words[0]} does not exist",
+                f"script {words[0]} {'is a folder without __main__.py' if script.is_dir() else 'does not exist'}",
                 hint="give the path of the training script, relative to the current folder",
             )
         return (python, *words)

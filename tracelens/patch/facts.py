@@ -20,7 +20,6 @@ from tracelens.patch.names import (
     key,
     rebound,
     root_key,
-    survey,
     targets,
     touched,
     variables,
@@ -221,7 +220,7 @@ class LoopFacts:
 
 
 def facts_of(source: SourceFile, loop: cst.For, names: FileNames | None = None) -> LoopFacts:
-    return LoopFacts(source, names or survey(source.module), loop, scope_of(source, loop))
+    return LoopFacts(source, names or source.names, loop, scope_of(source, loop))
 
 
 def uses(node: cst.CSTNode, keys: frozenset[str], names: FileNames) -> bool:

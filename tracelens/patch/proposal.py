@@ -74,7 +74,7 @@ class Answer:
 
 def matched(request: Request, kind: SiteKind) -> tuple[list[tuple[Site, Target]], list[Declined]]:
     """The sites of a kind that the targets mean; what no site stands for is declined."""
-    sites = [site for site in find(request.source, request.names) if site.kind == kind]
+    sites = [site for site in find(request.source) if site.kind == kind]
     found: list[tuple[Site, Target]] = []
     declined: list[Declined] = []
     for target in request.targets:

@@ -16,6 +16,7 @@ import libcst as cst
 from tracelens.patch.facts import PURE_BUILTINS, PURE_MODULES, LoopFacts
 from tracelens.patch.loops import Blocked
 from tracelens.patch.names import children, dotted, is_output, root_key, touched, variables, walk, words
+from tracelens.patch.naming import name_for
 from tracelens.patch.sites import Read, read_of, reads_in
 
 _TRAINS = words(
@@ -40,7 +41,6 @@ _BETWEEN = (
     cst.Slice,
 )
 _DEPENDING = (cst.Call, cst.Attribute, cst.Subscript, cst.BaseComp, cst.NamedExpr)
-_RESULT_NAMES = {"item": "value", "number": "value", "formatted": "value", "tolist": "list", "numpy": "array"}
 
 
 @dataclass(frozen=True)
@@ -321,7 +321,7 @@ class Recorder:
         stays = isinstance(node, cst.Name) and tensor is None
         source = tensor if tensor is not None else node
         text = self.facts.source.code(source)
-        wanted = node.value if stays and isinstance(node, cst.Name) else _name_for(source, read)
+        wanted = node.value if stays and isinstance(node, cst.Name) else name_for(source, read)
         for name, other in self.captures.items():
             if (other.text, other.read) == (text, read) or (stays and name == wanted):
                 kind = read if other.read == read else ""  # used in two ways: kept as it is
@@ -387,29 +387,3 @@ class Recorder:
                 if full.startswith("numpy.random") or not (known or method or deeper or full in seen):
                     return False
         return True
-
-
-def _name_for(node: cst.CSTNode, read: str) -> str:
-    """A readable name for a value: `loss_value` for `loss`, `images_size` for `images.size(0)`."""
-    if read == "choice":
-        return "value"
-    words = [p.value for p in _naming(node)]
-    stem = "_".join(words[-2:] if not read or isinstance(node, cst.Call) else words[-1:]) or "batch"
-    suffix = _RESULT_NAMES.get(read, "")
-    stem = "seconds" if stem == "time_time" else stem
-    name = re.sub(r"\W+", "_", f"{stem}_{suffix}" if suffix else stem).strip("_")
-    return name if name.isidentifier() else f"value_{len(name)}"
-
-
-def _naming(node: cst.CSTNode) -> list[cst.Name]:
-    if isinstance(node, (cst.Name, cst.Attribute)):
-        return [node] if isinstance(node, cst.Name) else [*_naming(node.value), node.attr]
-    if isinstance(node, cst.Subscript):
-        index = node.slice[0].slice
-        if isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString):
-            return [cst.Name(re.sub(r"\W", "_", index.value.value.strip("rbuf\"'")) or "value")]
-        return _naming(node.value)
-    if isinstance(node, cst.Call):
-        argument = _naming(node.args[0].value) if isinstance(node.func, cst.Name) and node.args else []
-        return [*_naming(node.func), *argument][:2] if argument else _naming(node.func)
-    return _naming(node.left) if isinstance(node, cst.BinaryOperation) else []

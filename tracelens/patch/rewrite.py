@@ -80,26 +80,30 @@ def _moved(change: LoopChange, ahead: str, used: set[str]) -> list[Moved]:
 def _around(change: LoopChange, moved: Sequence[Moved], ahead: str, gone: frozenset[cst.CSTNode]) -> list[Splice]:
     source, loop = change.facts.source, change.facts.loop
     indent = source.indentation(loop)
-    unbound = sorted({name for one in moved for name in one.unbound(gone)})
-    before = [f"{indent}{name}: object  # bound by a function below\n" for name in unbound]
-    before += [f"{newline}{one.definition()}" for one, newline in zip(moved, ["\n"] * len(moved), strict=True)]
-    before += ["\n"] if moved else []
-    before.append(f"{indent}{ahead} = {MODULE}.RunAhead(every={change.every})\n")
     first = _first_line(source, loop)
     top = source.line_start(first)
-    if moved and first > 1 and not source.line_text(first - 1).strip().endswith((":", '"""')):
-        before[:0] = ["\n"] if source.line_text(first - 1).strip() else []
+    blocks = _functions(moved, indent, gone)
+    making = f"{indent}{ahead} = {MODULE}.RunAhead(every={change.every})\n"
+    above = source.line_text(first - 1).strip() if first > 1 else ""
+    apart = "\n" if blocks and above and not above.endswith((":", '"""')) else ""
     start, end = source.outer_span(loop.iter)
     bare_tuple = isinstance(loop.iter, cst.Tuple) and not loop.iter.lpar
     opening, closing = ("((", "))") if bare_tuple else ("(", ")")
     out = [
-        Splice(top, top, "".join(before), _BEFORE),
+        Splice(top, top, apart + "\n".join([*blocks, making]), _BEFORE),
         Splice(start, start, f"{ahead}.over{opening}", _AROUND),
         Splice(end, end, closing, _AROUND),
     ]
     if any(isinstance(node, cst.Break) for node in own_nodes(loop.body)):
         out.append(_whole_line(source, _line_after(source, loop), f"{indent}{ahead}.drain()"))
     return out
+
+
+def _functions(moved: Sequence[Moved], indent: str, gone: frozenset[cst.CSTNode]) -> list[str]:
+    """Blocks of lines: the functions, and before them a line for each name that only they bind from now on."""
+    unbound = sorted({name for one in moved for name in one.unbound(gone)})
+    bindings = "".join(f"{indent}{name}: object  # bound by a function below\n" for name in unbound)
+    return [*([bindings] if bindings else []), *(one.definition() for one in moved)]
 
 
 def _first_line(source: SourceFile, statement: cst.For) -> int:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import libcst as cst
 
-from tracelens.patch.names import FileNames, dotted, survey, walk
-from tracelens.patch.source import SourceFile
+from tracelens.patch.names import FileNames, dotted, walk
+from tracelens.patch.source import PARSED_FILES, SourceFile
 
 SiteKind = Literal["read", "sync", "copy"]
 ReadKind = Literal["item", "number", "formatted", "tolist", "numpy"]
@@ -61,12 +62,12 @@ class Site:
         return self.source.last_line(self.node)
 
 
-def find(source: SourceFile, names: FileNames | None = None) -> tuple[Site, ...]:
+@lru_cache(maxsize=PARSED_FILES)
+def find(source: SourceFile) -> tuple[Site, ...]:
     """All sites of a file, by line."""
-    names = names or survey(source.module)
     found = []
     for node in walk(source.module):
-        kind = _kind(node, names)
+        kind = _kind(node, source.names)
         if kind is not None:
             found.append(Site(kind, source, node, statement_of(source, node)))
     return tuple(sorted(found, key=lambda site: source.span(site.node)))

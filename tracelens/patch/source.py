@@ -10,15 +10,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import cast
 
 import libcst as cst
-from libcst.metadata import CodeRange, MetadataWrapper, ParentNodeProvider, PositionProvider
+from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
+
+from tracelens.patch.names import FileNames, children, survey, walk
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 KEEP_COMMENT = re.compile(r"#\s*tracelens:\s*keep\b")
+
+
+PARSED_FILES = 16
+"""Parsed files that are kept: a patch per scheme is made of the same few files, and each is parsed before and after."""
 
 
 class Unreadable(Exception):
@@ -39,9 +45,9 @@ class Splice:
     rank: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SourceFile:
-    """A parsed file. Offsets count characters of `text`."""
+    """A parsed file; compared by identity, as its nodes are. Offsets count characters of `text`."""
 
     path: Path
     shown: str
@@ -50,7 +56,14 @@ class SourceFile:
     text: str
     module: cst.Module
     positions: Mapping[cst.CSTNode, CodeRange]
-    parents: Mapping[cst.CSTNode, cst.CSTNode]
+
+    @cached_property
+    def names(self) -> FileNames:
+        return survey(self.module)
+
+    @cached_property
+    def parents(self) -> Mapping[cst.CSTNode, cst.CSTNode]:
+        return {child: node for node in walk(self.module) for child in children(node)}
 
     @cached_property
     def line_starts(self) -> tuple[int, ...]:
@@ -120,13 +133,14 @@ class SourceFile:
         return any(KEEP_COMMENT.search(self.line_text(line)) for line in range(first, last + 1))
 
 
+@lru_cache(maxsize=PARSED_FILES)
 def parse(path: Path, shown: str, data: bytes) -> SourceFile:
     """Take a file apart; raises `Unreadable` if it is no Python that this program can give back to the byte."""
     try:
-        wrapper = MetadataWrapper(cst.parse_module(data))
+        wrapper = MetadataWrapper(cst.parse_module(data), unsafe_skip_copy=True)  # fresh: no node occurs twice
         positions = cast(Mapping[cst.CSTNode, CodeRange], wrapper.resolve(PositionProvider))
-        parents = cast(Mapping[cst.CSTNode, cst.CSTNode], wrapper.resolve(ParentNodeProvider))
-        same = wrapper.module.bytes == data
+        text = wrapper.module.code
+        same = text.encode(wrapper.module.encoding) == data
     except cst.ParserSyntaxError as error:
         raise Unreadable(f"does not parse as Python 3, line {error.raw_line}") from None
     except (UnicodeError, LookupError) as error:
@@ -135,7 +149,7 @@ def parse(path: Path, shown: str, data: bytes) -> SourceFile:
         raise Unreadable("is nested too deeply") from None
     if not same:
         raise Unreadable("cannot be written back byte for byte")
-    return SourceFile(path, shown, data, wrapper.module.code, wrapper.module, positions, parents)
+    return SourceFile(path, shown, data, text, wrapper.module, positions)
 
 
 def apply_splices(source: SourceFile, splices: Sequence[Splice]) -> bytes:

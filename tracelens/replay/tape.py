@@ -36,6 +36,8 @@ SAMPLING = 0.01
 """The unprofiled steps are another sample of a loop that varies: 1 % of the step either way says nothing."""
 LOADER_BOUND_SHARE = 0.1
 """Waiting for a worker must be at least a tenth of the steps to make the loader the limit."""
+HICCUP_FACTOR, HICCUP_SHARE = 1.5, 0.08
+"""Unprofiled steps say nothing of their calls; periodic work of every tenth step must stay in, so fewer than that."""
 _FIT_ROUNDS = 14
 
 
@@ -50,10 +52,12 @@ def build(
     if refusal is not None:
         return refusal
     tape = _assemble(timeline, stalls, calibration or Calibration())
-    tape = replace(tape, loader=_loader(timeline, tape, clock))
+    loader = _loader(timeline, tape, clock)
+    # The recorded spans inside the loader are the check's; a producer's period belongs to the unprofiled step.
+    tape = replace(tape, loader=replace(loader, period_ns=None))
     compiled = compile_program(edits.apply(tape), 0.0)
     steady, first = step_time(compiled), first_pass(compiled)
-    tape = replace(tape, steady_ns=round(steady))
+    tape = replace(tape, loader=loader, steady_ns=round(steady))
     # The window lies between an empty and a full launch queue, and so does what it recorded.
     nearest = min(max(tape.recorded_ns, min(first, steady)), max(first, steady))
     errors = Errors(nearest / tape.recorded_ns - 1, None)
@@ -167,11 +171,19 @@ def _loader(timeline: Timeline, tape: Tape, clock: StepClock | None) -> Loader:
 
 
 def _unprofiled(clock: StepClock | None) -> int | None:
+    """The typical step of W0: its mean without the few steps that were a hiccup of the machine.
+
+    CUDA events time W0 as a whole, so they are taken where there was none.
+    """
     if clock is None:
         return None
-    if clock.unprofiled_mean_ns:
+    if not clock.unprofiled_ns:
         return clock.unprofiled_mean_ns
-    return round(float(np.mean(clock.unprofiled_ns))) if clock.unprofiled_ns else None
+    steps = np.asarray(clock.unprofiled_ns, dtype=np.float64)
+    slow = steps > HICCUP_FACTOR * np.median(steps)
+    if not slow.any() or slow.mean() > HICCUP_SHARE:
+        return clock.unprofiled_mean_ns or round(float(steps.mean()))
+    return round(float(steps[~slow].mean()))
 
 
 # ------------------------------------------------------------------------------------------------------ anchoring

@@ -71,6 +71,8 @@ def _content(diagnosis: Diagnosis, source: Source) -> dict[str, Any]:
         "words": words,
         "met": MET,
         "stages": words.plan(diagnosis),
+        "advice": commands.advice,
+        "situation": words.situation(diagnosis),
         "unjudged": words.grouped_abstentions(diagnosis),
         "rejected": words.grouped_reasons(diagnosis),
         "estimated": [scheme for scheme in schemes if scheme.estimate is not None],

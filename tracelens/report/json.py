@@ -25,6 +25,7 @@ from tracelens.model import (
     StepTimes,
     Trace,
 )
+from tracelens.report import commands
 
 SCHEMA_VERSION = 1
 
@@ -49,7 +50,7 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
             {"id": item.id, "present": item.present, "evidence": item.evidence} for item in diagnosis.inventory
         ],
         "schemes": [_scheme(scheme) for scheme in diagnosis.schemes],
-        "recommendation": _recommendation(recommendation),
+        "recommendation": _recommendation(recommendation, diagnosis),
         "sensitivity": dict(recommendation.sensitivity) if recommendation else {},
     }
 
@@ -180,23 +181,23 @@ def _estimate(estimate: Estimate | None) -> dict[str, Any] | None:
     }
 
 
-def _recommendation(recommendation: Recommendation | None) -> dict[str, Any] | None:
+def _recommendation(recommendation: Recommendation | None, diagnosis: Diagnosis) -> dict[str, Any] | None:
     if recommendation is None:
         return None
     return {
         "scheme": recommendation.scheme,
         "verdict": recommendation.verdict,
-        "stages": [_stage(stage) for stage in recommendation.stages],
+        "stages": [_stage(stage, diagnosis) for stage in recommendation.stages],
     }
 
 
-def _stage(stage: Stage) -> dict[str, Any]:
+def _stage(stage: Stage, diagnosis: Diagnosis) -> dict[str, Any]:
     return {
         "number": stage.number,
         "title": stage.title,
         "schemes": list(stage.schemes),
         "goals": [_goal(goal) for goal in stage.goals],
-        "advice": stage.advice,
+        "advice": commands.advice(stage, diagnosis),
     }
 
 

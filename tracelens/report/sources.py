@@ -6,6 +6,7 @@ the line that was running: a file that changed since the recording is not shown 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,19 +37,21 @@ def script(run: Run | None, given: Path | None, originals: Mapping[Path, bytes] 
     `originals` are the bytes from before a patch that is applied at present.
     """
     if given is not None:
-        if not given.is_file():
-            raise InputError(f"{given} does not exist", hint="--script names the training script")
-        return Script(given.resolve(), given.resolve().parent, _read(given))
+        data = _content(given)
+        if data is None:
+            raise InputError(f"{given} is not a file that can be read", hint="--script names the training script")
+        return Script(given.resolve(), given.resolve().parent, _text(data))
     if run is None or run.script is None:
         return _missing("the recording does not name a training script")
-    if not run.script.is_file():
-        return _missing(f"the training script {run.script.name} is not where it was recorded")
+    data = _content(run.script)
+    if data is None:
+        return _missing(f"the training script {run.script.name} is not where it was recorded, or cannot be read")
     recorded = (run.meta.get("script") or {}).get("sha256")
-    data = (originals or {}).get(run.script.resolve(), run.script.read_bytes())
+    data = (originals or {}).get(run.script.resolve(), data)
     if recorded is not None and runs.sha256(data) != recorded:
         return _missing(f"the training script {run.script.name} changed since it was recorded")
     root = run.cwd if run.script.is_relative_to(run.cwd) else run.script.parent
-    return Script(run.script, root, data.decode("utf-8", "replace"))
+    return Script(run.script, root, _text(data))
 
 
 def named(stalls: Iterable[Stall], run: Run | None, code: Script | Abstention, which: Source) -> dict[str, str]:
@@ -60,21 +63,34 @@ def named(stalls: Iterable[Stall], run: Run | None, code: Script | Abstention, w
         file = _file(path, run, code)
         inside = file is not None and file.resolve().is_relative_to(code.root.resolve())
         if file is not None and (inside or which == "all"):
-            found[path] = code.text if file.resolve() == code.path.resolve() else _read(file)
+            is_script = file.resolve() == code.path.resolve()
+            found[path] = code.text if is_script else _text(_content(file) or b"")
     return found
 
 
 def _file(path: str, run: Run | None, code: Script) -> Path | None:
     """The file a location means; a bare name that equals the script's is the script, wherever that lies now."""
     for folder in (run.cwd if run else code.root, code.root):
-        file = folder / path
-        if file.is_file() and file.stat().st_size <= LARGEST_BYTES:
-            return file
+        if _is_source(folder / path):
+            return folder / path
     return code.path if Path(path).name == code.path.name else None
 
 
-def _read(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="replace")
+def _is_source(path: Path) -> bool:
+    with contextlib.suppress(OSError):  # a location in a trace can name anything
+        return path.is_file() and path.stat().st_size <= LARGEST_BYTES
+    return False
+
+
+def _content(path: Path) -> bytes | None:
+    """None for what is no file or may not be read."""
+    with contextlib.suppress(OSError):
+        return path.read_bytes() if path.is_file() else None
+    return None
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
 
 
 def _missing(what: str) -> Abstention:

@@ -57,11 +57,16 @@ def heading(text: str) -> RenderableType:
 
 
 def paragraph(text: str, style: str = "") -> RenderableType:
-    return Padding(Text(clean(text), style=style), (0, 0, 0, 2))
+    return Padding(Text(_clean_lines(text), style=style), (0, 0, 0, 2))
 
 
 def verdict(text: str) -> RenderableType:
-    return Padding(Text(clean(text), style="bold"), (1, 2, 0, 2))
+    return Padding(Text(_clean_lines(text), style="bold"), (1, 2, 0, 2))
+
+
+def _clean_lines(text: str) -> str:
+    """A sentence may quote several lines of a program's last words."""
+    return "\n".join(clean(line) for line in text.split("\n"))
 
 
 def next_command(command: str) -> RenderableType:

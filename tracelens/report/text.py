@@ -23,14 +23,14 @@ STALL_ROWS = 12
 """Rows of the stall table; the JSON has all of them."""
 
 
-def analysis(diagnosis: Diagnosis, look: Look) -> str:
-    """What the GPU waited for."""
-    return terminal.draw(_analysis(diagnosis, commands.after_analyze(diagnosis)), look)
+def analysis(diagnosis: Diagnosis, look: Look, typed: Sequence[str] = ()) -> str:
+    """What the GPU waited for. `typed`: paths and options of the user, for the next command."""
+    return terminal.draw(_analysis(diagnosis, commands.after_analyze(diagnosis, typed)), look)
 
 
-def recommendation(diagnosis: Diagnosis, look: Look) -> str:
+def recommendation(diagnosis: Diagnosis, look: Look, typed: Sequence[str] = ()) -> str:
     """What to do about it: schemes with scores and estimates, reasons, stages."""
-    return terminal.draw(_recommendation(diagnosis), look)
+    return terminal.draw(_recommendation(diagnosis, typed), look)
 
 
 def patch(change: Patch, look: Look, next_command: str) -> str:
@@ -142,14 +142,15 @@ def _abstentions(diagnosis: Diagnosis) -> Iterator[RenderableType]:
 # -------------------------------------------------------------------------------------------------- recommend
 
 
-def _recommendation(diagnosis: Diagnosis) -> Iterator[RenderableType]:
+def _recommendation(diagnosis: Diagnosis, typed: Sequence[str]) -> Iterator[RenderableType]:
     yield terminal.paragraph(" · ".join(recorded(diagnosis)), "dim")
     yield terminal.verdict(words.headline(diagnosis))
     yield from _schemes(diagnosis)
     yield from _criteria(diagnosis)
-    yield from _stages(diagnosis)
+    yield from _situation(diagnosis)
+    yield from _stages(diagnosis, typed)
     yield from _abstentions(diagnosis)
-    yield terminal.next_command(commands.after_recommend(diagnosis))
+    yield terminal.next_command(commands.after_recommend(diagnosis, typed))
 
 
 def by_rank(diagnosis: Diagnosis) -> tuple[Scheme, ...]:
@@ -161,8 +162,8 @@ def _schemes(diagnosis: Diagnosis) -> Iterator[RenderableType]:
     shown = [scheme for scheme in by_rank(diagnosis) if scheme.estimate is not None]
     if shown:
         yield terminal.heading("Schemes on this run")
-        columns = ("rank", "scheme", "step (80 % range)", "faster by", "prior", "score")
-        yield terminal.table(columns, [_scheme_row(scheme) for scheme in shown], frozenset({0, 2, 3, 4, 5}))
+        columns = ("rank", "scheme", "step (range)", "faster by", "how it is known", "prior", "score")
+        yield terminal.table(columns, [_scheme_row(scheme) for scheme in shown], frozenset({0, 2, 3, 5, 6}))
     reasons = words.grouped_reasons(diagnosis)
     if reasons:
         yield terminal.heading("Why not")
@@ -176,6 +177,7 @@ def _scheme_row(scheme: Scheme) -> tuple[str, ...]:
         scheme.id,
         words.estimate_range(estimate) if estimate else words.UNKNOWN,
         words.gain(estimate.speedup) if estimate else "–",
+        f"{estimate.evidence}, {words.RANGE[estimate.evidence]}" if estimate else "–",
         "–" if scheme.prior_total is None else f"{scheme.prior_total:.2f}",
         "–" if scheme.total is None else f"{scheme.total:.2f}",
     )
@@ -202,7 +204,15 @@ def _score(scheme: Scheme, criterion: str) -> str:
     return f"{score.score:.1f} {score.evidence}{beside}"
 
 
-def _stages(diagnosis: Diagnosis) -> Iterator[RenderableType]:
+def _situation(diagnosis: Diagnosis) -> Iterator[RenderableType]:
+    found = words.situation(diagnosis)
+    if found:
+        yield terminal.heading("What limits this loop")
+    for sentence in found:
+        yield terminal.paragraph(sentence)
+
+
+def _stages(diagnosis: Diagnosis, typed: Sequence[str]) -> Iterator[RenderableType]:
     stages = words.plan(diagnosis)
     if not stages:
         return
@@ -213,7 +223,7 @@ def _stages(diagnosis: Diagnosis) -> Iterator[RenderableType]:
             evidence = f" ({goal.evidence})" if goal.evidence not in ("", words.UNKNOWN) else ""
             yield terminal.paragraph(f"   {MET[goal.met]}: {goal.text}{evidence}", "dim")
         if stage.advice:
-            yield terminal.paragraph(f"   → {stage.advice}")
+            yield terminal.paragraph(f"   → {commands.advice(stage, diagnosis, typed)}")
 
 
 MET = {True: "met", False: "not met", None: "not measured"}

@@ -37,6 +37,8 @@ BINDING = {
     "loader": "the DataLoader, which delivers no faster",
 }
 
+RANGE = {"replayed": "80 % range", "measured": "95 % interval"}
+
 LIMIT = {"host": "host", "stream": "GPU", "copy": "copies", "loader": "DataLoader"}
 
 CRITERION = {
@@ -166,6 +168,12 @@ def plan(diagnosis: Diagnosis) -> tuple[Stage, ...]:
     """The stages, where something is recommended: a plan to do nothing needs no stages."""
     answer = diagnosis.recommendation
     return answer.stages if answer is not None and answer.scheme is not None else ()
+
+
+def situation(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """Why waiting less gives nothing here, where nothing is recommended; beside a recommendation it would confuse."""
+    answer = diagnosis.recommendation
+    return tuple(clean(text) for text in diagnosis.situation) if answer is not None and answer.scheme is None else ()
 
 
 def sensitivity(recommendation: Recommendation | None) -> tuple[str, ...]:

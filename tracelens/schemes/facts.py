@@ -42,6 +42,8 @@ class Facts:
     has_gpu: bool = True
     waits_recorded: bool = True
     """False where the trace has no runtime calls: no stall in it is then no sign of health."""
+    steps_found: bool = True
+    """False where the whole recording had to stand for one step."""
     batch_bytes: int | None = None
     """Bytes of one batch on the GPU, as measured."""
     free_bytes: int | None = None

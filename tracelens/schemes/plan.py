@@ -16,9 +16,11 @@ from tracelens.schemes.wording import place
 
 DEFAULT_INTERVAL = 10
 """The seeds' N: every 10 batches, as their loop already read its losses."""
+MOST_INTERVAL = 1_000
+"""A loop that reads more rarely than this loses nothing by it, and the replay has to run through N batches."""
 
 PER_BATCH = 0.5
-"""A wait that comes less often than every second step is spaced out already; the Edits are about each batch."""
+"""A wait that occurs in less than half of the steps is spaced out already; the Edits are about each batch."""
 
 WORTH_SHARE = 0.005
 """A part of a scheme is kept if it shortens the step by half a percent: less is below any range that replay gives."""
@@ -54,7 +56,8 @@ def chosen_interval(inventory: tuple[InventoryItem, ...], asked: int | None = No
     if asked is not None:
         return asked
     existing = _item(inventory, "reads_every_k")
-    return existing.value if existing and existing.present and existing.value else DEFAULT_INTERVAL
+    known = existing is not None and existing.present and existing.value
+    return min(known, MOST_INTERVAL) if known else DEFAULT_INTERVAL
 
 
 def keep_paying(
@@ -89,12 +92,14 @@ class _Loop:
     copied: bool
     """Batches are copied to the GPU in the loop, waited for or not."""
     copies_async: bool
+    pinned: bool
+    """Batches are known to come from pinned memory."""
     prefetched: bool
     interval: int
 
     @staticmethod
     def of(stalls: tuple[Stall, ...], inventory: tuple[InventoryItem, ...], interval: int) -> _Loop:
-        each = [stall for stall in stalls if stall.verdict != "window_edge" and stall.calls_per_step >= PER_BATCH]
+        each = [stall for stall in stalls if stall.verdict != "window_edge" and _in_each_batch(stall)]
         reads = [stall for stall in each if stall.kind == "d2h"]
         copies = tuple(stall for stall in each if stall.kind == "h2d")
         pinned, unblocked = _present(inventory, "pinned_memory"), _present(inventory, "non_blocking_copies")
@@ -106,6 +111,7 @@ class _Loop:
             copies=copies,
             copied=bool(copies) or _present(inventory, "host_copies") is True,
             copies_async=not copies and pinned is not False and unblocked is not False,
+            pinned=pinned is True,
             prefetched=_present(inventory, "copy_stream") is True,
             interval=interval,
         )
@@ -161,7 +167,15 @@ def _no_wait(rule: SchemeRule, loop: _Loop) -> str:
 def _no_copy(loop: _Loop) -> str:
     if not loop.copied:
         return "the loop copies no batch to the GPU"
-    return "batches come from pinned memory on a copy stream already"
+    if loop.prefetched:
+        return "batches travel on a copy stream already"
+    pinned = "batches are copied from pinned memory without blocking already"
+    return pinned if loop.pinned else "no copy of a batch makes the host wait"
+
+
+def _in_each_batch(stall: Stall) -> bool:
+    often = stall.calls_per_step if stall.step_share is None else stall.step_share
+    return often >= PER_BATCH
 
 
 def _steers(stall: Stall) -> bool:

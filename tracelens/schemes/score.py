@@ -6,6 +6,7 @@ evidence. The curves from quantity to score are data (`rules/weights.yaml`); wha
 
     performance      gain in percent, from the trial, else from the Estimate
     memory           batch bytes x extra batches as a share of the free device memory; no extra batch needs no memory
+                     (`patch` where a patch makes the Edits, `replayed` where only the replay ran with them)
     difficulty       places for a person: unsafe hunks 1, manual hunks and declined places 2
     complexity       lines of the project that the patch adds and removes (files it creates are our helpers: not read)
     maintainability  functions touched + kinds of change in them
@@ -19,14 +20,19 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Literal
 
 from tracelens.model import CRITERIA, Abstention, Edit, Estimate, Patch, Scheme, Score, Verification
 from tracelens.schemes.catalog import Rules, SchemeRule
 from tracelens.schemes.facts import Facts, Limits
+from tracelens.schemes.plan import DEFAULT_INTERVAL
 from tracelens.schemes.wording import gain, gain_percent
 
-__all__ = ["Facts", "Limits", "judge", "verification_of"]
+__all__ = ["Facts", "Limits", "comparable", "judge", "verification_of"]
 
+SURE_PERCENT = 1.0
+"""What verify calls no change. A replay whose range reaches below it promised +2.7 % on a GPU-bound H200 loop, and
++0.5 % was measured."""
 WORTH_PERCENT = 2.0
 """A replayed gain below this is no gain, however narrow its range: replays of such loops are off by a few percent."""
 
@@ -47,6 +53,19 @@ def verification_of(scheme_id: str, facts: Facts) -> Verification | None:
     """The last trial of this scheme that came to a verdict."""
     trials = [trial for trial in facts.verifications if trial.scheme == scheme_id and trial.outcome != "inconclusive"]
     return trials[-1] if trials else None
+
+
+def comparable(
+    trials: tuple[Verification, ...], plans: Mapping[str, tuple[Edit, ...] | str], interval: int
+) -> tuple[Verification, ...]:
+    """The trials of these plans: one that spaced its waits out by another N says nothing about this N."""
+
+    def fits(trial: Verification) -> bool:
+        plan = plans.get(trial.scheme or "", ())
+        spaced = not isinstance(plan, str) and any(edit.interval > 1 for edit in plan)
+        return not spaced or trial.details.get("interval", DEFAULT_INTERVAL) == interval
+
+    return tuple(trial for trial in trials if fits(trial))
 
 
 def _merit(scheme: Scheme) -> tuple[bool, float, float]:
@@ -163,6 +182,8 @@ def _no_gain(estimate: Estimate) -> str | None:
         return f"no gain: {gain(estimate)} is within noise of zero"
     if word == "replayed" and middle < WORTH_PERCENT:
         return f"no gain: {gain(estimate)} is below the {WORTH_PERCENT:g} % that a replay can promise"
+    if word == "replayed" and gain_percent(estimate.base_ns, estimate.high_ns) < SURE_PERCENT:
+        return f"no gain to promise: {gain(estimate)}; at the low end verify would see no change"
     return None
 
 
@@ -214,7 +235,7 @@ def _from_run(rule: SchemeRule, rules: Rules, facts: Facts, edits: tuple[Edit, .
     elif estimate is not None:
         gained = gain_percent(estimate.base_ns, estimate.step_ns)
         found["performance"] = Score(rules.scales["performance"].score(gained), estimate.evidence)
-    memory = _memory(rules, facts, edits)
+    memory = _memory(rule, rules, facts, edits)
     if memory is not None:
         found["memory"] = memory
     if trial is not None and trial.numbers_equal is not None:
@@ -222,13 +243,22 @@ def _from_run(rule: SchemeRule, rules: Rules, facts: Facts, edits: tuple[Edit, .
     return found
 
 
-def _memory(rules: Rules, facts: Facts, edits: tuple[Edit, ...]) -> Score | None:
+def _memory(rule: SchemeRule, rules: Rules, facts: Facts, edits: tuple[Edit, ...]) -> Score | None:
     extra = _extra_batches(edits)
     if extra == 0:
-        return Score(rules.scales["memory"].score(0.0), "patch")
+        source = _edits_from(rule, facts)
+        return Score(rules.scales["memory"].score(0.0), source) if source is not None else None
     if facts.batch_bytes is None or not facts.free_bytes:
         return None
     return Score(rules.scales["memory"].score(100 * extra * facts.batch_bytes / facts.free_bytes), "measured")
+
+
+def _edits_from(rule: SchemeRule, facts: Facts) -> Literal["patch", "replayed"] | None:
+    """Where it is known that these Edits are the scheme here: a patch makes them, or the replay ran with them."""
+    patch = facts.patches.get(rule.id)
+    if patch is not None and not patch.empty:
+        return "patch"
+    return "replayed" if isinstance(facts.estimates.get(rule.id), Estimate) else None
 
 
 def _extra_batches(edits: tuple[Edit, ...]) -> int:

@@ -7,7 +7,7 @@ meets nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from tracelens.model import Goal, Scheme, Stage, Verification
 from tracelens.schemes.catalog import GoalRule, Rules, StageRule
@@ -25,7 +25,9 @@ def _stage(rule: StageRule, schemes: Sequence[Scheme], facts: Facts) -> Stage:
     own = [scheme for scheme in schemes if scheme.id in rule.schemes]
     trial = _best_trial(rule, facts)
     goals = tuple(_goal(goal, trial) for goal in rule.goals)
-    return Stage(rule.number, rule.title, rule.schemes, goals, _advice(own, goals, trial))
+    found = _next(own, goals, trial)
+    advice, command = (found, None) if isinstance(found, str) else ("next command", found)
+    return Stage(rule.number, rule.title, rule.schemes, goals, advice, command)
 
 
 def _best_trial(rule: StageRule, facts: Facts) -> Verification | None:
@@ -35,7 +37,10 @@ def _best_trial(rule: StageRule, facts: Facts) -> Verification | None:
     return min(usable or trials, key=lambda trial: trial.ratio.value if trial.ratio else 1.0, default=None)
 
 
-def _advice(schemes: Sequence[Scheme], goals: Sequence[Goal], trial: Verification | None) -> str:
+def _next(
+    schemes: Sequence[Scheme], goals: Sequence[Goal], trial: Verification | None
+) -> str | tuple[Literal["verify", "apply"], str]:
+    """What to do in this stage: a sentence, or a command and its scheme."""
     paying = [scheme for scheme in schemes if scheme.applicable and scheme.estimate is not None]
     best = min(paying, key=lambda scheme: scheme.rank or len(schemes) + 1, default=None)
     if trial is not None and all(goal.met for goal in goals):
@@ -47,8 +52,8 @@ def _advice(schemes: Sequence[Scheme], goals: Sequence[Goal], trial: Verificatio
         reason = next((scheme.reasons[0] for scheme in schemes if scheme.reasons), "no scheme of it was considered")
         return f"not judged: {open_question}" if open_question else f"skip: {reason}"
     if trial is not None and trial.scheme == best.id:
-        return f"next command: tracelens apply --scheme {best.id}"
-    return f"next command: tracelens verify --scheme {best.id}"
+        return "apply", best.id
+    return "verify", best.id
 
 
 def _goal(rule: GoalRule, trial: Verification | None) -> Goal:

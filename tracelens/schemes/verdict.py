@@ -12,9 +12,11 @@ from typing import Any
 from tracelens.model import Abstention, Binding, Estimate, Scheme, Stall
 from tracelens.schemes.facts import Facts
 from tracelens.schemes.weighing import scheme_gain
-from tracelens.schemes.wording import cost, gain, percent, place
+from tracelens.schemes.wording import cost, gain, percent, places
 
 LIMIT = 240
+
+RECORD_STEPS = "record steps: tracelens profile train.py"
 
 MENTIONED_POINTS = 2.0
 """The fastest scheme is named beside the winner when it is that many percentage points faster."""
@@ -39,13 +41,19 @@ _LIMITS: Mapping[Binding, tuple[str, tuple[tuple[str, str], ...]]] = {
 }
 """What a limit is called, and what helps: each with the inventory item that says it is done already."""
 
+_COMMUNICATION = (
+    "communication-bound",
+    (("gradient_accumulation", "gradient accumulation"), ("", "larger gradient buckets"), ("", "a faster link")),
+)
+"""Where the GPU is busy with collectives that nothing hides, kernels are not what to make cheaper."""
+
 
 def recommended(scheme: Scheme, gives_up: Mapping[str, Any] | None, facts: Facts, limits: str) -> str:
     """What the scheme gives on this run. It has an estimate: only such schemes are recommended."""
     estimate = scheme.estimate
     if estimate is None:
         raise ValueError(f"{scheme.id} cannot be recommended without an estimate")
-    where = place(next((stall.location for stall in _costly(scheme, facts) if stall.location), None))
+    where = places(stall.location for stall in _costly(scheme, facts))
     text = f"{where}: " if where else ""
     text += f"{scheme.id} saves {cost(estimate.base_ns - estimate.step_ns)}: {gain(estimate)}"
     if gives_up is not None and gives_up["points"] >= MENTIONED_POINTS:
@@ -59,13 +67,16 @@ def nothing(schemes: Sequence[Scheme], facts: Facts) -> str:
         return "No GPU work was recorded, so what a GPU waits for cannot be judged: profile where a GPU is."
     if not facts.waits_recorded:
         return "The host's calls were not recorded, so waits cannot be judged: record CPU and CUDA activities together."
+    waits = [stall for stall in facts.stalls if stall.verdict != "window_edge"]
     unjudged = _unjudged(facts)
+    if unjudged is None and waits and not facts.steps_found:
+        unjudged = Abstention("steps", "no steps were found, so what each batch does cannot be told", RECORD_STEPS)
     if unjudged is not None:
         return _bounded(f"Could not judge any scheme: {unjudged.missing}", unjudged.hint)
-    waits = [stall for stall in facts.stalls if stall.verdict != "window_edge"]
     waited = sum(stall.wait_ns for stall in waits)
     if not waits:
-        text = "Do nothing: the host never waits for the GPU in these steps"
+        where = "these steps" if facts.steps_found else "this recording (no steps were found in it)"
+        text = f"Do nothing: the host never waits for the GPU in {where}"
     else:
         text = f"Do nothing: waits last {cost(waited)} but {_best_attempt(schemes)}"
     return _bounded(text, *_instead(facts))
@@ -84,11 +95,17 @@ def _instead(facts: Facts) -> tuple[str, ...]:
     binding = facts.binding or _from_breakdown(facts)
     if binding is None:
         return ()
-    name, remedies = _LIMITS[binding]
+    name, remedies = _COMMUNICATION if binding == "stream" and _communicates(facts) else _LIMITS[binding]
     done = {item.id for item in facts.inventory if item.present}
     helps = ", ".join(text for item, text in remedies if item not in done)
     busy = f", GPU busy {100 * facts.gpu_busy_share:.0f} %" if facts.gpu_busy_share is not None else ""
     return (f"{name}{busy}: {helps} would help instead", f"{name}: {helps} would help", name)
+
+
+def _communicates(facts: Facts) -> bool:
+    """Exposed collectives take more of the step than computing does."""
+    parts = facts.breakdown.parts if facts.breakdown is not None else {}
+    return parts.get("communication_exposed", 0) > parts.get("compute", 0)
 
 
 def _from_breakdown(facts: Facts) -> Binding | None:

@@ -6,8 +6,11 @@ traces and may hold anything.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tracelens.model import Estimate, Location
 
+LINES = 3  # lines named in a verdict; a change of more places is told by its diff
 PLACE_LENGTH = 48  # of the 240 characters of a verdict; enough for folder/file.py:line
 
 
@@ -48,6 +51,17 @@ def place(location: Location | None) -> str:
         return ""
     text = "".join(c if c.isprintable() else "?" for c in str(location))
     return text if len(text) <= PLACE_LENGTH else "…" + text[-(PLACE_LENGTH - 1) :]
+
+
+def places(locations: Iterable[Location | None]) -> str:
+    """The places of a change in one phrase, in the order given: `train.py:83, 84`; the rest is counted."""
+    found = list(dict.fromkeys((location.path, location.line) for location in locations if location is not None))
+    if not found:
+        return ""
+    path, first = found[0]
+    lines = [str(line) for other, line in found[1:] if other == path and line is not None][: LINES - 1]
+    rest = len(found) - 1 - len(lines)
+    return ", ".join([place(Location(path, first)), *lines]) + (f" and {rest} more" if rest else "")
 
 
 def _digits(value: float) -> int:

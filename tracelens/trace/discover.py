@@ -17,18 +17,24 @@ NOT_TRACES = ("run.json", "sources.json", "analysis.json", "verify.json", "monit
 """JSON files that lie beside traces in a Run folder (and one that lies everywhere)."""
 MAX_DEPTH = 2
 """A folder of ranks (`rank0/…`, `iteration_5/rank0_trace.json`), not a whole disk."""
+_HINT = "give a .json or .json.gz of torch.profiler, or a run folder of `tracelens profile`"
 
 
 def discover(path: Path | str) -> tuple[Path, ...]:
     """The trace files that `path` means; raises `InputError` if it means none.
 
-    A file is taken as it is, whatever its name. In a folder (and one level below) and for a glob, files count whose
-    names end as traces do. Files named `*.pt.trace.json*` exclude others beside them: nobody else writes that name.
+    A file (or `-`, standard input) is taken as it is, whatever its name. In a folder (and one level below) and for a
+    glob, files count whose names end as traces do. Files named `*.pt.trace.json*` exclude others beside them: nobody
+    else writes that name.
     """
     given = Path(path)
-    if given.is_file():
-        return (given,)
-    if given.is_dir():
+    try:
+        folder = given.is_dir()
+        if str(path) == "-" or (given.exists() and not folder):
+            return (given,)
+    except OSError as error:
+        raise InputError(f"{given} cannot be read: {error.strerror}", hint=_HINT) from error
+    if folder:
         found = [
             file for pattern in ("*", "*/*")[:MAX_DEPTH] for file in given.glob(pattern) if _looks_like_trace(file)
         ]
@@ -39,7 +45,7 @@ def discover(path: Path | str) -> tuple[Path, ...]:
     unmistakable = [file for file in found if ".pt.trace.json" in file.name]
     files = sorted(set(unmistakable or found), key=_order)
     if not files:
-        raise InputError(what, hint="give a .json or .json.gz of torch.profiler, or a folder that holds some")
+        raise InputError(what, hint=_HINT)
     return tuple(files)
 
 

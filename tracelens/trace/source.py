@@ -31,6 +31,7 @@ GZIP_MAGIC, ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 GZIP_WINDOW = 31
 """zlib's number for "gzip header, largest window"."""
 
+_HINT = "give a .json or .json.gz that torch.profiler wrote, or a run folder of `tracelens profile`"
 _DAMAGE: tuple[type[BaseException], ...] = (zlib.error, inflate.error, EOFError)
 
 
@@ -56,8 +57,7 @@ def _opened(path: Path | str) -> Iterator[IO[bytes]]:
         handle = open(path, "rb")  # noqa: SIM115 - closed below; only the opening may raise InputError
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or str(error)
-        hint = "give a .json or .json.gz that torch.profiler wrote, or a run folder of `tracelens profile`"
-        raise InputError(f"{path} cannot be read: {reason}", hint=hint) from error
+        raise InputError(f"{path} cannot be read: {reason}", hint=_HINT) from error
     with handle:
         yield handle
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from tracelens.model import RankRecording, StepSource, Tables, Timeline, Trace
-from tracelens.trace import attribution, idle, intervals, steps, tables, threads, waits
+from tracelens.trace import attribution, hiccups, idle, intervals, steps, tables, threads, waits
 from tracelens.trace.tables import Rows
 from tracelens.trace.threads import LOADER, MARKS, Threads
 
@@ -23,6 +23,8 @@ def build(trace: Trace, recording: RankRecording | None = None) -> Timeline:
     step, source = steps.find(rows, calls, ops, found, recording)
     _add_steps(calls, ops, step)
     loader = _loader(rows, found, step)
+    slow = hiccups.find(step, calls, loader)
+    step["kept"] &= ~slow
     wait = waits.find(rows, calls, ops, source)
     gaps = idle.find(idle.Scene(calls, ops, wait, loader, step, _overhead(rows), found))
     wait["gpu_idle_ns"] = idle.owned(gaps, len(wait))
@@ -33,7 +35,7 @@ def build(trace: Trace, recording: RankRecording | None = None) -> Timeline:
         step_source=source,
         main_thread=found.main,
         autograd_threads=found.autograd,
-        notes=_notes(ops, step, source),
+        notes=_notes(ops, step, source, int(slow.sum())),
     )
 
 
@@ -65,15 +67,20 @@ def _overhead(rows: Rows) -> intervals.IntervalSet:
     return intervals.union(rows.column("start_ns")[spans], rows.column("end_ns")[spans])
 
 
-def _notes(ops: pd.DataFrame, step: pd.DataFrame, source: StepSource) -> tuple[str, ...]:
+def _notes(ops: pd.DataFrame, step: pd.DataFrame, source: StepSource, slow: int) -> tuple[str, ...]:
     found = []
     unlinked = int((ops["call"] < 0).sum())
     if unlinked:
         share = 100 * unlinked / len(ops)
         found.append(f"{unlinked} of {len(ops)} GPU operations ({share:.0f} %) have no launch call in the trace")
-    skipped = step[~step["kept"] & ~step["attributed"]]
-    if len(skipped):
-        found.append(f"{len(skipped)} of {len(step)} steps are cut off at the edge of the window and were left out")
+    cut_off = int((~step["kept"] & ~step["attributed"]).sum()) - slow
+    if cut_off:
+        found.append(f"{cut_off} of {len(step)} steps are cut off at the edge of the window and were left out")
+    if slow:
+        found.append(
+            f"{slow} of {len(step)} steps took more than {hiccups.FACTOR:g} x the time of the others for the same "
+            "calls, a hiccup of the machine, and were left out"
+        )
     if source == "cycle":
         found.append("steps were found by repetition in the launch sequence; the trace has no step marks")
     if source == "none":

@@ -228,7 +228,7 @@ def _end_session(child: subprocess.Popen[bytes]) -> None:
 def _record(arm: Arm, place: Place, status: int, seconds: float, reached: tuple[supervise.Handshake, ...]) -> ArmRecord:
     refused = _lines(place.out.glob("refused-*.txt"))
     errors = (place.out / "stderr").read_bytes()[-20_000:].decode(errors="replace")
-    tail = "\n".join(errors.strip().splitlines()[-ERROR_LINES:])
+    tail = "\n".join(errors.replace(str(place.tree), "").strip().splitlines()[-ERROR_LINES:])
     ranks = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(place.out.glob("record-*.json"))]
     ranks.sort(key=lambda one: (one["rank"], one["pid"]))
     if status != 0 or not ranks:
@@ -271,7 +271,7 @@ def _failure(
     if not reached:
         return Inconclusive(
             f"no Python process of the {arm.version} version could be observed{quoted}",
-            hint="python -I, -E and -S ignore PYTHONPATH, which is how the observer gets in",
+            hint="does it import torch? python -I, -E and -S ignore PYTHONPATH, which is how the observer gets in",
         )
     failed = [one.agent for one in reached if one.agent != "armed"]
     if failed:

@@ -46,6 +46,7 @@ class Measured:
 def of(measured: Measured) -> Verification:
     """The verification of one change."""
     ratio = times.ratio_of(measured.pairs)
+    base, patched = _shown(measured, ratio)
     evidence = verdict.Evidence(
         noise=measured.noise,
         difference=measured.difference,
@@ -60,12 +61,24 @@ def of(measured: Measured) -> Verification:
         outcome=verdict.outcome_of(evidence),
         numbers_equal=verdict.numbers_equal(evidence),
         ratio=ratio,
-        base_ns=_median([pair[0] for pair in measured.pairs]),
-        patched_ns=_median([pair[1] for pair in measured.pairs]),
+        base_ns=base,
+        patched_ns=patched,
         predicted=measured.change.predicted,
         verdict=verdict.sentence(evidence, measured.change.predicted),
         details=_details(measured, ratio),
     )
+
+
+def _shown(measured: Measured, ratio: Ratio | None) -> tuple[int | None, int | None]:
+    """Step times before and after that agree with the ratio: the median original, and that times the ratio.
+
+    The ratio is of pairs, because the machine drifts; the two medians would put another ratio beside it. Too few pairs
+    for a ratio are no measurement: they stay in `times`.
+    """
+    base = _median([pair[0] for pair in measured.pairs])
+    if base is None or ratio is None:
+        return None, None
+    return base, round(base * ratio.value)
 
 
 def _details(measured: Measured, ratio: Ratio | None) -> dict[str, Any]:
@@ -76,6 +89,7 @@ def _details(measured: Measured, ratio: Ratio | None) -> dict[str, Any]:
         "steps": first.steps,
         "warmup_steps": first.arm.warmup,
         "seed": request.seed,
+        "interval": measured.change.interval,
         "budget_s": request.budget_s,
         "took_s": round(measured.seconds, 1),
         "numbers": _numbers(measured),
@@ -142,7 +156,7 @@ def _prediction(measured: Measured, ratio: Ratio | None) -> dict[str, Any] | Non
     predicted = measured.change.predicted
     if predicted is None:
         return None
-    step = _median([pair[1] for pair in measured.pairs])
+    _, step = _shown(measured, ratio)
     return {
         "predicted": store.estimate_document(predicted),
         "predicted_speedup": predicted.speedup,

@@ -8,17 +8,32 @@ In: `Verification` values. Out: the file, and the values again. Entries of schem
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from tracelens import run
+from tracelens import jsonfile, run
 from tracelens.errors import InputError
-from tracelens.model import Estimate, Ratio, Verification
+from tracelens.jsonfile import Shape
+from tracelens.model import Binding, Estimate, Outcome, Ratio, Verification
 
 SCHEMA_VERSION = 1
 FILE = "verify.json"
+_AGAIN = "remove it and run tracelens verify again"
+_US = {f"{name}_us": float for name in ("base", "step", "low", "high")}
+_ENTRY: Shape = {
+    "scheme": str,
+    "outcome": frozenset(get_args(Outcome)),
+    "numbers_equal": bool,
+    "ratio": {"value": float, "low": float, "high": float},
+    "base_us": float,
+    "patched_us": float,
+    "predicted": {**_US, "binding": frozenset(get_args(Binding)), "assumptions": [str]},
+    "verdict": str,
+    "interval": int,
+    "windows": {"before": {}, "after": {}},
+}
+"""What readers of an entry rely on."""
 
 
 def write(folder: Path, verifications: Sequence[Verification]) -> Path:
@@ -33,10 +48,7 @@ def write(folder: Path, verifications: Sequence[Verification]) -> Path:
 def read(folder: Path) -> tuple[Verification, ...]:
     """What was verified of this Run; empty where nothing was. Raises `InputError` for a file that is not ours."""
     path = folder / FILE
-    try:
-        return tuple(_verification(entry) for entry in _entries(path))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"{path} is not a verification: {error!r}", hint="run tracelens verify again") from error
+    return tuple(_verification(entry) for entry in _entries(path))
 
 
 def document(verification: Verification) -> dict[str, Any]:
@@ -74,23 +86,30 @@ def estimate_document(estimate: Estimate | None) -> dict[str, Any] | None:
 def _entries(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-        version, entries = value["schema_version"], value["entries"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(
-            f"{path} cannot be read: {error!r}", hint="remove it and run tracelens verify again"
-        ) from error
-    if version != SCHEMA_VERSION or not isinstance(entries, list):
+    value = jsonfile.read(path, missing=_AGAIN, damaged=_AGAIN)
+    version = value.get("schema_version")
+    if version != SCHEMA_VERSION:
         raise InputError(
             f"{path} has schema version {version!r}, this program reads {SCHEMA_VERSION}",
             hint="read it with the version of TraceLens that wrote it, or verify again",
         )
+    entries: list[dict[str, Any]] = value.get("entries") or []
+    try:
+        jsonfile.check(entries, [_ENTRY], "entries")
+        for entry in entries:
+            _verification(entry)
+    except KeyError as error:
+        raise InputError(f"{path} is not a verification: {error.args[0]} is missing", hint=_AGAIN) from error
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{path} is not a verification: {error}", hint=_AGAIN) from error
     return entries
 
 
 def _verification(entry: Mapping[str, Any]) -> Verification:
     ratio, predicted = entry["ratio"], entry["predicted"]
+    divisors = [*(ratio or {}).values(), *((predicted or {}).get(name, 0) for name in _US if predicted)]
+    if any(number <= 0 for number in divisors):
+        raise ValueError(f"a time or ratio of {entry['scheme']} is not above 0")
     return Verification(
         scheme=entry["scheme"],
         outcome=entry["outcome"],

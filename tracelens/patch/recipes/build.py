@@ -15,7 +15,7 @@ from tracelens.model import Declined, Edit, EditKind, FilePatch, Hunk, Location,
 from tracelens.patch import diff, trust, vendored
 from tracelens.patch.facts import facts_of
 from tracelens.patch.loops import Blocked, training_loop
-from tracelens.patch.names import FileNames, survey
+from tracelens.patch.names import FileNames
 from tracelens.patch.proposal import Answer, Proposal, Request, Target
 from tracelens.patch.recipes import async_copy, defer_read, prefetch, synchronize
 from tracelens.patch.rewrite import LoopChange, file_splices, import_splice
@@ -120,7 +120,7 @@ class _Project:
         return files, declined
 
     def draft(self, source: SourceFile, targets: Targets) -> _Draft:
-        names = survey(source.module)
+        names = source.names
         proposals: list[Proposal] = []
         declined: list[Declined] = []
         for edit, places in targets.items():
@@ -163,7 +163,7 @@ class _Project:
     def _rewritten(self, draft: _Draft, proposals: Sequence[Proposal]) -> bytes:
         first = apply_splices(draft.source, [splice for one in proposals for splice in one.splices])
         source = parse(draft.source.path, draft.source.shown, first)
-        names = survey(source.module)
+        names = source.names
         splices = file_splices(_changes(source, names, proposals, draft.targets))
         if any(proposal.needs_runtime for proposal in proposals):
             importing = import_splice(source)
@@ -226,7 +226,7 @@ def _merged(proposals: Iterable[Proposal]) -> tuple[Proposal, ...]:
 
 def _changes(source: SourceFile, names: FileNames, proposals: Sequence[Proposal], targets: Targets) -> list[LoopChange]:
     """The proposals that move lines, joined per loop, on the file as it is after the first pass."""
-    sites = find(source, names)
+    sites = find(source)
     loops: dict[int, list[Proposal]] = {}
     for proposal in proposals:
         if proposal.sites:

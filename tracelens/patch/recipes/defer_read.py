@@ -115,7 +115,7 @@ def _proposal(request: Request, deferral: Deferral, members: Found) -> Proposal:
     if OUTPUT in deferral.state:
         words.append("the same lines are printed in the same order, later")
     words += deferral.notes
-    every = find(request.source, request.names)
+    every = find(request.source)
     return Proposal(
         edit="defer-read",
         tier="safe",

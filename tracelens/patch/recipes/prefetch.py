@@ -118,7 +118,7 @@ def _device(request: Request, loop: cst.For) -> str:
 
 def _batch_copies(request: Request, loop: cst.For) -> Iterator[cst.Call]:
     names = batch_names(loop)
-    for site in find(request.source, request.names):
+    for site in find(request.source):
         call = site.node
         inside = any(ancestor is loop for ancestor in request.source.ancestors(call))
         if site.kind != "copy" or not inside or not isinstance(call, cst.Call):

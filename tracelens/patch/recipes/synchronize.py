@@ -63,7 +63,7 @@ def _proposal(request: Request, loop: cst.For, members: Found) -> Proposal:
         often = f"waited for every {interval} batches" if interval > 1 else "waited for after the loop"
         reason = f"an event marks the batch and is {often}; the host goes on"
     nodes = [site.node for site, _ in members]
-    every = find(request.source, request.names)
+    every = find(request.source)
     return Proposal(
         edit=request.edit.kind,
         tier="safe",
