@@ -115,7 +115,13 @@ def test_no_gain_rejects_with_its_number(gain, noise, words):
 
 
 def test_a_gain_outside_the_noise_is_accepted():
-    assert judged(estimates={"interval-sync": estimate(3.0, 2.0)})["interval-sync"].applicable
+    assert judged(estimates={"interval-sync": estimate(4.0, 2.0)})["interval-sync"].applicable
+
+
+def test_a_gain_whose_low_end_is_no_change_is_not_promised() -> None:
+    scheme = judged(estimates={"interval-sync": estimate(3.0, 2.5)})["interval-sync"]
+    assert not scheme.applicable
+    assert "verify would see no change" in scheme.reasons[0]
 
 
 def test_a_rejected_scheme_never_ranks_before_a_paying_one():

@@ -77,7 +77,11 @@ def new_folder(script: str, parent: Path, now: datetime | None = None) -> Path:
 
 def newest(parent: Path) -> Path:
     """The newest complete Run below `parent`; raises `InputError` if there is none."""
-    for folder in sorted(_run_folders(parent), reverse=True):
+    try:
+        folders = sorted(_run_folders(parent), reverse=True)
+    except OSError as error:
+        raise InputError(f"{parent} cannot be read: {error.strerror}", hint="name the run to work on") from error
+    for folder in folders:
         with contextlib.suppress(InputError):
             if read(folder).complete:
                 return folder
@@ -188,7 +192,7 @@ def _run_folders(parent: Path) -> Iterator[Path]:
     if not parent.is_dir():
         return
     for entry in parent.iterdir():
-        if (entry / RUN_FILE).is_file():
+        if is_run(entry):
             yield entry
 
 

@@ -124,7 +124,10 @@ class _Recording:
                     self._monitor.stop()
             reached = supervise.handshakes(boot)
         self._collect()
-        return self._conclude(status, reached)
+        outcome = self._conclude(status, reached)
+        for path in self._entries:  # what they say is in run.json now
+            path.unlink(missing_ok=True)
+        return outcome
 
     # ------------------------------------------------------------------------------------ while it runs
 

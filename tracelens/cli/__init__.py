@@ -7,6 +7,7 @@ commands, so that `tracelens --help` answers at once.
 
 from __future__ import annotations
 
+import errno
 import traceback
 from collections.abc import Sequence
 
@@ -32,6 +33,10 @@ from tracelens.errors import TracelensError
 
 EXIT_USAGE = 2
 EXIT_BUG = 70
+SYSTEM_REFUSES = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE, errno.ENAMETOOLONG}
+)
+"""Not our mistakes: a full or failing disk, permissions, a limit. No command can foresee each of them."""
 EXIT_INTERRUPTED = 130
 """128 + SIGINT, as shells report it."""
 
@@ -71,20 +76,32 @@ for command in (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; nothing but a bug leaves a traceback."""
+    output.open_streams()
     try:
         result = root.main(args=argv, prog_name="tracelens", standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        return EXIT_USAGE
-    except click.Abort:
-        return EXIT_INTERRUPTED
-    except TracelensError as error:
-        output.failure(error)
-        return error.exit_code
-    except Exception:  # noqa: BLE001 - a bug has its own exit code by contract; its traceback is printed whole
-        output.note(traceback.format_exc())
-        output.note("this is a bug in TraceLens; please report it with the traceback above")
-        return EXIT_BUG
+        return result if isinstance(result, int) else 0
+    except Exception as error:  # noqa: BLE001 - a bug has its own exit code by contract; its traceback is printed whole
+        return _explain(error)
     finally:
         output.flush()
-    return result if isinstance(result, int) else 0
+
+
+def _explain(error: Exception) -> int:
+    """Say what went wrong, and return the exit code for it."""
+    match error:
+        case click.ClickException():
+            error.show()
+            return EXIT_USAGE
+        case click.Abort():
+            return EXIT_INTERRUPTED
+        case TracelensError():
+            output.failure(error)
+            return error.exit_code
+        case OSError() if error.errno in SYSTEM_REFUSES:
+            place = f"{error.filename}: " if error.filename else ""
+            message = f"the system refused: {place}{error.strerror}"
+            return _explain(TracelensError(message, hint="check permissions and free space"))
+        case _:
+            output.note("".join(traceback.format_exception(error)))
+            output.note("this is a bug in TraceLens; please report it with the traceback above")
+            return EXIT_BUG

@@ -17,7 +17,7 @@ GZIP_LEVEL = 6
 
 
 @click.command(short_help="Findings as tracks, to open in Perfetto.")
-@click.argument("path", metavar="TRACE", type=click.Path(path_type=Path))
+@click.argument("path", metavar="TRACE", type=options.INPUT)
 @click.option(
     "-o", "out", required=True, type=click.Path(path_type=Path, dir_okay=False), help="The trace to write (.json.gz)."
 )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="CI gate: budgets on synchronizations, idle, step time.")
-@click.argument("path", metavar="RUN", type=click.Path(path_type=Path))
+@click.argument("path", metavar="RUN", type=options.INPUT)
 @click.option("--max-syncs-per-step", "syncs", type=options.Amount(), help="Waits of the host for the GPU.")
 @click.option("--max-exposed-ms", "exposed", type=options.Amount(), help="What all waits together cost a step.")
 @click.option("--max-idle-share", "idle", type=options.Amount(1), help="Idle share of the GPU, 0 to 1.")

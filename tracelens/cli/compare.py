@@ -16,8 +16,8 @@ GATE = {"not slower": 0, "slower": 1, "inconclusive": 3}
 
 
 @click.command(short_help="What changed between two runs.")
-@click.argument("base", type=click.Path(path_type=Path))
-@click.argument("new", type=click.Path(path_type=Path))
+@click.argument("base", type=options.INPUT)
+@click.argument("new", type=options.INPUT)
 @click.option("--gate", is_flag=True, help="Exit with 1 when NEW is slower, 3 when that cannot be told.")
 @options.text_or_json
 def compare(base: Path, new: Path, gate: bool, form: str) -> int:

@@ -41,12 +41,15 @@ class Amount(click.FloatRange):
         return number
 
 
+INPUT = click.Path(path_type=Path, readable=False)
+"""Whether it can be read is said by whoever reads it, with exit code 4; click would call it wrong usage."""
+
 text_or_json = click.option(
     "--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True, help="What to print."
 )
 quiet = click.option("-q", "--quiet", is_flag=True, help="Only the verdict and errors.")
-inputs = click.argument("paths", metavar="[RUN|TRACE]...", nargs=-1, type=click.Path(path_type=Path))
-one_run = click.argument("run", metavar="[RUN]", required=False, type=click.Path(path_type=Path))
+inputs = click.argument("paths", metavar="[RUN|TRACE]...", nargs=-1, type=INPUT)
+one_run = click.argument("run", metavar="[RUN]", required=False, type=INPUT)
 interval = click.option(
     "--interval",
     type=click.IntRange(1, MOST_INTERVAL),

@@ -90,10 +90,21 @@ def progress(what: str) -> Iterator[None]:
         _write(sys.stderr, f" {took:.1f} s" if took > PATIENCE_S else "")
 
 
+def open_streams() -> None:
+    """A stream that was closed before we started (`>&-`) is None; nothing that prints expects that."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - until the process ends
+
+
 def flush() -> None:
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(BrokenPipeError, ValueError):
+        try:
             stream.flush()
+        except ValueError:  # closed
+            continue
+        except OSError:
+            discard(stream)
 
 
 def _write(stream: TextIO, text: str, end: str = "\n") -> None:
@@ -104,7 +115,15 @@ def _write(stream: TextIO, text: str, end: str = "\n") -> None:
         stream.write(text if text.endswith("\n") and end == "\n" else text + end)
         stream.flush()
     except BrokenPipeError:
-        # the interpreter flushes at exit: give it a place where that works
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, stream.fileno())
-        os.close(null)
+        discard(stream)
+    except OSError:
+        discard(stream)
+        if stream is sys.stdout:  # an answer that got lost is an error, a note is not
+            raise
+
+
+def discard(stream: TextIO) -> None:
+    """Let what is left in the stream go nowhere: the interpreter flushes it at exit, and that must work."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)

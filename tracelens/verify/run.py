@@ -11,10 +11,15 @@ lasts. The user's files are compared before and after.
 from __future__ import annotations
 
 import shutil
+import signal
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import FrameType
 
 from tracelens.errors import Inconclusive, Refused, TracelensError, UsageError
 from tracelens.model import Patch, Verification
@@ -44,13 +49,34 @@ def verify_all(request: Request, changes: tuple[Change, ...]) -> tuple[Verificat
     scratch = Path(tempfile.mkdtemp(prefix="tracelens-verify-", dir=request.scratch_parent)).resolve()
     session = Session(request, changes, copy.Place(scratch, project, cwd))
     try:
-        session.compare_numbers()
-        session.record_windows()
-        session.compare_times()
+        with _ended_by_signals():
+            session.compare_numbers()
+            session.record_windows()
+            session.compare_times()
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     touched = copy.changed(before, copy.snapshot((project, cwd)))
     return tuple(result.of(session.outcome_of(trial, touched)) for trial in session.trials)
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Make SIGTERM and SIGHUP unwind as Ctrl-C does: each arm has a session of its own and would train on alone."""
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():  # only the main thread can take signals
+        yield
+        return
+    taken = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) == signal.SIG_DFL]
+    try:
+        for number in taken:
+            signal.signal(number, end)
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
 
 
 @dataclass(slots=True)
