@@ -277,3 +277,27 @@ def test_sigterm_to_the_command_is_passed_on_and_what_is_recorded_is_kept(tmp_pa
     assert "SIGTERM" in (outcome.reason or "")
     assert os.fspath(outcome.folder).startswith(os.fspath(tmp_path))
     assert only(outcome).meta["window"]["unfinished_step"] == 20
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("raise SystemExit(3)", "ended with exit code 3 before it imported torch"),
+        ("import torch, os; os._exit(7)", "ended with exit code 7 before anything was saved"),
+        ("import os; os.kill(os.getpid(), 9)", "was killed by SIGKILL before it imported torch"),
+    ],
+)
+def test_a_command_that_failed_is_not_blamed_for_having_no_torch(tmp_path: Path, code: str, said: str) -> None:
+    outcome = record(tmp_path, "command", sys.executable, "-c", code)
+    assert said in (outcome.reason or "")
+
+
+@pytest.mark.parametrize("name", ["x\ny", os.fsdecode(b"x\xff")])
+def test_a_folder_that_the_profiler_cannot_write_to_is_refused_first(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="cannot write to a path"):
+        record(tmp_path, "script", script("plain.py"), "3", out=Path(name))
+    project = tmp_path / name
+    project.mkdir()
+    with pytest.raises(UsageError, match="cannot write to a path"):
+        record(project, "script", script("plain.py"), "3")
+    assert list(project.iterdir()) == []

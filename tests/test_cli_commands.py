@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import re
@@ -233,3 +234,28 @@ def test_doctor_reports_each_check_with_a_verdict(capsys: Capture, monkeypatch: 
     assert checks["package tracelens"]["good"] is False and checks["package pynvml"]["good"] is None
     assert all(check["cure"] for check in checks.values() if check["good"] is not True)
     assert "not available" in checks["calibration"]["found"]
+
+
+def test_an_output_never_replaces_what_was_read(project: Path, capsys: Capture) -> None:
+    run = next((project / "tracelens-runs").iterdir())
+    trace = next(run.glob("rank0/*.gz"))
+    for target in (project / "train.py", run / "run.json", trace):
+        before = target.read_bytes()
+        assert main(["report", str(run), "-o", str(target)]) == 2
+        assert main(["annotate", str(run), "-o", str(target)]) == 2
+        assert "overwrite" in said(capsys)
+        assert target.read_bytes() == before
+
+
+def test_a_run_that_is_only_to_be_read_still_gets_its_answer(
+    project: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tracelens import run as runs
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(runs, "write_bytes", refuse)
+    assert main(["recommend", str(project / "tracelens-runs" / "20260101-000000-train-made")]) == 0
+    streams = capsys.readouterr()
+    assert "event-interval" in streams.out and "cannot be written: Permission denied" in streams.err

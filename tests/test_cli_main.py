@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -157,3 +158,74 @@ def test_a_reader_that_goes_away_early_is_no_error(folder: Path) -> None:
 def test_names_that_the_terminal_cannot_show_do_not_break_the_output(folder: Path) -> None:
     done = run("analyze", str(folder), PYTHONIOENCODING="ascii")
     assert done.returncode == 0 and "?" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["recommend", "--gain", "nan"],
+        ["recommend", "--gain", "-1"],
+        ["check", "run", "--max-step-ms", "nan"],
+        ["check", "run", "--max-idle-share", "inf"],
+        ["recommend", "--weights", "risk=5,risk=6"],
+        ["recommend", "--interval", "9" * 20],
+        ["verify", "--budget", "0s"],
+        ["verify", "--budget", "9" * 400 + "h"],
+        ["verify", "--all", "--scheme", "event-sync"],
+        ["verify", "train.py"],
+    ],
+)
+def test_numbers_and_combinations_without_sense_are_wrong_usage(
+    words: Sequence[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_a_path_that_no_file_system_takes_is_unreadable_input(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("analyze", "recommend", "report", "apply", "verify", "revert"):
+        assert main([command, "x" * 300]) == 4, command
+        assert "hint: " in capsys.readouterr().err
+
+
+def test_a_run_beside_a_trace_is_wrong_usage(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = next(folder.glob("rank0/*.gz"))
+    assert main(["analyze", str(trace), str(folder)]) == 2
+    assert "beside others" in capsys.readouterr().err
+
+
+def test_control_characters_of_a_path_do_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["analyze", "no\x1b[31m\x9bsuch\u202e.json"]) == 4
+    said = capsys.readouterr().err
+    assert "\\x1b[31m\\x9bsuch\\x202e.json" in said and said.replace("\n", "").isprintable()
+
+
+def test_json_is_ascii_so_that_no_terminal_acts_on_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = cases.trace(tmp_path / "name\x9b\u202e.json")
+    assert main(["analyze", str(trace), "--format", "json"]) == 0
+    out = capsys.readouterr().out
+    assert out.isascii() and "\u202e" in json.dumps(json.loads(out), ensure_ascii=False)
+
+
+@pytest.mark.parametrize(
+    ("redirection", "code"), [(">&-", 0), ("2>&-", 0), (">&- 2>&-", 0), (">/dev/full", 1), ("2>/dev/full", 0)]
+)
+def test_streams_that_are_closed_or_full_leave_no_traceback(folder: Path, redirection: str, code: int) -> None:
+    command = f"{sys.executable} -m tracelens analyze {folder} {redirection}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr and ("No space left" in done.stderr) == (code == 1)
+
+
+def test_what_the_system_refuses_is_no_bug(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tracelens import pipeline
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "some/file")
+
+    monkeypatch.setattr(pipeline, "diagnose", full)
+    assert main(["analyze", str(folder)]) == 1
+    said = capsys.readouterr().err
+    assert "some/file: No space left on device" in said and "Traceback" not in said

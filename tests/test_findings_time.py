@@ -51,6 +51,16 @@ def test_parts_of_a_known_loop():
     assert busy == pytest.approx(400 / 570) and idle == pytest.approx(170 / 570)
 
 
+def test_parts_of_a_step_of_years_still_add_up():
+    events = Events()
+    for number in range(3):
+        events.step(number, number * 1e14, 1e14)
+        kernel = events.call("cudaLaunchKernel", number * 1e14 + 10, 5)
+        events.kernel(kernel, "gemm", number * 1e14 + 20, 77_777_777_777_777)
+    _, parts, _, _ = breakdown.of(built(events))
+    assert abs(sum(parts.parts.values()) - parts.wall_ns) <= len(parts.parts)
+
+
 def test_a_copy_under_a_kernel_is_not_counted_twice():
     events = Events()
     events.step(0, 0, 300)

@@ -149,6 +149,13 @@ def test_a_program_without_torch_shakes_no_hands(tmp_path: Path) -> None:
         assert supervise.handshakes(boot) == ()
 
 
+def test_a_folder_is_a_script_only_with_a_main_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"a folder without __main__\.py"):
+        supervise.command_line("script", (str(tmp_path),), sys.executable)
+    (tmp_path / "__main__.py").write_text("")
+    assert supervise.command_line("script", (str(tmp_path),), "py") == ("py", str(tmp_path))
+
+
 def test_what_is_not_there_is_said_before_anything_starts() -> None:
     with pytest.raises(InputError, match=r"no_such\.py does not exist"):
         supervise.command_line("script", ("no_such.py",), sys.executable)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import report_cases as cases
 
 from tracelens.model import Location
-from tracelens.report import budget, compare, diff, excerpt, lanes, perfetto, pictures
+from tracelens.report import budget, compare, diff, excerpt, lanes, perfetto, pictures, sources
 
 # ----------------------------------------------------------------------------------------------------- excerpt
 
@@ -156,3 +157,14 @@ def test_annotated_traces_keep_their_rows_and_get_tracks_on_the_files_own_clock(
     assert len(waits) == 3  # those of the one stall that names its waits
     assert waits[0]["ts"] == 5_000.0 + 2_000.0 and waits[0]["dur"] == 6_000.0
     assert waits[0]["args"]["where"] == "train.py:11"
+
+
+def test_locations_that_cannot_be_files_have_no_source(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(cases.SOURCE)
+    code = sources.script(None, script)
+    stall = cases.diagnosis().stalls[0]
+    places = ("x" * 300, "nul\0.py", "/proc/self/mem", "train.py")
+    stalls = [replace(stall, location=Location(place, 3)) for place in places]
+    assert sources.named(stalls, None, code, "all")["train.py"] == cases.SOURCE
+    assert set(sources.named(stalls, None, code, "project")) == {"train.py"}

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from dataclasses import replace
 
 import pytest
 import report_cases as cases
 
-from tracelens.model import Location
-from tracelens.report import compare, html, text, words
+from tracelens.model import Location, Verification
+from tracelens.report import commands, compare, html, text, words
 from tracelens.report import json as json_report
 from tracelens.report.terminal import Look
 
@@ -71,6 +73,22 @@ def test_control_characters_from_a_trace_never_reach_the_terminal() -> None:
     evil = replace(base.stalls[0], call="\x1b]0;owned\x07item", location=Location("a\x1b[2Jb.py", 3))
     out = text.analysis(replace(base, stalls=(evil,)), PLAIN)
     assert "\x1b" not in out and "\x07" not in out and "\\x1b" in out
+
+
+def test_the_last_words_of_a_failed_program_stay_lines() -> None:
+    said = "The patched version fails: it ended with exit code 1:\nTraceback\n\x1b[31mIndexError"
+    failed = Verification("event-sync", "different numbers", False, None, None, None, None, said)
+    out = text.verification((failed,), PLAIN, "tracelens report")
+    assert "exit code 1:\n  Traceback\n  \\x1b[31mIndexError\n" in out
+
+
+@pytest.mark.parametrize("word", ["a b", "\x1b[31m'\"\\x\n\u202e", os.fsdecode(b"n\xff1"), "\x9b5", "ü"])
+def test_commands_can_be_shown_and_pasted_whatever_is_in_them(word: str) -> None:
+    line = commands.line(word)
+    assert line.isprintable()
+    script = f'tracelens() {{ printf %s "$1"; }}; {line}'
+    done = subprocess.run(["bash", "-c", script], capture_output=True, check=True)
+    assert done.stdout == os.fsencode(word)
 
 
 def test_rich_markup_in_names_is_text() -> None:

@@ -245,3 +245,11 @@ def test_recipes_are_checked(tmp_path):
     found = mistakes_of(tmp_path)
     assert any(mistake.startswith("recipes/prefetch/rule.yaml: tier:") for mistake in found)
     assert any(mistake.startswith("recipes/prefetch/after.py: line 1: not Python") for mistake in found)
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "weights.yaml/inside.txt"])
+def test_a_folder_that_holds_no_rule_was_not_meant(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_text("x")
+    with pytest.raises(RuleError, match="holds no rule"):
+        rules.load(tmp_path)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tracelens import run
-from tracelens.errors import InputError
+from tracelens.errors import InputError, UsageError
 from tracelens.model import Location
 
 
@@ -67,14 +67,25 @@ def test_a_run_reads_back(tmp_path: Path) -> None:
         ('{"schema_version": 99}', "schema version 99"),
         ('{"schema_version": 1}', "not a run description"),
         (json.dumps(description(ranks=[{"rank": "x"}])), "not a run description"),
-        (json.dumps(description(ranks=7)), "not a run description"),
+        (json.dumps(description(ranks=7)), "ranks should be a list, but is 7"),
+        (json.dumps(description(ranks=[None])), r"ranks\[0\] is null"),
+        (json.dumps(description(command=[])), "command is empty"),
+        (json.dumps(description(environment=True)), "environment should be an object, but is true"),
+        (json.dumps(description(script={"path": 7})), r"script\.path should be text, but is 7"),
+        (json.dumps(description(ranks=[{"rank": 0, "memory": True}])), r"ranks\[0\]\.memory should be an object"),
+        (json.dumps(description(ranks=[{"rank": 0, "loaders": [None]}])), r"loaders\[0\] is null"),
+        (json.dumps(description(ranks=[{"rank": 0, "clock": {"unprofiled_ns": [10**30]}}])), "a whole number"),
+        (json.dumps(description(ranks=[{"rank": 0, "clock": {"unprofiled_mean_ns": "x"}}])), "a number"),
+        (json.dumps(description(ranks=[{"rank": 0, "sources": "x" * 300}])), "not a run description"),
+        ('{"schema_version": NaN}', "NaN is no JSON"),
+        ("[" * 100_000, "cannot be read"),
     ],
 )
 def test_a_damaged_description_is_one_error(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "run.json").write_text(text)
     with pytest.raises(InputError, match=said) as caught:
         run.read(tmp_path)
-    assert caught.value.hint
+    assert caught.value.hint and "\n" not in caught.value.message
 
 
 def test_a_missing_folder_is_an_input_error(tmp_path: Path) -> None:
@@ -124,3 +135,48 @@ def test_writing_keeps_the_permissions(tmp_path: Path) -> None:
     run.write_bytes(target, b"new")
     assert target.read_bytes() == b"new"
     assert stat.S_IMODE(target.stat().st_mode) == 0o750
+
+
+@pytest.mark.parametrize("mark", [{"start_unix_ns": 10**30}, {"line": "x"}, {"path": 5}, {"function": []}])
+def test_damaged_sources_are_one_error(tmp_path: Path, mark: dict[str, Any]) -> None:
+    folder = write_run(tmp_path / "a")
+    whole = {"start_unix_ns": 1, "end_unix_ns": 2, "thread": 3, "call": "x", "path": "a.py", "line": 1, "function": "f"}
+    run.write_json(folder / "rank0" / "sources.json", {"marks": [whole, whole | mark]})
+    with pytest.raises(InputError, match=r"sources\.json\.marks\[1\]"):
+        run.read(folder)
+
+
+def test_samples_that_are_no_samples_are_left_out(tmp_path: Path) -> None:
+    good = {"unix_ns": 5, "gpus": [{"utilization": 40}], "cpu_percent": 1.5}
+    rows = [good, [], None, {"unix_ns": "x"}, {"unix_ns": 1, "gpus": "x"}, {"unix_ns": 1, "gpus": [3]}, {"gpus": None}]
+    lines = [json.dumps(row) for row in rows] + ["[" * 100_000, '{"unix_ns": 1e999}', '{"unix_ns": 1']
+    (tmp_path / run.MONITOR_FILE).write_text("\n".join(lines))
+    assert run.samples(tmp_path) == (good,)
+
+
+def test_words_that_are_no_utf8_are_written_and_read_back(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "a", command=["python", os.fsdecode(b"n\xff.py")])
+    (folder / "run.json").read_text(encoding="utf-8")
+    assert run.read(folder).command == ("python", os.fsdecode(b"n\xff.py"))
+
+
+def test_a_path_that_cannot_be_looked_at_is_no_run(tmp_path: Path) -> None:
+    assert not run.is_run(tmp_path / ("x" * 300))
+
+
+@pytest.mark.parametrize("place", ["folder", "file/x.html", "x" * 300])
+def test_what_is_in_the_way_of_an_output_is_said(tmp_path: Path, place: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(UsageError, match="cannot be written"):
+        run.write_output(tmp_path / place, b"page")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with os.fdopen(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), "rb") as reader:
+        run.write_output(pipe, b"page")
+        assert reader.read() == b"page"
+    assert stat.S_ISFIFO(pipe.stat().st_mode)

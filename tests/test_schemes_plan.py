@@ -63,6 +63,8 @@ def test_n_is_what_was_asked_then_what_the_loop_does_then_ten():
     assert plan.chosen_interval(existing) == 5
     assert plan.chosen_interval((InventoryItem("reads_every_k", False, "reads in each step", 1),)) == 10
     assert plan.chosen_interval(()) == 10
+    rarely = (InventoryItem("reads_every_k", True, "the script reads under a condition `% 99999999`", 99_999_999),)
+    assert plan.chosen_interval(rarely) == 1_000
 
 
 def test_a_wait_every_tenth_batch_is_no_wait_of_each_batch():

@@ -413,9 +413,11 @@ def test_a_folder_means_its_traces_in_order_of_rank(tmp_path: Path) -> None:
 def test_a_file_is_taken_as_it_is(tmp_path: Path) -> None:
     path = written(tmp_path, [row()], "whatever.bin")
     assert discover(path) == (path,)
+    assert discover("-") == (Path("-"),)
+    assert discover("/dev/null") == (Path("/dev/null"),)
 
 
-@pytest.mark.parametrize("name", ["", "absent", "*.json"])
+@pytest.mark.parametrize("name", ["", "absent", "*.json", "x" * 300])
 def test_nothing_to_discover_is_an_error(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError):
         discover(tmp_path / name)

@@ -175,6 +175,25 @@ def test_store_keeps_other_schemes_and_gives_back_what_it_took(tmp_path):
     assert one.details["steps"] == 200
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"outcome": "splendid"}, "outcome should be one of"),
+        ({"ratio": {"value": "x", "low": 1, "high": 1}}, "ratio.value should be a number"),
+        ({"ratio": {"value": 0, "low": 0, "high": 0}}, "not above 0"),
+        ({"ratio": {"value": float("inf"), "low": 1, "high": 1}}, "Infinity is no JSON"),
+        ({"predicted": {"base_us": 1}}, "missing"),
+        ({"base_us": "a"}, "base_us should be a number"),
+        ({"windows": []}, "windows should be an object"),
+    ],
+)
+def test_store_says_what_is_wrong_with_an_entry(tmp_path, change, said):
+    entry = store.document(verification("event-sync")) | change
+    (tmp_path / "verify.json").write_text(json.dumps({"schema_version": 1, "entries": [entry]}))
+    with pytest.raises(InputError, match=said):
+        store.read(tmp_path)
+
+
 def test_store_reads_nothing_where_nothing_was_verified(tmp_path):
     assert store.read(tmp_path) == ()
 

@@ -1,8 +1,13 @@
 """Verification with real processes: tiny scripts on the CPU, a few steps each."""
 
 import json
+import os
+import re
+import signal
+import subprocess
 import sys
 import textwrap
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -286,6 +291,17 @@ def test_a_patch_of_a_file_that_nobody_loads_is_no_test_of_it(project):
     assert "no process of this command loads a patched file" in found.trials[0].failure
 
 
+def test_a_script_that_ends_before_the_last_step_ran_its_patched_file_all_the_same(project):
+    """Python takes `__file__` out of `__main__` when the script has ended."""
+    path = script(project, TRAIN.replace("100_000", "15"))
+    place = copy.Place(project.parent / "scratch", project, project)
+    place.scratch.mkdir()
+    patched = change(path, "total {total:.6f}", "sum {total:.6f}").patch
+    record = arms.run(Arm("patched", "timed", 30, 0, timeout_s=60.0), request.script(path.name), place, patched)
+    assert record.ranks[0]["stopped"] == "script ended"
+    assert record.ranks[0]["loaded"] == [str(path)]
+
+
 def test_module_launch_runs_the_patched_module(project):
     (project / "pkg").mkdir()
     (project / "pkg" / "__init__.py").touch()
@@ -299,3 +315,36 @@ def test_module_launch_runs_the_patched_module(project):
     assert "sum" in record.stdout
     assert record.ranks[0]["loaded"] == [str(path)]
     assert record.ranks[0]["foreign"] == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_arm_and_removes_the_scratch_folder(project, number):
+    path = script(project, "print('up', os.getpid(), flush=True)\ntime.sleep(100)\n")
+    scratch = project.parent / "scratch"
+    scratch.mkdir()
+    code = (
+        "import sys; from pathlib import Path; from tracelens.model import FilePatch, Patch\n"
+        "from tracelens.verify import request, run\n"
+        "path, scratch = map(Path, sys.argv[1:])\n"
+        "patch = Patch(path.parent, (FilePatch(path, path.read_bytes(), b'pass'),), (), (), '')\n"
+        "run.verify(request.Request(request.script(str(path)), path.parent, path.parent, request.Change(patch),\n"
+        "                           budget_s=100.0, scratch_parent=scratch))\n"
+    )
+    words = [sys.executable, "-c", code, str(path), str(scratch)]
+    with subprocess.Popen(words, cwd=Path(__file__).parents[1]) as verifying:
+        process = _started(scratch)
+        verifying.send_signal(number)
+        assert verifying.wait(timeout=20) == 128 + number
+    assert list(scratch.iterdir()) == []
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
+
+
+def _started(scratch):
+    """The process of the first arm, once it runs."""
+    for _ in range(400):
+        for out in scratch.glob("*/arm/out/stdout"):
+            if found := re.search(r"up (\d+)\n", out.read_text()):
+                return int(found[1])
+        time.sleep(0.05)
+    raise AssertionError("the arm did not start")

@@ -44,7 +44,7 @@ def check(value: Any, shape: Shape, where: str = "") -> None:
     if value is None:
         return
     if isinstance(shape, frozenset):
-        if value not in shape:
+        if not isinstance(value, str) or value not in shape:
             raise ValueError(f"{where} should be one of {', '.join(sorted(shape))}, but is {_shown(value)}")
         return
     kind = shape if isinstance(shape, type) else type(shape)

@@ -92,8 +92,12 @@ class _Files:
                 self._paths |= {path.relative_to(folder).as_posix(): path for path in _files_below(folder)}
         known = ("weights.yaml", "schemes/*/rule.yaml", "findings/*.yaml", "recipes/*/*")
         if theirs is not None and theirs.is_dir():
-            for name in sorted(path.relative_to(theirs).as_posix() for path in _files_below(theirs)):
-                if name.endswith((".yaml", ".yml")) and not any(PurePosixPath(name).match(form) for form in known):
+            names = sorted(path.relative_to(theirs).as_posix() for path in _files_below(theirs))
+            read = [name for name in names if any(PurePosixPath(name).match(form) for form in known)]
+            if not read:
+                mistakes.append(f"{theirs}: holds no rule: expected {', '.join(known)}")
+            for name in names:
+                if name.endswith((".yaml", ".yml")) and name not in read:
                     mistakes.append(f"{name}: no rule is read from here: expected {', '.join(known)}")
 
     def matching(self, form: str) -> tuple[str, ...]:

@@ -77,6 +77,7 @@ class Observer:
         self._refusals = 0
         self._pid: int | None = None
         self._done = False
+        self._script: Any = None
         self._source: str | None = None
         self._numbers = numbers
         self._optimizers = numbers.Optimizers()
@@ -106,6 +107,7 @@ class Observer:
     def _begin(self) -> None:
         """The first step of this process (a forked rank starts its own count)."""
         self._pid = os.getpid()
+        self._script = _file(sys.modules["__main__"])  # Python takes it away when the script has ended
         atexit.register(self._finish, "script ended")
         if "multiprocessing" in sys.modules:  # forked ranks leave without atexit
             from multiprocessing import util
@@ -140,7 +142,7 @@ class Observer:
             record["losses_skipped"] = self._losses.skipped
         if self._window is not None:
             record["window"] = self._window.finish()
-        record.update(_loaded(self._config))
+        record.update(_loaded(self._config, self._script))
         _write(os.path.join(self._config["out"], f"record-{record['rank']}-{record['pid']}.json"), record)
 
     def _identity(self) -> dict[str, Any]:
@@ -190,9 +192,10 @@ def _is_python(path: str) -> bool:
     return any(overlay.below(path, os.path.abspath(folder)) for folder in (sys.prefix, sys.base_prefix))
 
 
-def _loaded(config: Mapping[str, Any]) -> dict[str, list[str]]:
+def _loaded(config: Mapping[str, Any], script: Any) -> dict[str, list[str]]:
     """Which of the patched files this process runs from the working copy, and which from their original place."""
-    files = {os.path.realpath(file) for module in list(sys.modules.values()) if isinstance(file := _file(module), str)}
+    found = [script, *map(_file, list(sys.modules.values()))]
+    files = {os.path.realpath(file) for file in found if isinstance(file, str)}
     wanted = {path: os.path.realpath(overlay.mirrored(path, config["tree"])) for path in config["patched"]}
     return {
         "loaded": [path for path, copy in wanted.items() if copy in files],

@@ -107,7 +107,7 @@ def _entries(path: Path) -> list[dict[str, Any]]:
 
 def _verification(entry: Mapping[str, Any]) -> Verification:
     ratio, predicted = entry["ratio"], entry["predicted"]
-    divisors = [*(ratio or {}).values(), *((predicted or {}).get(name, 0) for name in _US if predicted)]
+    divisors = [*(ratio or {}).values(), *(predicted[name] for name in _US if predicted)]
     if any(number <= 0 for number in divisors):
         raise ValueError(f"a time or ratio of {entry['scheme']} is not above 0")
     return Verification(
