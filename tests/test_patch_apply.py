@@ -12,6 +12,7 @@ from tracelens import run
 from tracelens.errors import InputError, Refused
 from tracelens.model import FilePatch, Patch
 from tracelens.patch import apply
+from tracelens.patch.source import Unreadable, parse
 
 BEFORE = b"print(1)\r\n# no newline at the end"
 AFTER = b"print(2)\r\n# no newline at the end"
@@ -156,3 +157,34 @@ def test_a_symbolic_link_is_refused(tmp_path: Path) -> None:
 def test_an_empty_patch_writes_nothing(tmp_path: Path) -> None:
     apply.write(Patch(tmp_path, (), (), (), ""), tmp_path / "backup")
     assert not (tmp_path / "backup").exists()
+
+
+def test_a_backup_that_names_a_file_outside_the_project_is_refused(tmp_path: Path) -> None:
+    project, elsewhere = tmp_path / "project", tmp_path / "elsewhere.py"
+    project.mkdir()
+    elsewhere.write_bytes(b"x = 1\n")
+    backup = project / "run" / "backup"
+    file = FilePatch(elsewhere, b"x = 1\n", b"x = 2\n")
+    apply.write(Patch(tmp_path, (file,), (), (), ""), backup)
+    with pytest.raises(Refused, match="outside the project"):
+        apply.revert(backup, (project,))
+    assert elsewhere.read_bytes() == b"x = 2\n"
+    assert apply.revert(backup, (tmp_path,)) == (elsewhere,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[]", "[" * 100_000, '{"schema_version": 1}', '{"schema_version": 1, "files": [{"path": "a", "mode": "x"}]}'],
+)
+def test_a_damaged_list_of_files_is_an_input_error(tmp_path: Path, text: str) -> None:
+    (tmp_path / apply.MANIFEST).write_text(text)
+    with pytest.raises(InputError):
+        apply.revert(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "data", ["# é\nx = 1\n".encode("latin-1"), b"# coding: nonsense\nx = 1\n", b"x = 1\0\n", b"print 1\n"]
+)
+def test_source_that_python_cannot_read_is_said_and_not_patched(data: bytes) -> None:
+    with pytest.raises(Unreadable):
+        parse(Path("train.py"), "train.py", data)

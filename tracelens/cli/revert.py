@@ -18,6 +18,8 @@ def revert(run: Path | None) -> None:
     from tracelens.report import commands
 
     folder = options.run_folder(run)
-    restored = patcher.revert(folder / runs.BACKUP_FOLDER)
+    recorded = runs.read(folder)
+    projects = (recorded.cwd, *([recorded.script.parent] if recorded.script else []))
+    restored = patcher.revert(folder / runs.BACKUP_FOLDER, projects)
     output.result("\n".join(f"restored: {output.shown(path)}" for path in restored))
     output.note(f"\nnext: {commands.line('recommend', str(folder))}")

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tracelens import run
+from tracelens import jsonfile, run
 from tracelens.errors import InputError, Refused
 from tracelens.model import FilePatch, Patch
 
@@ -90,19 +90,26 @@ def write(patch: Patch, backup: Path, scheme: str | None = None) -> None:
         raise
 
 
-def revert(backup: Path) -> tuple[Path, ...]:
+def revert(backup: Path, projects: Sequence[Path] = ()) -> tuple[Path, ...]:
     """Put every file back as it was, remove those the patch created, and return their paths.
 
-    Raises `Refused` if a file was edited since, and `InputError` without a backup; then nothing is changed.
+    Raises `Refused` if a file was edited since or lies in none of `projects` (a Run may come from somebody else), and
+    `InputError` without a backup; then nothing is changed.
     """
     entries = _entries(backup)
+    homes = [project.resolve() for project in projects]
+    strange = [entry.path for entry in entries if homes and not any(map(entry.path.is_relative_to, homes))]
+    if strange:
+        hint = "a backup only holds files of the project that was patched; look at it before you trust it"
+        raise Refused(f"{backup} names a file outside the project: {strange[0]}", hint=hint)
     edited = [entry for entry in entries if _digest(entry.path) not in (entry.after, entry.before)]
     if edited:
         names = ", ".join(str(entry.path) for entry in edited)
         hint = f"undo these edits first; the files as they were are in {backup}"
         raise Refused(f"edited since the patch was applied: {names}", hint=hint)
     for entry in entries:
-        if entry.before is not None and run.sha256(entry.copy.read_bytes()) != entry.before:
+        whole = entry.before is None or (entry.copy.is_file() and run.sha256(entry.copy.read_bytes()) == entry.before)
+        if not whole:
             raise InputError(f"the backup of {entry.path} is damaged: {entry.copy}", hint="restore it from git")
     for entry in entries:
         _restore(entry)
@@ -154,23 +161,24 @@ def _back_up(files: Sequence[FilePatch], backup: Path, scheme: str | None) -> li
     return entries
 
 
+_SHAPE = {"files": [{"path": str, "sha256_before": str, "sha256_after": str, "mode": int}]}
+
+
 def _entries(backup: Path) -> list[_Entry]:
     path = backup / MANIFEST
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"there is no backup in {backup}", hint="nothing was applied from this run") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read: {error}", hint="restore the files from git") from error
-    version = manifest.get("schema_version") if isinstance(manifest, dict) else None
+    if not path.is_file():
+        raise InputError(f"there is no backup in {backup}", hint="nothing was applied from this run")
+    by_hand = "restore the files from git"
+    manifest = jsonfile.read(path, missing=by_hand, damaged=by_hand)
+    version = manifest.get("schema_version")
     if version != SCHEMA_VERSION:
         hint = "revert with the version of TraceLens that applied the patch"
         raise InputError(f"{path} has schema version {version!r}, this program reads {SCHEMA_VERSION}", hint=hint)
     try:
+        jsonfile.check(manifest, _SHAPE)
         return [_entry(row, number, backup) for number, row in enumerate(manifest["files"])]
-    except (KeyError, TypeError, ValueError) as error:
-        message = f"{path} is not a backup's list of files: {error}"
-        raise InputError(message, hint="restore the files from git") from error
+    except (KeyError, TypeError, ValueError, OSError) as error:
+        raise InputError(f"{path} is not a backup's list of files: {error}", hint=by_hand) from error
 
 
 def _entry(row: Mapping[str, Any], number: int, backup: Path) -> _Entry:

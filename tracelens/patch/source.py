@@ -7,7 +7,9 @@ newline need no care anywhere else.
 
 from __future__ import annotations
 
+import ast
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -136,6 +138,7 @@ class SourceFile:
 @lru_cache(maxsize=PARSED_FILES)
 def parse(path: Path, shown: str, data: bytes) -> SourceFile:
     """Take a file apart; raises `Unreadable` if it is no Python that this program can give back to the byte."""
+    _check_syntax(shown, data)
     try:
         wrapper = MetadataWrapper(cst.parse_module(data), unsafe_skip_copy=True)  # fresh: no node occurs twice
         positions = cast(Mapping[cst.CSTNode, CodeRange], wrapper.resolve(PositionProvider))
@@ -143,13 +146,26 @@ def parse(path: Path, shown: str, data: bytes) -> SourceFile:
         same = text.encode(wrapper.module.encoding) == data
     except cst.ParserSyntaxError as error:
         raise Unreadable(f"does not parse as Python 3, line {error.raw_line}") from None
-    except (UnicodeError, LookupError) as error:
+    except (UnicodeError, LookupError, SyntaxError) as error:  # SyntaxError: no, or a wrong, coding line
         raise Unreadable(f"cannot be decoded: {error}") from None
     except RecursionError:
         raise Unreadable("is nested too deeply") from None
     if not same:
         raise Unreadable("cannot be written back byte for byte")
     return SourceFile(path, shown, data, text, wrapper.module, positions)
+
+
+def _check_syntax(shown: str, data: bytes) -> None:
+    """Python's own parser first: LibCST lets a wrong coding line escape, and deep nesting can end its process."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the user's code, not for them here
+            compile(data, shown, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+    except SyntaxError as error:
+        where = f", line {error.lineno}" if error.lineno else f": {error.msg}"
+        raise Unreadable(f"does not parse as Python 3{where}") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise Unreadable(f"cannot be parsed: {error or 'it is nested too deeply'}") from None
 
 
 def apply_splices(source: SourceFile, splices: Sequence[Splice]) -> bytes:
