@@ -184,3 +184,23 @@ def test_the_reason_claims_no_copy_stream_that_is_not_there(pinned, aside, reaso
         InventoryItem("copy_stream", aside, ""),
     )
     assert plan.edits(RULES, (SYNC,), inventory, 10)["pinned-copy"] == reason
+
+
+def test_a_loader_in_the_training_thread_gets_no_copy_scheme_but_the_one_that_can_be_tried():
+    in_process = (InventoryItem("loader_workers", False, "num_workers=0", 0),)
+    found = plan.edits(RULES, (SYNC, READ, COPY), in_process, 10)
+    assert kinds(found["pinned-copy"]) == ["async-copy"]
+    assert kinds(found["event-interval"]) == ["event-sync", "interval-sync", "defer-read"]
+    for name in ("more-streams", "full-pipeline"):
+        assert "training thread (num_workers=0)" in found[name]
+
+
+def test_what_is_pinned_already_is_said_also_without_workers():
+    inventory = (
+        InventoryItem("loader_workers", False, "num_workers=0", 0),
+        InventoryItem("host_copies", True, ""),
+        InventoryItem("pinned_memory", True, ""),
+        InventoryItem("non_blocking_copies", True, ""),
+    )
+    expected = "batches are copied from pinned memory without blocking already"
+    assert plan.edits(RULES, (SYNC,), inventory, 10)["pinned-copy"] == expected

@@ -367,6 +367,17 @@ class Estimate:
         """Half the width of the range: a gain below this is no gain."""
         return (self.high_ns - self.low_ns) // 2
 
+    def document(self) -> dict[str, Any]:
+        """As every JSON of ours has it, in µs; without the assumptions, which analysis.json does not carry."""
+        times = {"base": self.base_ns, "step": self.step_ns, "low": self.low_ns, "high": self.high_ns}
+        return {
+            **{f"{name}_us": ns / 1000 for name, ns in times.items()},
+            "speedup": self.speedup,
+            "binding": self.binding,
+            "basis": self.basis,
+            "evidence": self.evidence,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Score:

@@ -22,6 +22,7 @@ from tracelens.replay.items import Errors, Loader, Overhead, StallPlace, Step, T
 from tracelens.replay.links import resolve
 from tracelens.replay.measures import measure
 from tracelens.replay.simulate import compile_program, first_pass, step_time
+from tracelens.trace import hiccups
 
 FEWEST_STEPS = 3
 MOST_UNMATCHED = 0.01
@@ -36,7 +37,7 @@ SAMPLING = 0.01
 """The unprofiled steps are another sample of a loop that varies: 1 % of the step either way says nothing."""
 LOADER_BOUND_SHARE = 0.1
 """Waiting for a worker must be at least a tenth of the steps to make the loader the limit."""
-HICCUP_FACTOR, HICCUP_SHARE = 1.5, 0.08
+HICCUP_SHARE = 0.08
 """Unprofiled steps say nothing of their calls; periodic work of every tenth step must stay in, so fewer than that."""
 _FIT_ROUNDS = 14
 
@@ -180,7 +181,7 @@ def _unprofiled(clock: StepClock | None) -> int | None:
     if not clock.unprofiled_ns:
         return clock.unprofiled_mean_ns
     steps = np.asarray(clock.unprofiled_ns, dtype=np.float64)
-    slow = steps > HICCUP_FACTOR * np.median(steps)
+    slow = steps > hiccups.FACTOR * np.median(steps)
     if not slow.any() or slow.mean() > HICCUP_SHARE:
         return clock.unprofiled_mean_ns or round(float(steps.mean()))
     return round(float(steps[~slow].mean()))

@@ -13,7 +13,6 @@ from typing import Any
 from tracelens.model import (
     Breakdown,
     Diagnosis,
-    Estimate,
     Finding,
     Goal,
     Location,
@@ -160,24 +159,9 @@ def _scheme(scheme: Scheme) -> dict[str, Any]:
         "prior_total": scheme.prior_total,
         "total": scheme.total,
         "rank": scheme.rank,
-        "estimate": _estimate(scheme.estimate),
+        "estimate": scheme.estimate.document() if scheme.estimate else None,
         "applicable": scheme.applicable,
         "reasons": list(scheme.reasons),
-    }
-
-
-def _estimate(estimate: Estimate | None) -> dict[str, Any] | None:
-    if estimate is None:
-        return None
-    return {
-        "base_us": _us(estimate.base_ns),
-        "step_us": _us(estimate.step_ns),
-        "low_us": _us(estimate.low_ns),
-        "high_us": _us(estimate.high_ns),
-        "speedup": estimate.speedup,
-        "binding": estimate.binding,
-        "basis": estimate.basis,
-        "evidence": estimate.evidence,
     }
 
 

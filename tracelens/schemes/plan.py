@@ -178,7 +178,7 @@ def _no_wait(rule: SchemeRule, loop: _Loop) -> str:
 def _no_copy(loop: _Loop) -> str:
     if not loop.copied:
         return "the loop copies no batch to the GPU"
-    if loop.in_process:
+    if loop.in_process and not (loop.copies_async or loop.prefetched):
         return "the loader works in the training thread (num_workers=0): nothing can be pinned or fetched beside it"
     if loop.prefetched:
         return "batches travel on a copy stream already"

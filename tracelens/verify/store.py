@@ -67,20 +67,8 @@ def document(verification: Verification) -> dict[str, Any]:
 
 
 def estimate_document(estimate: Estimate | None) -> dict[str, Any] | None:
-    """An Estimate in µs, as analysis.json has it."""
-    if estimate is None:
-        return None
-    return {
-        "base_us": _us(estimate.base_ns),
-        "step_us": _us(estimate.step_ns),
-        "low_us": _us(estimate.low_ns),
-        "high_us": _us(estimate.high_ns),
-        "speedup": estimate.speedup,
-        "binding": estimate.binding,
-        "basis": estimate.basis,
-        "evidence": estimate.evidence,
-        "assumptions": list(estimate.assumptions),
-    }
+    """An Estimate as analysis.json has it, with its assumptions."""
+    return None if estimate is None else {**estimate.document(), "assumptions": list(estimate.assumptions)}
 
 
 def _entries(path: Path) -> list[dict[str, Any]]:
