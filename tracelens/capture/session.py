@@ -8,20 +8,16 @@ run.json is written when the folder is made (complete false), again whenever a r
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 import time
-import zlib
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from tracelens import __version__, run
-from tracelens.capture import environment
-from tracelens.capture.monitor import Monitor, describe_gpus
+from tracelens import run
+from tracelens.capture.ledger import Ledger, Start
+from tracelens.capture.monitor import Monitor
 from tracelens.capture.plan import Plan
 from tracelens.errors import UsageError
 from tracelens.launch import supervise
@@ -32,9 +28,6 @@ RANKS_SECONDS = 5.0
 """After the first rank's window the others' are waited for so long: ranks step together, files take a moment."""
 KINETO_SILENT = {"KINETO_LOG_LEVEL": "6"}
 """Kineto's own lines on stderr would look like the script's."""
-_CHUNK_BYTES = 1 << 20
-_GZIP_WINDOW = 31
-_TAIL_BYTES = 64
 
 
 @dataclass(frozen=True)
@@ -95,15 +88,14 @@ class _Recording:
         self._folder = folder
         self._command = command
         self._on_window = on_window
-        self._entries: dict[Path, dict[str, Any]] = {}
+        self._ledger = Ledger(folder, _start(options, command))
         self._first_at: float | None = None
         self._announced = on_window is None
         self._monitor: Monitor | None = None
         self._error: Exception | None = None
-        self._meta = _opening(options, folder, command)
 
     def record(self) -> Outcome:
-        self._write(None)
+        self._ledger.write()
         launch = supervise.Launch(
             command=self._command,
             agent=AGENT,
@@ -125,15 +117,14 @@ class _Recording:
             reached = supervise.handshakes(boot)
         self._collect()
         outcome = self._conclude(status, reached)
-        for path in self._entries:  # what they say is in run.json now
-            path.unlink(missing_ok=True)
+        self._ledger.clear()
         return outcome
 
     # ------------------------------------------------------------------------------------ while it runs
 
     def _started(self, process: int) -> None:
         if self._options.monitor:
-            self._monitor = Monitor(self._folder / "monitor.jsonl", process)
+            self._monitor = Monitor(self._folder / run.MONITOR_FILE, process)
             self._monitor.start()
 
     def _poll(self, _process: int) -> None:
@@ -144,24 +135,19 @@ class _Recording:
             self._announce()
 
     def _collect(self) -> None:
-        for path in sorted(self._folder.glob("rank*/rank.json")):
-            if path not in self._entries:
-                with suppress(OSError, ValueError):  # written by rename, so only a failing disk gets here
-                    self._entries[path] = _checked(json.loads(path.read_text(encoding="utf-8")), self._folder)
-                    self._first_at = self._first_at or time.monotonic()
+        self._ledger.collect()
+        if self._first_at is None and self._ledger.entries:
+            self._first_at = time.monotonic()
 
     def _window_closed(self) -> bool:
-        if self._first_at is None or not self._recorded():
+        if self._first_at is None or not self._ledger.recorded():
             return False
-        world = max(int(entry.get("world_size") or 1) for entry in self._entries.values())
-        return len(self._entries) >= world or time.monotonic() - self._first_at > RANKS_SECONDS
-
-    def _recorded(self) -> list[dict[str, Any]]:
-        return [entry for entry in self._entries.values() if entry.get("trace")]
+        every = len(self._ledger.entries) >= self._ledger.world_size()
+        return every or time.monotonic() - self._first_at > RANKS_SECONDS
 
     def _announce(self) -> None:
         self._announced = True
-        self._write(None)
+        self._ledger.write()
         if self._on_window is None:
             return
         try:
@@ -172,14 +158,14 @@ class _Recording:
     # ------------------------------------------------------------------------------------- when it ended
 
     def _conclude(self, status: int, reached: tuple[supervise.Handshake, ...]) -> Outcome:
-        stopped = any(entry.get("stopped") for entry in self._entries.values())
+        entries = self._ledger.entries
+        stopped = any(entry.get("stopped") for entry in entries)
         if stopped:
             status = 0
         reason = self._reason(status, reached)
-        self._meta |= {"exit_code": supervise.finish(status), "complete": reason is None, "reason": reason}
-        self._write(status)
-        if not self._announced and self._recorded():
-            self._announce()
+        self._ledger.close(supervise.finish(status), reason)
+        if not self._announced and self._ledger.recorded():
+            self._announce_ended()
         if self._error is not None:
             raise self._error
         return Outcome(
@@ -187,15 +173,20 @@ class _Recording:
             status=status,
             complete=reason is None,
             reason=reason,
-            ranks=len(self._recorded()),
+            ranks=len(self._ledger.recorded()),
             stopped=stopped,
-            notes=tuple(str(note) for entry in self._entries.values() for note in entry.get("notes", ())),
+            notes=tuple(str(note) for entry in entries for note in entry.get("notes", ())),
         )
+
+    def _announce_ended(self) -> None:
+        self._announced = True
+        if self._on_window is not None:
+            self._on_window(self._folder)
 
     def _reason(self, status: int, reached: tuple[supervise.Handshake, ...]) -> str | None:
         """Why this is no complete recording, told from the earliest thing that went wrong; None if nothing did."""
-        reasons = [str(entry["reason"]) for entry in self._entries.values() if entry.get("reason")]
-        if self._recorded():
+        reasons = [str(entry["reason"]) for entry in self._ledger.entries if entry.get("reason")]
+        if self._ledger.recorded():
             return "; ".join(dict.fromkeys(reasons)) or None
         failures = [hand.agent for hand in reached if hand.agent != "armed"]
         if reasons:
@@ -213,21 +204,6 @@ class _Recording:
             "no training step was seen: no optimizer stepped and too few batches were read to tell a loop "
             f"(in {len(reached)} processes with torch)"
         )
-
-    def _write(self, status: int | None) -> None:
-        entries = sorted(self._entries.values(), key=lambda entry: int(entry["rank"]))
-        meta = dict(self._meta)
-        meta["ranks"] = [{key: value for key, value in entry.items() if key != "process"} for entry in entries]
-        meta["world_size"] = max((int(entry.get("world_size") or 1) for entry in entries), default=None)
-        if entries:
-            process = entries[0].get("process", {})
-            meta["environment"] = environment.with_process(meta["environment"], process)
-            meta["script"] = meta["script"] or _script_of(process.get("script"), self._options.cwd)
-        if status is None and self._recorded():
-            # The window has closed: what there is can be read; the script's own end is still open.
-            meta["complete"] = all(entry.get("complete") for entry in entries)
-            meta["reason"] = None if meta["complete"] else "the recording of a rank is not complete"
-        run.write_json(self._folder / run.RUN_FILE, meta)
 
 
 # ---------------------------------------------------------------------------------------------------- helpers
@@ -255,30 +231,16 @@ def _make_folder(options: ProfileOptions) -> Path:
         ) from error
 
 
-def _opening(options: ProfileOptions, folder: Path, command: tuple[str, ...]) -> dict[str, Any]:
-    script = options.words[0] if options.kind == "script" else _script_among(options)
-    return {
-        "schema_version": run.SCHEMA_VERSION,
-        "tracelens_version": __version__,
-        # A script is rerun by the interpreter that runs `verify`, wherever that is; this one's path says nothing there.
-        "command": list(command) if options.kind == "command" else ["python", *command[1:]],
-        "cwd": run.relative(options.cwd.resolve(), folder.resolve()),
-        "script": _script_of(script, options.cwd),
-        "git": environment.git(options.cwd),
-        "environment": environment.describe(describe_gpus()),
-        "world_size": None,
-        "ranks": [],
-        "capture": {
-            "kind": options.kind,
-            "plan": options.plan.as_dict(),
-            "stop_after_window": options.stop_after_window,
-            "interval": options.interval,
-            "started_unix_ns": time.time_ns(),
-        },
-        "exit_code": None,
-        "complete": False,
-        "reason": "the run has not ended yet",
-    }
+def _start(options: ProfileOptions, command: tuple[str, ...]) -> Start:
+    return Start(
+        kind=options.kind,
+        command=command,
+        cwd=options.cwd,
+        script=options.words[0] if options.kind == "script" else _script_among(options),
+        plan=options.plan.as_dict(),
+        stop_after_window=options.stop_after_window,
+        interval=options.interval,
+    )
 
 
 def _ended(status: int) -> str:
@@ -295,38 +257,3 @@ def _script_among(options: ProfileOptions) -> str | None:
     if options.kind == "module":
         return None
     return next((word for word in options.words if word.endswith(".py") and (options.cwd / word).is_file()), None)
-
-
-def _script_of(script: str | None, cwd: Path) -> dict[str, Any] | None:
-    if not script:
-        return None
-    path = cwd / script
-    if path.is_dir():
-        path = path / "__main__.py"
-    try:
-        digest = run.sha256(path.read_bytes())
-    except OSError:
-        return None
-    return {"path": run.relative(path.resolve(), cwd.resolve()), "sha256": digest}
-
-
-def _checked(entry: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The rank's entry, with a reason if its trace is not whole on disk."""
-    if not entry.get("trace"):
-        return entry
-    fault = _fault(folder / entry["trace"])
-    return entry if fault is None else {**entry, "complete": False, "reason": fault}
-
-
-def _fault(path: Path) -> str | None:
-    """What is wrong with a compressed trace: it must unpack to its end, and the end must be that of a JSON object."""
-    unpacker, tail = zlib.decompressobj(_GZIP_WINDOW), b""
-    try:
-        with path.open("rb") as source:
-            while chunk := source.read(_CHUNK_BYTES):
-                tail = (tail + unpacker.decompress(chunk))[-_TAIL_BYTES:]
-    except (OSError, zlib.error) as error:
-        return f"{path.name} cannot be read: {error}"
-    if not unpacker.eof or not tail.rstrip().endswith(b"}"):
-        return f"{path.name} is not complete: is the disk full?"
-    return None

@@ -1,0 +1,158 @@
+"""run.json while it grows: what was launched, and the ranks' entries as their files appear in the Run folder.
+
+In: how a recording was started, then the `rank.json` files that agents write. Out: run.json, written anew each time.
+Apart from `session` because a recording that begins inside the script (`inside`) keeps the same book without a parent.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import zlib
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tracelens import __version__, run
+from tracelens.capture import environment
+from tracelens.capture.monitor import describe_gpus
+
+_CHUNK_BYTES = 1 << 20
+_GZIP_WINDOW = 31
+_TAIL_BYTES = 64
+NOT_ENDED = "the run has not ended yet"
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a recording was started: what run.json says before anything was recorded."""
+
+    kind: str
+    """"script", "module" or "command" for a launch of ours; "inside" where the script began it itself."""
+    command: tuple[str, ...]
+    cwd: Path
+    script: str | None
+    plan: Mapping[str, Any]
+    stop_after_window: bool
+    interval: int
+
+
+class Ledger:
+    """The book of one Run folder. Reading it costs nothing when no new rank has written its entry."""
+
+    def __init__(self, folder: Path, start: Start) -> None:
+        self._folder = folder
+        self._cwd = start.cwd
+        self._meta = _opening(start, folder)
+        self._entries: dict[Path, dict[str, Any]] = {}
+
+    @property
+    def entries(self) -> tuple[dict[str, Any], ...]:
+        """What the ranks have written, in no order."""
+        return tuple(self._entries.values())
+
+    def collect(self) -> None:
+        """Read the entries that are new."""
+        for path in sorted(self._folder.glob("rank*/rank.json")):
+            if path not in self._entries:
+                with suppress(OSError, ValueError):  # written by rename, so only a failing disk gets here
+                    self._entries[path] = _checked(json.loads(path.read_text(encoding="utf-8")), self._folder)
+
+    def recorded(self) -> list[dict[str, Any]]:
+        """The entries that name a trace."""
+        return [entry for entry in self._entries.values() if entry.get("trace")]
+
+    def world_size(self) -> int:
+        """The largest world that a rank has reported, 1 before the first."""
+        return max((int(entry.get("world_size") or 1) for entry in self._entries.values()), default=1)
+
+    def write(self) -> None:
+        """Write run.json while the script still runs: complete as far as the windows are."""
+        changes: dict[str, Any] = {}
+        if self.recorded():
+            complete = all(entry.get("complete") for entry in self._entries.values())
+            changes = {"complete": complete, "reason": None if complete else "the recording of a rank is not complete"}
+        self._write({**self._meta, **changes})
+
+    def close(self, exit_code: int | None, reason: str | None) -> None:
+        """Write run.json for good; `reason` says why the recording is not complete, None that it is."""
+        self._meta |= {"exit_code": exit_code, "complete": reason is None, "reason": reason}
+        self._write(self._meta)
+
+    def clear(self) -> None:
+        """Remove the ranks' own files: what they say is in run.json now."""
+        for path in self._entries:
+            path.unlink(missing_ok=True)
+
+    def _write(self, meta: Mapping[str, Any]) -> None:
+        entries = sorted(self._entries.values(), key=lambda entry: int(entry["rank"]))
+        meta = dict(meta)
+        meta["ranks"] = [{key: value for key, value in entry.items() if key != "process"} for entry in entries]
+        meta["world_size"] = self.world_size() if entries else None
+        if entries:
+            process = entries[0].get("process", {})
+            meta["environment"] = environment.with_process(meta["environment"], process)
+            meta["script"] = meta["script"] or _script_of(process.get("script"), self._cwd)
+        run.write_json(self._folder / run.RUN_FILE, meta)
+
+
+def _opening(start: Start, folder: Path) -> dict[str, Any]:
+    return {
+        "schema_version": run.SCHEMA_VERSION,
+        "tracelens_version": __version__,
+        # A script is rerun by the interpreter that runs `verify`, wherever that is; this one's path says nothing there.
+        "command": list(start.command) if start.kind == "command" else ["python", *start.command[1:]],
+        "cwd": run.relative(start.cwd.resolve(), folder.resolve()),
+        "script": _script_of(start.script, start.cwd),
+        "git": environment.git(start.cwd),
+        "environment": environment.describe(describe_gpus()),
+        "world_size": None,
+        "ranks": [],
+        "capture": {
+            "kind": start.kind,
+            "plan": dict(start.plan),
+            "stop_after_window": start.stop_after_window,
+            "interval": start.interval,
+            "started_unix_ns": time.time_ns(),
+        },
+        "exit_code": None,
+        "complete": False,
+        "reason": NOT_ENDED,
+    }
+
+
+def _script_of(script: str | None, cwd: Path) -> dict[str, Any] | None:
+    if not script:
+        return None
+    path = cwd / script
+    if path.is_dir():
+        path = path / "__main__.py"
+    try:
+        digest = run.sha256(path.read_bytes())
+    except OSError:
+        return None
+    return {"path": run.relative(path.resolve(), cwd.resolve()), "sha256": digest}
+
+
+def _checked(entry: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The rank's entry, with a reason if its trace is not whole on disk."""
+    if not entry.get("trace"):
+        return entry
+    fault = _fault(folder / entry["trace"])
+    return entry if fault is None else {**entry, "complete": False, "reason": fault}
+
+
+def _fault(path: Path) -> str | None:
+    """What is wrong with a compressed trace: it must unpack to its end, and the end must be that of a JSON object."""
+    unpacker, tail = zlib.decompressobj(_GZIP_WINDOW), b""
+    try:
+        with path.open("rb") as source:
+            while chunk := source.read(_CHUNK_BYTES):
+                tail = (tail + unpacker.decompress(chunk))[-_TAIL_BYTES:]
+    except (OSError, zlib.error) as error:
+        return f"{path.name} cannot be read: {error}"
+    if not unpacker.eof or not tail.rstrip().endswith(b"}"):
+        return f"{path.name} is not complete: is the disk full?"
+    return None
