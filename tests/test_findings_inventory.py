@@ -134,6 +134,25 @@ def test_events_and_streams():
     assert taken(looped(plain))["events"].present is False
 
 
+def test_streams_of_two_gpus_are_not_two_streams_of_one():
+    """One process drives two GPUs, each on one stream; the numbers are the driver's and differ."""
+    events = Events()
+    for number in range(8):
+        start = 1000 * number
+        events.step(number, start, 1000)
+        for device, stream in ((0, 7), (1, 20)):
+            at = start + 100 * device
+            copy = events.call("cudaMemcpyAsync", at + 10, 5)
+            events.copied(
+                copy, "Memcpy HtoD (Pinned -> Device)", at + 20, 10, nbytes=4096, device=device, stream=stream
+            )
+            kernel = events.call("cudaLaunchKernel", at + 50, 5)
+            events.kernel(kernel, "gemm", at + 60, 300 - device, stream=stream, device=device)
+    items = taken(timeline.build(events.trace()))
+    assert (items["compute_streams"].present, items["compute_streams"].value) == (False, 1)
+    assert items["copy_stream"].present is False
+
+
 def test_kernels_and_names_tell_how_it_computes():
     def body(machine: Machine, number: int) -> None:
         machine.launch("ampere_bf16_s16816gemm_bf16_128x128", 300)

@@ -12,6 +12,7 @@ from builders import Events, Machine
 from tracelens.findings import breakdown, overlap, stalls
 from tracelens.model import Location, StepClock, Timeline
 from tracelens.trace import timeline
+from tracelens.trace.waits import without_asked
 
 STEPS = 6
 
@@ -132,6 +133,19 @@ def test_a_prefetched_copy_is_hidden():
     assert found.concurrent_share == pytest.approx(100 / 300)
 
 
+def test_a_copy_that_holds_the_host_by_its_name_blocks_as_well():
+    """ROCm does not say what memory it was; `hipMemcpyWithStream` returns when the copy is done."""
+    events = Events()
+    for number in range(3):
+        start = 1000 * number
+        events.step(number, start, 1000)
+        copy = events.call("hipMemcpyWithStream", start + 10, 120)
+        events.copied(copy, "CopyHostToDevice", start + 20, 100)
+        events.kernel(events.call("hipLaunchKernel", start + 150, 5), "gemm", start + 160, 500)
+    found = overlap.of(built(events))
+    assert (found.h2d_exposed_ns, found.h2d_blocking_ns) == (100_000, 100_000)
+
+
 def test_a_pinned_copy_blocks_when_the_kernel_was_issued_and_waited():
     def body(machine: Machine, _: int) -> None:
         machine.copy("h2d", "pinned", 100, nbytes=1 << 20)
@@ -193,6 +207,7 @@ def located(picture: Timeline, **columns) -> Timeline:
     waits = picture.tables.waits.copy()
     for name, values in columns.items():
         waits[name] = pd.Series(values, index=waits.index, dtype=object)
+    waits = without_asked(waits)
     return replace(picture, tables=replace(picture.tables, waits=waits))
 
 
@@ -247,6 +262,23 @@ def test_a_synchronize_behind_a_copy_to_the_gpu_belongs_to_the_copy():
 
     found = [stall for stall in stalls.group(looped(body)) if stall.verdict != "window_edge"]
     assert sorted((stall.kind, stall.wait_ns > 250_000) for stall in found) == [("h2d", False), ("stream", True)]
+
+
+@pytest.mark.parametrize("known", ["neither", "copy", "synchronize"])
+def test_a_read_into_pageable_memory_is_one_call_of_one_stall(known: str):
+    """`.cpu()` waits in the copy and once more in the synchronize behind it, wherever its line is known from."""
+
+    def body(machine: Machine, _: int) -> None:
+        machine.launch("gemm", 300)
+        machine.copy("d2h", "pageable", 10, nbytes=1 << 10)
+        machine.stream_synchronize()
+
+    lines = {"neither": [None, None], "copy": [7, None], "synchronize": [None, 7]}[known] * STEPS
+    path = [line and "train.py" for line in lines]
+    (stall,) = stalls.group(located(looped(body), path=path, line=lines))
+    assert (stall.api, stall.kind, stall.calls_per_step) == ("cudaMemcpyAsync", "d2h", 1)
+    assert len(stall.waits) == 2 * STEPS and stall.step_share == 1
+    assert str(stall.location) == ("None" if known == "neither" else "train.py:7")
 
 
 def test_a_synchronize_that_the_user_wrote_stays_one():

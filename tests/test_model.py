@@ -23,6 +23,11 @@ def test_a_breakdown_that_lost_time_is_refused() -> None:
         model.Breakdown(wall_ns=1_000, parts=parts(compute=700, idle_sync=200))
 
 
+def test_a_breakdown_with_less_than_no_time_in_a_part_is_refused() -> None:
+    with pytest.raises(ValueError, match="are not all times"):
+        model.Breakdown(wall_ns=1_000, parts=parts(compute=1_100, idle_other=-100))
+
+
 def test_a_breakdown_with_an_unknown_part_is_refused() -> None:
     with pytest.raises(ValueError, match="breakdown parts"):
         model.Breakdown(wall_ns=1, parts={"compute": 1})

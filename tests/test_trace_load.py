@@ -8,6 +8,7 @@ import json
 import re
 import sys
 import zlib
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,13 @@ from builders import BASE_NS, Events, Machine
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tracelens.cli import main
 from tracelens.errors import InputError, TracelensError
 from tracelens.model import Trace
-from tracelens.trace import chrome, timeline
-from tracelens.trace.columns import nanoseconds
+from tracelens.trace import chrome, source, timeline
 from tracelens.trace.discover import discover
+from tracelens.trace.notes import Notes
+from tracelens.trace.numbers import nanoseconds
 
 QUIET = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -167,8 +170,10 @@ def test_text_of_any_microsecond_is_read_exactly(times: list[tuple[int, int]]) -
 
 
 def test_times_beyond_any_clock_are_unknown() -> None:
-    _, known = nanoseconds(["9223372036854776.0", "99999999999999999999", "-5", "5"])
-    assert list(known) == [False, False, True, True]
+    _, known = nanoseconds(
+        ["9223372036854776.0", "99999999999999999999", "-5", "5", "1e999999999999999999", "1e-999999"]
+    )
+    assert list(known) == [False, False, True, True, False, True]
 
 
 def test_the_unix_clock_is_known_with_and_without_a_base(tmp_path: Path) -> None:
@@ -176,6 +181,131 @@ def test_the_unix_clock_is_known_with_and_without_a_base(tmp_path: Path) -> None
     assert based.base_unix_ns == BASE_NS + 2500
     assert loaded(tmp_path, [row(ts=1712195495820905)]).base_unix_ns == 1_712_195_495_820_905_000
     assert loaded(tmp_path, [row(ts=2.5)]).base_unix_ns is None
+
+
+# -------------------------------------------------------------------------------------------------- begins and ends
+
+
+def halves(*events: tuple[str, str, float, int]) -> list[dict[str, Any]]:
+    return [
+        {"ph": phase, "cat": "cpu_op", "name": name, "pid": 1, "tid": tid, "ts": ts} for phase, name, ts, tid in events
+    ]
+
+
+def spans(trace: Trace) -> list[tuple[str, int, int, int]]:
+    columns = trace.columns
+    return list(zip(names(trace), columns["start_ns"], columns["end_ns"], columns["tid"], strict=True))
+
+
+def test_begins_and_ends_become_complete_events_per_thread(tmp_path: Path) -> None:
+    rows = halves(
+        ("B", "outer", 10, 1), ("B", "other", 11, 2), ("B", "inner", 12, 1), ("E", "", 15, 1), ("B", "inner", 15, 1),
+        ("E", "", 18, 1), ("E", "", 19, 2), ("E", "outer", 20, 1),
+    )  # fmt: skip
+    trace = loaded(tmp_path, rows)
+    assert spans(trace) == [
+        ("outer", 0, 10_000, 1),
+        ("other", 1_000, 9_000, 2),
+        ("inner", 2_000, 5_000, 1),
+        ("inner", 5_000, 8_000, 1),
+    ]
+    assert not trace.dropped and not trace.warnings
+
+
+def test_begins_keep_their_arguments_and_stand_beside_complete_events(tmp_path: Path) -> None:
+    begin, end = halves(("B", "gemm", 10, 7), ("E", "gemm", 30, 7))
+    begin |= {"cat": "kernel", "args": {"stream": 7, "correlation": 5}}
+    trace = loaded(tmp_path, [row(cat="cuda_runtime", ts=5, args={"correlation": 5}), begin, end])
+    assert names(trace) == ["aten::mm", "gemm"] and "correlation" in trace.signals
+    assert list(trace.columns["stream"]) == [-1, 7] and trace.columns["end_ns"][1] == 25_000
+
+
+def test_halves_out_of_order_and_without_their_other_half(tmp_path: Path) -> None:
+    rows = halves(("E", "", 30, 1), ("E", "lost", 5, 1), ("B", "a", 10, 1), ("B", "cut off", 40, 1), ("B", "b", 20, 1))
+    trace = loaded(tmp_path, [*rows, row(ts=0)])
+    assert spans(trace) == [("aten::mm", 0, 5_000, 1), ("b", 20_000, 30_000, 1)]
+    assert trace.dropped == {"begin or end without duration": 3}
+    assert trace.warnings == ("left out: 3 x begin or end without duration",)
+
+
+@given(st.lists(st.tuples(st.sampled_from("BE"), st.integers(0, 8), st.integers(1, 2)), max_size=14))
+@QUIET
+def test_pairs_are_those_of_a_stack(tmp_path: Path, found: list[tuple[str, int, int]]) -> None:
+    rows = halves(*((phase, f"event {place}", ts, tid) for place, (phase, ts, tid) in enumerate(found)))
+    stacks: dict[int, list[dict[str, Any]]] = {}
+    expected = []
+    for one in sorted(rows, key=lambda each: each["ts"]):
+        stack = stacks.setdefault(one["tid"], [])
+        if one["ph"] == "B":
+            stack.append(one)
+        elif stack:
+            begin = stack.pop()
+            expected.append((begin["name"], begin["ts"] * 1000, one["ts"] * 1000, one["tid"]))
+    trace = loaded(tmp_path, [row(ts=0, tid=9), *rows])
+    assert sorted(spans(trace))[1:] == sorted(expected)
+    assert trace.dropped.get("begin or end without duration", 0) == len(rows) - 2 * len(expected)
+
+
+# ------------------------------------------------------------------------------------------------------ generations
+
+
+@pytest.mark.parametrize("phases", ["XsfiM", "X?é", ["X", 5, None], ["X", ""]])
+def test_other_phases_are_no_events_and_no_damage(tmp_path: Path, phases: Any) -> None:
+    trace = loaded(tmp_path, [row(ph=phase, ts=ts) for ts, phase in enumerate(phases)])
+    assert len(trace) == 1 and not trace.dropped
+
+
+def test_events_in_any_order_are_the_same_trace(tmp_path: Path) -> None:
+    document = loop().document()
+    base = loaded(tmp_path, document)
+    document["traceEvents"].reverse()
+    other = loaded(tmp_path, document)
+    assert Counter(spans(base)) == Counter(spans(other))
+    assert timeline.build(base).syncs().equals(timeline.build(other).syncs())
+
+
+@pytest.mark.parametrize("late", [0, 70, 700])
+def test_one_time_with_a_fraction_among_many_without_is_exact(tmp_path: Path, late: int) -> None:
+    rows = [row(ts=1_712_195_495_820_000 + at) for at in range(800)]
+    text = json.dumps(rows).replace(f'"ts": {1_712_195_495_820_000 + late},', '"ts": 1712195495820900.047,')
+    trace = loaded(tmp_path, text)
+    assert trace.origin_ns + trace.columns["start_ns"][-1] == 1_712_195_495_820_900_047
+
+
+@pytest.mark.parametrize("nothing", ["bytes", "Bytes", "size"])
+def test_bytes_in_every_spelling(tmp_path: Path, nothing: str) -> None:
+    trace = loaded(tmp_path, [row(cat="gpu_memcpy", args={nothing: 64, "external id": 3}), row(ts=30)])
+    assert list(trace.columns["bytes"]) == [64, -1] and list(trace.columns["external_id"]) == [3, -1]
+
+
+def test_arguments_that_are_null_are_unknown(tmp_path: Path) -> None:
+    rows = [
+        row(args=None),
+        row(ts=20, cat="kernel", args={"stream": None, "correlation": None, "cuda_sync_kind": None}),
+    ]
+    trace = loaded(tmp_path, rows)
+    assert len(trace) == 2 and not trace.dropped
+    assert set(trace.columns["stream"]) == set(trace.columns["correlation"]) == {-1}
+
+
+@pytest.mark.parametrize("vendor", ["xpu", "mtia", "privateuse1", "cuda", "hip"])
+def test_runtimes_of_all_vendors_are_one(tmp_path: Path, vendor: str) -> None:
+    call = row(cat=f"{vendor}_runtime", name="launch", args={"correlation": 4})
+    kernel = row(cat="kernel", name="gemm", pid=0, tid=7, ts=20, args={"correlation": 4, "stream": 7, "device": 0})
+    trace = loaded(tmp_path, [call, kernel])
+    assert set(trace.categories) == {"cuda_runtime", "kernel"} and {"gpu", "runtime", "correlation"} <= trace.signals
+
+
+def test_a_trace_of_the_cpu_alone_loads(tmp_path: Path) -> None:
+    trace = loaded(tmp_path, [row(), row(cat="python_function", name="train.py(3): main", ts=20)])
+    assert trace.device is None and "gpu" not in trace.signals and "python_stacks" in trace.signals
+    assert timeline.build(trace).step_source == "none"
+
+
+def test_a_very_long_number_costs_no_table_of_its_width(tmp_path: Path) -> None:
+    rows = json.dumps([row(ts=f"{at}.5") for at in range(2000)]).replace('"7.5"', '"' + "7" * 500_000 + '"')
+    trace = loaded(tmp_path, rows)
+    assert len(trace) == 1999 and trace.dropped == {"no timestamp": 1}
 
 
 # ---------------------------------------------------------------------------------------------------------- damage
@@ -255,6 +385,15 @@ def test_names_that_break_the_json(tmp_path: Path, written_as: bytes, read_as: s
     assert read_as is None or names(trace)[1] == read_as
     assert not trace.dropped
     assert all(name.isprintable() and name.encode() for name in names(trace))
+
+
+@pytest.mark.parametrize("field", ["cat", "ph", "tid", "unknown"])
+def test_half_a_character_in_any_field_costs_no_event(tmp_path: Path, field: str) -> None:
+    odd = row(ts=20, args={"correlation": 7, "k": 1}, **{field: "@"})
+    text = json.dumps([row(), odd, row(ts=30)]).replace("@", "\\ud800").replace('"k"', '"\\udfff"')
+    trace = loaded(tmp_path, text)
+    assert len(trace) == (2 if field == "ph" else 3)
+    assert (7 in trace.columns["correlation"]) == (field != "ph")
 
 
 @pytest.mark.parametrize("value", ["NaN", "-Infinity", "inf", "N/A", "nan"])
@@ -385,9 +524,47 @@ def test_max_bytes_keeps_the_events_up_to_there(tmp_path: Path) -> None:
     assert any("first" in warning for warning in trace.warnings)
 
 
+def test_the_command_line_bounds_what_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, gzip.compress(b'{"a": "' + b" " * 30_000_000), "bomb.json.gz")
+    assert main(["analyze", str(path), "--max-bytes", "100000"]) == 4
+    assert "only the first 100000 bytes were read" in capsys.readouterr().err
+    assert main(["analyze", str(written(tmp_path, TEXT)), "--max-bytes", str(len(TEXT) // 2)]) == 0
+    assert "only the first" in capsys.readouterr().err
+
+
 def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", type("Stdin", (), {"buffer": io.BytesIO(gzip.compress(TEXT))}))
     assert len(chrome.load("-")) == len(loop().rows)
+
+
+def packed(raw: bytes) -> bytes:
+    zstandard = pytest.importorskip("zstandard", reason="zstandard is not installed")
+    return bytes(zstandard.ZstdCompressor().compress(raw))
+
+
+def test_zstd_is_told_by_its_content(tmp_path: Path) -> None:
+    trace = chrome.load(written(tmp_path, packed(TEXT), "trace.json"))
+    assert len(trace) == len(loop().rows) and not trace.warnings
+    two = packed(TEXT[:1000]) + packed(TEXT[1000:]) + b"junk"
+    trace = chrome.load(written(tmp_path, two, "trace.json.zst"))
+    assert len(trace) == len(loop().rows) and any("after the end" in warning for warning in trace.warnings)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9])
+def test_zstd_cut_short_keeps_what_can_be_unpacked(tmp_path: Path, share: float) -> None:
+    raw = json.dumps(loop(1000).document(), indent=1).encode()
+    data = packed(raw)
+    trace = chrome.load(written(tmp_path, data[: int(share * len(data))], "trace.json.zst"))
+    assert 0 < len(trace) < len(loop(1000).rows)
+    assert any("compressed data ends early" in warning for warning in trace.warnings)
+
+
+def test_zstd_that_expands_a_millionfold_is_read_in_pieces(tmp_path: Path) -> None:
+    path = written(tmp_path, packed(b'{"a": "' + bytes([32]) * 90_000_000), "bomb.json.zst")
+    assert path.stat().st_size < 20_000
+    assert max(map(len, source.pieces(path, Notes()))) <= 32 << 20
+    with pytest.raises(InputError, match="only the first 1000000 bytes"):
+        chrome.load(path, max_bytes=1_000_000)
 
 
 def test_zstd_without_its_library_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

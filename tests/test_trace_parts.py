@@ -108,6 +108,18 @@ def test_the_innermost_span(seed: int) -> None:
         ("cudaFree", "free"),
         ("hipFree", "free"),
         ("cudaMallocAsync", "other"),
+        ("hipExtLaunchMultiKernelMultiDevice", "launch"),
+        ("urEnqueueKernelLaunch", "launch"),
+        ("zeCommandListAppendLaunchKernel", "launch"),
+        ("urEnqueueUSMMemcpy", "copy"),
+        ("zeCommandListAppendMemoryCopy", "copy"),
+        ("urEnqueueUSMFill", "memset"),
+        ("urQueueFinish", "stream_sync"),
+        ("zeCommandListHostSynchronize", "stream_sync"),
+        ("urEventWait", "event_sync"),
+        ("zeEventHostSynchronize", "event_sync"),
+        ("urUSMDeviceAlloc", "alloc"),
+        ("zeMemFree", "free"),
         ("cudaFreeAsync", "other"),
         ("cudaMemGetInfo", "other"),
         ("cudaStreamIsCapturing", "other"),
@@ -131,6 +143,9 @@ def test_kinds_of_calls(name: str, kind: str) -> None:
         ("CopyHostToDevice", "h2d", "unknown"),
         ("Memcpy PtoP (Device -> Device)", "p2p", ""),
         ("Memset (Device)", "", ""),
+        ("zeCommandListAppendMemoryCopy(M2D)[1572864]", "h2d", "unknown"),
+        ("zeCommandListAppendMemoryCopy(D2H)", "d2h", "pinned"),
+        ("zeCommandListAppendMemoryCopy(D2D)", "d2d", ""),
     ],
 )
 def test_directions_of_copies(name: str, direction: str, memory: str) -> None:
@@ -139,10 +154,24 @@ def test_directions_of_copies(name: str, direction: str, memory: str) -> None:
 
 def test_copies_that_block_by_name() -> None:
     blocking = ("cudaMemcpy", "hipMemcpyWithStream", "cudaMemcpy2D", "cuMemcpyHtoD_v2", "hipMemcpyDtoH")
-    assert all(api.copies_synchronously(name) for name in blocking)
-    assert not any(
-        api.copies_synchronously(name) for name in ("cudaMemcpyAsync", "cudaMemcpy2DAsync", "hipMemcpyDtoHAsync")
-    )
+    assert all(api.copies_synchronously(name) for name in (*blocking, "hipMemcpyToSymbol"))
+    others = ("cudaMemcpyAsync", "cudaMemcpy2DAsync", "hipMemcpyDtoHAsync", "urEnqueueUSMMemcpy")
+    assert not any(api.copies_synchronously(name) for name in others)
+
+
+@pytest.mark.parametrize(
+    ("name", "collective"),
+    [
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", True),
+        ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", True),
+        ("void mscclKernel_Sum_half_LL(ncclDevComm*)", True),
+        ("multimem_all_reduce_kernel", True),
+        ("void at::native::reduce_kernel<512, 1>(float)", False),
+        ("sm90_xmma_gemm_f32", False),
+    ],
+)
+def test_what_is_communication(name: str, collective: bool) -> None:
+    assert api.is_collective(name) == collective
 
 
 # ---------------------------------------------------------------------------------------------------------- cycles
@@ -173,6 +202,14 @@ def test_a_read_every_few_steps_is_no_step() -> None:
 def test_layers_are_no_steps() -> None:
     assert not len(cycle.boundaries(*launched(STEP)))
     assert not len(cycle.boundaries(*launched(STEP * 3)))  # two stretches between three marks: too few to agree
+
+
+def test_parts_of_a_step_that_are_equally_long_are_no_steps() -> None:
+    """A step of two networks: the same kernel updates both, after equally many launches of other kernels."""
+    first = ["copy", *["conv", "norm", "relu"] * 8, "loss", "adam"]
+    second = ["noise", *["deconv", "norm", "tanh"] * 8, "loss", "adam"]
+    calls, ops = launched((first + second) * 6)
+    assert list(cycle.boundaries(calls, ops)) == [10 * len(first + second) * number for number in range(6)]
 
 
 def test_a_sequence_without_a_period_has_no_steps() -> None:

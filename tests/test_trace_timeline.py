@@ -187,6 +187,20 @@ def test_work_whose_launch_is_not_recorded() -> None:
     assert any("no launch call" in note for note in picture.notes)
 
 
+def test_two_processes_in_one_file_are_kept_apart_as_far_as_time_tells() -> None:
+    """Merged by somebody's tool: both count their calls from 1. A kernel is the later one's if its call came before."""
+    events = Events()
+    for process, at in ((MAIN, 0), (200, 1000)):
+        for number in range(3):
+            args = {"correlation": number + 1}
+            row = {"pid": process, "tid": process, "args": args}
+            events.add("cuda_runtime", "cudaLaunchKernel", at + 10 * number, 5, **row)
+            events.kernel(number + 1, "gemm", at + 10 * number + 7, 2)
+    picture = built(events)
+    assert list(picture.ops()["call"]) == [0, 1, 2, 3, 4, 5]
+    assert any("2 processes" in note for note in picture.notes)
+
+
 def test_each_device_has_its_own_gaps() -> None:
     events = Events()
     events.step(0, 0, 100)
@@ -261,6 +275,19 @@ def test_an_event_synchronize_without_a_target_ends_with_what_completed() -> Non
     assert waits["wait_ns"][0] == (7 + 300 - 15) * US
 
 
+def test_a_synchronize_waits_for_work_that_was_queued_before_the_window() -> None:
+    """Two kernels whose launches are not recorded; the one that starts after the call began was queued before it too,
+    because work that the trace shows being launched comes after them on their stream."""
+    machine = Machine(now=100)
+    for at in (0, 501):
+        machine.events.kernel(9_999, "old", at, 499)
+    machine.stream_end[STREAM] = 1000
+    machine.synchronize()
+    machine.launch("new", 20)
+    waits = built(machine.events).syncs()
+    assert list(waits["wait_ns"]) == [900 * US]
+
+
 def test_targets_come_from_sync_rows_or_from_the_only_stream() -> None:
     with_rows = looped(per_batch)
     without = looped(per_batch, sync_rows=False)
@@ -308,6 +335,46 @@ def test_the_drain_of_the_profiler_is_the_window_edge() -> None:
     waits = timeline.build(machine.trace()).syncs()
     assert list(waits["window_edge"]) == [False, False, False, True]
     assert waits["step"].iloc[-1] == -1
+
+
+def test_the_drain_owns_no_idle_time() -> None:
+    """Without steps it lies within the one step, and the GPU has nothing to do while it waits and returns."""
+    machine = Machine()
+    machine.launch("gemm", 100)
+    machine.host(500)
+    machine.synchronize()
+    machine.events.copied(9_999, "Memcpy DtoD (Device -> Device)", machine.now + 50, 10)
+    picture = built(machine.events)
+    assert picture.step_source == "none" and list(picture.syncs()["window_edge"]) == [True]
+    assert list(picture.syncs()["gpu_idle_ns"]) == [0]
+    assert "sync" not in idle_us(picture, 0)
+    assert_every_nanosecond_has_one_owner(picture)
+
+
+def test_what_the_gpu_did_before_its_first_recorded_operation_is_not_idle_time() -> None:
+    """A graph replay that waits for 8 ms of work launched before the window, which some profilers leave out."""
+    events = Events()
+    graph = events.call("hipGraphLaunch", 0, 500)
+    for number in range(10):
+        events.kernel(graph, "decode", 8_000 + 100 * number, 100)
+    picture = built(events)
+    assert picture.step_source == "none" and list(picture.ops()["step"]) == [0] * 10
+    assert sum(idle_us(picture, 0).values()) == 30  # as long as a launch may take
+    assert_every_nanosecond_has_one_owner(picture)
+
+
+def test_a_drain_from_a_thread_of_the_profilers_own_is_the_window_edge() -> None:
+    """On demand, the profiler is stopped from outside, in the middle of a step; its thread launches nothing."""
+    machine = Machine()
+    for number in range(3):
+        with machine.step(number):
+            per_batch(machine)
+            if number == 2:
+                machine.events.call("cudaDeviceSynchronize", machine.now, 500, thread=77)
+                machine.host(500)
+    waits = built(machine.events).syncs()
+    assert list(waits.loc[waits["window_edge"], "thread"]) == [77]
+    assert list(waits.loc[waits["window_edge"], "step"]) == [2]
 
 
 def test_the_last_synchronize_of_the_loop_is_the_users() -> None:
@@ -384,6 +451,35 @@ def test_steps_without_marks(source: str) -> None:
     assert_every_nanosecond_has_one_owner(picture)
 
 
+def test_the_order_in_which_sources_are_asked() -> None:
+    """One loop with everything; what tells the steps is taken away, best first. A step takes 315 us."""
+    machine = Machine()
+    for number in range(6):
+        with machine.step(number):
+            machine.load_batch(30)
+            machine.copy("h2d", "pinned", 20)
+            for layer in range(5):
+                machine.launch(f"layer{layer}", 50)
+            machine.synchronize()
+            machine.events.annotation("Optimizer.step#SGD.step", machine.now, 10)
+            machine.host(10)
+    length = machine.now / 6
+    ours = RankRecording(0, None, meta={"step_marks": "tracelens"})
+    found = []
+    for gone in ("", "ProfilerStep", "enumerate(DataLoader)", "Optimizer.step"):
+        machine.events.rows = [row for row in machine.events.rows if not gone or not row["name"].startswith(gone)]
+        picture = built(machine.events, ours if not found else None)
+        steps = picture.steps()
+        assert set(steps["end_ns"] - steps["start_ns"]) == {length * US}
+        found.append((picture.step_source, len(steps), steps["start_ns"][0] / US))
+    assert found == [
+        ("tracelens", 6, 0),
+        ("dataloader", 5, 0),  # from batch to batch
+        ("optimizer", 5, length - 30),  # from update to update; the trace now begins with the copy
+        ("cycle", 5, 0),  # from copy to copy
+    ]
+
+
 def test_accumulated_batches_are_one_step() -> None:
     machine = Machine()
     for batch in range(12):
@@ -439,6 +535,117 @@ def test_the_backward_thread_is_part_of_the_loop() -> None:
     picture = looped(body)
     assert (picture.main_thread, picture.autograd_threads) == (MAIN, (AUTOGRAD,))
     assert idle_us(picture, 1) == {"sync": 3 + 7 + 35 - 20}  # the late backward launch is refill as well
+
+
+def bare(machine: Machine) -> None:
+    """A step of a C++ program: no annotation and no operator says what a thread is for; the worker launches more."""
+    machine.copy("h2d", "pageable", 20, nbytes=1 << 10)
+    for _ in range(4):
+        machine.launch("forward", 20)
+    machine.host(30)
+    for _ in range(8):
+        machine.launch("backward", 20, thread=AUTOGRAD)
+    machine.host(30)
+    machine.launch("update", 20)
+    machine.stream_synchronize()
+
+
+def unmarked(body: Callable[[Machine], None], steps: int = 6) -> Timeline:
+    machine = Machine(sync_rows=False)
+    for _ in range(steps):
+        body(machine)
+    return timeline.build(machine.trace())
+
+
+def test_the_thread_that_waits_is_the_loop_and_the_one_that_takes_over_its_worker() -> None:
+    picture = unmarked(bare)
+    assert (picture.main_thread, picture.autograd_threads) == (MAIN, (AUTOGRAD,))
+    assert (picture.step_source, len(picture.steps())) == ("cycle", 5)
+
+
+@pytest.mark.parametrize("how", ["in between", "under a wait", "copies only"])
+def test_a_thread_beside_the_loop_is_no_worker(how: str) -> None:
+    def body(machine: Machine) -> None:
+        began = machine.now
+        machine.copy("h2d", "pageable", 20, nbytes=1 << 10)
+        for _ in range(8):
+            machine.launch("forward", 20)
+            machine.host(40)
+        machine.launch("long", 800)
+        machine.synchronize()
+        name, api = ("Memcpy HtoD (Pinned -> Device)", "cudaMemcpyAsync") if how == "copies only" else ("side", "")
+        at = {"in between": began + 70, "under a wait": machine.now - 500, "copies only": began + 70}[how]
+        apart = {"in between": 45, "under a wait": 6, "copies only": 6}[how]
+        for number in range(6):
+            start = at + apart * number
+            correlation = machine.events.call(api or "cudaLaunchKernel", start, 3, AUTOGRAD)
+            machine.events.kernel(correlation, name, start + 10, 2, stream=9) if not api else machine.events.copied(
+                correlation, name, start + 10, 2, stream=9
+            )
+
+    picture = unmarked(body)
+    assert (picture.main_thread, picture.autograd_threads) == (MAIN, ())
+
+
+# ------------------------------------------------------------------------------------------------- copies and waits
+
+
+def completed(picture: Timeline) -> list[tuple[str, str, str]]:
+    """API and kind of each wait, and the API of the copy that it completes ("" none), of step 1."""
+    waits, names = picture.syncs(), picture.calls()["name"].astype(str)
+    mine = waits[waits["step"] == 1]
+    return [(row.api, row.kind, names[row.copy] if row.copy >= 0 else "") for row in mine.itertuples()]
+
+
+@pytest.mark.parametrize(
+    ("direction", "memory", "between", "expected"),
+    [
+        ("d2h", "pinned", "", [("cudaStreamSynchronize", "d2h", "cudaMemcpyAsync")]),
+        ("h2d", "pinned", "", [("cudaStreamSynchronize", "stream", "cudaMemcpyAsync")]),
+        ("d2h", "pageable", "", [("cudaMemcpyAsync", "d2h", ""), ("cudaStreamSynchronize", "d2h", "cudaMemcpyAsync")]),
+        ("d2h", "pinned", "record", [("cudaStreamSynchronize", "d2h", "cudaMemcpyAsync")]),
+        ("h2d", "pinned", "launch", [("cudaStreamSynchronize", "stream", "")]),
+        ("d2h", "pinned", "elsewhere", [("cudaStreamSynchronize", "stream", "")]),
+    ],
+)
+def test_which_copy_a_synchronize_completes(
+    direction: str, memory: str, between: str, expected: list[tuple[str, str, str]]
+) -> None:
+    def body(machine: Machine) -> None:
+        machine.copy(direction, memory, 20, nbytes=1 << 10)
+        if between == "record":
+            machine.record_event()
+        if between == "launch":
+            machine.launch("gemm", 5)
+        machine.stream_synchronize(STREAM + 1 if between == "elsewhere" else STREAM)
+
+    assert completed(looped(body)) == expected
+
+
+def test_a_synchronize_that_returns_before_the_copy_is_done_completes_another() -> None:
+    """Its stream is not known: it can only be that of the kernel."""
+
+    def body(machine: Machine) -> None:
+        machine.launch("gemm", 100, stream=8)
+        machine.copy("h2d", "pinned", 1000, nbytes=1 << 20)
+        machine.stream_synchronize(8)
+        machine.host(2000)
+
+    assert completed(looped(body, sync_rows=False)) == [("cudaStreamSynchronize", "stream", "")]
+
+
+def test_a_synchronize_that_the_user_wrote_completes_no_copy_to_the_gpu() -> None:
+    """Where the recording tells that it was written; behind a read it still belongs to it."""
+    machine = Machine()
+    for number in range(3):
+        with machine.step(number):
+            machine.copy("h2d", "pinned", 20, nbytes=1 << 10)
+            machine.stream_synchronize()
+            machine.item()
+    everywhere = SourceMark(BASE_NS, BASE_NS + int(machine.now * US) * 2, MAIN, "Stream.synchronize", STOP)
+    waits = built(machine.events, RankRecording(0, None, marks=(everywhere,), attributed_steps=(2,))).syncs()
+    assert list(waits["kind"][:2]) == ["stream", "d2h"]
+    assert list(waits["copy"] >= 0) == [False, True] * 3
 
 
 # ------------------------------------------------------------------------------------------------------ source lines
@@ -515,6 +722,26 @@ def test_one_possible_line_is_no_guess() -> None:
     assert set(waits["line"]) == {12}
 
 
+def test_more_waits_than_the_one_known_line_makes_are_nobodys() -> None:
+    """A report every few batches reads once more than the attributed steps did; a long wait still has its samples."""
+    machine = Machine()
+    for number in range(3):
+        with machine.step(number):
+            machine.launch("gemm", 50)
+            machine.item()
+            if number == 1:
+                machine.launch("gemm", 4000)
+                machine.item()
+    *_, long, last = [row for row in machine.events.rows if row["name"] == "cudaStreamSynchronize"]
+    began, ended = BASE_NS + last["ts"] * US - 500, BASE_NS + (last["ts"] + last["dur"]) * US + 500
+    mark = SourceMark(int(began), int(ended), MAIN, "Tensor.item", READ)
+    samples = tuple(StackSample(int(BASE_NS + (long["ts"] + 500 * k) * US), MAIN, STOP) for k in range(1, 6))
+    recording = RankRecording(0, None, marks=(mark,), samples=samples, attributed_steps=(2,))
+    waits = built(machine.events, recording).syncs()
+    assert list(waits.loc[waits["step"] == 0, "line"]) == [12]
+    assert [None if pd.isna(line) else line for line in waits.loc[waits["step"] == 1, "line"]] == [None, 11]
+
+
 def test_samples_name_the_line_and_are_carried_too() -> None:
     machine = Machine()
     for number in range(3):
@@ -526,6 +753,18 @@ def test_samples_name_the_line_and_are_carried_too() -> None:
     device = waits[waits["kind"] == "device"]
     assert set(device["line"]) == {11} and set(device["location_source"]) == {"sample"}
     assert waits.loc[waits["kind"] != "device", "line"].isna().all()
+
+
+def test_samples_that_agree_with_a_carried_mark_do_not_lose_its_call() -> None:
+    machine = Machine()
+    for number in range(4):
+        with machine.step(number):
+            per_batch(machine)
+    inside = BASE_NS + (622 + 300) * US  # within the synchronize of step 1
+    samples = tuple(StackSample(inside + number * US, MAIN, STOP) for number in range(5))
+    waits = built(machine.events, recorded(machine, {3: 3 * 622}, samples=samples)).syncs()
+    device = waits[waits["kind"] == "device"]
+    assert set(device["line"]) == {11} and set(device["user_call"]) == {"torch.cuda.synchronize"}
 
 
 def test_frames_name_the_line_of_the_users_function() -> None:
@@ -551,3 +790,12 @@ def test_tables_are_plain_and_ordered() -> None:
         assert isinstance(table.index, pd.RangeIndex)
         assert table["start_ns"].is_monotonic_increasing
     assert picture.syncs()["stream"].isin([-1, STREAM]).all()
+
+
+def test_what_is_written_into_a_table_stays_with_the_reader() -> None:
+    picture = looped(per_batch)
+    for table in (picture.steps, picture.calls, picture.ops, picture.syncs, picture.idle_gaps, picture.loader_waits):
+        mine = table()
+        mine["mine"] = 0
+        mine.loc[0, "start_ns"] = -1
+        assert "mine" not in table() and (table()["start_ns"] >= 0).all()

@@ -22,7 +22,7 @@ Verdict = Literal["exposed", "harmless", "window_edge", "unknown"]
 EditKind = Literal["interval-sync", "event-sync", "defer-read", "async-copy", "prefetch"]
 Tier = Literal["safe", "unsafe", "manual"]
 Binding = Literal["host", "stream", "copy", "loader"]
-Outcome = Literal["faster", "no change", "slower", "different numbers", "inconclusive"]
+Outcome = Literal["faster", "no change", "slower", "different numbers", "failed", "inconclusive"]
 
 IDLE_PARTS = ("idle_sync", "idle_dataloader", "idle_host", "idle_launch", "idle_other")
 BREAKDOWN_PARTS = ("compute", "communication_exposed", "copy_exposed", *IDLE_PARTS)
@@ -80,6 +80,21 @@ class StackSample:
 
 
 @dataclass(frozen=True, slots=True)
+class EventUse:
+    """One use of a CUDA event by the script's own code: what newer CUDA versions leave out of their traces."""
+
+    start_unix_ns: int
+    end_unix_ns: int
+    thread: int
+    call: str
+    """`record`, `wait`, `synchronize` or `query`."""
+    event: int
+    """Which event; the same number is the same event, which may be recorded again."""
+    stream: int | None
+    """The trace's stream on which it is recorded, or which is to wait; None where unknown, or where none is named."""
+
+
+@dataclass(frozen=True, slots=True)
 class RankRecording:
     """What one rank left in the Run folder beside its trace."""
 
@@ -88,6 +103,7 @@ class RankRecording:
     clock: StepClock = StepClock()
     marks: tuple[SourceMark, ...] = ()
     samples: tuple[StackSample, ...] = ()
+    events: tuple[EventUse, ...] = ()
     attributed_steps: tuple[int, ...] = ()
     """Numbers of the `ProfilerStep#k` whose timings carry the cost of attribution and enter no statistic."""
     meta: Mapping[str, Any] = field(default_factory=dict)
@@ -148,7 +164,8 @@ class Trace:
 
         frame = pd.DataFrame({key: value for key, value in self.columns.items() if key not in ("name", "category")})
         for key, words in (("name", self.names), ("category", self.categories)):
-            frame[key] = pd.Categorical.from_codes(self.columns[key].tolist(), categories=pd.Index(words, dtype=object))
+            codes = self.columns[key].astype("int64")
+            frame[key] = pd.Categorical.from_codes(codes, categories=pd.Index(words, dtype=object))
         return frame
 
 
@@ -163,8 +180,10 @@ class Tables:
             op: position of its first GPU op (-1 none), ops: how many. step: position in steps (-1 outside)
     ops     kind (kernel copy memset collective), direction (h2d d2h d2d p2p or ""), memory (pageable pinned unknown
             or ""), name, device, stream, start_ns, end_ns, bytes, call, step (that of its launch)
-    waits   call, api, kind (WaitKind), thread, stream, start_ns, end_ns, wait_ns, gpu_idle_ns, step, window_edge,
-            path, line, function (None unknown), location_source (mark sample stack none), user_call (None unknown)
+    waits   call, copy (position in calls of the copy that this synchronize only completes, -1 none: the two are one
+            call of the user's, `.item()` or a blocking `.to(device)`), api, kind (WaitKind), thread, stream, start_ns,
+            end_ns, wait_ns, gpu_idle_ns, step, window_edge, path, line, function (None unknown), location_source
+            (mark sample stack none), user_call (None unknown)
     gaps    device, start_ns, end_ns, next_op, cause (sync dataloader host launch other), wait (position in waits
             that owns it, -1 none), step
     loader  thread, start_ns, end_ns, step, name             — the main thread inside DataLoader.__next__
@@ -180,7 +199,8 @@ class Tables:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The queryable picture of one Trace. Built once by `tracelens.trace.timeline.build`, read-only."""
+    """The queryable picture of one Trace. Built once by `tracelens.trace.timeline.build`, read-only: columns that are
+    added to one of its DataFrames stay with whoever asked for it."""
 
     trace: Trace
     tables: Tables
@@ -192,27 +212,27 @@ class Timeline:
 
     def steps(self) -> pd.DataFrame:
         """One row per training step; `kept` rows enter the statistics."""
-        return self.tables.steps
+        return self.tables.steps.copy(deep=False)
 
     def calls(self) -> pd.DataFrame:
         """CUDA (or HIP) API calls of every thread."""
-        return self.tables.calls
+        return self.tables.calls.copy(deep=False)
 
     def ops(self) -> pd.DataFrame:
         """GPU work: kernels, copies, memsets, collectives."""
-        return self.tables.ops
+        return self.tables.ops.copy(deep=False)
 
     def syncs(self) -> pd.DataFrame:
         """Host waits: synchronize calls and blocking copies."""
-        return self.tables.waits
+        return self.tables.waits.copy(deep=False)
 
     def idle_gaps(self) -> pd.DataFrame:
         """Stretches in which a device ran nothing, each with exactly one cause."""
-        return self.tables.gaps
+        return self.tables.gaps.copy(deep=False)
 
     def loader_waits(self) -> pd.DataFrame:
         """Time the training loop spent inside the DataLoader's `__next__`."""
-        return self.tables.loader
+        return self.tables.loader.copy(deep=False)
 
     def copies(self) -> pd.DataFrame:
         """GPU ops that are copies."""
@@ -251,6 +271,8 @@ class Breakdown:
     def __post_init__(self) -> None:
         if set(self.parts) != set(BREAKDOWN_PARTS):
             raise ValueError(f"breakdown parts {sorted(self.parts)} are not {sorted(BREAKDOWN_PARTS)}")
+        if min(self.parts.values()) < 0:
+            raise ValueError(f"breakdown parts {dict(self.parts)} are not all times")
         total = sum(self.parts.values())
         if abs(total - self.wall_ns) > len(self.parts):  # each part is rounded to 1 ns
             raise ValueError(f"breakdown parts add up to {total} ns, the wall time is {self.wall_ns} ns")
@@ -514,6 +536,57 @@ class Verification:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
+# ------------------------------------------------------------------------------------------------ for the pictures
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One stretch of a replayed step: what ran on which lane (`host`, or a GPU stream), ns since the window's start."""
+
+    lane: str
+    name: str
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """One steady step as the replay lays it out, without the profiler's cost; `scheme` None is the loop as it is."""
+
+    scheme: str | None
+    length_ns: int
+    bars: tuple[Bar, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """What some changes buy together, replayed as one set: `chosen` are positions in `WhatIf.changes`."""
+
+    chosen: tuple[int, ...]
+    estimate: Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """Every combination of a few changes, each replayed on its own: gains of two changes do not add up."""
+
+    changes: tuple[tuple[Edit, ...], ...]
+    """Edits that belong together are one change."""
+    combinations: tuple[Combination, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RankTimes:
+    """One rank of a job, per step; None where it was not measured."""
+
+    rank: int | None
+    steps: int
+    median_ns: int
+    gpu_busy_share: float | None
+    communication_ns: int | None
+    """Collectives that nothing hides: a rank that others wait for has the least of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
     """Everything that is known of one Run: the single argument of every report."""
@@ -548,3 +621,9 @@ class Diagnosis:
     """Per scheme id what the replay predicts, also where a trial measured it: a prediction is graded, not replaced."""
     situation: tuple[str, ...] = ()
     """What the replay says of waits and limits of this loop, one sentence each; empty where it could not judge."""
+    checked: tuple[str, ...] = ()
+    """Ids of all symptoms that were looked for, found or not."""
+    ranks: tuple[RankTimes, ...] = ()
+    what_if: WhatIf | None = None
+    drawn: tuple[Drawn, ...] = ()
+    """The loop as it is and with the recommended scheme (else the fastest replayed one), for one picture."""

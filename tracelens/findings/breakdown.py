@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from tracelens.findings import window
-from tracelens.model import Breakdown, StepClock, StepTimes, Timeline
+from tracelens.model import Breakdown, RankTimes, StepClock, StepTimes, Timeline
 from tracelens.trace import intervals
 
 _COMPUTE = ("kernel", "memset")
@@ -31,6 +31,13 @@ def of(
     idle = sum(ns for name, ns in parts.items() if name.startswith("idle_"))
     per_step = {name: kept.per_step(ns) for name, ns in parts.items()}
     return times, Breakdown(kept.step_ns, per_step), (wall - idle) / wall, idle / wall
+
+
+def of_rank(timeline: Timeline) -> RankTimes:
+    """One rank of several, to be held against the others."""
+    times, parts, busy, _ = of(timeline)
+    alone = parts.parts["communication_exposed"] if parts is not None else None
+    return RankTimes(timeline.trace.rank, times.count, times.median_ns, busy, alone)
 
 
 def _step_times(timeline: Timeline, kept: window.Window, clock: StepClock | None) -> StepTimes:
@@ -70,5 +77,5 @@ def _parts(timeline: Timeline, kept: window.Window, device: int) -> dict[str, in
         own = intervals.intersect(window.spans(gaps[gaps["cause"] == cause]), left)
         parts[f"idle_{cause}"] = intervals.total(own)
         left = intervals.subtract(left, own)
-    parts["idle_other"] = kept.wall_ns - sum(parts.values())
+    parts["idle_other"] = intervals.total(left)  # measured, not the remainder: else the parts could not but add up
     return parts

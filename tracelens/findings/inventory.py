@@ -17,8 +17,8 @@ import pandas as pd
 from tracelens.findings import window
 from tracelens.findings.evidence import calls_recorded
 from tracelens.findings.source import SourceFacts, facts_of
-from tracelens.findings.stalls import behind_copies
 from tracelens.model import InventoryItem, Run, Timeline
+from tracelens.trace.waits import kinds_of_calls
 
 COPY_BYTES = 1024
 """A loop that copies less than this per step copies no batch: a scalar or a seed, perhaps."""
@@ -78,6 +78,10 @@ class _Scene:
         """Copies to the GPU that kept steps launched."""
         ops = self.timeline.ops()
         return ops[(ops["kind"] == "copy") & (ops["direction"] == "h2d") & self.kept.holds(ops["step"])]
+
+    def of_main_device(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Those of the GPU that works most: stream numbers mean nothing across GPUs."""
+        return rows[rows["device"] == window.main_device(self.timeline)]
 
     def calls(self, *kinds: str) -> int:
         """Calls of these kinds in the kept steps."""
@@ -151,7 +155,7 @@ def _non_blocking(scene: _Scene) -> InventoryItem:
     pageable = int((copies["memory"] == "pageable").sum())
     waits = scene.timeline.syncs()
     waits = waits[scene.kept.holds(waits["step"])]
-    waiting = waits[((waits["kind"] == "h2d") & (waits["wait_ns"] > 0)) | behind_copies(scene.timeline, waits)]
+    waiting = waits[(kinds_of_calls(waits) == "h2d") & (waits["wait_ns"] > 0)]
     text = f"{len(copies)} copies to the GPU, {pageable} from pageable memory, make the host wait {len(waiting)} times"
     return InventoryItem("non_blocking_copies", len(waiting) <= (1 - MOSTLY) * len(copies) and not pageable, text)
 
@@ -160,7 +164,7 @@ def _copy_stream(scene: _Scene) -> InventoryItem:
     """Batches travel on another stream than the one that computes: a prefetcher of the user's own."""
     if not scene.gpu:
         return InventoryItem("copy_stream", None, _NO_GPU)
-    main, copies = _main_stream(scene), scene.copies()
+    main, copies = _main_stream(scene), scene.of_main_device(scene.copies())
     if copies.empty or main is None:
         return InventoryItem("copy_stream", None, "no copy to the GPU was recorded")
     total = max(1, int(copies["bytes"].clip(lower=0).sum()))
@@ -171,7 +175,7 @@ def _copy_stream(scene: _Scene) -> InventoryItem:
 
 
 def _main_stream(scene: _Scene) -> int | None:
-    ops = scene.timeline.ops()
+    ops = scene.of_main_device(scene.timeline.ops())
     kernels = ops[ops["kind"] == "kernel"]
     if kernels.empty:
         return None
@@ -180,7 +184,7 @@ def _main_stream(scene: _Scene) -> int | None:
 
 
 def _streams(scene: _Scene) -> InventoryItem:
-    ops = scene.timeline.ops()
+    ops = scene.of_main_device(scene.timeline.ops())
     kernels = ops[(ops["kind"] == "kernel") & scene.kept.holds(ops["step"])]
     used = int(kernels["stream"].nunique())
     if used == 0:

@@ -2,7 +2,7 @@
 
 In: a Timeline. Out: an Overlap per kept step, or None where no GPU worked. hidden + exposed = total. Blocking is the
 part of the exposed time for which the next kernel was waiting: it had been issued before the copy ended, or it could
-not be issued because the copy call itself held the host (pageable memory). Exposed is an upper bound, blocking is
+not be issued because the copy call itself held the host. Exposed is an upper bound, blocking is
 what can be won.
 """
 
@@ -28,7 +28,7 @@ def of(timeline: Timeline) -> Overlap | None:
     compute = ops[ops["kind"].isin(("kernel", "collective"))]
     total, work = window.spans(copies), window.spans(compute)
     exposed = intervals.subtract(total, work)
-    blocking = intervals.intersect(exposed, window.spans(copies[_blocks(copies, compute, timeline.calls())]))
+    blocking = intervals.intersect(exposed, window.spans(copies[_blocks(copies, compute, timeline)]))
     exposed_ns, total_ns = intervals.total(exposed), intervals.total(total)
     return Overlap(
         h2d_ns=round(total_ns / kept.count),
@@ -40,7 +40,7 @@ def of(timeline: Timeline) -> Overlap | None:
     )
 
 
-def _blocks(copies: pd.DataFrame, compute: pd.DataFrame, calls: pd.DataFrame) -> pd.Series[bool]:
+def _blocks(copies: pd.DataFrame, compute: pd.DataFrame, timeline: Timeline) -> pd.Series[bool]:
     """For each copy: was the next kernel on the device waiting for it?"""
     if compute.empty or copies.empty:
         return pd.Series(False, index=copies.index)
@@ -50,9 +50,10 @@ def _blocks(copies: pd.DataFrame, compute: pd.DataFrame, calls: pd.DataFrame) ->
     call = following["call"].to_numpy()[np.minimum(index, len(following) - 1)]
     issued = np.full(len(copies), np.iinfo(np.int64).max)
     known = present & (call >= 0)
-    issued[known] = calls["start_ns"].to_numpy()[call[known]]
+    issued[known] = timeline.calls()["start_ns"].to_numpy()[call[known]]
     waiting = issued < copies["end_ns"].to_numpy()
-    held = (copies["memory"] == "pageable").to_numpy() & present
+    waits = timeline.syncs()  # where a copy that waits is in it, whatever it is that tells (memory, name, or time)
+    held = copies["call"].isin(waits.loc[waits["kind"] == "h2d", "call"]).to_numpy() & present
     return pd.Series(waiting | held, index=copies.index)
 
 

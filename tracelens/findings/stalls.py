@@ -2,8 +2,8 @@
 
 In: a Timeline. Out: Stalls per kept step, the most costly first, with ids s1, s2, … that stay. A place in the step that
 waits in few steps only is no place: ten reads in every tenth step are one Stall, not ten. How much a wait really
-costs is for the replay to say: `with_exposed` takes its answer. A stream synchronize right behind a copy to the GPU is
-the second half of a blocking `.to(device)` and counts as `h2d`: it goes when the copy stops blocking, and no earlier.
+costs is for the replay to say: `with_exposed` takes its answer. A synchronize that only completes a copy (`copy` in the
+waits) is in the Stall of that copy: it is the second half of one call such as `.cpu()` or a blocking `.to(device)`.
 Waits at the edge of the recording are the profiler's own and never enter a sum: they are kept apart by their verdict.
 """
 
@@ -12,15 +12,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from tracelens.findings import window
 from tracelens.findings.policy import POLICY
 from tracelens.model import Location, Stall, Timeline, Verdict
+from tracelens.trace.waits import kinds_of_calls, second_halves
+
+Positions = npt.NDArray[np.int64]
 
 _KEY = ["window_edge", "api", "kind", "path", "line", "function", "position"]
-_NO_LINE, _NO_POSITION = -1, -1
-_PASSING = ("other", "event_query", "event_record")  # calls that may stand between a copy and its synchronize
+_NO_LINE, _NO_POSITION, _NO_CALL = -1, -1, -2
 
 
 def group(timeline: Timeline) -> tuple[Stall, ...]:
@@ -30,7 +34,7 @@ def group(timeline: Timeline) -> tuple[Stall, ...]:
     chosen = waits[kept.holds(waits["step"]) | waits["window_edge"].astype(bool)]
     if chosen.empty:
         return ()
-    keyed = _keyed(chosen, behind_copies(timeline, chosen), kept.count)
+    keyed = _keyed(chosen, kept.count)
     found = [_stall(key, rows, kept.count) for key, rows in keyed.groupby(_KEY, sort=False, observed=True)]
     found.sort(key=_cost)
     return tuple(replace(stall, id=f"s{number}") for number, stall in enumerate(found, start=1))
@@ -41,23 +45,6 @@ def with_exposed(stalls: tuple[Stall, ...], exposed: Mapping[str, int], step_ns:
     return tuple(_judged(stall, exposed.get(stall.id), step_ns) for stall in stalls)
 
 
-def behind_copies(timeline: Timeline, waits: pd.DataFrame) -> pd.Series[bool]:
-    """Which waits are a stream synchronize whose last call before it, on its thread, copied to the GPU."""
-    calls, ops = timeline.calls(), timeline.ops()
-    mark = pd.Series(False, index=waits.index)
-    candidates = waits[(waits["kind"] == "stream") & ~_asked_for(waits)]
-    if candidates.empty or ops.empty:
-        return mark
-    doing = calls[~calls["kind"].isin(_PASSING)].sort_values("start_ns", kind="stable")
-    copying = (ops["direction"] == "h2d").to_numpy()
-    for thread, rows in candidates.groupby("thread"):
-        own = doing[doing["thread"] == thread]
-        before = own["start_ns"].searchsorted(rows["start_ns"]) - 1
-        op = own["op"].to_numpy()[before.clip(0)] if len(own) else before * 0 - 1
-        mark[rows.index] = (before >= 0) & (op >= 0) & copying[op.clip(0)]
-    return mark
-
-
 def _judged(stall: Stall, exposed_ns: int | None, step_ns: int) -> Stall:
     if exposed_ns is None or stall.verdict == "window_edge":
         return stall
@@ -65,41 +52,50 @@ def _judged(stall: Stall, exposed_ns: int | None, step_ns: int) -> Stall:
     return replace(stall, exposed_ns=exposed_ns, verdict=verdict)
 
 
-def _keyed(waits: pd.DataFrame, behind_copies: pd.Series[bool], steps: int) -> pd.DataFrame:
+def _keyed(waits: pd.DataFrame, steps: int) -> pd.DataFrame:
     """The waits with keys that can be grouped by: no missing values, and a position where there is no line."""
-    rows = waits.assign(
-        window_edge=waits["window_edge"].astype(bool),
-        api=waits["api"].astype(str),
-        kind=waits["kind"].astype(str).where(~behind_copies, "h2d"),
-        path=waits["path"].astype(object).where(waits["path"].notna(), ""),
-        line=waits["line"].astype("Float64").fillna(_NO_LINE).astype("int64"),
-        function=waits["function"].astype(object).where(waits["function"].notna(), ""),
+    rows = _pairs_at_one_place(
+        waits.assign(
+            window_edge=waits["window_edge"].astype(bool),
+            api=waits["api"].astype(str),
+            kind=kinds_of_calls(waits),
+            path=waits["path"].astype(object).where(waits["path"].notna(), ""),
+            line=waits["line"].astype("Float64").fillna(_NO_LINE).astype("int64"),
+            function=waits["function"].astype(object).where(waits["function"].notna(), ""),
+            second=second_halves(waits),
+        )
     )
-    order = rows.sort_values("start_ns", kind="stable").groupby(["step", "api", "kind"], observed=True).cumcount()
-    rows["second"] = behind_copies | ((rows["kind"] == "h2d") & rows["api"].str.endswith("Synchronize"))
-    rows["api"] = _as_one_call(rows)
+    first = rows[~rows["second"]].sort_values("start_ns", kind="stable")
+    order = first.groupby(["step", "api", "kind"], observed=True).cumcount()
     known = (rows["path"] != "") | rows["window_edge"]
-    rows["position"] = order.reindex(rows.index).where(~known, _NO_POSITION)
+    rows["position"] = order.reindex(rows.index).fillna(_NO_POSITION).astype("int64").where(~known, _NO_POSITION)
     most = rows.groupby(["api", "kind"], observed=True)["position"].transform("max")
-    seen = rows.groupby(["api", "kind", "position"], observed=True)["step"].transform("nunique")
-    rows.loc[(most >= POLICY.positions) | (seen < POLICY.position_share * steps), "position"] = _NO_POSITION
-    return rows
+    seen = rows[~rows["second"]].groupby(["api", "kind", "position"], observed=True)["step"].transform("nunique")
+    seldom = seen.reindex(rows.index).fillna(steps) < POLICY.position_share * steps
+    rows.loc[(most >= POLICY.positions) | seldom, "position"] = _NO_POSITION
+    return _as_their_copies(rows, ["api", "kind", "position"])
 
 
-def _as_one_call(rows: pd.DataFrame) -> pd.Series[str]:
-    """The API of each row, where a copy and the synchronize behind it on one source line are one: the copy's."""
-    place = ["path", "line", "function"]
-    first = rows[(rows["kind"] == "h2d") & ~rows["second"] & (rows["path"] != "")].drop_duplicates(place)
-    name = first.set_index(place)["api"]
-    of_row = pd.Series(name.reindex(pd.MultiIndex.from_frame(rows[place])).to_numpy(), index=rows.index)
-    return rows["api"].where(~(rows["second"] & of_row.notna()), of_row)
+def _pairs_at_one_place(rows: pd.DataFrame) -> pd.DataFrame:
+    """The two waits of one call of the user's, at the place that either of them knows."""
+    place, known = ["path", "line", "function"], (rows["path"] != "").to_numpy()
+    copy = pd.Index(rows["call"]).get_indexer(rows["copy"].where(rows["second"], _NO_CALL))
+    telling = np.flatnonzero(known & (copy >= 0) & ~known[copy])
+    return _as_their_copies(_taken(rows, place, copy[telling], telling), place)
 
 
-def _asked_for(waits: pd.DataFrame) -> pd.Series[bool]:
-    """Waits that the user asked for by name, where the recording knows the call."""
-    if "user_call" not in waits:
-        return pd.Series(False, index=waits.index)
-    return waits["user_call"].astype(str).str.endswith("synchronize")
+def _as_their_copies(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """The rows, where a synchronize that completes a copy has these keys of the copy's own wait: they are one."""
+    copy = pd.Index(rows["call"]).get_indexer(rows["copy"].where(rows["second"], _NO_CALL))
+    second = np.flatnonzero(copy >= 0)
+    return _taken(rows, keys, second, copy[second])
+
+
+def _taken(rows: pd.DataFrame, keys: list[str], into: Positions, origin: Positions) -> pd.DataFrame:
+    """The rows, where those at `into` have the keys of those at `origin`."""
+    source = np.arange(len(rows))
+    source[into] = origin
+    return rows.assign(**{key: rows[key].to_numpy()[source] for key in keys})
 
 
 def _stall(key: tuple[object, ...], rows: pd.DataFrame, steps: int) -> Stall:

@@ -65,11 +65,15 @@ def of(timeline: Timeline) -> Window:
 
 def main_device(timeline: Timeline) -> int | None:
     """The device that works most; None without GPU work."""
-    streams = timeline.streams()
-    if streams.empty:
+    ops = timeline.ops()
+    device = ops["device"].to_numpy()
+    if not len(device):
         return None
-    busy = streams.groupby("device")["busy_ns"].sum()
-    return int(busy.index.to_numpy()[busy.to_numpy().argmax()])
+    if (device == device[0]).all():
+        return int(device[0])
+    devices, place = np.unique(device, return_inverse=True)
+    busy = np.bincount(place, weights=(ops["end_ns"] - ops["start_ns"]).to_numpy())
+    return int(devices[busy.argmax()])
 
 
 def spans(rows: pd.DataFrame) -> intervals.IntervalSet:

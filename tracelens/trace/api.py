@@ -29,12 +29,15 @@ STARTS_WORK = ("launch", "copy", "memset", "graph_launch")
 _PREFIX = r"^(?:cuda|cu|hip|musa|xpu)?"
 _RULES = (
     ("graph_launch", r"GraphLaunch"),
-    ("launch", r"Launch(?:Cooperative)?Kernel|LaunchHostFunc|ModuleLaunch|Launch(?:Ex)?$|EnqueueKernel|JobLaunch"),
-    ("copy", r"Memcpy|EnqueueMemCopy"),
-    ("memset", r"Memset|EnqueueMemFill"),
+    (
+        "launch",
+        r"Launch(?:Cooperative|Multi)?Kernel|LaunchHostFunc|LaunchByPtr|ModuleLaunch|Launch(?:Ex)?$|EnqueueKernel|JobLaunch",
+    ),
+    ("copy", r"Memcpy|EnqueueMemCopy|AppendMemoryCopy"),
+    ("memset", r"Memset|EnqueueMemFill|EnqueueUSMFill|AppendMemoryFill"),
     ("device_sync", r"DeviceSynchronize|CtxSynchronize|ThreadSynchronize"),
-    ("stream_sync", r"StreamSynchronize"),
-    ("event_sync", r"EventSynchronize|HostSynchronize"),
+    ("stream_sync", r"StreamSynchronize|QueueFinish|QueueSynchronize|CommandListHostSynchronize"),
+    ("event_sync", r"EventSynchronize|HostSynchronize|^urEventWait"),
     ("event_record", r"EventRecord"),
     ("stream_wait", r"StreamWaitEvent"),
     ("event_query", r"EventQuery|StreamQuery"),
@@ -42,18 +45,23 @@ _RULES = (
         "other",
         r"MallocAsync|FreeAsync|MallocFromPool|MemPool|Mem(?:Get|Address|Export|Import|Retain)",
     ),
-    ("alloc", r"Malloc|HostAlloc|HostRegister|MemAlloc|MemCreate|MemMap"),
+    ("alloc", r"Malloc|HostAlloc|HostRegister|MemAlloc|MemCreate|MemMap|^urUSM\w*Alloc"),
     ("free", r"Free|HostUnregister|MemRelease|MemUnmap"),
 )
 _COMPILED = tuple((kind, re.compile(pattern)) for kind, pattern in _RULES)
 
-_BLOCKING_COPY = re.compile(r"Memcpy(?:WithStream)?(?:_ptsz|_v2|[23]D|HtoD|DtoH)*(?:_v\d+)*$")
-"""Synchronous by definition: no `Async` in the name."""
+_BLOCKING_COPY = re.compile(
+    r"^(?:cuda|cu|hip|musa)Memcpy"
+    r"(?:WithStream|Param|[23]D|HtoD|DtoH|ToSymbol|FromSymbol|ToArray|FromArray)*(?:_ptsz|_ptds|_v\d+)*$"
+)
+"""Synchronous by definition: no `Async` in the name. Elsewhere (`urEnqueueUSMMemcpy`) the name does not tell."""
 
-_H2D = re.compile(r"HtoD|HostToDevice", re.IGNORECASE)
-_D2H = re.compile(r"DtoH|DeviceToHost", re.IGNORECASE)
+_H2D = re.compile(r"HtoD|HostToDevice|\([MH]2D\)", re.IGNORECASE)
+_D2H = re.compile(r"DtoH|DeviceToHost|\(D2[MH]\)", re.IGNORECASE)
 _P2P = re.compile(r"PtoP|PeerToPeer", re.IGNORECASE)
-_D2D = re.compile(r"DtoD|DeviceToDevice", re.IGNORECASE)
+_D2D = re.compile(r"DtoD|DeviceToDevice|\(D2D\)", re.IGNORECASE)
+_COLLECTIVE = re.compile(r"nccl|rccl|msccl|nvshmem|all_?reduce_kernel|^oneccl", re.IGNORECASE)
+"""Libraries, and the kernels of torch's symmetric memory (`one_shot_all_reduce_kernel`, …)."""
 
 
 def kind(name: str) -> str:
@@ -79,10 +87,11 @@ def memory(name: str) -> str:
     if direction(name) not in ("h2d", "d2h"):
         return ""
     lower = name.lower()
+    if "(h2d)" in lower or "(d2h)" in lower:  # Level Zero: H is memory that the driver allocated, M any other
+        return "pinned"
     return next((word for word in ("pageable", "pinned") if word in lower), "unknown")
 
 
 def is_collective(name: str) -> bool:
     """Whether a kernel is communication between GPUs."""
-    lower = name.lower()
-    return "nccl" in lower or "rccl" in lower or lower.startswith("oneccl")
+    return _COLLECTIVE.search(name) is not None

@@ -53,6 +53,7 @@ def load(path: Path | str, *, max_bytes: int | None = None) -> Trace:
     if not columns or not len(columns["start_ns"]):
         hint = "record again; a profiler that was never stepped or stopped writes an empty trace"
         raise InputError(f"{path} holds no complete timed event", hint=hint)
+    notes.warn_of_dropped()
     return _trace(str(path), reader, builder, columns, notes)
 
 
@@ -81,7 +82,7 @@ def _trace(path: str, reader: EventReader, builder: ColumnBuilder, columns: dict
         rank=stated if stated is not None else rank_from_name(path),
         world_size=_count(distributed.get("world_size")),
         device=_device(metadata, columns, categories),
-        signals=_signals(columns, names, categories, reader.has_shapes),
+        signals=_signals(columns, names, categories, builder.has_shapes),
         dropped=dict(notes.dropped),
         warnings=tuple(notes.warnings),
         columns=columns,
@@ -108,15 +109,17 @@ def _without_strays(columns: dict[str, Column], notes: Notes) -> dict[str, Colum
 def _signals(
     columns: Mapping[str, Column], names: tuple[str, ...], categories: tuple[str, ...], shapes: bool
 ) -> frozenset[str]:
-    present = {categories[code] for code in np.unique(columns["category"])}
-    gpu = np.isin(columns["category"], [categories.index(text) for text in GPU_CATEGORIES if text in present])
-    runtime = np.isin(columns["category"], [categories.index(text) for text in RUNTIME_CATEGORIES if text in present])
-    linked = np.intersect1d(columns["correlation"][gpu], columns["correlation"][runtime])
-    used = [names[code] for code in np.unique(columns["name"])]
+    category = columns["category"]
+    present = {categories[code] for code in np.flatnonzero(np.bincount(category))}
+    gpu = _among(categories, GPU_CATEGORIES)[category]
+    runtime = _among(categories, RUNTIME_CATEGORIES)[category]
+    launched, launching = columns["correlation"][gpu], columns["correlation"][runtime]
+    linked = np.isin(launched[launched > 0], launching)
+    used = [names[code] for code in np.flatnonzero(np.bincount(columns["name"]))]
     found = {
         "gpu": gpu.any(),
         "runtime": runtime.any(),
-        "correlation": (linked > 0).any(),
+        "correlation": linked.any(),
         "sync_events": "cuda_sync" in present,
         "steps": any(name.startswith("ProfilerStep") for name in used),
         "python_stacks": "python_function" in present,
@@ -128,12 +131,17 @@ def _signals(
     return frozenset(signal for signal, there in found.items() if there)
 
 
+def _among(categories: tuple[str, ...], wanted: tuple[str, ...]) -> Column:
+    """Per category code, whether it is one of `wanted`."""
+    return np.array([text in wanted for text in categories], dtype=np.bool_)
+
+
 def _device(metadata: Mapping[str, Any], columns: Mapping[str, Column], categories: tuple[str, ...]) -> str | None:
     """Name of the device that ran most of the GPU work (of the first one where nothing ran)."""
     properties = metadata.get("deviceProperties")
     known = [entry for entry in properties if isinstance(entry, dict)] if isinstance(properties, list) else []
     named = {entry.get("id"): str(entry["name"]) for entry in known if entry.get("name")}
-    gpu = np.isin(columns["category"], [code for code, text in enumerate(categories) if text in GPU_CATEGORIES])
+    gpu = _among(categories, GPU_CATEGORIES)[columns["category"]]
     used = columns["device"][gpu & (columns["device"] >= 0)]
     if not len(used):
         return next(iter(named.values()), None)

@@ -1,22 +1,20 @@
-"""Events to columns: batches of decoded events in, numpy arrays of equal length out.
+"""Batches to columns: fields of events in, numpy arrays of equal length out, ordered by start, nothing twice.
 
-All times become integer nanoseconds here: exact where the file's digits are (integers, text, doubles below
-`EXACT_FROM`). Rows without a usable time are counted, not kept. Past this module there are no event objects.
+Rows without a usable time are counted, not kept. Names and categories become codes, in one vocabulary for all
+generations and vendors.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Sequence
-from decimal import Decimal, InvalidOperation
 from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tracelens.trace.events import AnyEvent, Args
+from tracelens.trace import pairs
+from tracelens.trace.fields import ARGUMENTS, NOTHING, UNKNOWN_ID, Batch, Rows, Values
 from tracelens.trace.notes import Notes
+from tracelens.trace.numbers import integers, nanoseconds
 
 Column = npt.NDArray[Any]
 
@@ -43,95 +41,116 @@ CATEGORIES = {
 WITH_STREAM = ("cuda_runtime", "cuda_driver", "kernel", "gpu_memcpy", "gpu_memset", "cuda_sync")
 """Categories whose `stream` argument is a GPU stream; Triton's CPU rows carry one that is not."""
 
-UNKNOWN_ID = -1
-LARGEST_STREAM = 2**31 - 1
-"""Streams and devices above are Kineto's way (4294967295) to say "none"."""
-LARGEST_NS = 2**62
 MOST_CATEGORIES = 1000
 """Kineto has about thirty; a file with more is hostile, and the code must fit its column."""
-_DIGITS = re.compile(r"(\d{1,18})\D*$")
 _CONTROLS = dict.fromkeys((*range(32), *range(127, 160), 8232, 8233), " ")
-_NO_ARGS = Args()
+_ARGUMENTS: dict[str, tuple[type[np.signedinteger[Any]], tuple[str, ...]]] = {
+    "stream": (np.int32, ("stream",)),
+    "device": (np.int32, ("device",)),
+    "correlation": (np.int64, ("correlation",)),
+    "external_id": (np.int64, ("external_id", "external_id_2021")),
+    "bytes": (np.int64, ("bytes", "bytes_2021", "size")),
+    "sync_kind": (np.int8, ("sync_kind",)),
+    "wait_stream": (np.int32, ("wait_stream",)),
+    "wait_event": (np.int64, ("wait_event",)),
+    "wait_record": (np.int64, ("wait_record",)),
+    "graph": (np.int64, ("graph",)),
+}
+"""Columns made of arguments: their type, and the spellings in which they come."""
+_SYNC_CODES = {kind: position for position, kind in enumerate(SYNC_KINDS)}
 
 
 class ColumnBuilder:
     """Takes batches, gives one set of columns; names and categories are coded across batches."""
 
     def __init__(self, notes: Notes) -> None:
+        self.has_shapes = False
         self._notes = notes
-        self._parts: list[dict[str, Column]] = []
+        self._spans: list[dict[str, Column]] = []
+        self._halves: list[dict[str, Column]] = []
         self._names = _NameCodes()
-        self._categories: dict[str, int] = {}
+        self._categories = _CategoryCodes()
 
-    def add(self, events: Sequence[AnyEvent]) -> None:
-        """Keep the complete ("X") events of a batch."""
-        spans = [event for event in events if event.ph == "X"]
-        if len(spans) != len(events):
-            self._other(events)
-        if spans:
-            self._parts.append(self._part(spans))
+    def add(self, batch: Batch) -> None:
+        """Keep complete events, and the halves of pairs until all are there."""
+        if len(batch.spans):
+            self._spans.append(self._complete(batch.spans))
+        if len(batch.halves):
+            self._halves.append(self._half(batch.halves, batch.begins))
 
     def names(self) -> tuple[str, ...]:
         return tuple(self._names.clean)
 
     def categories(self) -> tuple[str, ...]:
-        return tuple(self._categories)
+        return tuple(self._categories.clean)
 
     def columns(self) -> dict[str, Column]:
         """All parts joined, ordered by start, longer rows first (parents before children), duplicates removed."""
-        if not self._parts:
+        if self._halves:
+            complete, lonely = pairs.joined(_concatenated(self._halves))
+            self._notes.drop("begin or end without duration", lonely)
+            self._spans.append(complete)
+        if not self._spans:
             return {}
-        joined = {key: np.concatenate([part[key] for part in self._parts]) for key in self._parts[0]}
-        self._parts.clear()
-        order = np.lexsort((-joined["end_ns"], joined["start_ns"]))
-        joined = {key: column[order] for key, column in joined.items()}
-        keep = ~self._duplicates(joined)
-        self._notes.drop("duplicate event", int(np.count_nonzero(~keep)))
-        return joined if keep.all() else {key: column[keep] for key, column in joined.items()}
+        columns = _concatenated(self._spans)
+        _reorder(columns, _by_start(columns["start_ns"], columns["end_ns"]))
+        repeated = self._duplicates(columns)
+        if len(repeated):
+            self._notes.drop("duplicate event", len(repeated))
+            _reorder(columns, np.delete(np.arange(len(columns["start_ns"])), repeated))
+        return _with_absent(columns)
 
-    def _other(self, events: Sequence[AnyEvent]) -> None:
-        unpaired = sum(event.ph in ("B", "E") for event in events)
-        self._notes.drop("begin or end without duration", unpaired)
-
-    def _part(self, spans: list[AnyEvent]) -> dict[str, Column]:
-        start, known = nanoseconds([event.ts for event in spans])
-        length, measured = nanoseconds([event.dur for event in spans])
+    def _complete(self, rows: Rows) -> dict[str, Column]:
+        start, known = nanoseconds(rows.ts)
+        length, measured = nanoseconds(rows.dur)
+        good = known & measured & (length >= 0)
+        part = {"start_ns": start, "end_ns": start + length, **self._fields(rows)}
+        if good.all():
+            return part
         self._notes.drop("no timestamp", int(np.count_nonzero(~known)))
         self._notes.drop("no duration", int(np.count_nonzero(known & ~measured)))
         self._notes.drop("negative duration", int(np.count_nonzero(known & measured & (length < 0))))
-        good = known & measured & (length >= 0)
-        part = {"start_ns": start, "end_ns": start + length, **self._codes(spans), **_ids(spans), **_arguments(spans)}
-        self._forget_foreign_streams(part)
-        return part if good.all() else {key: column[good] for key, column in part.items()}
+        return {key: column[good] for key, column in part.items()}
 
-    def _codes(self, spans: list[AnyEvent]) -> dict[str, Column]:
-        names, categories = self._names, self._categories
-        name = np.array([names[event.name] for event in spans], dtype=np.int32)
-        texts = [event.cat for event in spans]
-        code = {text: categories.setdefault(self._category(text), len(categories)) for text in dict.fromkeys(texts)}
-        return {"category": np.array([code[text] for text in texts], dtype=np.int16), "name": name}
+    def _half(self, rows: Rows, begins: tuple[bool, ...]) -> dict[str, Column]:
+        start, known = nanoseconds(rows.ts)
+        self._notes.drop("no timestamp", int(np.count_nonzero(~known)))
+        part = {"start_ns": start, "end_ns": start, **self._fields(rows), pairs.BEGINS: np.array(begins)}
+        return {key: column[known] for key, column in part.items()}
 
-    def _category(self, text: str | None) -> str:
-        name = canonical(text)
-        return name if len(self._categories) < MOST_CATEGORIES else "other"
+    def _fields(self, rows: Rows) -> dict[str, Column]:
+        count = len(rows)
+        category = np.fromiter(map(self._categories.__getitem__, rows.cat), dtype=np.int16, count=count)
+        name = np.fromiter(map(self._names.__getitem__, rows.name), dtype=np.int32, count=count)
+        ids = {"pid": integers(rows.pid, np.int64), "tid": integers(rows.tid, np.int64)}
+        args = dict(zip(ARGUMENTS, rows.args, strict=True))
+        self.has_shapes = self.has_shapes or _any_shapes(args)
+        part: dict[str, Column] = {"category": category, "name": name, **ids, **_arguments(args)}
+        if "stream" in part:
+            part["stream"][~self._with_stream()[category]] = UNKNOWN_ID
+        return part
 
-    def _forget_foreign_streams(self, part: dict[str, Column]) -> None:
-        ours = [code for text, code in self._categories.items() if text in WITH_STREAM]
-        part["stream"][~np.isin(part["category"], ours)] = UNKNOWN_ID
+    def _with_stream(self) -> npt.NDArray[np.bool_]:
+        """Per category code."""
+        return np.array([text in WITH_STREAM for text in self._categories.clean], dtype=np.bool_)
 
-    def _duplicates(self, columns: dict[str, Column]) -> npt.NDArray[np.bool_]:
+    def _duplicates(self, columns: dict[str, Column]) -> Column:
         """Rows of GPU and API categories that repeat another in every respect; twice counted work would be wrong."""
-        counted = [code for text, code in self._categories.items() if text in WITH_STREAM]
-        rows = np.flatnonzero(np.isin(columns["category"], counted))
-        keys = [columns[key][rows] for key in ("correlation", "tid", "pid", "name", "end_ns", "start_ns")]
+        start, end = columns["start_ns"], columns["end_ns"]
+        again = (start[1:] == start[:-1]) & (end[1:] == end[:-1])  # equal rows are neighbors in this order
+        near = np.zeros(len(start), dtype=np.bool_)
+        near[1:] |= again
+        near[:-1] |= again
+        rows = np.flatnonzero(near)
+        rows = rows[self._with_stream()[columns["category"][rows]]]
+        keys = [
+            columns[key][rows] for key in ("correlation", "tid", "pid", "name", "end_ns", "start_ns") if key in columns
+        ]
         order = np.lexsort(keys)
         same = np.ones(max(len(rows) - 1, 0), dtype=np.bool_)
         for key in keys:
-            ordered = key[order]
-            same &= ordered[1:] == ordered[:-1]
-        out = np.zeros(len(columns["start_ns"]), dtype=np.bool_)
-        out[rows[order[1:][same]]] = True
-        return out
+            same &= key[order][1:] == key[order][:-1]
+        return rows[order[1:][same]]
 
 
 class _NameCodes(dict[Any, int]):
@@ -142,7 +161,21 @@ class _NameCodes(dict[Any, int]):
         self.clean: dict[str, int] = {}
 
     def __missing__(self, raw: Any) -> int:
-        text = ("" if raw is None else str(raw)).translate(_CONTROLS)
+        text = "" if raw is None else str(raw)
+        text = text if text.isprintable() else text.translate(_CONTROLS)
+        self[raw] = self.clean.setdefault(text, len(self.clean))
+        return self[raw]
+
+
+class _CategoryCodes(dict[Any, int]):
+    """Raw category to code; `clean` has today's names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clean: dict[str, int] = {}
+
+    def __missing__(self, raw: Any) -> int:
+        text = canonical(raw) if len(self.clean) < MOST_CATEGORIES else "other"
         self[raw] = self.clean.setdefault(text, len(self.clean))
         return self[raw]
 
@@ -153,120 +186,73 @@ def canonical(category: str | None) -> str:
     return CATEGORIES.get(text, text)
 
 
-def nanoseconds(values: Sequence[Any]) -> tuple[Column, npt.NDArray[np.bool_]]:
-    """Microseconds (int, double, text or raw digits) as integer ns, and which of them are numbers."""
-    if values and isinstance(values[0], msgspec.Raw):
-        return _from_text([bytes(value) for value in values])
-    if any(type(value) is str for value in values):
-        return _from_text([str(value).encode() for value in values])
-    try:
-        micro = np.array(values, dtype=np.float64)
-    except (OverflowError, TypeError, ValueError):
-        return _from_text([str(value).encode() for value in values])
-    known = np.isfinite(micro) & (np.abs(micro) < LARGEST_NS // 1000)
-    micro = np.where(known, micro, 0.0)
-    whole = np.floor(micro)  # apart from its fraction, or the product would be rounded twice
-    return whole.astype(np.int64) * 1000 + np.rint((micro - whole) * 1000).astype(np.int64), known
+def _any_shapes(args: dict[str, Values]) -> bool:
+    return any(args[key].count(NOTHING) < len(args[key]) for key in ("shapes", "shapes_2021"))
 
 
-def _from_text(texts: list[bytes]) -> tuple[Column, npt.NDArray[np.bool_]]:
-    """Exact: the digits before and after the point, as integers."""
-    array = np.array(texts, dtype=np.bytes_)
-    width = array.dtype.itemsize
-    digits = array.view(np.uint8).reshape(len(texts), width)
-    point = np.where((digits == ord(".")).any(axis=1), (digits == ord(".")).argmax(axis=1), np.char.str_len(array))
-    plain = ((digits >= ord("0")) & (digits <= ord("9"))) | (digits == 0) | (digits == ord("."))
-    regular = plain.all(axis=1) & (point > 0) & (point <= 16) & ((digits == ord(".")).sum(axis=1) <= 1)
-    total = np.zeros(len(texts), dtype=np.int64)
-    for column in range(min(width, 16 + 1 + 4)):  # 16 digits of whole us, the point, three digits and one to round by
-        place = point + 2 - column + (column > point)
-        digit = digits[:, column].astype(np.int64) - ord("0")
-        used = (digit >= 0) & (digit <= 9) & (place >= -1) & regular
-        step = np.where(place >= 0, digit * 10 ** np.maximum(place, 0), digit >= 5)
-        total += np.where(used, step, 0)
-    known = regular & (total >= 0) & (total < LARGEST_NS)  # what is larger has wrapped around
-    for row in np.flatnonzero(~regular):
-        total[row], known[row] = _one_text(texts[row])
-    return total, known
-
-
-def _one_text(text: bytes) -> tuple[int, bool]:
-    try:
-        value = Decimal(text.decode("utf-8", "replace").strip('"'))
-        if not value.is_finite() or abs(value) >= LARGEST_NS // 1000:
-            return 0, False
-        return int((value * 1000).to_integral_value()), True
-    except (InvalidOperation, ValueError, OverflowError):
-        return 0, False
-
-
-def _ids(spans: list[AnyEvent]) -> dict[str, Column]:
+def _arguments(args: dict[str, Values]) -> dict[str, Column]:
+    """Only what some row has: most batches have no copy, no synchronization row and no graph."""
     return {
-        "pid": integers([event.pid for event in spans], np.int64),
-        "tid": integers([event.tid for event in spans], np.int64),
+        key: column
+        for key, (width, spellings) in _ARGUMENTS.items()
+        if (column := _first_known([args[spelling] for spelling in spellings], width)) is not None
     }
 
 
-def _arguments(spans: list[AnyEvent]) -> dict[str, Column]:
-    args = [event.args or _NO_ARGS for event in spans]
-    external = integers([row.external_id for row in args], np.int64)
-    older = integers([row.external_id_2021 for row in args], np.int64) if any(external == UNKNOWN_ID) else external
-    return {
-        "stream": integers([row.stream for row in args], np.int32),
-        "device": integers([row.device for row in args], np.int32),
-        "correlation": integers([row.correlation for row in args], np.int64),
-        "external_id": np.where(external == UNKNOWN_ID, older, external),
-        "bytes": _first_known(args, (lambda row: row.bytes, lambda row: row.bytes_2021, lambda row: row.size)),
-        "sync_kind": _sync_kinds(args),
-        "wait_stream": integers([row.wait_stream for row in args], np.int32),
-        "wait_event": integers([row.wait_event for row in args], np.int64),
-        "wait_record": integers([row.wait_record for row in args], np.int64),
-        "graph": integers([row.graph for row in args], np.int64),
-    }
-
-
-def _first_known(args: list[Args], spellings: Iterable[Callable[[Args], Any]]) -> Column:
-    out = np.full(len(args), UNKNOWN_ID, dtype=np.int64)
-    for spelling in spellings:
-        values = [spelling(row) for row in args]
-        if any(value is not None for value in values):
-            out = np.where(out == UNKNOWN_ID, integers(values, np.int64), out)
+def _first_known(spellings: list[Values], width: type[np.signedinteger[Any]]) -> Column | None:
+    out: Column | None = None
+    for values in spellings:
+        if values.count(UNKNOWN_ID) == len(values):
+            continue
+        column = _sync_kinds(values) if width is np.int8 else integers(values, width)
+        out = column if out is None else np.where(out == UNKNOWN_ID, column, out)
     return out
 
 
-def _sync_kinds(args: list[Args]) -> Column:
-    code = {kind: position for position, kind in enumerate(SYNC_KINDS)}
-    return np.array([code.get(row.sync_kind or "", UNKNOWN_ID) for row in args], dtype=np.int8)
+def _sync_kinds(values: Values) -> Column:
+    return np.array([_SYNC_CODES.get(value, UNKNOWN_ID) for value in values], dtype=np.int8)
 
 
-def integers(values: list[Any], dtype: type[np.signedinteger[Any]]) -> Column:
-    """Ids as integers; None and what is no number become -1, "stream 7" becomes 7."""
-    try:
-        out = np.array([UNKNOWN_ID if value is None else value for value in values], dtype=np.int64)
-    except (TypeError, ValueError, OverflowError):
-        out = np.array([_integer(value) for value in values], dtype=np.int64)
-    if dtype is not np.int64:
-        out[(out > LARGEST_STREAM) | (out < UNKNOWN_ID)] = UNKNOWN_ID
-    return out.astype(dtype, copy=False)
+def _concatenated(parts: list[dict[str, Column]]) -> dict[str, Column]:
+    """One set of columns; the parts are given up column by column, so that little is there twice."""
+    keys = dict.fromkeys(key for part in parts for key in part)
+    counts = [len(part["start_ns"]) for part in parts]
+    return {key: _joined(parts, key, counts) for key in keys}
 
 
-def _integer(value: object) -> int:
-    if isinstance(value, str):
-        return _from_string(value)
-    if isinstance(value, float) and not np.isfinite(value):
-        return UNKNOWN_ID
-    if isinstance(value, (int, float)) and abs(value) < LARGEST_NS:
-        return int(value)
-    return UNKNOWN_ID
+def _joined(parts: list[dict[str, Column]], key: str, counts: list[int]) -> Column:
+    width = next(part[key].dtype for part in parts if key in part)
+    out: Column = np.full(sum(counts), UNKNOWN_ID, dtype=width)
+    end = 0
+    for part, count in zip(parts, counts, strict=True):
+        end += count
+        if (column := part.pop(key, None)) is not None:
+            out[end - count : end] = column
+    return out
 
 
-def _from_string(value: str) -> int:
-    text = value.strip()
-    if text.lower().startswith("0x"):
-        try:
-            number = int(text, 16)
-        except ValueError:
-            return UNKNOWN_ID
-        return number if number < LARGEST_NS else UNKNOWN_ID
-    match = _DIGITS.search(text)
-    return int(match[1]) if match else UNKNOWN_ID
+def _with_absent(columns: dict[str, Column]) -> dict[str, Column]:
+    """The columns that no row has, in no memory."""
+    count = len(columns["start_ns"])
+    absent = {key: np.broadcast_to(width(UNKNOWN_ID), count) for key, (width, _) in _ARGUMENTS.items()}
+    return {**absent, **columns}
+
+
+def _reorder(columns: dict[str, Column], rows: Column) -> None:
+    """In place, column by column, for the same reason."""
+    for key in columns:
+        columns[key] = columns[key][rows]
+
+
+def _by_start(start: Column, end: Column) -> Column:
+    """As `lexsort((-end, start))` orders; most starts are distinct, so only ties look at the end."""
+    order = np.argsort(start, kind="stable")
+    ordered = start[order]
+    tie = ordered[1:] == ordered[:-1]
+    tied = np.zeros(len(order), dtype=np.bool_)
+    tied[1:] |= tie
+    tied[:-1] |= tie
+    places = np.flatnonzero(tied)
+    rows = order[places]
+    order[places] = rows[np.lexsort((-end[rows], start[rows]))]
+    return order

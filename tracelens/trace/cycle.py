@@ -19,6 +19,11 @@ TOLERANCE = 0.1
 """Two stretches are equally long within this share: a periodic read or log line adds a few launches."""
 COVERAGE = 0.8
 """Share of the sequence that equal stretches must cover; below it the kernel is one of many in a layer."""
+DIFFERING = 0.2
+"""Share of its launches in which a stretch may differ from the typical one: a read or a log line every few steps,
+another kernel for a short last batch."""
+SAMPLED = 100
+"""Stretches that are compared, spread evenly: enough for the share, little in a trace of 100,000 steps."""
 FEWEST = 4
 """Occurrences needed: three steps that agree. Two may be a warm-up and a run."""
 SHORTEST = 4
@@ -64,7 +69,7 @@ def _anchor(sequence: Column, copies: frozenset[int]) -> int | None:
         if count < FEWEST or not _covers(positions, len(sequence)):
             continue
         rank = (int(count), int(name) in copies, -int(positions[0]))
-        if best is None or rank > best:
+        if (best is None or rank > best) and _alike(sequence, positions):
             best, chosen = rank, int(name)
     return chosen
 
@@ -77,3 +82,13 @@ def _covers(positions: Column, length: int) -> bool:
     equal = np.abs(stretches - typical) <= TOLERANCE * typical
     edges = positions[0] + (length - positions[-1])  # at most one period may hang over at the two ends together
     return bool(stretches[equal].sum() >= COVERAGE * (length - edges) and edges <= 1.5 * typical + SHORTEST)
+
+
+def _alike(sequence: Column, positions: Column) -> bool:
+    """Whether most stretches between the positions hold the same launches, but for those of every few steps."""
+    picked = np.unique(np.linspace(0, len(positions) - 2, SAMPLED).astype(np.int64))
+    width = int(sequence.max()) + 1
+    counts = np.stack([np.bincount(sequence[positions[at] : positions[at + 1]], minlength=width) for at in picked])
+    typical = np.median(counts, axis=0)
+    differing = np.abs(counts - typical).sum(axis=1) / max(1.0, float(typical.sum()))
+    return bool(np.count_nonzero(differing <= DIFFERING) >= COVERAGE * len(picked))

@@ -1,100 +1,56 @@
 """Chrome trace events, decoded in batches straight from the byte stream.
 
-In: pieces of raw text. Out: batches of `Event` and the file's other top-level keys. Text is cut at event boundaries
-and decoded by msgspec; a batch that does not decode is halved until the damaged place is small, and only that place
-is walked event by event (`repair.py`). So a good file pays nothing for the tolerance, and a bad one loses only what
-is really broken.
+In: pieces of raw text. Out: a `Batch` after the other, and the file's other top-level keys. Text is cut at event
+boundaries and decoded (`fields.py`); what does not decode is halved until the damaged place is small, and only that
+place is walked event by event (`repair.py`). So a good file pays nothing for the tolerance, and a bad one loses only
+what is really broken.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
 import msgspec
 
 from tracelens.errors import InputError
-from tracelens.trace import repair
+from tracelens.trace import fields, repair
+from tracelens.trace.fields import AnyPhase, Batch
 from tracelens.trace.notes import Notes
 
-Number = int | float | str | None
-
-
-class Args(msgspec.Struct, gc=False):
-    """The arguments that we use, in every spelling seen; strings occur where numbers are meant (ROCm)."""
-
-    correlation: Number = None
-    stream: Number = None
-    device: Number = None
-    bytes: Number = None
-    external_id: Number = msgspec.field(name="External id", default=None)
-    external_id_2021: Number = msgspec.field(name="external id", default=None)
-    bytes_2021: Number = msgspec.field(name="Bytes", default=None)
-    size: Number = None
-    sync_kind: str | None = msgspec.field(name="cuda_sync_kind", default=None)
-    wait_stream: Number = msgspec.field(name="wait_on_stream", default=None)
-    wait_event: Number = msgspec.field(name="wait_on_cuda_event_id", default=None)
-    wait_record: Number = msgspec.field(name="wait_on_cuda_event_record_corr_id", default=None)
-    graph: Number = msgspec.field(name="graph id", default=None)
-
-
-class Event(msgspec.Struct, gc=False):
-    """One entry of `traceEvents`."""
-
-    ph: str = ""
-    cat: str | None = None
-    name: str | int | float | None = None
-    pid: Number = None
-    tid: Number = None
-    ts: Number = None
-    dur: Number = None
-    args: Args | None = None
-
-
-class ExactEvent(msgspec.Struct, gc=False):
-    """The same with `ts` as the digits of the file, where a double would lose nanoseconds."""
-
-    ph: str = ""
-    cat: str | None = None
-    name: str | int | float | None = None
-    pid: Number = None
-    tid: Number = None
-    ts: msgspec.Raw = msgspec.Raw(b"null")
-    dur: Number = None
-    args: Args | None = None
-
-
-AnyEvent = Event | ExactEvent
-
-BATCH = 8 << 20
-"""Raw bytes decoded at once: some 30,000 events, enough to hide call costs, little beside any trace."""
+BATCH = 256 << 10
+"""Raw bytes decoded at once: some 1,000 events, which stay in the cache until they are columns; 8 MiB take twice the
+time."""
 WALK = 16 << 10
 """A failing stretch shorter than this is walked event by event instead of being halved again."""
 HEADER_LIMIT = 256 << 20
 """More text than this without a first event is no trace; bounds memory for hostile files."""
 EVENT_LIMIT = 64 << 20
 """More text than this without the end of an event is damage, not an event."""
-EXACT_FROM = 2.0**43
-"""Microseconds above which a double resolves less than 1 ns; relative timestamps stay below (3 months are 2**42.8)."""
-PROBE = 64
-
-BOUNDARY = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|name|cat|ts|pid|tid|args|dur|id|s|bp)"\s*:)')
+_NEXT = rb'\s*,\s*(?=\{\s*"(?:ph|name|cat|ts|pid|tid|args|dur|id|s|bp)"\s*:)'
+BOUNDARY = re.compile(rb"\}" + _NEXT)
+_START = re.compile(_NEXT)
+"""The same after an event that lost its end."""
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _OVERLAP = 100
 """Bytes searched again after more were read: the key and bracket of the array may lie across the border."""
+_ARGUMENTS = tuple(field.encode_name for field in msgspec.structs.fields(fields.Args))
 _FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class EventReader:
     """Iterate over it for batches; `metadata` is complete once it is exhausted."""
 
-    def __init__(self, pieces: Iterator[bytes], name: str, notes: Notes) -> None:
+    def __init__(
+        self, pieces: Iterator[bytes], name: str, notes: Notes, keep: Callable[[list[Any]], object] | None = None
+    ) -> None:
+        """`keep` is given every intact event as it is: its JSON text, or the values of one that was mended."""
         self.metadata: dict[str, Any] = {}
-        self.has_shapes = False
+        self._keep = keep
         self._pieces = pieces
         self._name = name
         self._notes = notes
@@ -103,11 +59,9 @@ class EventReader:
         self._ended = False
         self._mended = 0
         self._tail = bytearray()
-        self._fast: msgspec.json.Decoder[Any] = msgspec.json.Decoder(list[Event])
-        self._exact: msgspec.json.Decoder[Any] = msgspec.json.Decoder(list[ExactEvent])
-        self._decoder = self._fast
+        self._decoders = fields.PLAIN
 
-    def __iter__(self) -> Iterator[list[AnyEvent]]:
+    def __iter__(self) -> Iterator[Batch]:
         self._find_array()
         size, more = BATCH, True
         while more and not self._ended and size <= EVENT_LIMIT:
@@ -116,9 +70,11 @@ class EventReader:
             size = BATCH if cut else 2 * size
             if cut:
                 end, begin = cut
-                text = bytes(memoryview(self._buffer)[:end])
+                with memoryview(self._buffer) as view:
+                    array = b"".join((b"[", view[:end], b"]"))
                 del self._buffer[:begin]
-                yield from self._decode(text)
+                batch = self._whole(array)
+                yield from self._decode(array[1:-1]) if batch is None else (batch,)
         if not self._ended:
             yield self._walk(self._carry + b"," + self._buffer, "incomplete event")
             self._buffer.clear()
@@ -152,6 +108,7 @@ class EventReader:
             what = "is not JSON"
         else:
             what = 'is JSON without "traceEvents"' if _closes(self._buffer) else "ends before its first event"
+        what += f" ({self._notes.warnings[0]})" if self._notes.warnings else ""
         hint = "give what torch.profiler's export_chrome_trace wrote (.json or .json.gz), or record: tracelens profile"
         return InputError(f"{self._name} {what}, so it is no trace", hint=hint)
 
@@ -168,7 +125,7 @@ class EventReader:
         self._buffer += piece
         return True
 
-    def _decode(self, text: bytes) -> Iterator[list[AnyEvent]]:
+    def _decode(self, text: bytes) -> Iterator[Batch]:
         """Decode a run of whole events, by halves where it fails."""
         if self._carry and not self._ended:
             batch, text = self._joined(text)
@@ -176,39 +133,48 @@ class EventReader:
         if self._ended:
             self._tail += b"," + text
             return
-        try:
-            batch = self._decode_whole(text)
-        except _FAILURES:
-            middle = _middle_boundary(text) if len(text) > WALK else None
-            if middle is None:
-                yield self._walk(text, None)
-            else:
-                yield from self._decode(text[: middle[0]])
-                yield from self._decode(text[middle[1] :])
+        whole = self._whole(b"[" + text + b"]")
+        if whole is not None:
+            yield whole
             return
-        self.has_shapes = self.has_shapes or b'"Input Dims"' in text or b'"Input dims"' in text
-        yield batch
+        middle = _middle_boundary(text) if len(text) > WALK else None
+        if middle is None:
+            yield self._walk(text, None)
+        else:
+            yield from self._decode(text[: middle[0]])
+            yield from self._decode(text[middle[1] :])
 
-    def _joined(self, text: bytes) -> tuple[list[AnyEvent], bytes]:
+    def _joined(self, text: bytes) -> tuple[Batch, bytes]:
         """Try whether the unfinished event before `text` ends within its first few; returns what is left of it."""
         near = list(islice(BOUNDARY.finditer(text), repair.MAX_JOIN))
         end, begin = (near[-1].start() + 1, near[-1].end()) if near else (len(text), len(text))
         joined, self._carry = self._carry + b"," + text[:end], b""
         return self._walk(joined, "damaged event"), text[begin:]
 
-    def _decode_whole(self, text: bytes) -> list[AnyEvent]:
-        array = b"[" + text + b"]"
-        batch: list[AnyEvent] = self._decoder.decode(array)
-        if self._decoder is self._fast and any(
-            type(event.ts) is float and abs(event.ts) >= EXACT_FROM for event in batch[:PROBE]
-        ):
-            self._decoder = self._exact
-            batch = self._exact.decode(array)
+    def _whole(self, array: bytes) -> Batch | None:
+        """An array of whole, undamaged events; None for any other."""
+        if self._carry or self._ended:
+            return None
+        try:
+            batch = self._decoded(array)
+            if self._decoders is fields.PLAIN and batch.loses_digits():
+                self._decoders = fields.EXACT
+                batch = self._decoded(array)
+        except _FAILURES:
+            return None
+        if self._keep is not None:
+            self._keep(msgspec.json.decode(array, type=list[msgspec.Raw]))
         return batch
 
-    def _walk(self, text: bytes, unfinished: str | None) -> list[AnyEvent]:
+    def _decoded(self, array: bytes) -> Batch:
+        try:
+            return fields.batch(self._decoders.tagged(array))
+        except _FAILURES:
+            return fields.batch(self._decoders.any_phase(array))
+
+    def _walk(self, text: bytes, unfinished: str | None) -> Batch:
         """Read event by event. `unfinished`: what an event is that the text does not finish; None: to be continued."""
-        walked = repair.walk(text, BOUNDARY)
+        walked = repair.walk(text, _START)
         for reason, count in walked.dropped.items():
             self._notes.drop(reason, count)
         self._mended += walked.mended
@@ -219,7 +185,9 @@ class EventReader:
             self._notes.drop(unfinished)
         elif walked.rest is not None:
             self._carry = walked.rest
-        return [_event(value) for value in walked.values]
+        if self._keep is not None:
+            self._keep(walked.values)
+        return fields.batch([_event(value) for value in walked.values])
 
     def _finish(self) -> None:
         """What follows the array: more top-level keys."""
@@ -233,37 +201,40 @@ class EventReader:
             self.metadata.update(repair.top_level(b"{" + tail, self._notes))
         if self._mended:
             self._notes.warn(f"{self._mended} damaged events could be mended; their names may have lost characters")
-        if self._notes.dropped:
-            self._notes.warn("parts of the file are damaged; see the count of what was left out")
 
 
-def _event(value: dict[str, Any]) -> Event:
-    """An Event from a loosely decoded object, whatever its values are."""
+def _event(value: dict[str, Any]) -> AnyPhase:
+    """An event from a loosely decoded object, whatever its values are."""
     try:
-        return msgspec.convert(value, Event)
-    except (msgspec.ValidationError, RecursionError):
-        return msgspec.convert(_plain(value), Event)
+        return msgspec.convert(value, AnyPhase)
+    except (msgspec.ValidationError, UnicodeEncodeError, RecursionError):
+        return msgspec.convert(_plain(value), AnyPhase)
 
 
 def _plain(value: dict[str, Any]) -> dict[str, Any]:
     """Only the fields we know, and only values of the types they may have."""
     args = value.get("args")
-    fields = {key: value[key] for key in ("ph", "cat", "name", "pid", "tid", "ts", "dur") if _scalar(value.get(key))}
+    plain = _scalars(value, ("ph", "cat", "name", "pid", "tid", "ts", "dur"))
     for key in ("ph", "cat"):
-        if key in fields and not isinstance(fields[key], str):
-            del fields[key]
+        if key in plain and not isinstance(plain[key], str):
+            del plain[key]
     if isinstance(args, dict):
-        fields["args"] = {key: item for key, item in args.items() if _scalar(item) and key != "cuda_sync_kind"}
-    return fields
+        plain["args"] = _scalars(args, _ARGUMENTS)
+    return plain
 
 
-def _scalar(value: object) -> bool:
-    return isinstance(value, (str, int, float)) and not isinstance(value, bool)
+def _scalars(value: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    """Text and numbers; lone surrogates, which no encoder takes, become question marks."""
+    return {
+        key: item.encode("utf-8", "replace").decode() if isinstance(item, str) else item
+        for key in keys
+        if isinstance(item := value.get(key), (str, int, float)) and not isinstance(item, bool)
+    }
 
 
 def _last_boundary(buffer: bytearray) -> tuple[int, int] | None:
     """(end of the last event that surely is complete, start of the next); looks at the end first, where it is."""
-    window = 64 << 10
+    window = 4 << 10
     while True:
         begin = max(0, len(buffer) - window)
         last = None

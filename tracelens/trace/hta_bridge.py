@@ -18,6 +18,7 @@ import pandas as pd
 
 from tracelens.errors import UsageError
 from tracelens.model import Trace
+from tracelens.trace.hta_pandas import critical_path
 
 if TYPE_CHECKING:
     from hta.trace_analysis import TraceAnalysis
@@ -49,9 +50,26 @@ def analysis(*traces: Trace, include_last_step: bool = False) -> TraceAnalysis:
         for rank, frame in holder.traces.items():
             holder.traces[rank] = frame.set_index("index", drop=False).rename_axis(None)
         holder.is_parsed = True
-        result = TraceAnalysis.__new__(TraceAnalysis)  # its __init__ would read files again
+        facade = _facade(TraceAnalysis)
+        result: TraceAnalysis = facade.__new__(facade)  # its __init__ would read files again
         result.t = holder
     return result
+
+
+def _facade(base: Any) -> Any:
+    """HTA's facade, with a critical path analysis that works under pandas 3."""
+
+    class TraceAnalysis(base):  # type: ignore[misc]  # named like HTA's, because it is that
+        def critical_path_analysis(self, rank: int, annotation: str, instance_id: Any) -> Any:
+            return critical_path().critical_path_analysis(self.t, rank, annotation, instance_id)
+
+        def overlay_critical_path_analysis(
+            self, rank: int, critical_path_graph: Any, *args: Any, **options: Any
+        ) -> Any:
+            overlay = critical_path().overlay_critical_path_analysis
+            return overlay(self.t, rank, critical_path_graph, *args, **options)
+
+    return TraceAnalysis
 
 
 def _frame(trace: Trace, symbols: Any) -> pd.DataFrame:

@@ -161,7 +161,7 @@ def _pieces(scene: Scene, gaps: _Gaps) -> _Pieces:
     tables = (scene.steps, scene.waits, scene.loader)
     bounds = [table[key].to_numpy() for table in tables for key in ("start_ns", "end_ns")]
     own = [np.maximum(instant, gaps.start) for instant in (gaps.launch, gaps.issued, gaps.end - LAUNCH_NS)]
-    edges = np.unique(np.concatenate([gaps.start, gaps.end, *own, *bounds, *scene.overhead]))
+    edges = intervals.distinct(np.concatenate([gaps.start, gaps.end, *own, *bounds, *scene.overhead]))
     start, end = edges[:-1], edges[1:]
     gap = np.searchsorted(gaps.start, start, side="right") - 1
     step = step_of(start, scene.steps)
@@ -184,7 +184,8 @@ def _own_tight(pieces: _Pieces, gaps: _Gaps) -> None:
 def _own_late(scene: Scene, gaps: _Gaps, pieces: _Pieces, busy: IntervalSet, chain: int) -> _Pieces:
     """Gaps that began because the host had not asked in time: follow the host back from its launch."""
     mine = (gaps.late & (gaps.chain == chain))[pieces.gap]
-    waits = np.flatnonzero(_chains(scene, scene.waits["thread"].to_numpy()) == chain)
+    edge = scene.waits["window_edge"].to_numpy(dtype=np.bool_)
+    waits = np.flatnonzero((_chains(scene, scene.waits["thread"].to_numpy()) == chain) & ~edge)
     alloc = (scene.waits["kind"] == "alloc").to_numpy()
     before = pieces.start < gaps.launch[pieces.gap]
     inside = _inside(scene.waits, waits, pieces.start)

@@ -21,6 +21,11 @@ class Notes:
         if count:
             self.dropped[reason] += count
 
+    def warn_of_dropped(self) -> None:
+        """At the end: what was left out, as a sentence."""
+        if self.dropped:
+            self.warn("left out: " + ", ".join(f"{count} x {reason}" for reason, count in self.dropped.items()))
+
     def warn(self, sentence: str) -> None:
         if sentence not in self.warnings:
             self.warnings.append(sentence)

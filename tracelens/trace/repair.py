@@ -25,12 +25,21 @@ _CONTROLS = bytes(32 if code < 32 else code for code in range(256))
 _BARE = re.compile(r"(?<=[:\[,])(\s*)[-+]?(?:inf|nan|N/A|-)(?=\s*[,}\]])", re.IGNORECASE)
 _ESCAPE = re.compile(r'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})?')
 _STRING = re.compile(r'("[^"]{1,80}"\s*:\s*")(.*?)("\s*(?=,\s*"[^"]{1,80}"\s*:|[}\]]))', re.DOTALL)
+_EVENT = re.compile(r'\{\s*"(?:ph|cat|name)"\s*:')
+"""A name that contains this is no name: it lost its end, and so did its event."""
 _LAST = re.compile(r"\}(?=\s*\](?:\s*$|\s*[,}]))")
 _SKIP = re.compile(r"[\s,]*")
 _BASE_TIME = re.compile(rb'"baseTimeNanoseconds"\s*:\s*"?(\d+)')
 
-# Numbers stay text, so that no digit of a timestamp is lost; the constants NaN and Infinity are no numbers.
-_DECODER = json.JSONDecoder(strict=False, parse_float=str, parse_constant=lambda _: None)
+
+class Digits(str):
+    """A number as the file writes it, so that no digit of a timestamp is lost."""
+
+    __slots__ = ()
+
+
+# The constants NaN and Infinity are no numbers.
+_DECODER = json.JSONDecoder(strict=False, parse_float=Digits, parse_constant=lambda _: None)
 _FAILURES = (ValueError, RecursionError)
 
 
@@ -45,11 +54,11 @@ class Walked:
     rest: bytes | None = None
 
 
-def walk(text: bytes, boundary: re.Pattern[bytes]) -> Walked:
-    """Read `text` event by event."""
+def walk(text: bytes, start: re.Pattern[bytes]) -> Walked:
+    """Read `text` event by event; after damage, go on where `start` finds the next one."""
     out = Walked()
     clean = text.translate(_CONTROLS).decode("utf-8", "replace")
-    starts = [match.end() for match in re.finditer(boundary.pattern.decode(), clean)]
+    starts = [match.end() for match in re.finditer(start.pattern.decode(), clean)]
     position = _skip(clean, 0)
     while position < len(clean):
         if clean[position] == "]":
@@ -127,6 +136,8 @@ def mend(text: str) -> dict[str, Any] | None:
 
 
 def _escape_quotes(match: re.Match[str]) -> str:
+    if _EVENT.search(match[2]):
+        return match[0]
     inner = re.sub(r'(?<!\\)"', r"\"", match[2])
     return match[1] + inner + match[3]
 

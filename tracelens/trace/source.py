@@ -11,7 +11,7 @@ import contextlib
 import importlib
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,13 +23,19 @@ try:
 except ImportError:  # a platform without wheels of it: four times slower, same result
     inflate = zlib
 
-PIECE = 1 << 20
-"""Bytes per piece: large against call costs, small against any file worth streaming."""
+PIECE = 256 << 10
+"""Raw bytes per piece: large against call costs, small enough to stay in the cache until it is decoded."""
+PACKED = 32 << 10
+"""Compressed bytes per piece: what one call leaves of it is copied for the next."""
 SMALL_STEP = 64
 """Compressed bytes per call when a damaged file is read again up to the damage: at most this much is lost."""
 GZIP_MAGIC, ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 GZIP_WINDOW = 31
 """zlib's number for "gzip header, largest window"."""
+ZSTD_WINDOW = 1 << 27
+"""What `zstd` itself accepts unasked: 128 MiB; a hostile header may ask for more memory than there is."""
+ZSTD_STEP = 1 << 10
+"""Compressed bytes per call: a kibibyte can expand to 32 MiB, and what a call yields is not bounded otherwise."""
 
 _HINT = "give a .json or .json.gz that torch.profiler wrote, or a run folder of `tracelens profile`"
 _DAMAGE: tuple[type[BaseException], ...] = (zlib.error, inflate.error, EOFError)
@@ -67,7 +73,7 @@ def _decompressed(handle: IO[bytes], name: str, notes: Notes) -> Iterator[bytes]
     if head.startswith(GZIP_MAGIC):
         yield from _gunzipped(handle, head, name, notes)
     elif head.startswith(ZSTD_MAGIC):
-        yield from _unzstd(handle, head, notes)
+        yield from _unzstd(handle, head, name, notes)
     else:
         while head:
             yield head
@@ -88,7 +94,7 @@ def _read(handle: IO[bytes], size: int, name: str, notes: Notes) -> bytes:
 def _gunzipped(handle: IO[bytes], head: bytes, name: str, notes: Notes) -> Iterator[bytes]:
     given = 0
     try:
-        for piece in _members(handle, head, PIECE, name, notes):
+        for piece in _members(handle, head, PACKED, name, notes):
             given += len(piece)
             yield piece
     except _DAMAGE:
@@ -126,22 +132,32 @@ def _members(handle: IO[bytes], data: bytes, step: int, name: str, notes: Notes)
         notes.warn("bytes after the end of the compressed data were ignored")
 
 
-def _unzstd(handle: IO[bytes], head: bytes, notes: Notes) -> Iterator[bytes]:
-    decompressor = _zstd_decompressor()
-    data = head
-    try:
-        while data:
-            yield from (piece for piece in (decompressor(data),) if piece)
-            data = handle.read(PIECE)
-    except (ValueError, RuntimeError, OSError, EOFError) as error:
-        notes.warn(f"the compressed data is damaged: {error}")
+def _unzstd(handle: IO[bytes], data: bytes, name: str, notes: Notes) -> Iterator[bytes]:
+    zstandard = _zstandard()
+    unpacker = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW)
+    while data.startswith(ZSTD_MAGIC):
+        frame = unpacker.decompressobj()
+        while not frame.eof:
+            if not data and not (data := _read(handle, PACKED, name, notes)):
+                notes.warn("the compressed data ends early (a killed job or a full disk)")
+                return
+            try:
+                piece = frame.decompress(data[:ZSTD_STEP])
+            except zstandard.ZstdError:
+                notes.warn("the compressed data is damaged; everything before the damage was read")
+                return
+            data = frame.unused_data + data[ZSTD_STEP:]
+            if piece:
+                yield piece
+        while len(data) < len(ZSTD_MAGIC) and (more := _read(handle, PACKED, name, notes)):
+            data += more
+    if data.strip(b"\0"):
+        notes.warn("bytes after the end of the compressed data were ignored")
 
 
-def _zstd_decompressor() -> Callable[[bytes], bytes]:
+def _zstandard() -> Any:
     try:
-        zstandard: Any = importlib.import_module("zstandard")
+        return importlib.import_module("zstandard")
     except ImportError:
         hint = "pip install zstandard, or unpack it: zstd -d FILE"
         raise InputError("reading .zst needs the zstandard library", hint=hint) from None
-    inflater = zstandard.ZstdDecompressor().decompressobj()
-    return lambda data: bytes(inflater.decompress(data))

@@ -16,6 +16,7 @@ import pandas as pd
 
 from tracelens.model import RankRecording, StepSource
 from tracelens.trace import api, cycle
+from tracelens.trace.idle import LAUNCH_NS
 from tracelens.trace.tables import Rows
 from tracelens.trace.threads import LOADER, MARKS, OPTIMIZER, STEP, Threads
 
@@ -105,11 +106,15 @@ def _between(boundaries: Column) -> pd.DataFrame:
 
 
 def _span(rows: Rows, calls: pd.DataFrame, ops: pd.DataFrame) -> pd.DataFrame:
-    """One step from the first to the last thing that happened on the GPU (on the host, without one)."""
+    """One step from the first to the last thing that happened on the GPU (on the host, without one).
+
+    It begins no earlier than a launch takes: what the GPU did before its first recorded operation was not recorded.
+    """
     tables = [table for table in (calls, ops) if len(table)]
     if tables:
         start = min(int(table["start_ns"].min()) for table in tables)
         end = max(int(table["end_ns"].max()) for table in tables)
+        start = max(start, int(ops["start_ns"].min()) - LAUNCH_NS) if len(ops) else start
     else:
         start, end = int(rows.column("start_ns").min()), int(rows.column("end_ns").max())
     return _between(np.array([start, max(end, start + 1)], dtype=np.int64))

@@ -38,14 +38,17 @@ class Rows:
 
     def of(self, categories: Iterable[str]) -> Column:
         """Positions of the rows of some categories, in order of start."""
-        wanted = [code for code, text in enumerate(self.trace.categories) if text in set(categories)]
-        return np.flatnonzero(np.isin(self.column("category"), wanted))
+        chosen = set(categories)
+        wanted = np.array([text in chosen for text in self.trace.categories], dtype=np.bool_)
+        return np.flatnonzero(wanted[self.column("category")])
 
     def named(self, rows: Column, matches: Callable[[str], bool]) -> Column:
         """Those of `rows` whose name matches; each distinct name is tried once."""
         codes = self.column("name")[rows]
-        wanted = [code for code in np.unique(codes) if matches(self.trace.names[code])]
-        return rows[np.isin(codes, wanted)]
+        wanted = np.zeros(len(self.trace.names), dtype=np.bool_)
+        for code in np.flatnonzero(np.bincount(codes)):
+            wanted[code] = matches(self.trace.names[code])
+        return rows[wanted[codes]]
 
     def names(self, rows: Column) -> list[str]:
         return [self.trace.names[code] for code in self.column("name")[rows]]
@@ -55,11 +58,20 @@ def categorical(codes: npt.ArrayLike, words: Iterable[str]) -> pd.Categorical:
     return pd.Categorical.from_codes(np.asarray(codes), categories=pd.Index(list(words), dtype=object))
 
 
+def processes(rows: Rows) -> int:
+    """How many processes made the API calls; a profiler records one, but files get merged."""
+    pid = rows.column("pid")[rows.of(RUNTIME)]
+    return len(np.unique(pid)) if len(pid) and pid.min() != pid.max() else min(len(pid), 1)
+
+
 def build(rows: Rows) -> tuple[pd.DataFrame, pd.DataFrame]:
     """`calls` and `ops`, linked, with `step` still -1."""
     call_rows, op_rows = rows.of(RUNTIME), rows.of(GPU)
     calls, ops = _calls(rows, call_rows), _ops(rows, op_rows)
-    call = _launching_call(calls, ops, rows.column("correlation")[op_rows])
+    correlation = rows.column("correlation")[op_rows]
+    call = _launching_call(calls, ops, correlation)
+    if processes(rows) > 1:
+        call = _nearest_call(calls, ops, correlation, call)
     ops["call"] = call
     linked = np.flatnonzero(call >= 0)
     first, counts = np.full(len(calls), -1, dtype=np.int64), np.zeros(len(calls), dtype=np.int64)
@@ -88,7 +100,8 @@ def _calls(rows: Rows, selected: Column) -> pd.DataFrame:
             "op": np.full(len(selected), -1, dtype=np.int64),
             "ops": np.zeros(len(selected), dtype=np.int64),
             "step": np.full(len(selected), -1, dtype=np.int64),
-        }
+        },
+        copy=False,
     )
 
 
@@ -117,16 +130,19 @@ def _ops(rows: Rows, selected: Column) -> pd.DataFrame:
             "bytes": rows.column("bytes")[selected],
             "call": np.full(len(selected), -1, dtype=np.int64),
             "step": np.full(len(selected), -1, dtype=np.int64),
-        }
+        },
+        copy=False,
     )
 
 
 def _recode(rows: Rows, selected: Column) -> tuple[Column, list[str]]:
     """Codes into the names that occur, so that a table carries only its own. Equal names get one code."""
-    used, codes = np.unique(rows.column("name")[selected], return_inverse=True)
+    codes = rows.column("name")[selected]
     place: dict[str, int] = {}
-    merged = np.array([place.setdefault(rows.trace.names[code], len(place)) for code in used], dtype=np.int64)
-    return (merged[codes] if len(used) else np.empty(0, dtype=np.int64)), list(place)
+    merged = np.zeros(len(rows.trace.names), dtype=np.int64)
+    for code in np.flatnonzero(np.bincount(codes)):
+        merged[code] = place.setdefault(rows.trace.names[code], len(place))
+    return merged[codes], list(place)
 
 
 def _launching_call(calls: pd.DataFrame, ops: pd.DataFrame, correlation: Column) -> Column:
@@ -139,6 +155,23 @@ def _launching_call(calls: pd.DataFrame, ops: pd.DataFrame, correlation: Column)
     at = np.searchsorted(keys[order], correlation)
     found = order[np.minimum(at, len(order) - 1)]
     return np.where((keys[found] == correlation) & (correlation > 0), found, -1)
+
+
+def _nearest_call(calls: pd.DataFrame, ops: pd.DataFrame, correlation: Column, otherwise: Column) -> Column:
+    """Where several processes count their calls from 1: of the calls of that number the last one before the op ran."""
+    launching = np.flatnonzero(calls["kind"].isin(api.STARTS_WORK).to_numpy())
+    called = pd.DataFrame(
+        {
+            "at": calls["start_ns"].to_numpy()[launching],
+            "correlation": calls["correlation"].to_numpy()[launching],
+            "call": launching,
+        }
+    )
+    ran = pd.DataFrame({"at": ops["start_ns"].to_numpy(), "correlation": correlation})
+    found = pd.merge_asof(ran, called.sort_values("at", kind="stable"), on="at", by="correlation")["call"]
+    return np.where(found.notna().to_numpy() & (otherwise >= 0), found.fillna(-1).to_numpy(), otherwise).astype(
+        np.int64
+    )
 
 
 def _add_sync_targets(rows: Rows, calls: pd.DataFrame) -> None:

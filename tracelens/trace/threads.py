@@ -7,8 +7,10 @@ a trace nowhere states it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from tracelens.trace.tables import Rows
@@ -17,6 +19,13 @@ STEP, LOADER, OPTIMIZER = "ProfilerStep", "enumerate(DataLoader)", "Optimizer.st
 MARKS = ("user_annotation", "cpu_op")
 """Categories of annotations; before 2022 they were recorded as operators."""
 _BACKWARD = "autograd::engine::evaluate_function"
+_SYNCS = ("device_sync", "stream_sync", "event_sync")
+RUN = 3
+"""Launches in a row that make a hand-over: a thread beside the loop that uploads a batch now and then makes fewer."""
+HANDED_SHARE = 0.9
+"""Of a worker's launches, how many must come while the main thread stands still; two loops at once share no order."""
+
+Column = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -30,27 +39,72 @@ class Threads:
         return self.autograd if self.main is None else (self.main, *self.autograd)
 
 
-def find(rows: Rows, calls: pd.DataFrame) -> Threads:
+def find(rows: Rows, calls: pd.DataFrame, ops: pd.DataFrame) -> Threads:
+    """By annotations and autograd's own rows; where there are none (a C++ program), by who waits and who takes over."""
     marks = rows.of(MARKS)
     backward = rows.named(marks, lambda name: name.startswith(_BACKWARD))
     workers = {int(thread) for thread in np.unique(rows.column("tid")[backward])}
-    main = _main(rows, calls, workers)
+    main = _main(rows, calls, ops, workers)
+    if not workers and main is not None:
+        workers = _taking_over(calls, ops, main)
     return Threads(main, tuple(sorted(workers - {main})))
 
 
-def _main(rows: Rows, calls: pd.DataFrame, workers: set[int]) -> int | None:
+def _main(rows: Rows, calls: pd.DataFrame, ops: pd.DataFrame, workers: set[int]) -> int | None:
     marks = rows.of(MARKS)
     for prefix in (STEP, OPTIMIZER, LOADER):
         found = rows.named(marks, lambda name, prefix=prefix: name.startswith(prefix))  # type: ignore[misc]
         if len(found):
             return _most_frequent(rows.column("tid")[found])
-    for threads in (calls["thread"].to_numpy(), rows.column("tid")[rows.of(("cpu_op",))]):
+    issued = calls["thread"].to_numpy()
+    meeting = issued[_meets_the_gpu(calls, ops)] if not workers else issued[:0]
+    for threads in (meeting, issued, rows.column("tid")[rows.of(("cpu_op",))]):
         others = threads[~np.isin(threads, list(workers))]
         if len(others):
             return _most_frequent(others)
-    return _most_frequent(calls["thread"].to_numpy()) if len(calls) else None
+    return _most_frequent(issued) if len(calls) else None
 
 
-def _most_frequent(values: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> int:
+def _meets_the_gpu(calls: pd.DataFrame, ops: pd.DataFrame) -> Column:
+    """Calls that bring batches, take values or wait, of threads that launch kernels: the loop makes them, a backward
+    pass does not, and a thread that does nothing else uploads for the loop."""
+    carries = _launches(calls, ops["direction"].isin(("h2d", "d2h")))
+    computing = np.unique(calls["thread"].to_numpy()[_launches(calls, _computes(ops))])
+    return (calls["kind"].isin(_SYNCS).to_numpy() | carries) & np.isin(calls["thread"], computing)
+
+
+def _taking_over(calls: pd.DataFrame, ops: pd.DataFrame, main: int) -> set[int]:
+    """Threads that launch kernels while the main thread stands still outside every call: it has handed over to them."""
+    kernels = _launches(calls, _computes(ops))
+    others = np.unique(calls["thread"].to_numpy()[kernels])
+    return {int(thread) for thread in others if thread != main and _hands_over(calls, kernels, main, thread)}
+
+
+def _computes(ops: pd.DataFrame) -> pd.Series[bool]:
+    return ops["kind"].isin(("kernel", "collective"))
+
+
+def _launches(calls: pd.DataFrame, chosen: pd.Series[bool]) -> Column:
+    """Which calls launch one of the chosen operations."""
+    op = calls["op"].to_numpy()
+    out = np.zeros(len(calls), dtype=np.bool_)
+    out[op >= 0] = chosen.to_numpy()[op[op >= 0]]
+    return out
+
+
+def _hands_over(calls: pd.DataFrame, kernels: Column, main: int, other: int) -> bool:
+    thread = calls["thread"].to_numpy()
+    both = np.flatnonzero((thread == main) | (thread == other))
+    mine = thread[both] == main
+    start, end = calls["start_ns"].to_numpy()[both], calls["end_ns"].to_numpy()[both]
+    busy_until = np.maximum.accumulate(np.where(mine, end, np.iinfo(np.int64).min))
+    run = np.cumsum(mine)  # calls of the other thread between the same two calls of the main thread are one run
+    launched = ~mine & kernels[both]
+    in_run = np.bincount(run[launched], minlength=int(run[-1]) + 1)
+    handed = launched & (in_run[run] >= RUN) & (start >= busy_until)
+    return bool(handed.sum() >= HANDED_SHARE * launched.sum())
+
+
+def _most_frequent(values: Column) -> int:
     found, counts = np.unique(values, return_counts=True)
     return int(found[counts.argmax()])

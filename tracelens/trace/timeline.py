@@ -19,28 +19,31 @@ def build(trace: Trace, recording: RankRecording | None = None) -> Timeline:
     """The queryable picture of `trace`; `recording` adds step marks of ours, attributed steps and source lines."""
     rows = Rows(trace)
     calls, ops = tables.build(rows)
-    found = threads.find(rows, calls)
+    found = threads.find(rows, calls, ops)
     step, source = steps.find(rows, calls, ops, found, recording)
-    _add_steps(calls, ops, step)
+    _add_steps(calls, ops, step, source)
     loader = _loader(rows, found, step)
     slow = hiccups.find(step, calls, loader)
     step["kept"] &= ~slow
     wait = waits.find(rows, calls, ops, source)
-    gaps = idle.find(idle.Scene(calls, ops, wait, loader, step, _overhead(rows), found))
+    gaps = idle.find(idle.Scene(calls, ops, wait, loader, step, _overhead(rows, wait), found))
     wait["gpu_idle_ns"] = idle.owned(gaps, len(wait))
-    wait = attribution.locate(rows, wait, recording)
+    wait = waits.without_asked(attribution.locate(rows, wait, recording))
     return Timeline(
         trace=trace,
         tables=Tables(step, calls, ops, wait, gaps, loader),
         step_source=source,
         main_thread=found.main,
         autograd_threads=found.autograd,
-        notes=_notes(ops, step, source, int(slow.sum())),
+        notes=(*_several(rows, ops), *_notes(ops, step, source, int(slow.sum()))),
     )
 
 
-def _add_steps(calls: pd.DataFrame, ops: pd.DataFrame, step: pd.DataFrame) -> None:
+def _add_steps(calls: pd.DataFrame, ops: pd.DataFrame, step: pd.DataFrame, source: StepSource) -> None:
     """A call belongs to the step in which it begins, GPU work to the step of its launch."""
+    if source == "none":
+        calls["step"], ops["step"] = 0, 0
+        return
     calls["step"] = tables.step_of(calls["start_ns"].to_numpy(), step)
     call = ops["call"].to_numpy()
     own = tables.step_of(ops["start_ns"].to_numpy(), step)
@@ -62,9 +65,23 @@ def _loader(rows: Rows, found: Threads, step: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _overhead(rows: Rows) -> intervals.IntervalSet:
-    spans = rows.of(("overhead",))
-    return intervals.union(rows.column("start_ns")[spans], rows.column("end_ns")[spans])
+def _overhead(rows: Rows, wait: pd.DataFrame) -> intervals.IntervalSet:
+    """When the profiler itself held the host: its own rows, and its drain at the end of the window."""
+    spans, edge = rows.of(("overhead",)), wait[wait["window_edge"]]
+    return intervals.union(
+        *(np.concatenate((rows.column(key)[spans], edge[key].to_numpy())) for key in ("start_ns", "end_ns"))
+    )
+
+
+def _several(rows: Rows, ops: pd.DataFrame) -> list[str]:
+    """What to know about a file that is not one process on one GPU."""
+    processes, devices = tables.processes(rows), int(ops["device"].nunique())
+    found = []
+    if processes > 1:
+        found.append(f"the file holds the calls of {processes} processes: work of one may be taken for another's")
+    if devices > 1:
+        found.append(f"{devices} GPUs worked; shares and breakdown are of the one that worked most")
+    return found
 
 
 def _notes(ops: pd.DataFrame, step: pd.DataFrame, source: StepSource, slow: int) -> tuple[str, ...]:

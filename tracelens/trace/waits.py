@@ -38,13 +38,15 @@ def find(rows: Rows, calls: pd.DataFrame, ops: pd.DataFrame, source: StepSource)
     for sync, word in zip(SYNCS, ("device", "stream", "event"), strict=True):
         label[kind == sync] = word
     label[np.isin(kind, ("alloc", "free"))] = "alloc"
-    for direction, copied in _after_copies(rows, calls, kind, ops).items():
+    copy = _finished_copies(calls, kind, ops)
+    for direction, copied in _after_copies(rows, calls, copy, ops).items():
         label[copied] = direction
     blocking = _blocking_copies(calls, kind, ops)
     label[blocking != ""] = blocking[blocking != ""]
-    stream = _streams(calls, kind, label, ops)
+    stream = _streams(calls, kind, np.where(np.isin(label, ("h2d", "d2h")), copy, -1), ops)
     known = calls.assign(
         call=np.arange(len(calls)),
+        copy=copy,
         label=label,
         stream=stream,
         wait_ns=_waited(calls, kind, ops, stream),
@@ -53,11 +55,29 @@ def find(rows: Rows, calls: pd.DataFrame, ops: pd.DataFrame, source: StepSource)
     return _frame(known[label != ""].reset_index(drop=True))
 
 
+def kinds_of_calls(waits: pd.DataFrame) -> pd.Series[str]:
+    """The kind of each wait as the user's call has it: completing a copy to the GPU is part of that copy, `h2d`."""
+    return waits["kind"].astype(str).where(~((waits["kind"] == "stream") & (waits["copy"] >= 0)), "h2d")
+
+
+def second_halves(waits: pd.DataFrame) -> pd.Series[bool]:
+    """Which waits complete a copy that is a wait itself: the second half of one call of the user's."""
+    return waits["copy"].isin(waits["call"])
+
+
+def without_asked(waits: pd.DataFrame) -> pd.DataFrame:
+    """Take back `copy` of synchronizes that the user wrote by name behind a copy to the GPU: they are not part of it.
+    Behind a read they are, whoever wrote them: without one the value is not there."""
+    asked = (waits["kind"] == "stream") & waits["user_call"].astype(str).str.endswith("synchronize")
+    return waits.assign(copy=waits["copy"].where(~asked, -1))
+
+
 def _frame(found: pd.DataFrame) -> pd.DataFrame:
     nothing = pd.Series([None] * len(found), dtype=object)
     return pd.DataFrame(
         {
             "call": found["call"],
+            "copy": found["copy"],
             "api": found["name"],
             "kind": categorical([KINDS.index(word) for word in found["label"]], KINDS),
             "thread": found["thread"],
@@ -90,23 +110,33 @@ def _previous(calls: pd.DataFrame, kind: Column) -> Column:
     return out
 
 
-def _after_copies(rows: Rows, calls: pd.DataFrame, kind: Column, ops: pd.DataFrame) -> dict[str, Column]:
-    """Stream synchronizes that finish a copy: `.item()` and its like (d2h), a blocking `.to(device)` (h2d).
+def _finished_copies(calls: pd.DataFrame, kind: Column, ops: pd.DataFrame) -> Column:
+    """For each stream synchronize the copy whose second half it is: the call before it on its thread copies between
+    host and GPU on the same stream (or the stream is not known), and was done when the synchronize returned."""
+    out = np.full(len(calls), -1, dtype=np.int64)
+    copy = _previous(calls, kind)
+    op, stream = calls["op"].to_numpy()[copy], calls["stream"].to_numpy()
+    found = np.flatnonzero((kind == "stream_sync") & (copy >= 0) & (op >= 0))
+    found = found[(stream[found] == -1) | (stream[found] == stream[copy[found]])]
+    between = ops["direction"].isin(("h2d", "d2h")).to_numpy()[op[found]]
+    returned = ops["end_ns"].to_numpy()[op[found]] <= calls["end_ns"].to_numpy()[found] + SKEW_NS
+    found = found[between & returned]
+    out[found] = copy[found]
+    return out
+
+
+def _after_copies(rows: Rows, calls: pd.DataFrame, copy: Column, ops: pd.DataFrame) -> dict[str, Column]:
+    """Stream synchronizes with the kind of their copy: `.item()` and its like (d2h), a blocking `.to(device)` (h2d).
 
     A read makes every synchronize after it part of it: without that the value is not there. After an upload it is
-    one only inside the same framework operation; a synchronize on its own is the user's.
+    one for certain only inside the same framework operation.
     """
-    previous = _previous(calls, kind)
-    op = calls["op"].to_numpy()[previous]
-    direction = ops["direction"].astype(object).to_numpy()
-    stream = calls["stream"].to_numpy()
-    candidates = np.flatnonzero((kind == "stream_sync") & (previous >= 0) & (op >= 0))
-    candidates = candidates[(stream[candidates] == -1) | (stream[candidates] == stream[previous[candidates]])]
-    copied = direction[op[candidates]]
-    starts, thread = calls["start_ns"].to_numpy(), calls["thread"].to_numpy()[candidates]
-    inside = operations(rows, thread, starts[candidates])
-    same = (inside >= 0) & (inside == operations(rows, thread, starts[previous[candidates]]))
-    return {"d2h": candidates[copied == "d2h"], "h2d": candidates[(copied == "h2d") & same]}
+    found = np.flatnonzero(copy >= 0)
+    upload = (ops["direction"] == "h2d").to_numpy()[calls["op"].to_numpy()[copy[found]]]
+    starts, thread = calls["start_ns"].to_numpy(), calls["thread"].to_numpy()[found]
+    inside = operations(rows, thread, starts[found])
+    same = (inside >= 0) & (inside == operations(rows, thread, starts[copy[found]]))
+    return {"d2h": found[~upload], "h2d": found[upload & same]}
 
 
 def _blocking_copies(calls: pd.DataFrame, kind: Column, ops: pd.DataFrame) -> Column:
@@ -127,13 +157,13 @@ def _blocking_copies(calls: pd.DataFrame, kind: Column, ops: pd.DataFrame) -> Co
     return out
 
 
-def _streams(calls: pd.DataFrame, kind: Column, label: Column, ops: pd.DataFrame) -> Column:
+def _streams(calls: pd.DataFrame, kind: Column, copy: Column, ops: pd.DataFrame) -> Column:
     """The stream each call works on or waits for; filled in where it can only be one."""
     stream = calls["stream"].to_numpy().copy()
     unknown = (kind == "stream_sync") & (stream == -1)
     if unknown.any():
-        after_copy = unknown & np.isin(label, ("h2d", "d2h"))
-        stream[after_copy] = stream[_previous(calls, kind)[after_copy]]
+        after_copy = unknown & (copy >= 0)
+        stream[after_copy] = stream[copy[after_copy]]
         used = np.unique(ops["stream"].to_numpy())
         if len(used) == 1:
             stream[unknown & (stream == -1)] = used[0]
@@ -178,10 +208,7 @@ class _Completion:
     """When the work that a synchronize waits for is complete."""
 
     def __init__(self, calls: pd.DataFrame, ops: pd.DataFrame) -> None:
-        call = ops["call"].to_numpy()
-        started = calls["start_ns"].to_numpy()
-        # Work without its call was launched before the window (or replayed): it counts from its own start.
-        launched = np.where(call >= 0, started[call] if len(started) else 0, ops["start_ns"].to_numpy())
+        launched = _launched(calls, ops)
         order = np.argsort(launched, kind="stable")
         self._launched, self._end = launched[order], ops["end_ns"].to_numpy()[order]
         self._stream = ops["stream"].to_numpy()[order]
@@ -205,6 +232,20 @@ class _Completion:
         return np.where(position >= 0, values[np.maximum(position, 0)], otherwise)
 
 
+def _launched(calls: pd.DataFrame, ops: pd.DataFrame) -> Column:
+    """When each operation was put on its stream. Work without its call was there before the window if the stream does
+    it before all work that has one; else (replayed, or its call was lost) it counts from its own start."""
+    call, start = ops["call"].to_numpy(), ops["start_ns"].to_numpy()
+    linked = call >= 0
+    group = ops.groupby(["device", "stream"], sort=False).ngroup().to_numpy()
+    first = np.full(int(group.max(initial=-1)) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(first, group[linked], start[linked])
+    first[first == np.iinfo(np.int64).max] = np.iinfo(np.int64).min  # a stream without launches tells nothing
+    before = start < first[group]
+    called = calls["start_ns"].to_numpy()[call] if len(calls) else start
+    return np.where(linked, called, np.where(before, np.iinfo(np.int64).min, start))
+
+
 def _window_edge(calls: pd.DataFrame, kind: Column, source: StepSource) -> int:
     """The device synchronize with which the profiler drains the GPU when it stops; -1 if the trace does not show it."""
     syncs = np.flatnonzero(kind == "device_sync")
@@ -213,5 +254,7 @@ def _window_edge(calls: pd.DataFrame, kind: Column, source: StepSource) -> int:
         return -1
     starts, last = calls["start_ns"].to_numpy(), int(syncs[-1])
     after_work = starts[last] > starts[launches].max()
-    users = source != "none" and calls["step"].to_numpy()[last] >= 0  # the whole span as one step holds the drain too
-    return last if after_work and not users else -1
+    # Stopped from outside, it drains from a thread of its own, perhaps within a step of the loop.
+    foreign = not np.isin(calls["thread"].to_numpy()[last], calls["thread"].to_numpy()[launches])
+    within_step = source != "none" and calls["step"].to_numpy()[last] >= 0  # one step for the whole span says nothing
+    return last if after_work and (foreign or not within_step) else -1

@@ -1,0 +1,96 @@
+"""One measurement in a process of its own: `python one.py WHAT TRACE` prints one line of JSON.
+
+WHAT is `tracelens`, `analyze`, `json` or `hta`. Time counts from after the imports, wall and CPU; memory is the peak of
+the whole process, imports included.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import resource
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def tracelens(path: Path) -> Callable[[], dict[str, Any]]:
+    """Load, Timeline, and everything in `findings/`."""
+    from tracelens.findings import Evidence, breakdown, detect, inventory, overlap, stalls
+    from tracelens.trace import chrome, timeline
+
+    def work() -> dict[str, Any]:
+        trace = chrome.load(path)
+        loaded = time.perf_counter()
+        picture = timeline.build(trace)
+        times, parts, _, _ = breakdown.of(picture, None)
+        evidence = Evidence(picture, times, parts, stalls.group(picture), overlap.of(picture), None)
+        found, unjudged = detect(evidence)
+        inventory.take(picture, None, None)
+        return {
+            "loaded_at": loaded,
+            "events": len(trace),
+            "steps": times.count,
+            "findings": [one.id for one in found],
+            "abstentions": [one.detector for one in unjudged],
+        }
+
+    return work
+
+
+def analyze(path: Path) -> Callable[[], dict[str, Any]]:
+    """What `tracelens analyze` computes: the same and a replay, which tells what each wait costs."""
+    from tracelens import pipeline
+
+    def work() -> dict[str, Any]:
+        diagnosis = pipeline.diagnose(pipeline.open_inputs((path,)))
+        return {"findings": [one.id for one in diagnosis.findings]}
+
+    return work
+
+
+def parse(path: Path) -> Callable[[], dict[str, Any]]:
+    """A tool that only parses: the standard library's reader of gzip, and of JSON."""
+    import gzip
+
+    def work() -> dict[str, Any]:
+        with gzip.open(path) as handle:
+            return {"events": len(json.loads(handle.read())["traceEvents"])}
+
+    return work
+
+
+def hta(path: Path) -> Callable[[], dict[str, Any]]:
+    """HTA 0.5.0: parse, temporal breakdown, idle-time breakdown."""
+    warnings.simplefilter("ignore")
+    logging.disable(logging.ERROR)
+    from hta.trace_analysis import TraceAnalysis
+
+    def work() -> dict[str, Any]:
+        analysis = TraceAnalysis(trace_files={0: str(path)}, trace_dir="")
+        analysis.get_temporal_breakdown(visualize=False)
+        analysis.get_idle_time_breakdown(ranks=[0], visualize=False)
+        return {"events": len(analysis.t.traces[0])}
+
+    return work
+
+
+def measured(prepare: Callable[[Path], Callable[[], dict[str, Any]]], path: Path) -> dict[str, Any]:
+    work = prepare(path)
+    imported_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    wall, cpu = time.perf_counter(), time.process_time()
+    facts = work()
+    took = {"wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu}
+    if "loaded_at" in facts:
+        took["load_wall_s"] = facts.pop("loaded_at") - wall
+    peak_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {**took, "peak_mb": peak_kb * 1024 / 1e6, "imported_mb": imported_kb * 1024 / 1e6, **facts}
+
+
+WHAT = {"tracelens": tracelens, "analyze": analyze, "json": parse, "hta": hta}
+
+if __name__ == "__main__":
+    print(json.dumps(measured(WHAT[sys.argv[1]], Path(sys.argv[2]))))
