@@ -21,7 +21,7 @@ from tracelens.replay.simulate import compile_program, step_time
 from tracelens.trace import timeline
 
 STEPS = 8
-QUICK_THREAD = Calibration(loader_workers=4, pin_thread_bytes_per_us=50_000)
+QUICK_THREAD = Calibration(loader_workers=4, pin_thread_bytes_per_us=50_000, pin_thread_copy_factor=0.01)
 SYNC, READ, COPY = "sync", "read", "copy"
 
 

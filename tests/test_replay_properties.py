@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tracelens.model import Edit, Stall, Timeline
 from tracelens.replay import bounds, edits, exposed, tape
-from tracelens.replay.items import Block, Item, Tape
+from tracelens.replay.items import Block, Item, Loader, Tape
 from tracelens.replay.simulate import compile_program, step_time
 from tracelens.trace import timeline
 
@@ -32,6 +32,7 @@ def play(machine: Machine, moves: list[Move], scale: float = 1) -> None:
     plays: dict[str, Callable[[float], object]] = {
         "launch": lambda us: machine.launch("kernel", us),
         "host": machine.host,
+        "load": machine.load_batch,
         "sync": lambda _: machine.synchronize(),
         "item": lambda _: machine.item(),
         "h2d": lambda us: machine.copy("h2d", "pageable", us, nbytes=round(us * 20_000)),
@@ -87,6 +88,27 @@ def test_removing_waits_never_lengthens_a_step(moves: list[Move]) -> None:
         without = step_time(compile_program(edits.without(made, place.waits), 0.0))
         assert without_all / SLACK <= without <= base * SLACK
     assert all(cost >= 0 for cost in exposed.of(made).values())
+
+
+@given(st.lists(MOVES, min_size=1, max_size=10))
+@QUICK
+def test_another_threads_python_costs_between_nothing_and_all_of_it(moves: list[Move]) -> None:
+    """A pin thread's work delays a loop by no more than it lasts, and never makes it faster; no limit is passed."""
+    made = build([("load", 700), *moves, ("h2d", 90)])
+    quick = replace(made.calibration, loader_workers=4, pin_thread_copy_factor=0.01, pin_thread_bytes_per_us=1e6)
+    made = replace(made, loader=Loader(4), calibration=quick)
+    free = replace(made, calibration=replace(quick, pin_thread_contention=0.0))
+    pinned = Edit("async-copy", ("h2d",))
+    spent = [
+        item.issue_ns
+        for step in edits.apply(made, (pinned,)).variants
+        for item in step
+        if isinstance(item, Item) and item.kind == "background"
+    ]
+    assert min(spent) > 0
+    alone, contended = time_of(free, pinned), time_of(made, pinned)
+    assert alone / SLACK <= contended <= alone * SLACK + max(spent)
+    assert bounds.of(made, (pinned,)).largest_ns <= contended * made.base_ns / time_of(made) * SLACK
 
 
 @given(st.lists(MOVES, min_size=1, max_size=12), st.integers(2, 6))

@@ -67,7 +67,7 @@ def of(tape: Tape, edits: Sequence[Edit] = ()) -> Bounds:
 
 
 def _host(step: Step, row_ns: float, *, waits_for_loader: bool) -> int:
-    """Work of the host; where the loader sets a pace, the time inside it is waiting and no work."""
-    left_out = ("loader",) if waits_for_loader else ()
+    """Work of the training loop itself; where the loader sets a pace, the time inside it is waiting and no work."""
+    left_out = ("loader", "background") if waits_for_loader else ("background",)
     items = (item for item in flat(step) if not item.detached and item.kind not in left_out)
     return sum(sum(host_time(item, row_ns)) for item in items)

@@ -6,6 +6,7 @@ that every number nobody measured on this run stands in one place, with the rang
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -35,8 +36,10 @@ class Calibration:
     """One `Event.query()` from Python. An estimate from the record's cost; not measured apart."""
     stream_wait_ns: int = 4_000
     """`Stream.wait_event` or `wait_stream` from Python. An estimate from the record's cost; not measured apart."""
-    deferred_value_ns: int = 8_000
-    """Keep one value and the statements that use it for later: a few Python calls, no GPU work. An estimate."""
+    deferred_value_ns: int = 25_000
+    """Keep one value for later: a copy on the GPU (one launch) and some Python calls. Estimated from launches."""
+    ready_value_ns: int = 60_000
+    """Send one kept value to pinned memory and ask for its event: three more launches' worth. An estimate."""
     stacked_read_ns: int = 30_000
     """Host time of stacking the kept losses, once per interval: one launch with its Python (30-60 µs profiled)."""
     prefetch_tensor_ns: int = 8_000
@@ -48,14 +51,19 @@ class Calibration:
     staging_bytes: int = 3 * MIB
     """A pageable source up to this size is copied ahead of a busy stream (2 MB: 139 µs either way); a larger one only
     after the stream's earlier work (4 MB to 64 MB behind 86 ms of work: the call took 86 ms and its usual time)."""
-    pin_main_bytes_per_us: float = 8_000.0
-    """Copy into cached pinned memory on the main thread (no workers). Alone, with many threads, 32 MB take 0.5-0.9 ms
-    (45,000); inside two real loops on the H200 it cost far more: 12.6 MB per batch made a 23.2 ms step 4.6-6.3 ms
-    longer (2,000-2,700), 37 MB made a 16.5 ms step 1.5 ms shorter (above 11,000). The middle of what loops showed."""
+    pageable_bytes_per_us: float = 12_000.0
+    """Pageable host-to-device rate with staging: 12 GB/s at 1 MB to 22 at 64 MB. Shown only: the trace's own win."""
+    pin_main_bytes_per_us: float = 25_000.0
+    """Copy into cached pinned memory on the main thread (no workers), by all threads for CPU operations: 12.6 MB of a
+    fresh batch 0.2-0.5 ms, 51 MB about 2 ms. Only beside other jobs that kept cores and memory busy did the slowest of
+    16 threads take 4-6 ms for 12.6 MB; no call to the driver and no page fault was behind it."""
     pin_main_tensor_ns: int = 20_000
     """Fixed cost of pinning one tensor on the main thread. An estimate; its copy alone takes 10 µs at 0.5 MB."""
+    pin_thread_copy_factor: float = 1.15
+    """The pin thread's copy of a batch against the training loop's own blocking copy of it: both read memory that was
+    just mapped. 1.3 where the loader set the pace of a crowded machine (38 and 101 MB), 1.0 on a quiet one (39 MB)."""
     pin_thread_bytes_per_us: float = 8_000.0
-    """Copy of freshly mapped worker memory by the pin thread: 39 MB take 4.8 ms."""
+    """The most a pin thread copies from memory that a worker has just handed over: 39 MB take 4.8 ms at best."""
     release_bytes_per_us: float = 8_000.0
     """Giving back the memory of a worker's batch: 39 MB take 3.6 ms in the loop that drops it. Taken as the most."""
     release_tensor_ns: int = 100_000
@@ -64,9 +72,9 @@ class Calibration:
     """Python between two `.to` calls, or between the loader and the first, when nothing is released: 20-60 µs."""
     loader_get_ns: int = 100_000
     """Main thread in `__next__` when a pin thread has the batch ready: a queue read."""
-    pin_thread_contention: float = 0.3
-    """Share of the work that a pin thread takes over which still slows the main thread: both need the interpreter.
-    Two small MLPs with 8 workers gained 0.15-0.4 ms less than they handed over (0.65-1.0 ms)."""
+    pin_thread_contention: float = 0.6
+    """Share of the pin thread's own work (unpacking a batch, giving back its memory) that delays a training loop which
+    never waits: both need the interpreter. 0.3 on a quiet machine, 0.7-0.9 on one where four loops ran at once."""
     loader_work_limit_ns: int = 2_000_000
     """Main-thread work in `__next__` with workers: 0.65-1.9 ms measured. What exceeds this is waiting for a worker."""
     queue_limit: int = 1_000
@@ -93,6 +101,14 @@ class Calibration:
                 found["loader_workers"] = workers
         return cls(**found)
 
+    @classmethod
+    def from_measured(cls, measured: Mapping[str, Any]) -> Calibration:
+        """Defaults, overridden by what `tracelens doctor --calibrate` measured: a flat mapping with these field names.
+
+        A missing key keeps its default; so does a value that is no finite positive number, and a key that is not ours.
+        """
+        return cls(**_known_numbers(measured))
+
     def pinned_duration_ns(self, size: int) -> int:
         """GPU time of a copy of `size` bytes from pinned memory."""
         return self.pinned_copy_ns + round(size * 1_000 / self.pinned_bytes_per_us)
@@ -110,17 +126,19 @@ RANGES: Mapping[str, tuple[float, float]] = {
     # Factors within which a constant is believed where the trace does not show it: as wide as the measurements
     # above differ, and a factor of two or three where the docstring says estimate.
     "pinned_bytes_per_us": (0.65, 1.1),
-    "pin_main_bytes_per_us": (0.25, 5.0),
+    "pin_main_bytes_per_us": (0.1, 1.5),
     "pin_main_tensor_ns": (0.5, 2.0),
+    "pin_thread_copy_factor": (0.85, 1.2),
     "pin_thread_bytes_per_us": (0.7, 1.5),
     "loader_get_ns": (0.5, 3.0),
-    "pin_thread_contention": (0.0, 2.0),
+    "pin_thread_contention": (0.4, 1.6),
     "staging_bytes": (0.7, 1.3),
     "copy_issue_ns": (0.7, 1.5),
     "event_record_ns": (0.7, 2.0),
     "event_query_ns": (0.5, 2.0),
     "stream_wait_ns": (0.5, 2.0),
-    "deferred_value_ns": (0.5, 3.0),
+    "deferred_value_ns": (0.5, 2.0),
+    "ready_value_ns": (0.5, 2.0),
     "stacked_read_ns": (0.5, 2.0),
     "prefetch_tensor_ns": (0.5, 2.0),
 }
@@ -131,7 +149,7 @@ def _known_numbers(measured: Mapping[str, Any]) -> dict[str, Any]:
     kinds = {entry.name: entry.type for entry in fields(Calibration)}
     found: dict[str, Any] = {}
     for name, value in measured.items():
-        usable = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
-        if name in kinds and usable:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if name in kinds and number and math.isfinite(value) and value > 0:
             found[name] = float(value) if kinds[name] == "float" else round(value)
     return found

@@ -53,6 +53,9 @@ class Chains:
         self.calls = _calls(timeline)
         self.steps = timeline.calls()["step"].to_numpy()
         waits = timeline.syncs()
+        self.copies = {
+            call: copy for call, copy in zip(waits["call"].tolist(), waits["copy"].tolist(), strict=True) if copy >= 0
+        }
         self.edge = set(waits["call"][waits["window_edge"].to_numpy(dtype=bool)].tolist())
         self.rows = _host_rows(timeline, self.threads)
         loader = timeline.loader_waits()
@@ -81,7 +84,14 @@ class Chains:
             items.append(plain._replace(kind="loader", name="DataLoader") if call is None else self._item(call, plain))
             cursor = until
         items.append(Item("work", gap_ns=max(0, end_ns - cursor), rows=self._rows(cursor, end_ns)))
-        return _paired(items, {call.position: call for call in calls})
+        return self._paired(items)
+
+    def _paired(self, items: list[Item]) -> tuple[Item, ...]:
+        """Give a copy and the synchronize that completes it one number, the copy's."""
+        copied = {item.call for item in items if item.engine}
+        pair_of = {item.call: copy for item in items if (copy := self.copies.get(item.call)) in copied}
+        pair_of |= {copy: copy for copy in pair_of.values()}
+        return tuple(item._replace(pair=pair_of[item.call]) if item.call in pair_of else item for item in items)
 
     def _rows(self, start_ns: int, end_ns: int) -> int:
         first, last = np.searchsorted(self.rows, (start_ns, end_ns))
@@ -217,20 +227,3 @@ def _host_rows(timeline: Timeline, threads: set[int | None]) -> Array:
     known = [thread for thread in threads if thread is not None]
     chosen = np.isin(columns["category"], wanted) & np.isin(columns["tid"], known)
     return np.sort(columns["start_ns"][chosen].astype(np.int64))
-
-
-def _paired(items: list[Item], calls: dict[int, _Call]) -> tuple[Item, ...]:
-    """Give a copy and the stream synchronize right behind it (same thread, nothing launched between) one number."""
-    last: int | None = None
-    for index, item in enumerate(items):
-        if item.detached or (item.kind == "work" and item.call >= 0):
-            continue
-        if item.kind == "sync" and last is not None and _belong(calls[items[last].call], calls[item.call]):
-            items[last] = items[last]._replace(pair=items[last].call)
-            items[index] = item._replace(pair=items[last].call)
-        last = index if item.engine else None
-    return tuple(items)
-
-
-def _belong(copy: _Call, synchronize: _Call) -> bool:
-    return synchronize.kind == "stream_sync" and copy.thread == synchronize.thread

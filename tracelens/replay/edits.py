@@ -46,6 +46,7 @@ def apply(tape: Tape, edits: Sequence[Edit] = ()) -> Program:
         intervals=plan.intervals,
         depth=plan.depth,
         loader_period_ns=_loader_period(tape, plan),
+        loads=round(sum(item.kind == "loader" for step in tape.steps for item in single(step)) / len(tape.steps)),
     )
 
 
@@ -144,10 +145,18 @@ def _loader_period(tape: Tape, plan: _Plan) -> int | None:
 def _pin_thread_time(tape: Tape, step: Step, plan: _Plan) -> int:
     """What a pin thread takes over from the main thread for one batch, 0 if it has nothing to pin."""
     costs = tape.calibration
-    size = sum(item.size for item in single(step) if _pins(item, plan))
-    loading = min(sum(item.issue_ns for item in single(step) if item.kind == "loader"), costs.loader_work_limit_ns)
-    releasing = sum(_released(step, plan, costs).values())
-    return round(loading + releasing + size * 1_000 / costs.pin_thread_bytes_per_us) if size else 0
+    copying = sum(_pin_thread_copy(item, costs) for item in single(step) if _pins(item, plan))
+    return round(_loading(step, costs) + sum(_released(step, plan, costs).values()) + copying) if copying else 0
+
+
+def _pin_thread_copy(copy: Item, costs: Calibration) -> float:
+    """From what the training loop's own copy of this batch took; no faster than such copies ever are."""
+    return max(costs.pin_thread_copy_factor * copy.issue_ns, copy.size * 1_000 / costs.pin_thread_bytes_per_us)
+
+
+def _loading(step: Step, costs: Calibration) -> int:
+    """The main thread's own work inside the loader; what exceeds the usual is waiting."""
+    return sum(min(item.issue_ns, costs.loader_work_limit_ns) for item in single(step) if item.kind == "loader")
 
 
 def _released(step: Step, plan: _Plan, costs: Calibration) -> dict[int, int]:
@@ -203,7 +212,7 @@ class _Rewriting:
         moved = [item for item in copies if "prefetch" in self._kinds(item)]
         pin_thread = bool(pinned) and self.tape.loader.workers != 0
         released = _released(items, self.plan, self.costs) if pin_thread else {}
-        out: list[Item | Block] = []
+        out: list[Item | Block] = [self._contention(items, released)] if pin_thread else []
         ahead = self._prefetched(moved) if moved else ()
         for index, recorded in enumerate(items):
             if isinstance(recorded, Block):
@@ -211,14 +220,10 @@ class _Rewriting:
                 continue
             item = recorded._replace(gap_ns=recorded.gap_ns - released[index]) if index in released else recorded
             if item.kind == "loader":
-                out += [self._loader(item, pinned), *ahead]
+                out += [self._loader(item, pinned, handed_over=pin_thread), *ahead]
                 pinned, ahead = [], ()
             else:
                 out += self._rewrite(item)
-        if pin_thread:
-            # The batch after next is being prepared while this one's longest stretch of launches runs.
-            blocks = [(len(element.items), index) for index, element in enumerate(out) if isinstance(element, Block)]
-            out.insert(max(blocks)[1] + 1 if blocks else len(out), self._contention(items))
         # Without a loader in the step, batches are pinned and prefetched where the step begins.
         return (*(_work(self._pin_cost(copy)) for copy in pinned), *ahead, *out)
 
@@ -254,7 +259,8 @@ class _Rewriting:
         copy = item.engine == "d2h"
         if interval == 1:
             if copy:
-                return (item._replace(kind="launch", issue_ns=self.costs.copy_issue_ns),)
+                ready = _work(self.costs.deferred_value_ns + self.costs.ready_value_ns)
+                return (item._replace(kind="launch", issue_ns=self.costs.copy_issue_ns), ready)
             return (_emptied(item), _work(self.costs.event_record_ns + self.costs.event_query_ns))
         kept = (_emptied(item),) if not copy else (_emptied(item), _work(self.costs.deferred_value_ns))
         if interval not in self.last:
@@ -281,19 +287,17 @@ class _Rewriting:
             latency_ns=min(item.latency_ns, self.costs.launch_latency_ns),
         )
 
-    def _loader(self, item: Item, pinned: Sequence[Item]) -> Item:
+    def _loader(self, item: Item, pinned: Sequence[Item], *, handed_over: bool) -> Item:
         """The loader's `__next__` once batches are pinned: by a pin thread, or by the main thread itself."""
-        if not pinned:
-            return item
-        if self.tape.loader.workers == 0:
-            return item._replace(issue_ns=item.issue_ns + sum(map(self._pin_cost, pinned)))
-        return item._replace(issue_ns=min(item.issue_ns, self.costs.loader_get_ns), rows=0)
+        if handed_over:
+            return item._replace(issue_ns=min(item.issue_ns, self.costs.loader_get_ns), rows=0)
+        return item._replace(issue_ns=item.issue_ns + sum(map(self._pin_cost, pinned)))
 
-    def _contention(self, items: Step) -> Item:
-        """The pin thread unpickles batches while the main thread launches work; one of them has the interpreter."""
-        loading = sum(item.issue_ns for item in single(items) if item.kind == "loader")
-        taken_over = max(0, min(loading, self.costs.loader_work_limit_ns) - self.costs.loader_get_ns)
-        return _work(round(taken_over * self.costs.pin_thread_contention))
+    def _contention(self, items: Step, released: dict[int, int]) -> Item:
+        """What the pin thread does with the interpreter: unpack a batch, and give back the memory of the last one."""
+        loads = sum(item.kind == "loader" for item in single(items))
+        taken_over = max(0, _loading(items, self.costs) - loads * self.costs.loader_get_ns) + sum(released.values())
+        return Item("background", issue_ns=round(taken_over * self.costs.pin_thread_contention))
 
     def _pin_cost(self, copy: Item) -> int:
         if self.tape.loader.workers not in (0, None):

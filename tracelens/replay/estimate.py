@@ -26,8 +26,8 @@ MODEL_SHARE = 0.02
 """80 % half-width where the GPU sets the pace: step-time errors of 0.1-0.8 % on three H200 transformer rows, and of
 1.9 % on a language model that the GPU bound (+2.4 % predicted, +0.5 % measured): idle moments that an Edit takes away
 seem to come back as slower kernels."""
-HOST_MODEL_SHARE = 0.03
-"""The same where host, loader or copies do: identical host-bound loops differed by 3-10 % between runs there."""
+HOST_MODEL_SHARE = 0.05
+"""The same where host, loader or copies do: identical host-bound loops differed by 3-20 % between processes there."""
 MODEL_GAIN_SHARE = 0.1
 """… and that share of the change itself: what moves most is known least."""
 UNANCHORED_SHARE = 0.03

@@ -13,7 +13,9 @@ from typing import Literal, NamedTuple
 from tracelens.model import WaitKind
 from tracelens.replay.calibrate import Calibration
 
-ItemKind = Literal["work", "launch", "staged", "blocking", "sync", "event_sync", "record", "stream_wait", "loader"]
+ItemKind = Literal[
+    "work", "launch", "staged", "blocking", "sync", "event_sync", "record", "stream_wait", "loader", "background"
+]
 Engine = Literal["", "h2d", "d2h"]
 
 ALL_STREAMS = -1
@@ -29,6 +31,8 @@ class Item(NamedTuple):
     sync        the host waits for a stream, or for all of them; event_sync: for a recorded event
     record, stream_wait   an event after the work queued so far; later work of a stream behind an event
     loader      the main thread inside the DataLoader's `__next__`
+    background  Python work of another thread per batch: it needs the interpreter, which the training loop gives away
+                only while it waits or copies; what is left at the next batch delays it
     """
 
     kind: ItemKind

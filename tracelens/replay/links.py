@@ -1,14 +1,19 @@
 """Which record an event wait refers to, and on which stream that record was made.
 
 In: a Timeline's calls with their Measures. Out: per event call the event's name, its stream and how many records lie
-between. On current CUDA the trace names neither the stream of a record nor the record of a wait; then a rule stands
-in, and what no rule decides is counted as unresolved.
+between. On current CUDA the trace names neither the stream of a record nor the record of a wait. Then rules stand in:
+a record is made on the stream that its thread launched to last, and a wait refers to the record whose completion the
+waiting stream's next work followed most closely. What no rule decides is counted as unresolved, what timing alone
+decided as inferred.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from tracelens.model import Timeline
@@ -19,6 +24,8 @@ SKEW_NS = 5_000
 """Two clocks (host, GPU) agree to a few µs; a completion this much after the return of its wait still fits."""
 BUSY_SHARE = 0.01
 """A stream with less than 1 % of the busy time holds nobody up."""
+MOST_RECORDS = 60
+"""A wait refers to one of the latest records; the replay keeps this many per event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +39,12 @@ class EventLink:
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Links per position in the calls; `unresolved` are stream waits whose record could not be told."""
+    """Links per position in the calls; `unresolved` are stream waits whose record could not be told, `inferred` those
+    that only the timing of the recorded work tells."""
 
     links: dict[int, EventLink]
     unresolved: frozenset[int]
+    inferred: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,74 +54,119 @@ class _Record:
     event: int
     stream: int
     done: int
+    number: int
+    """How many records of the same name were made before."""
 
 
 def resolve(timeline: Timeline, measures: Measures) -> Links:
     """Tie waits to records by event id where the trace has it, else by order and by what the timing allows."""
+    resolver = _Resolver(timeline, measures)
     calls = timeline.calls()
-    busy = _busy_streams(timeline.ops(), measures)
-    records: list[_Record] = []
-    links: dict[int, EventLink] = {}
-    unresolved: set[int] = set()
     events = calls[calls["kind"].isin(("event_record", "stream_wait", "event_sync"))]
-    for call, kind, event, end in zip(
-        events.index.tolist(), events["kind"].tolist(), events["event"].tolist(), events["end_ns"].tolist(), strict=True
+    columns = [events[name].tolist() for name in ("kind", "event", "end_ns", "thread")]
+    for position, call, kind, event, end, thread in zip(
+        range(len(events)), events.index.tolist(), *columns, strict=True
     ):
-        stream = int(measures.stream[call])
         if kind == "event_record":
-            source = stream if stream >= 0 else _likely_source(events, call, measures, busy)
-            record = _Record(call, f"event {event if event >= 0 else 'unnamed'}", event, source, 0)
-            records.append(_completed(record, measures))
-            links[call] = EventLink(record.name, source)
+            resolver.record(call, event, thread, events.iloc[position + 1 : position + 2])
         elif kind == "event_sync":
-            links[call] = _latest(records, event, end)
-        elif len(busy) > 1:
-            link = _awaited(records, event, stream)
-            links[call] = link
-            if link.stream < 0 or not link.event:
-                unresolved.add(call)
-    return Links(links, frozenset(unresolved))
+            resolver.links[call] = resolver.latest(event, end)
+        else:
+            resolver.wait(call, event)
+    return Links(resolver.links, frozenset(resolver.unresolved), frozenset(resolver.inferred))
 
 
-def _completed(record: _Record, measures: Measures) -> _Record:
-    return _Record(record.call, record.name, record.event, record.stream, measures.done(record.call, record.stream))
+class _Resolver:
+    """The records seen so far, and what was made of each event call."""
+
+    def __init__(self, timeline: Timeline, measures: Measures) -> None:
+        calls = timeline.calls()
+        self.measures = measures
+        self.busy = _busy_streams(timeline.ops(), measures)
+        self.names_streams = "sync_events" in timeline.trace.signals
+        self.links: dict[int, EventLink] = {}
+        self.unresolved: set[int] = set()
+        self.inferred: set[int] = set()
+        self.records: list[_Record] = []
+        self.numbers: dict[str, int] = defaultdict(int)
+        launched = measures.op_end >= 0
+        self.launches = {stream: np.flatnonzero(launched & (measures.stream == stream)) for stream in self.busy}
+        threads = calls["thread"].to_numpy()
+        self.by_thread: dict[Any, Any] = {
+            thread: np.flatnonzero(launched & (threads == thread)) for thread in np.unique(threads)
+        }
+
+    def record(self, call: int, event: int, thread: Any, following: pd.DataFrame) -> None:
+        stream = int(self.measures.stream[call])
+        source = stream if stream >= 0 else self._likely_source(call, thread, following)
+        name = f"event {event if event >= 0 else 'unnamed'}"
+        done = self.measures.done(call, source)
+        self.records.append(_Record(call, name, event, source, done, self.numbers[name]))
+        self.numbers[name] += 1
+        self.links[call] = EventLink(name, source)
+
+    def latest(self, event: int, end: int) -> EventLink:
+        """The record an event synchronize returned for: of the same event, the latest that was complete by then."""
+        for record in reversed(self.records):
+            same = event < 0 or record.event in (event, -1)
+            if same and (record.done == NONE or record.done <= end + SKEW_NS):
+                return EventLink(record.name, record.stream, self._lag(record))
+        return EventLink("", ALL_STREAMS)
+
+    def wait(self, call: int, event: int) -> None:
+        """Tie a stream's wait to the record that it refers to; without work on the stream there is nothing to tie."""
+        waiter = int(self.measures.stream[call])
+        if len(self.busy) < 2 or (waiter not in self.busy and (waiter >= 0 or self.names_streams)):
+            return
+        record = self._same_event(event, waiter)
+        if record is None and waiter >= 0:
+            record = self._by_timing(call, waiter)
+            if record is not None:
+                self.inferred.add(call)
+        if record is None or waiter < 0:
+            self.links[call] = EventLink("", waiter)
+            self.unresolved.add(call)
+        else:
+            self.links[call] = EventLink(record.name, waiter, self._lag(record))
+
+    def _lag(self, record: _Record) -> int:
+        return self.numbers[record.name] - 1 - record.number
+
+    def _same_event(self, event: int, waiter: int) -> _Record | None:
+        if event < 0:
+            return None
+        same = (record for record in reversed(self.records) if record.event == event)
+        return next((record for record in same if record.stream not in (waiter, ALL_STREAMS)), None)
+
+    def _by_timing(self, call: int, waiter: int) -> _Record | None:
+        """The record, made on another stream, that the next work of the waiting stream followed most closely."""
+        own = self.launches[waiter]
+        position = int(np.searchsorted(own, call))
+        if position == len(own):
+            return None
+        start = int(self.measures.op_start[own[position]])
+        fits = [
+            record
+            for record in self.records[-MOST_RECORDS:]
+            if record.stream not in (waiter, ALL_STREAMS) and record.done <= start + SKEW_NS
+        ]
+        return max(fits, key=lambda record: (record.done, record.call), default=None)
+
+    def _likely_source(self, call: int, thread: Any, following: pd.DataFrame) -> int:
+        """The stream of a record that names none: the only busy one; the other one of two when the next event call
+        makes the first wait; else the one its thread launched to last. All streams (never earlier) if there is none."""
+        if len(self.busy) == 1:
+            return self.busy[0]
+        if len(self.busy) == 2 and len(following) and following["kind"].iloc[0] == "stream_wait":
+            waiter = int(self.measures.stream[following.index[0]])
+            if waiter in self.busy:
+                return next(stream for stream in self.busy if stream != waiter)
+        own = self.by_thread[thread]
+        position = int(np.searchsorted(own, call))
+        return int(self.measures.stream[own[position - 1]]) if position else ALL_STREAMS
 
 
 def _busy_streams(ops: pd.DataFrame, measures: Measures) -> list[int]:
     busy = (ops["end_ns"] - ops["start_ns"]).groupby([ops["device"], ops["stream"]]).sum().sort_index()
     total = busy.sum()
     return [index for index, share in enumerate(busy.tolist()) if share >= BUSY_SHARE * total][: len(measures.streams)]
-
-
-def _likely_source(events: pd.DataFrame, call: int, measures: Measures, busy: list[int]) -> int:
-    """The stream of a record that names none: the only busy one, or the other one of two when the next event call
-    makes the first wait. Otherwise all streams: later than the truth, never earlier."""
-    if len(busy) == 1:
-        return busy[0]
-    later = events.loc[events.index > call]
-    if len(busy) == 2 and len(later) and later["kind"].iloc[0] == "stream_wait":
-        waiter = int(measures.stream[later.index[0]])
-        others = [stream for stream in busy if stream != waiter]
-        if waiter in busy:
-            return others[0]
-    return ALL_STREAMS
-
-
-def _latest(records: list[_Record], event: int, end: int) -> EventLink:
-    """The record an event synchronize returned for: of the same event, the latest that was complete by then."""
-    same = [record for record in records if event < 0 or record.event in (event, -1)]
-    for lag, record in enumerate(reversed(same)):
-        if record.done == NONE or record.done <= end + SKEW_NS:
-            return EventLink(record.name, record.stream, lag)
-    return EventLink("", ALL_STREAMS)
-
-
-def _awaited(records: list[_Record], event: int, waiter: int) -> EventLink:
-    """The record a stream wait refers to: of the same event, else the latest one made on another stream."""
-    same = [record for record in records if event >= 0 and record.event == event]
-    candidates = same or [record for record in records if record.event < 0 and record.stream >= 0]
-    for record in reversed(candidates):
-        if record.stream != waiter and record.stream >= 0:
-            later = sum(other.name == record.name and other.call > record.call for other in records)
-            return EventLink(record.name, waiter, later)
-    return EventLink("", waiter)

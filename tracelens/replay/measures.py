@@ -72,7 +72,6 @@ def measure(timeline: Timeline, defaults: Calibration) -> Measures:
     queued = launched & (previous_end > called + latency_ns)
     gaps = (op_start - previous_end)[queued]
     spacing_ns = _median(gaps[gaps >= 0], defaults.kernel_gap_ns)
-    longest = LONGEST_GAP_NS if len(names) == 1 else 4 * spacing_ns
     free = launched & (previous_end <= called)
     issue = (calls["end_ns"] - calls["start_ns"]).to_numpy(np.int64)
     return Measures(
@@ -83,7 +82,7 @@ def measure(timeline: Timeline, defaults: Calibration) -> Measures:
         previous_end=previous_end,
         all_done=_running_maximum(op_end),
         latency=np.where(free, np.clip(op_start - called, 0, LATENCY_FACTOR * latency_ns), latency_ns),
-        spacing=np.where(queued, np.clip(op_start - previous_end, 0, longest), spacing_ns),
+        spacing=np.where(queued, np.clip(op_start - previous_end, 0, LONGEST_GAP_NS), spacing_ns),
         blocked=_blocked(stream, called, op_start, defaults.queue_limit),
         calibration=replace(
             defaults,

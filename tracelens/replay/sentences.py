@@ -41,6 +41,8 @@ class _Facts:
     """Transfer time of all batches per step."""
     slack_ns: int
     """What no order of the same work can do better than the loop does now."""
+    handed_over_ns: int
+    """Host time for copying and unpacking batches, which pinned memory (and with workers a pin thread) takes away."""
 
 
 def of(tape: Tape, alone: Mapping[str, int] | None = None) -> tuple[Sentence, ...]:
@@ -66,7 +68,15 @@ def _facts(tape: Tape, alone: Mapping[str, int], jointly: int) -> _Facts:
         staged_ns=round(staged / len(tape.steps)),
         copied_ns=round(sum(item.duration_ns for item in copies) / len(tape.steps)),
         slack_ns=max(0, tape.base_ns - limits.largest_ns),
+        handed_over_ns=_handed_over(tape),
     )
+
+
+def _handed_over(tape: Tape) -> int:
+    kinds = ("staged",) if tape.loader.workers == 0 else ("staged", "loader")
+    has_copies = any(item.kind == "staged" for step in tape.steps for item in single(step))
+    spent = sum(item.issue_ns for step in tape.steps for item in single(step) if item.kind in kinds)
+    return spent // len(tape.steps) if has_copies else 0
 
 
 def _ms(ns: float) -> str:
@@ -146,6 +156,15 @@ def _no_room(facts: _Facts) -> Sentence | None:
     share = facts.slack_ns / facts.step_ns
     if share >= NO_ROOM:
         return None
+    if facts.limits.binding == "host" and facts.handed_over_ns >= NO_ROOM * facts.step_ns:
+        text = (
+            f"The host is busy {_ms(facts.limits.host_ns)} of a {_ms(facts.step_ns)} step, so removing waits alone "
+            f"gains at most {100 * share:.1f} %; {_ms(facts.handed_over_ns)} of it are copying and unpacking batches, "
+            "which a pinned loader takes off the training thread."
+        )
+        return Sentence(
+            "busy_with_batches", text, {"host_ns": facts.limits.host_ns, "batches_ns": facts.handed_over_ns}
+        )
     text = (
         f"Without any wait a step still takes {_ms(facts.limits.largest_ns)} ({facts.limits.binding}): "
         f"ordering the same work differently gains at most {100 * share:.1f} %."

@@ -22,7 +22,7 @@ LEAST_HOST_SHARE = 0.2
 """Profiler cost is taken out of a stretch of host time down to this share of it: Python never runs for free."""
 LONGEST_RUN = 32
 """Launches that collapse into one: the launch-queue limit (about 1,000) is then kept to within this many."""
-LONGEST_CYCLE = 240
+LONGEST_CYCLE = 60
 """Steps of one repetition at most; a longer common period of steps and intervals is cut to whole intervals."""
 AGREEMENT = 0.001
 """Two windows agree when their rates differ by less (replay.md §2.5)."""
@@ -42,6 +42,8 @@ class Program:
     intervals: tuple[int, ...] = ()
     depth: int = 0
     loader_period_ns: int | None = None
+    """Per step, in which the training loop asks the loader for `loads` batches."""
+    loads: int = 1
 
     @property
     def recorded_steps(self) -> int:
@@ -213,7 +215,7 @@ class Machine:
         self.events: dict[str, deque[int]] = {}
         self.queued: list[deque[tuple[int, int]]] = [deque() for _ in self.end]
         self.outstanding = [0] * compiled.program.streams
-        self.steps = self.loads = 0
+        self.steps = self.loads = self.debt = 0
         self._handlers = {
             "work": self._run,
             "launch": self._copy,
@@ -224,6 +226,7 @@ class Machine:
             "record": self._record,
             "stream_wait": self._stream_wait,
             "loader": self._loader,
+            "background": self._background,
         }
 
     def run_steps(self, order: Sequence[int], count: int) -> None:
@@ -260,7 +263,7 @@ class Machine:
         while self.outstanding[stream] > limit and queued:
             gone, started = queued.popleft()
             self.outstanding[stream] -= gone
-            self.time = max(self.time, started)
+            self._wait_until(started)
 
     def _copy(self, op: _Op) -> None:
         item = op.item
@@ -271,7 +274,7 @@ class Machine:
         if not item.detached:
             self.time = called + op.issue
             if item.kind == "blocking":
-                self.time = max(self.time, done + item.return_ns)
+                self._wait_until(done + item.return_ns)
             self._draw_call(op, called)
 
     def _staged(self, op: _Op) -> None:
@@ -282,7 +285,8 @@ class Machine:
         begin = max(called + item.latency_ns, self.end[item.stream] + item.spacing_ns, self.engine["h2d"])
         self._finish(op, begin, max(begin + item.duration_ns, copied + item.return_ns))
         if not item.detached:
-            self.time = copied
+            self.time = called
+            self._wait_until(copied)
             self._draw_call(op, called)
 
     def _finish(self, op: _Op, begin: int, done: int) -> None:
@@ -302,7 +306,7 @@ class Machine:
             done = max(self.end) if item.stream == ALL_STREAMS else self.end[item.stream]
         self.time = called + op.issue
         if done > called:
-            self.time = max(self.time, done + item.return_ns)
+            self._wait_until(done + item.return_ns)
         self._draw_call(op, called)
 
     def _record(self, op: _Op) -> None:
@@ -325,9 +329,19 @@ class Machine:
         self.time = called + op.issue
         period = self.compiled.program.loader_period_ns
         if period is not None:
-            self.time = max(self.time, self.loads * period)
+            self._wait_until(self.loads * period // max(1, self.compiled.program.loads))
             self.loads += 1
         self._draw_call(op, called)
+
+    def _wait_until(self, time: int) -> None:
+        """The host does nothing until `time`; meanwhile other threads have the interpreter."""
+        if time > self.time:
+            self.debt = max(0, self.debt - (time - self.time))
+            self.time = time
+
+    def _background(self, op: _Op) -> None:
+        self.time += self.debt + op.gap
+        self.debt = op.issue
 
     def _draw_call(self, op: _Op, called: int) -> None:
         if self.log is not None:

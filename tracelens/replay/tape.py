@@ -18,7 +18,7 @@ from tracelens.model import Abstention, Stall, StepClock, Timeline
 from tracelens.replay import edits
 from tracelens.replay.calibrate import Calibration
 from tracelens.replay.chain import Chains
-from tracelens.replay.items import Errors, Loader, Overhead, StallPlace, Step, Tape, flat, fold, single
+from tracelens.replay.items import Block, Errors, Item, Loader, Overhead, StallPlace, Step, Tape, flat, fold, single
 from tracelens.replay.links import resolve
 from tracelens.replay.measures import measure
 from tracelens.replay.simulate import compile_program, first_pass, step_time
@@ -28,11 +28,15 @@ FEWEST_STEPS = 3
 MOST_UNMATCHED = 0.01
 MOST_ERROR = 0.03
 """A recorded step that the replay misses by more than 3 % supports no prediction (replay.md §2.7)."""
+MOST_BACKLOG = 0.1
+"""A tenth of the GPU time from before the window: the GPU was so far behind that the window cannot be a steady one."""
 MOST_DRIFT = 0.1
 """Recorded and unprofiled steps that differ by more than 10 % after the correction were not the same loop. Identical
 runs of host-bound loops differed by up to that on a shared host; what remains of the difference widens the range."""
-ROW_BOUNDS_NS = (0.0, 8_000.0)
-"""Cost per recorded row. H200 loops gave 0.9-2.6 µs without stacks; with stacks a row costs up to some 8 µs."""
+ROW_BOUNDS_NS = (0.0, 4_000.0)
+"""Cost per recorded row. H200 loops gave 0.9-3.6 µs without stacks. What that cannot explain was another pace …"""
+PACE_BOUNDS = (0.5, 1.5)
+"""… of the host: on a shared machine the same loop's calls take 10-40 % longer for seconds at a time."""
 SAMPLING = 0.01
 """The unprofiled steps are another sample of a loop that varies: 1 % of the step either way says nothing."""
 LOADER_BOUND_SHARE = 0.1
@@ -40,6 +44,7 @@ LOADER_BOUND_SHARE = 0.1
 HICCUP_SHARE = 0.08
 """Unprofiled steps say nothing of their calls; periodic work of every tenth step must stay in, so fewer than that."""
 _FIT_ROUNDS = 14
+_PACE_ROUNDS = 9
 
 
 def build(
@@ -63,11 +68,7 @@ def build(
     nearest = min(max(tape.recorded_ns, min(first, steady)), max(first, steady))
     errors = Errors(nearest / tape.recorded_ns - 1, None)
     if abs(errors.recorded) > MOST_ERROR:
-        return _abstain(
-            f"the replay of the recorded steps is off by {100 * errors.recorded:+.1f} %: "
-            "an order between GPU streams or threads is not in the trace",
-            "record with synchronization events: tracelens profile",
-        )
+        return _unexplained(errors.recorded, timeline, tape)
     unprofiled = _unprofiled(clock)
     if unprofiled is None:
         costs = tape.calibration.row_overhead_ns
@@ -110,6 +111,32 @@ def _unmatched(ops: pd.DataFrame) -> float:
 
 def _abstain(missing: str, hint: str) -> Abstention:
     return Abstention("replay", missing, hint)
+
+
+def _unexplained(error: float, timeline: Timeline, tape: Tape) -> Abstention:
+    """Why the replay of the recorded steps is far off, as far as the trace shows it."""
+    off = f"the replay of the recorded steps is off by {100 * error:+.1f} %"
+    behind = _backlog(timeline.ops())
+    if tape.unresolved_waits and error < 0:  # an order that is missing makes a replay too fast, never too slow
+        waits = f"{tape.unresolved_waits} waits between GPU streams per step do not say what they wait for"
+        return _abstain(f"{off}: {waits}", "record with synchronization events: tracelens profile")
+    if behind > MOST_BACKLOG:
+        earlier = f"{100 * behind:.0f} % of the recorded GPU time is work from before the recording began"
+        return _abstain(f"{off}: {earlier}, so the window shows no steady step", "record more steps: --steps 30")
+    if (timeline.ops()["kind"] == "collective").any():
+        return _abstain(f"{off}: the GPU waits for other ranks", "give the traces of all ranks, or record one GPU")
+    several = len(timeline.streams()) > 1
+    return _abstain(
+        f"{off}: "
+        + ("kernels of several streams compete for the GPU" if several else "what the host did is not all there"),
+        "record a longer window, so that no record is lost: --steps 20",
+    )
+
+
+def _backlog(ops: pd.DataFrame) -> float:
+    """Share of the GPU time without a call, of work that was launched before the window opened."""
+    busy = (ops["end_ns"] - ops["start_ns"]).to_numpy()
+    return float(busy[ops["call"].to_numpy() < 0].sum() / max(1, busy.sum()))
 
 
 # ------------------------------------------------------------------------------------------------------ assembly
@@ -198,8 +225,10 @@ def _replayed(tape: Tape) -> Callable[[float], float]:
 def _anchored(tape: Tape, unprofiled_ns: int, errors: Errors) -> Tape | Abstention:
     """Choose the cost per row with which the replay meets the unprofiled step; refuse when it stays far off.
 
-    All costs that meet it within sampling are equally good; of these the one nearest to the usual cost is taken.
+    All costs that meet it within sampling are equally good; of these the one nearest to the usual cost is taken. Where
+    none does, the host worked at another pace in the recorded steps: then all its times are scaled.
     """
+    tape = _paced(tape, unprofiled_ns)
     replayed, usual = _replayed(tape), float(tape.calibration.row_overhead_ns)
     low, high = (_fit(replayed, unprofiled_ns * (1 + share)) for share in (SAMPLING, -SAMPLING))
     row_ns = min(max(usual, low), high)
@@ -214,6 +243,37 @@ def _anchored(tape: Tape, unprofiled_ns: int, errors: Errors) -> Tape | Abstenti
     unknown = () if fitted else ("the step time does not tell what the profiler costs: the usual is used",)
     errors = replace(errors, anchor=anchor)
     return replace(tape, overhead=overhead, unprofiled_ns=unprofiled_ns, errors=errors, notes=tape.notes + unknown)
+
+
+def _paced(tape: Tape, unprofiled_ns: int) -> Tape:
+    """The tape with the host times of the unprofiled steps, as far as one factor for all of them can give that."""
+    if _replayed(tape)(ROW_BOUNDS_NS[1]) <= unprofiled_ns * (1 + SAMPLING):
+        if _replayed(tape)(ROW_BOUNDS_NS[0]) >= unprofiled_ns * (1 - SAMPLING):
+            return tape
+        row_ns, wanted = ROW_BOUNDS_NS[0], unprofiled_ns * (1 - SAMPLING)
+    else:
+        row_ns, wanted = float(tape.calibration.row_overhead_ns), unprofiled_ns * 1.0
+    low, high = PACE_BOUNDS
+    for _ in range(_PACE_ROUNDS):
+        middle = (low + high) / 2
+        if _replayed(_scaled(tape, middle))(row_ns) > wanted:
+            high = middle
+        else:
+            low = middle
+    pace = (low + high) / 2
+    note = f"the host worked {abs(1 / pace - 1):.0%} {'slower' if pace < 1 else 'faster'} in the recorded steps"
+    return replace(_scaled(tape, pace), notes=(*tape.notes, note))
+
+
+def _scaled(tape: Tape, pace: float) -> Tape:
+    def scaled(item: Item) -> Item:
+        return item._replace(gap_ns=round(item.gap_ns * pace), issue_ns=round(item.issue_ns * pace))
+
+    steps = (
+        tuple(Block(tuple(map(scaled, one.items))) if isinstance(one, Block) else scaled(one) for one in step)
+        for step in tape.steps
+    )
+    return replace(tape, steps=tuple(steps))
 
 
 def _fit(replayed: Callable[[float], float], wanted_ns: float) -> float:

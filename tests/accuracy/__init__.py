@@ -1,0 +1,1 @@
+"""Predicted against measured: the harness behind docs/accuracy.md."""

@@ -1,0 +1,105 @@
+"""How fast the replay answers: what-ifs per second on 8 steps with 10,000 CUDA calls, and on a recorded trace.
+
+    python tests/bench/replay.py [TRACE …]
+
+A what-if is one set of Edits, compiled and replayed to its steady state; an estimate is a what-if with its range
+(24 replays with constants and steps drawn anew).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parents[1]
+sys.path[0:0] = [str(TESTS.parent), str(TESTS)]
+
+from builders import Machine  # noqa: E402
+
+from tracelens.findings import stalls  # noqa: E402
+from tracelens.model import Abstention, Edit  # noqa: E402
+from tracelens.replay import edits, estimate, tape  # noqa: E402
+from tracelens.replay.items import Item, Step, Tape, flat  # noqa: E402
+from tracelens.replay.simulate import compile_program, step_time  # noqa: E402
+from tracelens.trace import chrome, timeline  # noqa: E402
+
+STEPS, CALLS_PER_STEP, READS_PER_STEP = 8, 1_250, 4
+SECONDS = 3.0
+
+
+def main() -> int:
+    results = [measured("built: 8 steps, 10,000 calls", built())]
+    for name in sys.argv[1:]:
+        picture = timeline.build(chrome.load(Path(name)))
+        made = tape.build(picture, stalls.group(picture))
+        if isinstance(made, Abstention):
+            print(f"{Path(name).name}: {made.missing}", file=sys.stderr)
+        else:
+            results.append(measured(Path(name).name, made))
+    print(json.dumps(results, indent=1))
+    return 0 if results[0]["what_ifs_per_s"] >= 30 else 1
+
+
+def built() -> Tape:
+    """Launches, four reads per step, a synchronize: about 10,000 calls in all."""
+    machine = Machine()
+    for number in range(STEPS):
+        with machine.step(number):
+            for index in range(CALLS_PER_STEP - 2 * READS_PER_STEP - 1):
+                machine.launch("gemm", 5 + index % 7)
+                machine.host(3)
+                if index % (CALLS_PER_STEP // READS_PER_STEP) == CALLS_PER_STEP // READS_PER_STEP - 10:
+                    machine.item()
+            machine.synchronize()
+    picture = timeline.build(machine.trace())
+    made = tape.build(picture, stalls.group(picture))
+    if isinstance(made, Abstention):
+        raise SystemExit(made.missing)
+    return made
+
+
+def measured(name: str, made: Tape) -> dict[str, object]:
+    """Intervals differ from question to question, so that nothing is answered from memory."""
+    waits = tuple(made.stalls)
+    kinds = {identity: place.kind for identity, place in made.stalls.items()}
+    reads = tuple(identity for identity in waits if kinds[identity] == "d2h")
+    synchronizes = tuple(identity for identity in waits if kinds[identity] in ("device", "stream"))
+
+    def changes(interval: int) -> tuple[Edit, ...]:
+        return (
+            Edit("interval-sync", synchronizes, interval=interval),
+            Edit("defer-read", reads, interval=interval),
+        )
+
+    what_ifs = _rate(
+        lambda number: step_time(compile_program(edits.apply(made, changes(2 + number % 15)), float(number)))
+    )
+    estimates = _rate(lambda number: estimate.of(made, changes(2 + number % 15)))
+    calls = sum(item.call >= 0 for step in made.steps for item in _items(step)) / len(made.steps)
+    return {
+        "tape": name,
+        "steps": len(made.steps),
+        "calls_per_step": round(calls),
+        "what_ifs_per_s": round(what_ifs, 1),
+        "estimates_per_s": round(estimates, 2),
+    }
+
+
+def _items(step: Step) -> Iterator[Item]:
+
+    return flat(step)
+
+
+def _rate(question: Callable[[int], object]) -> float:
+    began, asked = time.process_time(), 0
+    while time.process_time() - began < SECONDS:
+        question(asked)
+        asked += 1
+    return asked / (time.process_time() - began)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

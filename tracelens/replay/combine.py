@@ -1,0 +1,96 @@
+"""What combinations of Edits buy, and where things lie in a step then: for reports that let people try them out.
+
+In: a Tape, the Edits of several schemes. Out: a `WhatIf` with one replay per combination, and `Drawn` steps. Each
+combination is replayed as one set, because gains of single Edits do not add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations, pairwise
+
+from tracelens.model import Bar, Combination, Diagnosis, Drawn, Edit, EditKind, Estimate, Scheme, WhatIf
+from tracelens.replay import edits as rewriting
+from tracelens.replay import estimate
+from tracelens.replay.items import Tape
+from tracelens.replay.lanes import COPY_LANE
+from tracelens.replay.simulate import Machine, Span, compile_program
+
+MOST_CHANGES = 4
+"""16 combinations: each further change doubles the time that a report takes, 1 to 4 s at this number."""
+ONE_CHANGE: tuple[frozenset[EditKind], ...] = (frozenset({"event-sync", "interval-sync"}),)
+"""Edits that act on the same wait: tried one without the other they only repeat each other."""
+
+
+def illustrated(tape: Tape, planned: Diagnosis) -> Diagnosis:
+    """The Diagnosis with its combinations and pictures; unchanged where the trace does not carry a replay."""
+    if tape.unresolved_waits or planned.breakdown is None:
+        return planned
+    known = {scheme.edits: planned.replayed[scheme.id] for scheme in planned.schemes if scheme.id in planned.replayed}
+    after = _shown(planned)
+    pictures = (drawn(tape, (), None), *((drawn(tape, after.edits, after.id),) if after else ()))
+    tried = what_if(tape, [scheme.edits for scheme in planned.schemes], known)
+    return replace(planned, what_if=tried, drawn=pictures)
+
+
+def _shown(planned: Diagnosis) -> Scheme | None:
+    """The recommended scheme, else the one that the replay finds fastest."""
+    wanted = planned.recommendation.scheme if planned.recommendation else None
+    replayed = [scheme for scheme in planned.schemes if scheme.id in planned.replayed]
+    chosen = next((scheme for scheme in replayed if scheme.id == wanted), None)
+    return chosen or min(replayed, key=lambda scheme: planned.replayed[scheme.id].step_ns, default=None)
+
+
+def what_if(tape: Tape, schemes: Sequence[Sequence[Edit]], known: Mapping[tuple[Edit, ...], Estimate]) -> WhatIf | None:
+    """Every combination of the schemes' changes; `known` are replays that were made already. None without Edits.
+
+    Of two schemes that change the same place in different ways, the earlier one counts.
+    """
+    changes = _changes(schemes)[:MOST_CHANGES]
+    sets = [chosen for size in range(1, len(changes) + 1) for chosen in combinations(range(len(changes)), size)]
+    out = []
+    for chosen in sets:
+        edits = tuple(edit for position in chosen for edit in changes[position])
+        answer = known.get(edits) or estimate.of(tape, edits)
+        if isinstance(answer, Estimate):
+            out.append(Combination(chosen, answer))
+    return WhatIf(changes, tuple(out)) if out else None
+
+
+def drawn(tape: Tape, edits: tuple[Edit, ...], scheme: str | None) -> Drawn:
+    """A stretch as long as the mean step, from the start of a typical one on the host's clock."""
+    program = rewriting.apply(tape, edits)
+    order = range(program.recorded_steps)
+    machine = Machine(compile_program(program, tape.overhead.row_ns, merge=False), log=[])
+    count = max(program.recorded_steps, program.depth + 2, *program.intervals)
+    machine.run_steps(order, count)
+    marks = [machine.time]
+    for _ in range(count):
+        machine.run_steps(order, 1)
+        marks.append(machine.time)
+    mean = round((marks[-1] - marks[0]) / count)
+    machine.run_steps(order, 1)  # what follows the last mark may be in the stretch
+    lengths = [end - begin for begin, end in pairwise(marks)]
+    start = marks[min(range(count), key=lambda step: abs(lengths[step] - mean))]
+    return Drawn(scheme, mean, tuple(_cut(machine.log or (), start, start + mean, tape.streams)))
+
+
+def _cut(spans: Iterable[Span], start: int, end: int, streams: Sequence[str]) -> Iterator[Bar]:
+    names = (*streams, COPY_LANE)
+    for span in spans:
+        if span.end_ns > start and span.start_ns < end and span.end_ns > span.start_ns:
+            lane = span.lane if span.lane == "host" else names[int(span.lane)]
+            yield Bar(lane, span.name, max(span.start_ns, start) - start, min(span.end_ns, end) - start)
+
+
+def _changes(schemes: Iterable[Sequence[Edit]]) -> tuple[tuple[Edit, ...], ...]:
+    """One change per kind of Edit, as the first scheme has it that has one."""
+    found: dict[frozenset[EditKind], tuple[Edit, ...]] = {}
+    for edits in schemes:
+        mine: dict[frozenset[EditKind], tuple[Edit, ...]] = {}
+        for edit in edits:
+            family = next((kinds for kinds in ONE_CHANGE if edit.kind in kinds), frozenset({edit.kind}))
+            mine[family] = (*mine.get(family, ()), edit)
+        found |= {family: change for family, change in mine.items() if family not in found}
+    return tuple(found.values())
