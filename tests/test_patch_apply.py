@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import subprocess
+import sys
 from pathlib import Path
 from unittest import mock
 
@@ -102,6 +105,146 @@ def test_a_crash_between_two_files_can_be_reverted(tmp_path: Path) -> None:
     new.unlink()  # as if the program had died before it wrote the second file
     apply.revert(tmp_path / "backup")
     assert old.read_bytes() == BEFORE
+
+
+DYING = """
+import os, sys
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from tracelens.model import FilePatch, Patch
+from tracelens.patch import apply
+
+left = [int(sys.argv[1])]
+def counted(function):
+    def call(*arguments, **options):
+        left[0] -= 1
+        if left[0] < 0:
+            os._exit(9)  # as SIGKILL would: no handler, no cleaning up
+        return function(*arguments, **options)
+    return call
+os.replace, os.unlink, os.rmdir = counted(os.replace), counted(os.unlink), counted(os.rmdir)
+
+folder = Path(sys.argv[2])
+files = tuple(
+    FilePatch(folder / name, before, after)
+    for name, before, after in [
+        ("a.py", b"a = 1\\r\\n", b"a = 2\\r\\n"),
+        ("b.py", b"b = 1", b"b = 2"),
+        ("c.py", None, b"c"),
+    ]
+)
+if sys.argv[3] == "write":
+    apply.write(Patch(folder, files, (), (), ""), folder / "run" / "backup")
+else:
+    apply.revert(folder / "run" / "backup")
+"""
+
+
+def died_after(count: int, folder: Path, command: str) -> bool:
+    program = DYING.format(root=str(Path(__file__).parent.parent))
+    done = subprocess.run([sys.executable, "-c", program, str(count), str(folder), command], check=False)
+    assert done.returncode in (0, 9)
+    return done.returncode == 9
+
+
+def three_files(folder: Path) -> dict[str, bytes]:
+    (folder / "a.py").write_bytes(b"a = 1\r\n")
+    (folder / "b.py").write_bytes(b"b = 1")
+    return contents(folder)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.glob("*.py")}
+
+
+def test_killed_at_any_write_nothing_is_lost_and_revert_gives_back_every_byte(tmp_path: Path) -> None:
+    deaths = 0
+    for count in range(20):
+        folder = tmp_path / f"write{count}"
+        folder.mkdir()
+        before = three_files(folder)
+        if not died_after(count, folder, "write"):
+            break
+        deaths += 1
+        with contextlib.suppress(InputError):  # killed before the backup was complete: no file was touched
+            apply.revert(folder / "run" / "backup", (folder,))
+        assert contents(folder) == before
+        assert not died_after(1000, folder, "write")  # and the patch can be applied now
+        assert contents(folder)["c.py"] == b"c"
+    assert deaths >= 6
+
+
+def test_killed_at_any_write_of_a_revert_the_next_one_finishes_it(tmp_path: Path) -> None:
+    deaths = 0
+    for count in range(20):
+        folder = tmp_path / f"revert{count}"
+        folder.mkdir()
+        before = three_files(folder)
+        assert not died_after(1000, folder, "write")
+        if not died_after(count, folder, "revert"):
+            break
+        deaths += 1
+        with contextlib.suppress(InputError):  # all was put back already, only the backup was not yet gone
+            apply.revert(folder / "run" / "backup", (folder,))
+        assert contents(folder) == before
+        assert not died_after(1000, folder, "write")
+    assert deaths >= 5
+
+
+@pytest.mark.parametrize("blocked", ["train.py", "tracelens_runtime.py", "manifest.json", "0"])
+def test_a_folder_that_cannot_be_written_is_one_error_and_leaves_no_backup(blocked: str, tmp_path: Path) -> None:
+    patch, old, new = project(tmp_path)
+    real = run.write_bytes
+
+    def read_only(path: Path, data: bytes, mode: int | None = None) -> None:
+        if path.name == blocked:
+            raise PermissionError(13, "Permission denied", str(path))
+        real(path, data, mode)
+
+    with mock.patch.object(run, "write_bytes", read_only), pytest.raises(Refused, match="Permission denied") as caught:
+        apply.write(patch, tmp_path / "run" / "backup")
+    assert "nothing was changed" in caught.value.message
+    assert old.read_bytes() == BEFORE
+    assert not new.exists()
+    assert not (tmp_path / "run" / "backup").exists()
+
+
+def test_a_failure_that_cannot_be_taken_back_keeps_the_backup_and_says_so(tmp_path: Path) -> None:
+    patch, old, new = project(tmp_path)
+    real, calls = run.write_bytes, []
+
+    def full(path: Path, data: bytes, mode: int | None = None) -> None:
+        calls.append(path)
+        if path == new or calls.count(old) > 1:
+            raise OSError(28, "No space left on device", str(path))
+        real(path, data, mode)
+
+    with mock.patch.object(run, "write_bytes", full), pytest.raises(Refused, match="in part") as caught:
+        apply.write(patch, tmp_path / "backup")
+    assert "tracelens revert" in caught.value.hint
+    apply.revert(tmp_path / "backup")
+    assert old.read_bytes() == BEFORE
+
+
+def test_a_revert_that_cannot_write_keeps_the_backup(tmp_path: Path) -> None:
+    patch, old, _ = project(tmp_path)
+    apply.write(patch, tmp_path / "backup")
+    denied = PermissionError(13, "Permission denied", str(old))
+    with mock.patch.object(run, "write_bytes", side_effect=denied), pytest.raises(Refused, match="not all files"):
+        apply.revert(tmp_path / "backup")
+    apply.revert(tmp_path / "backup")
+    assert old.read_bytes() == BEFORE
+
+
+def test_an_edit_on_top_of_an_applied_patch_is_noticed(tmp_path: Path) -> None:
+    patch, old, _ = project(tmp_path)
+    apply.check_not_edited(tmp_path / "backup")
+    apply.write(patch, tmp_path / "backup")
+    apply.check_not_edited(tmp_path / "backup")
+    old.write_bytes(AFTER + b"\n")
+    with pytest.raises(Refused, match="edited since") as caught:
+        apply.check_not_edited(tmp_path / "backup")
+    assert "tracelens revert" in caught.value.hint
 
 
 def test_a_second_patch_over_the_first_is_refused(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from patching import assert_same, fired, patch_of, patched_text, script
 
 from tracelens.model import Edit, Patch
+from tracelens.patch import movers
 
 DATA = """
 from torch.utils.data import DataLoader, TensorDataset
@@ -91,6 +92,43 @@ ADDED = {
             "train(model, DataLoader(data, batch_size=8, pin_memory=torch.cuda.is_available()))",
         ],
     ),
+    "by the name of a type": (
+        """
+        loader = DataLoader(data, batch_size=8, pin_memory=True)
+        Tensor = torch.cuda.FloatTensor if torch.cuda.is_available() else torch.FloatTensor
+        for x, y in loader:
+            x = x.type(Tensor)  # fires
+            STEP
+        """,
+        ["x = x.type(Tensor, non_blocking=True)  # fires"],
+    ),
+    "a view of the batch": (
+        """
+        loader = DataLoader(data, batch_size=8, pin_memory=True)
+        for x, y in loader:
+            x = x.view(x.size(0), -1)
+            x, y = x.to(device), y.to(device)  # fires
+            STEP
+        """,
+        ["x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)  # fires"],
+    ),
+    "nested lists and dicts of the batch": (
+        """
+        loader = DataLoader([{"x": torch.randn(4), "y": torch.tensor(1), "more": [torch.ones(2)]}] * 20, batch_size=5)
+        for batch in loader:
+            more = [part.to(device) for part in batch["more"]]  # fires
+            batch = {k: v.to(device) if isinstance(v, torch.Tensor) else v for k, v in batch.items()}  # fires
+            x, y = batch["x"], batch["y"]
+            STEP
+        """,
+        [
+            'loader = DataLoader([{"x": torch.randn(4), "y": torch.tensor(1), "more": [torch.ones(2)]}] * 20,'
+            " batch_size=5, pin_memory=torch.cuda.is_available())",
+            'more = [part.to(device, non_blocking=True) for part in batch["more"]]  # fires',
+            "batch = {k: v.to(device, non_blocking=True) if isinstance(v, torch.Tensor) else v"
+            " for k, v in batch.items()}  # fires",
+        ],
+    ),
     "pinned on purpose by a variable": (
         """
         loader = DataLoader(data, batch_size=8, pin_memory=False)
@@ -116,6 +154,14 @@ def test_copies_of_the_batch_and_its_loader_get_their_arguments(name: str, tmp_p
 STAYS = {
     "to the host": ("x = x.to('cpu')  # fires", "changes"),
     "model": ("model = model.to(device)  # fires", "as the loader gives it"),
+    "to another type": ("x = x.to(torch.float64).float()  # fires", "no call on this line"),
+    "to the type of another": ("x = x.to(model.weight.dtype)  # fires", "no call on this line"),
+    "to another layout": ("x = x.to(memory_format=torch.contiguous_format)  # fires", "no call on this line"),
+    "made in the loop": ("x = torch.ones(5, 4); x = x.to(device)  # fires", "as the loader gives it"),
+    "made of numbers of the host": (
+        "import numpy as np; noise = torch.cuda.FloatTensor(np.ones(3)) if False else 0  # fires",
+        "made on the host",
+    ),
     "converted on the CPU first": ("x = x.float().to(device)  # fires", "as the loader gives it"),
     "hidden arguments": ("x = x.to(**{'device': device})  # fires", "hidden"),
     "kept": ("x = x.to(device)  # tracelens: keep  # fires", "keep"),
@@ -135,6 +181,49 @@ def test_other_copies_stay(name: str, tmp_path: Path) -> None:
     _, patch = copies(tmp_path, body)
     assert patch.empty
     assert [words in declined.obstacle for declined in patch.declined] == [True]
+
+
+def test_a_class_of_the_project_that_moves_itself_is_never_handed_an_argument_it_does_not_know(tmp_path: Path) -> None:
+    """A batch of detection targets is a list of the project's own boxes: `to(device)` is all that they know."""
+    boxes = "class BoxList:\n    def to(self, device):\n        return self\n"
+    (tmp_path / "structures").mkdir()
+    (tmp_path / "structures" / "boxes.py").write_text(boxes)
+    body = """
+        loader = DataLoader(data, batch_size=8, pin_memory=True)
+        for x, targets in loader:
+            targets = [target.to(device) for target in targets]  # fires
+            y = torch.stack(targets)
+            STEP
+    """
+    _, patch = copies(tmp_path, body)
+    assert patch.empty
+    assert ["structures/boxes.py:2" in one.obstacle for one in patch.declined] == [True]
+
+
+def test_a_method_that_passes_everything_on_is_no_obstacle(tmp_path: Path) -> None:
+    (tmp_path / "boxes.py").write_text("class A:\n    def to(self, *args, **kwargs):\n        return self\n")
+    assert movers.find(tmp_path) == ()
+
+
+def test_a_loader_that_two_loops_share_is_pinned_once(tmp_path: Path) -> None:
+    loop = "for x, y in loader:\n    x = x.to(device)  # fires\n    STEP\n"
+    text, patch = copies(tmp_path, f"loader = DataLoader(data, batch_size=8)\n{loop}{loop}")
+    assert patched_text(patch).count("pin_memory=") == 1
+    assert len([hunk for hunk in patch.hunks if "pinned" in hunk.reason]) == 1
+    assert_same(tmp_path, text, patch)
+
+
+def test_accelerate_owns_the_copies(tmp_path: Path) -> None:
+    body = """
+        from accelerate import Accelerator
+        loader = DataLoader(data, batch_size=8)
+        for x, y in loader:
+            x = x.to(device)  # fires
+            STEP
+    """
+    _, patch = copies(tmp_path, body, "async-copy", "prefetch")
+    assert patch.empty
+    assert {"Accelerate" in one.obstacle for one in patch.declined} == {True}
 
 
 def test_a_batch_that_the_host_writes_into_is_not_copied_behind_its_back(tmp_path: Path) -> None:

@@ -665,17 +665,6 @@ DECLINED = {
         """,
         "observe",
     ),
-    "while loop": (
-        """
-        data, step, total = iter(loader), 0, 0.0
-        while step < 20:
-            x, y = next(data)
-            STEP
-            total += loss.item()  # fires
-            step += 1
-        """,
-        "while",
-    ),
     "Lightning": (
         """
         total = 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from pathlib import Path
 from unittest import mock
 
@@ -213,6 +214,41 @@ def test_python_2_and_files_of_others_are_declined(tmp_path: Path) -> None:
     foreign = patch_of(tmp_path / "project", script(SUM), elsewhere)
     assert foreign.empty
     assert "not a file of this project" in foreign.declined[0].obstacle
+
+
+@pytest.mark.parametrize("path", ["a" * 300 + ".py", "b\0.py", "/" + "c/" * 3000 + "d.py"])
+def test_places_that_no_file_can_have_are_said_and_not_looked_for(path: str, tmp_path: Path) -> None:
+    patch = patch_of(tmp_path, script(SUM), (Edit("defer-read", locations=(Location(path, 3),)),))
+    assert patch.empty
+    assert "not a file of this project" in patch.declined[0].obstacle
+
+
+def functions(count: int) -> str:
+    """A long file: functions with a training loop each."""
+    body = """
+    def train_{n}(model, loader, optimizer, criterion):
+        total_{n} = 0.0
+        for step, (x, y) in enumerate(loader):
+            STEP
+            total_{n} += loss.item()
+            if step % 100 == 0:
+                print("step", step, "loss", total_{n} / (step + 1))
+        return total_{n}
+    """
+    return "\n".join(script(body.format(n=n)) for n in range(count))
+
+
+def test_the_time_for_a_patch_grows_with_the_length_of_the_file_and_not_faster(tmp_path: Path) -> None:
+    seconds = []
+    for count in (20, 80):
+        text = functions(count)
+        lines = [n for n, line in enumerate(text.splitlines(), 1) if "loss.item()" in line]
+        edits = (Edit("defer-read", locations=tuple(Location("train.py", n) for n in lines), interval=10),)
+        begun = time.process_time()
+        patch = patch_of(tmp_path, text, edits)
+        seconds.append(time.process_time() - begun)
+        assert len(patch.hunks) == count
+    assert seconds[1] < 10 * seconds[0]  # four times the lines; what is quadratic takes sixteen times as long
 
 
 def test_a_loop_in_another_file_of_the_project_is_patched_there(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ because only this package reads source as a syntax tree (LibCST) and only `apply
     loops    the training loop around a place, and what stands in the way of changing it
     sites    the calls that wait for the GPU or copy to it, joined to what was recorded
     record   what a statement must be given so that it can run later; `deferral` which ones do, `moved` their new form
+    host     what a call does with a value, by its name; `timing` which times are measured by events instead
+    inline   a few lines of plain torch where they are enough; `movers` classes that cannot take `non_blocking`
     recipes  one module per kind of Edit; `recipes.make` is the entrance
     trust    the checks that a rewritten file must pass
     diff     what people read

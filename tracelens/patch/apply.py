@@ -71,22 +71,17 @@ def write(patch: Patch, backup: Path, scheme: str | None = None) -> None:
     _check_backup_is_free(backup)
     for one in patch.files:
         _check_unchanged(one)
-    entries = _back_up(patch.files, backup, scheme)
-    written: list[_Entry] = []
+    entries: list[_Entry] = []
     try:
-        for one, entry in zip(patch.files, entries, strict=True):
-            written.append(entry)
+        entries = _back_up(patch.files, backup, scheme)
+        for one in patch.files:
             run.write_bytes(one.path, one.after)
     except OSError as error:
-        for entry in reversed(written):
-            _restore(entry)
-        shutil.rmtree(backup, ignore_errors=True)
-        what = f"{error.filename or 'a file'} cannot be written: {error.strerror}"
-        raise Refused(f"{what}; nothing was changed", hint="free some space, or make the file writable") from error
+        _take_back(entries, backup)
+        hint = "free some space, or make the file and its folder writable"
+        raise Refused(f"{_what_failed(error)}; nothing was changed", hint=hint) from error
     except BaseException:  # an interrupt between two files
-        for entry in reversed(written):
-            _restore(entry)
-        shutil.rmtree(backup, ignore_errors=True)
+        _take_back(entries, backup)
         raise
 
 
@@ -111,10 +106,25 @@ def revert(backup: Path, projects: Sequence[Path] = ()) -> tuple[Path, ...]:
         whole = entry.before is None or (entry.copy.is_file() and run.sha256(entry.copy.read_bytes()) == entry.before)
         if not whole:
             raise InputError(f"the backup of {entry.path} is damaged: {entry.copy}", hint="restore it from git")
-    for entry in entries:
-        _restore(entry)
-    shutil.rmtree(backup)
+    try:
+        for entry in entries:
+            _restore(entry)
+    except OSError as error:
+        hint = f"make the file and its folder writable, then `tracelens revert` again; the backup {backup} is complete"
+        raise Refused(f"not all files were put back: {_what_failed(error)}", hint=hint) from error
+    _discard(backup)
     return tuple(entry.path for entry in entries)
+
+
+def check_not_edited(backup: Path) -> None:
+    """Raise `Refused` where a patch is applied and one of its files was edited since: a new patch would be of both."""
+    if not (backup / MANIFEST).is_file():
+        return
+    edited = [entry.path for entry in _entries(backup) if _digest(entry.path) not in (entry.after, entry.before)]
+    if edited:
+        names = ", ".join(str(path) for path in edited)
+        hint = "undo these edits and `tracelens revert`, then apply again; or apply from a new recording"
+        raise Refused(f"a patch is applied already, and edited since: {names}", hint=hint)
 
 
 # ----------------------------------------------------------------------------------------------------- helpers
@@ -124,8 +134,7 @@ def _check_backup_is_free(backup: Path) -> None:
     if (backup / MANIFEST).exists():
         hint = "run `tracelens revert` first, or give another run"
         raise Refused(f"a patch is applied already; its backup is in {backup}", hint=hint)
-    if backup.exists() and any(backup.iterdir()):
-        shutil.rmtree(backup)  # without a manifest: left by a backup that was never finished, no file was changed
+    shutil.rmtree(backup, ignore_errors=True)  # no manifest: never finished, or done with; no file is changed by it
 
 
 def _check_unchanged(one: FilePatch) -> None:
@@ -134,7 +143,7 @@ def _check_unchanged(one: FilePatch) -> None:
     if one.before is None:
         if one.path.exists():
             raise Refused(f"{one.path} has appeared since the patch was made", hint="make the patch again")
-    elif not one.path.is_file() or one.path.read_bytes() != one.before:
+    elif _digest(one.path) != run.sha256(one.before):
         raise Refused(f"{one.path} has changed since the patch was made", hint="make the patch again")
 
 
@@ -194,6 +203,33 @@ def _restore(entry: _Entry) -> None:
         run.write_bytes(entry.path, entry.copy.read_bytes(), mode=entry.mode)
 
 
+def _take_back(entries: Sequence[_Entry], backup: Path) -> None:
+    """After a failure: put back what was written, and only that; where even this fails, `revert` still can."""
+    try:
+        for entry in reversed(entries):
+            if _digest(entry.path) != entry.before:
+                _restore(entry)
+    except (OSError, InputError) as error:
+        hint = f"free some space, then `tracelens revert`; the files as they were are in {backup}"
+        raise Refused(f"the patch is written in part: {error}", hint=hint) from error
+    _discard(backup)
+
+
+def _discard(backup: Path) -> None:
+    """The list of files goes first: without it the rest of the folder means nothing, whenever the program ends."""
+    with contextlib.suppress(OSError):
+        (backup / MANIFEST).unlink(missing_ok=True)
+    shutil.rmtree(backup, ignore_errors=True)
+
+
+def _what_failed(error: OSError) -> str:
+    return f"{error.filename or 'a file'} cannot be written: {error.strerror or error}"
+
+
 def _digest(path: Path) -> str | None:
     """The file's sha256; None if there is none (which is also how a created file looks before)."""
-    return run.sha256(path.read_bytes()) if path.is_file() else None
+    try:
+        return run.sha256(path.read_bytes()) if path.is_file() else None
+    except OSError as error:
+        hint = "make it readable, then try again"
+        raise InputError(f"{path} cannot be read: {error.strerror or error}", hint=hint) from error

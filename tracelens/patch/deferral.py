@@ -13,11 +13,20 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from tracelens.patch.facts import LoopFacts, uses
-from tracelens.patch.loops import Blocked, check_scope, clock_reads, is_rare
-from tracelens.patch.names import OUTPUT, rebound, touched, walk, written
+from tracelens.patch.facts import PURE_BUILTINS, LoopFacts, uses
+from tracelens.patch.host import opens_file
+from tracelens.patch.loops import Blocked, check_scope, clock_reads, globals_of, is_rare
+from tracelens.patch.names import OUTPUT, dotted, key, rebound, root_key, touched, variables, walk, words, written
 from tracelens.patch.record import Capture, Recorder
 from tracelens.patch.sites import reads_in
+
+BAR_TEXTS = words("set_postfix set_postfix_str set_description set_description_str write display refresh desc postfix")
+"""What is called on a progress bar that the loop runs over; it draws itself again whenever one of them is called."""
+
+
+_PLAIN_CONTEXTS = words(
+    "no_grad autocast enable_grad inference_mode nullcontext record_function amp no_sync accumulate"
+)
 
 
 @dataclass(frozen=True)
@@ -63,6 +72,7 @@ def plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode]) -> Deferral:
 def _plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode], wait_for_rare: bool) -> Deferral:
     members, state = _closure(facts, seeds, wait_for_rare)
     _check_names(facts, members, state)
+    _check_head(facts, members, state)
     planner = _Planner(facts, state, frozenset(members), wait_for_rare)
     runs, drains = planner.block(facts.loop.body, rare=False)
     missing = [seed for seed in seeds if not any(_holds(run, seed) for run in runs)]
@@ -121,22 +131,72 @@ def _check_names(facts: LoopFacts, members: Iterable[cst.CSTNode], state: frozen
         )
         if bare_self:
             raise Blocked(member, "a call receives `self` and could see the results", "hand the results to it")
-    if any(name.startswith("self.") for name in names):
-        _check_methods(facts, names)
+    shared = {name for name in names if name.startswith("self.")} | (names & globals_of(facts.scope))
+    if shared:
+        _check_called(facts, frozenset(shared))
 
 
-def _check_methods(facts: LoopFacts, names: frozenset[str]) -> None:
-    """Results kept in attributes must not be seen by methods that the loop calls, nor by code that gets `self`."""
+def _check_head(facts: LoopFacts, members: Sequence[cst.CSTNode], state: frozenset[str]) -> None:
+    """The `for` line itself runs between the batches: it must neither bind nor read what the statements change."""
+    loop = facts.loop
+    if isinstance(loop, cst.While):
+        _check_condition(facts, loop, state)
+        return
+    bound = {key(v) for v in variables(loop.target)} & state
+    if bound:
+        obstacle = f"`{min(bound)}` is another object in each pass of the loop, and the statement changes it"
+        raise Blocked(loop, obstacle, "keep the objects in a list, and fill them after the loop")
+    read = {key(v) for v in variables(loop.iter)} & state
+    is_bar = not any(isinstance(node, cst.Attribute) and root_key(node) in read for node in walk(loop.iter))
+    shown = {name for name in read if is_bar and all(_only_shows(member, name) for member in members)}
+    if read - shown:
+        obstacle = f"the loop runs over `{min(read - shown)}`, which can show the results between two batches"
+        raise Blocked(loop.iter, obstacle, "hand it the value every N batches, where N divides its printing interval")
+
+
+def _check_condition(facts: LoopFacts, loop: cst.While, state: frozenset[str]) -> None:
+    """The condition moves into a function, from which a StopIteration would end the loop without a word."""
+    if touched(loop.test, facts.names) & state:
+        raise Blocked(loop.test, "the value decides whether the loop goes on", "look at it every N batches")
+    for node in walk(loop.test):
+        if isinstance(node, (cst.NamedExpr, cst.Await, cst.Yield)):
+            raise Blocked(loop.test, "the loop's condition binds a name", "bind it in the loop")
+        called = facts.names.qualified(node.func) if isinstance(node, cst.Call) else ""
+        if isinstance(node, cst.Call) and called not in PURE_BUILTINS and not called.startswith("time."):
+            obstacle = f"the loop's condition calls `{called or 'something'}(…)`, which may end it in another way"
+            raise Blocked(node, obstacle, "call it in the loop, and break")
+
+
+def _only_shows(member: cst.CSTNode, name: str) -> bool:
+    """Whether a statement touches a progress bar in no other way than to set the text beside it."""
+    for node in walk(member):
+        if isinstance(node, cst.Attribute) and root_key(node) == name and node.attr.value not in BAR_TEXTS:
+            return False
+    return not isinstance(member, (cst.Assign, cst.AugAssign)) or name not in rebound(member)
+
+
+def _check_called(facts: LoopFacts, names: frozenset[str]) -> None:
+    """Results kept in attributes or globals must not be seen by what the loop calls, nor by code that gets `self`."""
     for node in walk(facts.loop.body):
         if isinstance(node, cst.Arg) and isinstance(node.value, cst.Name) and node.value.value == "self":
             raise Blocked(node, "a call receives `self` and could see the results", "hand the results to it")
-        if not (isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)):
+        if isinstance(node, cst.Call) and _sees(node, facts, names, set()):
+            raise Blocked(node, f"`{dotted(node.func)}()` uses the results", "call it every N batches")
+
+
+def _sees(call: cst.Call, facts: LoopFacts, names: frozenset[str], seen: set[str]) -> bool:
+    """Whether a function of the file, or one that it calls in turn, touches one of the names."""
+    owner, _, name = dotted(call.func).rpartition(".")
+    if owner not in ("", "self", "cls") or name in seen:
+        return False
+    seen.add(name)
+    for function in facts.names.functions.get(name, ()):
+        if function is facts.scope:
             continue
-        owner = node.func.value
-        if isinstance(owner, cst.Name) and owner.value == "self":
-            methods = facts.names.functions.get(node.func.attr.value, ())
-            if any(touched(method, facts.names) & names for method in methods):
-                raise Blocked(node, f"`self.{node.func.attr.value}()` uses the results", "call it every N batches")
+        inner = (node for node in walk(function) if isinstance(node, cst.Call))
+        if touched(function, facts.names) & names or any(_sees(one, facts, names, seen) for one in inner):
+            return True
+    return False
 
 
 @dataclass(frozen=True)
@@ -184,7 +244,8 @@ class _Planner:
             return None
         if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) > 1:
             return None
-        if not isinstance(statement, (cst.SimpleStatementLine, cst.If)) or not self._all_members(statement):
+        whole = isinstance(statement, (cst.SimpleStatementLine, cst.If)) or opens_file(statement)
+        if not whole or not self._all_members(statement):
             return None
         if self.wait_for_rare and isinstance(statement, cst.If) and is_rare(statement.test, self.facts.varying):
             return None
@@ -291,11 +352,10 @@ def _holds(run: Run, seed: cst.CSTNode) -> bool:
 
 def _plain_context(node: cst.With) -> bool:
     """A context that changes nothing for statements that run after it: gradients off, autocast, a profiler's label."""
-    words = ("no_grad", "autocast", "enable_grad", "inference_mode", "nullcontext", "record_function", "amp", "no_sync")
     for item in node.items:
         call = item.item.func if isinstance(item.item, cst.Call) else item.item
         last = call.attr.value if isinstance(call, cst.Attribute) else getattr(call, "value", "")
-        if item.asname is not None or not (isinstance(last, str) and any(word in last for word in words)):
+        if item.asname is not None or not (isinstance(last, str) and any(word in last for word in _PLAIN_CONTEXTS)):
             return False
     return True
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import builtins
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import libcst as cst
 
-from tracelens.patch.loops import Scope, inner_functions, is_rare, own_nodes, scope_of
+from tracelens.patch.loops import REMEMBERED, Loop, Scope, inner_functions, is_rare, own_nodes, scope_of
 from tracelens.patch.names import (
     FileNames,
     dotted,
@@ -38,6 +38,7 @@ PURE_MODULES = ("math.", "numpy.", "statistics.", "datetime.", "operator.", "jso
 SETTINGS = words("args opt opts cfg config conf params hparams hps hp flags FLAGS options settings")
 """Names whose attributes a training script reads and a helper that receives them does not change."""
 
+_BUILTINS = frozenset(dir(builtins))
 _TENSOR_METHODS = words("backward detach item cpu to cuda requires_grad_ grad_fn mean sum")
 _HOST_CALLS = words("len int float round str max min abs range")
 
@@ -48,8 +49,10 @@ class LoopFacts:
 
     source: SourceFile
     names: FileNames
-    loop: cst.For
+    loop: Loop
     scope: Scope
+    spans: frozenset[cst.CSTNode] = frozenset()
+    """Differences of two times that are measured on the GPU, so that they are known later."""
 
     @cached_property
     def leaves(self) -> tuple[cst.CSTNode, ...]:
@@ -99,7 +102,7 @@ class LoopFacts:
     @cached_property
     def taken(self) -> frozenset[str]:
         """Every identifier of the file; new names must differ from all of them."""
-        return frozenset(n.value for n in walk(self.source.module) if isinstance(n, cst.Name))
+        return self.source.identifiers
 
     def aliases(self, objects: frozenset[str]) -> frozenset[str]:
         """Objects that hold, or are held together with, one of `objects`: `progress = Progress([losses, top1])`."""
@@ -122,11 +125,7 @@ class LoopFacts:
 
     def inner_use(self, keys: frozenset[str]) -> cst.CSTNode | None:
         """A function or class, other than the loop's own, that uses one of the names; its calls cannot be followed."""
-        for node in inner_functions(self.scope):
-            used = {key(v) for v in variables(node)} - _own_names(node)
-            if used & keys:
-                return node
-        return None
+        return next((node for node, used in self._inner_names if used & keys), None)
 
     def definite(self, statement: cst.CSTNode) -> frozenset[str]:
         """Names of the loop that are bound for certain when `statement` is reached."""
@@ -168,9 +167,15 @@ class LoopFacts:
         if full not in PURE_BUILTINS and full != "print" and not full.startswith(PURE_MODULES):
             for argument in call.args:
                 found = root_key(argument.value) if isinstance(argument.value, cst.Name) else None
-                if found is not None and found not in SETTINGS:
+                if found is not None and found not in SETTINGS and found not in _BUILTINS:
                     out.add(found)
         return out
+
+    @cached_property
+    def _inner_names(self) -> tuple[tuple[cst.CSTNode, frozenset[str]], ...]:
+        """The functions and classes inside the loop's own, with the names that each takes from outside."""
+        inner = inner_functions(self.scope)
+        return tuple((node, frozenset({key(v) for v in variables(node)} - _own_names(node))) for node in inner)
 
     @cached_property
     def _holders(self) -> tuple[tuple[frozenset[str], frozenset[str]], ...]:
@@ -185,13 +190,15 @@ class LoopFacts:
         return frozenset(key(v) for v in variables(self.loop.body))
 
     def _objects(self, expression: cst.CSTNode) -> frozenset[str]:
-        known = set(self.names.imports) | set(self.names.functions) | set(dir(builtins))
+        known = set(self.names.imports) | set(self.names.functions) | _BUILTINS
         skipped = {id(part) for n in walk(expression) if _is_len(n) for part in walk(n)}
         parts = (v for v in variables(expression) if id(v) not in skipped)
         return frozenset(key(v) for v in parts) - known
 
     def _counters(self) -> Iterator[str]:
-        for loop in (self.loop, *(n for n in own_nodes(self.loop.body) if isinstance(n, cst.For))):
+        for loop in (self.loop, *own_nodes(self.loop.body)):
+            if not isinstance(loop, cst.For):
+                continue
             called = dotted(loop.iter.func) if isinstance(loop.iter, cst.Call) else ""
             if called == "range" and isinstance(loop.target, cst.Name):
                 yield loop.target.value
@@ -219,8 +226,9 @@ class LoopFacts:
         return read is not None and read.kind == "item"
 
 
-def facts_of(source: SourceFile, loop: cst.For, names: FileNames | None = None) -> LoopFacts:
-    return LoopFacts(source, names or source.names, loop, scope_of(source, loop))
+@lru_cache(maxsize=REMEMBERED)
+def facts_of(source: SourceFile, loop: Loop) -> LoopFacts:
+    return LoopFacts(source, source.names, loop, scope_of(source, loop))
 
 
 def uses(node: cst.CSTNode, keys: frozenset[str], names: FileNames) -> bool:

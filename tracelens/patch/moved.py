@@ -13,7 +13,7 @@ import libcst as cst
 
 from tracelens.patch.deferral import Run
 from tracelens.patch.facts import LoopFacts
-from tracelens.patch.loops import own_nodes
+from tracelens.patch.loops import globals_of, own_nodes
 from tracelens.patch.names import key, rebound, touched, variables, walk
 from tracelens.patch.record import Capture
 from tracelens.patch.sites import reads_in
@@ -71,7 +71,7 @@ class Moved:
     def _nested(self, name: str) -> bool:
         """Whether the loop's function owns the name; else it is a global."""
         scope = self.facts.scope
-        return isinstance(scope, cst.FunctionDef) and name not in _globals_of(scope)
+        return isinstance(scope, cst.FunctionDef) and name not in globals_of(scope)
 
     def _bound_outside(self, name: str, moved: frozenset[cst.CSTNode]) -> bool:
         scope = self.facts.scope
@@ -106,7 +106,14 @@ class Moved:
     def _argument(self, capture: Capture) -> str:
         if capture.read == "choice":
             return _choice(self.facts.source, capture.nodes[0], self.ahead)
+        if capture.read == "elapsed":
+            return self._elapsed(cst.ensure_type(capture.nodes[0], cst.BinaryOperation))
         return f"{self.ahead}.{capture.read}({capture.text})" if capture.read else capture.text
+
+    def _elapsed(self, span: cst.BinaryOperation) -> str:
+        code = self.facts.source.code
+        stop = f"{self.ahead}.tick({code(span.left.func)})" if isinstance(span.left, cst.Call) else code(span.left)
+        return f"{self.ahead}.elapsed({code(span.right)}, {stop})"
 
 
 class _ByName(cst.CSTTransformer):
@@ -179,10 +186,6 @@ def _bound(node: cst.CSTNode) -> frozenset[str]:
     if isinstance(node, cst.ExceptHandler) and node.name is not None and isinstance(node.name.name, cst.Name):
         return frozenset({node.name.name.value})
     return frozenset()
-
-
-def _globals_of(scope: cst.FunctionDef) -> frozenset[str]:
-    return frozenset(item.name.value for n in own_nodes(scope) if isinstance(n, cst.Global) for item in n.names)
 
 
 def _mentions(node: cst.CSTNode, name: str) -> int:

@@ -8,18 +8,33 @@ key too many makes the patcher decline and a key too few would make it wrong.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cache
 
 import libcst as cst
 
+
+def words(text: str) -> frozenset[str]:
+    """A set of words, written as one would read them."""
+    return frozenset(text.split())
+
+
 OUTPUT = "<output>"
 _SELF = ("self", "cls")
-_PRINTERS = frozenset({"print", "pprint.pprint", "warnings.warn", "display"})
+_CONSTANTS = frozenset({"True", "False", "None"})
+"""Names to LibCST, values to Python: nothing can change them, and no parameter can be called so."""
+_PRINTERS = frozenset({"print", "open", "pprint.pprint", "warnings.warn", "display"})
 _OUTPUT_MODULES = frozenset(
     {"logging", "wandb", "mlflow", "neptune", "comet_ml", "clearml", "loguru.logger", "absl.logging"}
 )
 _OUTPUT_OBJECTS = frozenset({"logger", "log", "logging", "_logger", "LOGGER", "LOG"})
+_LIBRARIES = words(
+    "torch torchvision torchaudio numpy math os sys time datetime random gc json re collections itertools functools"
+    " copy shutil subprocess pathlib warnings logging wandb mlflow neptune comet_ml clearml loguru absl tqdm pprint"
+)
+"""A plotting library is none of them, nor is a logger that the project imports: their calls must keep their order."""
+_TRACKERS = frozenset({"accelerator.log", "accelerator.print"})
+"""They write lines and change nothing of the object that the rest of the loop uses."""
 _OUTPUT_METHODS = frozenset({"debug", "info", "warning", "warn", "error", "exception", "critical", "log"})
 _STREAM_METHODS = frozenset({"sys.stdout.write", "sys.stderr.write", "sys.stdout.flush", "sys.stderr.flush"})
 _PUNCTUATION = (
@@ -41,19 +56,25 @@ _PUNCTUATION = (
 _PROGRESS_WRITES = ("tqdm.write", "tqdm.tqdm.write", "tqdm.auto.tqdm.write")
 
 
-def words(text: str) -> frozenset[str]:
-    """A set of words, written as one would read them."""
-    return frozenset(text.split())
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FileNames:
-    """What names mean in one file: imports with their full names, and the file's own functions."""
+    """What names mean in one file: imports with their full names, and the file's own functions.
+
+    Compared by identity, as nodes are. `touches` remembers answers of `touched`: the same few statements are asked
+    about for every place that is planned.
+    """
 
     imports: dict[str, str]
     functions: dict[str, tuple[cst.FunctionDef, ...]]
     printing: frozenset[str]
     """Functions of this file that write lines, themselves or through one another."""
+    cuda_types: frozenset[str] = frozenset()
+    """Names bound to a tensor type on the GPU: `Tensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor`."""
+    touches: dict[cst.CSTNode, frozenset[str]] = field(default_factory=dict)
+
+    def is_library(self, name: str) -> bool:
+        """Whether a name stands for a module whose functions keep nothing that a loop could look at later."""
+        return name in self.imports and self.imports[name].partition(".")[0] in _LIBRARIES
 
     def qualified(self, node: cst.BaseExpression) -> str:
         """`torch.cuda.synchronize` for `cuda.synchronize` after `from torch import cuda`; "" for no plain name."""
@@ -67,8 +88,11 @@ def survey(module: cst.Module) -> FileNames:
     """Read the imports and functions of a file."""
     imports: dict[str, str] = {}
     functions: dict[str, tuple[cst.FunctionDef, ...]] = {}
+    types: set[str] = set()
     for node in walk(module):
-        if isinstance(node, cst.Import):
+        if isinstance(node, cst.Assign) and _names_cuda_type(node.value):
+            types |= rebound(node)
+        elif isinstance(node, cst.Import):
             for alias in node.names:
                 full = dotted(alias.name)
                 name = bound_name(alias)
@@ -80,7 +104,7 @@ def survey(module: cst.Module) -> FileNames:
         elif isinstance(node, cst.FunctionDef):
             functions[node.name.value] = (*functions.get(node.name.value, ()), node)
     names = FileNames(imports, functions, frozenset())
-    return FileNames(imports, functions, _printing(names))
+    return FileNames(imports, functions, _printing(names), frozenset(types))
 
 
 def bound_name(alias: cst.ImportAlias) -> str:
@@ -93,17 +117,20 @@ def children(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """The parts of a node that mean something: no white space, no punctuation."""
     for name in _meaningful_fields(type(node)):
         value = getattr(node, name)
-        if isinstance(value, cst.CSTNode):
-            yield value
-        elif isinstance(value, (tuple, list)):
+        kind = type(value)
+        if kind is tuple or kind is list:
             yield from value
+        elif _is_node(kind):  # type: ignore[arg-type]  # classes are hashable, whatever mypy takes `type[Any]` for
+            yield value
 
 
 def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """The node and everything below it."""
-    yield node
-    for child in children(node):
-        yield from walk(child)
+    """The node and everything below it, in the order of the text."""
+    waiting = [node]
+    while waiting:
+        current = waiting.pop()
+        yield current
+        waiting.extend(reversed(list(children(current))))
 
 
 def dotted(node: cst.CSTNode | None) -> str:
@@ -119,7 +146,8 @@ def dotted(node: cst.CSTNode | None) -> str:
 def variables(node: cst.CSTNode) -> Iterator[cst.Name | cst.Attribute]:
     """The names that stand for values; for `self.x` the attribute, because that is where the value lives."""
     if isinstance(node, cst.Name):
-        yield node
+        if node.value not in _CONSTANTS:
+            yield node
     elif isinstance(node, cst.Attribute):
         if isinstance(node.value, cst.Name) and node.value.value in _SELF:
             yield node
@@ -139,7 +167,7 @@ def key(variable: cst.Name | cst.Attribute) -> str:
 def root_key(node: cst.CSTNode) -> str | None:
     """The key of the object at the bottom of `a.b[0].c()`; None if that is no name."""
     if isinstance(node, cst.Name):
-        return node.value
+        return None if node.value in _CONSTANTS else node.value
     if isinstance(node, cst.Attribute):
         if isinstance(node.value, cst.Name) and node.value.value in _SELF:
             return dotted(node)
@@ -153,10 +181,13 @@ def root_key(node: cst.CSTNode) -> str | None:
 
 def touched(node: cst.CSTNode, names: FileNames) -> frozenset[str]:
     """All keys that a piece of code reads or writes."""
+    known = names.touches.get(node)
+    if known is not None:
+        return known
     out = {key(variable) for variable in variables(node)}
     if any(isinstance(part, cst.Call) and is_output(part, names) for part in walk(node)):
         out.add(OUTPUT)
-    return frozenset(out)
+    return names.touches.setdefault(node, frozenset(out))
 
 
 def targets(statement: cst.CSTNode) -> Iterator[cst.BaseExpression]:
@@ -196,7 +227,7 @@ def written(statement: cst.CSTNode, names: FileNames) -> frozenset[str]:
         call = statement.value
         receiver = call.func.value if isinstance(call.func, cst.Attribute) else None
         found = root_key(receiver) if receiver is not None else None
-        if found is not None and found not in names.imports:
+        if found is not None and not names.is_library(found) and dotted(call.func) not in _TRACKERS:
             out.add(found)
     if any(isinstance(part, cst.Call) and is_output(part, names) for part in walk(statement)):
         out.add(OUTPUT)
@@ -211,9 +242,23 @@ def is_output(call: cst.Call, names: FileNames) -> bool:
         return True
     if names.imports.get(root, "") in _OUTPUT_MODULES and rest:
         return True
+    if text in _TRACKERS:
+        return True
     method = text.rpartition(".")[2]
     receiver = text.rpartition(".")[0].rpartition(".")[2]
     return method in _OUTPUT_METHODS and receiver in _OUTPUT_OBJECTS
+
+
+def _names_cuda_type(node: cst.BaseExpression) -> bool:
+    if isinstance(node, cst.IfExp):
+        return _names_cuda_type(node.body) or _names_cuda_type(node.orelse)
+    return isinstance(node, cst.Attribute) and dotted(node.value) == "torch.cuda" and node.attr.value.endswith("Tensor")
+
+
+@cache
+def _is_node(kind: type[object]) -> bool:
+    """Asked of classes, once each: asking every value takes most of the time of a walk."""
+    return issubclass(kind, cst.CSTNode)
 
 
 @cache

@@ -14,8 +14,8 @@ _RESULT_NAMES = {"item": "value", "number": "value", "formatted": "value", "toli
 
 def name_for(node: cst.CSTNode, read: str) -> str:
     """A readable name for a value: `loss_value` for `loss`, `images_size` for `images.size(0)`."""
-    if read == "choice":
-        return "value"
+    if read in ("choice", "elapsed"):
+        return "value" if read == "choice" else "seconds"
     words = [p.value for p in _naming(node)]
     stem = "_".join(words[-2:] if not read or isinstance(node, cst.Call) else words[-1:]) or "batch"
     suffix = _RESULT_NAMES.get(read, "")
@@ -30,7 +30,7 @@ def _naming(node: cst.CSTNode) -> list[cst.Name]:
     if isinstance(node, cst.Subscript):
         index = node.slice[0].slice
         if isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString):
-            return [cst.Name(re.sub(r"\W", "_", index.value.value.strip("rbuf\"'")) or "value")]
+            return [cst.Name(re.sub(r"\W", "_", index.value.raw_value) or "value")]
         return _naming(node.value)
     if isinstance(node, cst.Call):
         argument = _naming(node.args[0].value) if isinstance(node.func, cst.Name) and node.args else []

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tracelens.model import Location, Patch
+from tracelens.patch import movers
 from tracelens.patch.apply import Standing
 
 Make = Callable[[Path, Path], Patch]
@@ -33,6 +34,7 @@ def make(standing: Standing | None, root: Path, script: Path, places: Iterable[L
 
 def _named(places: Iterable[Location], root: Path, script: Path) -> set[Path]:
     files = {(folder / place.path).resolve() for place in places for folder in (root, script.parent)}
+    files |= {root / place.path for place in movers.find(root)}
     return {script, *(file for file in files if file.is_file() and file.is_relative_to(root))}
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from tracelens.model import Declined, Edit, EditKind, Location, Stall, Tier
-from tracelens.patch.loops import Blocked, is_rare
+from tracelens.patch.loops import Blocked, Loop, is_rare
 from tracelens.patch.names import FileNames
 from tracelens.patch.sites import Site, SiteKind, find
 from tracelens.patch.source import SourceFile, Splice
@@ -37,6 +37,8 @@ class Request:
     edit: Edit
     targets: tuple[Target, ...]
     unsafe: bool = False
+    own_movers: tuple[Location, ...] = ()
+    """Places in the project where a class has a `to` or `cuda` of its own that does not take `non_blocking`."""
 
     def place(self, node: cst.CSTNode | None, function: str | None = None) -> Location:
         return Location(self.source.shown, None if node is None else self.source.line(node), function)
@@ -125,16 +127,16 @@ def _uncertain(site: Site) -> bool:
     return isinstance(site.node, cst.Call) and isinstance(site.node.func, cst.Name)
 
 
-def _loop_with_backward(source: SourceFile, node: cst.CSTNode) -> cst.For | None:
+def _loop_with_backward(source: SourceFile, node: cst.CSTNode) -> Loop | None:
     for ancestor in source.ancestors(node):
         if isinstance(ancestor, (cst.FunctionDef, cst.Lambda, cst.ClassDef)):
             return None
-        if isinstance(ancestor, cst.For) and ".backward(" in source.code(ancestor):
+        if isinstance(ancestor, Loop) and ".backward(" in source.code(ancestor):
             return ancestor
     return None
 
 
-def _guarded(source: SourceFile, node: cst.CSTNode, loop: cst.For) -> bool:
+def _guarded(source: SourceFile, node: cst.CSTNode, loop: Loop) -> bool:
     for ancestor in source.ancestors(node):
         if ancestor is loop:
             return False

@@ -8,29 +8,18 @@ more than log or accumulate. State is never kept: it is read when the statement 
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import libcst as cst
 
 from tracelens.patch.facts import PURE_BUILTINS, PURE_MODULES, LoopFacts
+from tracelens.patch.host import COLLECTS, TRAINERS, TRAINS, host_only, opens_file
 from tracelens.patch.loops import Blocked
 from tracelens.patch.names import children, dotted, is_output, root_key, touched, variables, walk, words
 from tracelens.patch.naming import name_for
 from tracelens.patch.sites import Read, read_of, reads_in
 
-_TRAINS = words(
-    "step backward zero_grad train eval cuda to load_state_dict forward all_reduce reduce broadcast unscale_ scale"
-    " synchronize synchronize_between_processes sample parameters set_epoch stop act select_action sync"
-)
-_TRAINERS = re.compile(
-    r"model|(^|_)net($|_|[gd]\d*$)|optim|sched|scaler|sampler|dist$|agent|env$|policy", re.IGNORECASE
-)
-_COLLECTS = words(
-    "append appendleft extend add update add_scalar add_scalars add_text write writerow writelines insert push put"
-    " set_postfix set_postfix_str set_description set_description_str log log_metric log_metrics record track"
-    " report_scalar accumulate observe info debug warning error print display update_dict setdefault"
-)
 _TENSOR_TO_TENSOR = words("detach clone data cpu cuda to float double half mean sum abs max min argmax view squeeze")
 _BETWEEN = (
     cst.BaseElement,
@@ -71,6 +60,8 @@ class Recorder:
                 self.small(small)
         elif isinstance(node, cst.If):
             self._branch(node)
+        elif isinstance(node, cst.With) and opens_file(node):
+            self._file(node)
         else:
             raise Blocked(node, "a loop, with or try around the results cannot run later", "read every N batches")
 
@@ -83,9 +74,19 @@ class Recorder:
             word = type(node).__name__.lower()
             raise Blocked(node, f"`{word}` depends on the value in the same batch", "keep it, or check every N batches")
 
+    def _file(self, node: cst.With) -> None:
+        """`with open(path, "a") as file:`, whose whole body writes into the file."""
+        for item in node.items:
+            self._arguments(cst.ensure_type(item.item, cst.Call))
+        for statement in node.body.body:
+            self.statement(cst.ensure_type(statement, cst.SimpleStatementLine))
+
     def _branch(self, node: cst.If) -> None:
         outer = self._definite
         self.expression(node.test)
+        if isinstance(node.orelse, cst.Else) and outer is None:
+            for read in self._read_by_both(node.body, node.orelse.body):
+                self._read(read)
         if self._definite is None:
             self._definite = self.facts.definite(node)
         for block in (node.body, node.orelse.body if isinstance(node.orelse, cst.Else) else None):
@@ -97,6 +98,16 @@ class Recorder:
         if isinstance(node.orelse, cst.If):
             self._branch(node.orelse)
         self._definite = outer
+
+    def _read_by_both(self, one: cst.CSTNode, another: cst.CSTNode) -> Iterator[Read]:
+        """Reads that are made whichever branch is taken, so that they may be made before it is known which."""
+        other = {self._spelled(read) for read in reads_in(another) if self._readable(read)}
+        for read in reads_in(one):
+            if self._readable(read) and isinstance(read.tensor, cst.Name) and self._spelled(read) in other:
+                yield read
+
+    def _spelled(self, read: Read) -> tuple[str, str]:
+        return read.kind, self.facts.source.code(read.tensor)
 
     def _expression_statement(self, node: cst.Expr) -> None:
         call = node.value
@@ -118,11 +129,12 @@ class Recorder:
             return False
         receiver = root_key(call.func.value) or ""
         method = call.func.attr.value
-        if method in _TRAINS or _TRAINERS.search(receiver.rpartition(".")[2]):
+        if method in TRAINS or TRAINERS.search(receiver.rpartition(".")[2]):
             obstacle = f"the value reaches `{dotted(call.func)}(…)`, which takes part in the training"
             raise Blocked(call, obstacle, "hand it the tensor instead of the number, if it can use that")
-        has_read = any(self._independent(read.tensor) for read in reads_in(call))
-        return method in _COLLECTS or (receiver in self.state and not has_read)
+        has_read = any(self._independent(read.tensor) for read in reads_in(call)) or self._measures(call)
+        handed = has_read or not all(self._independent(argument.value) for argument in call.args)
+        return bool(COLLECTS.fullmatch(method)) or (receiver in self.state and not handed)
 
     def _assignment(self, node: cst.Assign | cst.AugAssign | cst.AnnAssign) -> None:
         if isinstance(node, cst.Assign):
@@ -164,7 +176,10 @@ class Recorder:
 
     def expression(self, node: cst.BaseExpression) -> None:
         """Take in an expression: what does not depend on state is kept, the rest is evaluated later."""
-        has_read = any(self._readable(read) for read in reads_in(node))
+        if node in self.facts.spans:
+            self._capture(node, "elapsed")
+            return
+        has_read = any(self._readable(read) for read in reads_in(node)) or self._measures(node)
         if self._independent(node) and not has_read:
             self._host_value(node)
             return
@@ -209,11 +224,11 @@ class Recorder:
         elif method and isinstance(node.func, cst.Attribute):
             owner = node.func.value
             text_method = method in ("format", "join", "ljust", "rjust", "center", "strip", "upper", "lower")
-            if method in _TRAINS or (self._independent(owner) and not text_method):
+            if method in TRAINS or (self._independent(owner) and not text_method):
                 name = dotted(node.func) or method
                 raise Blocked(node, f"the value goes into `{name}(…)`", "call it every N batches")
             self.expression(owner)
-        elif not self._host_only(full):
+        elif not host_only(full, self.facts.names):
             raise Blocked(node, f"the value goes into `{full or 'a call'}(…)`", "call it every N batches")
         self._arguments(node)
 
@@ -249,9 +264,21 @@ class Recorder:
             for part in (node.test, *branches):
                 self.expression(part)
             return
+        if not self._independent(node) and self._definite is None:
+            self._choice_of_state(node)
+            return
         if not self._independent(node) or any(True for _ in reads_in(node.test)):
             raise Blocked(node, "the value decides which branch is taken", "read the value every N batches")
         self._capture(node, "choice")
+
+    def _choice_of_state(self, node: cst.IfExp) -> None:
+        """`loss.item() if mean is None else …`: what both branches read is read; neither may need anything else."""
+        for read in self._read_by_both(node.body, node.orelse):
+            self._read(read)
+        self._definite = frozenset()
+        for part in (node.test, node.body, node.orelse):
+            self.expression(part)
+        self._definite = None
 
     def _comprehension(self, node: cst.BaseComp) -> None:
         own = {v.value for p in walk(node) if isinstance(p, cst.CompFor) for v in variables(p.target)}
@@ -316,8 +343,6 @@ class Recorder:
             self._capture(read.node, read.kind, read.tensor)
 
     def _capture(self, node: cst.BaseExpression, read: str, tensor: cst.BaseExpression | None = None) -> None:
-        if self._definite is not None:
-            self._check_branch(node, read)
         stays = isinstance(node, cst.Name) and tensor is None
         source = tensor if tensor is not None else node
         text = self.facts.source.code(source)
@@ -327,6 +352,8 @@ class Recorder:
                 kind = read if other.read == read else ""  # used in two ways: kept as it is
                 self.captures[name] = Capture(name, text, kind, (*other.nodes, *(() if stays else (node,))))
                 return
+        if self._definite is not None:
+            self._check_branch(node, read)
         name = wanted if stays else self._free(wanted)
         self.captures[name] = Capture(name, text, read, () if stays else (node,))
 
@@ -352,6 +379,9 @@ class Recorder:
             return False
         return read.kind != "number" or not self._surely_number(read.tensor)
 
+    def _measures(self, node: cst.CSTNode) -> bool:
+        return bool(self.facts.spans) and any(part in self.facts.spans for part in walk(node))
+
     def _surely_number(self, node: cst.BaseExpression) -> bool:
         names = {v.value if isinstance(v, cst.Name) else "self" for v in variables(node)}
         return not (names - self.facts.numbers) or not self.facts.varies(node)
@@ -361,29 +391,9 @@ class Recorder:
 
     def _check_printer(self, call: cst.Call) -> None:
         name = dotted(call.func)
-        if name in self.facts.names.functions and not self._host_only(name):
+        if name in self.facts.names.functions and not host_only(name, self.facts.names):
             raise Blocked(call, f"`{name}(…)` does more than print", "call it every N batches")
         for argument in call.args:
             if isinstance(argument.value, cst.Name) and argument.value.value in self.facts.tensors - self.state:
                 obstacle = f"it prints the tensor `{argument.value.value}` itself, not its value"
                 raise Blocked(argument.value, obstacle, "print the tensor every N batches")
-
-    def _host_only(self, name: str) -> bool:
-        """Whether a function of this file computes with its arguments only: no torch, clock, chance or global."""
-        definitions = self.facts.names.functions.get(name, ())
-        return bool(definitions) and all(self._harmless(definition, frozenset({name})) for definition in definitions)
-
-    def _harmless(self, node: cst.FunctionDef, seen: frozenset[str]) -> bool:
-        names = self.facts.names
-        for part in walk(node.body):
-            if isinstance(part, (cst.Global, cst.Nonlocal, cst.Yield, cst.Await, cst.Import, cst.ImportFrom)):
-                return False
-            if isinstance(part, cst.Call):
-                full = names.qualified(part.func)
-                known = full in PURE_BUILTINS or full == "print" or full.startswith(PURE_MODULES)
-                method = isinstance(part.func, cst.Attribute) and (root_key(part.func.value) or "") not in names.imports
-                inner = names.functions.get(full, ()) if full not in seen else ()
-                deeper = bool(inner) and all(self._harmless(one, seen | {full}) for one in inner)
-                if full.startswith("numpy.random") or not (known or method or deeper or full in seen):
-                    return False
-        return True

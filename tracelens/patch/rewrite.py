@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from tracelens.patch import inline
 from tracelens.patch.deferral import Deferral
 from tracelens.patch.facts import LoopFacts
-from tracelens.patch.loops import own_nodes
+from tracelens.patch.loops import Loop, head, own_nodes
 from tracelens.patch.moved import Moved
 from tracelens.patch.names import walk
 from tracelens.patch.source import SourceFile, Splice
@@ -31,6 +32,8 @@ class LoopChange:
     deferral: Deferral | None = None
     syncs: tuple[tuple[cst.Call, str], ...] = ()
     """Calls to replace, each with the method of the runtime that takes its place."""
+    ticks: tuple[cst.Call, ...] = ()
+    """Clock reads that become events."""
 
 
 def file_splices(changes: Sequence[LoopChange]) -> list[Splice]:
@@ -45,6 +48,9 @@ def file_splices(changes: Sequence[LoopChange]) -> list[Splice]:
 def _loop_splices(change: LoopChange, used: set[str], gone: frozenset[cst.CSTNode]) -> list[Splice]:
     """The splices for one loop; `used` collects new names, `gone` holds every node that leaves its function."""
     facts = change.facts
+    lines = plain(change, used)
+    if lines is not None:
+        return _plain_splices(change, lines)
     ahead = _unused(facts, "ahead", used)
     moved = _moved(change, ahead, used)
     out = [one.call() for one in moved]
@@ -53,23 +59,46 @@ def _loop_splices(change: LoopChange, used: set[str], gone: frozenset[cst.CSTNod
     for call, method in change.syncs:
         arguments = facts.source.code(call.args[0].value) if call.args else ""
         out.append(Splice(*facts.source.span(call), f"{ahead}.{method}({arguments})"))
-    return out + _around(change, moved, ahead, gone)
+    for call in change.ticks:
+        out.append(Splice(*facts.source.span(call), f"{ahead}.tick({facts.source.code(call.func)})"))
+    return out + _around(change, moved, ahead, gone, used)
 
 
-def import_splice(source: SourceFile) -> Splice | None:
-    """`import tracelens_runtime` below the imports at the top; None where it is there already."""
+def plain(change: LoopChange, used: set[str] | None = None) -> inline.Lines | None:
+    """The few lines of torch that are enough for a loop, or None where it needs the runtime."""
+    if change.deferral is not None or change.ticks or len(change.syncs) != 1:
+        return None
+    taken = set() if used is None else used
+    call, method = change.syncs[0]
+    return inline.lines_for(change.facts, call, method, change.every, lambda name: _unused(change.facts, name, taken))
+
+
+def _plain_splices(change: LoopChange, lines: inline.Lines) -> list[Splice]:
+    source, loop = change.facts.source, change.facts.loop
+    indent, top = source.indentation(loop), source.line_start(_first_line(source, loop))
+    before = "".join(f"{indent}{line}\n" for line in lines.before)
+    after = "\n".join(f"{indent}{line}" for line in inline.indented(lines.after, source))
+    out = [Splice(top, top, before, _BEFORE), _whole_line(source, _line_after(source, loop), after)]
+    return out + inline.splices(change.facts, change.syncs[0][0], lines)
+
+
+def import_splice(source: SourceFile, installed: bool = False) -> Splice | None:
+    """`import tracelens_runtime` below the imports at the top; None where it is there already.
+
+    `installed`: from the TraceLens that is installed where the script runs, instead of the file beside it.
+    """
+    if MODULE in source.names.imports:
+        return None
     line = 1 + len(source.module.header)
     for statement in source.module.body:
         if not isinstance(statement, cst.SimpleStatementLine):
             break
         small = statement.body[0]
         docstring = isinstance(small, cst.Expr) and isinstance(small.value, (cst.SimpleString, cst.ConcatenatedString))
-        if isinstance(small, cst.Import) and any(alias.evaluated_name == MODULE for alias in small.names):
-            return None
         if not docstring and not isinstance(small, (cst.Import, cst.ImportFrom)):
             break
         line = source.last_line(statement) + 1
-    return _whole_line(source, line, f"import {MODULE}")
+    return _whole_line(source, line, f"from tracelens import runtime as {MODULE}" if installed else f"import {MODULE}")
 
 
 def _moved(change: LoopChange, ahead: str, used: set[str]) -> list[Moved]:
@@ -77,7 +106,9 @@ def _moved(change: LoopChange, ahead: str, used: set[str]) -> list[Moved]:
     return [Moved(change.facts, run, _unused(change.facts, "replay_batch", used), ahead) for run in runs]
 
 
-def _around(change: LoopChange, moved: Sequence[Moved], ahead: str, gone: frozenset[cst.CSTNode]) -> list[Splice]:
+def _around(
+    change: LoopChange, moved: Sequence[Moved], ahead: str, gone: frozenset[cst.CSTNode], used: set[str]
+) -> list[Splice]:
     source, loop = change.facts.source, change.facts.loop
     indent = source.indentation(loop)
     first = _first_line(source, loop)
@@ -86,17 +117,25 @@ def _around(change: LoopChange, moved: Sequence[Moved], ahead: str, gone: frozen
     making = f"{indent}{ahead} = {MODULE}.RunAhead(every={change.every})\n"
     above = source.line_text(first - 1).strip() if first > 1 else ""
     apart = "\n" if blocks and above and not above.endswith((":", '"""')) else ""
-    start, end = source.outer_span(loop.iter)
-    bare_tuple = isinstance(loop.iter, cst.Tuple) and not loop.iter.lpar
-    opening, closing = ("((", "))") if bare_tuple else ("(", ")")
-    out = [
-        Splice(top, top, apart + "\n".join([*blocks, making]), _BEFORE),
-        Splice(start, start, f"{ahead}.over{opening}", _AROUND),
-        Splice(end, end, closing, _AROUND),
-    ]
+    out = [Splice(top, top, apart + "\n".join([*blocks, making]), _BEFORE), *_head(change.facts, ahead, used)]
     if any(isinstance(node, cst.Break) for node in own_nodes(loop.body)):
         out.append(_whole_line(source, _line_after(source, loop), f"{indent}{ahead}.drain()"))
     return out
+
+
+def _head(facts: LoopFacts, ahead: str, used: set[str]) -> list[Splice]:
+    """The loop's first line, which then tells `ahead` where batches begin and end."""
+    source, loop = facts.source, facts.loop
+    start, end = source.outer_span(head(loop))
+    if isinstance(loop, cst.While):
+        name = _unused(facts, "_batch", used)
+        certain = source.code(loop.test) == "True"
+        opening, closing = ("", "") if certain else ("bool(", ")")
+        before = f"for {name} in {ahead}.over(iter(lambda: {opening}"
+        return [Splice(source.span(loop)[0], start, before), Splice(end, end, f"{closing}, False))", _AROUND)]
+    bare_tuple = isinstance(loop.iter, cst.Tuple) and not loop.iter.lpar
+    opening, closing = ("((", "))") if bare_tuple else ("(", ")")
+    return [Splice(start, start, f"{ahead}.over{opening}", _AROUND), Splice(end, end, closing, _AROUND)]
 
 
 def _functions(moved: Sequence[Moved], indent: str, gone: frozenset[cst.CSTNode]) -> list[str]:
@@ -106,7 +145,7 @@ def _functions(moved: Sequence[Moved], indent: str, gone: frozenset[cst.CSTNode]
     return [*([bindings] if bindings else []), *(one.definition() for one in moved)]
 
 
-def _first_line(source: SourceFile, statement: cst.For) -> int:
+def _first_line(source: SourceFile, statement: Loop) -> int:
     """The line of a statement, or of the comments directly above it."""
     line = source.line(statement)
     for above in reversed(statement.leading_lines):
@@ -116,7 +155,7 @@ def _first_line(source: SourceFile, statement: cst.For) -> int:
     return line
 
 
-def _line_after(source: SourceFile, loop: cst.For) -> int:
+def _line_after(source: SourceFile, loop: Loop) -> int:
     """The first line that is neither a part of the loop nor a comment at its body's indentation."""
     last = max(source.last_line(node) for node in walk(loop) if isinstance(node, cst.BaseSmallStatement))
     indent = len(source.indentation(loop))

@@ -13,7 +13,7 @@ from typing import Literal
 
 import libcst as cst
 
-from tracelens.patch.names import FileNames, dotted, walk
+from tracelens.patch.names import FileNames, dotted, walk, words
 from tracelens.patch.source import PARSED_FILES, SourceFile
 
 SiteKind = Literal["read", "sync", "copy"]
@@ -21,6 +21,9 @@ ReadKind = Literal["item", "number", "formatted", "tolist", "numpy"]
 
 _DETACHING = frozenset({"detach", "cpu"})
 _READING_METHODS: dict[str, ReadKind] = {"item": "item", "tolist": "tolist", "numpy": "numpy"}
+_TYPES = words(
+    "float16 half bfloat16 float32 float float64 double int8 int16 short int32 int int64 long uint8 bool complex64"
+)
 _NUMBER_BUILTINS = frozenset({"float", "int", "bool"})
 
 
@@ -117,20 +120,49 @@ def is_synchronize(call: cst.Call, names: FileNames) -> bool:
 
 
 def is_copy_to_device(call: cst.Call) -> bool:
-    """`x.to(device)` and `x.cuda()`, whatever x is; a copy that goes to the CPU by its text is none."""
+    """`x.to(device)` and `x.cuda()`, whatever x is; not a copy to the CPU, nor `x.to(torch.float16)`."""
     if not isinstance(call.func, cst.Attribute) or call.func.attr.value not in ("to", "cuda"):
         return False
-    if call.func.attr.value == "to" and not call.args:
+    if call.func.attr.value == "cuda":
+        return True
+    named = {argument.keyword.value: argument.value for argument in call.args if argument.keyword is not None}
+    positional = [argument.value for argument in call.args if argument.keyword is None]
+    device = named.get("device", positional[0] if positional else None)
+    if device is None or _is_type(device):
         return False
-    first = call.args[0].value if call.args else None
-    return not (isinstance(first, cst.SimpleString) and "cpu" in first.value)
+    return not (isinstance(device, cst.SimpleString) and "cpu" in device.value)
+
+
+def is_typed_copy(call: cst.Call, names: FileNames) -> bool:
+    """`x.type(torch.cuda.FloatTensor)`: a copy to the GPU by the type's name, which may stand behind a variable."""
+    if not isinstance(call.func, cst.Attribute) or call.func.attr.value != "type" or not call.args:
+        return False
+    kind = call.args[0].value
+    if isinstance(kind, cst.SimpleString):
+        return "cuda" in kind.value
+    return names.qualified(kind).startswith("torch.cuda.") or dotted(kind) in names.cuda_types
+
+
+def is_built_on_gpu(call: cst.Call, names: FileNames) -> bool:
+    """`Tensor(np.random.normal(…))` with a type on the GPU: values made on the host, copied from pageable memory."""
+    full = names.qualified(call.func)
+    if dotted(call.func) not in names.cuda_types and not (full.startswith("torch.cuda.") and full.endswith("Tensor")):
+        return False
+    parts = [part for argument in call.args for part in walk(argument.value) if isinstance(part, (cst.Call, cst.List))]
+    return any(isinstance(part, cst.List) or names.qualified(part.func).startswith("numpy.") for part in parts)
+
+
+def _is_type(node: cst.BaseExpression) -> bool:
+    """`torch.float32`, `model.dtype`: what `to` takes for a type."""
+    name = node.attr.value if isinstance(node, cst.Attribute) else ""
+    return name == "dtype" or name in _TYPES
 
 
 def _kind(node: cst.CSTNode, names: FileNames) -> SiteKind | None:
     if isinstance(node, cst.Call):
         if is_synchronize(node, names):
             return "sync"
-        if is_copy_to_device(node):
+        if is_copy_to_device(node) or is_typed_copy(node, names) or is_built_on_gpu(node, names):
             return "copy"
         return "read" if read_of(node) is not None else None
     if isinstance(node, cst.FormattedStringExpression):

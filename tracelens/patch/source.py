@@ -68,6 +68,10 @@ class SourceFile:
         return {child: node for node in walk(self.module) for child in children(node)}
 
     @cached_property
+    def identifiers(self) -> frozenset[str]:
+        return frozenset(node.value for node in walk(self.module) if isinstance(node, cst.Name))
+
+    @cached_property
     def line_starts(self) -> tuple[int, ...]:
         return (0, *(match.end() for match in _LINE_END.finditer(self.text)))
 
@@ -179,6 +183,21 @@ def apply_splices(source: SourceFile, splices: Sequence[Splice]) -> bytes:
         position = splice.end
     pieces.append(source.text[position:])
     return "".join(pieces).encode(source.module.encoding)
+
+
+def moved_lines(source: SourceFile, splices: Sequence[Splice]) -> tuple[int | None, ...]:
+    """Where each line of the file stands once all splices are made, first line first; None if its start is gone."""
+    ordered = sorted(splices, key=lambda splice: (splice.start, splice.end))
+    out: list[int | None] = []
+    added, done = 0, 0
+    for number, start in enumerate(source.line_starts, 1):
+        while done < len(ordered) and ordered[done].end <= start:
+            gone = source.text[ordered[done].start : ordered[done].end]
+            added += len(_LINE_END.findall(ordered[done].text)) - len(_LINE_END.findall(gone))
+            done += 1
+        cut = done < len(ordered) and ordered[done].start <= start < ordered[done].end
+        out.append(None if cut else number + added)
+    return tuple(out)
 
 
 def _with_newlines(text: str, newline: str) -> str:

@@ -5,7 +5,6 @@ In: a file before and after. Out: nothing, or a sentence that says what is wrong
 
 from __future__ import annotations
 
-import difflib
 import io
 import tokenize
 import warnings
@@ -29,16 +28,6 @@ def mistake(before: SourceFile, after: bytes) -> str | None:
     lost = _comments(before.data) - _comments(after)
     if lost:
         return f"a comment would be lost: {next(iter(lost))}"
-    return None
-
-
-def moved_line(before: bytes, after: bytes, line: int) -> int | None:
-    """Where a line of the file as it was stands now; None where it was taken out."""
-    old, new = before.splitlines(), after.splitlines()
-    for tag, start, end, new_start, new_end in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if start <= line - 1 < end:
-            same_size = end - start == new_end - new_start
-            return new_start + line - start if tag == "equal" or (tag == "replace" and same_size) else None
     return None
 
 

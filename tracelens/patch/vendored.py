@@ -9,7 +9,9 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
-MODULE = "tracelens_runtime"
+from tracelens.patch.loops import RUNTIME
+
+MODULE = RUNTIME
 _FIRST_WORDS = b"# tracelens runtime "
 
 

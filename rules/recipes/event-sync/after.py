@@ -2,7 +2,6 @@
 
 import torch
 from torch import nn
-import tracelens_runtime
 
 
 def main():
@@ -12,14 +11,20 @@ def main():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     batches = [torch.randn(4, 8, device=device) for _ in range(25)]
 
-    ahead = tracelens_runtime.RunAhead(every=10)
-    for inputs in ahead.over(batches):
+    batches_marked = []
+    for inputs in batches:
         optimizer.zero_grad()
         loss = model(inputs).pow(2).mean()
         loss.backward()
         optimizer.step()
         if device.type == "cuda":
-            ahead.record()  # fires
+            batches_marked.append(torch.cuda.Event())
+            batches_marked[-1].record()  # fires
+            if len(batches_marked) == 10:
+                batches_marked.pop().synchronize()
+                batches_marked.clear()
+    if batches_marked:
+        batches_marked[-1].synchronize()
     print(f"last loss {loss.item():.6f}")
 
     for step, inputs in enumerate(batches):

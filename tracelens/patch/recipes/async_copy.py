@@ -10,14 +10,18 @@ import libcst as cst
 
 from tracelens.model import Declined
 from tracelens.patch.loaders import batch_names, construction, has_hidden_arguments, keyword, loader_of
-from tracelens.patch.loops import Blocked, own_nodes, training_loop
-from tracelens.patch.names import FileNames, root_key, targets, walk
+from tracelens.patch.loops import Blocked, check_framework, loop_over_batches, own_nodes
+from tracelens.patch.names import FileNames, root_key, targets, walk, words
 from tracelens.patch.proposal import Answer, Proposal, Request, Target, evidence, matched
-from tracelens.patch.sites import Site
+from tracelens.patch.sites import Site, is_built_on_gpu
 from tracelens.patch.source import SourceFile, Splice
 
 Found = list[tuple[Site, Target]]
 
+_VIEWS = words(
+    "view reshape squeeze unsqueeze transpose permute narrow select flatten unflatten t expand chunk split unbind"
+    " Variable items values keys __next__ next to cuda type get pop detach requires_grad_"
+)
 PIN = "pin_memory"
 _PIN_POSITION, _WORKERS_POSITION = 7, 5
 
@@ -27,7 +31,7 @@ def propose(request: Request) -> Answer:
     loops: dict[int, tuple[cst.For, Found]] = {}
     for site, target in found:
         try:
-            loop = copy_loop(request.source, site)
+            loop = copy_loop(request, site)
         except Blocked as blocked:
             declined.append(request.decline(site.node, blocked))
             continue
@@ -36,22 +40,31 @@ def propose(request: Request) -> Answer:
     for loop, members in loops.values():
         proposals += _copies(request, members)
         proposals += _pinned(request, loop, members, declined)
-    return Answer(tuple(proposals), tuple(declined))
+    once = {proposal.splices: proposal for proposal in reversed(proposals)}  # two loops can share a loader
+    return Answer(tuple(reversed(once.values())), tuple(declined))
 
 
-def copy_loop(source: SourceFile, site: Site) -> cst.For:
+def copy_loop(request: Request, site: Site) -> cst.For:
     """The loop whose batch a call copies to the GPU; raises `Blocked` if it is no such copy."""
+    source = site.source
     if source.kept_by_comment(site.statement):
         raise Blocked(None, "it is marked `# tracelens: keep`", "remove the comment to have it patched")
     if any(isinstance(n, cst.SimpleString) and n.value.strip("\"'") == "mps" for n in walk(source.module)):
         obstacle = "the script can run on MPS, where such copies can return wrong values"
         raise Blocked(None, obstacle, "copy without blocking only where device.type is cuda")
+    check_framework(request.names)
     loop = _loop_of_batch(source, site)
-    call = cst.ensure_type(site.node, cst.Call)
+    call = call_of(site)
+    if is_built_on_gpu(call, request.names):
+        by_hand = "make it on the GPU (other random numbers), or make it pinned, one batch ahead"
+        raise Blocked(None, "its values are made on the host in each batch", by_hand)
     owner = cst.ensure_type(call.func, cst.Attribute).value
-    if not _is_batch(owner, batch_names(loop)):
+    if not _is_batch(owner, batch_names(loop)) or not _still_from_loader(loop, site, owner):
         by_hand = "copy the batch as the loader gives it, and convert it on the GPU afterwards"
         raise Blocked(None, "it does not copy the batch as the loader gives it", by_hand)
+    if request.own_movers:
+        obstacle = f"{request.own_movers[0]} defines a `to` or `cuda` that does not know `non_blocking`"
+        raise Blocked(None, obstacle, "let it pass `non_blocking` on, where the batch can hold such an object")
     if has_hidden_arguments(call):
         raise Blocked(None, "its arguments are hidden in `*` or `**`", "add non_blocking=True to them")
     _check_not_written(loop, site, owner)
@@ -60,7 +73,8 @@ def copy_loop(source: SourceFile, site: Site) -> cst.For:
 
 def is_asynchronous(call: cst.Call) -> bool:
     named = any(a.keyword is not None and a.keyword.value == "non_blocking" for a in call.args)
-    return named or sum(a.keyword is None for a in call.args) >= 3
+    typed = isinstance(call.func, cst.Attribute) and call.func.attr.value == "type"
+    return named or sum(a.keyword is None for a in call.args) >= (2 if typed else 3)
 
 
 def _loop_of_batch(source: SourceFile, site: Site) -> cst.For:
@@ -68,13 +82,32 @@ def _loop_of_batch(source: SourceFile, site: Site) -> cst.For:
     node: cst.CSTNode = site.statement
     if isinstance(node, cst.BaseCompoundStatement) or not isinstance(node, cst.BaseSmallStatement):
         raise Blocked(None, "it is not a statement of a loop", "copy the batch at the top of the loop")
-    return training_loop(source, node)
+    return loop_over_batches(source, node)
 
 
 def _is_batch(node: cst.BaseExpression, names: frozenset[str]) -> bool:
     while isinstance(node, (cst.Subscript, cst.Attribute)):
         node = node.value
     return isinstance(node, cst.Name) and node.value in names
+
+
+def _still_from_loader(loop: cst.For, site: Site, owner: cst.BaseExpression) -> bool:
+    """Whether what stands under the name is still the loader's memory: only views were taken of it before the copy."""
+    name, here = root_key(owner), site.source.span(site.statement)[0]
+    for node in own_nodes(loop.body):
+        if not isinstance(node, cst.Assign) or site.source.span(node)[0] >= here:
+            continue
+        bound = {target.value for target in targets(node) if isinstance(target, cst.Name)}
+        made = node.value.elements[0].value if isinstance(node.value, cst.Tuple) and node.value.elements else node.value
+        if name in bound and isinstance(made, cst.Call) and not _is_view(made):
+            return False
+    return True
+
+
+def _is_view(call: cst.Call) -> bool:
+    if isinstance(call.func, cst.Name):
+        return call.func.value in ("Variable", "next", "tuple", "list")
+    return isinstance(call.func, cst.Attribute) and call.func.attr.value in _VIEWS
 
 
 def _check_not_written(loop: cst.For, site: Site, owner: cst.BaseExpression) -> None:

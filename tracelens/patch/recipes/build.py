@@ -12,15 +12,23 @@ from pathlib import Path
 
 from tracelens.errors import InputError, UsageError
 from tracelens.model import Declined, Edit, EditKind, FilePatch, Hunk, Location, Patch, Stall
-from tracelens.patch import diff, trust, vendored
+from tracelens.patch import diff, movers, trust, vendored
+from tracelens.patch.deferral import plan
 from tracelens.patch.facts import facts_of
 from tracelens.patch.loops import Blocked, training_loop
 from tracelens.patch.names import FileNames
 from tracelens.patch.proposal import Answer, Proposal, Request, Target
 from tracelens.patch.recipes import async_copy, defer_read, prefetch, synchronize
-from tracelens.patch.rewrite import LoopChange, file_splices, import_splice
+from tracelens.patch.rewrite import LoopChange, file_splices, import_splice, plain
 from tracelens.patch.sites import Site, find
-from tracelens.patch.source import Conflict, SourceFile, Unreadable, apply_splices, parse
+from tracelens.patch.source import (
+    Conflict,
+    SourceFile,
+    Unreadable,
+    apply_splices,
+    moved_lines,
+    parse,
+)
 
 RECIPES: Mapping[EditKind, Callable[[Request], Answer]] = {
     "defer-read": defer_read.propose,
@@ -51,14 +59,18 @@ def make(  # noqa: PLR0913 - the contract with the pipeline; the choice of hunks
     unsafe: bool = False,
     only: Collection[str] = (),
     skip: Collection[str] = (),
+    import_runtime: bool = False,
 ) -> Patch:
     """The Patch that makes `edits` in the files under `source_root`; nothing is written.
 
     A place that the recording does not name stays as it is. `interval` stands in for Edits of kind interval-sync
     and defer-read that leave theirs open (0). `only` and `skip` choose hunks by id; raises `UsageError` for an id
-    that does not exist and `InputError` if the script cannot be read.
+    that does not exist and `InputError` if the script cannot be read. `import_runtime`: helpers come from the
+    installed TraceLens, not from a file beside the script.
     """
-    project = _Project(source_root.resolve(), script.resolve(), {stall.id: stall for stall in stalls}, unsafe)
+    project = _Project(
+        source_root.resolve(), script.resolve(), {stall.id: stall for stall in stalls}, unsafe, import_runtime
+    )
     complete = tuple(replace(edit, interval=interval) if edit.interval < 1 else edit for edit in edits)
     files, declined = project.read(complete)
     drafts = [project.draft(source, targets) for source, targets in files]
@@ -76,6 +88,7 @@ def make(  # noqa: PLR0913 - the contract with the pipeline; the choice of hunks
 
 
 Targets = dict[Edit, list[Target]]
+Lines = tuple[int | None, ...]
 
 
 @dataclass(frozen=True)
@@ -90,11 +103,22 @@ class _Draft:
 
 
 @dataclass(frozen=True)
+class _Rewritten:
+    """A file's new bytes, where each of its old lines stands in them, and whether they need the vendored file."""
+
+    data: bytes
+    lines: Lines
+    vendors: bool
+
+
+@dataclass(frozen=True)
 class _Project:
     root: Path
     script: Path
     stalls: Mapping[str, Stall]
     unsafe: bool
+    installed: bool
+    """The runtime is imported from the installed TraceLens; nothing is put beside the script."""
 
     def read(self, edits: Sequence[Edit]) -> tuple[list[tuple[SourceFile, Targets]], list[Declined]]:
         """The files that the Edits name, with the places in each; and what cannot be read."""
@@ -124,7 +148,8 @@ class _Project:
         proposals: list[Proposal] = []
         declined: list[Declined] = []
         for edit, places in targets.items():
-            answer = RECIPES[edit.kind](Request(source, names, edit, tuple(places), self.unsafe))
+            own = movers.find(self.root) if edit.kind in ("async-copy", "prefetch") else ()
+            answer = RECIPES[edit.kind](Request(source, names, edit, tuple(places), self.unsafe, own))
             proposals += answer.proposals
             declined += answer.declined
         return _Draft(source, names, targets, _merged(proposals), tuple(declined))
@@ -136,22 +161,23 @@ class _Project:
         written: list[FilePatch] = []
         declined: list[Declined] = []
         kept: set[int] = set()
+        helped = False
         for draft, proposals in chosen:
             try:
-                after = self._rewritten(draft, proposals)
+                new = self._rewritten(draft, proposals)
             except (Conflict, Blocked) as error:
                 declined += [_given_up(proposal, str(error)) for proposal in proposals]
                 continue
-            wrong = trust.mistake(draft.source, after) or self._unstable(draft, after, proposals)
+            wrong = trust.mistake(draft.source, new.data) or self._unstable(draft, new, proposals)
             if wrong is not None:
                 declined += [_given_up(proposal, wrong) for proposal in proposals]
                 continue
             kept |= {id(proposal) for proposal in proposals}
-            written.append(FilePatch(draft.source.path, draft.source.data, after))
-        remaining = [(proposal, hunk) for proposal, hunk in hunks if id(proposal) in kept]
-        if any(proposal.needs_runtime for proposal, _ in remaining):
+            written.append(FilePatch(draft.source.path, draft.source.data, new.data))
+            helped = helped or new.vendors
+        if helped:
             written += self._runtime()
-        return written, [hunk for _, hunk in remaining], declined
+        return written, [hunk for proposal, hunk in hunks if id(proposal) in kept], declined
 
     def _runtime(self) -> list[FilePatch]:
         path = vendored.place(self.script)
@@ -160,25 +186,28 @@ class _Project:
             raise UsageError(f"{path} exists and is not a file of TraceLens", hint="rename it, then apply again")
         return [] if before == vendored.content() else [FilePatch(path, before, vendored.content())]
 
-    def _rewritten(self, draft: _Draft, proposals: Sequence[Proposal]) -> bytes:
-        first = apply_splices(draft.source, [splice for one in proposals for splice in one.splices])
-        source = parse(draft.source.path, draft.source.shown, first)
-        names = source.names
-        splices = file_splices(_changes(source, names, proposals, draft.targets))
-        if any(proposal.needs_runtime for proposal in proposals):
-            importing = import_splice(source)
+    def _rewritten(self, draft: _Draft, proposals: Sequence[Proposal]) -> _Rewritten:
+        within = [splice for one in proposals for splice in one.splices]
+        source = parse(draft.source.path, draft.source.shown, apply_splices(draft.source, within))
+        changes = _changes(source, proposals, draft.targets)
+        splices = file_splices(changes)
+        helped = any(p.needs_runtime for p in proposals if p.splices) or any(plain(c) is None for c in changes)
+        if helped:
+            importing = import_splice(source, self.installed)
             splices += [importing] if importing is not None else []
-        return apply_splices(source, splices)
+        then = moved_lines(source, splices)
+        lines = (None if line is None else then[line - 1] for line in moved_lines(draft.source, within))
+        return _Rewritten(apply_splices(source, splices), tuple(lines), helped and not self.installed)
 
-    def _unstable(self, draft: _Draft, after: bytes, proposals: Sequence[Proposal]) -> str | None:
+    def _unstable(self, draft: _Draft, new: _Rewritten, proposals: Sequence[Proposal]) -> str | None:
         """A second run over the patched file must find nothing left to do at the places of the hunks."""
         if len(proposals) < len(draft.proposals):
             return None  # hunks that were left out would be found again, rightly
         moved: Targets = {}
         for edit, places in draft.targets.items():
-            lines = [(p, p.line and trust.moved_line(draft.source.data, after, p.line)) for p in places]
-            moved[edit] = [replace(p, line=line) for p, line in lines if line is not None or p.line is None]
-        again = self.draft(parse(draft.source.path, draft.source.shown, after), moved)
+            now = [(p, _moved(new.lines, p.line)) for p in places]
+            moved[edit] = [replace(p, line=line) for p, line in now if line is not None or p.line is None]
+        again = self.draft(parse(draft.source.path, draft.source.shown, new.data), moved)
         return f"a second run would change {again.proposals[0].location} again" if again.proposals else None
 
     def _places(self, edit: Edit) -> list[tuple[Location | None, tuple[Stall, ...]]]:
@@ -203,10 +232,18 @@ class _Project:
         if self.script.as_posix().endswith(f"/{given.as_posix().lstrip('./')}"):
             candidates.insert(0, self.script)
         for path in candidates:
-            resolved = path.resolve()
-            if resolved.is_file() and resolved.is_relative_to(self.root) and "site-packages" not in resolved.parts:
+            try:
+                resolved = path.resolve()
+                found = resolved.is_file()
+            except (OSError, ValueError):  # a name that no file can have: too long, or with a null character
+                continue
+            if found and resolved.is_relative_to(self.root) and "site-packages" not in resolved.parts:
                 return resolved
         return None
+
+
+def _moved(lines: Lines, line: int | None) -> int | None:
+    return lines[line - 1] if line is not None and line <= len(lines) else None
 
 
 def _merged(proposals: Iterable[Proposal]) -> tuple[Proposal, ...]:
@@ -224,7 +261,7 @@ def _merged(proposals: Iterable[Proposal]) -> tuple[Proposal, ...]:
     return tuple(out)
 
 
-def _changes(source: SourceFile, names: FileNames, proposals: Sequence[Proposal], targets: Targets) -> list[LoopChange]:
+def _changes(source: SourceFile, proposals: Sequence[Proposal], targets: Targets) -> list[LoopChange]:
     """The proposals that move lines, joined per loop, on the file as it is after the first pass."""
     sites = find(source)
     loops: dict[int, list[Proposal]] = {}
@@ -232,26 +269,30 @@ def _changes(source: SourceFile, names: FileNames, proposals: Sequence[Proposal]
         if proposal.sites:
             loop = training_loop(source, sites[proposal.sites[0]].node)
             loops.setdefault(source.line(loop), []).append(proposal)
-    return [_change(source, names, loops[line], sites, targets) for line in sorted(loops)]
+    return [_change(source, loops[line], sites, targets) for line in sorted(loops)]
 
 
-def _change(
-    source: SourceFile, names: FileNames, proposals: Sequence[Proposal], sites: Sequence[Site], targets: Targets
-) -> LoopChange:
-    facts = facts_of(source, training_loop(source, sites[proposals[0].sites[0]].node), names)
+def _change(source: SourceFile, proposals: Sequence[Proposal], sites: Sequence[Site], targets: Targets) -> LoopChange:
+    facts = facts_of(source, training_loop(source, sites[proposals[0].sites[0]].node))
     reads = [sites[number] for p in proposals if p.edit == "defer-read" for number in p.sites]
     syncs = {number: p.edit for p in proposals if FAMILIES[p.edit] == 2 for number in p.sites}
     kinds = {edit.kind: edit.interval for edit in targets}
     used = {p.edit for p in proposals} | ({"interval-sync"} if "interval-sync" in kinds and syncs else set())
     every = max((kinds[kind] for kind in used if kind in kinds), default=1)
+    statements = defer_read.statements(reads)
+    if syncs:
+        deferral, measured = synchronize.timed(facts, statements)
+    else:
+        deferral, measured = plan(facts, statements) if reads else None, None
     return LoopChange(
-        facts,
+        facts if deferral is None else deferral.facts,
         every if every > 1 else None,
-        defer_read.planned(facts, reads) if reads else None,
+        deferral,
         tuple(
             (async_copy.call_of(sites[number]), "record" if kind == "event-sync" else "synchronize")
             for number, kind in syncs.items()
         ),
+        measured.starts if measured is not None else (),
     )
 
 

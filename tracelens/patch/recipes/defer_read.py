@@ -13,7 +13,17 @@ import libcst as cst
 from tracelens.model import Declined
 from tracelens.patch.deferral import Deferral, plan
 from tracelens.patch.facts import LoopFacts, facts_of
-from tracelens.patch.loops import Blocked, check_framework, is_rare, side_work, training_loop
+from tracelens.patch.loops import (
+    HOST_COPIES,
+    SIDE_STREAMS,
+    Blocked,
+    Loop,
+    check_framework,
+    check_unpatched,
+    is_rare,
+    side_work,
+    training_loop,
+)
 from tracelens.patch.names import OUTPUT
 from tracelens.patch.proposal import Answer, Proposal, Request, Target, evidence, matched
 from tracelens.patch.sites import Site, find
@@ -28,20 +38,15 @@ def propose(request: Request) -> Answer:
     found, declined = matched(request, "read")
     proposals: list[Proposal] = []
     for loop, members in _by_loop(request, found, declined):
-        facts = facts_of(request.source, loop, request.names)
+        facts = facts_of(request.source, loop)
         kept, deferral = _largest_plan(request, facts, members, declined)
         if deferral is not None:
             proposals.append(_proposal(request, deferral, kept))
     return Answer(tuple(proposals), tuple(declined))
 
 
-def planned(facts: LoopFacts, sites: Sequence[Site]) -> Deferral:
-    """The plan for sites that were proposed before, on the file as it is now."""
-    return plan(facts, _statements(sites))
-
-
-def _by_loop(request: Request, found: Found, declined: list[Declined]) -> list[tuple[cst.For, Found]]:
-    loops: dict[int, tuple[cst.For, Found]] = {}
+def _by_loop(request: Request, found: Found, declined: list[Declined]) -> list[tuple[Loop, Found]]:
+    loops: dict[int, tuple[Loop, Found]] = {}
     for site, target in found:
         try:
             loop = _loop(request, site)
@@ -52,15 +57,18 @@ def _by_loop(request: Request, found: Found, declined: list[Declined]) -> list[t
     return list(loops.values())
 
 
-def _loop(request: Request, site: Site) -> cst.For:
+def _loop(request: Request, site: Site) -> Loop:
     if site.source.kept_by_comment(site.statement):
         raise Blocked(None, "it is marked `# tracelens: keep`", "remove the comment to have it patched")
-    check_framework(request.names)
+    check_framework(request.names, reads=True)
     loop = training_loop(site.source, site.node)
-    side = side_work(request.names, site.source.module)
-    if side is not None and "side streams" in side[1]:
-        by_hand = "make the side stream safe without the read (wait_stream, record_stream), then read every N batches"
-        raise Blocked(side[0], f"the file {side[1]}, and this read may be what keeps it safe", by_hand)
+    check_unpatched(loop, request.names)
+    for sign, meaning in side_work(request.names, site.source.module):
+        if meaning in (SIDE_STREAMS, HOST_COPIES):
+            by_hand = (
+                "make the stream or the copy safe by an event (wait_stream, record_stream), then read every N batches"
+            )
+            raise Blocked(sign, f"the file {meaning}, and this read may be what keeps it safe", by_hand)
     if isinstance(site.statement, cst.Return):
         raise Blocked(None, "the value is returned", "return the tensor and read it where it is logged")
     if not isinstance(site.statement, cst.BaseSmallStatement):
@@ -72,23 +80,20 @@ def _loop(request: Request, site: Site) -> cst.For:
 def _largest_plan(
     request: Request, facts: LoopFacts, members: Found, declined: list[Declined]
 ) -> tuple[Found, Deferral | None]:
-    """A plan for all sites; where that fails, for those that can be deferred each by itself."""
+    """A plan for all sites; where that fails, for as many as can be deferred together, the first ones first."""
     try:
-        return members, plan(facts, _statements([site for site, _ in members]))
-    except Blocked as blocked:
-        together = blocked
+        return members, plan(facts, statements([site for site, _ in members]))
+    except Blocked:
+        pass
     kept: Found = []
+    best: Deferral | None = None
     for site, target in members:
         try:
-            plan(facts, _statements([site]))
+            best = plan(facts, statements([*(one for one, _ in kept), site]))
             kept.append((site, target))
         except Blocked as blocked:
             declined.append(request.decline(site.node, _plainer(facts, site, target, blocked)))
-    try:
-        return kept, plan(facts, _statements([site for site, _ in kept])) if kept else None
-    except Blocked:
-        declined += [request.decline(site.node, together) for site, _ in kept]
-        return [], None
+    return kept, best
 
 
 def _plainer(facts: LoopFacts, site: Site, target: Target, blocked: Blocked) -> Blocked:
@@ -102,7 +107,8 @@ def _plainer(facts: LoopFacts, site: Site, target: Target, blocked: Blocked) -> 
     return blocked
 
 
-def _statements(sites: Sequence[Site]) -> list[cst.CSTNode]:
+def statements(sites: Sequence[Site]) -> list[cst.CSTNode]:
+    """The statements that make the reads, each once."""
     return list({id(site.statement): site.statement for site in sites}.values())
 
 

@@ -17,7 +17,7 @@ from tracelens.patch.loops import Blocked, check_framework, own_nodes, side_work
 from tracelens.patch.names import dotted, key, rebound, root_key, variables, walk
 from tracelens.patch.proposal import Answer, Proposal, Request, Target, evidence, matched
 from tracelens.patch.recipes.async_copy import copy_loop
-from tracelens.patch.sites import Site, find
+from tracelens.patch.sites import Site, find, is_typed_copy
 from tracelens.patch.source import Splice
 from tracelens.patch.vendored import MODULE
 
@@ -31,7 +31,7 @@ def propose(request: Request) -> Answer:
     loops: dict[int, tuple[cst.For, list[tuple[Site, Target]]]] = {}
     for site, target in found:
         try:
-            loop = copy_loop(request.source, site)
+            loop = copy_loop(request, site)
             loops.setdefault(id(loop), (loop, []))[1].append((site, target))
         except Blocked as blocked:
             declined.append(request.decline(site.node, blocked))
@@ -50,9 +50,9 @@ def propose(request: Request) -> Answer:
 def _proposal(request: Request, loop: cst.For, members: list[tuple[Site, Target]]) -> Proposal | None:
     source, names = request.source, request.names
     check_framework(names)
-    side = side_work(names, source.module)
-    if side is not None and "threads" not in side[1]:
-        raise Blocked(side[0], f"the file {side[1]}", "use the prefetcher that the training already has")
+    for sign, meaning in side_work(names, source.module):
+        if "threads" not in meaning:
+            raise Blocked(sign, f"the file {meaning}", "use the prefetcher that the training already has")
     loader = loader_of(loop, names)
     if loader is None:
         by_hand = "wrap the DataLoader where it is made: tracelens_runtime.prefetch(loader, device)"
@@ -102,9 +102,12 @@ def _draws(request: Request, loader: cst.BaseExpression) -> tuple[Tier, str, str
 
 def _device(request: Request, loop: cst.For) -> str:
     """The device that all copies of the batch go to; "" for the current one."""
-    facts = facts_of(request.source, loop, request.names)
+    facts = facts_of(request.source, loop)
     devices: dict[str, cst.Call] = {}
     for call in _batch_copies(request, loop):
+        if is_typed_copy(call, request.names):
+            by_hand = "copy with `.to(device)`, or wrap the loader by hand"
+            raise Blocked(call, "the device is hidden in a type of tensor", by_hand)
         chosen = call.args[0] if call.args else None
         if chosen is not None and chosen.keyword is not None:
             chosen = next((a for a in call.args if a.keyword is not None and a.keyword.value == "device"), None)

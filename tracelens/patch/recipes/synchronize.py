@@ -5,19 +5,36 @@ In: a Request. Out: one Proposal per loop. A synchronize stays wherever somethin
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import libcst as cst
 
-from tracelens.patch.facts import facts_of
-from tracelens.patch.loops import Blocked, check_framework, check_scope, clock_reads, is_rare, side_work, training_loop
+from tracelens.patch import timing
+from tracelens.patch.deferral import Deferral, plan
+from tracelens.patch.facts import LoopFacts, facts_of
+from tracelens.patch.loops import (
+    Blocked,
+    Loop,
+    check_framework,
+    check_scope,
+    check_unpatched,
+    head,
+    is_rare,
+    side_work,
+    training_loop,
+)
+from tracelens.patch.names import FileNames, dotted, walk
 from tracelens.patch.proposal import Answer, Proposal, Request, Target, evidence, matched
-from tracelens.patch.sites import Site, find
+from tracelens.patch.sites import Site, find, statement_of
+from tracelens.patch.timing import Timing
 
 Found = list[tuple[Site, Target]]
 
 
 def propose(request: Request) -> Answer:
     found, declined = matched(request, "sync")
-    loops: dict[int, tuple[cst.For, Found]] = {}
+    loops: dict[int, tuple[Loop, Found]] = {}
     for site, target in found:
         try:
             loop = _loop(request, site)
@@ -28,14 +45,15 @@ def propose(request: Request) -> Answer:
     return Answer(tuple(_proposal(request, loop, members) for loop, members in loops.values()), tuple(declined))
 
 
-def _loop(request: Request, site: Site) -> cst.For:
+def _loop(request: Request, site: Site) -> Loop:
     """The loop whose batches the call waits for; raises `Blocked` where the call has to stay."""
     source, names = site.source, request.names
     if source.kept_by_comment(site.statement):
         raise Blocked(None, "it is marked `# tracelens: keep`", "remove the comment to have it patched")
     check_framework(names)
     loop = training_loop(source, site.node)
-    facts = facts_of(source, loop, names)
+    check_unpatched(loop, names)
+    facts = facts_of(source, loop)
     check_scope(facts.scope)
     if not isinstance(site.statement, cst.Expr):
         raise Blocked(None, "it is a part of a larger statement", "synchronize every N batches")
@@ -44,17 +62,27 @@ def _loop(request: Request, site: Site) -> cst.For:
             break
         if isinstance(ancestor, cst.If) and is_rare(ancestor.test, facts.varying):
             raise Blocked(ancestor, "it is made only in some batches already", "nothing to do")
-    clocks = clock_reads(loop, names)
-    if clocks:
-        why = "the loop reads the clock, and the synchronize makes what it measures true"
-        raise Blocked(clocks[0], why, "time every N batches as a whole, or with pairs of CUDA events")
-    side = side_work(names, source.module)
-    if side is not None:
-        raise Blocked(side[0], f"the file {side[1]}", "keep it unless you can show that nothing relies on it")
+    timed(facts, ())
+    for sign, meaning in side_work(names, source.module):
+        raise Blocked(sign, f"the file {meaning}", "keep it unless you can show that nothing relies on it")
     return loop
 
 
-def _proposal(request: Request, loop: cst.For, members: Found) -> Proposal:
+def timed(facts: LoopFacts, reads: Sequence[cst.CSTNode]) -> tuple[Deferral | None, Timing]:
+    """How the times that the loop measures are known later, with the statements in `reads`. Raises `Blocked`."""
+    found = timing.of(facts)
+    if not found.spans:
+        return (plan(facts, reads) if reads else None), found
+    measuring = replace(facts, spans=frozenset(found.spans))
+    statements = [statement_of(facts.source, span) for span in found.spans]
+    for statement in statements:
+        if not isinstance(statement, cst.BaseSmallStatement):
+            raise Blocked(statement, "the time decides what the same batch does next", "look at it every N batches")
+    every = {id(statement): statement for statement in (*reads, *statements)}
+    return plan(measuring, list(every.values())), found
+
+
+def _proposal(request: Request, loop: Loop, members: Found) -> Proposal:
     first = members[0][0]
     interval = request.edit.interval
     if request.edit.kind == "interval-sync":
@@ -62,6 +90,11 @@ def _proposal(request: Request, loop: cst.For, members: Found) -> Proposal:
     else:
         often = f"waited for every {interval} batches" if interval > 1 else "waited for after the loop"
         reason = f"an event marks the batch and is {often}; the host goes on"
+    if timing.of(facts_of(request.source, loop)).spans:
+        reason += "; times between clock reads are measured by events, so they are the GPU's alone and known later"
+    timer = _own_iterator(loop, request.names)
+    if timer:
+        reason += f"; times that `{timer}(…)` may measure between the batches no longer include the wait for the GPU"
     nodes = [site.node for site, _ in members]
     every = find(request.source)
     return Proposal(
@@ -74,3 +107,12 @@ def _proposal(request: Request, loop: cst.For, members: Found) -> Proposal:
         sites=tuple(n for n, site in enumerate(every) if site.node in nodes),
         needs_runtime=True,
     )
+
+
+def _own_iterator(loop: Loop, names: FileNames) -> str:
+    """The method that the loop runs over, such as `metric_logger.log_every`: it sees when each batch is asked for."""
+    for node in walk(head(loop)):
+        called = dotted(node.func) if isinstance(node, cst.Call) else ""
+        if "." in called and not names.is_library(called.partition(".")[0]):
+            return called
+    return ""

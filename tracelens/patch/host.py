@@ -1,0 +1,56 @@
+"""What a call does, as far as its name and this file tell: collects a value, takes part in training, computes only.
+
+In: calls and the file's functions. Out: patterns of names, and yes or no. A name that could mean both trains.
+"""
+
+from __future__ import annotations
+
+import re
+
+import libcst as cst
+
+from tracelens.patch.facts import PURE_BUILTINS, PURE_MODULES
+from tracelens.patch.names import FileNames, dotted, root_key, walk, words
+
+TRAINS = words(
+    "step backward zero_grad train eval cuda to load_state_dict forward all_reduce reduce broadcast unscale_ scale"
+    " synchronize synchronize_between_processes sample parameters set_epoch stop act select_action sync"
+)
+TRAINERS = re.compile(r"model|(^|_)net($|_|[gd]\d*$)|optim|sched|scaler|sampler|dist$|agent|env$|policy", re.IGNORECASE)
+COLLECTS = re.compile(
+    "append|appendleft|extend|add|update|add_scalars?|add_text|add_value|write|writerow|writelines|insert|push|put"
+    r"|set_(postfix|description)(_str)?|log(_\w+)?|\w+_log|record(_\w+)?|track|report_scalar|scalar_summary|accumulate"
+    "|observe|info|debug|warning|error|print|display|plot|line|update_dict|setdefault"
+)
+"""Methods that take a value and give none back to the training: of lists, meters, loggers, files, progress bars."""
+
+
+def host_only(name: str, names: FileNames) -> bool:
+    """Whether a function of this file computes with its arguments only: no torch, clock, chance or global."""
+    definitions = names.functions.get(name, ())
+    return bool(definitions) and all(_harmless(definition, frozenset({name}), names) for definition in definitions)
+
+
+def opens_file(node: cst.CSTNode) -> bool:
+    """Whether a block is `with open(…) as file:` around plain statements."""
+    if not isinstance(node, cst.With) or node.asynchronous is not None:
+        return False
+    calls = [item.item for item in node.items]
+    if not all(isinstance(call, cst.Call) and dotted(call.func) == "open" for call in calls):
+        return False
+    return all(isinstance(statement, cst.SimpleStatementLine) for statement in node.body.body)
+
+
+def _harmless(node: cst.FunctionDef, seen: frozenset[str], names: FileNames) -> bool:
+    for part in walk(node.body):
+        if isinstance(part, (cst.Global, cst.Nonlocal, cst.Yield, cst.Await, cst.Import, cst.ImportFrom)):
+            return False
+        if isinstance(part, cst.Call):
+            full = names.qualified(part.func)
+            known = full in PURE_BUILTINS or full == "print" or full.startswith(PURE_MODULES)
+            method = isinstance(part.func, cst.Attribute) and (root_key(part.func.value) or "") not in names.imports
+            inner = names.functions.get(full, ()) if full not in seen else ()
+            deeper = bool(inner) and all(_harmless(one, seen | {full}, names) for one in inner)
+            if full.startswith("numpy.random") or not (known or method or deeper or full in seen):
+                return False
+    return True
