@@ -346,6 +346,12 @@ def test_without_cuda_streams_and_events_do_nothing() -> None:
     assert streams.query_event(event)
     streams.wait("backward", event)
     streams.synchronize("backward")
+    streams.synchronize()
+    streams.set_current("spare")
+    assert streams.names == ("transfer", "forward", "backward", "spare")
+    assert streams.stream("transfer") is None
+    value = torch.ones(2)
+    assert streams.keep(value, "forward") is value
     with pytest.raises(KeyError):
         streams.wait("nowhere", event)
 
@@ -364,6 +370,70 @@ def test_named_streams_wait_for_events_of_one_another() -> None:
     streams.synchronize("compute")
     assert streams.query_event(event)
     assert total.item() == 3 * (1 << 24)
+
+
+class FakeStreams:
+    """Streams and events that write down, in order, what is asked of them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.log: list[str] = []
+        fake = self
+
+        class Event:
+            def __init__(self, enable_timing: bool = False) -> None:
+                self.timed, self.at = enable_timing, None
+
+            def record(self, stream: Stream) -> None:
+                self.at = stream.name
+                fake.log.append(f"record on {stream.name}")
+
+            def query(self) -> bool:
+                return self.at is None
+
+        class Stream:
+            made = 0
+
+            def __init__(self, device: object) -> None:
+                self.name = "abcd"[Stream.made]
+                Stream.made += 1
+
+            def wait_event(self, event: Event) -> None:
+                fake.log.append(f"{self.name} waits for {event.at}")
+
+            def synchronize(self) -> None:
+                fake.log.append(f"host waits for {self.name}")
+
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "Stream", Stream)
+        monkeypatch.setattr(torch.cuda, "Event", Event)
+        monkeypatch.setattr(torch.cuda, "set_stream", lambda stream: self.log.append(f"current is {stream.name}"))
+
+
+def test_the_seeds_pipeline_of_four_streams_in_their_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Transfer, forward, backward: each waits for the event of the one before; the host asks, and waits at the end."""
+    fake, streams = FakeStreams(monkeypatch), Streams()
+    transferred, forwarded = streams.create_event(), streams.create_event(timed=True)
+    assert (transferred.timed, forwarded.timed) == (False, True)
+    assert streams.query_event(transferred), "nothing was marked: nothing to wait for"
+    streams.set_current("transfer")
+    streams.record_event(transferred, "transfer")
+    streams.wait("forward", transferred)
+    streams.record_event(forwarded, "forward")
+    streams.wait("backward", forwarded)
+    assert not streams.query_event(forwarded)
+    streams.synchronize("backward")
+    assert fake.log == [
+        "current is a",
+        "record on a",
+        "b waits for a",
+        "record on b",
+        "c waits for b",
+        "host waits for c",
+    ]
+    with pytest.raises(KeyError):
+        streams.record_event(transferred, "nowhere")
+    streams.synchronize()
+    assert fake.log[-4:] == [f"host waits for {name}" for name in "abcd"]
 
 
 # ----------------------------------------------------------------------------------------------------- the file

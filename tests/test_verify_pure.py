@@ -146,9 +146,10 @@ def test_prediction_stands_beside_the_measurement():
     assert "outside the predicted range" in verdict.sentence(outside, ESTIMATE)
 
 
-def test_broken_patched_version_is_not_equal():
+def test_a_patched_version_that_fails_is_a_verdict_of_its_own():
     evidence = replace(EVIDENCE, failure="exit code 1", broken=True)
-    assert verdict.outcome_of(evidence) == "different numbers"
+    assert (verdict.outcome_of(evidence), verdict.numbers_equal(evidence)) == ("failed", None)
+    assert verdict.sentence(evidence, None) == "The patched version failed: exit code 1"
 
 
 def verification(scheme, outcome="faster"):

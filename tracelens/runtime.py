@@ -1,4 +1,4 @@
-# tracelens runtime 1: copied beside the training script by `tracelens apply`; needs torch and nothing else.
+# tracelens runtime 2: copied beside the training script by `tracelens apply`; needs torch and nothing else.
 """What patched training scripts use: reads that wait, batches copied ahead, and named streams.
 
 In: the tensors, loaders and statements of a training loop. Out: the same values in the same order, later. On a
@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-VERSION = 1
+VERSION = 2
 
 MAX_DELAY_S = 1.0
 """Statements wait about this long at most, so that a slow loop still shows its lines while it runs."""
@@ -122,6 +122,22 @@ class RunAhead:
             torch.cuda.synchronize(device)
             self._unsynchronized = False
 
+    def tick(self, clock: Callable[[], float]) -> _Tick:
+        """In place of `clock()` where a time is measured: this moment on the GPU, and on the clock."""
+        if not torch.cuda.is_available():
+            return _Tick(clock(), None)
+        _protect_workers()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return _Tick(clock(), event)
+
+    def elapsed(self, start: Any, stop: Any) -> Any:
+        """`stop - start` in seconds, later: between two ticks as the GPU went through them, else by the clock."""
+        first, last = getattr(start, "event", None), getattr(stop, "event", None)
+        if first is not None and last is not None:
+            return _Pending((first, last), "elapsed")
+        return _seconds(stop) - _seconds(start)
+
     def drain(self) -> None:
         """Run all that waits, in order. Afterwards every result is what the loop as first written would have."""
         if self._error is not None:
@@ -194,13 +210,28 @@ def _protect_workers() -> None:
         os.register_at_fork(after_in_child=gc.freeze)
 
 
+class _Tick:
+    """A moment in the loop."""
+
+    __slots__ = ("event", "seconds")
+
+    def __init__(self, seconds: float, event: Any) -> None:
+        self.seconds = seconds
+        self.event = event
+
+
+def _seconds(moment: Any) -> Any:
+    return moment.seconds if isinstance(moment, _Tick) else moment
+
+
 class _Pending:
     """A tensor as it was at the point where the loop read it, and how to turn it into a host value."""
 
     __slots__ = ("host", "kind", "known", "tensor", "value")
 
-    def __init__(self, tensor: torch.Tensor, kind: str) -> None:
-        self.tensor: Any = tensor.detach().clone()  # the loop may go on to change the tensor in place
+    def __init__(self, source: Any, kind: str) -> None:
+        """`source` is a tensor, or for `elapsed` a pair of events."""
+        self.tensor: Any = source if kind == "elapsed" else source.detach().clone()  # it may be changed in place
         self.kind = kind
         self.host: Any = None
         self.known = False
@@ -216,10 +247,11 @@ class _Sealed:
     def __init__(self, count: int, calls: list[tuple[Callable[..., object], tuple[Any, ...]]]) -> None:
         self.count = count
         waiting = [v for _, values in calls for v in values if isinstance(v, _Pending) and not v.known]
+        self._spans = [pending for pending in waiting if pending.kind == "elapsed"]
         self._copies = [(pending, _start_copy(pending)) for pending in _others(waiting)]
         self._stacks = [(group, _start_copy_of(_stacked(group))) for group in _groups(waiting)]
         self._event: Any = None
-        if any(pending.tensor.is_cuda for pending in waiting):
+        if self._spans or any(pending.tensor.is_cuda for pending in waiting):
             _protect_workers()
             self._event = torch.cuda.Event()
             self._event.record()
@@ -235,6 +267,8 @@ class _Sealed:
                 pending.settle(value)
         for pending, host in self._copies:
             pending.settle(_host_value(host, pending.kind))
+        for pending in self._spans:
+            pending.settle(_measured(pending))
 
 
 class _Live:
@@ -291,7 +325,13 @@ def _groups(waiting: list[_Pending]) -> list[list[_Pending]]:
 
 
 def _others(waiting: list[_Pending]) -> list[_Pending]:
-    return [pending for pending in waiting if pending.kind != "item"]
+    return [pending for pending in waiting if pending.kind not in ("item", "elapsed")]
+
+
+def _measured(pending: _Pending) -> float:
+    start, stop = pending.tensor
+    stop.synchronize()
+    return float(start.elapsed_time(stop)) / 1e3
 
 
 def _stacked(group: list[_Pending]) -> torch.Tensor:
@@ -305,6 +345,9 @@ def _read(pending: list[_Pending]) -> None:
             one.settle(value)
     for one in _others(waiting):
         one.settle(_host_value(one.tensor.cpu(), one.kind))
+    for one in waiting:
+        if one.kind == "elapsed":
+            one.settle(_measured(one))
 
 
 def _host_value(host: torch.Tensor, kind: str) -> Any:
@@ -424,16 +467,21 @@ def _copy_stream(device: torch.device) -> Any:
     return _COPY_STREAMS[device]
 
 
+def _copied(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    return tensor.to(device, non_blocking=True)
+
+
 def _to_device(value: Any, device: torch.device, moved: list[torch.Tensor]) -> Any:
     """Tensors in nested lists, tuples and dicts, copied; all else as it is. Copies are added to `moved`."""
     if isinstance(value, torch.Tensor):
         if value.device.type != "cpu":
             return value
-        moved.append(value.to(device, non_blocking=True))
+        moved.append(_copied(value, device))
         return moved[-1]
     if type(value) is dict:
         return {key: _to_device(item, device, moved) for key, item in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
+    packed = isinstance(value, torch.nn.utils.rnn.PackedSequence)  # part of it must stay on the CPU
+    if isinstance(value, tuple) and hasattr(value, "_fields") and not packed:
         return type(value)(*(_to_device(item, device, moved) for item in value))
     if type(value) in (list, tuple):
         return type(value)(_to_device(item, device, moved) for item in value)
@@ -453,12 +501,27 @@ class Streams:
             name: torch.cuda.Stream(self._device) if self._works else None for name in names
         }
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._streams)
+
+    def stream(self, name: str) -> Any:
+        """The torch stream of that name; None without CUDA."""
+        return self._streams[name]
+
     def on(self, name: str) -> Any:
         """A context in which work is issued to the named stream."""
         return torch.cuda.stream(self._streams[name])
 
-    def create_event(self) -> Any:
-        return torch.cuda.Event() if self._works else None
+    def set_current(self, name: str) -> None:
+        """Issue all work from here on to the named stream; `on` does it for a block, which is harder to get wrong."""
+        stream = self._streams[name]
+        if stream is not None:
+            torch.cuda.set_stream(stream)
+
+    def create_event(self, timed: bool = False) -> Any:
+        """An event to record; `timed` ones can tell the time between them with `elapsed_time`."""
+        return torch.cuda.Event(enable_timing=timed) if self._works else None
 
     def record_event(self, event: Any, name: str) -> None:
         """Mark the work issued to the named stream so far."""
@@ -476,8 +539,15 @@ class Streams:
         if event is not None:
             stream.wait_event(event)
 
-    def synchronize(self, name: str) -> None:
-        """Make the host wait until the named stream is done."""
+    def keep(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
+        """The tensor, its memory kept until the named stream is done with what it has been given so far."""
         stream = self._streams[name]
-        if stream is not None:
-            stream.synchronize()
+        if stream is not None and tensor.is_cuda:
+            tensor.record_stream(stream)
+        return tensor
+
+    def synchronize(self, name: str | None = None) -> None:
+        """Make the host wait until the named stream, or without a name every one of them, is done."""
+        for stream in self._streams.values() if name is None else (self._streams[name],):
+            if stream is not None:
+                stream.synchronize()

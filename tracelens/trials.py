@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tracelens import run as runs
@@ -32,13 +32,17 @@ class Trial:
 
 
 def of_schemes(diagnosis: Diagnosis, names: tuple[str, ...], trial: Trial) -> tuple[Verification, ...]:
-    """Measure the patches of these schemes against the original; kept in verify.json of the Run."""
+    """Measure the patches of these schemes against the original; kept in verify.json of the Run.
+
+    Schemes that come to the same patch on this Run are one trial, whose result is said of each.
+    """
     run = diagnosis.run
     if run is None:
         raise UsageError("only a run can be verified, not a bare trace", hint="record one: tracelens profile train.py")
+    alike = _alike(diagnosis, names)
     changes = tuple(
         request.Change(patch_of(diagnosis, name), name, diagnosis.replayed.get(name), diagnosis.interval)
-        for name in names
+        for name in alike
     )
     step_ns = diagnosis.steps.unprofiled_median_ns or diagnosis.steps.median_ns
     wanted = request.Request(
@@ -52,7 +56,8 @@ def of_schemes(diagnosis: Diagnosis, names: tuple[str, ...], trial: Trial) -> tu
         step_ns=step_ns,
         progress=trial.progress,
     )
-    measured = verifying.verify_all(wanted, changes)
+    found = dict(zip(alike, verifying.verify_all(wanted, changes), strict=True))
+    measured = tuple(_said_of(name, first, found[first]) for first, same in alike.items() for name in same)
     store.write(run.path, measured)
     return measured
 
@@ -71,6 +76,28 @@ def of_scripts(before: Path, after: Path, arguments: tuple[str, ...], trial: Tri
         progress=trial.progress,
     )
     return (verifying.verify(wanted),)
+
+
+def _alike(diagnosis: Diagnosis, names: tuple[str, ...]) -> dict[str, list[str]]:
+    """The names whose patches write the same files with the same contents, by the first of them."""
+    first: dict[tuple[tuple[Path, bytes], ...], str] = {}
+    alike: dict[str, list[str]] = {}
+    for name in names:
+        patch = patch_of(diagnosis, name)
+        key = tuple((file.path, file.after) for file in patch.files)
+        alike.setdefault(first.setdefault(key, name), []).append(name)
+    return alike
+
+
+def _said_of(name: str, tried: str, found: Verification) -> Verification:
+    """The result of a trial under another scheme's name, where both make the same patch."""
+    if name == tried:
+        return found
+    note = f"its patch is that of {tried} on this run: measured once"
+    notes = [*found.details.get("notes", ()), note]
+    return replace(
+        found, scheme=name, details={**found.details, "scheme": name, "same_patch_as": tried, "notes": notes}
+    )
 
 
 def _command(run: Run) -> Command:

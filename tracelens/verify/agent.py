@@ -57,6 +57,8 @@ def _observe(config: Mapping[str, Any]) -> None:
     from tracelens.launch import hooks
 
     torch.manual_seed(config["seed"])
+    if config.get("seed_shift"):
+        _shift_seeds(config["seed_shift"])
     if (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.seed(config["seed"] % 2**32)
     if config.get("deterministic"):
@@ -70,7 +72,7 @@ class Observer:
     """Follows the training loop of this process. Does nothing and writes nothing where no step is seen."""
 
     def __init__(self, config: Mapping[str, Any], hooks: Any) -> None:
-        from tracelens.verify.inside import clock, numbers, window
+        from tracelens.verify.inside import clock, numbers, poison, window
 
         self._config = config
         self._steps = 0
@@ -79,7 +81,7 @@ class Observer:
         self._done = False
         self._script: Any = None
         self._source: str | None = None
-        self._numbers = numbers
+        self._numbers, self._poison = numbers, poison
         self._optimizers = numbers.Optimizers()
         self._losses = numbers.Losses() if config["mode"] == "numbers" else None
         self._clock = clock.StepClock(config["warmup"], config["block"])
@@ -88,6 +90,9 @@ class Observer:
             path = os.path.join(config["out"], f"rank-{_rank()}-{os.getpid()}.pt.trace.json")
             self._window = window.Window(config["window_first"], config["window_warmup"], config["window_steps"], path)
         hooks.on_failure(_give_up)
+        if config.get("poison"):  # before the step that may be the last one; what it queued is still running
+            hooks.on_backward(self._sweep)
+            hooks.on_step(self._sweep)
         hooks.on_step(self._step)
         if self._losses is not None:
             hooks.on_backward(self._losses.note)
@@ -103,6 +108,9 @@ class Observer:
             self._window.tick()
         if self._steps >= self._config["steps"] or self._late():
             self._stop()
+
+    def _sweep(self, _: Any) -> None:
+        self._poison.sweep()
 
     def _begin(self) -> None:
         """The first step of this process (a forked rank starts its own count)."""
@@ -136,6 +144,7 @@ class Observer:
         record = {**self._identity(), "steps": self._steps, "stopped": reason, "step_source": self._source}
         record["seconds_to_end"] = ended - _started["began"]
         record["clock"] = self._clock.finish()
+        record["side_streams"] = self._poison.side_streams()
         record["state"] = self._numbers.state(self._optimizers)
         if self._losses is not None:
             record["losses"] = self._losses.read()
@@ -166,6 +175,29 @@ def _give_up(reason: str) -> None:
     sys.stderr.write(f"tracelens verify: {reason}\n")
     sys.stderr.flush()
     os._exit(GAVE_UP)
+
+
+def _shift_seeds(shift: int) -> None:
+    """Whatever seed the script sets, it gets another one: a script with a fixed seed has a seed noise all the same.
+
+    Generators that it makes and seeds one by one keep theirs.
+    """
+    import torch
+
+    places = [(random, "seed"), (torch, "manual_seed"), (torch.random, "manual_seed")]
+    places += [(torch.cuda, name) for name in ("manual_seed", "manual_seed_all")]
+    if (numpy := sys.modules.get("numpy")) is not None:
+        places += [(numpy.random, "seed"), (numpy.random, "default_rng")]
+    for owner, name in places:
+        setattr(owner, name, _shifted(getattr(owner, name), shift))
+
+
+def _shifted(set_seed: Any, shift: int) -> Any:
+    def shifted(*arguments: Any, **options: Any) -> Any:
+        changed = [value + shift if isinstance(value, int) else value for value in arguments]
+        return set_seed(*changed, **{k: v + shift if isinstance(v, int) else v for k, v in options.items()})
+
+    return shifted
 
 
 def _be_deterministic(torch: Any) -> None:

@@ -12,7 +12,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -59,6 +59,10 @@ class Arm:
     deadline_s: float | None = None
     """The first run ends early at this age, so that one slow script does not eat the whole budget."""
     timeout_s: float | None = None
+    seed_shift: int = 0
+    """Added to every seed that the script sets itself: another run of the same experiment."""
+    poison: bool = False
+    """Freed GPU memory is overwritten, so that a race between streams shows in the numbers."""
 
     @property
     def warmup(self) -> int:
@@ -98,21 +102,34 @@ class ArmRecord:
         return max(found, key=lambda one: one.step_ns) if len(found) == len(self.ranks) else None
 
 
-def run(arm: Arm, command: Command, place: Place, patch: Patch | None) -> ArmRecord:
-    """Build a fresh working copy, start the command in it, wait for its end, read what it left."""
+def unwatched(_group: int) -> None:
+    """Nobody needs to know which process group runs."""
+
+
+def run(
+    arm: Arm, command: Command, place: Place, patch: Patch | None, runs: Callable[[int], None] = unwatched
+) -> ArmRecord:
+    """Build a fresh working copy, start the command in it, wait for its end, read what it left.
+
+    `runs` is told the process group that has been started, and 0 when it has ended.
+    """
     copy.fresh(place, patch)
     config = _config(arm, place, patch)
     launch = supervise.Launch(_words(command, place), AGENT, config, place.copy_of(place.cwd))
     with supervise.bootstrap(launch, place.scratch / "arm" / "boot") as boot:
         early = _early_folder(boot, place)
+        seed = arm.seed + arm.seed_shift
         variables = copy.environment(
-            {**os.environ, **command.environment}, place, seed=arm.seed, deterministic=arm.deterministic
+            {**os.environ, **command.environment}, place, seed=seed, deterministic=arm.deterministic
         )
         paths = (str(boot), str(early), variables.get("PYTHONPATH", ""))
         variables["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
         since = time.time()
         begun = time.monotonic()
-        status = _wait(launch, variables, place, arm)
+        try:
+            status = _wait(launch, variables, place, arm, runs)
+        finally:
+            runs(0)
         seconds = time.monotonic() - begun
         reached = supervise.handshakes(boot)
     return replace(_record(arm, place, status, seconds, reached), written=copy.written(place, since))
@@ -150,7 +167,9 @@ def _config(arm: Arm, place: Place, patch: Patch | None) -> dict[str, Any]:
         "least_steps": POLICY.least_steps,
         "warmup": arm.warmup,
         "block": arm.block,
-        "seed": arm.seed,
+        "seed": arm.seed + arm.seed_shift,
+        "seed_shift": arm.seed_shift,
+        "poison": arm.poison,
         "deterministic": arm.deterministic,
         "deadline_s": arm.deadline_s,
         "window_first": first,
@@ -181,7 +200,9 @@ def _early_folder(boot: Path, place: Place) -> Path:
     return folder
 
 
-def _wait(launch: supervise.Launch, variables: Mapping[str, str], place: Place, arm: Arm) -> int:
+def _wait(
+    launch: supervise.Launch, variables: Mapping[str, str], place: Place, arm: Arm, runs: Callable[[int], None]
+) -> int:
     """Run to the end in a session of its own, so that everything it started can be ended with it."""
     with (place.out / "stdout").open("wb") as out, (place.out / "stderr").open("wb") as err:
         try:
@@ -199,6 +220,7 @@ def _wait(launch: supervise.Launch, variables: Mapping[str, str], place: Place, 
                 f"{launch.command[0]} cannot be started: {error.strerror}", hint="is it still installed here?"
             ) from error
         try:
+            runs(child.pid)
             return child.wait(timeout=arm.timeout_s)
         except subprocess.TimeoutExpired:
             raise Inconclusive(

@@ -34,18 +34,29 @@ class Difference:
 
 
 def tensors(original: ArmRecord, patched: ArmRecord) -> Difference | None:
-    """The first difference in steps, losses, parameters and buffers, over all ranks."""
+    """The first difference in steps, losses, parameters and buffers; of all ranks' the one that comes first.
+
+    Ranks exchange gradients: what one of them does wrong the others have a step later.
+    """
     if len(original.ranks) != len(patched.ranks):
         return Difference("ranks", "training processes", str(len(original.ranks)), str(len(patched.ranks)))
-    for a, b in zip(original.ranks, patched.ranks, strict=True):
-        label = f"rank {a['rank']}, " if len(original.ranks) > 1 else ""
-        if a["steps"] != b["steps"]:
-            return Difference("steps", f"{label}steps made", str(a["steps"]), str(b["steps"]))
-        found = _first(f"{label}", "loss", a.get("losses", ()), b.get("losses", ()))
-        found = found or _first(label, "state", a["state"], b["state"])
-        if found is not None:
-            return found
-    return None
+    found = [
+        one
+        for a, b in zip(original.ranks, patched.ranks, strict=True)
+        if (one := _of_rank(a, b, f"rank {a['rank']}, " if len(original.ranks) > 1 else "")) is not None
+    ]
+    return min(found, key=lambda one: one[:2])[2] if found else None
+
+
+def _of_rank(a: Mapping[str, Any], b: Mapping[str, Any], label: str) -> tuple[int, int, Difference] | None:
+    """Where one rank's records part: which kind of thing, which of its kind, and what stands there."""
+    if a["steps"] != b["steps"]:
+        return 0, 0, Difference("steps", f"{label}steps made", str(a["steps"]), str(b["steps"]))
+    losses = _first(label, "loss", a.get("losses", ()), b.get("losses", ()))
+    if losses is not None:
+        return 1, *losses
+    states = _first(label, "state", a["state"], b["state"])
+    return None if states is None else (2, *states)
 
 
 def states(original: ArmRecord, patched: ArmRecord) -> bool:
@@ -82,13 +93,13 @@ def compared(record: ArmRecord) -> dict[str, int]:
 
 def _first(
     label: str, part: Part, left: Sequence[Mapping[str, Any]], right: Sequence[Mapping[str, Any]]
-) -> Difference | None:
-    for a, b in zip_longest(left, right):
+) -> tuple[int, Difference] | None:
+    for index, (a, b) in enumerate(zip_longest(left, right)):
         if a is None or b is None:
-            name = (a or b)["name"]
-            return Difference(part, f"{label}{name}", "present" if a else "missing", "present" if b else "missing")
+            where = f"{label}{(a or b)['name']}"
+            return index, Difference(part, where, "present" if a else "missing", "present" if b else "missing")
         if any(a.get(key) != b.get(key) for key in ("name", "dtype", "shape", "sha256")):
-            return Difference(part, f"{label}{a['name']}", _shown(a), _shown(b))
+            return index, Difference(part, f"{label}{a['name']}", _shown(a), _shown(b))
     return None
 
 

@@ -47,6 +47,8 @@ class Policy:
     """An arm may take so many times what the first run took before it is stopped as hanging."""
     shortest_wait_seconds: float = 120.0
     """Compilation in an early step can dwarf everything that follows; never call a process hung before this."""
+    band_seeds: int = 3
+    """Seeds of the original that a change of the numbers is held against; fewer have no spread to speak of."""
     copy_file_bytes: int = 2 << 20
     """Larger files are data: they are linked into the working copy, and copied only when the script writes to them."""
     copy_total_bytes: int = 200 << 20

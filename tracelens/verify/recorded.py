@@ -6,8 +6,8 @@ the reason beside it. These are the seeds' SyncStats and test lists, taken from 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +46,8 @@ class Window:
     memory_slope_bytes: float | None = None
     """Growth of allocated device memory per step, over all steps outside the recorded ones; None on the CPU."""
     reason: str | None = None
+    rank: int | None = None
+    """Of several ranks the one whose host waits longest; None where there is one process."""
 
     def document(self) -> dict[str, Any]:
         """As verify.json stores it: times in µs."""
@@ -54,6 +56,14 @@ class Window:
             value = out.pop(key)
             out[f"{key.removesuffix('_ns')}_us_per_step"] = None if value is None else round(value / 1000, 3)
         return out
+
+
+def read_all(ranks: Sequence[Mapping[str, Any]]) -> Window:
+    """The window of the rank that waits longest; one that could not be read speaks only where none could."""
+    if len(ranks) == 1:
+        return read(ranks[0])
+    found = [replace(read(rank), rank=int(rank["rank"])) for rank in ranks]
+    return max(found, key=lambda one: (one.host_wait_ns is not None, one.host_wait_ns or 0.0, one.steps))
 
 
 def read(rank: Mapping[str, Any]) -> Window:
@@ -86,9 +96,11 @@ def _facts(timeline: Timeline) -> dict[str, Any]:
     loader_ns = float((loader["end_ns"] - loader["start_ns"]).sum()) / count
     if not len(timeline.ops()):
         return {"steps": count, "reason": "no GPU work in the window: nothing waits for a GPU here"}
+    from tracelens.trace.waits import kinds_of_calls
+
     waits = _within(timeline.syncs(), kept)
     waits = waits[~waits["window_edge"].astype(bool)]
-    copying = (waits["kind"] == "h2d").to_numpy()
+    copying = (kinds_of_calls(waits) == "h2d").to_numpy()
     results = waits[~copying & (waits["kind"] != "alloc").to_numpy()]
     return {
         "steps": count,
@@ -102,10 +114,10 @@ def _facts(timeline: Timeline) -> dict[str, Any]:
 
 
 def _calls(waits: pd.DataFrame) -> int:
-    """How often the user's code waited: a copy and the synchronize right behind it are one call such as `.cpu()`."""
-    second = waits["api"].astype(str).str.endswith("Synchronize") & (waits["call"].diff() == 1)
-    copied = ~waits["api"].astype(str).str.endswith("Synchronize").shift(fill_value=True)
-    return int((~(second & copied & waits["kind"].isin(("d2h", "h2d")))).sum())
+    """How often the user's code waited: a copy and the synchronize that completes it are one call such as `.cpu()`."""
+    from tracelens.trace.waits import second_halves
+
+    return int((~second_halves(waits)).sum())
 
 
 def _device_facts(timeline: Timeline, kept: pd.DataFrame, count: int) -> dict[str, Any]:

@@ -37,6 +37,11 @@ class Change:
     def name(self) -> str:
         return self.scheme or "patched"
 
+    @property
+    def unsafe(self) -> tuple[str, ...]:
+        """Why its numbers may change: the reasons of the hunks that were asked for with --unsafe."""
+        return tuple(dict.fromkeys(hunk.reason for hunk in self.patch.hunks if hunk.tier == "unsafe"))
+
 
 @dataclass(frozen=True, slots=True)
 class Request:

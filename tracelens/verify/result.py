@@ -13,6 +13,7 @@ from typing import Any
 from tracelens.model import Ratio, Verification
 from tracelens.verify import numbers, output, store, times, verdict
 from tracelens.verify.arms import ArmRecord
+from tracelens.verify.band import Band
 from tracelens.verify.numbers import Difference
 from tracelens.verify.policy import POLICY
 from tracelens.verify.recorded import Window
@@ -41,6 +42,8 @@ class Measured:
     refused: tuple[str, ...]
     touched: tuple[str, ...]
     seconds: float
+    band: Band | None = None
+    poisoned: bool = False
 
 
 def of(measured: Measured) -> Verification:
@@ -55,6 +58,8 @@ def of(measured: Measured) -> Verification:
         ratio=ratio,
         pairs=len(measured.pairs),
         deterministic=measured.plain_noise is not None,
+        band=measured.band,
+        unsafe=bool(measured.change.unsafe),
     )
     return Verification(
         scheme=measured.change.scheme,
@@ -93,6 +98,8 @@ def _details(measured: Measured, ratio: Ratio | None) -> dict[str, Any]:
         "budget_s": request.budget_s,
         "took_s": round(measured.seconds, 1),
         "numbers": _numbers(measured),
+        "unsafe": list(measured.change.unsafe),
+        "seed_noise": None if measured.band is None else measured.band.document(),
         "times": _times(measured),
         "prediction": _prediction(measured, ratio),
         "windows": {"before": _window(before), "after": _window(after)},
@@ -118,6 +125,7 @@ def _numbers(measured: Measured) -> dict[str, Any]:
         "output_compared": mask is not None and mask.comparable,
         "masked_columns": len(mask.columns) if mask is not None else 0,
         "masked_lines": len(mask.lines) if mask is not None else 0,
+        "compared_with_freed_memory_overwritten": measured.poisoned,
         "repeats_compared": len(measured.timed) if measured.plain_noise is None else 0,
         "first_difference": None if measured.difference is None else measured.difference.document(),
     }

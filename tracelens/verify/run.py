@@ -10,20 +10,13 @@ lasts. The user's files are compared before and after.
 
 from __future__ import annotations
 
-import shutil
-import signal
-import tempfile
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from types import FrameType
 
 from tracelens.errors import Inconclusive, Refused, TracelensError, UsageError
 from tracelens.model import Patch, Verification
-from tracelens.verify import arms, copy, numbers, recorded, result, times
+from tracelens.verify import arms, band, copy, numbers, recorded, result, scratch, times
 from tracelens.verify import request as asked
 from tracelens.verify.arms import Arm, ArmRecord
 from tracelens.verify.numbers import Difference
@@ -46,37 +39,13 @@ def verify_all(request: Request, changes: tuple[Change, ...]) -> tuple[Verificat
     request.progress(asked.plan(request, len(changes)).text)
     project, cwd = request.project.resolve(), request.cwd.resolve()
     before = copy.snapshot((project, cwd))
-    scratch = Path(tempfile.mkdtemp(prefix="tracelens-verify-", dir=request.scratch_parent)).resolve()
-    session = Session(request, changes, copy.Place(scratch, project, cwd))
-    try:
-        with _ended_by_signals():
-            session.compare_numbers()
-            session.record_windows()
-            session.compare_times()
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    with scratch.opened(request.scratch_parent) as space:
+        session = Session(request, changes, copy.Place(space.folder, project, cwd), space.runs)
+        session.compare_numbers()
+        session.record_windows()
+        session.compare_times()
     touched = copy.changed(before, copy.snapshot((project, cwd)))
     return tuple(result.of(session.outcome_of(trial, touched)) for trial in session.trials)
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Make SIGTERM and SIGHUP unwind as Ctrl-C does: each arm has a session of its own and would train on alone."""
-
-    def end(number: int, _frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    if threading.current_thread() is not threading.main_thread():  # only the main thread can take signals
-        yield
-        return
-    taken = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) == signal.SIG_DFL]
-    try:
-        for number in taken:
-            signal.signal(number, end)
-        yield
-    finally:
-        for number in taken:
-            signal.signal(number, signal.SIG_DFL)
 
 
 @dataclass(slots=True)
@@ -88,13 +57,19 @@ class Trial:
     difference: Difference | None = None
     failure: str | None = None
     broken: bool = False
+    band: band.Band | None = None
+    """Of an unsafe change whose numbers changed."""
+    poisoned: bool = False
+    """It was also run with freed GPU memory overwritten."""
     window: recorded.Window | None = None
     timed: list[tuple[ArmRecord, ArmRecord]] = field(default_factory=list)
     """Pairs (original, patched) of one round."""
 
     @property
     def alive(self) -> bool:
-        return self.difference is None and self.failure is None
+        if self.failure is not None:
+            return False
+        return self.band.verdict == "within seed noise" if self.band else self.difference is None
 
     @property
     def pairs(self) -> list[tuple[float, float]]:
@@ -102,16 +77,30 @@ class Trial:
         return [(a.step_ns, b.step_ns) for a, b in stretches if a is not None and b is not None]
 
 
+def _side_streams(record: ArmRecord) -> bool:
+    """Whether any rank took GPU memory on a stream of its own."""
+    return any(rank.get("side_streams") for rank in record.ranks)
+
+
 class Session:
     """The runs of one verification, in order, within its budget."""
 
-    def __init__(self, request: Request, changes: tuple[Change, ...], place: copy.Place) -> None:
+    def __init__(
+        self,
+        request: Request,
+        changes: tuple[Change, ...],
+        place: copy.Place,
+        runs: Callable[[int], None] = arms.unwatched,
+    ) -> None:
         self.request = request
+        self.runs = runs
         self.place = place
         self.trials = [Trial(change) for change in changes]
         self.began = time.monotonic()
         self.block = max(POLICY.block_steps, *(change.interval for change in changes))
         self.originals: list[ArmRecord] = []
+        self.seeded: list[ArmRecord] = []
+        """The original under other seeds, where a change alters numbers on purpose."""
         self.noise: Difference | None = None
         """Between two originals, under deterministic algorithms if they were needed."""
         self.plain_noise: Difference | None = None
@@ -136,8 +125,13 @@ class Session:
             self._twin()
         for trial in self.trials:
             self._try(trial, "numbers", self.steps)
-            if trial.record is not None and self.noise is None:
+            if trial.record is not None and (self.noise is None or trial.change.unsafe):
                 trial.difference = numbers.tensors(self.originals[0], trial.record)
+            if trial.record is not None and trial.alive and _side_streams(trial.record):
+                self._poison(trial)
+        for trial in self.trials:
+            if trial.record is not None and trial.difference is not None and trial.change.unsafe:
+                trial.band = self._band_of(trial.record)
 
     def _probe(self) -> None:
         """The first original: how fast is it, how many steps fit?"""
@@ -145,7 +139,7 @@ class Session:
         arm = self._arm(ORIGINAL, "numbers", self.request.steps)
         arm = replace(arm, deadline_s=self.request.budget_s / processes, timeout_s=max(self.request.budget_s, 60.0))
         self._tell("original, first run")
-        probe = self._keep(arms.run(arm, self.request.command, self.place, self.request.original))
+        probe = self._keep(self._start(arm, self.request.original))
         self.originals.append(probe)
         self.longest_s = max(POLICY.shortest_wait_seconds, POLICY.longest_wait * probe.seconds)
         by_itself = all(rank["stopped"] == "script ended" for rank in probe.ranks)
@@ -154,6 +148,41 @@ class Session:
         left = self.request.budget_s - probe.seconds
         self.plan = asked.fit(replace(self.request, steps=probe.steps), len(self.trials), pace, left)
         self._tell(self.plan.text)
+
+    def _poison(self, trial: Trial) -> None:
+        """Once more with freed GPU memory overwritten: a copy stream whose memory is reused too early shows itself."""
+        original = self.originals[0]
+        if self.noise is not None:
+            return
+        if _side_streams(original) and numbers.tensors(original, self._poisoned(ORIGINAL, self.request.original)):
+            return  # the original has such a race of its own: nothing can be said of the change
+        try:
+            record = self._poisoned(trial.change.name, trial.change.patch)
+        except arms.ArmFailed as error:
+            trial.failure, trial.broken = f"with freed GPU memory overwritten, {error.message}", True
+        else:
+            found = numbers.tensors(original, record)
+            trial.difference = found and replace(found, where=f"{found.where}, with freed GPU memory overwritten")
+            trial.poisoned = True
+
+    def _poisoned(self, version: str, patch: Patch | None) -> ArmRecord:
+        self._tell(f"{version}, numbers with freed GPU memory overwritten")
+        arm = replace(self._arm(version, "numbers", self.steps), poison=True, deterministic=self.deterministic)
+        return self._keep(self._start(arm, patch))
+
+    def _band_of(self, record: ArmRecord) -> band.Band:
+        """Hold the losses of a change that alters numbers on purpose against those of the original's seeds."""
+        while len(self.seeded) < POLICY.band_seeds - 1:
+            shift = len(self.seeded) + 1
+            self._tell(f"original, seed {self.request.seed + shift}")
+            arm = replace(self._arm(ORIGINAL, "numbers", self.steps), seed_shift=shift)
+            arm = replace(arm, deterministic=self.deterministic)
+            self.seeded.append(self._keep(self._start(arm, self.request.original)))
+        found = []
+        for rank in range(len(record.ranks)):
+            originals = [band.losses_of(one.ranks[rank]) for one in (self.originals[0], *self.seeded)]
+            found.append(band.judge(originals, band.losses_of(record.ranks[rank]), record.steps, self.block))
+        return next((one for one in found if one.verdict == "diverges"), found[0])
 
     def _twin(self) -> None:
         self.originals.append(self._run(ORIGINAL, None, "numbers", self.steps))
@@ -167,14 +196,14 @@ class Session:
         if self.left_s <= 0:
             return
         try:
-            self.window = recorded.read(self._run(ORIGINAL, None, "window", steps).ranks[0])
+            self.window = recorded.read_all(self._run(ORIGINAL, None, "window", steps).ranks)
         except TracelensError as error:  # the numbers and times do not depend on it
             self.window = recorded.Window(0, reason=error.message)
         for trial in self.trials:
             if trial.alive:
                 try:
                     record = self._run(trial.change.name, trial.change.patch, "window", steps)
-                    trial.window = recorded.read(record.ranks[0])
+                    trial.window = recorded.read_all(record.ranks)
                 except TracelensError as error:
                     trial.window = recorded.Window(0, reason=error.message)
 
@@ -209,7 +238,7 @@ class Session:
         assert original is not None
         for trial, record in done:
             trial.timed.append((original, record))
-            if self.plain_noise is None and not numbers.states(original, record):
+            if self.plain_noise is None and trial.band is None and not numbers.states(original, record):
                 trial.difference = numbers.tensors(original, record)
 
     def _decided(self) -> bool:
@@ -246,6 +275,8 @@ class Session:
             refused=tuple(self.refused),
             touched=touched,
             seconds=time.monotonic() - self.began,
+            band=trial.band,
+            poisoned=trial.poisoned,
         )
 
     def _try(self, trial: Trial, mode: arms.Mode, steps: int) -> None:
@@ -274,7 +305,10 @@ class Session:
         if mode != "timed":
             self._tell(f"{version}, {'recorded run' if mode == 'window' else 'numbers'}")
         files = self.request.original if version == ORIGINAL else patch
-        return self._keep(arms.run(arm, self.request.command, self.place, files))
+        return self._keep(self._start(arm, files))
+
+    def _start(self, arm: Arm, files: Patch | None) -> ArmRecord:
+        return arms.run(arm, self.request.command, self.place, files, self.runs)
 
     def _arm(self, version: str, mode: arms.Mode, steps: int) -> Arm:
         return Arm(version, mode, steps, self.request.seed, self.block, timeout_s=self.longest_s)

@@ -22,7 +22,7 @@ METHOD = (
     "up to 7 pairs their mean with Student's t, from 8 on the Hodges-Lehmann median with the signed-rank interval; 95 %"
 )
 # Two-sided 95 % quantiles of Student's t by degrees of freedom, 1 to 15; beyond, the last one is on the safe side.
-_T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
+T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
 
 # Rank from either end of the ordered Walsh averages that bounds the signed-rank interval of at least 95 %, by pairs.
 _SIGNED_RANK = {8: 4, 9: 6, 10: 9, 11: 11, 12: 14, 13: 18, 14: 22, 15: 26}
@@ -71,7 +71,7 @@ def judge(ratio: Ratio | None, pairs: int, policy: Policy = POLICY) -> Speed:
 def _student(logs: list[float]) -> tuple[float, float, float]:
     center = statistics.fmean(logs)
     error = statistics.stdev(logs) / math.sqrt(len(logs))
-    half = _T95[min(len(logs) - 1, len(_T95)) - 1] * error
+    half = T95[min(len(logs) - 1, len(T95)) - 1] * error
     return center, center - half, center + half
 
 

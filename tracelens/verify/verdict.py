@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tracelens.model import Estimate, Outcome, Ratio
+from tracelens.verify.band import Band
 from tracelens.verify.numbers import Difference
 from tracelens.verify.policy import POLICY
 from tracelens.verify.times import judge
@@ -23,15 +24,28 @@ class Evidence:
     failure: str | None
     """Why the patched version could not be measured."""
     broken: bool
-    """The patched version failed where the original runs."""
+    """The patched version ended with an error where the original runs."""
     ratio: Ratio | None
     pairs: int
     deterministic: bool
+    band: Band | None = None
+    """For a change that alters numbers on purpose: what its losses are held against."""
+    unsafe: bool = False
+    """The change was asked for with --unsafe: what it prints may differ."""
+
+    @property
+    def prints_otherwise(self) -> bool:
+        """Nothing differs but the printed lines, and they may."""
+        return self.unsafe and self.difference is not None and self.difference.part == "output"
 
 
 def outcome_of(evidence: Evidence) -> Outcome:
     """Numbers first: a faster script that computes something else is not faster."""
-    if evidence.difference is not None or evidence.broken:
+    if evidence.broken:
+        return "failed"
+    if evidence.band is not None:
+        return _outcome_of_band(evidence, evidence.band)
+    if evidence.difference is not None and not evidence.prints_otherwise:
         return "different numbers"
     if evidence.noise is not None or evidence.failure is not None:
         return "inconclusive"
@@ -39,20 +53,30 @@ def outcome_of(evidence: Evidence) -> Outcome:
 
 
 def numbers_equal(evidence: Evidence) -> bool | None:
-    """True, False, or None where it could not be told."""
-    if evidence.difference is not None or evidence.broken:
+    """True, False, or None where it could not be told; a version that failed has no numbers."""
+    if evidence.broken:
+        return None
+    if evidence.difference is not None and not evidence.prints_otherwise:
         return False
     return None if evidence.noise is not None or evidence.failure is not None else True
 
 
+def _outcome_of_band(evidence: Evidence, band: Band) -> Outcome:
+    if band.verdict == "diverges":
+        return "different numbers"
+    return "inconclusive" if band.verdict is None else judge(evidence.ratio, evidence.pairs)
+
+
 def sentence(evidence: Evidence, predicted: Estimate | None) -> str:
     """One sentence for people."""
-    if evidence.difference is not None:
-        return f"Different numbers: {evidence.difference}."
+    if evidence.broken:
+        return f"The patched version failed: {evidence.failure}"
     if evidence.failure is not None:
-        return (
-            f"The patched version fails: {evidence.failure}" if evidence.broken else f"Inconclusive: {evidence.failure}"
-        )
+        return f"Inconclusive: {evidence.failure}"
+    if evidence.band is not None:
+        return _of_band(evidence, evidence.band, predicted)
+    if evidence.difference is not None and not evidence.prints_otherwise:
+        return f"Different numbers: {evidence.difference}."
     speed = _speed(evidence) + _prediction(evidence, predicted)
     if evidence.noise is not None:
         return (
@@ -60,7 +84,24 @@ def sentence(evidence: Evidence, predicted: Estimate | None) -> str:
             f"algorithms (first at {evidence.noise.where}). {speed}"
         )
     how = "Same numbers, bit for bit" + (" (under deterministic algorithms)" if evidence.deterministic else "")
+    if evidence.prints_otherwise:
+        how += f"; the output differs, as an unsafe change may make it ({evidence.difference})"
     return f"{how}. {speed}"
+
+
+def _of_band(evidence: Evidence, band: Band, predicted: Estimate | None) -> str:
+    """For a change that was asked for with --unsafe: how its losses lie to those of other seeds."""
+    shown, where = band.shown, f" (first at {evidence.difference.where})" if evidence.difference else ""
+    head = f"The numbers change{where}, as an unsafe change may"
+    if band.verdict is None or shown is None:
+        return f"Inconclusive: {head[0].lower()}{head[1:]}; is it within seed noise? Unknown: {band.reason}."
+    low, high, patched = shown.tail
+    ends = f"the loss ends at {patched:.4g}, {band.seeds} seeds of the original at {low:.4g} to {high:.4g}"
+    if band.verdict == "diverges":
+        share = f"{100 * shown.outside:.0f} % of its curve lies outside their band"
+        return f"Different numbers: the loss diverges: {ends}, and {share}."
+    speed = _speed(evidence) + _prediction(evidence, predicted)
+    return f"{head}, and stay within seed noise: {ends}. {speed}"
 
 
 def _speed(evidence: Evidence) -> str:

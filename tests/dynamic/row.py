@@ -1,0 +1,355 @@
+"""One row of the dynamic corpus: a public script, its original and its patched versions, held against each other.
+
+In: an entry of the manifest and the folder with the scripts. Out: one JSON value, written anew after every stage, so
+that a run that is cut short keeps what it has. The order: record and plan; the original twice and each patched version,
+all of them also interrupted and counted; the revert; interleaved timed rounds while the time lasts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import patches
+import worker
+from worker import Arm, Result
+
+from tracelens.model import Patch
+from tracelens.patch import apply
+from tracelens.verify import arms, numbers, times
+from tracelens.verify.recorded import _slope
+
+ORIGINAL = "original"
+SECONDS_PER_TIMED_ARM = 3.5
+"""From the fork on: the first one or two of them go into CUDA's start."""
+MANY_IMAGES = 60_000
+NOT_REACHED = "the script ended before that step"
+NOT_TIMED = frozenset({"full-pipeline"})
+"""Asked for by name, to compare its numbers; its speed is another question and costs as much as all others."""
+SYNC_STEPS = 210
+"""Twenty intervals of ten, after the ten in which nothing is counted."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the manifest."""
+
+    name: str
+    repository: str
+    commit: str
+    path: str
+    arguments: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+    """Files of the repository that the script imports."""
+    images: int = 2560
+    record_images: int = 150_000
+    """Enough for a recording of a loop whose steps last a millisecond."""
+    steps: int = 100
+    interrupt_at: int = 57
+    cpu: dict[str, str] | None = None
+    """Texts to replace for a trial without a GPU; None: nothing needs to be."""
+    cpu_arguments: tuple[str, ...] | None = None
+    also: tuple[str, ...] = ()
+    """Further schemes to patch where every place is assumed to fire."""
+    folders: tuple[str, ...] = ()
+    """Folders the script expects below its own."""
+
+    @staticmethod
+    def of(value: dict[str, Any]) -> Entry:
+        lists = ("arguments", "beside", "folders", "also", "cpu_arguments")
+        return Entry(**{key: tuple(item) if key in lists else item for key, item in value.items()})
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where and how rows are run."""
+
+    sources: Path
+    scratch: Path
+    results: Path
+    gpu: bool
+    assume: bool
+    """Patch every place as if it had fired, instead of recording first."""
+    rounds: int
+    ends: float
+    """time.monotonic() after which nothing new is begun."""
+    timeout_s: float = 60.0
+    """For one batch of arms."""
+
+
+class Row:
+    """The stages of one row."""
+
+    def __init__(self, entry: Entry, setting: Setting) -> None:
+        self.entry, self.setting = entry, setting
+        self.place = setting.scratch / entry.name
+        self.value: dict[str, Any] = {
+            "name": entry.name,
+            "repository": entry.repository,
+            "commit": entry.commit,
+            "path": entry.path,
+            "arguments": list(self.arguments),
+            "device": "cpu",
+            "patched_from": "every place" if setting.assume else "a recording",
+            "seconds": {},
+            "versions": {},
+        }
+        self.plan = patches.Plan({})
+        self.deterministic = False
+        self.alive: list[str] = []
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        own = self.entry.cpu_arguments
+        return self.entry.arguments if self.setting.gpu or own is None else own
+
+    def run(self) -> dict[str, Any]:
+        """All stages; a stage that fails is a result, and ends the row."""
+        shutil.rmtree(self.place, ignore_errors=True)
+        stages: tuple[Callable[[], None], ...] = (
+            self.make,
+            self.compare,
+            self.revert,
+            self.time,
+        )
+        for stage in stages:
+            begun = time.monotonic()
+            if begun > self.setting.ends:
+                self.value["cut_short"] = f"before {stage.__name__}"
+                self._write()
+                break
+            try:
+                stage()
+            except Exception as error:
+                self.value["failed"] = f"{stage.__name__}: {type(error).__name__}: {error}"[:1500]
+                break
+            finally:
+                self.value["seconds"][stage.__name__] = round(time.monotonic() - begun, 1)
+                self._write()
+        return self.value
+
+    # ---------------------------------------------------------------------------------------------- the patches
+
+    def make(self) -> None:
+        """Record the original and ask for its patches."""
+        project = self._project("project")
+        script = project / self.entry.path
+        if not self.setting.assume:
+            environment = dict(os.environ, TRACELENS_SYNTHETIC_IMAGES=str(self.entry.record_images))
+            paths = [str(worker.SHIM), environment.get("PYTHONPATH", "")]
+            environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+            run = patches.record(script, self.arguments, self.place / "runs", environment)
+            self.plan = patches.planned(run)
+        else:
+            self.plan = patches.assumed(project, script, (*patches.ASKED, *self.entry.also))
+        self.value["recommended"] = {"scheme": self.plan.recommended, "verdict": self.plan.verdict}
+        self.value["recorded"] = self.plan.recorded
+        seen: dict[tuple[bytes, ...], str] = {}
+        for name, patch in self.plan.patches.items():
+            self.value["versions"][name] = version = _described(patch)
+            key = tuple(file.after for file in patch.files)
+            if key and key in seen:
+                version["same_as"] = seen[key]
+            elif key:
+                seen[key] = name
+                self.alive.append(name)
+
+    def compare(self) -> None:
+        """Everything but times, side by side: the numbers, an interrupt in mid-epoch, the waits for the GPU.
+
+        The original twice gives the noise floor; each patched version is held against it, bit for bit. If two
+        originals differ, both comparisons are made again under deterministic algorithms.
+        """
+        names = [ORIGINAL, "again", *self.alive]
+        jobs = [(name, kind) for kind in ("numbers", "interrupted") for name in names]
+        counted = [(name, "syncs") for name in (ORIGINAL, *self.alive) if self.setting.gpu]
+        found = self._arms([*jobs, *counted])
+        self.value["noise"] = noise = _parted(found[ORIGINAL, "numbers"], found["again", "numbers"])
+        if noise is not None:
+            self.deterministic = True
+            found |= self._arms(jobs)
+            noise = _parted(found[ORIGINAL, "numbers"], found["again", "numbers"])
+            self.value["noise_deterministic"] = noise
+        first = found[ORIGINAL, "numbers"]
+        self.value["original"] = _left(first)
+        if first.record is None:
+            raise RuntimeError(f"the original ended with {first.status}: {first.stderr[-800:]}")
+        self.value["device"] = first.record["device"]
+        interrupted = found[ORIGINAL, "interrupted"]
+        self.value["interrupted"] = {"ended": interrupted.status, "lines": len(interrupted.stdout.splitlines())}
+        for name in self.alive:
+            self._judge(name, found, comparable=noise is None)
+        for name, _ in counted:
+            target = self.value["original"] if name == ORIGINAL else self.value["versions"][name]
+            target["syncs"] = _syncs(found[name, "syncs"])
+            target["memory_slope_bytes_per_step"] = _slope([(a, b) for a, b in found[name, "syncs"].memory])
+
+    def _judge(self, name: str, found: dict[tuple[str, str], Result], comparable: bool) -> None:
+        version, result = self.value["versions"][name], found[name, "numbers"]
+        version["ended"] = result.status
+        version["compared"] = None if result.record is None else numbers.compared(_record(result))
+        for kind, key in (("numbers", "difference"), ("interrupted", "interrupted_difference")):
+            first, again = found[ORIGINAL, kind], found["again", kind]
+            version[key] = _parted(first, found[name, kind], (again,)) if comparable else "not comparable"
+        if found[ORIGINAL, "interrupted"].status == found[ORIGINAL, "numbers"].status == 0:
+            version["interrupted_difference"] = NOT_REACHED
+        if version["difference"] and result.status != found[ORIGINAL, "numbers"].status:
+            version["stderr"] = result.stderr[-800:]
+
+    def revert(self) -> None:
+        """Apply and revert in a copy: every byte as before, nothing left."""
+        for name in self.alive:
+            project = self._project(f"revert-{name}")
+            before = _tree(project)
+            patch = _moved(self.plan.patches[name], self.place / "project", project)
+            backup = self.place / f"backup-{name}"
+            apply.write(patch, backup)
+            changed = _tree(project) != before
+            apply.revert(backup)
+            self.value["versions"][name]["revert_exact"] = changed and _tree(project) == before
+
+    def time(self) -> None:
+        """Interleaved rounds, each arm alone on its GPU, every second round in reverse order."""
+        rounds: list[dict[str, float]] = []
+        for number in range(self.setting.rounds):
+            if time.monotonic() > self.setting.ends:
+                break
+            names = [ORIGINAL, *(name for name in self.alive if name not in NOT_TIMED)]
+            taken: dict[str, float] = {}
+            for name in names if number % 2 == 0 else reversed(names):
+                result = self._arms([(name, "timed")])[name, "timed"]
+                stretch = arms.stretch_of(result.record["clock"]) if result.record else None
+                if stretch is not None:
+                    taken[name] = stretch.step_ns
+            if ORIGINAL in taken:
+                rounds.append(taken)
+            self._times(rounds)
+            self._write()
+
+    # --------------------------------------------------------------------------------------------------- helpers
+
+    def _times(self, rounds: list[dict[str, float]]) -> None:
+        self.value["original"]["step_us"] = [round(one[ORIGINAL] / 1000, 1) for one in rounds]
+        for name in (name for name in self.alive if name not in NOT_TIMED):
+            pairs = [(one[ORIGINAL], one[name]) for one in rounds if name in one]
+            ratio = times.ratio_of(pairs)
+            version = self.value["versions"][name]
+            version["step_us"] = [round(pair[1] / 1000, 1) for pair in pairs]
+            if ratio is not None:  # as speed: original ÷ patched
+                version["speed"] = {"value": 1 / ratio.value, "low": 1 / ratio.high, "high": 1 / ratio.low}
+                version["speed"]["pairs"] = len(pairs)
+
+    def _arms(self, jobs: list[tuple[str, str]]) -> dict[tuple[str, str], Result]:
+        """Run versions for what they are wanted for, all at once; folders of equal length keep printed paths alike."""
+        made = []
+        for number, (name, kind) in enumerate(jobs):
+            folder = self.place / f"arm-{number:02d}"
+            shutil.rmtree(folder, ignore_errors=True)
+            self._copy_to(folder, self.plan.patches.get(name))
+            made.append(Arm(folder, self.entry.path, self.arguments, **self._options(kind)))
+        return dict(zip(jobs, worker.run(made, self.setting.timeout_s), strict=True))
+
+    def _options(self, kind: str) -> dict[str, Any]:
+        entry = self.entry
+        if kind == "syncs":
+            return {"mode": "syncs", "steps": SYNC_STEPS, "images": MANY_IMAGES}
+        if kind == "timed":
+            return {"mode": "timed", "steps": 20_000, "images": MANY_IMAGES, "deadline_s": SECONDS_PER_TIMED_ARM}
+        common = {"mode": "numbers", "steps": entry.steps, "images": entry.images, "deterministic": self.deterministic}
+        return {**common, "interrupt_at": entry.interrupt_at if kind == "interrupted" else None}
+
+    def _project(self, name: str) -> Path:
+        folder = self.place / name
+        shutil.rmtree(folder, ignore_errors=True)
+        self._copy_to(folder, None)
+        return folder
+
+    def _copy_to(self, folder: Path, patch: Patch | None) -> None:
+        source = self.setting.sources / self.entry.repository.replace("/", "+")
+        for path in (self.entry.path, *self.entry.beside):
+            target = folder / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            text = (source / path).read_text()
+            for old, new in (self.entry.cpu or {}).items() if not self.setting.gpu else ():
+                text = text.replace(old, new)
+            target.write_text(text)
+        for name in self.entry.folders:
+            ((folder / self.entry.path).parent / name).mkdir(parents=True, exist_ok=True)
+        if patch is not None:
+            for file in _moved(patch, self.place / "project", folder).files:
+                file.path.write_bytes(file.after)
+
+    def _write(self) -> None:
+        self.setting.results.mkdir(parents=True, exist_ok=True)
+        path = self.setting.results / f"{self.entry.name}.json"
+        path.with_suffix(".part").write_text(json.dumps(self.value, indent=1, sort_keys=True) + "\n")
+        path.with_suffix(".part").replace(path)
+
+
+def _described(patch: Patch) -> dict[str, Any]:
+    return {
+        "hunks": dict(Counter(hunk.edit for hunk in patch.hunks)),
+        "tiers": dict(Counter(hunk.tier for hunk in patch.hunks)),
+        "declined": [f"{one.location.path}:{one.location.line} {one.edit}: {one.obstacle}" for one in patch.declined],
+        "patched": not patch.empty,
+    }
+
+
+def _moved(patch: Patch, old: Path, new: Path) -> Patch:
+    from dataclasses import replace
+
+    files = tuple(replace(file, path=new / file.path.resolve().relative_to(old.resolve())) for file in patch.files)
+    return replace(patch, root=new, files=files)
+
+
+def _record(result: Result) -> arms.ArmRecord:
+    arm = arms.Arm("version", "numbers", 0, 0)
+    ranks = (result.record,) if result.record is not None else ()
+    return arms.ArmRecord(arm, result.seconds, result.stdout, result.stderr, ranks)
+
+
+def _parted(original: Result, other: Result, more: tuple[Result, ...] = ()) -> str | None:
+    """Where two arms part: how they ended, losses, weights, buffers, then the printed lines in order."""
+    if original.status != other.status:
+        return f"ended with {other.status}, the original with {original.status}"
+    if (original.record is None) != (other.record is None):
+        return "only one of them made a training step"
+    if original.record is not None:
+        found = numbers.tensors(_record(original), _record(other))
+        if found is not None:
+            return f"{found.part}: {found}"
+    if not more:
+        return None
+    printed, mask = numbers.printed([_record(one) for one in (original, *more)], _record(other))
+    if not mask.comparable:
+        return "two originals print different numbers of lines"
+    return None if printed is None else f"{printed.part}: {printed}"
+
+
+def _left(result: Result) -> dict[str, Any]:
+    if result.record is None:
+        return {"ended": result.status}
+    return {"ended": result.status, **numbers.compared(_record(result)), "stopped": result.record["stopped"]}
+
+
+def _syncs(result: Result) -> dict[str, Any] | None:
+    if result.syncs is None:
+        return None
+    steps, kinds = result.syncs["steps"], Counter()
+    for place, count in result.syncs["places"].items():
+        kinds[place.rsplit(" ", 1)[0]] += count
+    return {
+        "per_step": {kind: round(count / steps, 3) for kind, count in sorted(kinds.items())},
+        "places": {place: round(count / steps, 3) for place, count in sorted(result.syncs["places"].items())},
+    }
+
+
+def _tree(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

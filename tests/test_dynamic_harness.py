@@ -1,0 +1,119 @@
+"""The harness of the dynamic corpus, on a small script without a GPU: it must find a wrong patch, and lose nothing."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+HARNESS = Path(__file__).parent / "dynamic"
+SCRIPT = """\
+import time
+import torch
+from torch.utils.data import DataLoader
+
+torch.manual_seed(0)
+data = [(torch.randn(4), float(n % 3)) for n in range(120)]
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    total = 0.0
+    for i, (x, y) in enumerate(DataLoader(data, batch_size=4, shuffle=True, num_workers=1)):
+        loss = (model(x)[:, 0] - y.float()).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+        print(f"epoch {epoch} batch {i} loss {loss.item():.6f} at {time.time():.3f}")
+    print("epoch", epoch, total)
+"""
+DRIVER = """\
+import json, shutil, sys, tempfile, time
+from pathlib import Path
+sys.path[:0] = [sys.argv[1], str(Path(sys.argv[1]).parents[1])]
+import worker
+worker.prepare()
+import patches, row
+from dataclasses import replace
+right = patches.assumed
+def planted(root, script, _schemes=()):
+    plan = right(root, script)
+    patch = plan.patches["event-interval"]
+    def spoiled(old, new):
+        files = tuple(replace(f, after=f.after.replace(old, new)) if f.path == script else f for f in patch.files)
+        assert files != patch.files
+        return replace(patch, files=files)
+    late = spoiled(b".item(loss)", b".item(loss * 1.0000002)")
+    return replace(plan, patches={"right": patch, "late": late, "lr": spoiled(b"lr=0.1", b"lr=0.11")})
+patches.assumed = planted
+place = Path(sys.argv[2])
+entry = row.Entry.of({"name": "small", "repository": "a/b", "commit": "c", "path": "train.py", "interrupt_at": 37})
+scratch = Path(tempfile.mkdtemp())  # short: sockets of loader workers lie below it
+setting = row.Setting(place, scratch, place / "results", gpu=False, assume=True, rounds=0, ends=time.monotonic() + 500)
+row.Row(entry, setting).run()
+shutil.rmtree(scratch)
+"""
+
+
+def test_a_wrong_patch_is_found_and_a_right_one_passes(tmp_path: Path) -> None:
+    source = tmp_path / "a+b"
+    source.mkdir()
+    (source / "train.py").write_text(SCRIPT)
+    environment = dict(os.environ, OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
+    words = [sys.executable, "-c", DRIVER, str(HARNESS), str(tmp_path)]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    value = json.loads((tmp_path / "results" / "small.json").read_text())
+    assert "failed" not in value, value.get("failed")
+    assert value["noise"] is None
+    assert value["original"]["stopped"] == "script ended"
+    assert (value["original"]["losses"], value["original"]["lines"]) == (60, 62)
+    assert value["interrupted"]["ended"] == 130
+    assert 35 <= value["interrupted"]["lines"] < 60
+    right, late, wrong = (value["versions"][name] for name in ("right", "late", "lr"))
+    assert (right["difference"], right["interrupted_difference"], right["revert_exact"]) == (None, None, True)
+    assert late["difference"].startswith("output: line 2 of standard output")
+    assert wrong["difference"].startswith("loss: backward 2")
+    assert wrong["interrupted_difference"].startswith("loss: backward 2")
+    assert (source / "train.py").read_text() == SCRIPT
+
+
+def _table() -> ModuleType:
+    """The module by its place: its neighbors have names that other tests use too."""
+    spec = importlib.util.spec_from_file_location("dynamic_table", HARNESS / "table.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_is_made_from_the_recorded_rows_and_no_number_changed() -> None:
+    table = _table()
+    assert table.page() == (HARNESS.parents[1] / "docs" / "dynamic.md").read_text()
+    manifest = {row["name"]: row for row in json.loads((HARNESS / "manifest.json").read_text())["rows"]}
+    for folder in table.FOLDERS:
+        rows = table.rows_of(table.DATA / folder)
+        assert rows, folder
+        assert {row["name"] for row in rows} <= manifest.keys()
+        for row, name, version in table.compared(rows):
+            assert version["difference"] is None, (folder, row["name"], name)
+            assert version["interrupted_difference"] in (None, table.NOT_REACHED), (folder, row["name"], name)
+            assert version.get("revert_exact", True), (folder, row["name"], name)
+            assert version["compared"]["losses"] > 20, (folder, row["name"], name)
+            if folder == "h200" and "defer-read" in version["hunks"]:
+                assert not table.reads_in_each_batch(version), (row["name"], name)
+
+
+def test_the_page_would_show_a_changed_number(tmp_path: Path) -> None:
+    table = _table()
+    row = json.loads((table.DATA / "h200" / "gan.json").read_text())
+    row["versions"]["event-interval"]["difference"] = "loss: backward 3: 1 in the original, 2 in the patched version"
+    (tmp_path / "h200").mkdir()
+    (tmp_path / "h200" / "gan.json").write_text(json.dumps(row))
+    page = table.page(tmp_path)
+    assert "Changed numbers: **1** of 2" in page
+    assert "**loss: backward 3" in page

@@ -1,0 +1,63 @@
+"""A launch with torchrun: every rank is compared, in a working copy of its own launch."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from test_verify_run import change, project  # noqa: F401 -- project is a fixture
+
+from tracelens.verify import arms, copy, numbers, output, request, result, run
+
+BODY = """\
+import torch
+import torch.distributed as dist
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+torch.manual_seed(rank)
+net = torch.nn.Linear(8, 4)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(40):
+    loss = net(torch.randn(8, 8)).pow(2).mean()
+    opt.zero_grad()
+    loss.backward()
+    for p in net.parameters():
+        dist.all_reduce(p.grad)
+    opt.step()
+    scale = 1.0
+    print(f"rank {rank} step {step} loss {loss.item():.6f}")
+print("done", rank, os.getcwd())
+dist.destroy_process_group()
+"""
+SEEN = '    print(f"rank'
+
+
+def torchrun(words):
+    """The command that was recorded, as a Run has it."""
+    here = Path(sys.executable).parent / "torchrun"
+    if not here.exists():
+        pytest.skip("torchrun is not installed beside this Python")
+    command = (str(here), "--standalone", "--nproc-per-node=2", *words)
+    return arms.Command("command", command, sys.executable, {"OMP_NUM_THREADS": "1"})
+
+
+def test_a_change_on_one_rank_of_two_is_found_and_named(project):  # noqa: F811
+    path = project / "train.py"
+    path.write_text(BODY)
+    second = change(path, SEEN, "    if rank == 1 and step == 20: net.weight.data += 1e-6\n" + SEEN, "second")
+    scratch = project.parent / "scratch"
+    scratch.mkdir()
+    before = copy.snapshot((project,))
+    asked = request.Request(torchrun(("train.py",)), project, project, steps=30, budget_s=300.0)
+    found = run.Session(asked, (second,), copy.Place(scratch, project, project))
+    found.originals = [found._run(run.ORIGINAL, None, "numbers", 30)]
+    found._try(found.trials[0], "numbers", 30)
+    difference = numbers.tensors(found.originals[0], found.trials[0].record)
+    found.trials[0].difference = difference
+    told = result.of(found.outcome_of(found.trials[0], ()))
+    compared = told.details["numbers"]["compared"]
+    assert (compared["ranks"], compared["losses"], told.details["environment"]["processes"]) == (2, 60, 2)
+    assert {line.split()[1] for line in output.lines(found.originals[0].stdout)} == {"0", "1"}, "both are heard"
+    assert told.outcome == "different numbers"
+    assert difference.where == "rank 1, backward 22", "rank 0 differs too, one step later"
+    assert copy.changed(before, copy.snapshot((project,))) == ()

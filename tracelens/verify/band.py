@@ -1,0 +1,137 @@
+"""Numbers that change on purpose: does the loss still move as the original's does from seed to seed?
+
+In: the losses of the original under several seeds, and those of the patched version. Out: a `Band`. A change that
+moves a random draw or the order of a sum cannot be held to equal bits; it is held to what the original itself does
+when nothing but the seed changes. Losses are averaged over blocks of steps, each block's band is the interval in which
+another run of the original would lie in 95 of 100 cases.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tracelens.verify.times import T95
+
+MOST_OUTSIDE = 0.25
+"""Share of blocks that may lie outside: 5 % are expected, but neighboring blocks go astray together."""
+TAIL_SHARE = 0.25
+"""The last quarter of the curve counts by itself: a run that ends elsewhere is another run, however it got there."""
+LEAST_BLOCKS = 4
+"""Fewer blocks are no curve."""
+
+Numerics = Literal["within seed noise", "diverges"]
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One loss of the step (a GAN has two): per block the band's ends and the patched mean."""
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    patched: tuple[float, ...]
+    outside: float
+    """Share of the blocks that lie outside."""
+    tail: tuple[float, float, float]
+    """Of the last quarter: the band's low and high end, and the patched mean."""
+
+    @property
+    def diverges(self) -> bool:
+        return self.outside > MOST_OUTSIDE or not _inside(*self.tail)
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """The judgement; `verdict` is None where there is none, `reason` says why."""
+
+    seeds: int
+    verdict: Numerics | None = None
+    curves: tuple[Curve, ...] = ()
+    reason: str | None = None
+
+    @property
+    def shown(self) -> Curve | None:
+        """The curve to speak of: one that diverges, else the first."""
+        return next((curve for curve in self.curves if curve.diverges), self.curves[0] if self.curves else None)
+
+    def document(self) -> dict[str, Any]:
+        """As verify.json stores it. What is not finite is text there."""
+        curves = [
+            {
+                "low": _plain(curve.low),
+                "high": _plain(curve.high),
+                "patched": _plain(curve.patched),
+                "outside_share": curve.outside,
+                "tail": dict(zip(("low", "high", "patched"), _plain(curve.tail), strict=True)),
+            }
+            for curve in self.curves
+        ]
+        return {"verdict": self.verdict, "seeds": self.seeds, "curves": curves, "reason": self.reason}
+
+
+def judge(originals: Sequence[Sequence[float]], patched: Sequence[float], steps: int, block: int) -> Band:
+    """Hold one sequence of losses against those of the original under `len(originals)` seeds."""
+    seeds = len(originals)
+    length = min(map(len, (*originals, patched)))
+    per_step = length // steps if steps and length % steps == 0 else 1
+    blocks = length // per_step // block if per_step else 0
+    if blocks < LEAST_BLOCKS:
+        return Band(seeds, reason=f"{length} losses are too few for a curve in blocks of {block} steps")
+    curves = []
+    for offset in range(per_step):
+        tracks = [_blocks(one[offset:length:per_step], block) for one in (*originals, patched)]
+        if all(track == tracks[0] for track in tracks[1:seeds]):
+            continue  # no noise to compare with: a constant, or a script whose generators we cannot reach
+        curves.append(_curve(tracks[:-1], tracks[-1]))
+    if not curves:
+        return Band(seeds, reason="the seeds change nothing: the script makes its random numbers in a way of its own")
+    return Band(seeds, "diverges" if any(curve.diverges for curve in curves) else "within seed noise", tuple(curves))
+
+
+def losses_of(rank: Mapping[str, Any]) -> list[float]:
+    """The single numbers that backward started from, in order."""
+    entries = [entry for entry in rank.get("losses", ()) if math.prod(entry["shape"]) == 1 and entry.get("first")]
+    return [float(entry["first"][0]) for entry in entries]
+
+
+def _blocks(values: Sequence[float], block: int) -> tuple[float, ...]:
+    return tuple(statistics.fmean(values[i : i + block]) for i in range(0, len(values) - block + 1, block))
+
+
+def _curve(tracks: Sequence[tuple[float, ...]], patched: tuple[float, ...]) -> Curve:
+    columns = list(zip(*tracks, strict=True))
+    variances = [statistics.variance(column) if all(map(math.isfinite, column)) else math.inf for column in columns]
+    ends = []
+    for index, column in enumerate(columns):
+        # A variance of three values is itself a guess: the neighboring blocks' make it steadier
+        near = [one for one in variances[max(0, index - 1) : index + 2] if math.isfinite(one)]
+        ends.append(_ends(column, statistics.fmean(near) if math.isfinite(variances[index]) else math.inf))
+    outside = sum(not _inside(low, high, value) for (low, high), value in zip(ends, patched, strict=True))
+    size = max(1, round(len(columns) * TAIL_SHARE))
+    tails = [statistics.fmean(track[-size:]) for track in tracks]
+    spread = statistics.variance(tails) if all(map(math.isfinite, tails)) else math.inf
+    tail = (*_ends(tails, spread), statistics.fmean(patched[-size:]))
+    low, high = zip(*ends, strict=True)
+    return Curve(low, high, patched, outside / len(columns), tail)
+
+
+def _ends(values: Sequence[float], variance: float) -> tuple[float, float]:
+    """Where the next value of this kind lies in 95 of 100 cases; everything, where the original is not finite."""
+    if not math.isfinite(variance):
+        return -math.inf, math.inf
+    count = len(values)
+    half = T95[min(count - 1, len(T95)) - 1] * math.sqrt(variance * (1 + 1 / count))
+    center = statistics.fmean(values)
+    return center - half, center + half
+
+
+def _inside(low: float, high: float, value: float) -> bool:
+    """Where the original is not finite nothing is outside; anywhere else a NaN is."""
+    return low == -math.inf or low <= value <= high
+
+
+def _plain(values: Sequence[float]) -> list[float | str]:
+    return [value if math.isfinite(value) else str(value) for value in values]
