@@ -252,7 +252,9 @@ def test_two_ranks_under_torchrun_stop_after_their_windows(tmp_path: Path) -> No
 def test_out_of_reach_is_told_apart_from_no_steps(tmp_path: Path) -> None:
     unreached = record(tmp_path, "command", sys.executable, "-I", script("plain.py"), "3")
     assert unreached.status == 0
-    assert "no Python process" in (unreached.reason or "")
+    assert "injection did not reach any Python process" in (unreached.reason or "")
+    without = record(tmp_path, "command", sys.executable, "-c", "pass")
+    assert "no Python process below the command imported torch" in (without.reason or "")
     stepless = record(tmp_path, "command", sys.executable, "-c", "import torch")
     assert "no training step" in (stepless.reason or "")
     assert not run.read(stepless.folder).complete

@@ -118,3 +118,25 @@ def test_verify_two_scripts_hands_over_their_arguments(
     monkeypatch.setattr(trials, "of_scripts", measured)
     assert main(["verify", "a.py", "b.py", "--", "--epochs", "1"]) == 0
     assert seen == [(Path("a.py"), Path("b.py"), ("--epochs", "1"))]
+
+
+def test_ranks_and_a_shared_folder_are_handed_over(recorded: list[session.ProfileOptions], tmp_path: Path) -> None:
+    main(["profile", "--ranks", "0,4-6,5", "--run-dir", str(tmp_path / "run"), "--", "torchrun", "t.py"])
+    assert recorded[0].ranks == (0, 4, 5, 6)
+    assert (recorded[0].out, recorded[0].join) == (tmp_path / "run", True)
+    main(["profile", "train.py"])
+    assert (recorded[1].ranks, recorded[1].join) == (None, False)
+
+
+@pytest.mark.parametrize("given", ["", "x", "3-1", "1,", "-1", "0-999999999"])
+def test_what_is_no_list_of_ranks_is_refused(
+    given: str, recorded: list[session.ProfileOptions], capsys: Capture
+) -> None:
+    assert main(["profile", f"--ranks={given}", "train.py"]) == 2
+    assert "no list of ranks" in capsys.readouterr().err
+    assert not recorded
+
+
+def test_one_run_folder_is_enough(recorded: list[session.ProfileOptions], tmp_path: Path) -> None:
+    assert main(["profile", "-o", str(tmp_path / "a"), "--run-dir", str(tmp_path / "b"), "train.py"]) == 2
+    assert not recorded

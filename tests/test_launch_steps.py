@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 
 import pytest
 
@@ -73,3 +74,30 @@ def test_a_change_of_the_rule_is_said() -> None:
     assert not rule.restarted
     assert rule.optimizer_ended("G")
     assert rule.restarted
+
+
+class Thorough(StepRule):
+    """The rule without its short cut for a single optimizer."""
+
+    def optimizer_ended(self, key: object) -> bool:
+        self._only = None
+        ended = super().optimizer_ended(key)
+        self._only = None
+        return ended
+
+
+def test_the_short_cut_for_one_optimizer_changes_nothing() -> None:
+    chance = random.Random(7)
+    for _ in range(300):
+        quick, thorough = StepRule(), Thorough()
+        letters = "AAAAAAAAAAbbbnni" + chance.choice(("", "B", "BC"))
+        for moment in chance.choices(letters, k=chance.randrange(1, 200)):
+            answers = []
+            for rule in (quick, thorough):
+                if moment in "bi":
+                    answers.append(rule.backward_ended(stepped_inside=moment == "i"))
+                else:
+                    answers.append(rule.batch_wanted() if moment == "n" else rule.optimizer_ended(moment))
+            assert answers[0] == answers[1]
+            assert (quick.count, quick.source, quick.anchor) == (thorough.count, thorough.source, thorough.anchor)
+            assert quick.per_step() == thorough.per_step()

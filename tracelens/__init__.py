@@ -9,11 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tracelens.capture.inside import on_trace_ready, profile
+    from tracelens.model import Timeline, Trace
     from tracelens.trace.chrome import load
     from tracelens.trace.hta_bridge import analysis as hta
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "hta", "load"]
+__all__ = ["__version__", "hta", "load", "on_trace_ready", "profile", "timeline"]
 
 
 def __getattr__(name: str) -> Any:
@@ -25,4 +29,40 @@ def __getattr__(name: str) -> Any:
         from tracelens.trace.hta_bridge import analysis
 
         return analysis
+    if name in ("profile", "on_trace_ready"):
+        from tracelens.capture import inside
+
+        return getattr(inside, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def timeline(source: Trace | Path | str, *, rank: int | None = None) -> Timeline:
+    """Steps, waits, copies, idle gaps and streams of a loaded trace, a trace file or a Run folder, as DataFrames.
+
+    A Run folder adds source lines to the waits and leaves attributed steps out of the statistics. If it holds several
+    ranks, `rank` says which one; raises `UsageError` if it must and does not, `InputError` if there is no trace.
+    """
+    from pathlib import Path
+
+    from tracelens.model import Trace
+    from tracelens.trace.timeline import build
+
+    if isinstance(source, Trace):
+        return build(source)
+    from tracelens.errors import UsageError
+    from tracelens.pipeline import open_inputs
+
+    inputs = open_inputs((Path(source),))
+    pairs = list(zip(inputs.traces, inputs.recordings, strict=True))
+    chosen = [pair for pair in pairs if rank is None or pair[0].rank == rank]
+    if len(chosen) != 1:
+        ranks = ", ".join(str(trace.rank) for trace, _ in pairs)
+        raise UsageError(f"{source} holds the ranks {ranks}", hint="say which one: tracelens.timeline(path, rank=…)")
+    return build(*chosen[0])
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """`%load_ext tracelens` in a notebook: gives it the cell magic `%%tracelens`."""
+    from tracelens.notebook import register
+
+    register(shell)

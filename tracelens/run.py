@@ -19,14 +19,14 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from tracelens import jsonfile
 from tracelens.errors import InputError, UsageError
 from tracelens.jsonfile import Shape
-from tracelens.model import Location, RankRecording, Run, SourceMark, StackSample, StepClock
+from tracelens.model import EventUse, Location, RankRecording, Run, SourceMark, StackSample, StepClock
 
 SCHEMA_VERSION = 1
 RUNS_FOLDER = "tracelens-runs"
@@ -63,13 +63,15 @@ _RUN: Shape = {
 """What readers of run.json rely on, checked once, here; every value may also be null: not known."""
 _PLACE = {"path": str, "line": int, "function": str}
 _MARK = {"start_unix_ns": int, "end_unix_ns": int, "thread": int, "call": str, **_PLACE}
-_SOURCES: Shape = {"marks": [_MARK], "samples": [{"unix_ns": int, "thread": int, **_PLACE}]}
+_EVENT = {"start_unix_ns": int, "end_unix_ns": int, "thread": int, "call": str, "event": int, "stream": int}
+_SOURCES: Shape = {"marks": [_MARK], "samples": [{"unix_ns": int, "thread": int, **_PLACE}], "events": [_EVENT]}
 _SAMPLE: Shape = {"unix_ns": int, "cpu_percent": float, "gpus": [{"utilization": float}]}
 
 
 def new_folder(script: str, parent: Path, now: datetime | None = None) -> Path:
     """Create `parent/<utc>-<script>-<id>` and return it; the id keeps two starts in one second apart."""
-    stamp = (now or datetime.now(UTC)).strftime("%Y%m%d-%H%M%S")
+    # Not datetime.UTC: this module is also imported inside the user's process, which may be a Python 3.10.
+    stamp = (now or datetime.now(timezone.utc)).strftime("%Y%m%d-%H%M%S")  # noqa: UP017
     stem = "".join(c if c.isalnum() or c in "-_" else "_" for c in Path(script).stem)[:40] or "run"
     parent.mkdir(parents=True, exist_ok=True)
     return Path(tempfile.mkdtemp(prefix=f"{stamp}-{stem}-", dir=parent))
@@ -121,18 +123,22 @@ def read(folder: Path) -> Run:
 
 
 def samples(folder: Path) -> tuple[dict[str, Any], ...]:
-    """The rows of monitor.jsonl that are whole and have a time; a job that was killed leaves half a last line."""
-    path = folder / MONITOR_FILE
+    """The samples of the Run's monitor.jsonl; rows of another kind (iterations of a training monitor) are left out."""
+    return tuple(row for row in rows(folder / MONITOR_FILE) if "iteration" not in row)
+
+
+def rows(path: Path) -> tuple[dict[str, Any], ...]:
+    """The rows of a monitor.jsonl that are whole and have a time; a job that was killed leaves half a last line."""
     if not path.is_file():
         return ()
-    rows = []
+    found = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         with contextlib.suppress(ValueError, RecursionError):
             row = json.loads(line)
             jsonfile.check(row, _SAMPLE)
             if row and row.get("unix_ns") is not None:
-                rows.append(row)
-    return tuple(rows)
+                found.append(row)
+    return tuple(found)
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
@@ -226,6 +232,7 @@ def _recording_from(folder: Path, entry: dict[str, Any]) -> RankRecording:
         ),
         marks=tuple(_mark(row) for row in sources.get("marks") or ()),
         samples=tuple(_sample(row) for row in sources.get("samples") or ()),
+        events=tuple(_event(row) for row in sources.get("events") or ()),
         attributed_steps=tuple(int(k) for k in entry.get("attributed_steps") or ()),
         meta=entry,
     )
@@ -245,6 +252,12 @@ def _mark(row: dict[str, Any]) -> SourceMark:
 
 def _sample(row: dict[str, Any]) -> StackSample:
     return StackSample(int(row["unix_ns"]), int(row["thread"]), _location(row))
+
+
+def _event(row: dict[str, Any]) -> EventUse:
+    times = int(row["start_unix_ns"]), int(row["end_unix_ns"])
+    stream = row.get("stream")
+    return EventUse(*times, int(row["thread"]), str(row["call"]), int(row["event"]), None if stream is None else stream)
 
 
 def _location(row: dict[str, Any]) -> Location:

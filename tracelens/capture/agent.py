@@ -1,8 +1,8 @@
 """The recording agent: lives in the user's training process and goes through three windows at its step boundaries.
 
-In: `arm(config)` from the bootstrap, then the observers of `launch.hooks`. Out: files in the Run folder (see `output`).
+In: `arm(config)` from the bootstrap, then the observers of `launch.hooks`. Out: files in the Run folder (see `saving`).
 
-    settle → W0 unprofiled → warm-up → W1 clean → W2 attributed → done
+    settle → W0 unprofiled → probe, warm-up → W1 clean → W2 attributed → done
 
 Rules that every line here obeys: the job comes first (whatever fails, recording ends and training goes on), outside
 the windows nothing synchronizes, no random number is drawn, no CUDA context is created.
@@ -11,6 +11,7 @@ the windows nothing synchronizes, no random number is drawn, no CUDA context is 
 from __future__ import annotations
 
 import atexit
+import ctypes
 import enum
 import multiprocessing
 import multiprocessing.util
@@ -19,21 +20,22 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from tracelens import run
-from tracelens.capture import facts, output
-from tracelens.capture.attribution import Attribution
-from tracelens.capture.plan import Plan
+from tracelens.capture import bounds, facts, rescue, saving
+from tracelens.capture.blind import LastResort
+from tracelens.capture.gathered import Gathered
+from tracelens.capture.later import Later
+from tracelens.capture.plan import NoRoomError, Plan
 from tracelens.capture.recorder import PROFILES_ITSELF, NotRecorded, Recorder, watch_foreign
-from tracelens.capture.remaining import iterations
-from tracelens.capture.rescue import Rescue
+from tracelens.capture.remaining import Block
 from tracelens.capture.sampler import Sampler
 from tracelens.launch import hooks
 
+LONGEST_SECONDS = 120.0
+"""A window whose length is given in steps alone (several ranks) ends after so long all the same."""
 PATIENCE_WITH_STOP = 3
 """Steps after which a script that swallows SystemExit is ended for good."""
 
@@ -41,10 +43,15 @@ PATIENCE_WITH_STOP = 3
 class Phase(enum.Enum):
     SETTLE = "settle"
     UNPROFILED = "unprofiled"
+    PROBE = "probe"
     WARMUP = "warm-up"
     CLEAN = "clean"
     ATTRIBUTED = "attributed"
     DONE = "done"
+
+
+_UNPROFILED, _DONE = Phase.UNPROFILED, Phase.DONE  # members of an Enum are slow to look up, and this runs per step
+_RECORDING = (Phase.PROBE, Phase.WARMUP, Phase.CLEAN, Phase.ATTRIBUTED)
 
 
 def arm(config: Mapping[str, Any]) -> None:
@@ -53,18 +60,21 @@ def arm(config: Mapping[str, Any]) -> None:
     engine = Engine(config)
     watch_foreign(engine.foreign_profiler)
     engine.observe()
+    engine.watch()
     atexit.register(engine.end, "the script ended before the recording was complete")
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=engine.forked)
+        os.register_at_fork(before=engine.before_fork, after_in_parent=engine.after_fork, after_in_child=engine.forked)
 
 
 class Engine:
     """One process's recording. All methods run on the training thread, but for the ends of the process."""
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
+    def __init__(self, config: Mapping[str, Any], block: Block | None = None) -> None:
+        """`block`: where the script itself began the recording; loops around that place do not count."""
         self._config = config
-        self._rescue = Rescue(self.end)
-        self._attribution = Attribution()
+        self._block = block
+        self._rescue = rescue.Rescue(self.end)
+        self._last_resort = LastResort(config, self._idle)
         self._removers: list[hooks.Remove] = []
         self._reset()
 
@@ -76,63 +86,67 @@ class Engine:
             hooks.on_failure(self.on_failure),
         ]
 
+    def watch(self) -> None:
+        """Record a window of time if no step comes."""
+        self._last_resort.start()
+
     def _reset(self) -> None:
-        self._plan = Plan.of(self._config.get("plan", {}))
+        self._now = Gathered(Plan.of(self._config.get("plan", {})))
+        self._tools = saving.Tools()
         self._phase = Phase.SETTLE
-        self._notes: list[str] = []
-        self._loaders = facts.Loaders()
-        self._steps_seen = 0
-        self._source: str | None = None
-        self._count = 0
-        self._remaining: int | None = None
-        self._last_ns = 0
-        self._unprofiled: list[int] = []
-        self._profiled: dict[int, int] = {}
-        self._events: list[torch.cuda.Event] = []
-        self._attributed: list[int] = []
-        self._recorder: Recorder | None = None
-        self._sampler: Sampler | None = None
-        self._thread = 0
-        self._window: dict[str, Any] = {}
-        self._stops = 0
+        self._count = self._batches = self._last_ns = self._stops = 0
+        self._device: int | None = None
+        self._length = bounds.Length(self._block)
+        self._limit: Later | None = None
 
     # -------------------------------------------------------------------------------------------- observers
 
     def on_step(self, step: hooks.Step) -> None:
         now = time.perf_counter_ns()
-        if self._phase is Phase.DONE:
+        if self._phase is _DONE:
             self._stop_again()
             return
-        if _capturing():
+        if self._last_resort.open or self._capturing():
             return  # a step that is being captured into a CUDA graph does not run
-        if not self._steps_seen:
-            self._thread = threading.get_native_id()
-            if multiprocessing.parent_process() is not None:  # such children leave without running atexit
-                multiprocessing.util.Finalize(None, self.end, args=("the script ended",), exitpriority=0)
-        self._steps_seen += 1
-        if step.restarted and self._phase in (Phase.SETTLE, Phase.UNPROFILED):
+        gathered = self._now
+        if not gathered.steps_seen:
+            self._first_step()
+        gathered.steps_seen += 1
+        if (step.restarted or gathered.source is None) and not gathered.profiled:
             self._settle_again(step)
-        if step.source == self._source:  # an evaluation between two epochs, counted by its batches, is no step
+        if step.source == self._now.source:  # an evaluation between two epochs, counted by its batches, is no step
             self._go_on(step, now)
 
     def on_batch(self, iterator: Any, batch: Any) -> None:
-        if self._phase is not Phase.DONE:
-            self._loaders.saw(iterator, batch)
+        if self._phase is not _DONE:
+            self._now.loaders.saw(iterator, batch)
 
     def on_failure(self, text: str) -> None:
-        self._notes.append(f"TraceLens failed and stood down: {text}")
+        self._now.notes.append(f"TraceLens failed and stood down: {text}")
         self.end("TraceLens failed inside the training process")
 
     def foreign_profiler(self) -> None:
         """The script is about to start a profiler of its own: two at once crash the process, so ours gives way."""
         if self._phase is not Phase.DONE:
-            self._notes.append(PROFILES_ITSELF)
+            self._now.notes.append(PROFILES_ITSELF)
             self.end(PROFILES_ITSELF)
+
+    def before_fork(self) -> None:
+        self._last_resort.stop()
+
+    def after_fork(self) -> None:
+        if self._idle() and not self._last_resort.open:
+            self._last_resort.start()
 
     def forked(self) -> None:
         """In a forked child: begin afresh, unless the parent was recording (its session is not ours to touch)."""
-        recording = self._phase in (Phase.WARMUP, Phase.CLEAN, Phase.ATTRIBUTED)
-        self._attribution.remove()
+        recording = self._phase in _RECORDING or self._last_resort.open
+        for inherited in (self._now, self._tools, self._last_resort):
+            _never_free(inherited)  # a CUDA event that dies in a forked child takes the child with it
+        self._last_resort = LastResort(self._config, self._idle)
+        self._rescue.forked()
+        self._tools.attribution.remove()
+        self._tools.event_log.remove()
         self._reset()
         if recording:
             self._phase = Phase.DONE
@@ -141,71 +155,95 @@ class Engine:
 
     def end(self, reason: str) -> None:
         """Close whatever is open and keep what there is; called when the process ends or we must give way."""
-        if self._phase is Phase.DONE:
+        if self._phase is _DONE:
             return
+        self._last_resort.stop()
+        if self._limit is not None:
+            self._limit.stop()
         phase, self._phase = self._phase, Phase.DONE
         try:
             self._save_partial(phase, reason)
         except Exception as error:  # noqa: BLE001 -- at the end of the user's process: nothing of ours may show
-            self._notes.append(f"the partial recording was lost: {error!r}")
+            self._now.notes.append(f"the partial recording was lost: {error!r}")
         finally:
             self._rescue.remove()
             self._unobserve()
 
     def _unobserve(self) -> None:
-        """Afterwards the hooks cost a count per step and nothing of ours runs."""
+        """Afterwards the hooks only call what they wrap, and nothing of ours runs."""
         while self._removers:
             self._removers.pop()()
+
+    def _first_step(self) -> None:
+        self._now.thread = threading.get_native_id()
+        self._last_resort.stop()
+        if multiprocessing.parent_process() is not None:  # such children leave without running atexit
+            multiprocessing.util.Finalize(None, self.end, args=("the script ended",), exitpriority=0)
+
+    def _capturing(self) -> bool:
+        if not torch.cuda.is_initialized():
+            return False
+        current = torch._C._cuda_getDevice()
+        if current != self._device:  # the question below would create a context on a device that has none
+            if facts.device_in_use() != current:
+                return False
+            self._device = current
+        return bool(torch._C._cuda_isCurrentStreamCapturing())
 
     # ---------------------------------------------------------------------------------------------- windows
 
     def _go_on(self, step: hooks.Step, now: int) -> None:
         self._count += 1
-        if self._phase is Phase.SETTLE:
-            self._settle(now)
-        elif self._phase is Phase.UNPROFILED:
-            self._unprofiled.append(now - self._last_ns)
+        phase, gathered = self._phase, self._now
+        if phase is _UNPROFILED:
+            lasted = now - self._last_ns
+            gathered.unprofiled.append(lasted)
+            gathered.unprofiled_ns += lasted
             self._last_ns = now
-            if self._plan.unprofiled_enough(len(self._unprofiled), sum(self._unprofiled) / 1e9):
+            if gathered.plan.unprofiled_enough(self._count, gathered.unprofiled_ns / 1e9):
                 self._record_event()
-                self._begin_warmup(step)
-        elif self._phase is Phase.WARMUP:
-            if self._count >= self._plan.warmup:
+                self._attach(step)
+        elif phase is Phase.SETTLE:
+            self._settle(now)
+        elif phase is Phase.PROBE:
+            self._end_probe()
+        elif phase is Phase.WARMUP:
+            if self._count >= gathered.plan.warmup:
                 self._begin_clean(step)
         else:
             self._recorded_step(step, now)
 
-    def _enter(self, phase: Phase) -> None:
-        self._phase, self._count = phase, 0
+    def _enter(self, phase: Phase, count: int = 0) -> None:
+        self._phase, self._count = phase, count
 
     def _settle_again(self, step: hooks.Step) -> None:
-        self._source = step.source
-        self._unprofiled.clear()
-        self._events.clear()
-        self._remaining = None
+        """Another rule tells the steps from here on; what was begun by the last one is given up."""
+        gathered = self._now
+        if self._tools.recorder is not None:
+            self._tools.give_up()
+            self._rescue.remove()
+            self._tools = saving.Tools()
+        self._now = Gathered(Plan.of(self._config.get("plan", {})), thread=gathered.thread, loaders=gathered.loaders)
+        self._now.steps_seen, self._now.source = gathered.steps_seen, step.source
+        self._length = bounds.Length(self._block)
         self._enter(Phase.SETTLE)
 
     def _settle(self, now: int) -> None:
-        self._fit_plan()
-        if self._count >= self._plan.settle:
-            if facts.rank_and_world()[1] > 1:
-                self._plan = self._plan.in_step()
-            self._enter(Phase.UNPROFILED)
-            self._last_ns = now
-            self._record_event()
-
-    def _fit_plan(self) -> None:
-        """Two looks at the running loops, one step apart, say how many steps are left."""
-        if self._plan.shrunk or self._count > 2:
+        if self._count <= 2:
+            self._length.look(self._now, sys._getframe(1))
+        if self._count < self._now.plan.settle:
             return
-        before, self._remaining = self._remaining, _iterations_left()
-        if before is None or self._remaining is None or before <= self._remaining:
-            self._plan = self._plan.with_unknown_length() if self._count == 2 else self._plan
+        rank, world = facts.rank_and_world()
+        wanted = self._config.get("ranks")
+        if wanted is not None and rank not in wanted:
+            self._phase = Phase.DONE
+            self._unobserve()
             return
-        left = self._remaining // (before - self._remaining)
-        self._plan = self._plan.fitted(left)
-        if self._plan.shrunk:
-            self._notes.append(f"a short run: about {left} steps were left, so the windows were made shorter")
+        if world > 1:
+            self._now.plan = self._now.plan.in_step()
+        self._enter(Phase.UNPROFILED)
+        self._record_event()
+        self._last_ns = now
 
     def _record_event(self) -> None:
         """A CUDA event at an end of W0; asked for its time only after the window, when it has long passed."""
@@ -213,57 +251,97 @@ class Engine:
         if device is not None:
             event = torch.cuda.Event(enable_timing=True)
             event.record(torch.cuda.current_stream(device))
-            self._events.append(event)
+            self._now.ends.append(event)
 
-    def _begin_warmup(self, step: hooks.Step) -> None:
-        self._recorder = Recorder()
-        try:
-            self._recorder.prepare()
-        except NotRecorded as reason:
-            self._recorder = None
-            self._notes.append(str(reason))
-            self.end(str(reason))
-            return
+    def _attach(self, step: hooks.Step) -> None:
+        """The profiler comes in. Its first step, the slowest, is the probe: recorded, counted, thrown away."""
         self._rescue.install()
+        if not self._prepared():
+            return
+        if self._now.plan.probed():
+            self._recorder.start()
+            self._enter(Phase.PROBE)
+            return
         self._enter(Phase.WARMUP)
-        if not self._plan.warmup:
+        if not self._now.plan.warmup:
             self._begin_clean(step)
 
+    def _prepared(self) -> bool:
+        self._tools.recorder = Recorder()
+        try:
+            self._tools.recorder.prepare()
+        except NotRecorded as reason:
+            self._give_up(str(reason))
+            return False
+        return True
+
+    def _give_up(self, reason: str) -> None:
+        self._tools.recorder = None
+        self._now.notes.append(reason)
+        self.end(reason)
+
+    def _end_probe(self) -> None:
+        self._recorder.stop()
+        if (events := self._recorder.events()) is not None:
+            bounds.publish(self._config["run"], events)
+            self._now.window["events_per_step"] = events
+        if self._prepared():
+            self._enter(Phase.WARMUP, 1)
+
+    @property
+    def _recorder(self) -> Recorder:
+        assert self._tools.recorder is not None
+        return self._tools.recorder
+
     def _begin_clean(self, step: hooks.Step) -> None:
-        assert self._recorder is not None
+        try:
+            bounds.keep(self._now, self._config["run"])
+        except NoRoomError as error:
+            self._recorder.stop()
+            self._give_up(f"there is no room for the recording: {error}")
+            return
+        self._tools.event_log.install()
         self._recorder.start()
         self._enter(Phase.CLEAN)
-        self._sampler = Sampler(threading.get_ident())
-        self._sampler.start()
-        self._window = {"first_step": step.number + 1, "start_unix_ns": time.time_ns()}
+        self._tools.sampler = Sampler(threading.get_ident())
+        self._tools.sampler.start()
+        self._limit = Later(min(self._now.plan.most_window_seconds, LONGEST_SECONDS) + 1.0, self._overrun)
+        self._limit.start()
+        self._now.window |= {"first_step": step.number + 1, "start_unix_ns": time.time_ns()}
         self._recorder.mark_step(step.number + 1)
         self._last_ns = time.perf_counter_ns()
 
     def _recorded_step(self, step: hooks.Step, now: int) -> None:
-        assert self._recorder is not None
+        gathered = self._now
         number = self._recorder.open_mark
         if number is not None:
-            self._profiled[number] = now - self._last_ns
-        self._window["last_step"] = number
+            gathered.profiled[number] = now - self._last_ns
+        gathered.window["last_step"] = number
         if self._phase is Phase.ATTRIBUTED:
-            if self._count >= self._plan.attributed:
+            if self._count >= gathered.plan.attributed:
                 self._close()
                 return
-        elif self._count >= self._plan.clean or self._window_is_long():
-            self._stop_sampler()
-            if not self._plan.attributed:
+        elif self._count >= gathered.plan.clean or self._window_is_long():
+            if self._tools.sampler is not None:
+                self._tools.sampler.stop()
+            if not gathered.plan.attributed:
                 self._close()
                 return
-            self._attribution.install()
+            self._tools.attribution.install()
             self._enter(Phase.ATTRIBUTED)
         if self._phase is Phase.ATTRIBUTED:
-            self._attributed.append(step.number + 1)
+            gathered.attributed.append(step.number + 1)
         self._recorder.mark_step(step.number + 1)
         self._last_ns = time.perf_counter_ns()
 
     def _window_is_long(self) -> bool:
-        elapsed_ns: int = time.time_ns() - self._window["start_unix_ns"]
-        return elapsed_ns / 1e9 > self._plan.most_window_seconds
+        elapsed_ns: int = time.time_ns() - self._now.window["start_unix_ns"]
+        return elapsed_ns / 1e9 > self._now.plan.most_window_seconds
+
+    def _overrun(self) -> None:
+        """A step does not end (a long evaluation, say), and all the while its events pile up."""
+        if self._phase in (Phase.CLEAN, Phase.ATTRIBUTED):
+            self.end("a step lasted longer than the window may")
 
     # ----------------------------------------------------------------------------------------------- saving
 
@@ -274,127 +352,44 @@ class Engine:
             self._save(None)
         finally:
             self._rescue.remove()
+            if self._limit is not None:
+                self._limit.stop()
         self._stop_again()
 
+    def _save(self, reason: str | None) -> None:
+        self._last_resort.discard()
+        with self._rescue.undisturbed():
+            saving.save(self._config, self._now, self._tools, reason)
+        bounds.withdraw(self._config["run"])
+
     def _stop_again(self) -> None:
-        if not self._config.get("stop_after_window") or not self._window.get("saved"):
+        if not self._config.get("stop_after_window") or not self._now.window.get("saved"):
             self._unobserve()
             return
         self._stops += 1
         if self._stops > PATIENCE_WITH_STOP:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(0)
+            rescue.leave_now()
         raise SystemExit(0)
 
-    def _stop_sampler(self) -> None:
-        if self._sampler is not None:
-            self._sampler.stop()
-
     def _save_partial(self, phase: Phase, reason: str) -> None:
-        if not self._steps_seen and not self._notes:
+        gathered, recorder = self._now, self._tools.recorder
+        self._last_resort.close(reason)
+        if not gathered.steps_seen and not gathered.notes:
             return  # a process that does not train: a launcher, a DataLoader worker
-        if self._recorder is not None and self._recorder.open_mark is not None:
-            unfinished = self._recorder.open_mark
-            self._window["unfinished_step"] = unfinished
-            if unfinished not in self._attributed:
-                self._attributed.append(unfinished)  # its end is the end of the recording, so it enters no statistic
+        if recorder is not None and recorder.open_mark is not None:
+            unfinished = recorder.open_mark
+            gathered.window["unfinished_step"] = unfinished
+            if unfinished not in gathered.attributed:
+                gathered.attributed.append(unfinished)  # it ends with the recording, so it enters no statistic
         if phase in (Phase.SETTLE, Phase.UNPROFILED):
-            reason = f"{reason}, after {self._steps_seen} steps, before the profiler was started"
-        elif phase is Phase.WARMUP or not self._profiled:
+            reason = f"{reason}, after {gathered.steps_seen} steps, before the profiler was started"
+        elif phase in (Phase.PROBE, Phase.WARMUP) or not gathered.profiled:
             reason = f"{reason}, before one step was recorded"
         self._save(reason)
 
-    def _save(self, reason: str | None) -> None:
-        """Write everything; `reason` says why the recording is not complete, None that it is."""
-        self._stop_sampler()
-        self._attribution.remove()
-        rank, world = facts.rank_and_world()
-        folder = output.claim_folder(Path(self._config["run"]), rank)
-        trace = None
-        try:
-            trace = self._save_trace(folder, rank)
-        except (NotRecorded, OSError, RuntimeError) as error:
-            self._notes.append(f"no trace: {error}")
-            reason = reason or f"no trace was saved: {error}"
-        samples = [(at, self._thread, place) for at, place in (self._sampler.samples if self._sampler else ())]
-        output.write_sources(folder / "sources.json", self._attribution.marks, samples, str(self._config["cwd"]))
-        self._window["saved"] = True
-        run.write_json(folder / "rank.json", self._entry(folder, trace, (rank, world), reason))
-
-    def _save_trace(self, folder: Path, rank: int) -> Path | None:
-        if self._recorder is None:
-            return None
-        start = time.perf_counter()
-        recorder, self._recorder = self._recorder, None
-        recorder.stop()
-        self._window["end_unix_ns"] = time.time_ns()
-        stopped = time.perf_counter()
-        if not self._profiled:
-            return None
-        plain = folder / output.trace_name(rank, os.uname().nodename)
-        recorder.export(plain)
-        exported = time.perf_counter()
-        size = plain.stat().st_size
-        trace = output.compress(plain)
-        self._window |= {
-            "stop_seconds": round(stopped - start, 4),
-            "export_seconds": round(exported - stopped, 4),
-            "compress_seconds": round(time.perf_counter() - exported, 4),
-            "trace_bytes": size,
-        }
-        return trace
-
-    def _entry(
-        self, folder: Path, trace: Path | None, rank_and_world: tuple[int, int], reason: str | None
-    ) -> dict[str, Any]:
-        rank, world = rank_and_world
-        return {
-            "rank": rank,
-            "world_size": world,
-            "trace": f"{folder.name}/{trace.name}" if trace else None,
-            "sources": f"{folder.name}/sources.json",
-            "clock": self._clock(),
-            "step_marks": "tracelens",
-            "attributed_steps": self._attributed,
-            "steps_seen": self._steps_seen,
-            "step_source": self._source,
-            "step_rule": _rule(),
-            "memory": facts.memory(),
-            "loaders": self._loaders.listed(),
-            "window": self._window,
-            "plan": self._plan.as_dict(),
-            "notes": self._notes,
-            "stopped": bool(reason is None and self._config.get("stop_after_window")),
-            "complete": reason is None,
-            "reason": reason,
-            "process": facts.process(),
-        }
-
-    def _clock(self) -> dict[str, Any]:
-        total, clock = sum(self._unprofiled), "host"
-        if len(self._events) == 2 and all(event.query() for event in self._events):
-            total, clock = round(self._events[0].elapsed_time(self._events[1]) * 1e6), "cuda_event"
-        return {
-            "unprofiled_ns": self._unprofiled,
-            "unprofiled_mean_ns": total // len(self._unprofiled) if self._unprofiled else None,
-            "unprofiled_clock": clock,
-            "profiled_ns": [ns for number, ns in self._profiled.items() if number not in self._attributed],
-        }
+    def _idle(self) -> bool:
+        return not self._now.steps_seen and self._phase is Phase.SETTLE
 
 
-def _iterations_left() -> int | None:
-    try:
-        return iterations(sys._getframe(2))
-    except Exception:  # noqa: BLE001 -- a `__len__` of the user's may raise anything; it was only a guess
-        return None
-
-
-def _capturing() -> bool:
-    in_use = torch.cuda.is_initialized() and facts.device_in_use() == torch.cuda.current_device()
-    return in_use and bool(torch.cuda.is_current_stream_capturing())
-
-
-def _rule() -> dict[str, float]:
-    """How often each optimizer steps per training step, by the optimizers' order of appearance."""
-    return {f"optimizer {order}": round(share, 3) for order, share in enumerate(hooks.rule().per_step().values(), 1)}
+def _never_free(value: object) -> None:
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))

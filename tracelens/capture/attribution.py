@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from tracelens.capture.frames import Place, innermost
+from tracelens.capture.sync_debug import SyncDebug
 
 MOST_MARKS = 50_000
 """A step makes tens, rarely thousands of such calls; more would be a loop over the elements of a tensor."""
@@ -39,6 +40,9 @@ FUNCTIONS = (
     "tensor",
     "as_tensor",
 )
+REPORT_NS = 200_000
+"""torch reports a synchronizing call when it has returned to Python: the wait's end lies so shortly before."""
+REPORTED = "an operator that synchronizes"
 _MISSING = object()
 
 
@@ -61,12 +65,15 @@ class Attribution:
     _patched: list[tuple[Any, str, Any]] = field(default_factory=list)
     _local: threading.local = field(default_factory=threading.local)
     _active: bool = False
+    _debug: SyncDebug | None = None
 
     def install(self) -> None:
         """Replace the methods; on any failure everything is put back before the error is raised."""
         try:
             self._install_tensor()
             self._install_cuda()
+            self._debug = SyncDebug(self._reported)
+            self._debug.install()
         except BaseException:
             self.remove()
             raise
@@ -75,6 +82,8 @@ class Attribution:
     def remove(self) -> None:
         """Put everything back, in reverse order."""
         self._active = False
+        if self._debug is not None:
+            self._debug.remove()
         while self._patched:
             owner, name, previous = self._patched.pop()
             if previous is _MISSING:
@@ -131,6 +140,16 @@ class Attribution:
                         self.marks.append(Mark(start, end, native_id(), call, place))
 
         return _unseen_by_dynamo(marked)
+
+    def _reported(self) -> None:
+        """torch itself says that the call that has just returned synchronized; no patch of ours was around it."""
+        if not self._active or getattr(self._local, "inside", False) or len(self.marks) >= MOST_MARKS:
+            return
+        place = innermost(sys._getframe(1))
+        if place is not None:
+            now = time.time_ns()
+            before = self.marks[-1].end_unix_ns if self.marks else 0  # spans of marks must not overlap
+            self.marks.append(Mark(max(now - REPORT_NS, before), now, threading.get_native_id(), REPORTED, place))
 
 
 def _is_local(args: tuple[Any, ...]) -> bool:

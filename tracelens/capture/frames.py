@@ -53,7 +53,7 @@ def shown(path: str, folder: str) -> str:
 
 def _judge(path: str) -> bool:
     if path.startswith("<"):
-        return False
+        return path.startswith("<ipython-input")  # a cell of an interactive session
     full = os.path.abspath(path)
     if full.startswith(_OWN) or any(part in full for part in _LIBRARY_PARTS):
         return False

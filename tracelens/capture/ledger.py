@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tracelens import __version__, run
-from tracelens.capture import environment
+from tracelens.capture import constants, environment
 from tracelens.capture.monitor import describe_gpus
 
 _CHUNK_BYTES = 1 << 20
@@ -47,6 +47,7 @@ class Ledger:
         self._cwd = start.cwd
         self._meta = _opening(start, folder)
         self._entries: dict[Path, dict[str, Any]] = {}
+        self._written: dict[Path, int] = {}
 
     @property
     def entries(self) -> tuple[dict[str, Any], ...]:
@@ -54,19 +55,31 @@ class Ledger:
         return tuple(self._entries.values())
 
     def collect(self) -> None:
-        """Read the entries that are new."""
+        """Read the entries that are new, and those that replaced an earlier one of their process."""
         for path in sorted(self._folder.glob("rank*/rank.json")):
-            if path not in self._entries:
-                with suppress(OSError, ValueError):  # written by rename, so only a failing disk gets here
-                    self._entries[path] = _checked(json.loads(path.read_text(encoding="utf-8")), self._folder)
+            with suppress(OSError, ValueError):  # written by rename, so only a failing disk gets here
+                written = path.stat().st_mtime_ns
+                if self._written.get(path) != written:
+                    entry = json.loads(path.read_text(encoding="utf-8"))
+                    self._entries[path] = _checked(entry, self._folder)
+                    self._written[path] = written
 
-    def recorded(self) -> list[dict[str, Any]]:
-        """The entries that name a trace."""
-        return [entry for entry in self._entries.values() if entry.get("trace")]
+    def recorded(self, *, final: bool = False) -> list[dict[str, Any]]:
+        """The entries that name a trace; `final`: but not those that steps may still replace."""
+        return [
+            entry
+            for entry in self._entries.values()
+            if entry.get("trace") and not (final and (entry.get("window") or {}).get("provisional"))
+        ]
 
     def world_size(self) -> int:
         """The largest world that a rank has reported, 1 before the first."""
         return max((int(entry.get("world_size") or 1) for entry in self._entries.values()), default=1)
+
+    def missing(self, wanted: Collection[int] | None = None) -> list[int]:
+        """Ranks (of those `wanted`) that have written no entry."""
+        there = {int(entry["rank"]) for entry in self._entries.values()}
+        return [rank for rank in range(self.world_size()) if rank not in there and (not wanted or rank in wanted)]
 
     def write(self) -> None:
         """Write run.json while the script still runs: complete as far as the windows are."""
@@ -83,7 +96,7 @@ class Ledger:
 
     def clear(self) -> None:
         """Remove the ranks' own files: what they say is in run.json now."""
-        for path in self._entries:
+        for path in (*self._entries, *self._folder.glob(".events-*")):
             path.unlink(missing_ok=True)
 
     def _write(self, meta: Mapping[str, Any]) -> None:
@@ -95,6 +108,9 @@ class Ledger:
             process = entries[0].get("process", {})
             meta["environment"] = environment.with_process(meta["environment"], process)
             meta["script"] = meta["script"] or _script_of(process.get("script"), self._cwd)
+            measured = constants.kept(process.get("device"), process.get("torch"))
+            if measured is not None:
+                meta["calibration"] = constants.values(measured)
         run.write_json(self._folder / run.RUN_FILE, meta)
 
 
@@ -137,22 +153,44 @@ def _script_of(script: str | None, cwd: Path) -> dict[str, Any] | None:
 
 
 def _checked(entry: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The rank's entry, with a reason if its trace is not whole on disk."""
+    """The rank's entry, with a reason if its trace is not whole or cannot be read: nothing is called saved unread."""
     if not entry.get("trace"):
         return entry
-    fault = _fault(folder / entry["trace"])
+    path = folder / entry["trace"]
+    device = (entry.get("process") or {}).get("device")
+    fault = _cut_short(path) or _unreadable(path, uses_gpu=device not in ("cpu", None))
     return entry if fault is None else {**entry, "complete": False, "reason": fault}
 
 
-def _fault(path: Path) -> str | None:
-    """What is wrong with a compressed trace: it must unpack to its end, and the end must be that of a JSON object."""
-    unpacker, tail = zlib.decompressobj(_GZIP_WINDOW), b""
+def _cut_short(path: Path) -> str | None:
+    """A trace must unpack to its end, and the end must be that of a JSON object."""
+    unpacker, tail = zlib.decompressobj(_GZIP_WINDOW) if path.suffix == ".gz" else None, b""
     try:
         with path.open("rb") as source:
             while chunk := source.read(_CHUNK_BYTES):
-                tail = (tail + unpacker.decompress(chunk))[-_TAIL_BYTES:]
+                tail = (tail + (unpacker.decompress(chunk) if unpacker else chunk))[-_TAIL_BYTES:]
     except (OSError, zlib.error) as error:
         return f"{path.name} cannot be read: {error}"
-    if not unpacker.eof or not tail.rstrip().endswith(b"}"):
+    if (unpacker and not unpacker.eof) or not tail.rstrip().endswith(b"}"):
         return f"{path.name} is not complete: is the disk full?"
+    return None
+
+
+def _unreadable(path: Path, *, uses_gpu: bool) -> str | None:
+    """What the reader of every later command says of it, now, while it can still be recorded again."""
+    import numpy as np
+
+    from tracelens.errors import InputError
+    from tracelens.trace import chrome
+
+    try:
+        trace = chrome.load(path)
+    except InputError as error:
+        return str(error)
+    cut = next((text for text in trace.warnings if text.startswith("the file ends early")), None)
+    if cut is not None:
+        return f"{path.name} is not complete: {cut}"
+    present = {trace.categories[code] for code in np.unique(trace.columns["category"])}
+    if uses_gpu and present.isdisjoint(chrome.GPU_CATEGORIES):
+        return f"{path.name} holds no GPU work, though the process used a GPU: is another profiler attached?"
     return None

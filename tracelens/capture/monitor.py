@@ -4,8 +4,10 @@ In: the process id of the command. Out: monitor.jsonl, one object per line:
     {"unix_ns", "gpus": [{"index", "utilization", "memory_utilization", "memory_used", "memory_total", "power_w",
      "temperature_c", "sm_clock_mhz", "throttle_reasons"}, …] | null,
      "cpu_percent", "memory_used", "process_cpu_percent", "process_memory", "processes"}
-What is not available (no NVML, no permission, MIG) is null, never 0. NVML averages utilization over its own window of
-about 1/6 s to 1 s, so a sample is no instant. Only reads; changes no setting of a device.
+In every tenth row each GPU also has "pcie_rx_kb_s" and "pcie_tx_kb_s". `tracelens.monitor` writes rows
+    {"unix_ns", "iteration", "iteration_seconds"}
+between them. What is not available (no NVML, no permission, MIG) is null, never 0. NVML averages utilization over its
+own window of about 1/6 s to 1 s, so a sample is no instant. Only reads; changes no setting of a device.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,8 @@ PERIOD_SECONDS = 0.2
 """NVML refreshes its utilization about every 167 ms; looking more often repeats the same number."""
 FAMILY_SECONDS = 2.0
 """How often the job's process tree is read anew; that walks over every process of the machine."""
+PCIE_EVERY = 10
+"""Samples between two questions for PCIe traffic: NVML counts 20 ms for each direction of each device."""
 MOST_LINES = 100_000
 """Five and a half hours; then the file is complete enough, some 40 MB."""
 
@@ -30,37 +35,48 @@ MOST_LINES = 100_000
 class Monitor:
     """Samples until `stop`, in a thread of its own; a sample that fails is left out."""
 
-    def __init__(self, path: Path, process: int) -> None:
+    def __init__(self, path: Path, process: int, period_seconds: float = PERIOD_SECONDS) -> None:
         self._path = path
+        self._period = period_seconds
         self._family = _Family(process)
         self._gpus = _Gpus()
+        self._notes: deque[dict[str, Any]] = deque(maxlen=MOST_LINES)
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tracelens-monitor", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
+    def note(self, row: dict[str, Any]) -> None:
+        """Write `row` (with its own "unix_ns") before the next sample."""
+        self._notes.append(row)
+
     def stop(self) -> None:
+        """Write what is left and end; does nothing the second time."""
         self._done.set()
-        self._thread.join(timeout=2.0)
+        if self._thread.is_alive():
+            self._thread.join(timeout=2.0)
         self._gpus.close()
 
     def _run(self) -> None:
         psutil.cpu_percent()  # the first call only sets the zero
         try:
             with self._path.open("w", encoding="utf-8") as out:
-                for _ in range(MOST_LINES):
-                    if self._done.wait(PERIOD_SECONDS):
+                for number in range(MOST_LINES):
+                    ending = self._done.wait(self._period)
+                    while self._notes:
+                        out.write(json.dumps(self._notes.popleft()) + "\n")
+                    if ending:
                         return
-                    out.write(json.dumps(self._sample()) + "\n")
+                    out.write(json.dumps(self._sample(number)) + "\n")
                     out.flush()
         except OSError:  # a full disk: the job and its recording matter more than its samples
             return
 
-    def _sample(self) -> dict[str, Any]:
+    def _sample(self, number: int) -> dict[str, Any]:
         return {
             "unix_ns": time.time_ns(),
-            "gpus": self._gpus.sample(),
+            "gpus": self._gpus.sample(pcie=number % PCIE_EVERY == 0),
             "cpu_percent": psutil.cpu_percent(),
             "memory_used": psutil.virtual_memory().used,
             **self._family.sample(),
@@ -131,10 +147,14 @@ class _Gpus:
         except pynvml.NVMLError:
             return
 
-    def sample(self) -> list[dict[str, Any]] | None:
+    def sample(self, *, pcie: bool = False) -> list[dict[str, Any]] | None:
+        """One dictionary per device, None without NVML; `pcie` asks for the traffic too, at 40 ms per device."""
         if self._nvml is None:
             return None
-        return [self._one(index, handle) for index, handle in enumerate(self._handles)]
+        return [
+            self._one(index, handle) | (self._traffic(handle) if pcie else {})
+            for index, handle in enumerate(self._handles)
+        ]
 
     def describe(self) -> dict[str, Any]:
         if self._nvml is None:
@@ -172,6 +192,16 @@ class _Gpus:
             "temperature_c": self._ask(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
             "sm_clock_mhz": self._ask(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM),
             "throttle_reasons": None if reasons is None else self._ask(reasons, handle),
+        }
+
+    def _traffic(self, handle: Any) -> dict[str, Any]:
+        nvml = self._nvml
+        question = getattr(nvml, "nvmlDeviceGetPcieThroughput", None)
+        if question is None:
+            return {"pcie_rx_kb_s": None, "pcie_tx_kb_s": None}
+        return {
+            "pcie_rx_kb_s": self._ask(question, handle, nvml.NVML_PCIE_UTIL_RX_BYTES),
+            "pcie_tx_kb_s": self._ask(question, handle, nvml.NVML_PCIE_UTIL_TX_BYTES),
         }
 
     def _ask(self, question: Callable[..., Any], *words: Any) -> Any:

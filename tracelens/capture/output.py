@@ -12,12 +12,15 @@ import os
 import re
 import time
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from tracelens import run
 from tracelens.capture.attribution import Mark
+from tracelens.capture.event_log import Use
 from tracelens.capture.frames import Place, shown
 
 LEVEL = 5
@@ -25,6 +28,15 @@ LEVEL = 5
 _CHUNK_BYTES = 1 << 20
 _MOST_FOLDERS = 1000
 _GZIP_WINDOW = 31
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What ties waits to source lines and to one another. `samples` are (Unix ns, native thread id, place)."""
+
+    marks: Iterable[Mark] = ()
+    samples: Iterable[tuple[int, int, Place]] = ()
+    uses: Iterable[Use] = ()
 
 
 def claim_folder(parent: Path, rank: int) -> Path:
@@ -50,17 +62,33 @@ def compress(path: Path) -> Path:
     target = path.with_name(path.name + ".gz")
     part = path.with_name(f".{path.name}.gz.part")
     packer = zlib.compressobj(LEVEL, zlib.DEFLATED, _GZIP_WINDOW)
-    with path.open("rb") as source, part.open("wb") as out:
-        while chunk := source.read(_CHUNK_BYTES):
-            out.write(packer.compress(chunk))
-        out.write(packer.flush())
+    try:
+        with path.open("rb") as source, part.open("wb") as out:
+            while chunk := source.read(_CHUNK_BYTES):
+                out.write(packer.compress(chunk))
+            out.write(packer.flush())
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
     part.replace(target)
     path.unlink()
     return target
 
 
-def write_sources(path: Path, marks: Iterable[Mark], samples: Iterable[tuple[int, int, Place]], cwd: str) -> None:
-    """`samples` are (Unix ns, native thread id, place)."""
+def remove_parts(folder: Path) -> None:
+    """Remove traces that were not written to their end: on a full disk they take the room of what still could be."""
+    for path in folder.glob("*.json*"):
+        with suppress(OSError):
+            path.unlink()
+
+
+def write_entry(folder: Path, entry: Mapping[str, Any]) -> None:
+    """The rank's own file, last: whoever sees it finds the others complete."""
+    run.write_json(folder / "rank.json", entry)
+
+
+def write_sources(path: Path, sources: Sources, cwd: str) -> None:
+    """Everything in one file; places relative to `cwd` where they lie below it."""
     run.write_json(
         path,
         {
@@ -72,9 +100,12 @@ def write_sources(path: Path, marks: Iterable[Mark], samples: Iterable[tuple[int
                     "call": mark.call,
                     **_place(mark.place, cwd),
                 }
-                for mark in marks
+                for mark in sources.marks
             ],
-            "samples": [{"unix_ns": at, "thread": thread, **_place(place, cwd)} for at, thread, place in samples],
+            "samples": [
+                {"unix_ns": at, "thread": thread, **_place(place, cwd)} for at, thread, place in sources.samples
+            ],
+            "events": [asdict(use) for use in sources.uses],
         },
     )
 

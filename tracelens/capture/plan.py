@@ -11,8 +11,18 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+KINETO_SILENT = {"KINETO_LOG_LEVEL": "6"}
+"""Kineto's own lines on stderr would look like the script's."""
+BYTES_PER_EVENT = 400
+"""Of the plain JSON, on the safe side: 250 on a CPU, up to 350 where kernels carry their launch parameters."""
+SPARE_DISK = 0.5
+"""A recording takes at most this share of what is free: the job's own checkpoints come first."""
 UNKNOWN_LENGTH_STEPS = 150
 """Enough for a median and its spread; with warm-up and window below the 200 steps that small demonstrations have."""
+
+
+class NoRoomError(Exception):
+    """Not even one step can be recorded within the limits."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +43,13 @@ class Plan:
     attributed: int = 2
     most_window_seconds: float = 60.0
     """W1 is cut here: the trace of a step that takes many seconds holds many events."""
+    most_events: int = 1_000_000
+    """Some 300 MB of JSON; the training waits about 6 s while they are written."""
+    most_bytes: int = 2_000_000_000
+    patience_seconds: float = 90.0
+    """So long without a step, a batch or a backward, and a time window is recorded instead."""
+    blind_seconds: float = 3.0
+    """Its length. 0: no such window."""
     shrunk: bool = False
 
     @classmethod
@@ -51,6 +68,26 @@ class Plan:
         if seconds >= self.unprofiled_most_seconds and steps >= max(1, self.unprofiled_steps // 5):
             return True
         return steps >= self.unprofiled_steps and seconds >= self.unprofiled_seconds
+
+    def probed(self) -> bool:
+        """One of the warm-up steps is recorded and thrown away, to learn how much a step records."""
+        return self.warmup >= 2
+
+    def bounded(self, events: int, seconds: float, free_bytes: int | None) -> Plan:
+        """The same plan, or one whose recording stays within its limits. `events` and `seconds`: of one step.
+
+        Raises `NoRoomError` if not even one step does.
+        """
+        events, seconds = max(1, events), max(seconds, 1e-6)
+        disk = self.most_bytes if free_bytes is None else min(self.most_bytes, int(SPARE_DISK * free_bytes))
+        most = min(self.most_events // events, disk // (events * BYTES_PER_EVENT))
+        if not disk // (events * BYTES_PER_EVENT):
+            raise NoRoomError(f"one step records about {events:,} events, {events * BYTES_PER_EVENT:,} bytes")
+        if math.isfinite(self.most_window_seconds):
+            most = min(most, int(self.most_window_seconds / seconds))
+        most = max(1, most)
+        attributed = min(self.attributed, 1) if most < self.clean + self.attributed else self.attributed
+        return replace(self, clean=max(1, min(self.clean, most - attributed)), attributed=attributed)
 
     def in_step(self) -> Plan:
         """The same plan by counts alone: ranks that read their own clocks would open their windows at different steps,

@@ -89,6 +89,13 @@ class Recorder:
         with _device_in_use():  # stopping synchronizes the current device
             self._session.stop_trace()
 
+    def events(self) -> int | None:
+        """How many events a stopped session holds; None where it does not tell."""
+        results = getattr(getattr(self._session, "profiler", None), "kineto_results", None)
+        if results is None or results.trace_start_ns() == 0:
+            return None
+        return len(results.events())
+
     def export(self, path: Path) -> None:
         """Write the trace as plain JSON; the profiler reports no failure itself, so the file is looked at."""
         session, self._session = self._session, None

@@ -13,7 +13,7 @@ import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from tracelens.capture.frames import is_users
@@ -37,31 +37,47 @@ class _Loop:
     length: int
 
 
+@dataclass(frozen=True)
+class Block:
+    """Where a recording was begun inside the script: loops around that place go on after it, and do not count."""
+
+    code: CodeType
+    line: int
+
+
 class _Unknown(Exception):
     """An expression whose value cannot be told without running the user's code."""
 
 
-def iterations(frame: FrameType | None) -> int | None:
-    """Iterations of the innermost loop that are still to come, over all the loops around it; None where unknown."""
+def iterations(frame: FrameType | None, block: Block | None = None) -> int | None:
+    """Iterations of the innermost loop that are still to come, over all the loops around it; None where unknown.
+
+    Counts the loops inside `block` only, if there is one.
+    """
     left, inner, found = 0, 1, False
     for _ in range(FRAMES):
         if frame is None:
             break
+        last = block is not None and frame.f_code is block.code
         if is_users(frame.f_code):
-            for loop in _loops(frame):
+            for loop in _loops(frame, block.line if last and block else 0):
                 if loop is None:  # a `while`, or an iterable without a length
                     return None
                 found = True
                 left += loop.left * inner
                 inner *= max(1, loop.length)
+        if last:
+            break
         frame = frame.f_back
     return left if found else None
 
 
-def _loops(frame: FrameType) -> Iterator[_Loop | None]:
-    """The loops of this frame around its current line, innermost first."""
+def _loops(frame: FrameType, after: int) -> Iterator[_Loop | None]:
+    """The loops of this frame around its current line that begin after the line `after`, innermost first."""
     code = frame.f_code
     for node in _around(code.co_filename, code.co_firstlineno, code.co_name, frame.f_lineno):
+        if node.lineno <= after:
+            continue
         if isinstance(node, ast.While):
             yield None
             continue

@@ -1,18 +1,31 @@
 """Saves a recording when the process is about to end in a way that runs no exit handler.
 
 In: a function that saves. Out: that function is called on SIGTERM and on `os._exit` while installed, and the process
-then ends exactly as it would have. Installed only while there is something to lose: a Python handler cannot run while
-the process hangs in a C call, where SIGTERM's default action would have ended it.
+then ends exactly as it would have. Installed only while there is something to lose.
+
+A Python handler cannot run while the main thread hangs in a C call (a collective whose peer has died), where SIGTERM's
+default action would have ended the process at once. So a second thread learns of the signal through Python's wakeup
+descriptor and, if the handler does not get its turn or hangs itself, lets the default action happen.
 """
 
 from __future__ import annotations
 
+import _thread
+import contextlib
+import ctypes
 import os
 import signal
+import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, NoReturn
+
+TURN_SECONDS = 3.0
+"""A main thread that runs Python gets to the handler within milliseconds; one in a long kernel, within its length."""
+SAVE_SECONDS = 25.0
+"""Saving may take so long: torchrun sends SIGKILL 30 s after SIGTERM."""
 
 
 class Rescue:
@@ -23,6 +36,10 @@ class Rescue:
         self._process = os.getpid()
         self._exit: Any = None
         self._handles_term = False
+        self._pipe: int | None = None
+        self._begun = False
+        self._saving = False
+        self._deferred: int | None = None
 
     def install(self) -> None:
         self._process = os.getpid()
@@ -31,6 +48,7 @@ class Rescue:
         if main and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
             signal.signal(signal.SIGTERM, self._terminated)
             self._handles_term = True
+            self._watch()
 
     def remove(self) -> None:
         if self._exit is not None:
@@ -41,6 +59,60 @@ class Rescue:
             if signal.getsignal(signal.SIGTERM) == self._terminated:
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
             self._handles_term = False
+            self._unwatch()
+
+    def forked(self) -> None:
+        """In a forked child: signals to it are not our business (a DataLoader ends its workers by SIGTERM)."""
+        if self._handles_term:
+            self._unwatch()
+            if signal.getsignal(signal.SIGTERM) == self._terminated:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            self._handles_term = False
+        if os._exit == self._leave:
+            os._exit = self._exit
+        self._exit = None
+
+    @contextlib.contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """While saving: a SIGTERM in between (torchrun ends the ranks of a failed one) ends the process afterwards."""
+        self._saving = True
+        try:
+            yield
+        finally:
+            self._saving = False
+            if self._deferred is not None:
+                signal.signal(self._deferred, signal.SIG_DFL)
+                os.kill(os.getpid(), self._deferred)
+
+    def _watch(self) -> None:
+        reading, writing = os.pipe()
+        os.set_blocking(writing, False)
+        if (others := signal.set_wakeup_fd(writing, warn_on_full_buffer=False)) != -1:  # asyncio's, say: it stays
+            signal.set_wakeup_fd(others)
+            os.close(reading)
+            os.close(writing)
+            return
+        self._pipe = writing
+        _thread.start_new_thread(self._wait, (reading,))
+
+    def _unwatch(self) -> None:
+        if self._pipe is None:
+            return
+        if (others := signal.set_wakeup_fd(-1)) not in (-1, self._pipe):
+            signal.set_wakeup_fd(others)
+        pipe, self._pipe = self._pipe, None
+        os.close(pipe)  # which ends the thread that reads from it
+
+    def _wait(self, reading: int) -> None:
+        """On a thread of its own; Python writes a signal's number into the pipe even while the main thread hangs."""
+        with contextlib.suppress(OSError):
+            while numbers := os.read(reading, 64):
+                if signal.SIGTERM in numbers:
+                    time.sleep(TURN_SECONDS)
+                    if self._begun:
+                        time.sleep(SAVE_SECONDS - TURN_SECONDS)
+                    _let_it_end(signal.SIGTERM)
+        os.close(reading)
 
     def _leave(self, status: int) -> NoReturn:
         leave: Callable[[int], NoReturn] = self._exit or _exit_of_python
@@ -49,10 +121,29 @@ class Rescue:
         leave(status)
 
     def _terminated(self, number: int, _frame: FrameType | None) -> Any:
+        self._begun = True
+        if self._saving:
+            self._deferred = number
+            return
         if os.getpid() == self._process:
             self._save("the script was ended by SIGTERM inside the window")
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
+
+
+def leave_now() -> NoReturn:
+    """End the process as one that has done what it was asked for, without its exit handlers."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _let_it_end(number: int) -> None:
+    """The signal's default action, from a thread that is not the main one: Python's own function refuses there."""
+    default = ctypes.CDLL(None).signal
+    default.argtypes, default.restype = (ctypes.c_int, ctypes.c_void_p), ctypes.c_void_p
+    default(int(number), None)
+    os.kill(os.getpid(), number)
 
 
 _exit_of_python = os._exit

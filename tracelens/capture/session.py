@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tracelens import run
+from tracelens.capture.joining import Joining
 from tracelens.capture.ledger import Ledger, Start
 from tracelens.capture.monitor import Monitor
-from tracelens.capture.plan import Plan
+from tracelens.capture.plan import KINETO_SILENT, Plan
 from tracelens.errors import UsageError
 from tracelens.launch import supervise
 
@@ -26,8 +27,6 @@ AGENT = "tracelens.capture.agent"
 BOOT_FOLDER = "boot"
 RANKS_SECONDS = 5.0
 """After the first rank's window the others' are waited for so long: ranks step together, files take a moment."""
-KINETO_SILENT = {"KINETO_LOG_LEVEL": "6"}
-"""Kineto's own lines on stderr would look like the script's."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +38,12 @@ class ProfileOptions:
     out: Path | None = None
     """The Run folder itself; None makes a new one below `parent`."""
     parent: Path = Path(run.RUNS_FOLDER)
+    join: bool = False
+    """`out` may be in use by other parents, of other nodes: all their ranks make one Run."""
     plan: Plan = field(default_factory=Plan)
     stop_after_window: bool = False
+    ranks: tuple[int, ...] | None = None
+    """Which ranks record; None: all of them."""
     interval: int = 10
     """N of interval-sync and defer-read, kept in the Run for the commands that follow."""
     monitor: bool = True
@@ -88,14 +91,18 @@ class _Recording:
         self._folder = folder
         self._command = command
         self._on_window = on_window
+        self._joining = Joining(folder) if options.join else None
         self._ledger = Ledger(folder, _start(options, command))
         self._first_at: float | None = None
         self._announced = on_window is None
         self._monitor: Monitor | None = None
         self._error: Exception | None = None
+        self._in_python = False
 
     def record(self) -> Outcome:
-        self._ledger.write()
+        if self._leads():
+            self._ledger.write()
+        boot_folder = BOOT_FOLDER if self._joining is None else self._joining.boot_folder
         launch = supervise.Launch(
             command=self._command,
             agent=AGENT,
@@ -104,21 +111,31 @@ class _Recording:
                 "cwd": str(self._options.cwd.resolve()),
                 "plan": self._options.plan.as_dict(),
                 "stop_after_window": self._options.stop_after_window,
+                "ranks": self._options.ranks,
                 "environment": KINETO_SILENT,
             },
             cwd=self._options.cwd,
         )
-        with supervise.bootstrap(launch, self._folder / BOOT_FOLDER) as boot:
+        with supervise.bootstrap(launch, self._folder / boot_folder) as boot:
             try:
                 status = supervise.run(launch, boot, self._poll, self._started)
             finally:
                 if self._monitor is not None:
                     self._monitor.stop()
             reached = supervise.handshakes(boot)
+            self._in_python = supervise.reached(boot)
         self._collect()
+        if self._joining is not None and self._joining.leads:
+            self._joining.wait(self._ledger, self._options.ranks)
         outcome = self._conclude(status, reached)
-        self._ledger.clear()
+        if self._leads():
+            self._ledger.clear()
+        if self._joining is not None:
+            self._joining.close() if self._joining.leads else self._joining.follow(self._ledger)
         return outcome
+
+    def _leads(self) -> bool:
+        return self._joining is None or self._joining.leads
 
     # ------------------------------------------------------------------------------------ while it runs
 
@@ -128,7 +145,7 @@ class _Recording:
             self._monitor.start()
 
     def _poll(self, _process: int) -> None:
-        if self._announced:
+        if self._announced or not self._leads():
             return
         self._collect()
         if self._window_closed():
@@ -140,10 +157,9 @@ class _Recording:
             self._first_at = time.monotonic()
 
     def _window_closed(self) -> bool:
-        if self._first_at is None or not self._ledger.recorded():
+        if self._first_at is None or not self._ledger.recorded(final=True):
             return False
-        every = len(self._ledger.entries) >= self._ledger.world_size()
-        return every or time.monotonic() - self._first_at > RANKS_SECONDS
+        return not self._ledger.missing(self._options.ranks) or time.monotonic() - self._first_at > RANKS_SECONDS
 
     def _announce(self) -> None:
         self._announced = True
@@ -163,8 +179,9 @@ class _Recording:
         if stopped:
             status = 0
         reason = self._reason(status, reached)
-        self._ledger.close(supervise.finish(status), reason)
-        if not self._announced and self._ledger.recorded():
+        if self._leads():
+            self._ledger.close(supervise.finish(status), reason)
+        if not self._announced and self._ledger.recorded() and self._leads():
             self._announce_ended()
         if self._error is not None:
             raise self._error
@@ -187,22 +204,33 @@ class _Recording:
         """Why this is no complete recording, told from the earliest thing that went wrong; None if nothing did."""
         reasons = [str(entry["reason"]) for entry in self._ledger.entries if entry.get("reason")]
         if self._ledger.recorded():
+            lost = self._ledger.missing(self._options.ranks)
+            if lost:
+                who = f"rank {lost[0]}" if len(lost) == 1 else f"ranks {', '.join(map(str, lost))}"
+                reasons.append(f"{who} left no recording")
             return "; ".join(dict.fromkeys(reasons)) or None
+        return "; ".join(dict.fromkeys(reasons)) or self._why_nothing(status, reached)
+
+    def _why_nothing(self, status: int, reached: tuple[supervise.Handshake, ...]) -> str:
+        """No process has written an entry."""
         failures = [hand.agent for hand in reached if hand.agent != "armed"]
-        if reasons:
-            return "; ".join(dict.fromkeys(reasons))
+        unwritten = [path for path in self._folder.glob("rank*") if not (path / "rank.json").is_file()]
         if failures:
             return f"TraceLens could not work inside the process: {failures[0]}"
+        if unwritten:
+            return f"{unwritten[0].name} was not written to its end: was the process killed, or is the disk full?"
         if status:
             return f"the command {_ended(status)} before {'anything was saved' if reached else 'it imported torch'}"
-        if not reached:
+        if reached:
             return (
-                "no Python process below the command imported torch with TraceLens in it: "
-                "it ran no torch, or was started with -I, -E or -S, in a container, or with a cleaned environment"
+                "no training step was seen: no optimizer stepped and too few batches were read to tell a loop "
+                f"(in {len(reached)} processes with torch)"
             )
+        if self._in_python:
+            return "no Python process below the command imported torch"
         return (
-            "no training step was seen: no optimizer stepped and too few batches were read to tell a loop "
-            f"(in {len(reached)} processes with torch)"
+            "injection did not reach any Python process: the command started none, or started it with "
+            "-I, -E or -S, in a container, or with a cleaned environment"
         )
 
 
@@ -220,7 +248,7 @@ def _make_folder(options: ProfileOptions) -> Path:
         if out is None:
             return run.new_folder(options.words[0], options.cwd / options.parent)
         out = options.cwd / out
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        if not options.join and out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise UsageError(f"{out} exists and is not an empty folder", hint="give another folder with -o")
         out.mkdir(parents=True, exist_ok=True)
         return out

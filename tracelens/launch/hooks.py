@@ -8,7 +8,7 @@ verify's) registers. Apart because both agents need the same moments and the sam
     hooks.install()                      # once, right after torch was imported; returns at once when already done
     hooks.on_step(observer)              # observer(step: hooks.Step)      after a training step has ended
     hooks.on_backward(observer)          # observer(tensors: tuple[Tensor, ...])   before an outermost backward runs
-    hooks.on_loader_next(observer)       # observer(iterator, batch)       after a DataLoader handed out a batch
+    hooks.on_loader_next(observer)       # observer(iterator, batch)       after a DataLoader handed out its first batch
     hooks.on_failure(observer)           # observer(text: str)             an observer raised; it is not called again
 
 - Each `on_…` returns a function that removes the observer again. All calls happen on the training thread, except
@@ -29,18 +29,15 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from tracelens.launch.steps import Source, StepRule
-
-_OURS = tuple(os.path.join(os.path.dirname(os.path.dirname(__file__)), part, "") for part in ("launch", "capture"))
+from tracelens.launch.tracebacks import hide_our_frames
 
 _OUTSIDE = -1
 """What autograd answers where no backward is running on this thread."""
@@ -54,9 +51,8 @@ Remove = Callable[[], None]
 Wrapped = Callable[..., Any]
 
 
-@dataclass(frozen=True)
-class Step:
-    """The training step that has just ended."""
+class Step(NamedTuple):
+    """The training step that has just ended. A named tuple, because it is made in every step of the user's loop."""
 
     number: int
     source: Source
@@ -77,13 +73,22 @@ class _State:
     """An optimizer ran within the backward that is open."""
 
 
+_Observers = tuple[Callable[..., None], ...]
+
+
+@dataclass
+class _Observed:
+    """Who wants to know what. While nobody does, the hooks only call what they wrap."""
+
+    step: _Observers = ()
+    backward: _Observers = ()
+    loader: _Observers = ()
+    failure: _Observers = ()
+    any: bool = False
+
+
 _state = _State()
-_observers: dict[str, list[Callable[..., None]]] = {
-    "step": [],
-    "backward": [],
-    "loader": [],
-    "failure": [],
-}
+_observers = _Observed()
 _installed: list[str] = []
 
 
@@ -120,7 +125,7 @@ def on_backward(observer: Callable[[tuple[torch.Tensor, ...]], None]) -> Remove:
 
 
 def on_loader_next(observer: Callable[[Any, Any], None]) -> Remove:
-    """Call `observer` with the DataLoader's iterator and the batch it has just handed out."""
+    """Call `observer` with a DataLoader's iterator and the first batch that it has handed out."""
     return _add("loader", observer)
 
 
@@ -134,21 +139,32 @@ def rule() -> StepRule:
     return _state.rule
 
 
+def installed() -> bool:
+    """Whether this process is observed already: by an agent that was armed at its start, or by an earlier call."""
+    return bool(_installed)
+
+
+def restart() -> None:
+    """Count afresh, on the thread that steps next: another loop begins in a process that lives on (a notebook)."""
+    _forget()
+
+
 # ------------------------------------------------------------------------------------------------------- observers
 
 
 def _add(kind: str, observer: Callable[..., None]) -> Remove:
-    _observers[kind].append(observer)
+    setattr(_observers, kind, (*getattr(_observers, kind), observer))
+    _observers.any = True
     return functools.partial(_discard, kind, observer)
 
 
 def _discard(kind: str, observer: Callable[..., None]) -> None:
-    if observer in _observers[kind]:
-        _observers[kind].remove(observer)
+    setattr(_observers, kind, tuple(other for other in getattr(_observers, kind) if other != observer))
+    _observers.any = bool(_observers.step or _observers.backward or _observers.loader)
 
 
-def _tell(kind: str, *values: Any) -> None:
-    for observer in tuple(_observers[kind]):
+def _tell(kind: str, observers: _Observers, *values: Any) -> None:
+    for observer in observers:
         try:
             observer(*values)
         except Exception as error:  # noqa: BLE001 -- the user's training must survive any mistake of ours
@@ -157,7 +173,7 @@ def _tell(kind: str, *values: Any) -> None:
 
 
 def _report(text: str) -> None:
-    for observer in tuple(_observers["failure"]):
+    for observer in _observers.failure:
         try:
             observer(text)
         except Exception:  # noqa: BLE001 -- reporting a failure must not become one
@@ -181,6 +197,9 @@ def _is_ours() -> bool:
 
 def _hook_optimizer() -> None:
     optimizer_class = torch.optim.Optimizer
+    if _optimizers_exist(optimizer_class):
+        _follow_optimizers()
+        return
     original = optimizer_class.profile_hook_step
 
     @functools.wraps(original)
@@ -188,6 +207,48 @@ def _hook_optimizer() -> None:
         return _observed_step(original(function), lambda arguments: arguments[0] if arguments else None)
 
     optimizer_class.profile_hook_step = staticmethod(profile_hook_step)
+
+
+def _optimizers_exist(base: type) -> bool:
+    """An optimizer was made before us: torch has wrapped its class's `step` already, and will not do so again."""
+    return any(getattr(one.__dict__.get("step"), "hooked", False) or _optimizers_exist(one) for one in _below(base))
+
+
+def _below(base: type) -> list[type]:
+    return base.__subclasses__()
+
+
+def _follow_optimizers() -> None:
+    """Observe through torch's own hooks around every `step`, which optimizers that exist already obey too.
+
+    Wrapping comes first where it can: it sees the end of a step that raises, and its marks lie outside of torch's.
+    """
+    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+    entered: list[int] = []
+
+    def before(optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        if _is_compiling():
+            return
+        if _graph_task() != _OUTSIDE:
+            _state.stepped_inside = True
+        elif _is_ours():
+            if id(optimizer) in entered:  # its last step raised: torch called no hook after it
+                _state.depth -= len(entered)
+                entered.clear()
+            entered.append(id(optimizer))
+            _state.depth += 1
+
+    def after(optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        if _is_compiling() or not entered or entered[-1] != id(optimizer):
+            return
+        entered.pop()
+        _state.depth -= 1
+        if not _state.depth and _state.rule.optimizer_ended(id(optimizer)):
+            _step_ended(optimizer)
+
+    register_optimizer_step_pre_hook(before)
+    register_optimizer_step_post_hook(after)
 
 
 def _hook_scaler() -> None:
@@ -206,17 +267,19 @@ def _observed_step(inner: Wrapped, optimizer_of: Callable[[tuple[Any, ...]], Any
     def step(*args: Any, **kwargs: Any) -> Any:
         if _is_compiling():
             return inner(*args, **kwargs)
-        if _graph_task() != _OUTSIDE:
-            _state.stepped_inside = True
-            return _call(inner, args, kwargs)
-        if not _is_ours():
+        if not _observers.any:
             return _call(inner, args, kwargs)
         state = _state
+        if _graph_task() != _OUTSIDE:
+            state.stepped_inside = True
+            return _call(inner, args, kwargs)
+        if state.thread != _thread() and not _is_ours():
+            return _call(inner, args, kwargs)
         state.depth += 1
         try:
             result = inner(*args, **kwargs)
         except BaseException:
-            _hide_our_frames()
+            hide_our_frames()
             raise
         finally:
             state.depth -= 1
@@ -234,14 +297,18 @@ def _hook_backward() -> None:
 
     @functools.wraps(original)
     def backward(*args: Any, **kwargs: Any) -> None:
-        if _is_compiling() or _graph_task() != _OUTSIDE or not _is_ours():
+        if _is_compiling() or not _observers.any or _graph_task() != _OUTSIDE or not _is_ours():
             _call(original, args, kwargs)
             return
-        if _observers["backward"]:
-            _tell("backward", _tensors(args[0] if args else kwargs.get("tensors", ())))
+        if _observers.backward:
+            _tell("backward", _observers.backward, _tensors(args[0] if args else kwargs.get("tensors", ())))
         state = _state
         state.stepped_inside = False
-        _call(original, args, kwargs)
+        try:
+            original(*args, **kwargs)
+        except BaseException:
+            hide_our_frames()
+            raise
         if state.rule.backward_ended(stepped_inside=state.stepped_inside):
             _step_ended(None)
 
@@ -258,13 +325,19 @@ def _hook_dataloader() -> None:
     def following(iterator: Any) -> Any:
         if _is_compiling():
             return original(iterator)
-        state = _state
-        if state.thread in (None, _thread()) and state.rule.batch_wanted():
+        observed = _observers
+        if observed.any and (_state.thread is None or _state.thread == _thread()) and _state.rule.batch_wanted():
             _is_ours()
             _step_ended(None)
-        batch = _call(original, (iterator,), {})
-        if _observers["loader"]:
-            _tell("loader", iterator, batch)
+        try:
+            batch = original(iterator)
+        except StopIteration:
+            raise
+        except BaseException:
+            hide_our_frames()
+            raise
+        if observed.loader and getattr(iterator, "_num_yielded", 1) == 1:  # each iterator once: this runs per batch
+            _tell("loader", observed.loader, iterator, batch)
         return batch
 
     base.__next__ = following
@@ -272,9 +345,15 @@ def _hook_dataloader() -> None:
 
 def _step_ended(optimizer: torch.optim.Optimizer | None) -> None:
     rule = _state.rule
-    if rule.source is None or not _observers["step"]:
+    if rule.source is None or not _observers.step:
         return
-    _tell("step", Step(rule.count, rule.source, optimizer, rule.restarted))
+    step = Step(rule.count, rule.source, optimizer, rule.restarted)
+    for observer in _observers.step:
+        try:
+            observer(step)
+        except Exception as error:  # noqa: BLE001 -- as in `_tell`, which would cost a call more in every step
+            _discard("step", observer)
+            _report(f"step observer failed: {error!r}")
 
 
 def _tensors(value: Any) -> tuple[torch.Tensor, ...]:
@@ -290,38 +369,5 @@ def _call(function: Wrapped, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     except StopIteration:
         raise
     except BaseException:
-        _hide_our_frames()
+        hide_our_frames()
         raise
-
-
-def _hide_our_frames() -> None:
-    """An error of the user's passes through us: see that Python's report of it shows the frames it had without us."""
-    if getattr(sys.excepthook, "__module__", None) == __name__:
-        return
-    previous = sys.excepthook
-
-    def excepthook(kind: type[BaseException], error: BaseException, _trace: TracebackType | None) -> None:
-        seen: set[int] = set()
-        pending: list[BaseException | None] = [error]
-        while pending:
-            one = pending.pop()
-            if one is not None and id(one) not in seen:
-                seen.add(id(one))
-                one.__traceback__ = _without_our_frames(one.__traceback__)
-                pending += [one.__cause__, one.__context__]
-        previous(kind, error, error.__traceback__)
-
-    sys.excepthook = excepthook
-
-
-def _without_our_frames(trace: TracebackType | None) -> TracebackType | None:
-    kept = []
-    while trace is not None:
-        if not trace.tb_frame.f_code.co_filename.startswith(_OURS):
-            kept.append(trace)
-        trace = trace.tb_next
-    following: TracebackType | None = None
-    for entry in reversed(kept):
-        entry.tb_next = following
-        following = entry
-    return following

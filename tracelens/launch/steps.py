@@ -64,12 +64,18 @@ class StepRule:
         """Backwards since the last exit of any optimizer."""
         self._batches = 0
         """Batches since then."""
+        self._only: Hashable = None
+        """The only optimizer so far: the usual case, in which there is nothing to choose."""
 
     def optimizer_ended(self, key: Hashable) -> bool:
         """The outermost `step()` of optimizer `key` returned, outside backward."""
-        self._remember(key)
-        if key != self._choose():
-            return False
+        if key == self._only:
+            self._exits += 1
+            self._batches = self._backwards_alone = 0
+        else:
+            self._remember(key)
+            if key != self._choose():
+                return False
         if self._backwards and not self._backwards_since:
             return False
         return self._count("optimizer", key)
@@ -91,13 +97,23 @@ class StepRule:
         patience = BATCHES_WITHOUT_OPTIMIZER if trains else BATCHES_WITHOUT_BACKWARD
         return self._batches > patience and self._count("dataloader", None)
 
+    @property
+    def batches(self) -> int:
+        """Batches that were asked for since the last optimizer's step."""
+        return self._batches
+
     def per_step(self) -> dict[Hashable, float]:
         """How often each optimizer of the recent past stepped per step of the anchor."""
+        if self._only is not None:
+            return {self._only: 1.0} if self.anchor == self._only else {}
         frequency = Counter(self._recent)
         base = frequency.get(self.anchor, 0)
         return {key: count / base for key, count in frequency.items()} if base else {}
 
     def _remember(self, key: Hashable) -> None:
+        if self._only is not None:
+            self._catch_up(self._only)
+        self._only = None if self._seen else key
         self._exits += 1
         self._batches = 0
         self._backwards_alone = 0
@@ -107,6 +123,13 @@ class StepRule:
             self._seen[key] = _Seen(order=len(self._seen), last=self._exits, gap=self._exits)
         else:
             seen.gap, seen.last = self._exits - seen.last, self._exits
+
+    def _catch_up(self, only: Hashable) -> None:
+        """A second optimizer has appeared: write down what was not counted while there was one."""
+        seen = self._seen[only]
+        if self._exits > seen.last:
+            seen.gap, seen.last = 1, self._exits
+        self._recent.extend([only] * min(RECENT, self._exits - len(self._recent)))
 
     def _choose(self) -> Hashable:
         if len(self._seen) == 1:
@@ -119,8 +142,9 @@ class StepRule:
         return max(present, key=lambda entry: entry[:2])[2] if present else None
 
     def _count(self, source: Source, anchor: Hashable | None) -> bool:
-        self.restarted = (source, anchor) != (self.source, self.anchor)
-        self.source, self.anchor = source, anchor
+        self.restarted = source != self.source or anchor != self.anchor
+        if self.restarted:
+            self.source, self.anchor = source, anchor
         self._backwards_since = 0
         self.count += 1
         return True

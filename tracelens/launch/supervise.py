@@ -30,6 +30,7 @@ Kind = Literal["script", "module", "command"]
 POLL_SECONDS = 0.1
 """How soon the parent notices a closed window or the child's end; 10 wake-ups per second cost nothing measurable."""
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+REACHED_FILE = "reached"
 BOOTSTRAP = Path(__file__).parent / "bootstrap" / "sitecustomize.py"
 
 
@@ -128,6 +129,11 @@ def handshakes(boot: Path) -> tuple[Handshake, ...]:
             entry = json.loads(path.read_text(encoding="utf-8"))
             found.append(Handshake(int(entry["pid"]), str(entry["python"]), str(entry["agent"])))
     return tuple(found)
+
+
+def reached(boot: Path) -> bool:
+    """Whether any Python process has come up with the bootstrap folder on its path, with torch or without."""
+    return (boot / REACHED_FILE).exists()
 
 
 def finish(status: int) -> int:

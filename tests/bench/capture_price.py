@@ -1,0 +1,391 @@
+"""What recording costs: outside the window, inside it, at the start of a process, and after it.
+
+In: nothing but torch, with or without a GPU. Out: one JSON document, and a table on stderr. Run it again with
+
+    python tests/bench/capture_price.py -o docs/data/capture/price_cpu.json       (or price_h200.json)
+
+How: all comparisons are interleaved in one process, A B B A …, so that a busy host hits both sides alike. Ratios are
+of neighbouring blocks; the interval is a 95 % bootstrap of their median. The hook's own microseconds come from a loop
+in which everything that the hooks wrap does nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+BLOCK_SECONDS = 0.03
+RESAMPLES = 2000
+ENDLESS = {"settle": 1, "unprofiled_steps": 10**9, "unprofiled_most_steps": 10**9, "unprofiled_most_seconds": 1e9,
+           "shrunk": True, "blind_seconds": 0}  # fmt: skip
+"""A plan that stays in W0: what a script pays before and instead of a window."""
+WINDOW_STEPS = 12
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("-o", "--out", type=Path, required=True)
+    parser.add_argument("--seconds", type=float, default=60.0, help="for everything together, roughly")
+    parser.add_argument("--part", choices=("micro", "loop"), help=argparse.SUPPRESS)
+    words = parser.parse_args()
+    if words.part:
+        print(json.dumps({"micro": _micro, "loop": _loop_parts}[words.part](words.seconds)))
+        return
+    words.out.parent.mkdir(parents=True, exist_ok=True)
+    document: dict[str, Any] = {"command": "python tests/bench/capture_price.py -o OUT", "seconds": words.seconds}
+    for name, part in (
+        ("start", lambda: _start(words.seconds * 0.05)),
+        ("micro", lambda: _child("micro", words.seconds * 0.05)),
+        ("loop", lambda: _child("loop", words.seconds * 0.8)),
+    ):
+        document[name] = part()
+        words.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        print(f"{name}: {json.dumps(document[name])}", file=sys.stderr)
+
+
+def _child(part: str, seconds: float) -> Any:
+    command = [sys.executable, __file__, "-o", os.devnull, "--part", part, "--seconds", str(seconds)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        return {"failed": done.returncode}
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+# ------------------------------------------------------------------------------------------------- start of a process
+
+
+def _start(seconds: float) -> dict[str, Any]:
+    """`python -c pass` with and without the bootstrap folder on PYTHONPATH."""
+    from tracelens.launch import supervise
+
+    launch = supervise.Launch((sys.executable,), "none", {})
+    with tempfile.TemporaryDirectory() as folder, supervise.bootstrap(launch, Path(folder) / "boot") as boot:
+        plain = {**os.environ, "PYTHONPATH": ""}
+        sides = {"plain": plain, "ours": {**plain, "PYTHONPATH": str(boot)}}
+
+        def once(side: str) -> float:
+            begin = time.perf_counter()
+            subprocess.run([sys.executable, "-c", "pass"], env=sides[side], check=True)
+            return time.perf_counter() - begin
+
+        pairs = _interleaved(lambda: once("ours"), lambda: once("plain"), seconds)
+    return {"what": "ms per `python -c pass`", **_difference(pairs, 1e3)}
+
+
+# -------------------------------------------------------------------------------------------------------- micro cost
+
+
+def _micro(seconds: float) -> dict[str, Any]:
+    """Microseconds per iteration of one optimizer step, one backward and one batch whose own work is nothing."""
+    import torch
+    from torch.utils.data import dataloader
+
+    from tracelens.launch import hooks
+
+    device = _device(torch)
+    torch.zeros(1, device=device)
+    base = dataloader._BaseDataLoaderIter
+    torch.autograd.backward = lambda *_, **__: None
+    base.__next__ = lambda _self: None
+    empty_backward, empty_next, batch = torch.autograd.backward, base.__next__, _batch_iterator(torch)
+    engine = _engine()
+    step = hooks._observed_step(lambda _optimizer: None, lambda arguments: arguments[0])
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
+    nothing = lambda _optimizer: None  # noqa: E731 -- the same call without us
+    turns = 2000
+
+    def hooked() -> float:
+        begin = time.perf_counter()
+        for _ in range(turns):
+            base.__next__(batch)
+            torch.autograd.backward(None)
+            step(optimizer)
+        return (time.perf_counter() - begin) / turns
+
+    def empty() -> float:
+        begin = time.perf_counter()
+        for _ in range(turns):
+            empty_next(batch)
+            empty_backward(None)
+            nothing(optimizer)
+        return (time.perf_counter() - begin) / turns
+
+    hooked()
+    outside = _difference(_interleaved(hooked, empty, seconds / 2), 1e6)
+    assert engine._phase.name == "UNPROFILED", engine._phase
+    engine.end("measured")
+    after = _difference(_interleaved(hooked, empty, seconds / 2), 1e6)
+    return {"what": "µs per iteration", "outside_window": outside, "after_window": after}
+
+
+# ---------------------------------------------------------------------------------------------- on a launch-bound loop
+
+
+def _loop_parts(seconds: float) -> dict[str, Any]:
+    import torch
+
+    loop = _Loop(torch)
+    loop.run(30)
+    after = _after(torch, loop, seconds * 0.2)  # first: only a process that never recorded can tell what changes
+    engine = _engine()
+    loop.run(10)
+    found: dict[str, Any] = {"torch": torch.__version__, "cuda": torch.version.cuda, **_host(torch), "after": after}
+    toggle = _Toggle(torch, loop)
+    blocks = _interleaved(lambda: toggle.hooked(loop.block), lambda: toggle.bare(loop.block), seconds * 0.55, discard=4)
+    found["step_us"] = round(1e6 * statistics.median(bare for _, bare in blocks), 1)
+    found["outside_window"] = _ratio(blocks)
+    engine.end("measured")
+    toggle.bare(lambda: found.update(inside=_inside(torch, loop, seconds * 0.25)))
+    return found
+
+
+class _Loop:
+    """Many small layers, a DataLoader in the process, AdamW: the host is the limit, on a GPU too."""
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self.device = _device(torch)
+        torch.manual_seed(0)
+        layers = [layer for _ in range(16) for layer in (torch.nn.Linear(256, 256), torch.nn.ReLU())]
+        self.model = torch.nn.Sequential(*layers, torch.nn.Linear(256, 1)).to(self.device)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
+        self._batches = self._endless()
+        self._per_block = 1
+
+    def _endless(self) -> Iterator[Any]:
+        data = self._torch.utils.data
+        rows = data.TensorDataset(self._torch.randn(4096, 256))
+        while True:
+            yield from data.DataLoader(rows, batch_size=32)
+
+    def step(self) -> None:
+        (batch,) = next(self._batches)
+        loss = self.model(batch.to(self.device)).pow(2).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+
+    def run(self, steps: int) -> float:
+        """Seconds per step, with whatever the GPU still has to do."""
+        self._finish()
+        begin = time.perf_counter()
+        for _ in range(steps):
+            self.step()
+        self._finish()
+        lasted = (time.perf_counter() - begin) / steps
+        self._per_block = max(1, round(BLOCK_SECONDS / lasted))
+        return lasted
+
+    def block(self) -> float:
+        return self.run(self._per_block)
+
+    def _finish(self) -> None:
+        if self.device != "cpu":
+            self._torch.cuda.synchronize()
+
+
+class _Toggle:
+    """Takes the hooks away for a while and puts them back, without the loop noticing."""
+
+    def __init__(self, torch: Any, loop: _Loop) -> None:
+        from torch.utils.data import dataloader
+
+        places = (
+            (torch.autograd, "backward"),
+            (dataloader._BaseDataLoaderIter, "__next__"),
+            (type(loop.optimizer), "step"),
+        )
+        self._hooked = [(owner, name, getattr(owner, name)) for owner, name in places]
+        self._bare = [(owner, name, function.__wrapped__) for owner, name, function in self._hooked]
+
+    def hooked(self, work: Callable[[], Any]) -> Any:
+        return work()
+
+    def bare(self, work: Callable[[], Any]) -> Any:
+        for owner, name, function in self._bare:
+            setattr(owner, name, function)
+        try:
+            return work()
+        finally:
+            for owner, name, function in self._hooked:
+                setattr(owner, name, function)
+
+
+def _inside(torch: Any, loop: _Loop, seconds: float) -> dict[str, Any]:
+    """Recorded steps: our recorder with sampler, event log and step marks against bare torch.profiler."""
+    from torch.profiler import ProfilerActivity, profile
+
+    from tracelens.capture.event_log import EventLog
+    from tracelens.capture.recorder import Recorder, _configuration, _quietly
+    from tracelens.capture.sampler import Sampler
+
+    activities = [ProfilerActivity.CPU] + ([] if loop.device == "cpu" else [ProfilerActivity.CUDA])
+
+    def bare() -> float:
+        session = profile(activities=activities, experimental_config=_configuration(), **_quietly())
+        session.prepare_trace()
+        loop.run(2)
+        session.start_trace()
+        loop.step()
+        lasted = loop.run(WINDOW_STEPS)
+        session.stop_trace()
+        return lasted
+
+    def ours() -> float:
+        import threading
+
+        recorder, log, sampler = Recorder(), EventLog(), Sampler(threading.get_ident())
+        recorder.prepare()
+        loop.run(2)
+        log.install()
+        recorder.start()
+        sampler.start()
+        recorder.mark_step(1)
+        loop.step()
+        loop._finish()
+        begin = time.perf_counter()
+        for number in range(WINDOW_STEPS):
+            recorder.mark_step(number + 2)
+            loop.step()
+        loop._finish()
+        lasted = (time.perf_counter() - begin) / WINDOW_STEPS
+        recorder.end_step()
+        sampler.stop()
+        recorder.stop()
+        log.remove()
+        return lasted
+
+    pairs = _interleaved(ours, bare, seconds, discard=2)
+    unprofiled = loop.run(50)
+    return {
+        "ours_against_bare_profiler": _ratio(pairs),
+        "bare_profiler_us": round(1e6 * statistics.median(bare for _, bare in pairs), 1),
+        "unprofiled_us": round(1e6 * unprofiled, 1),
+    }
+
+
+def _after(torch: Any, loop: _Loop, seconds: float) -> dict[str, Any]:
+    """The loop, and bare launches, before any recording, after one, and after one whose CUPTI was torn down."""
+    from tracelens.capture.recorder import Recorder
+
+    value = torch.zeros(8, device=loop.device)
+
+    def launches() -> float:
+        loop._finish()
+        begin = time.perf_counter()
+        for _ in range(500):
+            value.add_(1)
+        loop._finish()
+        return (time.perf_counter() - begin) / 500
+
+    def measured() -> dict[str, Any]:
+        end, steps, single = time.perf_counter() + seconds / 3, [], []
+        while time.perf_counter() < end or len(steps) < 5:
+            steps.append(1e6 * loop.block())
+            single.append(1e6 * launches())
+        return {"step_us": _spread(steps), "launch_us": _spread(single)}
+
+    def record(teardown: str) -> dict[str, Any]:
+        os.environ["TEARDOWN_CUPTI"] = teardown
+        recorder = Recorder()
+        recorder.prepare()
+        loop.run(2)
+        recorder.start()
+        loop.run(4)
+        recorder.stop()
+        del os.environ["TEARDOWN_CUPTI"]
+        loop.run(5)
+        return measured()
+
+    return {"before": measured(), "attached": record("0"), "torn_down": record("1")}
+
+
+def _spread(values: list[float]) -> dict[str, float]:
+    low, high = _interval(values)
+    return {"median": round(statistics.median(values), 2), "low": round(low, 2), "high": round(high, 2)}
+
+
+# --------------------------------------------------------------------------------------------------------- statistics
+
+Pairs = list[tuple[float, float]]
+
+
+def _interleaved(first: Callable[[], float], second: Callable[[], float], seconds: float, discard: int = 1) -> Pairs:
+    """Pairs of neighbouring measurements, in the order A B B A."""
+    end, pairs, turn = time.perf_counter() + seconds, [], 0
+    while time.perf_counter() < end or len(pairs) < discard + 5:
+        if turn % 2:
+            b = second()
+            a = first()
+        else:
+            a = first()
+            b = second()
+        pairs.append((a, b))
+        turn += 1
+    return pairs[discard:]
+
+
+def _ratio(pairs: Pairs) -> dict[str, Any]:
+    """How much more the first takes, in percent."""
+    values = [100 * (a / b - 1) for a, b in pairs]
+    low, high = _interval(values)
+    return {"percent": round(statistics.median(values), 3), "low": round(low, 3), "high": round(high, 3),
+            "pairs": len(pairs)}  # fmt: skip
+
+
+def _difference(pairs: Pairs, scale: float) -> dict[str, Any]:
+    values = [scale * (a - b) for a, b in pairs]
+    low, high = _interval(values)
+    return {"median": round(statistics.median(values), 3), "low": round(low, 3), "high": round(high, 3),
+            "pairs": len(pairs)}  # fmt: skip
+
+
+def _interval(values: list[float]) -> tuple[float, float]:
+    chance = random.Random(0)
+    medians = sorted(statistics.median(chance.choices(values, k=len(values))) for _ in range(RESAMPLES))
+    return medians[round(0.025 * RESAMPLES)], medians[round(0.975 * RESAMPLES) - 1]
+
+
+# ------------------------------------------------------------------------------------------------------------- helpers
+
+
+def _engine() -> Any:
+    """An armed agent that stays in W0 (or in front of it)."""
+    from tracelens.capture.agent import Engine
+    from tracelens.launch import hooks
+
+    hooks.install()
+    engine = Engine({"run": tempfile.mkdtemp(), "cwd": os.getcwd(), "plan": ENDLESS})
+    engine.observe()
+    return engine
+
+
+def _batch_iterator(torch: Any) -> Any:
+    return iter(torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.zeros(4))))
+
+
+def _device(torch: Any) -> str:
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _host(torch: Any) -> dict[str, Any]:
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU, {os.cpu_count()} cores"
+    return {"device": device, "python": platform.python_version()}
+
+
+if __name__ == "__main__":
+    main()

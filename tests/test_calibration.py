@@ -1,0 +1,136 @@
+"""`doctor --calibrate`: what is measured, where it is kept, and that a Run and its replay get it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tracelens.capture import constants
+from tracelens.capture.ledger import Ledger, Start
+from tracelens.cli import doctor
+from tracelens.errors import UsageError
+from tracelens.replay.calibrate import Calibration
+
+FOUND = {"gpu": "NVIDIA H200", "torch": "2.11.0+cu130", "cuda": "13.0", "skipped": {}, "event_record_ns": 2500.0}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(constants.CACHE_VARIABLE, str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_the_line_through_three_sizes() -> None:
+    machine = pytest.importorskip("tracelens.capture.machine")
+    # 10 µs and then 2 bytes per ns, that is 2,000 per µs.
+    fitted = machine.line([(1_000, 10_500.0), (2_000_000, 1_010_000.0), (4_000_000, 2_010_000.0)])
+    assert (fitted.fixed_ns, fitted.bytes_per_us) == (pytest.approx(10_000), pytest.approx(2_000))
+    assert machine.line([(1, 5.0), (2, 7.0), (3, 7.0)]) is None
+
+
+def test_what_was_measured_is_found_again_for_the_same_gpu_and_torch_only(cache: Path) -> None:
+    assert constants.kept("NVIDIA H200", "2.11.0+cu130") is None
+    path = constants.keep(FOUND)
+    assert path.parent == cache
+    assert constants.kept("NVIDIA H200", "2.11.0+cu130") == FOUND
+    assert constants.kept("NVIDIA H100", "2.11.0+cu130") is None
+    assert constants.kept("NVIDIA H200", "2.12.0") is None
+    assert constants.kept(None, None) is None
+    path.write_text("{")
+    assert constants.kept("NVIDIA H200", "2.11.0+cu130") is None
+    path.write_text(json.dumps({**FOUND, "gpu": "another"}))
+    assert constants.kept("NVIDIA H200", "2.11.0+cu130") is None
+
+
+def test_a_name_of_a_gpu_leads_nowhere_else(cache: Path) -> None:
+    path = constants.keep({**FOUND, "gpu": "../../x/y", "torch": "a" * 999})
+    assert path.parent == cache
+    assert len(path.name) < 255
+
+
+def test_a_place_that_cannot_be_written_is_said(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache.write_text("a file")
+    with pytest.raises(UsageError, match="cannot be written"):
+        constants.keep(FOUND)
+    monkeypatch.delenv(constants.CACHE_VARIABLE)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", _no_home)
+    assert constants.kept("NVIDIA H200", "2.11.0+cu130") is None
+    with pytest.raises(UsageError, match="no home folder"):
+        constants.keep(FOUND)
+
+
+def _no_home() -> Path:
+    raise RuntimeError("Could not determine home directory.")
+
+
+def test_a_new_run_carries_the_constants_and_the_replay_takes_them(tmp_path: Path) -> None:
+    constants.keep(FOUND)
+    folder = tmp_path / "run"
+    (folder / "rank0").mkdir(parents=True)
+    entry: dict[str, Any] = {"rank": 0, "world_size": 1, "trace": None, "complete": True}
+    process = {"device": "NVIDIA H200", "torch": "2.11.0+cu130"}
+    (folder / "rank0" / "rank.json").write_text(json.dumps({**entry, "process": process}))
+    ledger = Ledger(folder, Start("script", ("python", "x.py"), tmp_path, None, {}, False, 10))
+    ledger.collect()
+    ledger.close(0, None)
+    meta = json.loads((folder / "run.json").read_text())
+    assert meta["calibration"] == {"event_record_ns": 2500.0}
+    assert Calibration.from_run(meta).event_record_ns == 2500
+    assert Calibration().event_record_ns != 2500
+
+
+def test_without_a_gpu_nothing_is_measured_and_that_is_said() -> None:
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU here: test_the_machine_is_measured covers it")
+    with pytest.raises(UsageError, match="sees no GPU"):
+        constants.measure()
+
+
+def test_an_interpreter_without_torch_is_told(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho 'ModuleNotFoundError: No module named torch' >&2\nexit 1\n")
+    python.chmod(0o755)
+    with pytest.raises(UsageError, match="No module named torch"):
+        constants.measure(str(python))
+
+
+def test_doctor_keeps_what_it_measured_and_says_so(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {**FOUND, "pinned_bytes_per_us": 50_000.0, "skipped": {"queue": "no such function"}}
+    monkeypatch.setattr(constants, "measure", lambda: found)
+    (check,) = doctor.calibrated()
+    assert check.good
+    assert check.found == "2 constants of NVIDIA H200 under torch 2.11.0+cu130: pinned copies 50.0 GB/s"
+    assert check.cure.endswith("recordings made from now on carry them; could not be measured: queue")
+    assert constants.kept("NVIDIA H200", "2.11.0+cu130") == found
+
+
+def test_doctor_notes_what_stands_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise UsageError("torch sees no GPU here", hint="a GPU is needed")
+
+    monkeypatch.setattr(constants, "measure", refuse)
+    (check,) = doctor.calibrated()
+    assert (check.good, check.found, check.cure) == (None, "not available: torch sees no GPU here", "a GPU is needed")
+
+
+@pytest.mark.gpu
+def test_the_machine_is_measured() -> None:
+    if not pytest.importorskip("torch").cuda.is_available():
+        pytest.skip("needs a GPU")
+    found = constants.measure(sys.executable)
+    assert found["skipped"] == {}
+    measured = constants.values(found)
+    assert set(measured) <= {field.name for field in fields(Calibration)}
+    assert {"event_record_ns", "pinned_bytes_per_us", "staging_bytes", "queue_limit", "pin_main_bytes_per_us"} <= set(
+        measured
+    )
+    assert 300 < measured["event_record_ns"] < 50_000
+    assert 5_000 < measured["pinned_bytes_per_us"] < 500_000
+    assert 200 < measured["queue_limit"] < 4_096

@@ -1,0 +1,116 @@
+"""The training monitor: statistics that can be worked out in the head, its file, and what it costs."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from tracelens import run
+from tracelens.capture import monitor as capture_monitor
+from tracelens.errors import UsageError
+from tracelens.monitor import TrainingMonitor
+
+
+def test_statistics_of_known_iterations() -> None:
+    monitor = TrainingMonitor()
+    for number in range(100):
+        monitor.log_iteration(0.010 if number != 7 else 0.110)
+    iterations = monitor.get_summary().iterations
+    assert iterations.count == 100
+    assert iterations.mean_ms == pytest.approx(11.0)
+    assert iterations.median_ms == pytest.approx(10.0)
+    assert iterations.p95_ms == pytest.approx(10.0)
+    assert iterations.longest_ms == pytest.approx(110.0)
+    assert iterations.outliers == (7,)
+
+
+def test_the_95th_percentile_is_the_nearest_rank_and_needs_twenty() -> None:
+    monitor = TrainingMonitor()
+    for milliseconds in range(1, 20):
+        monitor.log_iteration(milliseconds / 1e3)
+    assert monitor.get_summary().iterations.p95_ms is None
+    monitor.log_iteration(0.020)
+    assert monitor.get_summary().iterations.p95_ms == pytest.approx(19.0)
+
+
+def test_small_variations_are_no_outliers() -> None:
+    monitor = TrainingMonitor()
+    for number in range(50):
+        monitor.log_iteration(0.010 + (0.001 if number == 3 else 0.0))
+    assert monitor.get_summary().iterations.outliers == ()
+
+
+@pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])
+def test_what_is_no_duration_is_refused(seconds: float) -> None:
+    with pytest.raises(ValueError, match="cannot take"):
+        TrainingMonitor().log_iteration(seconds)
+
+
+def test_as_the_seeds_use_it(tmp_path: Path) -> None:
+    monitor = TrainingMonitor(tmp_path / "monitor.jsonl", period_seconds=0.02)
+    monitor.start_monitoring()
+    for _ in range(25):
+        monitor.log_iteration(0.004)
+        time.sleep(0.004)
+    monitor.stop_monitoring()
+    monitor.stop_monitoring()
+    text = str(monitor.get_summary())
+    assert "25 iterations" in text
+    assert "median 4.00 ms" in text
+    assert "GPU: not available" in text or "GPU 0: " in text
+    rows = run.rows(tmp_path / "monitor.jsonl")
+    logged = [row for row in rows if "iteration" in row]
+    assert [row["iteration"] for row in logged] == list(range(25))
+    assert len(run.samples(tmp_path)) == len(rows) - 25 >= 2
+    assert json.dumps(monitor.get_summary().as_dict())
+    with pytest.raises(UsageError, match="started before"):
+        monitor.start_monitoring()
+
+
+def test_around_a_loader_it_times_each_turn(tmp_path: Path) -> None:
+    with TrainingMonitor(tmp_path / "m.jsonl") as monitor:
+        for number in monitor.watch(range(4)):
+            time.sleep(0.01 if number != 2 else 0.05)
+    iterations = monitor.get_summary().iterations
+    assert iterations.count == 4
+    assert iterations.longest_ms is not None
+    assert iterations.longest_ms >= 50
+    assert 2 in iterations.outliers
+
+
+def test_an_older_file_is_kept_and_a_bad_place_said(tmp_path: Path) -> None:
+    path = tmp_path / "monitor.jsonl"
+    path.write_text("mine\n")
+    with TrainingMonitor(path):
+        pass
+    assert (tmp_path / "monitor.jsonl.1").read_text() == "mine\n"
+    with pytest.raises(UsageError, match="cannot be written"):
+        TrainingMonitor(path / "below" / "m.jsonl").start_monitoring()
+    with pytest.raises(UsageError, match="period_seconds"):
+        TrainingMonitor(period_seconds=0)
+
+
+def test_gpus_are_averaged_and_what_is_missing_stays_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = iter([(50, 100.0, 1), (100, None, 4)] + [(75, 200.0, 0)] * 1000)
+
+    class Gpus:
+        def sample(self, *, pcie: bool = False) -> list[dict[str, object]]:
+            utilization, power, reasons = next(rows)
+            one = {"index": 0, "utilization": utilization, "power_w": power, "throttle_reasons": reasons}
+            return [one, {"index": 1, "utilization": None}]
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr(capture_monitor, "_Gpus", Gpus)
+    with TrainingMonitor(tmp_path / "m.jsonl", period_seconds=0.01) as monitor:
+        time.sleep(0.2)
+    gpus = monitor.get_summary().gpus
+    assert gpus is not None
+    assert gpus[0].utilization_mean == pytest.approx(75, abs=1)
+    assert gpus[0].power_mean_w is not None
+    assert gpus[0].throttle_reasons == 5
+    assert (gpus[1].utilization_mean, gpus[1].power_mean_w, gpus[1].throttle_reasons) == (None, None, None)
+    assert "GPU 1: utilization not available" in str(monitor.get_summary())

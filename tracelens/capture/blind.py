@@ -1,0 +1,102 @@
+"""The last resort: a window of time, for a program that runs torch but shows no step, batch or backward.
+
+In: the configuration, and whether the agent has nothing to do. Out: a recording without steps. Apart from the agent
+because there are no steps to go by. Should steps come after all, what was recorded here gives way to them.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tracelens.capture import rescue, saving
+from tracelens.capture.frames import innermost
+from tracelens.capture.gathered import Gathered
+from tracelens.capture.later import Later
+from tracelens.capture.plan import Plan
+from tracelens.capture.recorder import Recorder
+from tracelens.capture.sampler import Sampler
+from tracelens.launch import hooks
+
+BUSY_SHARE = 0.05
+"""Of one core: a launcher that waits for its ranks uses next to none, a loop that feeds a GPU nearly all it can get."""
+LOOK_SECONDS = 0.5
+
+
+class LastResort:
+    """Waits for `patience_seconds` of the plan, then records `blind_seconds`; both on the main thread."""
+
+    def __init__(self, config: Mapping[str, Any], idle: Callable[[], bool]) -> None:
+        self._config = config
+        self._idle = idle
+        self._plan = Plan.of(config.get("plan", {}))
+        self._patience = Later(self._plan.patience_seconds, self._begin, self._worth)
+        self._length = Later(self._plan.blind_seconds, self.close)
+        self._recording: tuple[Gathered, saving.Tools] | None = None
+        self._folder: Path | None = None
+        self._batches = 0
+
+    @property
+    def open(self) -> bool:
+        """It records now."""
+        return self._recording is not None
+
+    def start(self) -> None:
+        """Begin, or begin again, to wait."""
+        if self._plan.blind_seconds and threading.current_thread() is threading.main_thread():
+            self._patience.start()
+
+    def stop(self) -> None:
+        """No longer wait."""
+        self._patience.stop()
+
+    def close(self, reason: str | None = None) -> None:
+        """End the recording, if there is one, and keep it; `reason` says why it is not complete."""
+        if self._recording is None:
+            return
+        (found, tools), self._recording = self._recording, None
+        self._length.stop()
+        self._folder = saving.save(self._config, found, tools, reason)
+        if reason is None and self._config.get("stop_after_window"):
+            rescue.leave_now()
+
+    def discard(self) -> None:
+        """Steps were recorded: this has served its purpose."""
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _worth(self) -> bool:
+        before, self._batches = self._batches, hooks.rule().batches
+        return before == self._batches and self._idle() and trains_unseen()
+
+    def _begin(self) -> None:
+        if not self._idle():
+            return
+        found = Gathered(self._plan, thread=threading.get_native_id())
+        found.notes.append(
+            f"no training step was seen in {self._plan.patience_seconds:g} s (no optimizer, DataLoader or backward), "
+            f"so {self._plan.blind_seconds:g} s without steps were recorded"
+        )
+        found.window["provisional"] = True
+        tools = saving.Tools(Recorder(), Sampler(threading.get_ident()))
+        tools.begin()
+        self._recording = found, tools
+        self._length.start()
+
+
+def trains_unseen() -> bool:
+    """The main thread is busy in code of the user's, and this is no DataLoader worker."""
+    if torch.utils.data.get_worker_info() is not None:
+        return False
+    if innermost(sys._current_frames().get(threading.main_thread().ident or 0)) is None:
+        return False
+    wall, used = time.monotonic(), time.process_time()
+    time.sleep(LOOK_SECONDS)
+    return time.process_time() - used > BUSY_SHARE * (time.monotonic() - wall)

@@ -1,0 +1,49 @@
+"""What one process has gathered on its way through the windows: plain values, begun afresh in a forked child.
+
+In: the agent fills it step by step. Out: `saving` writes it. Apart from the agent so that what is kept can be read
+beside what is done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from tracelens.capture import facts
+from tracelens.capture.plan import Plan
+
+
+@dataclass
+class Gathered:
+    """One process's recording so far. `profiled`: duration of each recorded step, by its number."""
+
+    plan: Plan
+    notes: list[str] = field(default_factory=list)
+    loaders: facts.Loaders = field(default_factory=facts.Loaders)
+    steps_seen: int = 0
+    source: str | None = None
+    """What tells the steps: "optimizer", "dataloader", "backward"; None before the first."""
+    unprofiled: list[int] = field(default_factory=list)
+    unprofiled_ns: int = 0
+    """Their sum, kept as it grows: adding them up in every step would cost more than the rest of us."""
+    profiled: dict[int, int] = field(default_factory=dict)
+    ends: list[torch.cuda.Event] = field(default_factory=list)
+    """CUDA events at the two ends of W0."""
+    attributed: list[int] = field(default_factory=list)
+    thread: int = 0
+    """The native id of the thread that trains."""
+    window: dict[str, Any] = field(default_factory=dict)
+
+    def clock(self) -> dict[str, Any]:
+        """Step times as rank.json states them; the CUDA events are asked only if they have passed anyway."""
+        total, clock = self.unprofiled_ns, "host"
+        if len(self.ends) == 2 and all(event.query() for event in self.ends):
+            total, clock = round(self.ends[0].elapsed_time(self.ends[1]) * 1e6), "cuda_event"
+        return {
+            "unprofiled_ns": self.unprofiled,
+            "unprofiled_mean_ns": total // len(self.unprofiled) if self.unprofiled else None,
+            "unprofiled_clock": clock,
+            "profiled_ns": [ns for number, ns in self.profiled.items() if number not in self.attributed],
+        }

@@ -1,0 +1,285 @@
+"""A recording that the script begins itself: `with tracelens.profile():`, and the handler for a profiler it owns.
+
+In: calls from the user's own process, notebooks included. Out: the same Run folder that `tracelens profile` writes.
+Apart from `session` because there is no parent here, and from `agent` because the loop began before us.
+
+    with tracelens.profile() as recording:          # around the training loop
+        train()
+    print(recording.folder, recording.reason)       # reason: None, or why the recording is not complete
+
+    torch.profiler.profile(..., on_trace_ready=tracelens.on_trace_ready())
+
+Nothing in here ends a job: what goes wrong is said in `reason`, and training goes on. Only a folder that cannot be
+made raises (`UsageError`), before the loop begins.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tracelens import run
+from tracelens.capture import facts, output
+from tracelens.capture.agent import Engine
+from tracelens.capture.ledger import Ledger, Start
+from tracelens.capture.monitor import Monitor
+from tracelens.capture.plan import KINETO_SILENT, Plan
+from tracelens.capture.recorder import watch_foreign
+from tracelens.capture.remaining import Block
+from tracelens.errors import UsageError
+from tracelens.launch import hooks
+
+RANKS_SECONDS = 5.0
+"""Rank 0 waits for the others' entries so long: they leave their loops together, files take a moment."""
+UNDER_ANOTHER = "this process is already recorded by `tracelens profile` or `verify`, so nothing was recorded twice"
+BLOCK_ENDED = "the `with tracelens.profile()` block ended before the recording was complete"
+
+
+class Recording:
+    """One recording of the block; made by `profile`."""
+
+    def __init__(self, folder: Path, plan: Plan, interval: int, *, monitor: bool, quiet: bool) -> None:
+        self.folder = folder
+        self.complete = False
+        self.reason: str | None = "the block has not ended yet"
+        self.notes: tuple[str, ...] = ()
+        self._plan = plan
+        self._quiet = quiet
+        self._rank, self._world = facts.rank_and_world()
+        self._engine: Engine | None = None
+        self._ledger = Ledger(folder, _start(plan, interval)) if not self._rank else None
+        self._monitor = Monitor(folder / run.MONITOR_FILE, os.getpid()) if monitor and not self._rank else None
+
+    def __enter__(self) -> Recording:
+        if self._ledger is not None:
+            self._ledger.write()
+        if _observed_from_outside():
+            self.reason = UNDER_ANOTHER
+            return self
+        _observe_here()
+        config = {"run": str(self.folder), "cwd": str(Path.cwd()), "plan": self._plan.as_dict()}
+        caller = sys._getframe(1)
+        self._engine = Engine(config, Block(caller.f_code, caller.f_lineno))
+        _engines.append(self._engine)
+        self._engine.observe()
+        if self._monitor is not None:
+            self._monitor.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if self._engine is not None:
+            self._engine.end(BLOCK_ENDED if kind is None else f"the block was left by {kind.__name__}")
+            _engines.remove(self._engine)
+            self.reason = None
+        if self._monitor is not None and self._engine is not None:
+            self._monitor.stop()
+        if self._ledger is not None:
+            self._conclude(self._ledger)
+        self.complete = self.reason is None
+        if not self._quiet and not self._rank:
+            print(self._last_words(), file=sys.stderr)
+
+    def _conclude(self, ledger: Ledger) -> None:
+        deadline = time.monotonic() + RANKS_SECONDS
+        ledger.collect()
+        while ledger.entries and len(ledger.entries) < self._world and time.monotonic() < deadline:
+            time.sleep(0.05)
+            ledger.collect()
+        if self.reason is None:
+            reasons = [str(entry["reason"]) for entry in ledger.entries if entry.get("reason")]
+            missing = "no training step was seen inside the block" if not ledger.entries else None
+            self.reason = missing or "; ".join(dict.fromkeys(reasons)) or None
+        self.notes = tuple(str(note) for entry in ledger.entries for note in entry.get("notes", ()))
+        ledger.close(None, self.reason)
+        ledger.clear()
+
+    def _last_words(self) -> str:
+        if self.reason is not None:
+            return f"tracelens: the recording is not complete: {self.reason}"
+        return f"tracelens: recorded in {self.folder}\nnext: tracelens recommend {shlex.quote(str(self.folder))}"
+
+
+def profile(
+    out: str | os.PathLike[str] | None = None,
+    *,
+    steps: int | None = None,
+    interval: int = 10,
+    monitor: bool = True,
+    quiet: bool = False,
+) -> Recording:
+    """Record the training loop inside a `with` block, as `tracelens profile` records a script.
+
+    `out`: the Run folder, which must be new or empty; None makes one below `tracelens-runs/`. `steps`: how many clean
+    steps to record (12). `interval`: N of the remedies that act every N batches. The first steps of the block are
+    timed without the profiler, so the block should hold a few dozen. Under torchrun every rank enters the block and
+    all write into one folder. Raises `UsageError` if the folder cannot be made.
+    """
+    if steps is not None and steps < 1:
+        raise UsageError(f"steps is {steps}: at least one step must be recorded", hint="leave it out for 12")
+    plan = Plan() if steps is None else replace(Plan(), clean=steps)
+    return Recording(_folder(out), plan, interval, monitor=monitor, quiet=quiet)
+
+
+def on_trace_ready(out: str | os.PathLike[str] | None = None, *, quiet: bool = False) -> Callable[[Any], None]:
+    """A handler for `torch.profiler.profile(on_trace_ready=…)`: each trace becomes a Run folder of its own.
+
+    `out` is the folder below which the Runs are made, `tracelens-runs` by default. What an owned profiler does not
+    measure stays unknown: there is no unprofiled step time, so predictions are relative to the profiled step.
+    """
+    parent = Path(run.RUNS_FOLDER if out is None else out)
+
+    def handle(profiler: Any) -> None:
+        try:
+            folder = run.new_folder(_script_name(), parent).resolve()
+            _keep(profiler, folder)
+        except OSError as error:  # a full disk ends no training
+            warnings.warn(f"tracelens could not keep this trace: {error}", RuntimeWarning, stacklevel=2)
+            return
+        if not quiet:
+            print(
+                f"tracelens: recorded in {folder}\nnext: tracelens recommend {shlex.quote(str(folder))}",
+                file=sys.stderr,
+            )
+
+    return handle
+
+
+# ------------------------------------------------------------------------------------------------------------ folders
+
+
+def _folder(out: str | os.PathLike[str] | None) -> Path:
+    """The Run folder, made. All ranks of one launch agree on its name."""
+    try:
+        if out is None:
+            launch = _launch_id()
+            if launch is None:
+                return run.new_folder(_script_name(), Path(run.RUNS_FOLDER)).resolve()
+            out = Path(run.RUNS_FOLDER) / f"{_script_name()}-{launch}"
+        folder = Path(out).resolve()
+        rank, _world = facts.rank_and_world()
+        if not rank and folder.exists() and (not folder.is_dir() or any(folder.glob(run.RUN_FILE))):
+            raise UsageError(f"{folder} holds a recording already, or is no folder", hint="give another folder as out=")
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"the run folder cannot be made: {error.filename or out}: {error.strerror}",
+            hint="give a folder that can be written as out=",
+        ) from error
+    return folder
+
+
+def _launch_id() -> str | None:
+    """What the ranks of one launch have in common; None for a process alone."""
+    if facts.rank_and_world()[1] < 2:
+        return None
+    words = (os.environ.get(name, "") for name in ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "MASTER_PORT"))
+    found = next((word for word in words if word and word != "none"), "ranks")
+    return re.sub(r"[^A-Za-z0-9_-]", "_", found)
+
+
+def _script() -> str | None:
+    """The running script's file; None in a notebook and at a prompt."""
+    path = getattr(sys.modules.get("__main__"), "__file__", None)
+    return path if path and Path(path).is_file() and not _interactive() else None
+
+
+def _interactive() -> bool:
+    return hasattr(sys, "ps1") or "ipykernel" in sys.modules
+
+
+def _script_name() -> str:
+    script = _script()
+    return Path(script).stem if script else "notebook" if _interactive() else "python"
+
+
+def _start(plan: Plan, interval: int) -> Start:
+    script = _script()
+    words = sys.orig_argv if script else ["python"]
+    return Start(
+        kind="script" if script else "inside",
+        command=tuple(words),
+        cwd=Path.cwd(),
+        script=script,
+        plan=plan.as_dict(),
+        stop_after_window=False,
+        interval=interval,
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------- observing
+
+_engines: list[Engine] = []
+"""The recording that is open in this process, if any."""
+_here: list[bool] = []
+"""Not empty once the hooks were put in place by this module."""
+
+
+def _observed_from_outside() -> bool:
+    return bool(_engines) or (hooks.installed() and not _here)
+
+
+def _observe_here() -> None:
+    if not _here:
+        for name, value in KINETO_SILENT.items():
+            os.environ.setdefault(name, value)
+        hooks.install()
+        watch_foreign(_foreign_profiler)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=_forked)
+        _here.append(True)
+    hooks.restart()
+
+
+def _foreign_profiler() -> None:
+    for engine in tuple(_engines):
+        engine.foreign_profiler()
+
+
+def _forked() -> None:
+    for engine in tuple(_engines):
+        engine.forked()
+
+
+# ------------------------------------------------------------------------------------------------- an owned profiler
+
+
+def _keep(profiler: Any, folder: Path) -> None:
+    rank, world = facts.rank_and_world()
+    place = output.claim_folder(folder, rank)
+    plain = place / output.trace_name(rank, os.uname().nodename)
+    profiler.export_chrome_trace(str(plain))
+    if not plain.is_file():
+        raise OSError(f"the profiler wrote no file {plain.name}")
+    trace = output.compress(plain)
+    entry = {
+        "rank": rank,
+        "world_size": world,
+        "trace": f"{place.name}/{trace.name}",
+        "sources": None,
+        "clock": {},
+        "step_marks": "profiler",
+        "attributed_steps": [],
+        "memory": facts.memory(),
+        "loaders": [],
+        "notes": ["recorded by the script's own profiler: no unprofiled step time, no source marks"],
+        "complete": True,
+        "reason": None,
+        "process": facts.process(),
+    }
+    run.write_json(place / "rank.json", entry)
+    ledger = Ledger(folder, _start(Plan(), 10))
+    ledger.collect()
+    reason = next((str(one["reason"]) for one in ledger.entries if one.get("reason")), None)
+    ledger.close(None, reason)
+    ledger.clear()

@@ -1,0 +1,297 @@
+"""A training monitor for one's own scripts: iteration times, and what GPU and CPU did meanwhile.
+
+In: the seconds of each iteration, from the script. Out: `monitor.jsonl` (the samples that `tracelens profile` writes,
+with lines for iterations between them) and a summary. Apart from the recording because it needs no profiler: it may
+run for a whole training.
+
+    from tracelens.monitor import TrainingMonitor
+
+    monitor = TrainingMonitor()
+    monitor.start_monitoring()
+    monitor.log_iteration(seconds)          # in the loop
+    monitor.stop_monitoring()
+    print(monitor.get_summary())
+
+    with TrainingMonitor() as monitor:      # or so: times each turn of the loop itself
+        for batch in monitor.watch(loader):
+            ...
+
+A turn's time is host time. A GPU works on behind it, so the times mean what the loop itself waits for: over many
+iterations their mean is the step time, a single one may be shorter than the work it started.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import statistics
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from tracelens import run
+from tracelens.capture.monitor import PERIOD_SECONDS, Monitor
+from tracelens.errors import UsageError
+
+Batch = TypeVar("Batch")
+
+RECENT = 100_000
+"""Iterations that the statistics look back on: 800 kB, an hour and more of a fast loop."""
+OUTLIER_SPREADS = 5.0
+"""An outlier is this many median absolute deviations (scaled to a standard deviation) above the median …"""
+OUTLIER_FACTOR = 1.5
+"""… and half as long again: a loop that varies by microseconds has no outliers of microseconds."""
+_MAD_TO_SIGMA = 1.4826
+"""The scale of a normal distribution's median absolute deviation; Rousseeuw and Croux 1993, section 1."""
+
+
+@dataclass(frozen=True)
+class Iterations:
+    """Statistics over the iterations logged, in milliseconds; None where there are too few to say."""
+
+    count: int
+    mean_ms: float | None
+    median_ms: float | None
+    p95_ms: float | None
+    """Nearest rank; None below 20 iterations."""
+    longest_ms: float | None
+    outliers: tuple[int, ...]
+    """Numbers (from 0) of the iterations that stand out, at most the twenty longest, in order."""
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One device over the time watched; None is "not available", never 0."""
+
+    index: int
+    utilization_mean: float | None
+    """Percent, NVML's: the share of its own windows (about 1/6 s to 1 s) in which any kernel ran."""
+    memory_used_peak: int | None
+    memory_total: int | None
+    power_mean_w: float | None
+    sm_clock_min_mhz: int | None
+    throttle_reasons: int | None
+    """NVML's bits of all samples together."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What was watched. `str()` of it is a few lines for people, `as_dict()` for JSON."""
+
+    seconds: float
+    iterations: Iterations
+    gpus: tuple[Gpu, ...] | None
+    """None: no NVML here."""
+    process_cpu_percent_mean: float | None
+    """Of the process and its children; 100 is one core."""
+    process_memory_peak: int | None
+    file: str | None
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return "\n".join((*_iteration_lines(self), *_gpu_lines(self), *_host_lines(self)))
+
+
+class TrainingMonitor:
+    """Watches a training from inside its process. Thread-safe; a monitor can be started once."""
+
+    def __init__(self, path: str | os.PathLike[str] | None = None, *, period_seconds: float = PERIOD_SECONDS) -> None:
+        """`path`: the file to write, `monitor.jsonl` in the current folder by default; an older one is kept aside."""
+        if not 0.01 <= period_seconds <= 3600 or math.isnan(period_seconds):
+            raise UsageError(
+                f"period_seconds is {period_seconds}: NVML gives a new value every 1/6 s at best",
+                hint="give 0.2, or up to 3600",
+            )
+        self._path = Path(run.MONITOR_FILE if path is None else path)
+        self._period = period_seconds
+        self._seconds: deque[float] = deque(maxlen=RECENT)
+        self._count = 0
+        self._monitor: Monitor | None = None
+        self._began: float | None = None
+        self._ended: float | None = None
+        self._lock = threading.Lock()
+
+    def start_monitoring(self) -> None:
+        """Begin to sample. Raises `UsageError` when it runs already or the file cannot be made."""
+        if self._began is not None:
+            raise UsageError("this monitor was started before", hint="make a new TrainingMonitor for another stretch")
+        try:
+            _set_aside(self._path)
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.touch()
+        except OSError as error:
+            raise UsageError(
+                f"{self._path} cannot be written: {error.strerror or error}", hint="give another path"
+            ) from error
+        self._began = time.perf_counter()
+        self._monitor = Monitor(self._path, os.getpid(), self._period)
+        self._monitor.start()
+
+    def log_iteration(self, seconds: float) -> None:
+        """One iteration took so many seconds. Raises `ValueError` for what is no duration."""
+        if not seconds >= 0 or math.isinf(seconds):
+            raise ValueError(f"an iteration cannot take {seconds} s")
+        with self._lock:
+            number, self._count = self._count, self._count + 1
+            self._seconds.append(seconds)
+        if self._monitor is not None:
+            self._monitor.note({"unix_ns": time.time_ns(), "iteration": number, "iteration_seconds": seconds})
+
+    def stop_monitoring(self) -> None:
+        """End sampling; the file is complete afterwards. Does nothing the second time."""
+        if self._began is None or self._ended is not None:
+            return
+        self._ended = time.perf_counter()
+        if self._monitor is not None:
+            self._monitor.stop()
+
+    def get_summary(self) -> Summary:
+        """What was seen so far; also while it runs."""
+        with self._lock:
+            seconds, dropped = list(self._seconds), self._count - len(self._seconds)
+        rows = [row for row in run.rows(self._path) if "iteration" not in row] if self._began is not None else []
+        known = [row for row in rows if row.get("gpus") is not None]
+        return Summary(
+            seconds=(self._ended or time.perf_counter()) - self._began if self._began is not None else 0.0,
+            iterations=_iterations(seconds, dropped),
+            gpus=_gpus(known) if known else None,
+            process_cpu_percent_mean=_mean([row.get("process_cpu_percent") for row in rows]),
+            process_memory_peak=_most([row.get("process_memory") for row in rows]),
+            file=str(self._path) if self._began is not None else None,
+        )
+
+    def watch(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        """Hand the batches through, and log the time from asking for one to asking for the next."""
+        began = time.perf_counter()
+        for batch in batches:
+            yield batch
+            now = time.perf_counter()
+            self.log_iteration(now - began)
+            began = now
+
+    def __enter__(self) -> TrainingMonitor:
+        self.start_monitoring()
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.stop_monitoring()
+
+
+# --------------------------------------------------------------------------------------------------------- statistics
+
+
+def _iterations(seconds: Sequence[float], dropped: int) -> Iterations:
+    if not seconds:
+        return Iterations(0, None, None, None, None, ())
+    ordered = sorted(seconds)
+    p95 = ordered[math.ceil(0.95 * len(ordered)) - 1] * 1e3 if len(ordered) >= 20 else None
+    return Iterations(
+        count=len(seconds) + dropped,
+        mean_ms=statistics.fmean(seconds) * 1e3,
+        median_ms=statistics.median(ordered) * 1e3,
+        p95_ms=p95,
+        longest_ms=ordered[-1] * 1e3,
+        outliers=_outliers(seconds, dropped),
+    )
+
+
+def _outliers(seconds: Sequence[float], dropped: int) -> tuple[int, ...]:
+    middle = statistics.median(seconds)
+    spread = statistics.median(abs(one - middle) for one in seconds) * _MAD_TO_SIGMA
+    border = max(middle + OUTLIER_SPREADS * spread, middle * OUTLIER_FACTOR)
+    found = sorted(((one, number) for number, one in enumerate(seconds) if one > border), reverse=True)[:20]
+    return tuple(sorted(number + dropped for _one, number in found))
+
+
+def _gpus(rows: Sequence[Mapping[str, Any]]) -> tuple[Gpu, ...]:
+    indices = sorted({gpu["index"] for row in rows for gpu in row["gpus"]})
+    return tuple(
+        _gpu(index, [gpu for row in rows for gpu in row["gpus"] if gpu["index"] == index]) for index in indices
+    )
+
+
+def _gpu(index: int, samples: Sequence[Mapping[str, Any]]) -> Gpu:
+    def of(key: str) -> list[Any]:
+        return [sample.get(key) for sample in samples]
+
+    reasons = [value for value in of("throttle_reasons") if value is not None]
+    clocks = [value for value in of("sm_clock_mhz") if value is not None]
+    together = 0
+    for value in reasons:
+        together |= int(value)
+    return Gpu(
+        index=index,
+        utilization_mean=_mean(of("utilization")),
+        memory_used_peak=_most(of("memory_used")),
+        memory_total=_most(of("memory_total")),
+        power_mean_w=_mean(of("power_w")),
+        sm_clock_min_mhz=min(clocks, default=None),
+        throttle_reasons=together if reasons else None,
+    )
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else None
+
+
+def _most(values: Iterable[int | None]) -> int | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _set_aside(path: Path) -> None:
+    """Rename an older file; what somebody measured is not overwritten."""
+    if not path.exists() or not path.is_file() or not path.stat().st_size:
+        return
+    number = next(n for n in range(1, 1_000_000) if not path.with_name(f"{path.name}.{n}").exists())
+    path.rename(path.with_name(f"{path.name}.{number}"))
+
+
+# -------------------------------------------------------------------------------------------------------------- words
+
+
+def _iteration_lines(summary: Summary) -> Iterator[str]:
+    one = summary.iterations
+    if not one.count:
+        yield f"no iterations were logged in {summary.seconds:.1f} s"
+        return
+    parts = [f"mean {one.mean_ms:.2f} ms", f"median {one.median_ms:.2f} ms"]
+    parts += [f"95 % below {one.p95_ms:.2f} ms"] if one.p95_ms is not None else []
+    yield f"{one.count} iterations in {summary.seconds:.1f} s: {', '.join(parts)}, longest {one.longest_ms:.2f} ms"
+    if one.outliers:
+        shown = ", ".join(str(number) for number in one.outliers[:10])
+        yield f"outliers: iteration {shown}{' and others' if len(one.outliers) > 10 else ''}"
+
+
+def _gpu_lines(summary: Summary) -> Iterator[str]:
+    if summary.gpus is None:
+        yield "GPU: not available (no NVML, or no sample yet)"
+        return
+    for gpu in summary.gpus:
+        memory = None if gpu.memory_used_peak is None else gpu.memory_used_peak / 2**30
+        yield (
+            f"GPU {gpu.index}: utilization {_shown(gpu.utilization_mean, '.0f', ' %')}, "
+            f"memory peak {_shown(memory, '.1f', ' GiB')}, power {_shown(gpu.power_mean_w, '.0f', ' W')}"
+        )
+
+
+def _host_lines(summary: Summary) -> Iterator[str]:
+    memory = None if summary.process_memory_peak is None else summary.process_memory_peak / 2**30
+    cpu = _shown(summary.process_cpu_percent_mean, ".0f", " % of a core")
+    yield f"process: CPU {cpu}, memory peak {_shown(memory, '.1f', ' GiB')}"
+    if summary.file is not None:
+        yield f"samples: {json.dumps(summary.file, ensure_ascii=False)}"
+
+
+def _shown(value: float | None, form: str, unit: str) -> str:
+    return "not available" if value is None else f"{value:{form}}{unit}"
