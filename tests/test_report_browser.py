@@ -2,80 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 import report_cases as cases
+from browsing import Opened, marks
 
-from tracelens.model import Diagnosis, Location
-from tracelens.report import html
+from tracelens.model import Diagnosis
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH: apt install chromium"),
-]
+pytestmark = marks
 HOSTILE = "</script><script>window.pwn=1</script><img src=x onerror=window.pwn=1>"
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        # a container has no user namespaces to build the sandbox from; the page is our own
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
-
-
-class Opened:
-    """A page and what it did."""
-
-    def __init__(self, page: Any) -> None:
-        self.page = page
-        self.requests: list[str] = []
-        self.complaints: list[str] = []
-        page.on("request", lambda request: self.requests.append(request.url))
-        page.on("console", lambda message: self.complaints.append(message.text))
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-
-
-@pytest.fixture
-def open_page(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Opened]]:
-    contexts = []
-
-    def opened(diagnosis: Diagnosis, **settings: Any) -> Opened:
-        file = tmp_path / "report.html"
-        file.write_text(html.render(diagnosis), encoding="utf-8")
-        context = browser.new_context(**settings)
-        contexts.append(context)
-        result = Opened(context.new_page())
-        result.page.goto(file.as_uri())
-        return result
-
-    yield opened
-    for context in contexts:
-        context.close()
-
-
 def hostile() -> Diagnosis:
-    base = cases.recommended()
-    stalls = tuple(
-        replace(s, api=HOSTILE, call=HOSTILE, location=Location("train.py", 11, HOSTILE)) for s in base.stalls
-    )
-    findings = tuple(replace(f, evidence=HOSTILE, title=HOSTILE) for f in base.findings)
-    return replace(
-        base,
-        stalls=stalls,
-        findings=findings,
-        sources={"train.py": "\n".join([HOSTILE] * 12)},
-        traces=(cases.trace(HOSTILE, HOSTILE),),
-        timeline=cases.timeline(HOSTILE),
-    )
+    return cases.with_names(HOSTILE, cases.tried())
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -136,7 +76,7 @@ def test_the_theme_button_switches_and_is_remembered(open_page: Callable[..., Op
 def test_a_copy_button_copies_the_command_it_stands_beside(open_page: Callable[..., Opened]) -> None:
     page = open_page(cases.recommended(), permissions=["clipboard-read", "clipboard-write"]).page
     page.click("button[data-copy=command-2]")
-    page.wait_for_function("document.querySelector('#live').textContent !== ''")
+    page.wait_for_selector("#live:not(:empty)", state="attached")
     copied = page.evaluate("getSelection().toString()") or page.evaluate("navigator.clipboard.readText()")
     assert copied == "tracelens apply tracelens-runs/r1 --scheme event-interval"
 

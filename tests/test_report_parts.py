@@ -64,9 +64,9 @@ def test_lanes_of_one_step_lie_on_one_scale() -> None:
     picture = lanes.of(cases.timeline())
     assert picture is not None
     named = {lane.name: lane.boxes for lane in picture.lanes}
-    assert list(named) == ["Main thread", "Stream 7", "GPU idle"]
+    assert list(named) == ["CPU main thread", "Stream 7", "GPU idle"]
     scale = (lanes.WIDTH - lanes.LABEL_WIDTH) / 10  # a step of 10 ms
-    (wait,) = [box for box in named["Main thread"] if box.kind == "wait"]
+    (wait,) = [box for box in named["CPU main thread"] if box.kind == "wait"]
     assert wait.x == pytest.approx(lanes.LABEL_WIDTH + 2 * scale, abs=0.1)
     assert wait.width == pytest.approx(6 * scale, abs=0.1)
     assert wait.label == "SYNC" and "train.py:11" in wait.title
@@ -126,7 +126,7 @@ def slower(by: float) -> list[int]:
 
 @pytest.mark.parametrize(("factor", "judgment"), [(1.0, "not slower"), (1.2, "slower"), (0.8, "not slower")])
 def test_the_gate_fails_only_for_a_slowdown_beyond_noise_and_tolerance(factor: float, judgment: str) -> None:
-    ratio = compare._ratio(slower(1.0), slower(factor))
+    ratio = compare._ratio([slower(1.0)], [slower(factor)])
     found = replace(compare.of(cases.diagnosis(), cases.diagnosis()), ratio=ratio)
     assert found.judgment == judgment
     assert ratio is not None and ratio.low <= ratio.value <= ratio.high
@@ -153,7 +153,7 @@ def test_annotated_traces_keep_their_rows_and_get_tracks_on_the_files_own_clock(
     document = perfetto.annotated({"traceEvents": rows, "keep": 1}, cases.diagnosis())
     assert document["traceEvents"][:2] == rows and document["keep"] == 1
     added = [row for row in document["traceEvents"][2:] if row["ph"] == "X"]
-    waits = [row for row in added if row["tid"] == perfetto.TRACKS["waits"]]
+    waits = [row for row in added if row["tid"] == perfetto.WAITS]
     assert len(waits) == 3  # those of the one stall that names its waits
     assert waits[0]["ts"] == 5_000.0 + 2_000.0 and waits[0]["dur"] == 6_000.0
     assert waits[0]["args"]["where"] == "train.py:11"

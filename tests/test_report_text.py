@@ -11,7 +11,7 @@ import pytest
 import report_cases as cases
 
 from tracelens.model import Location, Verification
-from tracelens.report import commands, compare, html, text, words
+from tracelens.report import commands, compare, html, text, versus, words
 from tracelens.report import json as json_report
 from tracelens.report.terminal import Look
 
@@ -23,7 +23,8 @@ def test_the_verdict_is_one_string_in_text_json_and_html() -> None:
     verdict = words.headline(diagnosis)
     assert verdict in text.recommendation(diagnosis, PLAIN)
     assert json_report.document(diagnosis)["recommendation"]["verdict"] == verdict
-    assert f'data-tl="verdict">{verdict}</h1>' in html.render(diagnosis)
+    page = html.render(diagnosis)
+    assert f'data-tl="verdict">{verdict}</h1>' in page.replace('<span class="unit">', "").replace("</span>", "")
 
 
 def test_an_analysis_names_the_costliest_wait_with_its_line_and_what_comes_back() -> None:
@@ -145,6 +146,6 @@ def test_a_time_carries_its_unit(ns: int | None, said: str) -> None:
 def test_comparison_prints_what_changed() -> None:
     base = cases.diagnosis()
     new = replace(base, stalls=base.stalls[1:])
-    out = text.comparison(compare.of(base, new), PLAIN)
+    out = versus.comparison(compare.of(base, new), PLAIN, "tracelens recommend run")
     row = next(line for line in out.splitlines() if "torch.cuda.synchronize" in line)
-    assert row.rstrip().endswith("-6.00 ms")
+    assert "-6.00 ms" in row and "gone: 11" in row and row.rstrip().endswith("1.50 ms → –")

@@ -6,9 +6,10 @@ neither within nor above a budget.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from tracelens.model import Diagnosis
+from tracelens.model import Diagnosis, Stall
 
 WAITING = ("device", "stream", "event", "d2h")
 """Kinds of wait that the budget on synchronizations counts: each makes the host wait for the GPU."""
@@ -41,15 +42,31 @@ class Item:
     def within(self) -> bool | None:
         return None if self.value is None else self.value <= self.limit
 
+    @property
+    def said(self) -> str:
+        """`2 synchronizations per step, at most 1`."""
+        value = "not measured" if self.value is None else f"{self.value:.3g}{self.unit}"
+        return f"{self.name}: {value}, at most {self.limit:g}{self.unit}"
 
-def check(diagnosis: Diagnosis, limits: Limits, exposed_ns: int | None) -> tuple[Item, ...]:
-    """Every limit that was set, in the order of the options."""
+
+def check(
+    diagnosis: Diagnosis, limits: Limits, exposed_ns: int | None, allowed: Collection[str] = ()
+) -> tuple[Item, ...]:
+    """Every limit that was set, in the order of the options; `allowed` are ids of waits that are not counted."""
     step_ns = diagnosis.steps.unprofiled_median_ns or diagnosis.steps.median_ns
-    counted = [s for s in diagnosis.stalls if s.kind in WAITING and s.verdict != "window_edge"]
+    waits = (stall for stall in diagnosis.stalls if stall.id not in allowed)
+    counted = [s for s in waits if s.kind in WAITING and s.verdict != "window_edge"]
     values = (
-        ("synchronizations per step", sum(s.calls_per_step for s in counted), limits.syncs_per_step, ""),
+        ("synchronizations per step", _counted(diagnosis, counted), limits.syncs_per_step, ""),
         ("exposed wait per step", None if exposed_ns is None else exposed_ns / 1e6, limits.exposed_ms, " ms"),
         ("idle share of the GPU", diagnosis.idle_share, limits.idle_share, ""),
         ("step time", step_ns / 1e6, limits.step_ms, " ms"),
     )
     return tuple(Item(name, value, limit, unit) for name, value, limit, unit in values if limit is not None)
+
+
+def _counted(diagnosis: Diagnosis, waits: Collection[Stall]) -> float | None:
+    """None where the trace holds no calls of the host: none found would then be no measurement."""
+    if "runtime" not in diagnosis.timeline.trace.signals:
+        return None
+    return sum(stall.calls_per_step for stall in waits)

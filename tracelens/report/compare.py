@@ -1,18 +1,23 @@
 """Two Diagnoses side by side: how much faster or slower, how sure that is, and which parts and lines changed.
 
-In: the Diagnosis of a base and of a new run. Out: `Comparison`. The interval comes from the spread of single steps by a
-bootstrap with a fixed seed; it does not cover what differs from one start of a job to the next: `verify` measures that.
+In: the Diagnoses of a base and of a new version, one per start of the process. Out: `Comparison`. The interval comes
+from a bootstrap with a fixed seed over starts and, within each, over blocks of steps. With one start a side it knows
+the spread of steps only, not what differs from one start of a job to the next; the sentence says so, and `verify`
+measures it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from tracelens.model import BREAKDOWN_PARTS, Diagnosis, Ratio, Stall
+from tracelens.report import comparable, words
+from tracelens.report import issues as listing
+from tracelens.report.issues import Issue
 from tracelens.report.words import stall_place
 
 RESAMPLES = 2000
@@ -21,59 +26,136 @@ TOLERANCE = 0.05
 """The gate fails above 5 %: starts of the same job on a shared host differ by a few percent."""
 FEWEST_STEPS = 5
 """A spread of fewer steps says nothing."""
+ORDERED_STARTS = 3
+"""From three starts a side on, a slower version must be slower in its fastest start than the base in its slowest."""
 
 Judgment = Literal["slower", "not slower", "inconclusive"]
+Samples = Sequence[Sequence[int]]
+"""Step times in ns, per start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One part or one source line: ns per step before and after; None where it does not occur."""
+    """One part or one place: ns per step before and after; None where it does not occur."""
 
     name: str
     base_ns: int | None
     new_ns: int | None
+    base_lines: tuple[int, ...] = ()
+    new_lines: tuple[int, ...] = ()
+    base_exposed_ns: int | None = None
+    new_exposed_ns: int | None = None
 
     @property
     def delta_ns(self) -> int:
         return (self.new_ns or 0) - (self.base_ns or 0)
 
+    @property
+    def state(self) -> Literal["new", "gone", "changed"]:
+        return "new" if self.base_ns is None else "gone" if self.new_ns is None else "changed"
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`ratio` is new ÷ base step time; `obstacles` say why the two runs are not comparable."""
+    """`ratio` is new ÷ base step time; `obstacles` say why the two are not comparable."""
 
-    base_ns: int
-    new_ns: int
+    base_starts_ns: tuple[int, ...]
+    """The median step of each start."""
+    new_starts_ns: tuple[int, ...]
     ratio: Ratio | None
     unprofiled: bool
     parts: tuple[Change, ...]
     waits: tuple[Change, ...]
     obstacles: tuple[str, ...]
+    appeared: tuple[Issue, ...] = ()
+    """Findings of the new version that the base does not have."""
+    vanished: tuple[Issue, ...] = ()
+    issues: tuple[Issue, ...] = ()
+    """Every finding of the new version, with its state."""
+
+    @property
+    def base_ns(self) -> int:
+        return _median(self.base_starts_ns)
+
+    @property
+    def new_ns(self) -> int:
+        return _median(self.new_starts_ns)
 
     @property
     def judgment(self) -> Judgment:
         """For the gate: slower only when the whole interval lies above one and the middle above the tolerance."""
         if self.obstacles or self.ratio is None:
             return "inconclusive"
-        if self.ratio.low > 1 and self.ratio.value > 1 + TOLERANCE:
+        if self.ratio.low > 1 and self.ratio.value > 1 + TOLERANCE and self._ordered:
             return "slower"
         return "not slower" if self.ratio.high <= 1 + TOLERANCE else "inconclusive"
 
+    @property
+    def _ordered(self) -> bool:
+        if min(len(self.base_starts_ns), len(self.new_starts_ns)) < ORDERED_STARTS:
+            return True
+        return min(self.new_starts_ns) > max(self.base_starts_ns)
 
-def of(base: Diagnosis, new: Diagnosis) -> Comparison:
-    """Compare two runs of the same loop."""
-    clean = _unprofiled(base), _unprofiled(new)
-    unprofiled = min(map(len, clean)) >= FEWEST_STEPS
-    before, after = clean if unprofiled else (_profiled(base), _profiled(new))
+    @property
+    def verdict(self) -> str:
+        """One sentence, the same in every format."""
+        basis = "without the profiler" if self.unprofiled else "as recorded"
+        times = f"{words.milliseconds(self.base_ns)} → {words.milliseconds(self.new_ns)} per step {basis}"
+        if self.ratio is None:
+            return f"{times}; too few steps for an interval."
+        change, low, high = (100 * (x - 1) for x in (self.ratio.value, self.ratio.low, self.ratio.high))
+        return f"{times}: {change:+.1f} % (95 % interval {low:+.1f} to {high:+.1f} %, {self._starts}){self._cause}."
+
+    @property
+    def _starts(self) -> str:
+        base, new = len(self.base_starts_ns), len(self.new_starts_ns)
+        return "over the steps of one start each" if base == new == 1 else f"{base} against {new} starts"
+
+    @property
+    def _cause(self) -> str:
+        """What moved most in the direction of the step time, where the step time moved beyond its noise."""
+        delta = self.new_ns - self.base_ns
+        if self.ratio is None or self.ratio.low <= 1 <= self.ratio.high:
+            return ""
+        same = [part for part in self.parts if part.delta_ns * delta > 0]
+        if not same:
+            return ""
+        part = max(same, key=lambda one: abs(one.delta_ns))
+        return f"; most of it in {words.PARTS[part.name][0].lower()} ({_signed(part.delta_ns)})"
+
+
+def of(
+    base: Diagnosis | Sequence[Diagnosis], new: Diagnosis | Sequence[Diagnosis], despite: Collection[str] = ()
+) -> Comparison:
+    """Compare two versions of the same loop; `despite` names differences that do not count as obstacles."""
+    before, after = _starts(base), _starts(new)
+    unprofiled = min(len(_unprofiled(one)) for one in (*before, *after)) >= FEWEST_STEPS
+    steps = [[(_unprofiled if unprofiled else _profiled)(one) for one in side] for side in (before, after)]
+    old, now = _typical(before, steps[0]), _typical(after, steps[1])
+    found = listing.judged(listing.of(now), listing.fingerprints(old), ())
+    present = {issue.fingerprint for issue in found}
     return Comparison(
-        base_ns=round(float(np.median(before))),
-        new_ns=round(float(np.median(after))),
-        ratio=_ratio(before, after),
+        base_starts_ns=tuple(map(_median, steps[0])),
+        new_starts_ns=tuple(map(_median, steps[1])),
+        ratio=_ratio(steps[0], steps[1]),
         unprofiled=unprofiled,
-        parts=_parts(base, new),
-        waits=_waits(base.stalls, new.stalls),
-        obstacles=_obstacles(base, new),
+        parts=_parts(old, now),
+        waits=_waits(old.stalls, now.stalls),
+        obstacles=comparable.obstacles((*before, *after), len(before), despite),
+        appeared=tuple(issue for issue in found if issue.state == "new"),
+        vanished=tuple(issue for issue in listing.of(old) if issue.fingerprint not in present),
+        issues=found,
     )
+
+
+def _starts(side: Diagnosis | Sequence[Diagnosis]) -> tuple[Diagnosis, ...]:
+    return (side,) if isinstance(side, Diagnosis) else tuple(side)
+
+
+def _typical(side: Sequence[Diagnosis], steps: Samples) -> Diagnosis:
+    """The start whose step is in the middle: its parts and waits stand for all."""
+    order = sorted(range(len(side)), key=lambda index: _median(steps[index]))
+    return side[order[(len(order) - 1) // 2]]
 
 
 def _parts(base: Diagnosis, new: Diagnosis) -> tuple[Change, ...]:
@@ -98,37 +180,88 @@ def _profiled(diagnosis: Diagnosis) -> Sequence[int]:
     return [int(ns) for ns in kept["end_ns"] - kept["start_ns"]] or [diagnosis.steps.median_ns]
 
 
-def _ratio(base: Sequence[int], new: Sequence[int]) -> Ratio | None:
-    if min(len(base), len(new)) < FEWEST_STEPS:
+def _median(values: Sequence[int]) -> int:
+    return round(float(np.median(values)))
+
+
+def _ratio(base: Samples, new: Samples) -> Ratio | None:
+    """New ÷ base: the middle of the starts' medians, with a 95 % bootstrap interval."""
+    if min(len(steps) for steps in (*base, *new)) < FEWEST_STEPS:
         return None
     random = np.random.default_rng(0)
-    medians = [
-        np.median(random.choice(np.asarray(steps), size=(RESAMPLES, len(steps))), axis=1) for steps in (base, new)
-    ]
-    low, high = np.percentile(medians[1] / medians[0], (2.5, 97.5))
-    return Ratio(float(np.median(new) / np.median(base)), float(low), float(high))
+    low, high = np.percentile(_resampled(new, random) / _resampled(base, random), (2.5, 97.5))
+    middle = np.median([np.median(steps) for steps in new]) / np.median([np.median(steps) for steps in base])
+    return Ratio(float(middle), float(min(low, middle)), float(max(high, middle)))
+
+
+def _resampled(side: Samples, random: np.random.Generator) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """The median step of `RESAMPLES` made-up repetitions: starts drawn anew, and blocks of steps within each."""
+    medians = np.stack([_block_medians(np.asarray(steps, dtype=float), random) for steps in side])
+    starts = random.integers(len(side), size=(len(side), RESAMPLES))
+    drawn = medians[starts, random.integers(RESAMPLES, size=starts.shape)]
+    middle: np.ndarray[tuple[int], np.dtype[np.float64]] = np.median(drawn, axis=0)
+    return middle
+
+
+def _block_medians(
+    steps: np.ndarray[tuple[int], np.dtype[np.float64]], random: np.random.Generator
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Blocks of the cube root of their number: steps that follow one another resemble one another."""
+    count = len(steps)
+    length = max(1, round(count ** (1 / 3)))
+    blocks = -(-count // length)
+    first = random.integers(count, size=(RESAMPLES, blocks, 1))
+    index = (first + np.arange(length)) % count  # the last steps are followed by the first
+    medians: np.ndarray[tuple[int], np.dtype[np.float64]] = np.median(
+        steps[index.reshape(RESAMPLES, -1)[:, :count]], axis=1
+    )
+    return medians
 
 
 def _waits(base: Sequence[Stall], new: Sequence[Stall]) -> tuple[Change, ...]:
     before, after = _by_place(base), _by_place(new)
-    changes = [Change(name, before.get(name), after.get(name)) for name in sorted({*before, *after})]
-    return tuple(sorted(changes, key=lambda change: -abs(change.delta_ns)))
+    changes = [_change(name, before.get(name, ()), after.get(name, ())) for name in sorted({*before, *after})]
+    return tuple(sorted(changes, key=_weight))
 
 
-def _by_place(stalls: Sequence[Stall]) -> dict[str, int]:
-    """Host wait per place; lines move between versions, so the call and its function name it where they are known."""
-    out: dict[str, int] = {}
+def _weight(change: Change) -> tuple[int, int, str]:
+    """What changed most first; among the same, the longest wait."""
+    return -abs(change.delta_ns), -(change.new_ns or change.base_ns or 0), change.name
+
+
+def _by_place(stalls: Sequence[Stall]) -> dict[str, tuple[Stall, ...]]:
+    """Waits per place; lines move between versions, so the call and its function name it where they are known."""
+    out: dict[str, tuple[Stall, ...]] = {}
     for stall in stalls:
         if stall.verdict == "window_edge":
             continue
         function = f" in {stall.location.function}" if stall.location and stall.location.function else ""
         file = stall.location.path if stall.location else stall_place(stall)
         name = f"{stall.call or stall.api}{function} ({file})"
-        out[name] = out.get(name, 0) + stall.wait_ns
+        out[name] = (*out.get(name, ()), stall)
     return out
 
 
-def _obstacles(base: Diagnosis, new: Diagnosis) -> tuple[str, ...]:
-    a, b = base.timeline.trace, new.timeline.trace
-    pairs = (("device", a.device, b.device), ("world size", a.world_size or 1, b.world_size or 1))
-    return tuple(f"{name}: {x} against {y}" for name, x, y in pairs if x != y)
+def _change(name: str, before: Sequence[Stall], after: Sequence[Stall]) -> Change:
+    return Change(
+        name=name,
+        base_ns=sum(stall.wait_ns for stall in before) if before else None,
+        new_ns=sum(stall.wait_ns for stall in after) if after else None,
+        base_lines=_lines(before),
+        new_lines=_lines(after),
+        base_exposed_ns=_exposed(before),
+        new_exposed_ns=_exposed(after),
+    )
+
+
+def _lines(stalls: Sequence[Stall]) -> tuple[int, ...]:
+    return tuple(sorted({one.location.line for one in stalls if one.location and one.location.line}))
+
+
+def _exposed(stalls: Sequence[Stall]) -> int | None:
+    """Of a place with one wait; what several give back alone does not add up."""
+    return stalls[0].exposed_ns if len(stalls) == 1 else None
+
+
+def _signed(ns: int) -> str:
+    return ("+" if ns > 0 else "−") + words.milliseconds(abs(ns))

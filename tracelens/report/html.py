@@ -2,28 +2,45 @@
 
 In: a Diagnosis, and which source lines may enter the page. Out: the page as text: no network, strict hash-based
 content policy, everything visible without JavaScript. Names from traces and sources are hostile input: the template
-escapes all of them, and the only text marked safe is our own style sheet and script.
+escapes all of them; marked safe are only our own style sheet and script, and the verdict after it was escaped.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 import tracelens
 from tracelens.model import CRITERIA, Diagnosis, Patch, Scheme
-from tracelens.report import commands, diff, json, lanes, measured, pictures, words
+from tracelens.report import (
+    checks,
+    commands,
+    diff,
+    json,
+    lanes,
+    measured,
+    onestep,
+    pictures,
+    ranks,
+    tryout,
+    words,
+    zoom,
+)
 from tracelens.report.excerpt import around
 from tracelens.report.text import MET, by_rank
 
 Source = Literal["all", "project", "none"]
+UNIT = re.compile(r"([+−-]?\d[\d.,]* (?:%|ms|s)(?!\w))")
+SCRIPTS = ("report", "tryout", "timeline")
 EXCERPTS = 12
 """Waits shown with their source: the ones after the twelfth cost too little to be read about."""
 
@@ -32,8 +49,8 @@ def render(diagnosis: Diagnosis, source: Source = "project") -> str:
     """The page. With `none` no line of the user's source occurs in it."""
     if source == "none":
         diagnosis = replace(diagnosis, sources={})
-    style, script = _asset("assets/report.css"), _asset("assets/report.js")
-    template = _environment().from_string(_asset("template.html"))
+    style, script = _asset("assets/report.css"), "\n".join(_asset(f"assets/{name}.js") for name in SCRIPTS)
+    template = _environment().get_template("template.html")
     return template.render(
         d=diagnosis,
         version=tracelens.__version__,
@@ -56,13 +73,19 @@ def _content(diagnosis: Diagnosis, source: Source) -> dict[str, Any]:
         "commands": commands.patch_commands(diagnosis),
         "next_command": commands.after_recommend(diagnosis),
         "schemes": schemes,
+        "redacted": bool(diagnosis.run and diagnosis.run.meta.get("redacted")),
         "criteria": CRITERIA,
         "weights": diagnosis.weights,
         "sensitivity": words.sensitivity(diagnosis.recommendation),
         "bars": pictures.step_times(schemes),
+        "tryout": tryout.of(diagnosis),
+        "scoring": _scoring(diagnosis, schemes),
+        "onestep": onestep.of(diagnosis),
+        "ranks": ranks.of(diagnosis),
+        "checks": checks.of(diagnosis),
         "segments": pictures.breakdown(diagnosis.breakdown),
         "parts": words.shown_parts(diagnosis.breakdown),
-        "lanes": lanes.of(diagnosis.timeline),
+        **_timeline(diagnosis),
         "stalls": _stalls(diagnosis),
         "patch": _patch(diagnosis) if source != "none" else None,
         "measured": [(one, pictures.graded(one), measured.rows(one)) for one in diagnosis.verifications],
@@ -76,6 +99,43 @@ def _content(diagnosis: Diagnosis, source: Source) -> dict[str, Any]:
         "unjudged": words.grouped_abstentions(diagnosis),
         "rejected": words.grouped_reasons(diagnosis),
         "estimated": [scheme for scheme in schemes if scheme.estimate is not None],
+    }
+
+
+def _timeline(diagnosis: Diagnosis) -> dict[str, Any]:
+    """One step as a picture, the recording as a strip, and every event for the canvas."""
+    still, packed = lanes.of(diagnosis.timeline), zoom.document(diagnosis)
+    tables = diagnosis.timeline.tables
+    kinds = {*(still.kinds if still else ()), *tables.ops["kind"], *(f"idle_{cause}" for cause in tables.gaps["cause"])}
+    kinds |= {"operator"} if packed and "operators" in _parts(packed) else set()
+    return {
+        "lanes": still,
+        "overview": lanes.overview(diagnosis.timeline),
+        "zoom": packed,
+        "kinds": kinds,
+        "left_out": zoom.left_out(packed),
+    }
+
+
+def _parts(packed: Mapping[str, Any]) -> set[str]:
+    return {lane["part"] for lane in packed["lanes"]}
+
+
+def _scoring(diagnosis: Diagnosis, schemes: Sequence[Scheme]) -> dict[str, Any]:
+    """What the page needs to weigh anew; a scheme that was not judged gets no total, whatever the weights."""
+    return {
+        "weights": dict(diagnosis.weights),
+        "schemes": [
+            {
+                "id": one.id,
+                "scores": {name: score.score for name, score in one.scores.items()},
+                "applicable": one.applicable,
+                "judged": one.total is not None,
+                "prior": one.prior_total,
+            }
+            for one in schemes
+            if one.estimate is not None
+        ],
     }
 
 
@@ -100,7 +160,7 @@ def _patch(diagnosis: Diagnosis) -> dict[str, Any] | None:
     change: Patch | None = diagnosis.patches.get(wanted) if wanted else None
     if change is None:
         return None
-    return {"change": change, "files": diff.parse(change.diff)}
+    return {"change": change, "files": sorted(diff.parse(change.diff), key=lambda file: file.created)}
 
 
 def _utilization(rows: Sequence[Mapping[str, Any]]) -> pictures.Utilization | None:
@@ -123,7 +183,7 @@ def environment(diagnosis: Diagnosis) -> tuple[tuple[str, str], ...]:
     meta = diagnosis.run.meta if diagnosis.run else {}
     machine = meta.get("environment") or {}
     rows: list[tuple[str, Any]] = [("Device", diagnosis.timeline.trace.device or "no GPU in the recording")]
-    if diagnosis.run is not None:
+    if diagnosis.run is not None and diagnosis.run.command:
         rows.append(("Command", words.shorten(" ".join(diagnosis.run.command), 200)))
     for key, name in (("python", "Python"), ("torch", "PyTorch"), ("cuda", "CUDA"), ("driver", "Driver")):
         rows.append((name, machine.get(key)))
@@ -140,6 +200,11 @@ def environment(diagnosis: Diagnosis) -> tuple[tuple[str, str], ...]:
     return tuple((name, str(value)) for name, value in rows if value not in (None, ""))
 
 
+def _units(text: str) -> Markup:
+    """Escaped, and no line break between a number and its unit."""
+    return Markup(UNIT.sub(r'<span class="unit">\1</span>', str(escape(text))))
+
+
 def _asset(name: str) -> str:
     return files("tracelens.report").joinpath(name).read_text(encoding="utf-8")
 
@@ -148,10 +213,12 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
+@cache
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+        loader=jinja2.FunctionLoader(_asset), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
     environment.filters |= {
         "ms": words.milliseconds,
         "percent": words.percent,
@@ -162,5 +229,6 @@ def _environment() -> jinja2.Environment:
         "call": words.stall_call,
         "plain": words.plain,
         "sentence": words.sentence,
+        "units": _units,
     }
     return environment

@@ -24,7 +24,7 @@ from tracelens.model import (
     StepTimes,
     Trace,
 )
-from tracelens.report import commands
+from tracelens.report import commands, issues, words
 
 SCHEMA_VERSION = 1
 
@@ -34,6 +34,7 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
     recommendation = diagnosis.recommendation
     return {
         "schema_version": SCHEMA_VERSION,
+        "verdict": words.headline(diagnosis),
         "traces": [_trace(trace, diagnosis) for trace in diagnosis.traces],
         "steps": _steps(diagnosis.steps),
         "breakdown": _breakdown(diagnosis.breakdown),
@@ -41,7 +42,10 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
         "idle_share": diagnosis.idle_share,
         "syncs": [_stall(stall) for stall in diagnosis.stalls],
         "overlap": _overlap(diagnosis.overlap),
-        "findings": [_finding(finding) for finding in diagnosis.findings],
+        "findings": [
+            _finding(finding, name)
+            for finding, name in zip(diagnosis.findings, issues.fingerprints(diagnosis), strict=True)
+        ],
         "abstentions": [
             {"detector": item.detector, "missing": item.missing, "hint": item.hint} for item in diagnosis.abstentions
         ],
@@ -138,7 +142,7 @@ def _overlap(overlap: Overlap | None) -> dict[str, Any] | None:
     }
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def _finding(finding: Finding, fingerprint: str) -> dict[str, Any]:
     return {
         "id": finding.id,
         "title": finding.title,
@@ -146,6 +150,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "share": finding.share,
         "location": _location(finding.location),
         "evidence": finding.evidence,
+        "fingerprint": fingerprint,
     }
 
 

@@ -20,7 +20,7 @@ from tracelens.report.words import clean, milliseconds
 WIDTH = 920.0
 """Drawing width in SVG units; the page scales it."""
 LABEL_WIDTH = 132.0
-ROOM_FOR_LABEL = 46.0
+ROOM_FOR_LABEL = 58.0
 LANE_HEIGHT = 22.0
 LANE_GAP = 10.0
 TICKS = 6
@@ -71,18 +71,19 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
-class _Window:
-    """The step on the axis: [start, end) in ns and the drawing scale."""
+class Window:
+    """A stretch on the axis: [start, end) in ns and the drawing scale."""
 
     start: int
     end: int
+    left: float = LABEL_WIDTH
 
     @property
     def scale(self) -> float:
-        return (WIDTH - LABEL_WIDTH) / max(self.end - self.start, 1)
+        return (WIDTH - self.left) / max(self.end - self.start, 1)
 
     def x(self, ns: float) -> float:
-        return LABEL_WIDTH + (min(max(ns, self.start), self.end) - self.start) * self.scale
+        return self.left + (min(max(ns, self.start), self.end) - self.start) * self.scale
 
     def inside(self, frame: pd.DataFrame) -> pd.DataFrame:
         return frame[(frame["end_ns"] > self.start) & (frame["start_ns"] < self.end)]
@@ -90,24 +91,42 @@ class _Window:
 
 def of(timeline: Timeline) -> Picture | None:
     """None where there is no step to show."""
-    chosen = _typical(timeline.tables.steps)
+    chosen = typical(timeline.tables.steps)
     if chosen is None:
         return None
-    window = _Window(int(chosen["start_ns"]), int(chosen["end_ns"]))
+    window = Window(int(chosen["start_ns"]), int(chosen["end_ns"]))
     named = [(name, boxes) for name, boxes in _named_lanes(timeline, window) if boxes]
     lanes = tuple(Lane(n, i * (LANE_HEIGHT + LANE_GAP), tuple(boxes)) for i, (n, boxes) in enumerate(named))
     number = int(chosen["number"])
     return Picture(
         step=number,
         lanes=lanes,
-        ticks=_ticks(window),
+        ticks=ticks(window),
         height=len(lanes) * (LANE_HEIGHT + LANE_GAP),
         kinds=tuple(sorted({box.kind for lane in lanes for box in lane.boxes})),
         caption=f"Step {number}, {milliseconds(window.end - window.start)} as recorded; the one nearest the median.",
     )
 
 
-def _typical(steps: pd.DataFrame) -> pd.Series[Any] | None:
+def overview(timeline: Timeline) -> tuple[Box, ...]:
+    """The whole recording as one bar across the picture: work of the GPU, and its idle time by cause."""
+    tables = timeline.tables
+    frames = [frame for frame in (tables.ops, tables.calls, tables.gaps, tables.loader) if len(frame)]
+    if not frames:
+        return ()
+    start = min(int(frame["start_ns"].min()) for frame in frames)
+    end = max(int(frame["end_ns"].max()) for frame in frames)
+    causes = {f"idle_{cause}": rows for cause, rows in tables.gaps.groupby("cause", observed=True)}
+    return tuple(boxes({"kernel": tables.ops, **causes}, Window(start, end, left=0.0), VISIBLE))
+
+
+def stream_name(device: int, stream: int, several: bool) -> str:
+    """`several`: more than one device has a lane."""
+    return f"GPU {device} stream {stream}" if several else f"Stream {stream}"
+
+
+def typical(steps: pd.DataFrame) -> pd.Series[Any] | None:
+    """The kept step whose length is nearest the median; None without steps."""
     kept = steps[steps["kept"]] if steps["kept"].any() else steps
     if kept.empty:
         return None
@@ -116,33 +135,33 @@ def _typical(steps: pd.DataFrame) -> pd.Series[Any] | None:
     return row
 
 
-def _named_lanes(timeline: Timeline, window: _Window) -> Iterator[tuple[str, Sequence[Box]]]:
+def _named_lanes(timeline: Timeline, window: Window) -> Iterator[tuple[str, Sequence[Box]]]:
     tables = timeline.tables
     waits = window.inside(tables.waits)
     calls = window.inside(tables.calls)
-    yield "Main thread", _host(calls, waits, timeline.main_thread, window, whole=True)
+    yield "CPU main thread", _host(calls, waits, timeline.main_thread, window, whole=True)
     for thread in timeline.autograd_threads:
         if thread != timeline.main_thread:
             yield "Autograd thread", _host(calls, waits, thread, window, whole=False)
     loader = window.inside(tables.loader)
-    yield "DataLoader", _boxes({"loader": loader}, window, VISIBLE)
+    yield "DataLoader", boxes({"loader": loader}, window, VISIBLE)
     yield from _streams(window.inside(tables.ops), window)
     gaps = window.inside(tables.gaps)
     causes = {f"idle_{cause}": rows for cause, rows in gaps.groupby("cause", observed=True)}
-    yield "GPU idle", _boxes(causes, window, MOSTLY)
+    yield "GPU idle", boxes(causes, window, MOSTLY)
 
 
 def _host(
-    calls: pd.DataFrame, waits: pd.DataFrame, thread: int | None, window: _Window, *, whole: bool
+    calls: pd.DataFrame, waits: pd.DataFrame, thread: int | None, window: Window, *, whole: bool
 ) -> Sequence[Box]:
     mine = calls[calls["thread"] == thread] if thread is not None else calls
     blocked = waits[waits["thread"] == thread] if thread is not None else waits
     work = mine[~mine.index.isin(blocked["call"])]
     base = [Box(window.x(window.start), window.x(window.end) - window.x(window.start), "host")] if whole else []
-    return [*base, *_boxes({"call": work}, window, VISIBLE), *_wait_boxes(blocked, window)]
+    return [*base, *boxes({"call": work}, window, VISIBLE), *_wait_boxes(blocked, window)]
 
 
-def _wait_boxes(waits: pd.DataFrame, window: _Window) -> Iterator[Box]:
+def _wait_boxes(waits: pd.DataFrame, window: Window) -> Iterator[Box]:
     for row in waits.to_dict("records"):
         x, width = window.x(row["start_ns"]), window.x(row["end_ns"]) - window.x(row["start_ns"])
         known = row["path"] is not None and pd.notna(row["line"])
@@ -153,22 +172,24 @@ def _wait_boxes(waits: pd.DataFrame, window: _Window) -> Iterator[Box]:
         yield Box(round(x, 1), round(max(width, 1.5), 1), "wait", label, title)
 
 
-def _streams(ops: pd.DataFrame, window: _Window) -> Iterator[tuple[str, Sequence[Box]]]:
+def _streams(ops: pd.DataFrame, window: Window) -> Iterator[tuple[str, Sequence[Box]]]:
     busy = (ops["end_ns"] - ops["start_ns"]).groupby([ops["device"], ops["stream"]], observed=True).sum()
     chosen = sorted(busy.sort_values(ascending=False).index[:MAX_STREAMS])
     several = len({device for device, _ in chosen}) > 1
     for device, stream in chosen:
         mine = ops[(ops["device"] == device) & (ops["stream"] == stream)]
-        name = f"GPU {device} stream {stream}" if several else f"Stream {stream}"
-        yield name, _boxes(dict(iter(mine.groupby("kind", observed=True))), window, VISIBLE)
+        yield (
+            stream_name(device, stream, several),
+            boxes(dict(iter(mine.groupby("kind", observed=True))), window, VISIBLE),
+        )
 
 
-def _boxes(groups: Mapping[Any, pd.DataFrame], window: _Window, least: float) -> list[Box]:
+def boxes(groups: Mapping[Any, pd.DataFrame], window: Window, least: float) -> list[Box]:
     """Rectangles of one lane: per bin the kind that covers most of it, where anything covers `least` of it."""
     kinds = [str(kind) for kind in groups]
     if not kinds:
         return []
-    edges = np.linspace(window.start, window.end, round((WIDTH - LABEL_WIDTH) / BIN) + 1)
+    edges = np.linspace(window.start, window.end, round((WIDTH - window.left) / BIN) + 1)
     covered = np.array([_coverage(rows, edges) for rows in groups.values()])
     winner = np.where(covered.sum(axis=0) >= least, covered.argmax(axis=0), -1)
     borders = np.flatnonzero(np.diff(winner)) + 1
@@ -194,7 +215,7 @@ def _coverage(rows: pd.DataFrame, edges: np.ndarray[Any, Any]) -> np.ndarray[Any
     return share
 
 
-def _box(kind: str, x: float, span_ns: float, window: _Window) -> Box:
+def _box(kind: str, x: float, span_ns: float, window: Window) -> Box:
     width = span_ns * window.scale
     label, title = LABELS.get(kind, ("", ""))
     text = label if width >= ROOM_FOR_LABEL else ""
@@ -202,7 +223,7 @@ def _box(kind: str, x: float, span_ns: float, window: _Window) -> Box:
     return Box(round(x, 1), round(width, 1), kind, text, tip)
 
 
-def _ticks(window: _Window) -> tuple[tuple[float, str], ...]:
+def ticks(window: Window) -> tuple[tuple[float, str], ...]:
     """Round times along the axis, counted from the step's start."""
     length = (window.end - window.start) / 1e6
     raw = length / TICKS

@@ -1,31 +1,47 @@
 """A Diagnosis as extra tracks in its own trace, to open in Perfetto.
 
-In: a Diagnosis and the trace file's JSON. Out: the same JSON with rows added: which wait costs step time, why the GPU
-is idle, where the kept steps are. Every row of the original stays as it was.
+In: a Diagnosis and the trace file's JSON. Out: the same JSON with rows added: findings, which wait costs step time, why
+the GPU is idle and because of which wait, where the kept steps are, and how the predicted step would lie. Rows of the
+original stay as they were; asked to trim, only those of some steps stay.
+
+Each track is a thread of one process of our own. Slices on one track never cross (Perfetto drops what does): waits and
+idle gaps get a track per thread and per device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from tracelens.errors import UsageError
 from tracelens.model import Diagnosis
 from tracelens.report.words import PARTS, VERDICT, clean, milliseconds, stall_place
 
-PROCESS = 900_000_001
-"""A process id no trace uses: Kineto's are native ids and device numbers."""
-TRACKS = {"steps": 1, "waits": 2, "idle": 3}
-NAMES = {"steps": "kept steps", "waits": "waits of the host", "idle": "GPU idle, by cause"}
+PROCESS, PREDICTED = 900_000_001, 900_000_002
+"""Process ids no trace uses: Kineto's are native ids and device numbers."""
+TRACKS = {"findings": 1, "steps": 2}
+WAITS, IDLE = 100, 500
+"""First track of the waits (one per thread) and of the idle time (one per device)."""
+NAMES = {"findings": "findings", "steps": "kept steps"}
+Row = dict[str, Any]
 
 
-def annotated(document: Mapping[str, Any] | list[Any], diagnosis: Diagnosis) -> dict[str, Any]:
-    """The document with our tracks; a bare list of events becomes an object."""
+def annotated(
+    document: Mapping[str, Any] | list[Any], diagnosis: Diagnosis, steps: tuple[int, int] | None = None
+) -> dict[str, Any]:
+    """The document with our tracks; a bare list of events becomes an object. `steps`: only these, first and last."""
     whole: dict[str, Any] = dict(document) if isinstance(document, Mapping) else {"traceEvents": document}
     events = list(whole.get("traceEvents") or ())
     offset = _zero_us(events, whole, diagnosis)
-    ours = (_steps, _waits, _idle)
-    whole["traceEvents"] = [*events, *_labels(), *(row for rows in ours for row in rows(diagnosis, offset))]
+    ours = [*_labels(diagnosis), *_rows(diagnosis, offset), *_predicted(diagnosis, offset, steps)]
+    if steps is not None:
+        window = _window(diagnosis, offset, steps)
+        events, ours = [list(_within(rows, window)) for rows in (events, ours)]
+    whole["traceEvents"] = [*events, *_ended(ours)]
     return whole
+
+
+# ---------------------------------------------------------------------------------------------------- the clock
 
 
 def _zero_us(events: list[Any], whole: Mapping[str, Any], diagnosis: Diagnosis) -> float:
@@ -43,30 +59,102 @@ def _timed(event: Mapping[str, Any]) -> bool:
     return "ts" in event and (float(event["ts"]) != 0 or float(event.get("dur") or 0) != 0)
 
 
-def _labels() -> Iterator[dict[str, Any]]:
-    yield {"ph": "M", "name": "process_name", "pid": PROCESS, "args": {"name": "TraceLens"}}
-    yield {"ph": "M", "name": "process_sort_index", "pid": PROCESS, "args": {"sort_index": -1}}
-    for track, thread in TRACKS.items():
-        yield {"ph": "M", "name": "thread_name", "pid": PROCESS, "tid": thread, "args": {"name": NAMES[track]}}
+def _window(diagnosis: Diagnosis, offset: float, steps: tuple[int, int]) -> tuple[float, float]:
+    """From the start of the first step to the end of the last, in the file's µs."""
+    table = diagnosis.timeline.steps()
+    chosen = table[(table["number"] >= steps[0]) & (table["number"] <= steps[1])]
+    if chosen.empty:
+        found = f"it has {table['number'].min()} to {table['number'].max()}" if len(table) else "it has none"
+        raise UsageError(f"the trace has no step {steps[0]} to {steps[1]}: {found}", hint="give step numbers it has")
+    return offset + int(chosen["start_ns"].min()) / 1000, offset + int(chosen["end_ns"].max()) / 1000
 
 
-def _row(track: str, name: str, span: tuple[int, int], offset: float, **arguments: Any) -> dict[str, Any]:
+def _within(rows: Iterable[Any], window: tuple[float, float]) -> Iterator[Any]:
+    """Rows that touch the window, whole; metadata stays."""
+    for row in rows:
+        untimed = not isinstance(row, Mapping) or row.get("ph") == "M" or "ts" not in row
+        if untimed or (float(row["ts"]) < window[1] and float(row["ts"]) + float(row.get("dur") or 0) >= window[0]):
+            yield row
+
+
+def _ended(rows: list[Row]) -> list[Row]:
+    """Without arrows that lost an end."""
+    ends = [{row["id"] for row in rows if row["ph"] == phase} for phase in "sf"]
+    return [row for row in rows if row["ph"] not in "sf" or row["id"] in ends[0] & ends[1]]
+
+
+# ---------------------------------------------------------------------------------------------------- the rows
+
+
+def _labels(diagnosis: Diagnosis) -> Iterator[Row]:
+    yield from _process(PROCESS, "TraceLens", -2)
+    names = {TRACKS[track]: name for track, name in NAMES.items()}
+    names |= {track: f"waits of the host, thread {thread}" for thread, track in _threads(diagnosis).items()}
+    names |= {track: f"GPU {device} idle, by cause" for device, track in _devices(diagnosis).items()}
+    for track, name in names.items():
+        yield _thread(PROCESS, track, name)
+
+
+def _process(process: int, name: str, order: int) -> Iterator[Row]:
+    yield {"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": {"name": name}}
+    yield {"ph": "M", "name": "process_sort_index", "pid": process, "tid": 0, "args": {"sort_index": order}}
+
+
+def _thread(process: int, track: int, name: str) -> Row:
+    return {"ph": "M", "name": "thread_name", "pid": process, "tid": track, "args": {"name": name}}
+
+
+def _threads(diagnosis: Diagnosis) -> dict[int, int]:
+    return {int(thread): WAITS + k for k, thread in enumerate(sorted(set(diagnosis.timeline.syncs()["thread"])))}
+
+
+def _devices(diagnosis: Diagnosis) -> dict[int, int]:
+    return {int(device): IDLE + k for k, device in enumerate(sorted(set(diagnosis.timeline.idle_gaps()["device"])))}
+
+
+def _row(track: int, name: str, span: tuple[int, int], offset: float, **arguments: Any) -> Row:
     start, end = span
     return {
-        "ph": "X", "cat": "tracelens", "pid": PROCESS, "tid": TRACKS[track], "name": name,
+        "ph": "X", "cat": "tracelens", "pid": PROCESS, "tid": track, "name": name,
         "ts": offset + start / 1000, "dur": (end - start) / 1000, "args": arguments,
     }  # fmt: skip
 
 
-def _steps(diagnosis: Diagnosis, offset: float) -> Iterator[dict[str, Any]]:
+def _rows(diagnosis: Diagnosis, offset: float) -> Iterator[Row]:
+    yield from _findings(diagnosis, offset)
+    yield from _steps(diagnosis, offset)
+    yield from _waits(diagnosis, offset)
+    yield from _idle(diagnosis, offset)
+
+
+def _findings(diagnosis: Diagnosis, offset: float) -> Iterator[Row]:
+    """Side by side over the kept steps, equally wide: a list that can be read in the viewer."""
+    steps = diagnosis.timeline.steps()
+    kept = steps[steps["kept"]]
+    if kept.empty or not diagnosis.findings:
+        return
+    start, end = int(kept["start_ns"].min()), int(kept["end_ns"].max())
+    width = (end - start) // len(diagnosis.findings)
+    for position, found in enumerate(diagnosis.findings):
+        facts = {
+            "where": clean(str(found.location)) if found.location else "not recorded",
+            "per step": milliseconds(found.cost_ns),
+            "share of the step": f"{100 * found.share:.1f} %",
+            "evidence": clean(found.evidence),
+        }
+        at = start + position * width
+        yield _row(TRACKS["findings"], f"{found.title} ({found.id})", (at, at + width), offset, **facts)
+
+
+def _steps(diagnosis: Diagnosis, offset: float) -> Iterator[Row]:
     steps = diagnosis.timeline.steps()
     for row in steps[steps["kept"]].to_dict("records"):
-        yield _row("steps", f"step {row['number']}", (row["start_ns"], row["end_ns"]), offset)
+        yield _row(TRACKS["steps"], f"step {row['number']}", (row["start_ns"], row["end_ns"]), offset)
 
 
-def _waits(diagnosis: Diagnosis, offset: float) -> Iterator[dict[str, Any]]:
-    table = diagnosis.timeline.syncs()
-    rows = table[["start_ns", "end_ns"]].to_dict("records")
+def _waits(diagnosis: Diagnosis, offset: float) -> Iterator[Row]:
+    tracks = _threads(diagnosis)
+    rows = diagnosis.timeline.syncs()[["start_ns", "end_ns", "thread"]].to_dict("records")
     for stall in diagnosis.stalls:
         what = f"{clean(stall.call or stall.api)} ({VERDICT[stall.verdict]})"
         facts = {
@@ -77,11 +165,45 @@ def _waits(diagnosis: Diagnosis, offset: float) -> Iterator[dict[str, Any]]:
         }
         for position in stall.waits:
             row = rows[position]
-            yield _row("waits", what, (row["start_ns"], row["end_ns"]), offset, **facts)
+            yield _row(tracks[row["thread"]], what, (row["start_ns"], row["end_ns"]), offset, **facts)
 
 
-def _idle(diagnosis: Diagnosis, offset: float) -> Iterator[dict[str, Any]]:
-    for row in diagnosis.timeline.idle_gaps().to_dict("records"):
+def _idle(diagnosis: Diagnosis, offset: float) -> Iterator[Row]:
+    """Idle time by cause, with an arrow from the wait that owns it."""
+    tracks, waited = _devices(diagnosis), _threads(diagnosis)
+    waits = diagnosis.timeline.syncs()[["start_ns", "end_ns", "thread"]].to_dict("records")
+    shown = {position for stall in diagnosis.stalls for position in stall.waits}
+    for number, row in enumerate(diagnosis.timeline.idle_gaps().to_dict("records")):
         part = f"idle_{row['cause']}"
         name = PARTS[part][0] if part in PARTS else str(row["cause"])
-        yield _row("idle", name, (row["start_ns"], row["end_ns"]), offset, device=row["device"])
+        track = tracks[row["device"]]
+        yield _row(track, name, (row["start_ns"], row["end_ns"]), offset, device=row["device"])
+        if row["wait"] in shown:
+            cause = waits[row["wait"]]
+            yield _arrow("s", number, waited[cause["thread"]], offset + cause["start_ns"] / 1000)
+            yield {**_arrow("f", number, track, offset + row["start_ns"] / 1000), "bp": "e"}
+
+
+def _arrow(phase: str, number: int, track: int, at_us: float) -> Row:
+    name = {"ph": phase, "cat": "tracelens", "name": "idle because of", "id": PROCESS + number}
+    return {**name, "pid": PROCESS, "tid": track, "ts": at_us}
+
+
+def _predicted(diagnosis: Diagnosis, offset: float, steps: tuple[int, int] | None) -> Iterator[Row]:
+    """The step as it is replayed without and with the scheme, from the start of the first step that is shown."""
+    table = diagnosis.timeline.steps()
+    chosen = table[table["kept"]] if steps is None else table[table["number"] >= steps[0]]
+    if chosen.empty or not diagnosis.drawn:
+        return
+    yield from _process(PREDICTED, "TraceLens: one step, replayed", -1)
+    start = int(chosen["start_ns"].min())
+    track = 0
+    for one in diagnosis.drawn:
+        version = f"with {one.scheme}" if one.scheme else "as it is"
+        for lane in dict.fromkeys(bar.lane for bar in one.bars):
+            track += 1
+            yield _thread(PREDICTED, track, f"{version}: {lane}")
+            for bar in one.bars:
+                if bar.lane == lane:
+                    row = _row(track, clean(bar.name), (start + bar.start_ns, start + bar.end_ns), offset)
+                    yield {**row, "pid": PREDICTED, "args": {"step": milliseconds(one.length_ns)}}

@@ -35,6 +35,7 @@ class Bar:
 
     id: str
     y: float
+    before: float
     width: float
     low: float
     high: float
@@ -110,10 +111,11 @@ def step_times(schemes: Sequence[Scheme]) -> Bars | None:
         Bar(
             id=scheme.id,
             y=34.0 + 30.0 * index,
+            before=round(estimate.base_ns * scale, 1),
             width=round(estimate.step_ns * scale, 1),
             low=round(BAR_LABEL + estimate.low_ns * scale, 1),
             high=round(BAR_LABEL + estimate.high_ns * scale, 1),
-            value=f"{milliseconds(estimate.step_ns)}  {gain(estimate.speedup)}",
+            value=f"{milliseconds(estimate.step_ns)} · {gain(estimate.speedup)}",
             applicable=scheme.applicable,
         )
         for index, (scheme, estimate) in enumerate(shown)
@@ -137,7 +139,8 @@ def graded(one: Verification) -> Graded | None:
         return round(BAR_LABEL + (speedup - least) * scale, 1)
 
     rows = tuple(Interval(k, x(low), x(mid), x(high), gain(mid)) for k, low, mid, high in spans)
-    ticks = tuple((x(value), gain(value)) for value in (least, 1.0, most))
+    marks = (least, 1.0, most) if x(1.0) - x(least) > ROOM_FOR_TEXT else (1.0, most)
+    ticks = tuple((x(value), gain(value)) for value in marks)
     return Graded(one.scheme or "your change", rows, x(1.0), ticks)
 
 

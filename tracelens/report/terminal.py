@@ -7,10 +7,11 @@ the same text reads without them; control characters from traces and sources nev
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -19,16 +20,21 @@ from tracelens.report.diff import ChangedFile
 from tracelens.report.excerpt import Excerpt
 from tracelens.report.words import clean
 
+INDENT = 2
+GAP = 2
+READABLE = 16
+"""A column of words that is narrower than this breaks inside of words."""
 BAR_WIDTH = 28
 """Characters of the longest bar: leaves room for words and numbers on an 80-column terminal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How to draw: columns available, and whether escape codes may be used."""
+    """How to draw: columns available, whether escape codes may be used, whether every row is wanted."""
 
     width: int = 100
     color: bool = False
+    everything: bool = False
 
 
 def draw(blocks: Iterable[RenderableType], look: Look) -> str:
@@ -74,43 +80,124 @@ def next_command(command: str) -> RenderableType:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], numbers: frozenset[int]) -> RenderableType:
-    """A table without lines; columns in `numbers` are set flush right and never broken."""
+    """A table without lines; columns in `numbers` are set flush right and never broken. Where the terminal is too
+    narrow for that, each row becomes a small list."""
+    cells = [tuple(cell if isinstance(cell, Text) else Text(clean(cell)) for cell in row) for row in rows]
+    return _Table(tuple(columns), cells, numbers)
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Decides how to be drawn when it knows how wide the terminal is."""
+
+    columns: tuple[str, ...]
+    rows: list[tuple[Text, ...]]
+    numbers: frozenset[int]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self._listed() if self._least() > options.max_width else _grid(self.columns, self.rows, self.numbers)
+
+    def _least(self) -> int:
+        """Columns that it takes to be readable."""
+        total = INDENT - GAP
+        for index, name in enumerate(self.columns):
+            longest = max([len(name), *(row[index].cell_len for row in self.rows)])
+            total += (longest if index in self.numbers else min(longest, READABLE)) + GAP
+        return total
+
+    def _listed(self) -> RenderableType:
+        lines = []
+        for row in self.rows:
+            filled = [(name, cell) for name, cell in zip(self.columns, row, strict=True) if cell.plain.strip()]
+            lines += [
+                Padding(
+                    Text.assemble((f"{name}: " if name else "", "dim"), cell), (0, 0, 0, INDENT * (1 + (index > 0)))
+                )
+                for index, (name, cell) in enumerate(filled)
+            ]
+        return Group(*lines)
+
+
+def _grid(columns: Sequence[str], rows: Iterable[Sequence[Text]], numbers: frozenset[int]) -> RenderableType:
     out = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for index, name in enumerate(columns):
         right = index in numbers
         out.add_column(name, justify="right" if right else "left", no_wrap=right, overflow="fold")
     for row in rows:
-        out.add_row(*(cell if isinstance(cell, Text) else Text(clean(cell)) for cell in row))
-    return Padding(out, (0, 0, 0, 2))
+        out.add_row(*row)
+    return Padding(out, (0, 0, 0, INDENT))
 
 
 def bars(rows: Iterable[tuple[str, float, str, str]]) -> RenderableType:
     """(label, share 0–1, value, share as text) as one bar a row."""
-    out = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    for justify in ("left", "left", "right", "right"):
-        out.add_column(justify=justify, no_wrap=True)
-    for label, share, value, text in rows:
-        length = round(BAR_WIDTH * min(max(share, 0), 1))
-        style = "yellow" if label.startswith("Idle") else "blue"
-        out.add_row(label, Text("█" * length or "▏", style=style), value, text)
-    return Padding(out, (0, 0, 0, 2))
+    return _Bars(tuple(rows))
 
 
-def code_frame(title: str, place: str, excerpt: Excerpt | None, note: str) -> RenderableType:
-    """`title`, an arrow to the place, and where the source is at hand its lines with a caret under the call."""
-    out = Text(no_wrap=True, overflow="ignore")
-    out.append(clean(title) + "\n", style="bold")
-    out.append("  --> ", style="cyan").append(clean(place))
-    if excerpt is None:
-        return out.append("\n      ").append(clean(note), style="dim")
-    gutter = len(str(excerpt.lines[-1][0]))
-    out.append(f"\n {' ' * gutter} |", style="cyan")
-    for number, line in excerpt.lines:
-        out.append(f"\n {number:>{gutter}} | ", style="cyan").append(clean(line))
-        if number == excerpt.number:
-            caret = " " * excerpt.start + "^" * max(1, excerpt.end - excerpt.start)
-            out.append(f"\n {' ' * gutter} | ", style="cyan").append(f"{caret} {clean(note)}", style="yellow")
-    return out
+@dataclass(frozen=True)
+class _Bars:
+    """The bars give way where the terminal is narrow: the numbers say the same."""
+
+    rows: tuple[tuple[str, float, str, str], ...]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        others = sum(max(map(len, column)) for column in zip(*((a, c, d) for a, _, c, d in self.rows), strict=True))
+        widest = min(BAR_WIDTH, options.max_width - INDENT - others - 3 * GAP)
+        out = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), show_header=False)
+        for justify in ("left", *(["left"] if widest > 0 else []), "right", "right"):
+            out.add_column(justify=justify, no_wrap=True)  # type: ignore[arg-type]
+        for label, share, value, text in self.rows:
+            length = round(max(widest, 0) * min(max(share, 0), 1))
+            bar = Text("█" * length or "▏", style="yellow" if label.startswith("Idle") else "blue")
+            out.add_row(label, *([bar] if widest > 0 else []), value, text)
+        yield Padding(out, (0, 0, 0, INDENT))
+
+
+def code_frame(title: str, place: str, excerpt: Excerpt | None, note: str, help_text: str = "") -> RenderableType:
+    """`title`, an arrow to the place, its lines with a caret under the call where the source is at hand, what to do."""
+    return _Frame(title, place, excerpt, note, help_text)
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """Cuts long lines of source where the terminal ends, or the caret would point anywhere."""
+
+    title: str
+    place: str
+    excerpt: Excerpt | None
+    note: str
+    help_text: str
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text(clean(self.title), style="bold")
+        out = Text("  --> ", style="cyan").append(clean(self.place), style="default")
+        if self.excerpt is None:
+            yield out.append("\n      ").append(clean(self.note), style="dim")
+            gutter = 1
+        else:
+            gutter = len(str(self.excerpt.lines[-1][0]))
+            yield out.append(f"\n {' ' * gutter} |", style="cyan")
+            yield from self._lines(self.excerpt, gutter, options.max_width)
+        if self.help_text:
+            start = " " * (gutter + INDENT + GAP)
+            lines = textwrap.wrap(f"help: {clean(self.help_text)}", max(options.max_width - len(start), 20))
+            yield Text(f" {' ' * gutter} = ", style="cyan").append(f"\n{start}".join(lines), style="default")
+
+    def _lines(self, excerpt: Excerpt, gutter: int, width: int) -> Iterator[Text]:
+        room = max(width - gutter - INDENT - GAP, 10)
+        for number, line in excerpt.lines:
+            text = clean(line)
+            shown = text if len(text) <= room else f"{text[: room - 1]}…"
+            out = Text(f" {number:>{gutter}} | ", style="cyan").append(shown, style="default")
+            if number == excerpt.number:
+                start = min(excerpt.start, room - 1)
+                caret = " " * start + "^" * max(1, min(excerpt.end, room) - start)
+                out.append(f"\n {' ' * gutter} | ", style="cyan").append(caret, style="yellow")
+                beside = len(caret) + 1 + len(self.note) <= room
+                out.append(f" {clean(self.note)}" if beside else "", style="yellow")
+                if not beside:
+                    out.append(f"\n {' ' * gutter} | ", style="cyan").append(clean(self.note), style="yellow")
+            out.no_wrap, out.overflow = True, "ignore"
+            yield out
 
 
 def diff(files: Sequence[ChangedFile]) -> RenderableType:

@@ -7,25 +7,27 @@ command; the verdict is the same string as in JSON and HTML.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from rich.console import RenderableType
 
 from tracelens.model import CRITERIA, Diagnosis, Patch, Scheme, Stall, Verification
 from tracelens.report import commands, diff, measured, terminal, words
-from tracelens.report.compare import Change, Comparison
 from tracelens.report.excerpt import around
 from tracelens.report.json import trace_name
 from tracelens.report.terminal import Look
 
 FRAMES = 3
 """Code frames printed: beyond the three costliest waits the table is quicker to read."""
+DIFF_ROWS = 60
+"""A diff that fits on a screen is shown with the recommendation; a longer one is for `apply --dry-run`."""
 STALL_ROWS = 12
 """Rows of the stall table; the JSON has all of them."""
 
 
 def analysis(diagnosis: Diagnosis, look: Look, typed: Sequence[str] = ()) -> str:
     """What the GPU waited for. `typed`: paths and options of the user, for the next command."""
-    return terminal.draw(_analysis(diagnosis, commands.after_analyze(diagnosis, typed)), look)
+    return terminal.draw(_analysis(diagnosis, look, commands.after_analyze(diagnosis, typed)), look)
 
 
 def recommendation(diagnosis: Diagnosis, look: Look, typed: Sequence[str] = ()) -> str:
@@ -38,24 +40,42 @@ def patch(change: Patch, look: Look, next_command: str) -> str:
     return terminal.draw(_patch(change, next_command), look)
 
 
+def patch_document(change: Patch) -> dict[str, Any]:
+    """A patch as the JSON of `apply` has it (docs/apply.schema.json)."""
+    return {
+        "diff": change.diff,
+        "files": [{"path": diffed.path, "created": diffed.created} for diffed in diff.parse(change.diff)],
+        "hunks": [
+            {
+                "id": h.id,
+                "edit": h.edit,
+                "tier": h.tier,
+                "where": str(h.location),
+                "what": h.reason,
+                "evidence": h.evidence,
+            }
+            for h in change.hunks
+        ],
+        "left_alone": [
+            {"where": str(item.location), "edit": item.edit, "obstacle": item.obstacle, "by_hand": item.by_hand}
+            for item in change.declined
+        ],
+    }
+
+
 def verification(found: Sequence[Verification], look: Look, next_command: str) -> str:
     """What was measured: verdict, numbers, predicted next to measured."""
     return terminal.draw(_verification(found, next_command), look)
 
 
-def comparison(found: Comparison, look: Look) -> str:
-    """Two runs side by side: step time with its interval, parts, waits."""
-    return terminal.draw(_comparison(found), look)
-
-
 # ---------------------------------------------------------------------------------------------------- analyze
 
 
-def _analysis(diagnosis: Diagnosis, next_command: str) -> Iterator[RenderableType]:
+def _analysis(diagnosis: Diagnosis, look: Look, next_command: str) -> Iterator[RenderableType]:
     yield terminal.paragraph(" · ".join(recorded(diagnosis)), "dim")
     yield terminal.verdict(words.headline(diagnosis))
     yield from _breakdown(diagnosis)
-    yield from _stalls(diagnosis)
+    yield from _stalls(diagnosis, look)
     yield from _findings(diagnosis)
     yield from _abstentions(diagnosis)
     yield terminal.next_command(next_command)
@@ -85,17 +105,19 @@ def _breakdown(diagnosis: Diagnosis) -> Iterator[RenderableType]:
     )
 
 
-def _stalls(diagnosis: Diagnosis) -> Iterator[RenderableType]:
+def _stalls(diagnosis: Diagnosis, look: Look) -> Iterator[RenderableType]:
     stalls = words.ranked_stalls(diagnosis)
     if not stalls:
         return
+    rows_shown, frames_shown = (len(stalls), len(stalls)) if look.everything else (STALL_ROWS, FRAMES)
     yield terminal.heading("Host waits, per step")
     columns = ("source line", "call", "calls", "host blocked", "GPU idle", "recoverable", "verdict")
-    rows = [_stall_row(stall) for stall in stalls[:STALL_ROWS]]
+    rows = [_stall_row(stall) for stall in stalls[:rows_shown]]
     yield terminal.table(columns, rows, frozenset({2, 3, 4, 5}))
-    if len(stalls) > STALL_ROWS:
-        yield terminal.paragraph(f"and {len(stalls) - STALL_ROWS} more in --format json", "dim")
-    for stall in [s for s in stalls if s.verdict == "exposed" and s.location][:FRAMES]:
+    if len(stalls) > rows_shown:
+        yield terminal.paragraph(f"and {len(stalls) - rows_shown} more with -v", "dim")
+    framed = [s for s in stalls if s.location and (s.verdict == "exposed" or look.everything)]
+    for stall in framed[:frames_shown]:
         yield terminal.heading("")
         yield _frame(stall, diagnosis)
 
@@ -117,7 +139,8 @@ def _frame(stall: Stall, diagnosis: Diagnosis) -> RenderableType:
     note = f"host blocked {words.milliseconds(stall.wait_ns)}, GPU idle {words.milliseconds(stall.gpu_idle_ns)}"
     function = stall.location.function if stall.location else None
     place = words.stall_place(stall) + (f" in {function}" if function else "")
-    return terminal.code_frame(title, place, around(diagnosis.sources, stall.location, stall.call), note)
+    excerpt = around(diagnosis.sources, stall.location, stall.call)
+    return terminal.code_frame(title, place, excerpt, note, words.HELP[stall.kind])
 
 
 def _findings(diagnosis: Diagnosis) -> Iterator[RenderableType]:
@@ -148,6 +171,7 @@ def _recommendation(diagnosis: Diagnosis, typed: Sequence[str]) -> Iterator[Rend
     yield from _schemes(diagnosis)
     yield from _criteria(diagnosis)
     yield from _situation(diagnosis)
+    yield from _change(diagnosis)
     yield from _stages(diagnosis, typed)
     yield from _abstentions(diagnosis)
     yield terminal.next_command(commands.after_recommend(diagnosis, typed))
@@ -201,7 +225,7 @@ def _score(scheme: Scheme, criterion: str) -> str:
         return "–"
     prior = (scheme.prior or {}).get(criterion)
     beside = "" if prior is None or score.evidence == "prior" else f" ({prior:g})"
-    return f"{score.score:.1f} {score.evidence}{beside}"
+    return f"{round(score.score, 1):g} {score.evidence}{beside}"
 
 
 def _situation(diagnosis: Diagnosis) -> Iterator[RenderableType]:
@@ -210,6 +234,26 @@ def _situation(diagnosis: Diagnosis) -> Iterator[RenderableType]:
         yield terminal.heading("What limits this loop")
     for sentence in found:
         yield terminal.paragraph(sentence)
+
+
+def _change(diagnosis: Diagnosis) -> Iterator[RenderableType]:
+    """Each hunk of the recommended patch where it strikes, and the diff as far as it is short."""
+    chosen = diagnosis.recommendation.scheme if diagnosis.recommendation else None
+    change = diagnosis.patches.get(chosen) if chosen else None
+    if change is None or change.empty:
+        return
+    yield terminal.heading("The change")
+    calls = {str(stall.location): stall.call for stall in diagnosis.stalls}
+    for hunk in change.hunks:
+        excerpt = around(diagnosis.sources, hunk.location, calls.get(str(hunk.location)))
+        title = f"{hunk.id} {hunk.edit} ({hunk.tier})"
+        yield terminal.code_frame(title, str(hunk.location), excerpt, hunk.evidence, hunk.reason)
+        yield terminal.heading("")
+    files = diff.parse(change.diff)
+    if sum(len(file.rows) for file in files if not file.created) <= DIFF_ROWS:
+        yield terminal.diff(files)
+    else:
+        yield terminal.paragraph("the diff is long: tracelens apply --dry-run shows it", "dim")
 
 
 def _stages(diagnosis: Diagnosis, typed: Sequence[str]) -> Iterator[RenderableType]:
@@ -252,31 +296,3 @@ def _verification(found: Sequence[Verification], next_command: str) -> Iterator[
         yield terminal.verdict(one.verdict)
         yield terminal.table(("measured", "", ""), measured.rows(one), frozenset())
     yield terminal.next_command(next_command)
-
-
-# -------------------------------------------------------------------------------------------------- compare
-
-
-def _comparison(found: Comparison) -> Iterator[RenderableType]:
-    basis = "without the profiler" if found.unprofiled else "as recorded"
-    times = f"{words.milliseconds(found.base_ns)} → {words.milliseconds(found.new_ns)} per step {basis}"
-    if found.ratio is None:
-        yield terminal.verdict(f"{times}; too few steps for an interval")
-    else:
-        change, low, high = (100 * (x - 1) for x in (found.ratio.value, found.ratio.low, found.ratio.high))
-        yield terminal.verdict(f"{times}: {change:+.1f} % (95 % interval {low:+.1f} to {high:+.1f} %)")
-    for obstacle in found.obstacles:
-        yield terminal.paragraph(f"not comparable: {obstacle}")
-    rows = [_change(words.PARTS[part.name][0], part) for part in found.parts if part.base_ns or part.new_ns]
-    if rows:
-        yield terminal.heading("Parts of a step")
-        yield terminal.table(("part", "base", "new", "change"), rows, frozenset({1, 2, 3}))
-    if found.waits:
-        yield terminal.heading("Waits of the host, per step")
-        waits = [_change(wait.name, wait) for wait in found.waits[:STALL_ROWS]]
-        yield terminal.table(("where", "base", "new", "change"), waits, frozenset({1, 2, 3}))
-
-
-def _change(name: str, change: Change) -> tuple[str, ...]:
-    before, after = (("–" if ns is None else words.milliseconds(ns)) for ns in (change.base_ns, change.new_ns))
-    return words.shorten(name, 50), before, after, f"{change.delta_ns / 1e6:+.2f} ms"

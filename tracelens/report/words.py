@@ -57,6 +57,16 @@ VERDICT = {
     "unknown": "not judged",
 }
 
+HELP = {
+    "d2h": "read it every N batches, or once its event has completed: tracelens rules defer-read",
+    "device": "record an event and wait for it every N batches: tracelens rules interval-sync",
+    "stream": "record an event and wait for it every N batches: tracelens rules interval-sync",
+    "event": "wait for the event every N batches: tracelens rules interval-sync",
+    "h2d": "copy from pinned memory with non_blocking=True: tracelens rules async-copy",
+    "alloc": "allocate before the loop and reuse the memory: tracelens rules alloc_in_loop",
+}
+"""Per kind of wait, what people do about it; whether that pays here is for `recommend` to say."""
+
 STEP_SOURCE = {
     "profiler_step": "the profiler's own step marks",
     "tracelens": "TraceLens's step marks",
@@ -198,10 +208,11 @@ def headline(diagnosis: Diagnosis) -> str:
     """The verdict: the recommendation's own sentence where there is one, else what the GPU waited for."""
     if diagnosis.recommendation is not None:
         return diagnosis.recommendation.verdict
-    return _analysis_sentence(diagnosis)
+    return symptom(diagnosis)
 
 
-def _analysis_sentence(diagnosis: Diagnosis) -> str:
+def symptom(diagnosis: Diagnosis) -> str:
+    """What the GPU waited for, in one sentence, whatever is recommended."""
     parts = diagnosis.breakdown
     if diagnosis.idle_share is None or parts is None:
         return "This recording has no GPU events, so what a GPU waited for cannot be told."

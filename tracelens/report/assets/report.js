@@ -46,5 +46,5 @@
     return false;
   }
 
-  addEventListener("beforeprint", () => { for (const d of document.querySelectorAll("details")) d.open = true; });
+  addEventListener("beforeprint", () => { for (const d of document.querySelectorAll("details:not(.long)")) d.open = true; });
 })();

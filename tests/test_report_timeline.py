@@ -1,0 +1,351 @@
+"""The timeline that one can zoom, the switches and the sliders: what they hold, how they answer, how fast they are."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+import statistics
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import report_cases as cases
+from browsing import Opened, marks
+
+from tracelens.model import Diagnosis
+from tracelens.report import html, zoom
+
+
+def unpacked(document: dict[str, Any]) -> list[list[tuple[int, ...]]]:
+    """What the script reads, by another reader: per lane (start, length, name, kind, link)."""
+    raw, at = gzip.decompress(base64.b64decode(document["data"])), 0
+
+    def number() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = raw[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    lanes = []
+    for lane in document["lanes"]:
+        columns = [[number() for _ in range(lane["count"])] for _ in range(5)]
+        columns[0] = list(np.cumsum(columns[0]))
+        lanes.append(list(zip(*columns, strict=True)))
+    assert at == len(raw)
+    return lanes
+
+
+def packed(diagnosis: Diagnosis) -> dict[str, Any]:
+    document = zoom.document(diagnosis)
+    assert document is not None
+    return document
+
+
+def test_numbers_of_every_size_come_back() -> None:
+    values = [0, 1, 127, 128, 16_383, 16_384, 2**31, 2**40 + 5, 2**62]
+    raw = zoom.varints(np.array(values, dtype=np.int64))
+    assert len(raw) == sum(max(1, -(-value.bit_length() // 7)) for value in values)
+    assert zoom.varints(np.array([], dtype=np.int64)) == b""
+    assert zoom.varints(np.array([300], dtype=np.int64)) == b"\xac\x02"
+
+
+def test_every_event_of_the_recording_is_in_its_lane() -> None:
+    document, timeline = packed(cases.diagnosis()), cases.timeline()
+    named = {
+        (lane["name"], lane["part"]): events for lane, events in zip(document["lanes"], unpacked(document), strict=True)
+    }
+    calls = named["CPU main thread", "CUDA calls and waits"]
+    assert len(calls) == len(timeline.tables.calls)
+    assert {("Stream 7", ""), ("Copies", "all streams"), ("GPU idle", "by cause")} < set(named)
+    waits = [event for event in calls if document["kinds"][event[3]] == "wait"]
+    assert [(start, length, link) for start, length, _, _, link in waits] == [
+        (k * 10_000_000 + 2_000_000, 6_000_000, k + 1) for k in range(3)
+    ]
+    gaps = [event for event in named["GPU idle", "by cause"] if document["kinds"][event[3]] == "idle_sync"]
+    assert [link for *_, link in gaps] == [1, 2, 3]  # each gap names the wait that owns it
+    assert document["waits"][0] == ["torch.cuda.synchronize at train.py:11", 6_000_000, 2_000_000, "stall-1"]
+
+
+def test_too_many_events_lose_the_shortest_and_the_page_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zoom, "MOST_EVENTS", 20)
+    document = packed(cases.diagnosis())
+    assert sum(lane["count"] for lane in document["lanes"]) <= 20
+    assert sum(lane["stalls"] for lane in document["lanes"]) == 3  # never a wait
+    page = html.render(cases.diagnosis())
+    assert f"{document['left_out']} events shorter than" in page and 'data-tl="downsampled"' in page
+
+
+def test_the_page_of_200_000_events_is_small_and_says_nothing_of_loss() -> None:
+    page = html.render(cases.huge())
+    document = packed(cases.huge())
+    assert sum(lane["count"] for lane in document["lanes"]) >= 200_000
+    assert len(page.encode()) <= 3 << 20 and 'data-tl="downsampled"' not in page
+
+
+def test_a_small_page_is_small() -> None:
+    assert len(html.render(cases.recommended()).encode()) <= 400_000
+
+
+# ---------------------------------------------------------------------------------------------------- in a browser
+
+
+def marked(test: Any) -> Any:
+    for mark in marks:
+        test = mark(test)
+    return test
+
+
+def shown_range(page: Any) -> str:
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    text: str = page.inner_text("[data-tl=range]")
+    return text
+
+
+def moved(page: Any, before: str) -> str:
+    """The range once it is another: input events arrive when the browser gets to them."""
+    for _ in range(60):
+        if (now := shown_range(page)) != before:
+            return now
+        page.wait_for_timeout(50)
+    return before
+
+
+@marked
+def test_the_lanes_of_the_page_are_those_of_the_data(open_page: Callable[..., Opened]) -> None:
+    document, page = packed(cases.tried()), open_page(cases.tried()).page
+    rows = page.evaluate(
+        "[...document.querySelectorAll('[data-tl=lanes] li')].map(li => [li.querySelector('b').textContent,"
+        " Number(li.dataset.count), Number(li.dataset.stalls)])"
+    )
+    assert rows == [[lane["name"], lane["count"], lane["stalls"]] for lane in document["lanes"]]
+    assert sum(row[2] for row in rows) == 3
+
+
+@marked
+def test_keys_wheel_and_drag_move_it_and_zero_comes_back(open_page: Callable[..., Opened]) -> None:
+    page = open_page(cases.tried()).page
+    home = shown_range(page)
+    page.focus("#lanes")
+    seen = {home}
+    for key in ("+", "ArrowRight", "ArrowLeft", "ArrowLeft", "-", "a"):
+        page.keyboard.press(key)
+        seen.add(shown_range(page))
+    assert len(seen) >= 6
+    page.keyboard.press("0")
+    assert shown_range(page) == home
+    box = page.locator("#lanes").bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 60)
+    page.mouse.wheel(0, -300)
+    wheeled = moved(page, home)
+    assert wheeled != home
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 2 - 120, box["y"] + 60, steps=4)
+    page.mouse.up()
+    assert moved(page, wheeled) != wheeled
+
+
+@marked
+def test_the_wheel_scrolls_the_page_until_the_timeline_has_the_focus(open_page: Callable[..., Opened]) -> None:
+    page = open_page(cases.tried()).page
+    page.locator("#lanes").scroll_into_view_if_needed()
+    box, home = page.locator("#lanes").bounding_box(), shown_range(page)
+    page.mouse.move(box["x"] + 400, box["y"] + 60)
+    page.mouse.wheel(0, -200)
+    page.wait_for_timeout(300)
+    assert shown_range(page) == home
+
+
+@marked
+def test_next_wait_is_named_with_its_source_line(open_page: Callable[..., Opened]) -> None:
+    page = open_page(cases.tried()).page
+    page.focus("#lanes")
+    page.keyboard.press("n")
+    first = page.inner_text("[data-tl=selected]")
+    assert "torch.cuda.synchronize at train.py:11" in first and "host blocked 6.00 ms" in first
+    assert "GPU idle because of it 2.00 ms" in first
+    page.keyboard.press("n")
+    before = shown_range(page)
+    page.keyboard.press("p")
+    assert shown_range(page) != before and page.inner_text("[data-tl=selected]") == first
+    page.keyboard.press("Escape")
+    assert page.inner_text("[data-tl=selected]") == "Nothing selected."
+
+
+@marked
+def test_an_idle_gap_leads_to_its_cause(open_page: Callable[..., Opened]) -> None:
+    page = open_page(cases.tried()).page
+    box = page.locator("#lanes").bounding_box()
+    # the last lane is idle time: the gap of 2 ms at the end of the step
+    page.locator("#lanes").click(position={"x": box["width"] - 60, "y": box["height"] - 20})
+    text = page.inner_text("[data-tl=selected]")
+    assert "GPU idle after a synchronize, 2.00 ms; cause: torch.cuda.synchronize at train.py:11" in text
+    page.keyboard.press("Escape")
+    page.keyboard.press("g")  # the same by keyboard
+    assert "cause: torch.cuda.synchronize at train.py:11" in page.inner_text("[data-tl=selected]")
+    page.click("#cause")
+    assert page.inner_text("[data-tl=selected]").startswith(
+        "torch.cuda.synchronize at train.py:11: host blocked 6.00 ms"
+    )
+    page.click("#row")
+    assert page.evaluate("location.hash") == "#stall-1"
+
+
+@marked
+def test_a_row_of_the_waits_selects_it_in_the_timeline_and_its_address_restores_it(
+    open_page: Callable[..., Opened],
+) -> None:
+    page = open_page(cases.tried()).page
+    page.click("a[data-stall=stall-1]")
+    selected = page.inner_text("[data-tl=selected]")
+    assert "train.py:11" in selected and page.evaluate("location.hash") == "#stall-1"
+    assert page.evaluate("document.activeElement.id") == "lanes"
+    again = open_page(cases.tried(), at="#stall-1").page
+    assert again.inner_text("[data-tl=selected]") == selected
+
+
+@marked
+def test_200_000_events_open_and_zoom_quickly(open_page: Callable[..., Opened]) -> None:
+    """Bounds with room for a busy machine of two cores; docs/performance.md has the numbers of a quiet one."""
+    opened = open_page(cases.huge(), viewport={"width": 1280, "height": 900})
+    page = opened.page
+    loaded = page.evaluate("performance.getEntriesByType('navigation')[0].domContentLoadedEventStart")
+    ready = float(page.get_attribute("#lanes", "data-ready"))
+    page.focus("#lanes")
+    page.keyboard.press("a")
+    draws = []
+    for key in ["+"] * 12 + ["ArrowRight"] * 6 + ["-"] * 12:
+        page.keyboard.press(key)
+        shown_range(page)
+        draws.append(float(page.get_attribute("#lanes", "data-ms")))
+    nodes = page.evaluate("document.querySelectorAll('*').length")
+    heap = page.evaluate("performance.memory.usedJSHeapSize")
+    slow = statistics.quantiles(draws, n=20)[-1]
+    print(f"loaded {loaded:.0f} ms, ready {ready:.0f} ms, zoom p95 {slow:.1f} ms, {nodes} nodes, {heap >> 20} MiB")
+    assert loaded < 3000 and ready < 4500 and slow < 150
+    assert nodes < 5000 and heap < 200 << 20
+    assert opened.complaints == []
+
+
+# ------------------------------------------------------------------------------------------- trying things out
+
+
+@marked
+def test_a_combination_is_looked_up_and_never_added_up(open_page: Callable[..., Opened]) -> None:
+    page = open_page(cases.tried()).page
+    assert page.inner_text("[data-tl=tried]").startswith("8.10 ms per step (80 % range 7.90 to 8.30 ms), +17.3 %")
+    assert "This is event-interval; verify measured 9.50 ms → 8.17 ms." in page.inner_text("[data-tl=tried]")
+    page.check("#tryout input[value='2']")
+    assert page.inner_text("[data-tl=tried]").startswith("7.70 ms")  # the sum of the three gains would be 9.15 ms
+    for value in ("0", "1", "2"):
+        page.uncheck(f"#tryout input[value='{value}']")
+    assert page.inner_text("[data-tl=tried]") == "No change: the loop as it is."
+
+
+@marked
+def test_bars_are_as_long_as_their_step_times(open_page: Callable[..., Opened]) -> None:
+    page = open_page(cases.tried(), viewport={"width": 1280, "height": 900}).page
+    widths = page.evaluate(
+        "[...document.querySelectorAll('#schemes g[data-scheme]')].map(g => [g.dataset.scheme,"
+        " ...['.bar', '.bar-before'].map(one => g.querySelector(one).getBoundingClientRect().width)])"
+    )
+    times = {s.id: s.estimate for s in cases.tried().schemes if s.estimate}
+    for name, then, now in widths:
+        assert then / now == pytest.approx(times[name].step_ns / times[name].base_ns, abs=1 / now)
+    floor = cases.diagnosis().breakdown.parts["compute"]  # type: ignore[union-attr]
+    assert all(one.step_ns >= floor for one in times.values())
+
+
+@marked
+def test_the_pages_weighted_totals_are_those_of_the_program(open_page: Callable[..., Opened]) -> None:
+    from test_report_perfetto import SAMPLE
+
+    from tracelens import pipeline
+
+    examined = pipeline.examine(pipeline.open_inputs((SAMPLE,)))
+    planned = pipeline.plan(examined)
+    page = open_page(planned).page
+    before = totals(page)
+    assert before == {s.id: f"{s.total:.2f}" for s in planned.schemes if s.estimate and s.total is not None}
+    raw = page.locator("#scoring .score").all_inner_texts()
+    weights = {
+        "performance": 5.0,
+        "difficulty": 5.0,
+        "complexity": 40.0,
+        "memory": 10.0,
+        "maintainability": 35.0,
+        "risk": 5.0,
+    }
+    for name, weight in weights.items():
+        page.fill(f"input[data-criterion={name}]", str(int(weight)))
+    other = pipeline.plan(examined, pipeline.Options(weights=weights))
+    assert totals(page) == {s.id: f"{s.total:.2f}" for s in other.schemes if s.estimate and s.total is not None}
+    ranked = [s.id for s in sorted(other.schemes, key=lambda s: s.rank or 99) if s.rank and s.estimate]
+    assert (
+        page.evaluate("[...document.querySelectorAll('#scoring tbody tr')].map(tr => tr.dataset.scheme)")[: len(ranked)]
+        == ranked
+    )
+    assert sorted(page.locator("#scoring .score").all_inner_texts()) == sorted(raw)
+    page.click("#reset")
+    assert totals(page) == before
+
+
+def totals(page: Any) -> dict[str, str]:
+    found: dict[str, str] = page.evaluate(
+        "Object.fromEntries([...document.querySelectorAll('[data-total]')].map(b => [b.dataset.total, b.textContent]))"
+    )
+    return {name: text for name, text in found.items() if text != "–"}
+
+
+# ---------------------------------------------------------------------------------------------------- ranks, checks
+
+
+@marked
+def test_every_rank_has_a_row_and_the_straggler_is_named(open_page: Callable[..., Opened]) -> None:
+    page = open_page(replace(cases.tried(), ranks=cases.ranks(8, late=3))).page
+    assert page.locator("[data-tl=ranks] tbody tr").count() == 8
+    assert "Rank 3 is a straggler: its step is 20 % longer." in page.inner_text("#ranks")
+    assert "the others wait for it" in page.inner_text("[data-tl=ranks] tbody tr:nth-child(4)")
+
+
+def test_above_64_ranks_there_is_a_map_and_the_slowest() -> None:
+    page = html.render(replace(cases.tried(), ranks=cases.ranks(200, late=150)))
+    assert page.count('<rect class="heat') == 200 and page.count('<rect class="heat level-4"') == 1
+    assert "rank 150" in page and "192 faster ranks are in the map only" in page
+
+
+def test_ranks_that_end_together_are_told_apart_by_who_waits_least() -> None:
+    even = tuple(replace(one, median_ns=12_000_000) for one in cases.ranks(4, late=2))
+    assert "Rank 2 waits least in collectives: the others wait for it." in html.render(
+        replace(cases.tried(), ranks=even)
+    )
+    assert "No rank stands out" in html.render(replace(cases.tried(), ranks=cases.ranks(4, late=None)))
+    assert 'id="ranks"' not in html.render(replace(cases.tried(), ranks=cases.ranks(1, late=None)))
+
+
+def test_no_symptom_is_in_two_groups() -> None:
+    page = html.render(cases.tried())
+    groups = {
+        name: set(re.findall(r'data-check="([\w-]+)"', part))
+        for name, part in re.findall(r'data-tl="(found|passed|not-applicable)">(.*?)</(?:table|ul)>', page, re.DOTALL)
+    }
+    assert groups == {
+        "found": {"per-batch-sync"}, "passed": {"sync_stall", "overlap_gap"},
+        "not-applicable": {"exposed_communication"},
+    }  # fmt: skip
+    assert "loader wait" in page[page.index('data-tl="not-measured"') :]
+
+
+def test_the_data_of_the_timeline_is_json_that_cannot_end_its_script() -> None:
+    page = html.render(cases.with_names("</script><!--<script>\u2028", cases.tried()))
+    block = re.search(r'id="tl-timeline">(.*?)</script>', page, re.DOTALL)
+    assert block is not None and "<" not in block[1]
+    assert any("</script>" in name for name in json.loads(block[1])["names"])

@@ -1,0 +1,67 @@
+"""Whether two recordings may be compared at all: same machine, same size, same batch, same PyTorch.
+
+In: Diagnoses of both sides. Out: one line per difference that makes a ratio of step times meaningless. What one side
+does not know is no difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from tracelens.model import Diagnosis
+
+
+def obstacles(starts: Sequence[Diagnosis], base: int, despite: Collection[str] = ()) -> tuple[str, ...]:
+    """The differences between the first `base` Diagnoses and the rest, but for those named in `despite`."""
+    found = []
+    for name, (title, read) in FIELDS.items():
+        values = [_shown(read(one)) for one in starts]
+        before, after = (sorted({v for v in side if v is not None}) for side in (values[:base], values[base:]))
+        if name not in despite and before and after and before != after:
+            found.append(f"{title}: {', '.join(before)} against {', '.join(after)}")
+    return tuple(found)
+
+
+def _shown(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _device(diagnosis: Diagnosis) -> str | None:
+    return diagnosis.timeline.trace.device
+
+
+def _world(diagnosis: Diagnosis) -> int:
+    return diagnosis.timeline.trace.world_size or 1
+
+
+def _torch(diagnosis: Diagnosis) -> str | None:
+    """Major and minor: a patch release is meant to change no speed."""
+    version = _environment(diagnosis).get("torch")
+    return ".".join(version.split("+")[0].split(".")[:2]) if isinstance(version, str) else None
+
+
+def _batch(diagnosis: Diagnosis) -> str | None:
+    """Samples and bytes of a batch, as far as the recording noted them."""
+    if diagnosis.run is None:
+        return None
+    loaders = [one for rank in diagnosis.run.recordings for one in rank.meta.get("loaders") or ()]
+    sizes = {(loader.get("batch_size"), loader.get("batch_bytes")) for loader in loaders}
+    known = sorted(
+        f"{size} samples, {weight} bytes" for size, weight in sizes if size is not None or weight is not None
+    )
+    return "; ".join(known) or None
+
+
+def _environment(diagnosis: Diagnosis) -> Mapping[str, Any]:
+    found = diagnosis.run.meta.get("environment") if diagnosis.run else None
+    return found if isinstance(found, Mapping) else {}
+
+
+FIELDS: Mapping[str, tuple[str, Callable[[Diagnosis], Any]]] = {
+    "device": ("device", _device),
+    "world-size": ("world size", _world),
+    "torch": ("torch", _torch),
+    "batch": ("batch", _batch),
+}
+"""Per name for `--despite`, how it is called and where it is read."""

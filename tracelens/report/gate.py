@@ -1,0 +1,201 @@
+"""The gate of `check`: budgets, and findings held against a baseline and an allow-list, as one verdict.
+
+In: a Diagnosis, limits, what all waits that count cost together, the baseline's findings, the allow-list. Out: a
+`Gate`. A budget that could not be measured is neither kept nor broken; a finding of a percent that comes and goes with
+the noise of a shared host does not fail a gate.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tracelens import jsonfile
+from tracelens import run as runs
+from tracelens.errors import InputError
+from tracelens.jsonfile import Shape
+from tracelens.model import Diagnosis
+from tracelens.report import issues as listing
+from tracelens.report import words
+from tracelens.report.budget import Item
+from tracelens.report.issues import Issue
+
+_MADE_BY = "make one: tracelens analyze RUN --format json > baseline.json"
+_BASELINE: Shape = {
+    "findings": [
+        {
+            "id": str,
+            "title": str,
+            "fingerprint": str,
+            "cost_us_per_step": float,
+            "location": {"path": str, "line": int, "function": str},
+        }
+    ]
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A finding of the baseline."""
+
+    fingerprint: str
+    rule: str
+    title: str
+    place: str
+    cost_us: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What was asked and what was found. `compared` is False without a baseline: then no finding fails."""
+
+    items: tuple[Item, ...]
+    issues: tuple[Issue, ...]
+    resolved: tuple[Known, ...]
+    compared: bool
+    least_share: float
+    unused: tuple[str, ...] = ()
+    """Entries of the allow-list that allow nothing here: the line has moved, or the wait is gone."""
+
+    @property
+    def failing(self) -> tuple[Issue, ...]:
+        """New findings that cost enough to fail."""
+        if not self.compared:
+            return ()
+        return tuple(one for one in self.issues if one.state == "new" and one.share >= self.least_share)
+
+    @property
+    def passed(self) -> bool | None:
+        """None where a budget could not be judged and nothing else failed."""
+        within = {item.within for item in self.items}
+        if False in within or self.failing:
+            return False
+        return None if None in within else True
+
+    @property
+    def verdict(self) -> str:
+        """One sentence, the same in every format."""
+        if self.passed is True:
+            return f"The gate passes: {'; '.join(self._kept())}."
+        if self.passed is None:
+            unknown = [item.name for item in self.items if item.within is None]
+            return f"The gate cannot be judged: {', '.join(unknown)} could not be measured."
+        return f"The gate fails: {'; '.join(self._broken())}."
+
+    def _kept(self) -> list[str]:
+        count = len(self.items)
+        kept = [f"{count} budget{'' if count == 1 else 's'} kept"] if count else []
+        return [*kept, "no new finding"] if self.compared else kept
+
+    def _broken(self) -> list[str]:
+        broken = [item.said for item in self.items if item.within is False]
+        new = self.failing
+        if new:
+            first = f"{new[0].title}{f' at {new[0].place}' if new[0].place else ''}"
+            cost = words.milliseconds(new[0].cost_ns)
+            count = f"{len(new)} new finding{'' if len(new) == 1 else 's'}"
+            broken.append(f"{count}, the costliest: {first}, {cost} per step")
+        return broken
+
+
+def judge(
+    diagnosis: Diagnosis,
+    items: Sequence[Item],
+    allowed: Sequence[str],
+    baseline: Sequence[Known] | None,
+    least_share: float,
+) -> Gate:
+    """Hold the findings against the baseline and the allow-list."""
+    known = {one.fingerprint for one in baseline or ()}
+    found = listing.judged(listing.of(diagnosis), known, allowed)
+    present = {issue.fingerprint for issue in found}
+    places = [words.clean(str(stall.location)) for stall in diagnosis.stalls if stall.location]
+    places += [issue.place for issue in found]
+    return Gate(
+        items=tuple(items),
+        issues=found,
+        resolved=tuple(one for one in baseline or () if one.fingerprint not in present),
+        compared=baseline is not None,
+        least_share=least_share,
+        unused=tuple(entry for entry in allowed if not any(listing.allows(entry, place) for place in places)),
+    )
+
+
+def allowed_waits(diagnosis: Diagnosis, allowed: Sequence[str]) -> frozenset[str]:
+    """Ids of the waits at places on the allow-list."""
+    return frozenset(
+        stall.id
+        for stall in diagnosis.stalls
+        if stall.location and any(listing.allows(entry, str(stall.location)) for entry in allowed)
+    )
+
+
+def read_baseline(path: Path) -> tuple[Known, ...]:
+    """The findings of an analysis.json, or of a Run folder that holds one."""
+    file = path / runs.ANALYSIS_FILE if runs.is_run(path) else path
+    if _is_device(file):
+        raise InputError(f"{file} is a device, not an analysis", hint=_MADE_BY)
+    document = jsonfile.read(file, missing=_MADE_BY, damaged=_MADE_BY)
+    try:
+        jsonfile.check(document, _BASELINE)
+        return tuple(_known(entry) for entry in document["findings"])
+    except KeyError as error:
+        raise InputError(f"{file} is not an analysis: {error.args[0]} is missing", hint=_MADE_BY) from error
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{file} is not an analysis: {error}", hint=_MADE_BY) from error
+
+
+def _is_device(path: Path) -> bool:
+    """Some never end (/dev/zero). A pipe is fine: it is what `--baseline <(…)` gives."""
+    with contextlib.suppress(OSError):
+        return path.is_char_device() or path.is_block_device()
+    return False
+
+
+def _known(entry: Mapping[str, Any]) -> Known:
+    place = entry.get("location") or {}
+    line = f":{place['line']}" if place.get("line") else ""
+    where = words.clean(f"{place['path']}{line}") if place.get("path") else ""
+    return Known(entry["fingerprint"], entry["id"], words.clean(entry["title"]), where, entry.get("cost_us_per_step"))
+
+
+def document(gate: Gate) -> dict[str, Any]:
+    """As JSON (docs/check.schema.json)."""
+    return {
+        "schema_version": 1,
+        "verdict": gate.verdict,
+        "passed": gate.passed,
+        "budgets": [
+            {
+                "name": item.name,
+                "value": item.value,
+                "limit": item.limit,
+                "unit": item.unit.strip(),
+                "within": item.within,
+            }
+            for item in gate.items
+        ],
+        "compared": gate.compared,
+        "findings": [issue_document(issue) for issue in gate.issues],
+        "resolved": [
+            {"id": one.rule, "title": one.title, "place": one.place or None, "fingerprint": one.fingerprint}
+            for one in gate.resolved
+        ],
+        "unused_allowances": list(gate.unused),
+    }
+
+
+def issue_document(issue: Issue) -> dict[str, Any]:
+    """An issue as the outputs of check and compare have it."""
+    return {
+        "id": issue.rule,
+        "title": issue.title,
+        "state": issue.state,
+        "place": issue.place or None,
+        "cost_us_per_step": issue.cost_ns / 1000,
+        "share": issue.share,
+        "fingerprint": issue.fingerprint,
+    }

@@ -1,0 +1,187 @@
+"""What the other reports say, as Markdown: for a step summary, a pull request, a wiki.
+
+In: a Diagnosis, a Comparison or a Gate. Out: text. The verdict is the same sentence as everywhere; the implementation
+record of a scheme is in `record`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tracelens.model import Diagnosis, Stall
+from tracelens.report import commands, words
+from tracelens.report.compare import Change, Comparison
+from tracelens.report.gate import Gate
+from tracelens.report.issues import Issue
+from tracelens.report.marked import block, bullets, code, document, plain, table
+from tracelens.report.text import by_rank, recorded
+
+ROWS = 10
+"""Rows of a table in a summary; the report has all."""
+
+
+def summary(diagnosis: Diagnosis, typed: Sequence[str] = ()) -> str:
+    """Verdict, where a step goes, the waits, the schemes, what could not be judged, the next command."""
+    return document(_summary(diagnosis, typed))
+
+
+def comparison(found: Comparison, next_command: str) -> str:
+    """What changed between two versions."""
+    return document(_comparison(found, next_command))
+
+
+def gate(found: Gate, next_command: str) -> str:
+    """Budgets and findings of `check`."""
+    return document(_gate(found, next_command))
+
+
+# ------------------------------------------------------------------------------------------------------ a diagnosis
+
+
+def _summary(diagnosis: Diagnosis, typed: Sequence[str]) -> Iterator[str]:
+    yield "# TraceLens"
+    yield f"**{plain(words.headline(diagnosis))}**"
+    yield " · ".join(plain(chip) for chip in recorded(diagnosis))
+    yield from breakdown(diagnosis)
+    yield from waits(diagnosis)
+    yield from schemes(diagnosis)
+    yield from unjudged(diagnosis)
+    follow = commands.after_recommend if diagnosis.recommendation else commands.after_analyze
+    yield f"Next:\n\n{block(follow(diagnosis, typed), 'sh')}"
+
+
+def breakdown(diagnosis: Diagnosis) -> Iterator[str]:
+    """Where a step goes; nothing without a GPU."""
+    parts = words.shown_parts(diagnosis.breakdown)
+    if parts:
+        yield "## Where a step goes"
+        rows = [
+            (words.PARTS[part][0], words.milliseconds(ns), words.percent(share, 1), words.PARTS[part][1])
+            for part, ns, share in parts
+        ]
+        yield table(("part", "per step", "share", ""), rows, frozenset({1, 2}))
+
+
+def waits(diagnosis: Diagnosis) -> Iterator[str]:
+    """Host waits with their three numbers, costliest first."""
+    stalls = words.ranked_stalls(diagnosis)
+    if stalls:
+        yield "## Host waits, per step"
+        columns = ("source line", "call", "calls", "host blocked", "GPU idle", "recoverable", "verdict")
+        yield table(columns, [_wait(stall) for stall in stalls[:ROWS]], frozenset({2, 3, 4, 5}))
+        if len(stalls) > ROWS:
+            yield f"and {len(stalls) - ROWS} more in the JSON."
+
+
+def _wait(stall: Stall) -> tuple[str, ...]:
+    return (
+        code(str(stall.location)) if stall.location else "not recorded",
+        code(words.stall_call(stall)),
+        f"{stall.calls_per_step:.1f}",
+        words.milliseconds(stall.wait_ns),
+        words.milliseconds(stall.gpu_idle_ns),
+        words.milliseconds(stall.exposed_ns),
+        words.VERDICT[stall.verdict],
+    )
+
+
+def schemes(diagnosis: Diagnosis) -> Iterator[str]:
+    """Every scheme with its prior, its score here and its estimate, or the reason against it."""
+    if not diagnosis.schemes:
+        return
+    yield "## Schemes on this run"
+    rows = []
+    for scheme in by_rank(diagnosis):
+        estimate = scheme.estimate
+        rows.append(
+            (
+                str(scheme.rank or "–"),
+                code(scheme.id),
+                words.estimate_range(estimate) if estimate else "–",
+                f"{words.gain(estimate.speedup)}, {estimate.evidence}" if estimate else "–",
+                "–" if scheme.prior_total is None else f"{scheme.prior_total:.2f}",
+                "–" if scheme.total is None else f"{scheme.total:.2f}",
+                plain("; ".join(scheme.reasons)) if not scheme.applicable else "",
+            )
+        )
+    columns = ("rank", "scheme", "step (range)", "faster by", "prior", "score", "why not")
+    yield table(columns, rows, frozenset({0, 2, 3, 4, 5}))
+
+
+def unjudged(diagnosis: Diagnosis) -> Iterator[str]:
+    """What could not be judged, and what to record."""
+    found = words.grouped_abstentions(diagnosis)
+    if found:
+        yield "## Could not be judged"
+        yield bullets(
+            f"{plain(', '.join(names))}: {plain(missing)}. {plain(words.sentence(hint))}."
+            for names, missing, hint in found
+        )
+
+
+# --------------------------------------------------------------------------------------------- compare and check
+
+
+def _comparison(found: Comparison, next_command: str) -> Iterator[str]:
+    yield "# TraceLens: what changed"
+    yield f"**{plain(found.verdict)}**"
+    yield f"Judgment: **{found.judgment}**."
+    yield bullets(f"not comparable: {plain(obstacle)}" for obstacle in found.obstacles)
+    parts = [_change(words.PARTS[one.name][0], one) for one in found.parts if one.base_ns or one.new_ns]
+    if parts:
+        yield "## Parts of a step"
+        yield table(("part", "base", "new", "change"), parts, frozenset({1, 2, 3}))
+    if found.waits:
+        yield "## Waits of the host, per step"
+        rows = [_change(code(one.name), one) for one in found.waits[:ROWS]]
+        yield table(("where", "base", "new", "change"), rows, frozenset({1, 2, 3}))
+    yield from _issues("New findings", found.appeared)
+    yield from _issues("Findings that are gone", found.vanished)
+    yield f"Next:\n\n{block(next_command, 'sh')}"
+
+
+def _change(name: str, change: Change) -> tuple[str, ...]:
+    before, after = (("–" if ns is None else words.milliseconds(ns)) for ns in (change.base_ns, change.new_ns))
+    return name, before, after, f"{change.delta_ns / 1e6:+.2f} ms"
+
+
+def _gate(found: Gate, next_command: str) -> Iterator[str]:
+    yield "# TraceLens: the gate"
+    yield f"**{plain(found.verdict)}**"
+    if found.items:
+        said = {True: "kept", False: "**broken**", None: "not measured"}
+        rows = [
+            (
+                item.name,
+                "–" if item.value is None else f"{item.value:.3g}{item.unit}",
+                f"{item.limit:g}{item.unit}",
+                said[item.within],
+            )
+            for item in found.items
+        ]
+        yield table(("budget", "value", "at most", ""), rows, frozenset({1, 2}))
+    if found.compared:
+        yield from _issues("New findings", [one for one in found.issues if one.state == "new"])
+        yield from _issues("Known findings", [one for one in found.issues if one.state == "known"])
+    else:
+        yield from _issues("Findings", [one for one in found.issues if one.state != "allowed"])
+    yield from _issues("Allowed", [one for one in found.issues if one.state == "allowed"])
+    if found.resolved:
+        yield "## Findings of the baseline that are gone"
+        yield bullets(plain(one.title) + (f" at {code(one.place)}" if one.place else "") for one in found.resolved)
+    yield f"Next:\n\n{block(next_command, 'sh')}"
+
+
+def _issues(title: str, issues: Sequence[Issue]) -> Iterator[str]:
+    if issues:
+        yield f"## {title}"
+        rows = [
+            (
+                plain(one.title),
+                code(one.place) if one.place else "–",
+                words.milliseconds(one.cost_ns),
+                words.percent(one.share),
+            )
+            for one in issues
+        ]
+        yield table(("what", "where", "per step", "share"), rows, frozenset({2, 3}))

@@ -1,0 +1,62 @@
+"""Pieces of Markdown: text that stays text, tables, code, lists.
+
+In: words. Out: Markdown (GitHub's flavor). Apart from the pages because all of what they show came from traces, paths
+and sources: nothing in it may become a heading, a link, a mention or a cell of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from tracelens.report.words import clean
+
+SPECIAL = re.compile(r"[\\`*_\[\]<>|~#!$]")
+"""What Markdown or HTML could act on in the middle of a line."""
+TICK = {True: "x", False: " ", None: " "}
+
+
+def plain(text: str) -> str:
+    """Text of any origin as text: on one line, nothing in it acts, nobody is mentioned."""
+    one_line = " ".join(clean(line) for line in text.splitlines())
+    escaped = SPECIAL.sub(lambda found: f"\\{found[0]}", one_line.replace("&", "&amp;"))
+    return escaped.replace("@", "&#64;")
+
+
+def code(text: str) -> str:
+    """A code span; the fence is longer than any run of backticks in it."""
+    shown = " ".join(clean(line) for line in text.splitlines()).replace("|", "\\|")
+    fence = "`" * (_longest_run(shown) + 1)
+    pad = " " if shown.startswith("`") or shown.endswith("`") else ""
+    return f"{fence}{pad}{shown}{pad}{fence}"
+
+
+def block(text: str, language: str = "") -> str:
+    """A fenced block."""
+    lines = "\n".join(clean(line) for line in text.splitlines())
+    fence = "`" * max(3, _longest_run(lines) + 1)
+    return f"{fence}{language}\n{lines}\n{fence}"
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], numbers: frozenset[int] = frozenset()) -> str:
+    """A table; columns in `numbers` are set flush right. Cells are Markdown already."""
+    rule = ["--:" if index in numbers else "---" for index in range(len(columns))]
+    return "\n".join("| " + " | ".join(row) + " |" for row in (columns, rule, *rows))
+
+
+def checklist(items: Iterable[tuple[bool | None, str]]) -> str:
+    """Ticked where it was shown; an open box says why it is open in its own words."""
+    return "\n".join(f"- [{TICK[done]}] {text}" for done, text in items)
+
+
+def bullets(items: Iterable[str]) -> str:
+    return "\n".join(f"- {item}" for item in items)
+
+
+def document(blocks: Iterable[str]) -> str:
+    """Blocks with an empty line between them; empty ones leave no trace."""
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def _longest_run(text: str) -> int:
+    return max((len(run) for run in re.findall(r"`+", text)), default=0)

@@ -1,0 +1,113 @@
+"""The ranks of a job side by side: who is slow, and for whom the others wait.
+
+In: a Diagnosis. Out: `Ranks` for the template; None with a single rank. Ranks of one job finish each step together, so
+equal step times hide a slow one: it is the rank that waits least in collectives.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tracelens.model import Diagnosis, RankTimes
+from tracelens.report.words import milliseconds, percent
+
+MOST_ROWS = 64
+"""Above it: a map of all ranks and a table of the slowest."""
+SLOWEST_ROWS = 8
+STRAGGLES = 0.05
+"""Of the step: recordings of one rank differ by a few percent from one to the next."""
+CELLS_PER_ROW = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    name: str
+    step: str
+    busy: str
+    alone: str
+    note: str
+    width: float
+    """Length of the bar, 0 to 100."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    x: int
+    y: int
+    level: int
+    """0 (fastest) to 4."""
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    sentence: str
+    rows: tuple[Row, ...]
+    cells: tuple[Cell, ...]
+    left_out: int
+
+
+def of(diagnosis: Diagnosis) -> Ranks | None:
+    """None for a job of one rank."""
+    ranks = sorted(diagnosis.ranks, key=lambda one: (one.rank is None, one.rank or 0))
+    if len(ranks) < 2:
+        return None
+    middle = statistics.median(one.median_ns for one in ranks)
+    late = straggler(ranks)
+    slowest = sorted(ranks, key=lambda one: -one.median_ns)
+    shown = ranks if len(ranks) <= MOST_ROWS else slowest[:SLOWEST_ROWS]
+    if late is not None and late not in shown:
+        shown = [*shown, late]
+    most = slowest[0].median_ns
+    rows = tuple(_row(one, late, slowest[0], most) for one in shown)
+    cells = () if len(ranks) <= MOST_ROWS else tuple(_cells(ranks, middle, most))
+    return Ranks(_sentence(ranks, late, middle), rows, cells, len(ranks) - len(shown))
+
+
+def straggler(ranks: Sequence[RankTimes]) -> RankTimes | None:
+    """The rank that the others wait for; None where none stands out."""
+    middle = statistics.median(one.median_ns for one in ranks)
+    slowest = max(ranks, key=lambda one: one.median_ns)
+    if slowest.median_ns > middle * (1 + STRAGGLES):
+        return slowest
+    waiting = [one for one in ranks if one.communication_ns is not None]
+    if len(waiting) < len(ranks):
+        return None
+    least = min(waiting, key=lambda one: one.communication_ns or 0)
+    usual = statistics.median(one.communication_ns or 0 for one in waiting)
+    return least if usual - (least.communication_ns or 0) > middle * STRAGGLES else None
+
+
+def _row(one: RankTimes, late: RankTimes | None, slowest: RankTimes, most: int) -> Row:
+    note = "the others wait for it" if one is late else "longest step" if one is slowest else ""
+    return Row(
+        _name(one), milliseconds(one.median_ns), percent(one.gpu_busy_share), milliseconds(one.communication_ns), note,
+        round(100 * one.median_ns / max(most, 1), 1),
+    )  # fmt: skip
+
+
+def _cells(ranks: Sequence[RankTimes], middle: float, most: int) -> list[Cell]:
+    spread = max(most - middle, middle * STRAGGLES)
+    out = []
+    for index, one in enumerate(ranks):
+        level = min(4, max(0, round(4 * (one.median_ns - middle) / spread)))
+        title = f"{_name(one)}: {milliseconds(one.median_ns)}"
+        out.append(Cell(index % CELLS_PER_ROW, index // CELLS_PER_ROW, level, title))
+    return out
+
+
+def _name(one: RankTimes) -> str:
+    return "rank unknown" if one.rank is None else f"rank {one.rank}"
+
+
+def _sentence(ranks: Sequence[RankTimes], late: RankTimes | None, middle: float) -> str:
+    slowest, fastest = max(one.median_ns for one in ranks), min(one.median_ns for one in ranks)
+    times = f"{milliseconds(fastest)} to {milliseconds(slowest)} per step, median {milliseconds(middle)}"
+    spread = f"{len(ranks)} ranks, {times}."
+    if late is None:
+        return f"{spread} No rank stands out by more than {percent(STRAGGLES)}."
+    if late.median_ns > middle * (1 + STRAGGLES):
+        return f"{spread} Rank {late.rank} is a straggler: its step is {percent(late.median_ns / middle - 1)} longer."
+    return f"{spread} Rank {late.rank} waits least in collectives: the others wait for it."

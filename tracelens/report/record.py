@@ -1,0 +1,321 @@
+"""The implementation record of a scheme: problem, cause, schemes, steps, checklist, expected beside measured.
+
+In: a Diagnosis with its plan and what `verify` measured, which scheme, what the rule files expect of it, whether its
+patch is in the files. Out: Markdown. Two of the documents that this project comes from are such records, written by
+hand with "tests pending" in the checklist; here a box is ticked only by a measurement, and stands open with its reason
+otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tracelens.model import Diagnosis, Goal, Patch, Scheme, Verification
+from tracelens.report import commands, markdown, measured, words
+from tracelens.report.marked import block, bullets, checklist, code, document, plain, table
+from tracelens.report.strip import strip
+from tracelens.report.text import MET, recorded
+
+MOST_DIFF_LINES = 400
+"""A record is read by people; a longer patch is in tracelens.patch."""
+
+
+APPLIED = {True: "applied", False: "applied: not at present", None: "applied: not known here"}
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What somebody expects of a scheme, and who."""
+
+    what: str
+    value: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The scheme that the record is about, with what the Diagnosis does not hold."""
+
+    scheme: str
+    number: str | None
+    summary: str
+    claims: tuple[Claim, ...] = ()
+    risks: tuple[str, ...] = ()
+    streams: tuple[tuple[str, str], ...] = ()
+    """(stream, what runs on it) where the scheme uses several."""
+    applied: bool | None = None
+    """Whether its patch is in the files at present; None where that cannot be told."""
+
+
+def page(diagnosis: Diagnosis, subject: Subject | None, typed: Sequence[str] = ()) -> str:
+    """The summary, and below it the record where there is a scheme to write about."""
+    whole = markdown.summary(diagnosis, typed)
+    return whole if subject is None else whole + "\n" + record(diagnosis, subject, typed)
+
+
+def record(diagnosis: Diagnosis, subject: Subject, typed: Sequence[str] = ()) -> str:
+    """The record alone."""
+    return document(_record(diagnosis, subject, typed))
+
+
+def _record(diagnosis: Diagnosis, subject: Subject, typed: Sequence[str]) -> Iterator[str]:
+    scheme = next(one for one in diagnosis.schemes if one.id == subject.scheme)
+    change = diagnosis.patches.get(scheme.id)
+    trial = next((one for one in diagnosis.verifications if one.scheme == scheme.id), None)
+    number = f"Scheme {subject.number}: " if subject.number else ""
+    yield f"# Implementation record: {number}{plain(scheme.title)}"
+    yield _status(diagnosis, subject, change, trial)
+    yield from _problem(diagnosis)
+    yield from _cause(diagnosis, scheme)
+    yield from _choice(diagnosis, scheme, subject)
+    yield from _streams(subject)
+    yield from _steps(diagnosis, change)
+    yield "## Checklist"
+    yield checklist(_checks(diagnosis, scheme, change, trial, subject))
+    yield from _results(diagnosis, scheme, subject, trial)
+    yield from _risks(subject)
+    yield from _next(diagnosis, scheme, typed)
+
+
+def _status(diagnosis: Diagnosis, subject: Subject, change: Patch | None, trial: Verification | None) -> str:
+    made = "no patch can be made" if change is None or change.empty else "patch made"
+    made = "patch left out" if _redacted(diagnosis) else made
+    applied = {True: "applied", False: "not applied", None: ""}[subject.applied]
+    verified = f"verified: {trial.outcome}" if trial else "not verified yet"
+    return f"Status: **{', '.join(part for part in (made, applied, verified) if part)}**."
+
+
+# ------------------------------------------------------------------------------------------------ why
+
+
+def _problem(diagnosis: Diagnosis) -> Iterator[str]:
+    yield "## Problem"
+    yield plain(words.symptom(diagnosis))
+    step = diagnosis.steps.unprofiled_median_ns or diagnosis.steps.median_ns
+    basis = "without the profiler" if diagnosis.steps.unprofiled_median_ns else "as recorded"
+    worst = words.ranked_stalls(diagnosis)
+    rows = [
+        ("step time", f"{words.milliseconds(step)} {basis}"),
+        ("GPU idle", words.percent(diagnosis.idle_share)),
+        (
+            "host waits per step",
+            f"{sum(stall.calls_per_step for stall in worst if stall.verdict != 'window_edge'):.1f}",
+        ),
+        (
+            "host blocked per step",
+            words.milliseconds(sum(stall.wait_ns for stall in worst if stall.verdict != "window_edge")),
+        ),
+    ]
+    yield table(("quantity", "recorded"), rows, frozenset({1}))
+    yield f"Recorded: {' · '.join(plain(chip) for chip in recorded(diagnosis))}."
+
+
+def _cause(diagnosis: Diagnosis, scheme: Scheme) -> Iterator[str]:
+    yield "## Cause"
+    acted = {name for edit in scheme.edits for name in edit.stalls}
+    places = [stall for stall in words.ranked_stalls(diagnosis) if stall.id in acted]
+    if places:
+        yield "The waits that this scheme acts on; *recoverable* is what removing one alone gives back:"
+        yield table(
+            ("source line", "call", "per step", "host blocked", "recoverable"),
+            [
+                (
+                    code(words.stall_place(stall)),
+                    code(words.stall_call(stall)),
+                    f"{stall.calls_per_step:.1f}",
+                    words.milliseconds(stall.wait_ns),
+                    words.milliseconds(stall.exposed_ns),
+                )
+                for stall in places
+            ],
+            frozenset({2, 3, 4}),
+        )
+    yield bullets(
+        f"{plain(one.title)} ({words.milliseconds(one.cost_ns)} per step): {plain(one.evidence)}"
+        for one in diagnosis.findings
+    )
+    picture = strip(diagnosis.timeline)
+    if picture:
+        yield "One recorded step, lane by lane:"
+        yield block(picture, "text")
+
+
+# ------------------------------------------------------------------------------------------- what was chosen
+
+
+def _choice(diagnosis: Diagnosis, scheme: Scheme, subject: Subject) -> Iterator[str]:
+    yield "## The schemes and the choice"
+    yield plain(subject.summary)
+    yield from (part for part in markdown.schemes(diagnosis) if not part.startswith("## "))
+    chosen = diagnosis.recommendation.scheme if diagnosis.recommendation else None
+    if chosen != scheme.id:
+        instead = f"{code(chosen)} is" if chosen else "doing nothing is"
+        yield f"This scheme is not the recommended one on this run: {instead}."
+    if scheme.reasons and not scheme.applicable:
+        yield f"Against it on this run: {plain('; '.join(scheme.reasons))}."
+
+
+def _streams(subject: Subject) -> Iterator[str]:
+    if subject.streams:
+        yield "## What runs on which stream"
+        yield table(("stream", "work"), [(plain(name), plain(work)) for name, work in subject.streams])
+
+
+def _steps(diagnosis: Diagnosis, change: Patch | None) -> Iterator[str]:
+    yield "## Steps"
+    if _redacted(diagnosis):
+        yield "Left out of this page: it names the user's files."
+    elif change is None or change.empty:
+        missing = [item.missing for item in diagnosis.abstentions if item.detector == "patch"]
+        yield f"No change was made: {plain('; '.join(missing) or 'nothing in the source can be changed safely')}."
+    else:
+        yield "\n".join(
+            f"{number}. {code(str(hunk.location))} {plain(hunk.reason)} "
+            f"({hunk.edit}, {hunk.tier}; {plain(hunk.evidence)})"
+            for number, hunk in enumerate(change.hunks, 1)
+        )
+        yield _diff(change)
+    if change is not None and change.declined:
+        yield "Left alone, with what to do by hand:"
+        yield bullets(
+            f"{code(str(item.location))} ({item.edit}): {plain(item.obstacle)}. {plain(item.by_hand)}"
+            for item in change.declined
+        )
+
+
+def _diff(change: Patch) -> str:
+    """The diff of the user's own files; a file that the patch adds is only named."""
+    parts = re.split(r"^(?=diff --git )", change.diff, flags=re.MULTILINE)
+    lines = [line for part in parts if "\n--- /dev/null\n" not in part for line in part.splitlines()]
+    added = [file.path.name for file in change.files if file.before is None]
+    note = f"Added beside the script: {', '.join(code(name) for name in added)}." if added else ""
+    if len(lines) > MOST_DIFF_LINES:
+        return f"{note} The diff has {len(lines)} lines; it is in tracelens.patch.".strip()
+    return "\n\n".join(part for part in (block("\n".join(lines), "diff"), note) if part)
+
+
+# ------------------------------------------------------------------------------------------------ was it true
+
+
+def _checks(
+    diagnosis: Diagnosis, scheme: Scheme, change: Patch | None, trial: Verification | None, subject: Subject
+) -> Iterator[tuple[bool | None, str]]:
+    yield _made(diagnosis, change)
+    yield (
+        subject.applied,
+        APPLIED[subject.applied],
+    )
+    yield from _numbers(trial)
+    yield from _memory(trial)
+    for goal in _goals(diagnosis, scheme):
+        state = plain(goal.evidence) if goal.evidence else MET[goal.met]
+        yield goal.met, f"{plain(goal.text)}: {state}"
+    yield _predicted(trial)
+
+
+def _made(diagnosis: Diagnosis, change: Patch | None) -> tuple[bool | None, str]:
+    if _redacted(diagnosis):
+        return None, "patch made: left out of this page"
+    if change is None or change.empty:
+        return False, "patch made: not possible here"
+    return True, f"patch made: {len(change.hunks)} hunks, {len(change.declined)} places left alone"
+
+
+def _redacted(diagnosis: Diagnosis) -> bool:
+    """Whether names and patches were taken out of the Diagnosis (`report --redact`)."""
+    return diagnosis.run is not None and bool(diagnosis.run.meta.get("redacted"))
+
+
+def _numbers(trial: Verification | None) -> Iterator[tuple[bool | None, str]]:
+    if trial is None:
+        yield None, "same losses, weights and printed lines as before: not measured; run `tracelens verify`"
+        return
+    found: Mapping[str, Any] = _mapping(_mapping(trial.details.get("numbers")).get("compared"))
+    counted = [f"{found[key]} {key}" for key in ("steps", "losses", "tensors", "lines") if found.get(key) is not None]
+    counts = f" ({', '.join(counted)} compared)" if counted else ""
+    yield (
+        trial.numbers_equal,
+        f"same losses, weights and printed lines as before: {measured.SAME[trial.numbers_equal]}{counts}",
+    )
+    if found.get("losses") is not None:
+        yield trial.numbers_equal, f"every loss is still read: {found['losses']} of {found.get('steps', '?')} steps"
+
+
+def _memory(trial: Verification | None) -> Iterator[tuple[bool | None, str]]:
+    after = _mapping(_mapping(trial.details.get("windows")).get("after")) if trial else {}
+    slope = after.get("memory_slope_bytes")
+    if not isinstance(slope, int | float):
+        yield None, "no memory leak: not measured"
+        return
+    yield slope <= 0, f"no memory leak: {slope / measured.MIB:+.2f} MiB per step on average"
+
+
+def _goals(diagnosis: Diagnosis, scheme: Scheme) -> tuple[Goal, ...]:
+    stages = diagnosis.recommendation.stages if diagnosis.recommendation else ()
+    return tuple(goal for stage in stages if scheme.id in stage.schemes for goal in stage.goals)
+
+
+def _predicted(trial: Verification | None) -> tuple[bool | None, str]:
+    if trial is None or trial.predicted is None or trial.ratio is None:
+        return None, "as fast as predicted: not measured"
+    low, high = trial.predicted.base_ns / trial.predicted.high_ns, trial.predicted.base_ns / trial.predicted.low_ns
+    found = 1 / trial.ratio.value
+    text = f"{words.gain(found)} measured, {words.gain(low)} to {words.gain(high)} predicted"
+    return low <= found <= high, f"as fast as predicted: {text}"
+
+
+def _results(diagnosis: Diagnosis, scheme: Scheme, subject: Subject, trial: Verification | None) -> Iterator[str]:
+    yield "## Expected beside measured"
+    predicted = diagnosis.replayed.get(scheme.id) or (trial.predicted if trial else None)
+    said = "not replayed"
+    if predicted is not None:
+        low, high = predicted.base_ns / predicted.high_ns, predicted.base_ns / predicted.low_ns
+        said = f"{words.gain(predicted.speedup)} ({words.gain(low)} to {words.gain(high)})"
+    found = "not measured"
+    if trial is not None and trial.ratio is not None:
+        ratio = trial.ratio
+        found = f"{words.gain(1 / ratio.value)} ({words.gain(1 / ratio.high)} to {words.gain(1 / ratio.low)})"
+    claims = "; ".join(f"{claim.value} ({claim.source})" for claim in subject.claims if claim.what == "gain")
+    yield table(
+        ("training faster by", "value"),
+        [
+            ("expected by the rule files, of other people's loops", plain(claims) or "–"),
+            ("predicted by the replay of this run", said),
+            ("measured on this machine", found),
+        ],
+    )
+    yield from _windows(trial)
+    effort = [claim for claim in subject.claims if claim.what != "gain"]
+    if effort:
+        yield table(("effort", "expected", "by"), [tuple(map(plain, (c.what, c.value, c.source))) for c in effort])
+
+
+def _windows(trial: Verification | None) -> Iterator[str]:
+    if trial is None:
+        return
+    yield plain(trial.verdict)
+    rows = [(plain(what), plain(value), plain(remark)) for what, value, remark in measured.rows(trial)]
+    yield table(("measured", "before → after", ""), rows)
+
+
+def _risks(subject: Subject) -> Iterator[str]:
+    if subject.risks:
+        yield "## Risks named for it"
+        yield bullets(plain(risk) for risk in subject.risks)
+
+
+def _next(diagnosis: Diagnosis, scheme: Scheme, typed: Sequence[str]) -> Iterator[str]:
+    yield "## Next"
+    if diagnosis.run is None:
+        yield f"{block(commands.line('profile', 'train.py'), 'sh')}"
+        return
+    words_of_run = (*(typed or commands.target(diagnosis)), "--scheme", scheme.id)
+    lines = [commands.line("verify", *words_of_run), commands.line("apply", *words_of_run)]
+    yield block("\n".join([*lines, commands.line("revert", *commands.target(diagnosis))]), "sh")
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

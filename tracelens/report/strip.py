@@ -1,0 +1,76 @@
+"""One recorded step as lines of characters, a lane each: for places where no picture can be drawn.
+
+In: a Timeline. Out: text. A column shows what ran for most of its time; what is shorter than half a column is not
+drawn, so the picture is for the shape of a step, the tables are for its numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from tracelens.model import Timeline
+from tracelens.report.words import milliseconds
+
+COLUMNS = 72
+LANES = 8
+"""Streams drawn at most: the busiest ones."""
+MARKS = {"wait": "w", "loader": "D", "call": "c", "kernel": "#", "copy": "=", "memset": "=", "collective": "~"}
+LEGEND = "# compute  = copy  ~ communication  w host waits  c host issues work  D DataLoader  . nothing"
+
+
+def strip(timeline: Timeline) -> str | None:
+    """None where there is no step or nothing in it."""
+    steps = timeline.tables.steps
+    kept = steps[steps["kept"]] if "kept" in steps else steps
+    if kept.empty:
+        return None
+    lengths = (kept["end_ns"] - kept["start_ns"]).to_numpy()
+    chosen = kept.iloc[int(np.abs(lengths - np.median(lengths)).argmin())]
+    start, end = int(chosen["start_ns"]), int(chosen["end_ns"])
+    lanes = list(_lanes(timeline, start, end))
+    if not lanes or end <= start:
+        return None
+    width = max(len(name) for name, _ in lanes)
+    lines = [f"{name:<{width}} |{row}|" for name, row in lanes]
+    return "\n".join([*lines, f"{'':<{width}}  0{milliseconds(end - start):>{COLUMNS - 1}}", LEGEND])
+
+
+def _lanes(timeline: Timeline, start: int, end: int) -> Iterator[tuple[str, str]]:
+    tables = timeline.tables
+    host = [("c", _of_thread(tables.calls, timeline.main_thread)), ("D", tables.loader), ("w", tables.waits)]
+    row = _row(host, start, end)
+    if row.strip("."):
+        yield "main thread", row
+    ops = tables.ops
+    busiest = ops.assign(ns=ops["end_ns"] - ops["start_ns"]).groupby("stream", observed=True)["ns"].sum()
+    for stream in sorted(busiest.nlargest(LANES).index):
+        mine = ops[ops["stream"] == stream]
+        row = _row([(MARKS.get(kind, "#"), mine[mine["kind"] == kind]) for kind in MARKS], start, end)
+        if row.strip("."):
+            yield f"stream {stream}", row
+
+
+def _of_thread(calls: pd.DataFrame, thread: int | None) -> pd.DataFrame:
+    return calls if thread is None else calls[calls["thread"] == thread]
+
+
+def _row(layers: list[tuple[str, pd.DataFrame]], start: int, end: int) -> str:
+    """Later layers win a column that they fill for half; a wait lies inside the call that waits."""
+    row = np.full(COLUMNS, ".")
+    for mark, table in layers:
+        row[_covered(table, start, end) >= 0.5] = mark
+    return "".join(row)
+
+
+def _covered(table: pd.DataFrame, start: int, end: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Share of each column's time that the rows cover; rows of one lane do not overlap, or by a hair."""
+    edges = np.linspace(start, end, COLUMNS + 1)
+    inside = table[(table["end_ns"] > start) & (table["start_ns"] < end)]
+    total = np.zeros(COLUMNS)
+    for first, last in zip(inside["start_ns"], inside["end_ns"], strict=True):
+        total += np.clip(np.minimum(last, edges[1:]) - np.maximum(first, edges[:-1]), 0, None)
+    share: np.ndarray[tuple[int], np.dtype[np.float64]] = np.minimum(total * COLUMNS / max(end - start, 1), 1.0)
+    return share

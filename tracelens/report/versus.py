@@ -1,0 +1,117 @@
+"""What compare and check say in a terminal.
+
+In: a Comparison or a Gate. Out: one string: the verdict first, then the numbers it rests on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich.console import RenderableType
+
+from tracelens.report import terminal, words
+from tracelens.report.compare import Change, Comparison
+from tracelens.report.gate import Gate
+from tracelens.report.issues import Issue
+from tracelens.report.terminal import Look
+
+ROWS = 12
+"""Rows of a table; -v and the JSON have all of them."""
+MARK = {True: "ok", False: "ABOVE", None: "?"}
+STATE = {"new": "new", "known": "in the baseline", "allowed": "allowed"}
+UNCOMPARED = {"new": "found", "allowed": "allowed"}
+"""Without a baseline nothing is new."""
+
+
+def comparison(found: Comparison, look: Look, next_command: str) -> str:
+    """Two versions side by side: step time with its interval, parts, waits, findings."""
+    return terminal.draw(_comparison(found, look, next_command), look)
+
+
+def gate(found: Gate, look: Look, next_command: str) -> str:
+    """Budgets, findings and what is allowed."""
+    return terminal.draw(_gate(found, next_command), look)
+
+
+def _comparison(found: Comparison, look: Look, next_command: str) -> Iterator[RenderableType]:
+    yield terminal.verdict(found.verdict)
+    for obstacle in found.obstacles:
+        yield terminal.paragraph(f"not comparable: {obstacle}")
+    rows = [_change(words.PARTS[part.name][0], part) for part in found.parts if part.base_ns or part.new_ns]
+    if rows:
+        yield terminal.heading("Parts of a step")
+        yield terminal.table(("part", "base", "new", "change"), rows, frozenset({1, 2, 3}))
+    if found.waits:
+        yield terminal.heading("Waits of the host, per step")
+        shown = found.waits if look.everything else found.waits[:ROWS]
+        waits = [(*_change(wait.name, wait), _lines(wait), _exposed(wait)) for wait in shown]
+        columns = ("where", "base", "new", "change", "lines", "recoverable")
+        yield terminal.table(columns, waits, frozenset({1, 2, 3}))
+    yield from _issues("New findings", found.appeared)
+    yield from _issues("Findings that are gone", found.vanished)
+    yield terminal.next_command(next_command)
+
+
+def _change(name: str, change: Change) -> tuple[str, ...]:
+    before, after = (("–" if ns is None else words.milliseconds(ns)) for ns in (change.base_ns, change.new_ns))
+    return words.shorten(name, 50), before, after, f"{change.delta_ns / 1e6:+.2f} ms"
+
+
+def _lines(change: Change) -> str:
+    before, after = (", ".join(map(str, lines)) for lines in (change.base_lines, change.new_lines))
+    if change.state != "changed":
+        return f"{change.state}: {before or after}" if before or after else change.state
+    return before if before == after else f"{before} → {after}"
+
+
+def _exposed(change: Change) -> str:
+    """What removing the wait alone gives back, before and after."""
+    both = (change.base_exposed_ns, change.new_exposed_ns)
+    return " → ".join("–" if ns is None else words.milliseconds(ns) for ns in both) if any(both) else "–"
+
+
+def _gate(found: Gate, next_command: str) -> Iterator[RenderableType]:
+    yield terminal.verdict(found.verdict)
+    if found.items:
+        yield terminal.heading("Budgets")
+        rows = [
+            (
+                MARK[item.within],
+                item.name,
+                words.UNKNOWN if item.value is None else f"{item.value:.3g}{item.unit}",
+                f"{item.limit:g}{item.unit}",
+            )
+            for item in found.items
+        ]
+        yield terminal.table(("", "budget", "value", "at most"), rows, frozenset({2, 3}))
+    named = STATE if found.compared else UNCOMPARED
+    yield from _issues(
+        "Findings", found.issues, named, states=found.compared or any(one.state == "allowed" for one in found.issues)
+    )
+    if found.resolved:
+        yield terminal.heading("Findings of the baseline that are gone")
+        yield terminal.table(("what", "where"), [(one.title, one.place or "–") for one in found.resolved], frozenset())
+    for entry in found.unused:
+        yield terminal.paragraph(f"the allow-list's {entry} allows nothing here: has the line moved?")
+    yield terminal.next_command(next_command)
+
+
+def _issues(
+    title: str, issues: Sequence[Issue], named: Mapping[str, str] = STATE, *, states: bool = False
+) -> Iterator[RenderableType]:
+    if not issues:
+        return
+    yield terminal.heading(title)
+    rows = [
+        (
+            *([named[one.state]] if states else []),
+            one.title,
+            one.place or "–",
+            words.milliseconds(one.cost_ns),
+            words.percent(one.share),
+        )
+        for one in issues
+    ]
+    columns = (*(["state"] if states else []), "what", "where", "per step", "share")
+    numbers = frozenset({len(columns) - 2, len(columns) - 1})
+    yield terminal.table(columns, rows, numbers)
