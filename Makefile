@@ -2,6 +2,12 @@
 #
 #   make demo    install, profile the bundled script here, and run recommend, report, apply, verify on it
 #   make test    install the test tools, run every check and test
+#   make bench   measure how fast traces are read, beside json.loads and HTA (some ten minutes; QUICK=1: half a minute)
+#   make fuzz    damaged traces for BUDGET=300 seconds, from case SEED=0
+#   make corpus  patch every training script under TRACELENS_CORPUS=DIR in scratch copies, and check the results
+#   make dynamic the scripts of tests/dynamic/manifest.json under TRACELENS_DYNAMIC=DIR, original against patched; GPUS=N
+#   make screenshots   draw the pictures of docs/images/ anew
+#   make docs    write the generated parts of README and docs, build the documentation site
 #   make venv    only create or refresh .venv (the command is .venv/bin/tracelens)
 
 PYTHON ?= python3
@@ -11,7 +17,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Two cores are common in CI; more would only help the subprocess tests.
 JOBS ?= 2
 
-.PHONY: demo test venv test-tools lint types layers tests browser clean
+.PHONY: matrix dynamic corpus bench fuzz demo test venv test-tools lint types layers tests browser docs clean
 .DEFAULT_GOAL := demo
 
 venv: $(VENV)/.installed
@@ -55,6 +61,39 @@ browser:
 	@command -v chromium >/dev/null || { .ci/as-root apt-get update -qq && \
 	  .ci/as-root apt-get install -y -qq --no-install-recommends chromium >/dev/null; } \
 	  || echo "chromium could not be installed: the browser tests will be skipped"
+
+# Everything else on the machine should rest meanwhile. KEEP=1 writes docs/performance.md and its raw results.
+bench: test-tools
+	$(BIN)/python tests/bench/run.py $(if $(QUICK),--quick) $(if $(KEEP),--keep)
+
+BUDGET ?= 300
+SEED ?= 0
+fuzz: test-tools
+	$(BIN)/python tests/fuzz.py --seconds $(BUDGET) --seed $(SEED)
+
+# Reads DIR only. The last line counts files by verdict; a failed one fails the target.
+corpus: test-tools
+	@PYTHONPATH=tests $(BIN)/python -m corpus.static "$(TRACELENS_CORPUS)"
+
+# Writes one JSON per script to build/dynamic; with GPUS=0 numbers only. Copy them to docs/data/dynamic for the table.
+GPUS ?= 0
+dynamic:
+	$(PYTHON) tests/dynamic/run.py "$(TRACELENS_DYNAMIC)" --results build/dynamic --gpus $(GPUS)
+
+screenshots: test-tools browser
+	$(BIN)/python docs/images/screenshots.py
+
+# README and docs as the program prints them, then the site below docs/_build; `make test` fails where they differ.
+docs: test-tools
+	$(BIN)/python docs/generate.py
+	$(BIN)/python -m sphinx -W -q docs docs/_build
+
+# Slow rows of the capture matrix: launchers, other people's loops; then the table of docs/capture.md.
+matrix: test-tools
+	$(PIP) install -qq --constraint constraints.txt --editable '.[matrix]'
+	TRACELENS_MATRIX=1 $(BIN)/python -m pytest tests/matrix -n $(JOBS) --junitxml .pytest_cache/matrix.xml
+	$(BIN)/python tests/matrix/collect.py docs/data/capture/matrix_cpu.json .pytest_cache/matrix.xml
+	$(BIN)/python tests/matrix/collect.py --table
 
 clean:
 	rm -rf $(VENV) demo-out .pytest_cache .mypy_cache .ruff_cache .import_linter_cache build dist

@@ -12,8 +12,11 @@ import pandas as pd
 from tracelens.model import (
     CRITERIA,
     Abstention,
+    Bar,
     Breakdown,
+    Combination,
     Diagnosis,
+    Drawn,
     Edit,
     Estimate,
     FilePatch,
@@ -24,6 +27,7 @@ from tracelens.model import (
     Location,
     Overlap,
     Patch,
+    RankTimes,
     Ratio,
     Recommendation,
     Run,
@@ -36,6 +40,7 @@ from tracelens.model import (
     Timeline,
     Trace,
     Verification,
+    WhatIf,
 )
 
 MS = 1_000_000
@@ -229,3 +234,98 @@ def recommended(**changes: Any) -> Diagnosis:
         sources={"train.py": SOURCE}, run=run,
     )  # fmt: skip
     return replace(base, **changes)
+
+
+def with_names(name: str, base: Diagnosis) -> Diagnosis:
+    """Everything that a trace or a source can name is called `name`."""
+    stalls = tuple(replace(s, api=name, call=name, location=Location("train.py", 11, name)) for s in base.stalls)
+    findings = tuple(replace(f, evidence=name, title=name) for f in base.findings)
+    tables = base.timeline.tables
+    tables = replace(
+        tables,
+        calls=tables.calls.assign(name=name),
+        ops=tables.ops.assign(name=name),
+        waits=tables.waits.assign(api=name),
+    )
+    return replace(
+        base,
+        stalls=stalls,
+        findings=findings,
+        sources={"train.py": "\n".join([name] * 12)},
+        traces=(trace(name, name),),
+        timeline=replace(base.timeline, trace=trace(name, name), tables=tables),
+    )
+
+
+def tried() -> Diagnosis:
+    """With what only the page shows: three changes tried together, and the step before and after."""
+    base = recommended()
+    sync, read = base.schemes[0].edits
+    changes = ((sync,), (read,), (Edit("async-copy", (), (), 1),))
+
+    def estimate(step: int) -> Estimate:
+        return Estimate(9_500_000, step, step - 200_000, step + 200_000, "stream", "unprofiled", "replayed")
+
+    gains = {(0,): 9_400_000, (1,): 9_450_000, (2,): 9_300_000, (0, 1): 8_100_000, (0, 2): 9_250_000, (1, 2): 9_300_000}
+    combinations = [Combination(chosen, estimate(step)) for chosen, step in gains.items()]
+    combinations.append(Combination((0, 1, 2), estimate(7_700_000)))
+    before = (Bar("host", "cudaDeviceSynchronize", 0, 6 * MS), Bar("stream 7", "gemm", 0, 7 * MS))
+    after = (Bar("host", "cudaLaunchKernel", 0, 2 * MS), Bar("stream 7", "gemm", 0, 7 * MS))
+    return replace(
+        base,
+        what_if=WhatIf(changes, tuple(combinations)),
+        drawn=(Drawn(None, 9_500_000, before), Drawn("event-interval", 8_100_000, after)),
+        checked=("sync_stall", "overlap_gap", "exposed_communication", "loader-wait"),
+    )
+
+
+def ranks(count: int, late: int | None) -> tuple[RankTimes, ...]:
+    """Steps of 10 ms, of which 2 ms are communication; rank `late` takes 12 ms."""
+    return tuple(
+        RankTimes(rank, 20, (12 if rank == late else 10) * MS, 0.8, 0 if rank == late else 2 * MS)
+        for rank in range(count)
+    )
+
+
+def huge(events: int = 200_000) -> Diagnosis:
+    """A recording of many launches: half of the events are calls, half are kernels; a wait in every step of 1,000."""
+    half = events // 2
+    steps = half // 1000
+    random = np.random.default_rng(0)  # times as irregular as recorded ones, so that the size of the page is honest
+    start = np.arange(half, dtype=np.int64) * 10_000 + random.integers(0, 800, half)
+    launched, ran = random.integers(2_000, 8_000, half), random.integers(1_000, 24_000, half)
+    step = np.arange(half) // 1000
+    waited = np.arange(half) % 1000 == 999
+    calls = pd.DataFrame(
+        {
+            "thread": 1,
+            "name": np.where(waited, "cudaDeviceSynchronize", "cudaLaunchKernel"),
+            "kind": np.where(waited, "device_sync", "launch"),
+            "start_ns": start,
+            "end_ns": start + np.where(waited, 9_000, launched),
+        }
+    )
+    ops = pd.DataFrame(
+        {
+            "kind": "kernel", "direction": "", "memory": "", "device": 0, "stream": 7 + np.arange(half) % 3,
+            "name": np.array([f"kernel_{k % 300}" for k in range(half)]),
+            "start_ns": start + 5_000, "end_ns": start + 5_000 + ran,
+        }
+    )  # fmt: skip
+    rows = np.flatnonzero(waited)
+    waits = _waits([
+        (int(row), "cudaDeviceSynchronize", "device", 1, int(start[row]), int(start[row]) + 9_000, int(step[row]))
+        for row in rows
+    ])  # fmt: skip
+    gaps = pd.DataFrame(
+        {"device": 0, "start_ns": start[rows] + 9_000, "end_ns": start[rows] + 14_000, "cause": "sync",
+         "wait": np.arange(len(rows)), "step": step[rows]}
+    )  # fmt: skip
+    frame = pd.DataFrame(
+        {"number": np.arange(steps), "start_ns": np.arange(steps) * 10_000_000,
+         "end_ns": (np.arange(steps) + 1) * 10_000_000, "kept": True, "attributed": False}
+    )  # fmt: skip
+    base = tried()
+    stalls = (replace(base.stalls[0], waits=tuple(range(len(rows)))), *base.stalls[1:])
+    tables = replace(base.timeline.tables, steps=frame, calls=calls, ops=ops, waits=waits, gaps=gaps)
+    return replace(base, stalls=stalls, timeline=replace(base.timeline, tables=tables))

@@ -223,19 +223,6 @@ def test_rules_lists_and_explains(capsys: Capture) -> None:
     assert main(["rules", "nonsense"]) == 2 and "event-interval" in said(capsys)
 
 
-def test_doctor_reports_each_check_with_a_verdict(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tracelens.cli import doctor
-
-    monkeypatch.setattr(doctor, "_torch", lambda: "No module named 'torch'")
-    monkeypatch.setattr(doctor, "_version", lambda name: "0.7.0")
-    assert main(["doctor", "--format", "json", "--calibrate"]) == 1
-    checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
-    assert checks["python"]["good"] and checks["torch"]["good"] is False
-    assert checks["package tracelens"]["good"] is False and checks["package pynvml"]["good"] is None
-    assert all(check["cure"] for check in checks.values() if check["good"] is not True)
-    assert "not available" in checks["calibration"]["found"]
-
-
 def test_an_output_never_replaces_what_was_read(project: Path, capsys: Capture) -> None:
     run = next((project / "tracelens-runs").iterdir())
     trace = next(run.glob("rank0/*.gz"))

@@ -36,7 +36,7 @@ def test_the_commands_are_listed_in_the_order_of_the_work(capsys: pytest.Capture
     listed = capsys.readouterr().out.partition("Commands:")[2].split("\n")
     assert [line.split()[0] for line in listed if line.strip()] == [
         "profile", "analyze", "recommend", "report", "apply", "revert", "verify", "compare", "check", "annotate",
-        "rules", "doctor",
+        "rules", "doctor", "completion",
     ]  # fmt: skip
 
 
@@ -50,8 +50,11 @@ def test_each_command_has_help(command: str, capsys: pytest.CaptureFixture[str])
     ("words", "said"),
     [
         (["recomend"], "Did you mean 'recommend'?"),
+        (["analyze", "--format", "jsn"], "Did you mean 'json'?"),
+        (["rules", "evnt-sync"], "Did you mean 'event-sync'?"),
+        (["compare", "a", "b", "--despite", "torhc"], "Did you mean 'torch'?"),
         (["report", "--scrpt", "x"], "Did you mean '--script'?"),
-        (["analyze", "--format", "yaml"], "'yaml' is not one of 'text', 'json'"),
+        (["analyze", "--format", "yaml"], "'yaml' is not one of 'text', 'json', 'markdown', 'github', 'sarif'"),
         (["recommend", "--time", "soon"], "'soon' is not a time such as 2d"),
         (["recommend", "--weights", "speed"], "'speed' is not CRITERION=PERCENT"),
         (["verify", "--budget", "much"], "'much' is not a time such as 10m"),
@@ -180,6 +183,33 @@ def test_numbers_and_combinations_without_sense_are_wrong_usage(
 ) -> None:
     assert main(words) == 2
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["analyze", ""], ["recommend", ""], ["report", "", "-o", "x"], ["check", "", "--max-step-ms", "1"],
+        ["apply", ""], ["compare", "", ""], ["report", "-o", ""], ["revert", ""],
+        ["check", "run", "-o", "", "--max-step-ms", "1"],
+        ["annotate", "x", "-o", ""], ["check", "run", "--baseline", ""],
+    ],
+)  # fmt: skip
+def test_an_empty_name_is_a_variable_that_was_not_set(
+    words: Sequence[str], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    assert "it is empty: is a variable not set?" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_was_removed_under_us_is_no_bug(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    line = f"mkdir {gone} && cd {gone} && rmdir {gone} && PYTHONPATH={ROOT} {sys.executable} -m tracelens"
+    for words, code in (("rules -q", 0), ("analyze", 4), ("doctor -q", 1)):
+        done = subprocess.run(["bash", "-c", f"{line} {words}"], capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stderr
+        assert "Traceback" not in done.stderr
 
 
 def test_a_path_that_no_file_system_takes_is_unreadable_input(capsys: pytest.CaptureFixture[str]) -> None:

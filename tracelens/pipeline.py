@@ -3,6 +3,7 @@
     open_inputs   paths → Inputs: a Run or bare traces, loaded
     examine       Inputs → Examined: what the GPU waited for, and the tape to ask "what if" of
     plan          Examined → Diagnosis: what each scheme would buy here, and which one to take
+    illustrate    the same with what only the pages show: combinations of Edits, the step before and after
     save          Diagnosis → analysis.json, report.html, tracelens.patch in the Run folder
 
 Nothing is computed here: each step is one call into a stage, and what a stage could not judge goes on as an Abstention.
@@ -11,13 +12,13 @@ The patcher and the page template are imported where they are used; `analyze` sh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tracelens import run as runs
 from tracelens.errors import InputError, Refused, UsageError
-from tracelens.findings import Evidence, breakdown, detect, inventory, overlap, stalls
+from tracelens.findings import DETECTORS, Evidence, breakdown, detect, inventory, overlap, stalls
 from tracelens.findings.evidence import calls_recorded
 from tracelens.model import (
     Abstention,
@@ -28,6 +29,7 @@ from tracelens.model import (
     Location,
     Patch,
     RankRecording,
+    RankTimes,
     Run,
     Stall,
     Timeline,
@@ -36,7 +38,7 @@ from tracelens.model import (
 )
 from tracelens.patch import apply as patcher
 from tracelens.patch.apply import Standing
-from tracelens.replay import bounds, estimate, exposed, sentences, tape
+from tracelens.replay import bounds, combine, estimate, exposed, sentences, tape
 from tracelens.replay.calibrate import Calibration
 from tracelens.replay.items import Tape
 from tracelens.report import sources
@@ -65,6 +67,8 @@ class Options:
     limits: Limits | None = None
     source: Source = "project"
     unsafe: bool = False
+    import_runtime: bool = False
+    """Patched scripts import their helpers from the installed TraceLens; else the helpers are put beside them."""
     forced: str | None = None
     """A scheme the user named: all of its Edits are made, also those that do not pay here."""
 
@@ -107,7 +111,7 @@ def open_inputs(paths: tuple[Path, ...], max_bytes: int | None = None) -> Inputs
 def examine(inputs: Inputs, options: Options | None = None) -> Examined:
     """What the GPU waited for on the slowest rank, with the tape that later answers what each remedy buys."""
     options = options or Options()
-    picture, recording = _slowest(inputs)
+    picture, recording, ranks = _slowest(inputs)
     clock = recording.clock if recording else None
     applied = _applied(inputs.run)
     code = sources.script(inputs.run, options.script, _before(applied))
@@ -134,6 +138,8 @@ def examine(inputs: Inputs, options: Options | None = None) -> Examined:
         sources=sources.named(calls, inputs.run, code, options.source),
         monitor=runs.samples(inputs.run.path) if inputs.run else (),
         situation=() if isinstance(program, Abstention) else tuple(one.text for one in sentences.of(program, gains)),
+        checked=tuple(detector.NAME for detector in DETECTORS),
+        ranks=ranks,
     )
     return Examined(diagnosis, program, recording, code, applied)
 
@@ -168,10 +174,16 @@ def plan(examined: Examined, options: Options | None = None) -> Diagnosis:
     )
 
 
-def exposed_together(examined: Examined) -> int | None:
-    """What removing all waits at once gives back per step; None where no replay is possible. Not their sum."""
+def illustrate(examined: Examined, planned: Diagnosis) -> Diagnosis:
+    """With what only the pages show: every combination of the schemes' Edits, and the step before and after."""
     program = examined.tape
-    return None if isinstance(program, Abstention) else exposed.together(program)
+    return planned if isinstance(program, Abstention) else combine.illustrated(program, planned)
+
+
+def exposed_together(examined: Examined, stalls: Collection[str] | None = None) -> int | None:
+    """What removing these waits (by default all) gives back together, not their sum; None without a replay."""
+    program = examined.tape
+    return None if isinstance(program, Abstention) else exposed.together(program, stalls)
 
 
 def patch_of(diagnosis: Diagnosis, name: str) -> Patch:
@@ -200,7 +212,7 @@ def partial_patch(diagnosis: Diagnosis, name: str, hunks: Hunks, options: Option
     if hunks == Hunks() or isinstance(code, Abstention):
         return patch_of(diagnosis, name)
     edits = next(scheme.edits for scheme in diagnosis.schemes if scheme.id == name)
-    return _Change(edits, diagnosis.stalls, diagnosis.interval, options.unsafe, hunks).patch(applied, code)
+    return _Change(edits, diagnosis.stalls, diagnosis.interval, options, hunks).patch(applied, code)
 
 
 def save(diagnosis: Diagnosis, source: Source = "project") -> tuple[Path, ...]:
@@ -256,18 +268,18 @@ def _before(applied: Standing | None) -> dict[Path, bytes]:
     return {file.path.resolve(): file.before for file in files if file.before is not None}
 
 
-def _slowest(inputs: Inputs) -> tuple[Timeline, RankRecording | None]:
+def _slowest(inputs: Inputs) -> tuple[Timeline, RankRecording | None, tuple[RankTimes, ...]]:
     """The rank whose median step is the longest: the others wait for it. Only one timeline is kept at a time."""
-    best: tuple[float, Timeline, RankRecording | None] | None = None
+    best: tuple[int, Timeline, RankRecording | None] | None = None
+    ranks = []
     for trace, recording in zip(inputs.traces, inputs.recordings, strict=True):
         picture = timeline.build(trace, recording)
-        steps = picture.steps()
-        length = float((steps["end_ns"] - steps["start_ns"])[steps["kept"]].median()) if steps["kept"].any() else 0.0
-        if best is None or length > best[0]:
-            best = (length, picture, recording)
+        ranks.append(breakdown.of_rank(picture))
+        if best is None or ranks[-1].median_ns > best[0]:
+            best = (ranks[-1].median_ns, picture, recording)
     if best is None:
         raise InputError("no trace was given", hint="record one first: tracelens profile train.py")
-    return best[1], best[2]
+    return best[1], best[2], tuple(ranks)
 
 
 # ------------------------------------------------------------------------------------------------------- plan
@@ -312,7 +324,7 @@ def _patch(edits: tuple[Edit, ...], interval: int, examined: Examined, options: 
     """None where the source is not at hand."""
     if isinstance(examined.code, Abstention):
         return None
-    change = _Change(edits, examined.diagnosis.stalls, interval, options.unsafe, Hunks())
+    change = _Change(edits, examined.diagnosis.stalls, interval, options, Hunks())
     return change.patch(examined.applied, examined.code)
 
 
@@ -323,7 +335,7 @@ class _Change:
     edits: tuple[Edit, ...]
     stalls: tuple[Stall, ...]
     interval: int
-    unsafe: bool
+    options: Options
     hunks: Hunks
 
     def patch(self, applied: Standing | None, code: Script) -> Patch:
@@ -335,10 +347,10 @@ class _Change:
     def _make(self, root: Path, script: Path) -> Patch:
         from tracelens.patch import recipes
 
-        hunks, unsafe = self.hunks, self.unsafe
         return recipes.make(
-            root, script, self.edits, self.stalls, self.interval, unsafe=unsafe, only=hunks.only, skip=hunks.skip
-        )
+            root, script, self.edits, self.stalls, self.interval, unsafe=self.options.unsafe,
+            only=self.hunks.only, skip=self.hunks.skip, import_runtime=self.options.import_runtime,
+        )  # fmt: skip
 
 
 def _made(edits: tuple[Edit, ...], patch: Patch, found: tuple[Stall, ...]) -> tuple[Edit, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
@@ -20,6 +21,8 @@ from tracelens.cli import (
     apply,
     check,
     compare,
+    completion,
+    config,
     doctor,
     output,
     profile,
@@ -41,6 +44,9 @@ EXIT_INTERRUPTED = 130
 """128 + SIGINT, as shells report it."""
 
 
+ENVIRONMENT = "TRACELENS"
+
+
 class InOrder(click.Group):
     """A group that lists its commands in the order of the work, not of the alphabet."""
 
@@ -48,13 +54,32 @@ class InOrder(click.Group):
         return list(self.commands)
 
 
-@click.group(cls=InOrder, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(tracelens.__version__, prog_name="tracelens")
-def root() -> None:
+@click.group(
+    cls=InOrder,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+        "auto_envvar_prefix": ENVIRONMENT,
+    },
+)
+@click.version_option(tracelens.__version__, prog_name="tracelens", allow_from_autoenv=False)
+@click.pass_context
+def root(context: click.Context) -> None:
     """What your GPU waits for, what each remedy would really buy, and a patch that keeps the numbers.
 
     Start with:  tracelens profile train.py
+
+    Options also come from TRACELENS_<COMMAND>_<OPTION> and from [tool.tracelens] in pyproject.toml, in this order.
     """
+    if context.resilient_parsing:  # completion must work in a project whose file has a mistake
+        return
+    try:
+        here = Path.cwd()
+    except OSError:  # somebody removed the folder we are in; that is for the command to meet
+        return
+    file = config.nearest(here)
+    if file is not None:
+        context.default_map = config.defaults(file, root.commands)
 
 
 for command in (
@@ -70,6 +95,7 @@ for command in (
     annotate.annotate,
     rules.rules,
     doctor.doctor,
+    completion.completion,
 ):
     root.add_command(command)
 

@@ -10,44 +10,57 @@ from typing import Any
 import click
 
 from tracelens.cli import options, output
-from tracelens.errors import InputError
+from tracelens.cli.options import Shown
 
 GZIP_LEVEL = 6
 """The usual trade; traces are text and shrink by ten anyway."""
 
 
+def _steps(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, int] | None:
+    if value is None:
+        return None
+    first, _, last = value.partition(":")
+    try:
+        return int(first), int(last or first)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is not FIRST or FIRST:LAST", context, parameter) from None
+
+
 @click.command(short_help="Findings as tracks, to open in Perfetto.")
 @click.argument("path", metavar="TRACE", type=options.INPUT)
-@click.option(
-    "-o", "out", required=True, type=click.Path(path_type=Path, dir_okay=False), help="The trace to write (.json.gz)."
-)
-def annotate(path: Path, out: Path) -> None:
-    """Write TRACE again with the waits, idle causes and steps as tracks, for ui.perfetto.dev."""
+@click.option("-o", "out", required=True, type=options.Output(), help="The trace to write (.json.gz).")
+@click.option("--steps", metavar="FIRST[:LAST]", callback=_steps, help="Keep only these steps of the trace.")
+@options.presented("text", "json")
+def annotate(path: Path, out: Path, steps: tuple[int, int] | None, shown: Shown) -> None:
+    """Write TRACE again with tracks for ui.perfetto.dev: findings, waits, idle causes, the predicted step."""
     from tracelens import pipeline
     from tracelens import run as runs
     from tracelens.report import perfetto
 
     inputs = options.opened((path,))
-    diagnosis = pipeline.diagnose(inputs)
+    with output.progress("replaying what each scheme would buy"):
+        examined = pipeline.examine(inputs)
+        diagnosis = pipeline.illustrate(examined, pipeline.plan(examined))
     source = Path(diagnosis.timeline.trace.path)
     options.unread(out, diagnosis)
     with output.progress("writing the annotated trace"):
-        text = json.dumps(perfetto.annotated(_document(source), diagnosis), separators=(",", ":"))
+        text = json.dumps(perfetto.annotated(_document(source), diagnosis, steps), separators=(",", ":"))
         data = text.encode()
         # a fixed time in the header: the same trace gives the same bytes
         runs.write_output(out, gzip.compress(data, GZIP_LEVEL, mtime=0) if out.suffix == ".gz" else data)
+    if shown.form == "json":
+        output.document({"schema_version": 1, "written": str(out), "bytes": out.stat().st_size})
+        return
     output.path(out)
-    output.note("\nnext: open it at https://ui.perfetto.dev, track TraceLens")
+    if not shown.quiet:
+        output.note("\nnext: open it at https://ui.perfetto.dev, track TraceLens")
 
 
 def _document(path: Path) -> Any:
-    """The trace's JSON as it is; a damaged one can be analyzed, but not written again."""
-    try:
-        raw = path.read_bytes()
-        if raw[:2] == b"\x1f\x8b":
-            raw = gzip.decompress(raw)
-        return json.loads(raw.decode("utf-8", "replace"), strict=False)
-    except (OSError, EOFError, ValueError) as error:
-        raise InputError(
-            f"{path} cannot be written again: {error}", hint="a damaged trace can be analyzed, not annotated"
-        ) from error
+    """The trace's JSON as it is; of a damaged one, all that is intact."""
+    from tracelens.trace import rewrite
+
+    found = rewrite.document(path)
+    for warning in found.warnings:
+        output.note(f"note: {warning}")
+    return found.content

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tracelens.cli import options, output
+from tracelens.cli.options import Shown
 from tracelens.cli.planning import Wishes, chosen_scheme, patching, pipeline_options, planned, typed
 from tracelens.errors import UsageError
 
 if TYPE_CHECKING:
-    from tracelens.model import Patch
+    from tracelens.model import Diagnosis, Patch
     from tracelens.patch.apply import Standing
+
+SAID = {
+    "written": "Written.",
+    "shown": "Not written: --dry-run.",
+    "already": "Applied already: nothing to do.",
+    "nothing": "Nothing to apply.",
+}
 
 
 @click.command(short_help="Write the recommended patch; --dry-run only shows it.")
@@ -22,36 +31,93 @@ if TYPE_CHECKING:
 @options.only
 @options.skip
 @click.option("--dry-run", is_flag=True, help="Show the diff, write nothing.")
-def apply(run: Path | None, wishes: Wishes, only: tuple[str, ...], skip: tuple[str, ...], dry_run: bool) -> None:
+@options.presented("text", "json")
+def apply(
+    run: Path | None, wishes: Wishes, only: tuple[str, ...], skip: tuple[str, ...], dry_run: bool, shown: Shown
+) -> None:
     """Print the diff of the recommended scheme and write it; a backup makes `revert` exact."""
-    from tracelens import pipeline
-    from tracelens import run as runs
-    from tracelens.patch import apply as patcher
-    from tracelens.report import commands, text, words
-
     folder = options.run_folder(run)
     diagnosis = planned((folder,), wishes)
     if diagnosis.run is None and not dry_run:
         raise UsageError(
             "`tracelens apply` needs a run, not a bare trace: a run keeps the backup", hint="look at it with --dry-run"
         )
+    done = _apply(diagnosis, folder, wishes, Hunks(only, skip), dry_run)
+    _print(done, shown)
+
+
+@dataclass(frozen=True, slots=True)
+class Hunks:
+    """Which hunks were asked for."""
+
+    only: tuple[str, ...]
+    skip: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What became of it: `written`, `shown` (dry run), `already` in the files, or `nothing` to do."""
+
+    outcome: str
+    verdict: str
+    scheme: str | None
+    change: Patch | None
+    next_command: str
+
+
+def _apply(diagnosis: Diagnosis, folder: Path, wishes: Wishes, hunks: Hunks, dry_run: bool) -> Done:
+    from tracelens import pipeline
+    from tracelens import run as runs
+    from tracelens.patch import apply as patcher
+    from tracelens.report import commands, words
+
+    patcher.check_not_edited(folder / runs.BACKUP_FOLDER)
+    again, verdict = typed((folder,), wishes), words.headline(diagnosis)
     name = chosen_scheme(diagnosis, wishes.scheme)
     if name is None:
-        output.result(f"{words.headline(diagnosis)}\nNothing to apply.")
-        return
-    change = pipeline.partial_patch(diagnosis, name, pipeline.Hunks(only, skip), pipeline_options(wishes))
-    again = typed((folder,), wishes)
+        return Done("nothing", verdict, None, None, commands.line("report", *again))
+    change = pipeline.partial_patch(diagnosis, name, pipeline.Hunks(hunks.only, hunks.skip), pipeline_options(wishes))
     verify = commands.line("verify", *again, "--scheme", name)
     if _stands(change, patcher.standing(folder / runs.BACKUP_FOLDER)):
-        output.result(f"This patch ({name}) is applied already: nothing to do.\n\nnext: {verify}")
-        return
-    after = commands.line("apply", *again, *_choice(wishes, only, skip)) if dry_run else verify
-    output.result(text.patch(change, output.look(), after))
+        return Done("already", verdict, name, change, verify)
     if change.empty or dry_run:
-        return
+        after = commands.line("apply", *again, *_choice(wishes, hunks)) if dry_run and not change.empty else verify
+        return Done("nothing" if change.empty else "shown", verdict, name, change, after)
     patcher.write(change, folder / runs.BACKUP_FOLDER, name)
     pipeline.save(diagnosis)
-    output.note(f"written: {', '.join(output.shown(file.path) for file in change.files)}")
+    return Done("written", verdict, name, change, verify)
+
+
+def _print(done: Done, shown: Shown) -> None:
+    from tracelens.report import text
+
+    change = done.change
+    if shown.form == "json":
+        output.document(_document(done))
+    elif shown.quiet:
+        output.result(f"{done.verdict}\n{SAID[done.outcome]}")
+    elif done.outcome == "already":
+        output.result(f"This patch ({done.scheme}) is applied already: nothing to do.\n\nnext: {done.next_command}")
+    elif change is None:
+        output.result(f"{done.verdict}\nNothing to apply.\n\nnext: {done.next_command}")
+    else:
+        output.result(text.patch(change, shown.look(), done.next_command))
+        if done.outcome == "written":
+            output.note(f"written: {', '.join(output.shown(file.path) for file in change.files)}")
+
+
+def _document(done: Done) -> dict[str, Any]:
+    """docs/apply.schema.json."""
+    from tracelens.report.text import patch_document
+
+    return {
+        "schema_version": 1,
+        "outcome": done.outcome,
+        "scheme": done.scheme,
+        "verdict": done.verdict,
+        "patch": patch_document(done.change) if done.change is not None else None,
+        "next": done.next_command,
+    }
 
 
 def _stands(change: Patch, standing: Standing | None) -> bool:
@@ -61,8 +127,9 @@ def _stands(change: Patch, standing: Standing | None) -> bool:
     return {file.path: file.after for file in standing.files} == {file.path: file.after for file in change.files}
 
 
-def _choice(wishes: Wishes, only: tuple[str, ...], skip: tuple[str, ...]) -> tuple[str, ...]:
+def _choice(wishes: Wishes, hunks: Hunks) -> tuple[str, ...]:
     """The options that chose what was shown, for the command that writes it."""
     words = ["--scheme", wishes.scheme] if wishes.scheme else []
-    words += [word for flag, hunks in (("--only", only), ("--skip", skip)) for hunk in hunks for word in (flag, hunk)]
+    pairs = (("--only", hunks.only), ("--skip", hunks.skip))
+    words += [word for flag, names in pairs for name in names for word in (flag, name)]
     return (*words, "--unsafe") if wishes.unsafe else tuple(words)

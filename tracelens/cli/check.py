@@ -1,52 +1,170 @@
-"""`tracelens check`: is a run within its budgets? For CI."""
+"""`tracelens check`: is a run within its budgets, and does it show nothing new? For CI."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from tracelens.cli import options, output
+from tracelens.cli import options, output, present
+from tracelens.cli.options import Shown
 from tracelens.errors import UsageError
 
 if TYPE_CHECKING:
+    from tracelens.model import Diagnosis
+    from tracelens.pipeline import Examined
     from tracelens.report.budget import Item
+    from tracelens.report.gate import Gate
+
+EVIDENCE = "check.json"
+EXIT = {True: 0, False: 1, None: 3}
 
 
-@click.command(short_help="CI gate: budgets on synchronizations, idle, step time.")
+@dataclass(frozen=True, slots=True)
+class Budgets:
+    """The most that is allowed; None is no limit."""
+
+    syncs: float | None = None
+    exposed: float | None = None
+    idle: float | None = None
+    step: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What is held against the baseline, and what is let pass."""
+
+    baseline: Path | None = None
+    allow: tuple[str, ...] = ()
+    least_share: float = 0.02
+
+
+def _places(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    for entry in value:
+        if not entry.strip().removeprefix("./").partition(":")[0]:
+            raise click.BadParameter(f"{entry!r} is not FILE:LINE or FILE", context, parameter)
+    return value
+
+
+budgets = options.bundled(
+    "limits",
+    Budgets,
+    click.option("--max-syncs-per-step", "syncs", type=options.Amount(), help="Waits of the host for the GPU."),
+    click.option("--max-exposed-ms", "exposed", type=options.Amount(), help="What all waits together cost a step."),
+    click.option("--max-idle-share", "idle", type=options.Amount(1), help="Idle share of the GPU, 0 to 1."),
+    click.option("--max-step-ms", "step", type=options.Amount(), help="Step time, unprofiled where recorded."),
+)
+terms = options.bundled(
+    "terms",
+    Terms,
+    click.option(
+        "--baseline", type=options.INPUT, help="An analysis.json: findings that it has do not fail, only new ones do."
+    ),
+    click.option(
+        "--allow",
+        multiple=True,
+        callback=_places,
+        metavar="FILE:LINE",
+        help="Waits and findings at this place are let pass (FILE alone: anywhere in it); may be given several times.",
+    ),
+    click.option(
+        "--new-share",
+        "least_share",
+        type=options.Amount(1),
+        default=0.02,
+        show_default=True,
+        help="A new finding fails from this share of the step on; below it comes and goes with the noise.",
+    ),
+)
+
+
+@click.command(short_help="CI gate: budgets on waits, idle, step time; new findings.")
 @click.argument("path", metavar="RUN", type=options.INPUT)
-@click.option("--max-syncs-per-step", "syncs", type=options.Amount(), help="Waits of the host for the GPU.")
-@click.option("--max-exposed-ms", "exposed", type=options.Amount(), help="What all waits together cost a step.")
-@click.option("--max-idle-share", "idle", type=options.Amount(1), help="Idle share of the GPU, 0 to 1.")
-@click.option("--max-step-ms", "step", type=options.Amount(), help="Step time, unprofiled where recorded.")
-@options.text_or_json
-def check(
-    path: Path, syncs: float | None, exposed: float | None, idle: float | None, step: float | None, form: str
-) -> int:
-    """Exit with 1 when RUN exceeds a budget, 3 when a budget cannot be judged."""
+@budgets
+@terms
+@click.option("-o", "out", type=options.Output(folder=True), help="Where the evidence goes.  [default: the run]")
+@options.presented(*options.FORMATS)
+def check(path: Path, limits: Budgets, terms: Terms, out: Path | None, shown: Shown) -> int:
+    """Exit with 1 when RUN exceeds a budget or shows a new finding, 3 when a budget cannot be judged.
+
+    analysis.json, report.html and check.json are written before that, so that a failed job has them to show.
+    """
     from tracelens import pipeline
-    from tracelens.report import budget, commands
+    from tracelens.report import commands, gate, words
 
-    limits = budget.Limits(syncs, exposed, idle, step)
-    if limits.empty:
-        raise UsageError("no budget was given", hint="such as: tracelens check RUN --max-syncs-per-step 1")
+    if limits == Budgets() and terms.baseline is None:
+        raise UsageError(
+            "there is neither a budget nor a baseline to check against",
+            hint="such as: tracelens check RUN --max-syncs-per-step 1, or --baseline analysis.json",
+        )
+    baseline = None if terms.baseline is None else gate.read_baseline(terms.baseline)
     examined = pipeline.examine(options.opened((path,)))
-    items = budget.check(examined.diagnosis, limits, pipeline.exposed_together(examined))
-    if form == "json":
-        output.document({"schema_version": 1, "budgets": [_document(item) for item in items]})
+    found = gate.judge(
+        examined.diagnosis, _items(examined, limits, terms.allow), terms.allow, baseline, terms.least_share
+    )
+    for name in _evidence(examined, found, out):
+        if not shown.quiet:
+            output.note(f"written: {output.shown(name)}")
+    for entry in found.unused if shown.form != "text" else ():
+        output.note(f"note: the allow-list's {words.clean(entry)} allows nothing here: has the line moved?")
+    _print(found, examined.diagnosis, shown, commands.line("recommend", str(path)))
+    return EXIT[found.passed]
+
+
+def _items(examined: Examined, limits: Budgets, allowed: Sequence[str]) -> tuple[Item, ...]:
+    from tracelens import pipeline
+    from tracelens.report import budget, gate
+
+    passed = gate.allowed_waits(examined.diagnosis, allowed)
+    counted = [stall.id for stall in examined.diagnosis.stalls if stall.id not in passed]
+    together = pipeline.exposed_together(examined, counted if passed else None)
+    wanted = budget.Limits(limits.syncs, limits.exposed, limits.idle, limits.step)
+    return budget.check(examined.diagnosis, wanted, together, passed)
+
+
+def _evidence(examined: Examined, found: Gate, out: Path | None) -> tuple[Path, ...]:
+    """The files a failed job is looked into with; nothing for a bare trace without a folder to write to."""
+    from tracelens import pipeline
+    from tracelens import run as runs
+    from tracelens.report import gate, html
+    from tracelens.report import json as json_report
+
+    folder = out or (examined.diagnosis.run.path if examined.diagnosis.run else None)
+    if folder is None:
+        return ()
+    with output.progress("writing the evidence"):
+        diagnosis = pipeline.illustrate(examined, pipeline.plan(examined))
+        files = {
+            EVIDENCE: present.dumped(gate.document(found)) + "\n",
+            runs.ANALYSIS_FILE: json_report.dumps(diagnosis),
+            runs.REPORT_FILE: html.render(diagnosis),
+        }
+        try:
+            for name, text in files.items():
+                runs.write_output(folder / name, text.encode())
+        except UsageError as error:
+            if out is not None:  # asked for by name; a run that is only to be read still gets its verdict
+                raise
+            output.note(f"note: {error.message}")
+            return ()
+    return tuple(folder / name for name in files)
+
+
+def _print(found: Gate, diagnosis: Diagnosis, shown: Shown, next_command: str) -> None:
+    from tracelens.report import gate, github, markdown, versus
+
+    if shown.form == "json":
+        output.document(gate.document(found))
+    elif shown.form == "markdown":
+        output.result(markdown.gate(found, next_command))
+    elif shown.form == "github":
+        output.result(github.render(found.verdict, found.issues, failed=found.passed is False))
+    elif shown.form == "sarif":
+        output.result(present.scan(diagnosis, found.issues, compared=found.compared))
+    elif shown.quiet:
+        output.result(found.verdict)
     else:
-        output.result("\n".join(_line(item) for item in items))
-        output.result(f"\nnext: {commands.line('recommend', str(path))}")
-    verdicts = {item.within for item in items}
-    return 1 if False in verdicts else 3 if None in verdicts else 0
-
-
-def _line(item: Item) -> str:
-    mark = {True: "ok    ", False: "ABOVE ", None: "?     "}[item.within]
-    value = "not measured" if item.value is None else f"{item.value:.3g}{item.unit}"
-    return f"{mark} {item.name}: {value}, at most {item.limit:g}{item.unit}"
-
-
-def _document(item: Item) -> dict[str, object]:
-    return {"name": item.name, "value": item.value, "limit": item.limit, "within": item.within}
+        output.result(versus.gate(found, shown.look(), next_command))

@@ -6,13 +6,16 @@ In: click's parsed values. Out: `Inputs` and `Options` of the pipeline. A defaul
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from tracelens.cli import output
 from tracelens.errors import UsageError
@@ -20,6 +23,7 @@ from tracelens.errors import UsageError
 if TYPE_CHECKING:
     from tracelens.model import Diagnosis
     from tracelens.pipeline import Inputs
+    from tracelens.report.terminal import Look
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Decorator = Callable[[Command], Command]
@@ -41,14 +45,101 @@ class Amount(click.FloatRange):
         return number
 
 
-INPUT = click.Path(path_type=Path, readable=False)
-"""Whether it can be read is said by whoever reads it, with exit code 4; click would call it wrong usage."""
+class Named(click.Choice[str]):
+    """One of a few words; what is nearly one of them is named."""
 
-text_or_json = click.option(
-    "--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True, help="What to print."
-)
-quiet = click.option("-q", "--quiet", is_flag=True, help="Only the verdict and errors.")
-inputs = click.argument("paths", metavar="[RUN|TRACE]...", nargs=-1, type=INPUT)
+    def __init__(self, choices: Sequence[str]) -> None:
+        super().__init__(tuple(choices))
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        return super().get_invalid_choice_message(value, ctx) + did_you_mean(str(value), self.choices)
+
+
+class Input(click.Path):
+    """A run or a trace. Whether it can be read is said by whoever reads it, with exit code 4; click would call it
+    wrong usage."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, readable=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return super().convert(_named(self, value, param, ctx), param, ctx)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """The runs of the current folder, newest first, where nothing was typed; else files."""
+        from tracelens import run as runs
+
+        folder = Path(runs.RUNS_FOLDER)
+        found = sorted((path for path in folder.glob("*") if runs.is_run(path)), reverse=True)
+        mine = [CompletionItem(path.as_posix()) for path in found if path.as_posix().startswith(incomplete)]
+        return mine or super().shell_complete(ctx, param, incomplete)
+
+
+INPUT = Input()
+
+
+class Output(click.Path):
+    """A file or folder to write."""
+
+    def __init__(self, *, folder: bool = False) -> None:
+        super().__init__(path_type=Path, file_okay=not folder, dir_okay=folder)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return super().convert(_named(self, value, param, ctx), param, ctx)
+
+
+def _named(kind: click.ParamType[Any], value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    """An empty name is a variable of a script that was never set; to a path it would mean the current folder."""
+    if value == "":
+        kind.fail("it is empty: is a variable not set?", param, ctx)
+    return value
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """` Did you mean 'x'?` where something known is close, else nothing."""
+    near = difflib.get_close_matches(word, tuple(known), n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How an answer is shown."""
+
+    form: str = "text"
+    quiet: bool = False
+    verbose: bool = False
+    color: str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.quiet and self.verbose:
+            raise UsageError("--quiet and --verbose exclude each other", hint="leave one of them out")
+
+    def look(self) -> Look:
+        """The same for the terminal's drawing."""
+        return output.look(self.color, everything=self.verbose)
+
+
+FORMATS = ("text", "json", "markdown", "github", "sarif")
+"""What an answer can be printed as: for people, for programs, for a page, for annotations, for code scanning."""
+MAX_BYTES = "tracelens.max_bytes"
+
+
+def _remember(context: click.Context, _parameter: click.Parameter, value: int | None) -> None:
+    context.meta[MAX_BYTES] = value
+
+
+def inputs(command: Command) -> Command:
+    """Runs or traces, and how much of a trace is read at most; `opened` uses both."""
+    most = click.option(
+        "--max-bytes",
+        type=click.IntRange(min=1),
+        expose_value=False,
+        callback=_remember,
+        help="Read no more of a trace than so many bytes of unpacked text.",
+    )
+    return click.argument("paths", metavar="[RUN|TRACE]...", nargs=-1, type=INPUT)(most(command))
+
+
 one_run = click.argument("run", metavar="[RUN]", required=False, type=INPUT)
 interval = click.option(
     "--interval",
@@ -61,17 +152,28 @@ script = click.option(
     help="The training script, where the run does not have it (a bare trace, or a run moved here).",
 )
 unsafe = click.option("--unsafe", is_flag=True, help="Also make the changes that need a look: each says why.")
+import_runtime = click.option(
+    "--import-runtime", is_flag=True, help="Import helpers from TraceLens; else they are put beside the script."
+)
+SCHEMES = ("event-interval", "interval-sync", "event-sync", "more-streams", "full-pipeline", "pinned-copy")
+"""Ids of ours, for completion only: a folder of one's own rules may have others."""
 scheme = click.option(
-    "--scheme", metavar="ID", help="This scheme instead of the recommended one (see `tracelens rules`)."
+    "--scheme",
+    metavar="ID",
+    shell_complete=lambda *given: [name for name in SCHEMES if name.startswith(given[-1])],
+    help="This scheme instead of the recommended one (see `tracelens rules`).",
 )
 only = click.option("--only", multiple=True, metavar="HUNK", help="Only these hunks; may be given several times.")
 skip = click.option("--skip", multiple=True, metavar="HUNK", help="All but these hunks; may be given several times.")
 rules_folder = click.option(
     "--rules", type=click.Path(path_type=Path, file_okay=False), help="A folder of rules to use instead of ours."
 )
+redact = click.option(
+    "--redact", is_flag=True, help="No source, patch, command or names of yours: files become file1.py, and so on."
+)
 source = click.option(
     "--source",
-    type=click.Choice(("all", "project", "none")),
+    type=Named(("all", "project", "none")),
     default="project",
     show_default=True,
     help="Which source lines may enter the report.",
@@ -115,6 +217,38 @@ def bundled(name: str, kind: type[Any], *decorators: Decorator[Any]) -> Decorato
     return bundle
 
 
+def presented(*forms: str) -> Decorator[Any]:
+    """How the answer is shown, the same for every command: --format with these forms, -q, -v, --color."""
+    return bundled(
+        "shown",
+        Shown,
+        click.option(
+            "--format",
+            "form",
+            type=Named(forms),
+            default=forms[0],
+            show_default=True,
+            help="What to print." if len(forms) > 1 else "What is printed.",
+        ),
+        click.option("-q", "--quiet", is_flag=True, help="Only the verdict and errors."),
+        click.option(
+            "-v", "--verbose", is_flag=True, callback=_talkative, help="Every row, every code frame, and timings."
+        ),
+        click.option(
+            "--color",
+            type=Named(("auto", "always", "never")),
+            default="auto",
+            show_default=True,
+            help="Colors: auto is on a terminal unless NO_COLOR is set.",
+        ),
+    )
+
+
+def _talkative(context: click.Context, _: click.Parameter, value: bool) -> bool:
+    context.meta[output.TALKATIVE] = value
+    return value
+
+
 def together(*decorators: Decorator[Any]) -> Decorator[Any]:
     """Several options as one decorator, shown in the order given."""
 
@@ -131,7 +265,8 @@ def opened(paths: Sequence[Path]) -> Inputs:
     from tracelens import pipeline
 
     with output.progress("reading the recording"):
-        return pipeline.open_inputs(tuple(paths))
+        context = click.get_current_context(silent=True)
+        return pipeline.open_inputs(tuple(paths), context.meta.get(MAX_BYTES) if context else None)
 
 
 def unread(out: Path, diagnosis: Diagnosis) -> Path:

@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+import click
+
 from tracelens.errors import TracelensError
 
 if TYPE_CHECKING:
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
 
 PIPE_WIDTH = 120
 """Columns where nobody looks at a terminal: wide enough that tables do not wrap."""
+NARROWEST = 40
+"""Below that nothing is readable anyway, and every width computed from it would be negative."""
+TALKATIVE = "tracelens.verbose"
+"""Where the context of a command keeps whether -v was given."""
 PATIENCE_S = 0.5
 """Progress is shown only for work that takes longer than this: shorter, it only flickers."""
 
@@ -64,21 +70,34 @@ def shown(path: Path) -> str:
     return str(path) if near.startswith("..") else near
 
 
-def look(stream: TextIO | None = None) -> Look:
-    """Colors only on a terminal that can and wants them; the width of the terminal, or a fixed one in a pipe."""
+def look(color: str = "auto", *, everything: bool = False, stream: TextIO | None = None) -> Look:
+    """Colors only where they can be shown and are wanted; the width of the terminal, or a fixed one in a pipe."""
     from tracelens.report.terminal import Look
 
     stream = stream or sys.stdout
-    if not stream.isatty():
-        return Look(PIPE_WIDTH, color=False)
-    plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
-    return Look(max(60, shutil.get_terminal_size().columns), color=not plain)
+    width = PIPE_WIDTH
+    if stream.isatty() or os.environ.get("COLUMNS", "").isdigit():
+        width = max(NARROWEST, shutil.get_terminal_size().columns)
+    return Look(width, color=_colored(color, stream), everything=everything)
+
+
+def _colored(color: str, stream: TextIO) -> bool:
+    """The option decides; then NO_COLOR (no-color.org), then FORCE_COLOR, then what the stream is."""
+    if color != "auto":
+        return color == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
+        return True
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 @contextlib.contextmanager
 def progress(what: str) -> Iterator[None]:
-    """Say on stderr what takes so long, if somebody is looking, and how long it took."""
-    if not sys.stderr.isatty():
+    """Say on stderr what takes so long, if somebody is looking or asked with -v, and how long it took."""
+    context = click.get_current_context(silent=True)
+    asked = context is not None and context.meta.get(TALKATIVE, False)
+    if not (asked or sys.stderr.isatty()):
         yield
         return
     started = time.monotonic()
@@ -87,7 +106,7 @@ def progress(what: str) -> Iterator[None]:
         yield
     finally:
         took = time.monotonic() - started
-        _write(sys.stderr, f" {took:.1f} s" if took > PATIENCE_S else "")
+        _write(sys.stderr, f" {took:.1f} s" if asked or took > PATIENCE_S else "")
 
 
 def open_streams() -> None:

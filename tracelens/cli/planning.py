@@ -28,7 +28,9 @@ class Wishes:
     rules: Path | None = None
     weights: Mapping[str, float] | None = None
     unsafe: bool = False
+    import_runtime: bool = False
     source: Any = "project"
+    redact: bool = False
     scheme: str | None = None
 
 
@@ -43,8 +45,8 @@ class Means:
 
 PLAN_OPTIONS = (options.script, options.interval, options.rules_folder, options.weights)
 planning = options.bundled("wishes", Wishes, *PLAN_OPTIONS)
-patching = options.bundled("wishes", Wishes, options.scheme, *PLAN_OPTIONS, options.unsafe)
-reporting = options.bundled("wishes", Wishes, *PLAN_OPTIONS, options.source)
+patching = options.bundled("wishes", Wishes, options.scheme, *PLAN_OPTIONS, options.unsafe, options.import_runtime)
+reporting = options.bundled("wishes", Wishes, *PLAN_OPTIONS, options.source, options.redact)
 
 
 def planned(paths: tuple[Path, ...], wishes: Wishes, means: Means | None = None) -> Diagnosis:
@@ -53,7 +55,8 @@ def planned(paths: tuple[Path, ...], wishes: Wishes, means: Means | None = None)
 
     inputs, wanted = options.opened(paths), pipeline_options(wishes, means)
     with output.progress("replaying what each scheme would buy"):
-        return pipeline.plan(pipeline.examine(inputs, wanted), wanted)
+        examined = pipeline.examine(inputs, wanted)
+        return pipeline.illustrate(examined, pipeline.plan(examined, wanted))
 
 
 def chosen_scheme(diagnosis: Diagnosis, wanted: str | None) -> str | None:
@@ -62,7 +65,8 @@ def chosen_scheme(diagnosis: Diagnosis, wanted: str | None) -> str | None:
         return diagnosis.recommendation.scheme if diagnosis.recommendation else None
     known = [scheme.id for scheme in diagnosis.schemes]
     if wanted not in known:
-        raise UsageError(f"there is no scheme {wanted!r}", hint=f"one of: {', '.join(known)}")
+        guess = options.did_you_mean(wanted, known)
+        raise UsageError(f"there is no scheme {wanted!r}.{guess}", hint=f"one of: {', '.join(known)}")
     return wanted
 
 
@@ -75,7 +79,7 @@ def typed(paths: Sequence[Path], wishes: Wishes) -> tuple[str, ...]:
         words += [flag, str(path)] if path is not None else []
     if wishes.weights is not None:
         words += ["--weights", ",".join(f"{name}={weight:g}" for name, weight in wishes.weights.items())]
-    return tuple(words)
+    return (*words, "--import-runtime") if wishes.import_runtime else tuple(words)
 
 
 def pipeline_options(wishes: Wishes, means: Means | None = None) -> Options:
@@ -90,5 +94,6 @@ def pipeline_options(wishes: Wishes, means: Means | None = None) -> Options:
         limits=Limits(means.time, means.gain, means.change) if means else None,
         source=wishes.source,
         unsafe=wishes.unsafe,
+        import_runtime=wishes.import_runtime,
         forced=wishes.scheme,
     )

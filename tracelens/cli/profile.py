@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,8 +14,13 @@ from tracelens.cli import output
 from tracelens.errors import TracelensError
 
 if TYPE_CHECKING:
-    from tracelens.capture.session import Outcome
+    from tracelens.capture.session import Outcome, ProfileOptions
     from tracelens.launch.supervise import Kind
+
+
+SHARED = "The run folder of all nodes of a job, on storage that they share; each node runs tracelens profile."
+MOST_RANKS = 100_000
+"""A span longer than any cluster is a slip of the finger."""
 
 
 class AnyCommand(click.Command):
@@ -30,6 +35,20 @@ class AnyCommand(click.Command):
         return rest
 
 
+def _ranks(_context: click.Context, _option: click.Parameter, given: str | None) -> tuple[int, ...] | None:
+    """Numbers and spans of numbers, separated by commas."""
+    if given is None:
+        return None
+    found: set[int] = set()
+    for part in given.split(","):
+        first, _, last = part.partition("-")
+        last = last or first
+        if not (first.isdecimal() and last.isdecimal()) or not 0 <= int(last) - int(first) < MOST_RANKS:
+            raise click.BadParameter(f"{given!r} is no list of ranks such as 0,4-7")
+        found.update(range(int(first), int(last) + 1))
+    return tuple(sorted(found))
+
+
 @click.command(
     cls=AnyCommand,
     context_settings={"allow_interspersed_args": False},
@@ -38,18 +57,12 @@ class AnyCommand(click.Command):
 @click.option("-o", "out", type=click.Path(path_type=Path, file_okay=False), help="The run folder to write.")
 @click.option("--steps", type=click.IntRange(min=1), help="Steps to record.  [default: 12]")
 @click.option("--stop-after-window", is_flag=True, help="End the script when the recording is complete.")
+@click.option("--ranks", callback=_ranks, help="Which ranks record, as in 0,4-7.  [default: all]")
+@click.option("--run-dir", "shared", type=click.Path(path_type=Path, file_okay=False), help=SHARED)
 @click.option("-m", "module", is_flag=True, help="SCRIPT is a module, as in python -m.")
 @click.option("-q", "--quiet", is_flag=True, help="No words of ours while the script runs, only errors.")
 @click.argument("words", metavar="SCRIPT [ARGS]...", nargs=-1, required=True, type=click.UNPROCESSED)
-def profile(
-    out: Path | None,
-    steps: int | None,
-    stop_after_window: bool,
-    module: bool,
-    quiet: bool,
-    words: Sequence[str],
-    program: bool = False,
-) -> int:
+def profile(*, quiet: bool, words: Sequence[str], program: bool = False, **chosen: Any) -> int:
     """Run SCRIPT unmodified, record a short window of its training steps, and say what the GPU waited for.
 
     Also for modules and launchers:
@@ -61,15 +74,25 @@ def profile(
     from tracelens.capture import session
     from tracelens.launch import supervise
 
-    kind: Kind = "module" if module else "command" if program else "script"
-    wanted = session.ProfileOptions(kind=kind, words=tuple(words), out=out, stop_after_window=stop_after_window)
-    if steps is not None:
-        wanted = replace(wanted, plan=replace(wanted.plan, clean=steps))
+    wanted = _options(tuple(words), program=program, **chosen)
     announcement = _Announcement(quiet)
     outcome = session.profile(wanted, announcement.start)
     announcement.wait()
     _conclude(outcome, announcement, quiet)
     return 0 if outcome.stopped else supervise.end_as(outcome.status)
+
+
+def _options(
+    words: tuple[str, ...], *, program: bool, module: bool, out: Path | None, shared: Path | None, **chosen: Any
+) -> ProfileOptions:
+    from tracelens.capture.session import ProfileOptions
+
+    if out is not None and shared is not None:
+        raise click.UsageError("-o and --run-dir both name the run folder: give one of them")
+    kind: Kind = "module" if module else "command" if program else "script"
+    steps = chosen.pop("steps")
+    wanted = ProfileOptions(kind=kind, words=words, out=shared or out, join=shared is not None, **chosen)
+    return wanted if steps is None else replace(wanted, plan=replace(wanted.plan, clean=steps))
 
 
 class _Announcement:
@@ -93,7 +116,8 @@ class _Announcement:
         from tracelens.report import commands, words
 
         try:
-            diagnosis = pipeline.plan(pipeline.examine(pipeline.open_inputs((folder,))))
+            examined = pipeline.examine(pipeline.open_inputs((folder,)))
+            diagnosis = pipeline.illustrate(examined, pipeline.plan(examined))
             written = pipeline.save(diagnosis)
         except TracelensError as error:  # the recording is there; its analysis can be repeated
             output.failure(error)

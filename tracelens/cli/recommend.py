@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from tracelens.cli import options, output
+from tracelens.cli import options, output, present
+from tracelens.cli.options import Shown
 from tracelens.cli.planning import Means, Wishes, planned, planning, typed
 from tracelens.errors import UsageError
 
@@ -31,7 +32,7 @@ means = options.bundled(
     click.option("--gain", type=options.Amount(), metavar="PERCENT", help="Speedup wanted."),
     click.option(
         "--change",
-        type=click.Choice(("minimal", "acceptable", "complex")),
+        type=options.Named(("minimal", "acceptable", "complex")),
         help="How much change of the code is acceptable.",
     ),
 )
@@ -41,12 +42,11 @@ means = options.bundled(
 @options.inputs
 @means
 @planning
-@options.text_or_json
-@options.quiet
-def recommend(paths: tuple[Path, ...], wishes: Wishes, means: Means, form: str, quiet: bool) -> None:
+@options.presented(*options.FORMATS)
+def recommend(paths: tuple[Path, ...], wishes: Wishes, means: Means, shown: Shown) -> None:
     """Schemes scored and ranked on this run, with reasons, ranges and the staged plan."""
     from tracelens import pipeline
-    from tracelens.report import json, text, words
+    from tracelens.report import text
 
     diagnosis = planned(paths, wishes, means)
     try:
@@ -54,11 +54,7 @@ def recommend(paths: tuple[Path, ...], wishes: Wishes, means: Means, form: str, 
     except UsageError as error:  # a run in a folder that is only to be read; the answer does not need the files
         output.note(f"note: {error.message}")
         written = ()
-    if form == "json":
-        output.document(json.document(diagnosis))
-        return
-    output.result(
-        words.headline(diagnosis) if quiet else text.recommendation(diagnosis, output.look(), typed(paths, wishes))
-    )
-    if written and not quiet:
+    given = typed(paths, wishes)
+    present.diagnosis(diagnosis, shown, given, lambda: text.recommendation(diagnosis, shown.look(), given))
+    if written and not shown.quiet and shown.form == "text":
         output.note(f"written: {', '.join(str(path) for path in written)}")

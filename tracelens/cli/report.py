@@ -1,35 +1,133 @@
-"""`tracelens report`: one self-contained HTML file."""
+"""`tracelens report`: one self-contained page, or the same as Markdown with the implementation record of a scheme."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from tracelens.cli import options, output
-from tracelens.cli.planning import Wishes, planned, reporting, typed
+from tracelens.cli import options, output, present
+from tracelens.cli.options import Shown
+from tracelens.cli.planning import Wishes, chosen_scheme, planned, reporting, typed
+from tracelens.errors import UsageError
+
+if TYPE_CHECKING:
+    from tracelens.model import Diagnosis
+    from tracelens.report.record import Subject
+
+SUFFIX = {"html": ".html", "markdown": ".md", "sarif": ".sarif"}
+"""Formats that are files by nature; the others are printed unless -o names a file."""
+STDOUT = Path("-")
 
 
-@click.command(short_help="One self-contained HTML file.")
+@click.command(short_help="One self-contained HTML file, or a Markdown record.")
 @options.inputs
 @reporting
+@options.scheme
 @click.option(
     "-o",
     "out",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Where to write the page.  [default: RUN/report.html, or beside you for a bare trace]",
+    type=options.Output(),
+    help="Where to write, - for stdout.  [default: RUN/report.html, or beside you for a bare trace]",
 )
-@options.quiet
-def report(paths: tuple[Path, ...], wishes: Wishes, out: Path | None, quiet: bool) -> None:
-    """One HTML file with everything: verdict, schemes, timeline, waits, patch. It needs no network."""
-    from tracelens import run as runs
-    from tracelens.report import commands, html, words
+@options.presented("html", *options.FORMATS)
+def report(paths: tuple[Path, ...], wishes: Wishes, out: Path | None, shown: Shown) -> None:
+    """One HTML file with everything: verdict, schemes, timeline, waits, patch. It needs no network.
 
+    --format markdown writes the summary and the implementation record of the recommended scheme (or of --scheme):
+    problem, cause, steps, a checklist ticked by what `verify` measured, expected beside measured.
+    """
+    from tracelens import run as runs
+    from tracelens.report import commands, words
+
+    if wishes.scheme is not None and shown.form != "markdown":
+        raise UsageError(
+            f"--scheme chooses the record of --format markdown; {shown.form} is about all schemes",
+            hint="add --format markdown, or leave --scheme out",
+        )
     diagnosis = planned(paths, wishes)
-    if out is None:
-        bare = Path(f"{Path(diagnosis.traces[0].path).name.split('.')[0] or 'trace'}.report.html")
-        out = diagnosis.run.path / runs.REPORT_FILE if diagnosis.run else bare
-    runs.write_output(options.unread(out, diagnosis), html.render(diagnosis, wishes.source).encode())
-    output.path(out)
-    if not quiet:
-        output.note(f"\n{words.headline(diagnosis)}\n\nnext: {commands.after_report(diagnosis, typed(paths, wishes))}")
+    given = typed(paths, wishes)
+    text = _redacted(diagnosis, wishes, shown) if wishes.redact else _text(diagnosis, wishes, shown, given)
+    where = out or _default(diagnosis, shown.form)
+    if where == STDOUT:
+        output.result(text)
+        return
+    runs.write_output(options.unread(where, diagnosis), text.encode("utf-8", "backslashreplace"))
+    output.path(where)
+    if not shown.quiet:
+        output.note(f"\n{words.headline(diagnosis)}\n\nnext: {commands.after_report(diagnosis, given)}")
+
+
+def _redacted(diagnosis: Diagnosis, wishes: Wishes, shown: Shown) -> str:
+    """The same without names; what the user typed holds some as well."""
+    from tracelens.report import redact
+
+    return _text(redact.of(diagnosis), wishes, shown, ())
+
+
+def _default(diagnosis: Diagnosis, form: str) -> Path:
+    suffix = SUFFIX.get(form)
+    if suffix is None:
+        return STDOUT
+    if diagnosis.run is not None:
+        return diagnosis.run.path / f"report{suffix}"
+    return Path(f"{Path(diagnosis.traces[0].path).name.split('.')[0] or 'trace'}.report{suffix}")
+
+
+def _text(diagnosis: Diagnosis, wishes: Wishes, shown: Shown, given: tuple[str, ...]) -> str:
+    if shown.form == "html":
+        from tracelens.report import html
+
+        return html.render(diagnosis, wishes.source)
+    if shown.form == "markdown":
+        from tracelens.report import record
+
+        return record.page(diagnosis, _subject(diagnosis, wishes), given)
+    from tracelens.report import text
+
+    return present.rendered(diagnosis, shown.form, given, lambda: text.recommendation(diagnosis, shown.look(), given))
+
+
+def _subject(diagnosis: Diagnosis, wishes: Wishes) -> Subject | None:
+    """The scheme to write the record of, with what the rule files expect of it; None where nothing is recommended."""
+    from tracelens.patch import apply as patcher
+    from tracelens.report.record import Claim, Subject
+    from tracelens.schemes import rules as rule_files
+
+    name = chosen_scheme(diagnosis, wishes.scheme)
+    rule = rule_files.load(wishes.rules).scheme(name) if name else None
+    if rule is None:
+        return None
+    from tracelens import run as runs
+
+    standing = patcher.standing(diagnosis.run.path / runs.BACKUP_FOLDER) if diagnosis.run else None
+    spans = (("gain", rule.gain, "%"), ("working days", rule.days, ""), ("lines of code", rule.lines, ""))
+    claims = (
+        Claim(what, f"{_range(span.low, span.high)} {unit}".strip(), f"{span.seed}, {span.section}")
+        for what, found, unit in spans
+        for span in found
+    )
+    return Subject(
+        scheme=rule.id,
+        number=rule.number,
+        summary=rule.summary,
+        claims=tuple(claims),
+        risks=tuple(claim.text for claim in rule.risks),
+        streams=_streams([edit.kind for edit in rule.edits]),
+        applied=None if diagnosis.run is None else standing is not None and standing.scheme == rule.id,
+    )
+
+
+def _range(low: float, high: float) -> str:
+    return f"{low:g}" if low == high else f"{low:g} to {high:g}"
+
+
+def _streams(kinds: list[str]) -> tuple[tuple[str, str], ...]:
+    """What runs where in a pipeline; nothing for schemes that stay on one stream."""
+    if "prefetch" not in kinds:
+        return ()
+    reads = [("reads", "values read back to the host, once their event has completed")] if "defer-read" in kinds else []
+    loop = "forward, backward and optimizer of batch N; it waits for the copy's event, the host does not"
+    copies = "batch N+1 and those after it, from pinned memory, while batch N computes"
+    return (("the loop's own", loop), ("copies", copies), *reads)

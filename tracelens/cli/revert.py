@@ -7,11 +7,13 @@ from pathlib import Path
 import click
 
 from tracelens.cli import options, output
+from tracelens.cli.options import Shown
 
 
 @click.command(short_help="Undo apply, byte for byte.")
 @options.one_run
-def revert(run: Path | None) -> None:
+@options.presented("text", "json")
+def revert(run: Path | None, shown: Shown) -> None:
     """Undo `apply`, byte for byte; refused where a file was edited since."""
     from tracelens import run as runs
     from tracelens.patch import apply as patcher
@@ -21,5 +23,11 @@ def revert(run: Path | None) -> None:
     recorded = runs.read(folder)
     projects = (recorded.cwd, *([recorded.script.parent] if recorded.script else []))
     restored = patcher.revert(folder / runs.BACKUP_FOLDER, projects)
+    next_command = commands.line("recommend", str(folder))
+    if shown.form == "json":
+        files = [output.shown(path) for path in restored]
+        output.document({"schema_version": 1, "restored": files, "next": next_command})
+        return
     output.result("\n".join(f"restored: {output.shown(path)}" for path in restored))
-    output.note(f"\nnext: {commands.line('recommend', str(folder))}")
+    if not shown.quiet:
+        output.note(f"\nnext: {next_command}")

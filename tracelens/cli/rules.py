@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tracelens.cli import options, output
+from tracelens.cli.options import Shown
 from tracelens.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,19 +22,25 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="List and explain the rules.")
-@click.argument("name", metavar="[ID]", required=False)
+@click.argument("name", metavar="[ID]", required=False, shell_complete=lambda *given: _complete(given[-1]))
 @options.rules_folder
-@options.text_or_json
-def rules(name: str | None, rules: Path | None, form: str) -> None:
+@options.presented("text", "json", "markdown")
+def rules(name: str | None, rules: Path | None, shown: Shown) -> None:
     """List the rules, or explain one: a scheme, a finding or a kind of edit."""
     from tracelens.report import terminal
     from tracelens.schemes import rules as rule_files
 
     loaded = rule_files.load(rules)
-    if form == "json":
-        output.document(_document(loaded) if name is None else asdict(_named(loaded, name)))
-        return
-    output.result(terminal.draw(_every(loaded) if name is None else _one(loaded, name), output.look()))
+    if shown.form == "json":
+        output.document(_document(loaded) if name is None else asdict(_named(loaded, name)[0]))
+    elif shown.form == "markdown":
+        from tracelens.cli import handbook
+
+        output.result(handbook.page(loaded) if name is None else handbook.entry(_named(loaded, name)))
+    elif shown.quiet and name is None:
+        output.result("\n".join(rule.id for rule in everything(loaded)))
+    else:
+        output.result(terminal.draw(_every(loaded) if name is None else _one(loaded, name), shown.look()))
 
 
 def _every(loaded: Rules) -> Iterator[RenderableType]:
@@ -61,25 +68,39 @@ def _document(loaded: Rules) -> dict[str, Any]:
     }
 
 
-def _named(loaded: Rules, name: str) -> SchemeRule | FindingText | Recipe:
-    every: list[SchemeRule | FindingText | Recipe] = [*loaded.schemes]
-    every += [*loaded.findings.values(), *loaded.recipes.values()]
-    for rule in every:
-        if rule.id == name:
-            return rule
-    raise UsageError(f"there is no rule {name!r}", hint=f"one of: {', '.join(rule.id for rule in every)}")
+def everything(loaded: Rules) -> tuple[SchemeRule | FindingText | Recipe, ...]:
+    """Every rule that has an id: schemes, findings, edits; schemes first, whose ids some edits share."""
+    return (*loaded.schemes, *loaded.findings.values(), *loaded.recipes.values())
+
+
+def _complete(incomplete: str) -> list[str]:
+    from tracelens.schemes import rules as rule_files
+
+    return sorted({rule.id for rule in everything(rule_files.load()) if rule.id.startswith(incomplete)})
+
+
+def _named(loaded: Rules, name: str) -> tuple[SchemeRule | FindingText | Recipe, ...]:
+    """What has this id: mostly one; a scheme may share it with the edit that it is made of."""
+    every = everything(loaded)
+    found = tuple(rule for rule in every if rule.id == name)
+    if found:
+        return found
+    guess = options.did_you_mean(name, [rule.id for rule in every])
+    raise UsageError(f"there is no rule {name!r}.{guess}", hint=f"one of: {', '.join(rule.id for rule in every)}")
 
 
 def _one(loaded: Rules, name: str) -> Iterator[RenderableType]:
+    from tracelens.report import terminal
     from tracelens.schemes.catalog import FindingText, SchemeRule
 
-    rule = _named(loaded, name)
-    if isinstance(rule, SchemeRule):
-        yield from _scheme(rule)
-    elif isinstance(rule, FindingText):
-        yield from _finding(rule)
-    else:
-        yield from _recipe(rule)
+    for rule in _named(loaded, name):
+        if isinstance(rule, SchemeRule):
+            yield from _scheme(rule)
+        elif isinstance(rule, FindingText):
+            yield from _finding(rule)
+        else:
+            yield from _recipe(rule)
+    yield terminal.next_command("tracelens recommend")
 
 
 def _scheme(rule: SchemeRule) -> Iterator[RenderableType]:

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING
 import click
 
 from tracelens.cli import options, output
+from tracelens.cli.options import Shown
 from tracelens.cli.planning import Wishes, chosen_scheme, patching, planned, typed
 from tracelens.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracelens.model import Diagnosis
+    from tracelens.model import Diagnosis, Verification
 
-EXIT = {"faster": 0, "no change": 0, "slower": 1, "different numbers": 1, "inconclusive": 3}
+EXIT = {"faster": 0, "no change": 0, "slower": 1, "different numbers": 1, "failed": 1, "inconclusive": 3}
 
 
 def _seconds(context: click.Context, parameter: click.Parameter, value: str) -> float:
@@ -54,8 +55,8 @@ effort = options.bundled(
 @click.option("--all", "every", is_flag=True, help="Each scheme that a patch can be made for, side by side.")
 @effort
 @patching
-@options.text_or_json
-def verify(words: Sequence[str], every: bool, effort: Effort, wishes: Wishes, form: str) -> int:
+@options.presented("text", "json")
+def verify(words: Sequence[str], every: bool, effort: Effort, wishes: Wishes, shown: Shown) -> int:
     """Run original and patched in fresh processes, alternating, in a working copy; your files stay as they are.
 
     Two scripts instead of a run compare a change made by hand.
@@ -66,8 +67,12 @@ def verify(words: Sequence[str], every: bool, effort: Effort, wishes: Wishes, fo
 
     if every and wishes.scheme is not None:
         raise UsageError("--all and --scheme exclude each other", hint="leave one of them out")
-    trial = trials.Trial(effort.steps, effort.budget, effort.seed, output.note)
+    say = _silence if shown.quiet else output.note
+    trial = trials.Trial(effort.steps, effort.budget, effort.seed, say)
+    folder = None
     if len(words) >= 2 and words[0].endswith(".py"):
+        if every:
+            raise UsageError("--all tries the schemes of a run, and two scripts were given", hint="leave --all out")
         measured = trials.of_scripts(Path(words[0]), Path(words[1]), tuple(words[2:]), trial)
         after = commands.line("profile", words[1], *words[2:])
     else:
@@ -77,17 +82,43 @@ def verify(words: Sequence[str], every: bool, effort: Effort, wishes: Wishes, fo
         diagnosis = planned((folder,), wishes)
         names = _names(diagnosis, wishes.scheme, every)
         if not names:
-            output.result(f"{headline(diagnosis)}\nNothing to verify.")
+            _nothing(headline(diagnosis), shown)
             return 0
         measured = trials.of_schemes(diagnosis, names, trial)
         after = commands.line("report", *typed((folder,), wishes))
-    if form == "json":
-        from tracelens.verify import store
-
-        output.document({"schema_version": store.SCHEMA_VERSION, "entries": [store.document(one) for one in measured]})
+    ranked = planned((folder,), wishes) if every and folder else None
+    if shown.form == "json":
+        _document(measured, ranked)
     else:
-        output.result(text.verification(measured, output.look(), after))
+        shorter = "\n".join(one.verdict for one in measured)
+        output.result(shorter if shown.quiet else text.verification(measured, shown.look(), after))
+        if ranked is not None:
+            output.result(f"With these measurements: {headline(ranked)}")
     return max(EXIT[one.outcome] for one in measured)
+
+
+def _document(measured: Sequence[Verification], ranked: Diagnosis | None) -> None:
+    from tracelens.verify import store
+
+    entries = [store.document(one) for one in measured]
+    document: dict[str, object] = {"schema_version": store.SCHEMA_VERSION, "entries": entries}
+    if ranked is not None and ranked.recommendation is not None:
+        chosen = ranked.recommendation
+        document["recommendation"] = {"scheme": chosen.scheme, "verdict": chosen.verdict}
+    output.document(document)
+
+
+def _silence(_: str) -> None:
+    """Nobody wants to hear of the progress."""
+
+
+def _nothing(verdict: str, shown: Shown) -> None:
+    """There is no change to measure: that is an answer, also for a program."""
+    if shown.form == "json":
+        output.document({"schema_version": 1, "entries": []})
+        output.note(f"{verdict}\nNothing to verify.")
+    else:
+        output.result(f"{verdict}\nNothing to verify.")
 
 
 def _names(diagnosis: Diagnosis, scheme: str | None, every: bool) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ def _stage(rule: StageRule, schemes: Sequence[Scheme], facts: Facts) -> Stage:
 def _best_trial(rule: StageRule, facts: Facts) -> Verification | None:
     """The fastest trial of a scheme of this stage that kept the numbers."""
     trials = [trial for name in rule.schemes if (trial := verification_of(name, facts)) is not None]
-    usable = [trial for trial in trials if trial.outcome != "different numbers"]
+    usable = [trial for trial in trials if trial.outcome not in ("different numbers", "failed")]
     return min(usable or trials, key=lambda trial: trial.ratio.value if trial.ratio else 1.0, default=None)
 
 

@@ -1,0 +1,110 @@
+"""`verify --all`: each scheme that can be patched is tried, and what is measured replaces what was estimated."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tracelens import pipeline, trials
+from tracelens.cli import main
+from tracelens.cli.verify import _document
+from tracelens.model import Ratio, Recommendation, Verification
+from tracelens.verify import run as verifying
+
+SAMPLE = Path(__file__).resolve().parent.parent / "sample_traces" / "sync_every_batch"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A recorded Run of which nothing is verified."""
+    shutil.copytree(SAMPLE, tmp_path / "case")
+    (tmp_path / "case" / "run" / "verify.json").unlink()
+    return tmp_path / "case" / "run"
+
+
+def planned(folder: Path) -> Any:
+    return pipeline.plan(pipeline.examine(pipeline.open_inputs((folder,))))
+
+
+class Measured:
+    """Stands in for the runs of a verification: gives each patch the ratio that was agreed on."""
+
+    def __init__(self, ratios: dict[str, float]) -> None:
+        self.ratios = ratios
+        self.tried: list[str] = []
+
+    def __call__(self, request: Any, changes: tuple[Any, ...]) -> tuple[Verification, ...]:
+        self.tried = [change.name for change in changes]
+        return tuple(self._one(change) for change in changes)
+
+    def _one(self, change: Any) -> Verification:
+        value = self.ratios[change.name]
+        base, outcome = 20_000_000, "faster" if value < 1 else "slower"
+        ratio = Ratio(value, value - 0.01, value + 0.01)
+        details = {"interval": change.interval, "windows": {"before": None, "after": None}, "notes": []}
+        return Verification(
+            change.scheme, outcome, True, ratio, base, round(base * value), change.predicted, f"{outcome}.", details
+        )
+
+
+def test_measured_gains_replace_the_estimates_and_decide_the_recommendation(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = planned(folder)
+    names = [name for name, patch in before.patches.items() if not patch.empty]
+    assert len(names) >= 3
+    assert {before_scheme(before, name).estimate.evidence for name in names} == {"replayed"}
+    slow, best = before.recommendation.scheme, next(name for name in names if name != before.recommendation.scheme)
+    fake = Measured(dict.fromkeys(names, 0.9) | {slow: 1.05, best: 0.6})
+    monkeypatch.setattr(verifying, "verify_all", fake)
+    assert main(["verify", str(folder), "--all"]) == 1, "one of them is slower"
+    shown = capsys.readouterr().out
+    assert shown.count("faster.") == len(names) - 1
+    assert f"With these measurements: train.py:83, 84: {best} saves" in " ".join(shown.split())
+
+    after = planned(folder)
+    assert after.recommendation.scheme == best
+    for name in names:
+        scheme = before_scheme(after, name)
+        assert scheme.estimate.evidence == "measured", name
+        assert scheme.scores["performance"].evidence == "measured"
+        assert scheme.applicable is (name != slow)
+    assert after.replayed == before.replayed, "predictions are graded, not replaced"
+    untried = [scheme for scheme in after.schemes if scheme.id not in names]
+    assert not any(score.evidence == "measured" for scheme in untried for score in scheme.scores.values())
+
+
+def before_scheme(diagnosis: Any, name: str) -> Any:
+    return next(scheme for scheme in diagnosis.schemes if scheme.id == name)
+
+
+def test_the_document_of_all_says_what_is_recommended_now(capsys: pytest.CaptureFixture[str]) -> None:
+    ranked = SimpleNamespace(recommendation=Recommendation("event-sync", "take it"))
+    _document((), ranked)
+    assert json.loads(capsys.readouterr().out)["recommendation"] == {"scheme": "event-sync", "verdict": "take it"}
+    _document((), None)
+    assert "recommendation" not in json.loads(capsys.readouterr().out)
+
+
+def test_schemes_with_the_same_patch_are_one_trial(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    diagnosis = planned(folder)
+    first, second, *_ = [name for name, patch in diagnosis.patches.items() if not patch.empty]
+    patches = {**diagnosis.patches, second: diagnosis.patches[first]}
+    fake = Measured({first: 0.7, second: 0.1})
+    monkeypatch.setattr(verifying, "verify_all", fake)
+    trial = trials.Trial(200, 60.0, 0, lambda _: None)
+    measured = trials.of_schemes(replace(diagnosis, patches=patches), (first, second), trial)
+    assert fake.tried == [first]
+    assert [(one.scheme, one.ratio.value) for one in measured] == [(first, 0.7), (second, 0.7)]
+    assert f"its patch is that of {first}" in measured[1].details["notes"][0]
+
+
+def test_two_scripts_have_no_schemes_to_try(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", "a.py", "b.py", "--all"]) == 2
+    assert "leave --all out" in capsys.readouterr().err

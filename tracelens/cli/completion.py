@@ -1,0 +1,35 @@
+"""`tracelens completion`: the script that makes a shell complete our commands, options and runs."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+from tracelens.cli import options, output
+
+VARIABLE = "_TRACELENS_COMPLETE"
+"""Click's protocol: the shell calls `tracelens` with this variable and the words so far."""
+SET_UP = {
+    "bash": "echo 'eval \"$(tracelens completion bash)\"' >> ~/.bashrc",
+    "zsh": "echo 'eval \"$(tracelens completion zsh)\"' >> ~/.zshrc",
+    "fish": "tracelens completion fish > ~/.config/fish/completions/tracelens.fish",
+}
+
+
+@click.command(short_help="Completion for bash, zsh or fish.")
+@click.argument("shell", type=options.Named(tuple(SET_UP)))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print the script that makes SHELL complete commands, options, schemes and runs.
+
+    \b
+    bash:  echo 'eval "$(tracelens completion bash)"' >> ~/.bashrc
+    zsh:   echo 'eval "$(tracelens completion zsh)"' >> ~/.zshrc
+    fish:  tracelens completion fish > ~/.config/fish/completions/tracelens.fish
+    """
+    found = get_completion_class(shell)
+    if found is None:  # click ships these three
+        raise AssertionError(shell)
+    script = found(context.find_root().command, {}, "tracelens", VARIABLE)
+    output.result(script.source_template % script.source_vars())  # without `source()`, which asks the shell's version
+    output.note(f"\nto have it in every shell: {SET_UP[shell]}")
