@@ -146,6 +146,14 @@ def test_prediction_stands_beside_the_measurement():
     assert "outside the predicted range" in verdict.sentence(outside, ESTIMATE)
 
 
+def test_pairs_that_scatter_wildly_name_no_number():
+    evidence = replace(EVIDENCE, ratio=Ratio(0.33, 0.0015, 76.0), pairs=3)
+    text = verdict.sentence(evidence, ESTIMATE)
+    assert verdict.outcome_of(evidence) == "inconclusive"
+    assert "3 interleaved pairs scatter too much to name a number" in text
+    assert "%" not in text
+
+
 def test_a_patched_version_that_fails_is_a_verdict_of_its_own():
     evidence = replace(EVIDENCE, failure="exit code 1", broken=True)
     assert (verdict.outcome_of(evidence), verdict.numbers_equal(evidence)) == ("failed", None)

@@ -520,6 +520,11 @@ class Ratio:
     low: float
     high: float
 
+    @property
+    def tells(self) -> bool:
+        """Whether the interval is worth a number: not when each end is twice or half the middle, or worse."""
+        return self.high <= 4 * self.low
+
 
 @dataclass(frozen=True, slots=True)
 class Verification:

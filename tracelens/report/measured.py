@@ -40,7 +40,9 @@ def _verdict(one: Verification) -> Iterator[tuple[str, str, str]]:
     yield "losses and weights", SAME[one.numbers_equal], ""
     if one.base_ns is not None and one.patched_ns is not None:
         yield "step before → after", f"{milliseconds(one.base_ns)} → {milliseconds(one.patched_ns)}", ""
-    if one.ratio is not None:
+    if one.ratio is not None and not one.ratio.tells:
+        yield "faster by, measured", "undecided", "the pairs scatter too much to name a number"
+    elif one.ratio is not None:
         interval = f"95 % interval {gain(1 / one.ratio.high)} to {gain(1 / one.ratio.low)}"
         yield "faster by, measured", gain(1 / one.ratio.value), interval
     if one.predicted is not None:

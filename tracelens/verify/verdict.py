@@ -111,6 +111,11 @@ def _speed(evidence: Evidence) -> str:
     gain, low, high = (_percent(x) for x in (ratio.value, ratio.high, ratio.low))
     found = judge(ratio, evidence.pairs)
     interval = f"95 % interval {low} to {high}, {evidence.pairs} interleaved pairs"
+    if found == "inconclusive" and not ratio.tells:
+        return (
+            f"The speed is undecided: {evidence.pairs} interleaved pairs scatter too much to name a number; "
+            "repeat it on a quiet machine, or with a larger --budget."
+        )
     if found == "inconclusive":
         return f"The speed is undecided: {gain}, {interval}; a larger --budget or more --steps would narrow it."
     if found == "no change":
@@ -119,10 +124,11 @@ def _speed(evidence: Evidence) -> str:
 
 
 def _prediction(evidence: Evidence, predicted: Estimate | None) -> str:
-    if predicted is None or evidence.ratio is None:
+    ratio = evidence.ratio
+    if predicted is None or ratio is None or not ratio.tells:
         return ""
     low, high = predicted.base_ns / predicted.high_ns, predicted.base_ns / predicted.low_ns
-    measured = 1 / evidence.ratio.value
+    measured = 1 / ratio.value
     fits = "inside" if low <= measured <= high else "outside"
     return (
         f" Predicted: {100 * (predicted.speedup - 1):+.1f} % ({100 * (low - 1):+.1f} to {100 * (high - 1):+.1f}); "
