@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from tracelens.patch.facts import PURE_BUILTINS, LoopFacts, uses
+from tracelens.patch.facts import PURE_BUILTINS, LoopFacts
 from tracelens.patch.host import opens_file
 from tracelens.patch.loops import Blocked, check_scope, clock_reads, globals_of, is_rare
 from tracelens.patch.names import OUTPUT, dotted, key, rebound, root_key, touched, variables, walk, words, written
@@ -92,7 +92,7 @@ def _closure(
     while grown:
         grown = False
         for leaf in facts.leaves:
-            if any(leaf is member for member in members) or not uses(leaf, state, facts.names):
+            if any(leaf is member for member in members) or not facts.uses(leaf, state):
                 continue
             members.append(leaf)
             grown = True
@@ -105,13 +105,14 @@ def _closure(
 def _results(facts: LoopFacts, state: frozenset[str], statements: Sequence[cst.CSTNode]) -> frozenset[str]:
     """The keys in `state` and those that the statements write, with the objects that hold one another."""
     keys = {key for statement in statements for key in written(statement, facts.names)}
+    keys |= {key for statement in statements for key in facts.behind(statement).changed}
     objects = keys - {name for statement in statements for name in rebound(statement)}
     return state | keys | facts.aliases(frozenset(objects))
 
 
 def _recordable(facts: LoopFacts, state: frozenset[str], leaf: cst.BaseSmallStatement) -> bool:
     try:
-        Recorder(facts, state | written(leaf, facts.names)).small(leaf)
+        Recorder(facts, state | written(leaf, facts.names) | facts.behind(leaf).changed).small(leaf)
     except Blocked:
         return False
     return not facts.source.kept_by_comment(leaf)
@@ -119,7 +120,8 @@ def _recordable(facts: LoopFacts, state: frozenset[str], leaf: cst.BaseSmallStat
 
 def _check_names(facts: LoopFacts, members: Iterable[cst.CSTNode], state: frozenset[str]) -> None:
     names = state - {OUTPUT}
-    used = facts.inner_use(names)
+    behind = {name for member in members for name in facts.behind(member).changed}
+    used = facts.inner_use(names - behind.difference(*(written(member, facts.names) for member in members)))
     if used is not None:
         raise Blocked(used, "a function defined here uses the results", "hand the results to it as arguments")
     for leaf in facts.leaves:
@@ -148,7 +150,10 @@ def _check_head(facts: LoopFacts, members: Sequence[cst.CSTNode], state: frozens
         raise Blocked(loop, obstacle, "keep the objects in a list, and fill them after the loop")
     read = {key(v) for v in variables(loop.iter)} & state
     is_bar = not any(isinstance(node, cst.Attribute) and root_key(node) in read for node in walk(loop.iter))
-    shown = {name for name in read if is_bar and all(_only_shows(member, name) for member in members)}
+    if facts.gone_through.seen & state:
+        obstacle = "the iterator uses the results between two batches"
+        raise Blocked(loop.iter, obstacle, "read the value every N batches")
+    shown = {name for name in read if is_bar and _is_shown(facts, members, name)}
     if read - shown:
         obstacle = f"the loop runs over `{min(read - shown)}`, which can show the results between two batches"
         raise Blocked(loop.iter, obstacle, "hand it the value every N batches, where N divides its printing interval")
@@ -165,6 +170,11 @@ def _check_condition(facts: LoopFacts, loop: cst.While, state: frozenset[str]) -
         if isinstance(node, cst.Call) and called not in PURE_BUILTINS and not called.startswith("time."):
             obstacle = f"the loop's condition calls `{called or 'something'}(…)`, which may end it in another way"
             raise Blocked(node, obstacle, "call it in the loop, and break")
+
+
+def _is_shown(facts: LoopFacts, members: Sequence[cst.CSTNode], name: str) -> bool:
+    mentioned = any(name in touched(member, facts.names) for member in members)
+    return mentioned and all(_only_shows(member, name) for member in members)
 
 
 def _only_shows(member: cst.CSTNode, name: str) -> bool:

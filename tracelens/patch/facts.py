@@ -13,8 +13,9 @@ from functools import cached_property, lru_cache
 
 import libcst as cst
 
-from tracelens.patch.loops import REMEMBERED, Loop, Scope, inner_functions, is_rare, own_nodes, scope_of
+from tracelens.patch.loops import REMEMBERED, Loop, Scope, head, inner_functions, is_rare, own_nodes, scope_of
 from tracelens.patch.names import (
+    OUTPUT,
     FileNames,
     dotted,
     key,
@@ -27,6 +28,7 @@ from tracelens.patch.names import (
     words,
     written,
 )
+from tracelens.patch.reach import SETTINGS, Reach, own_names, reach
 from tracelens.patch.sites import read_of
 from tracelens.patch.source import SourceFile
 
@@ -35,10 +37,8 @@ PURE_BUILTINS = words(
     " pow range repr reversed round set sorted str sum tuple type zip"
 )
 PURE_MODULES = ("math.", "numpy.", "statistics.", "datetime.", "operator.", "json.dumps")
-SETTINGS = words("args opt opts cfg config conf params hparams hps hp flags FLAGS options settings")
-"""Names whose attributes a training script reads and a helper that receives them does not change."""
-
 _BUILTINS = frozenset(dir(builtins))
+_STREAMS = ("sys.stdout", "sys.stderr")
 _TENSOR_METHODS = words("backward detach item cpu to cuda requires_grad_ grad_fn mean sum")
 _HOST_CALLS = words("len int float round str max min abs range")
 
@@ -74,7 +74,9 @@ class LoopFacts:
             for node in _head(leaf):
                 if isinstance(node, cst.Call):
                     out |= self._reached_by(node)
-        return frozenset(out)
+            out |= set().union(*(self.behind(part).changed for part in _head_parts(leaf)))
+        out |= self.gone_through.changed | {key(v) for v in variables(head(self.loop))}
+        return self.held_by(frozenset(out)) - {OUTPUT} - set(self.names.imports) - _BUILTINS
 
     @cached_property
     def tensors(self) -> frozenset[str]:
@@ -104,12 +106,48 @@ class LoopFacts:
         """Every identifier of the file; new names must differ from all of them."""
         return self.source.identifiers
 
+    def touched(self, node: cst.CSTNode) -> frozenset[str]:
+        """All keys that a piece of code reads or writes, itself or by the functions of the file that it calls."""
+        return touched(node, self.names) | self.behind(node).seen
+
+    def uses(self, node: cst.CSTNode, keys: frozenset[str]) -> bool:
+        """Whether a statement (a compound one by its head) touches one of the keys."""
+        return any(self.touched(part) & keys for part in _head_parts(node))
+
+    def behind(self, node: cst.CSTNode) -> Reach:
+        """What the functions of the file that a piece of code calls look at and change."""
+        known = self._reaches.get(node)
+        return known or self._reaches.setdefault(node, reach(node, self.names, self.scope))
+
+    @cached_property
+    def gone_through(self) -> Reach:
+        """What runs between two batches: the iterator, where it is written in this file."""
+        return reach(head(self.loop), self.names, self.scope, iterates=isinstance(self.loop, cst.For))
+
+    @cached_property
+    def trained(self) -> frozenset[str]:
+        """Objects of which the loop makes a step."""
+        calls = (node.func for node in walk(self.loop.body) if isinstance(node, cst.Call))
+        steps = (f.value for f in calls if isinstance(f, cst.Attribute) and f.attr.value in ("step", "zero_grad"))
+        return frozenset(found for node in steps if (found := root_key(node)) is not None)
+
+    def held_by(self, objects: frozenset[str]) -> frozenset[str]:
+        """What the objects were given when they were made, and may change: the optimizer of a scheduler."""
+        out = set(objects)
+        for bound, inside, _ in reversed(self._holders):
+            if bound & out:
+                out |= inside
+        return frozenset(out)
+
     def aliases(self, objects: frozenset[str]) -> frozenset[str]:
         """Objects that hold, or are held together with, one of `objects`: `progress = Progress([losses, top1])`."""
         held = set(objects)
-        for bound, inside in self._holders:
-            if inside & held and bound & self._mentioned:
-                held |= bound | inside
+        size = 0
+        while size != len(held):
+            size = len(held)
+            for bound, inside, same in self._holders:
+                if (inside & held and bound & self._mentioned) or (same and bound & held):
+                    held |= bound | inside
         return frozenset(held)
 
     def in_rare_branch(self, leaf: cst.CSTNode) -> bool:
@@ -175,25 +213,47 @@ class LoopFacts:
     def _inner_names(self) -> tuple[tuple[cst.CSTNode, frozenset[str]], ...]:
         """The functions and classes inside the loop's own, with the names that each takes from outside."""
         inner = inner_functions(self.scope)
-        return tuple((node, frozenset({key(v) for v in variables(node)} - _own_names(node))) for node in inner)
+        return tuple((node, frozenset({key(v) for v in variables(node)} - own_names(node))) for node in inner)
 
     @cached_property
-    def _holders(self) -> tuple[tuple[frozenset[str], frozenset[str]], ...]:
-        """Assignments outside of the loop that put objects together: the names bound, the objects inside."""
-        kinds = (cst.Call, cst.List, cst.Dict, cst.Tuple, cst.Name, cst.ListComp)
+    def _reaches(self) -> dict[cst.CSTNode, Reach]:
+        return {}
+
+    @cached_property
+    def _holders(self) -> tuple[tuple[frozenset[str], frozenset[str], bool], ...]:
+        """Statements that put objects together: the names bound, the objects inside, and whether both are the same.
+
+        In the loop itself only those count that give a part of an object a name: `meter = meters["loss"]`.
+        """
         own = {id(leaf) for leaf in self.leaves}
-        found = (n for n in own_nodes(self.scope) if isinstance(n, cst.Assign) and isinstance(n.value, kinds))
-        return tuple((rebound(node), self._objects(node.value)) for node in found if id(node) not in own)
+        out = []
+        for node in own_nodes(self.scope):
+            if isinstance(node, (cst.Assign, cst.AnnAssign)) and node.value is not None:
+                bound = frozenset(root for target in targets(node) if (root := root_key(target)) is not None)
+                if isinstance(node.value, (cst.BaseNumber, cst.BaseString)) or dotted(node.value) == "None":
+                    continue
+                plain = isinstance(node.value, (cst.Name, cst.Attribute, cst.Subscript))
+                together = isinstance(node, cst.Assign) and len(node.targets) > 1
+                stored = not bound <= rebound(node)
+                if id(node) not in own or (plain and not stored):
+                    out.append((bound, self._objects(node.value), plain or together or stored))
+            elif isinstance(node, cst.Expr) and isinstance(node.value, cst.Call) and id(node) not in own:
+                owner = root_key(node.value.func.value) if isinstance(node.value.func, cst.Attribute) else None
+                if owner is not None and not self.names.is_library(owner):
+                    inside = (self._objects(argument.value) for argument in node.value.args)
+                    out.append((frozenset({owner}), frozenset().union(*inside), False))
+        return tuple(out)
 
     @cached_property
     def _mentioned(self) -> frozenset[str]:
-        return frozenset(key(v) for v in variables(self.loop.body))
+        return frozenset(key(v) for part in (self.loop.body, head(self.loop)) for v in variables(part))
 
     def _objects(self, expression: cst.CSTNode) -> frozenset[str]:
         known = set(self.names.imports) | set(self.names.functions) | _BUILTINS
         skipped = {id(part) for n in walk(expression) if _is_len(n) for part in walk(n)}
         parts = (v for v in variables(expression) if id(v) not in skipped)
-        return frozenset(key(v) for v in parts) - known
+        lines = any(self.names.qualified(n) in _STREAMS for n in walk(expression) if isinstance(n, cst.Attribute))
+        return (frozenset(key(v) for v in parts) - known) | (frozenset({OUTPUT}) if lines else frozenset())
 
     def _counters(self) -> Iterator[str]:
         for loop in (self.loop, *own_nodes(self.loop.body)):
@@ -229,11 +289,6 @@ class LoopFacts:
 @lru_cache(maxsize=REMEMBERED)
 def facts_of(source: SourceFile, loop: Loop) -> LoopFacts:
     return LoopFacts(source, source.names, loop, scope_of(source, loop))
-
-
-def uses(node: cst.CSTNode, keys: frozenset[str], names: FileNames) -> bool:
-    """Whether a statement (a compound one by its head) touches one of the keys."""
-    return any(touched(part, names) & keys for part in _head_parts(node))
 
 
 def head_parts(node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
@@ -276,6 +331,9 @@ def _leaves(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 
 def _blocks(node: cst.BaseCompoundStatement) -> Iterator[cst.CSTNode]:
+    if isinstance(node, cst.Match):
+        yield from (case.body for case in node.cases)
+        return
     yield node.body
     for name in ("orelse", "handlers", "finalbody"):
         value = getattr(node, name, None)
@@ -287,18 +345,6 @@ def _blocks(node: cst.BaseCompoundStatement) -> Iterator[cst.CSTNode]:
 
 def _block(node: cst.CSTNode | None) -> tuple[cst.CSTNode, ...]:
     return tuple(node.body) if isinstance(node, (cst.IndentedBlock, cst.SimpleStatementSuite)) else ()
-
-
-def _own_names(node: cst.CSTNode) -> set[str]:
-    """Names that a function binds for itself, so that it means another thing by them."""
-    out = {param.name.value for part in walk(node) if isinstance(part, cst.Param) for param in (part,)}
-    shared = {item.name.value for p in walk(node) if isinstance(p, (cst.Global, cst.Nonlocal)) for item in p.names}
-    for part in walk(node):
-        if isinstance(part, (cst.BaseSmallStatement, cst.For, cst.With)):
-            out |= rebound(part)
-        if isinstance(part, cst.CompFor):
-            out |= {v.value for v in variables(part.target) if isinstance(v, cst.Name)}
-    return out - shared
 
 
 def _is_len(node: cst.CSTNode) -> bool:

@@ -9,8 +9,10 @@ import re
 
 import libcst as cst
 
-from tracelens.patch.facts import PURE_BUILTINS, PURE_MODULES
+from tracelens.patch.facts import PURE_BUILTINS, PURE_MODULES, LoopFacts
+from tracelens.patch.loops import Blocked
 from tracelens.patch.names import FileNames, dotted, root_key, walk, words
+from tracelens.patch.source import SourceFile
 
 TRAINS = words(
     "step backward zero_grad train eval cuda to load_state_dict forward all_reduce reduce broadcast unscale_ scale"
@@ -25,10 +27,43 @@ COLLECTS = re.compile(
 """Methods that take a value and give none back to the training: of lists, meters, loggers, files, progress bars."""
 
 
+_TENSOR_TO_TENSOR = words("detach clone data cpu cuda to float double half mean sum abs max min argmax view squeeze")
+_LOOKS_INSIDE = re.compile(r"\{[^{}:]*[!.\[]")
+
+
+def check_behind(call: cst.Call, facts: LoopFacts, state: frozenset[str]) -> None:
+    """Raise `Blocked` where a function of this file sees other things later, or moves random draws."""
+    behind = facts.behind(call)
+    if behind.draws:
+        raise Blocked(call, f"`{dotted(call.func)}(…)` draws random numbers", "call it every N batches")
+    changing = (facts.varying | facts.changed_inside) & behind.seen - state - behind.changed
+    if changing:
+        obstacle = f"`{dotted(call.func)}(…)` looks at `{min(changing)}`, which the loop changes"
+        raise Blocked(call, obstacle, "hand it over as an argument")
+
+
+def check_no_tensor(node: cst.BaseExpression, tensors: frozenset[str]) -> None:
+    """Keeping a tensor for later would keep its graph, and the loop could change it: only its numbers are kept."""
+    chain, stays_tensor = node, True
+    while isinstance(chain, (cst.Call, cst.Attribute)):
+        if isinstance(chain, cst.Attribute):
+            stays_tensor = chain.attr.value in _TENSOR_TO_TENSOR
+        chain = chain.func if isinstance(chain, cst.Call) else chain.value
+    if isinstance(chain, cst.Name) and chain.value in tensors and stays_tensor:
+        obstacle = f"it uses the tensor `{chain.value}` itself, not its value"
+        raise Blocked(node, obstacle, f"use `{chain.value}.item()`, or do this every N batches")
+
+
 def host_only(name: str, names: FileNames) -> bool:
     """Whether a function of this file computes with its arguments only: no torch, clock, chance or global."""
     definitions = names.functions.get(name, ())
     return bool(definitions) and all(_harmless(definition, frozenset({name}), names) for definition in definitions)
+
+
+def formats_values(call: cst.Call, source: SourceFile) -> bool:
+    """Whether a call of `format` sees numbers only: not `"{!r} {0.shape}".format(loss)`."""
+    named = isinstance(call.func, cst.Attribute) and call.func.attr.value == "format"
+    return named and not _LOOKS_INSIDE.search(source.code(call.func))
 
 
 def opens_file(node: cst.CSTNode) -> bool:

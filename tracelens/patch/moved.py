@@ -77,6 +77,8 @@ class Moved:
         scope = self.facts.scope
         if not isinstance(scope, cst.FunctionDef):
             return True
+        if name in _nonlocals(scope):
+            return True
         if any(isinstance(part, cst.Param) and part.name.value == name for part in walk(scope.params)):
             return True
         return any(name in _bound(node) for node in own_nodes(scope) if node not in moved)
@@ -139,6 +141,10 @@ def _choice(source: SourceFile, node: cst.CSTNode, ahead: str) -> str:
         pieces += [source.text[position:first], f"{ahead}.{read.kind}({source.code(read.tensor)})"]
         position = last
     return "".join([*pieces, source.text[position:end]])
+
+
+def _nonlocals(scope: cst.FunctionDef) -> frozenset[str]:
+    return frozenset(item.name.value for n in own_nodes(scope) if isinstance(n, cst.Nonlocal) for item in n.names)
 
 
 def _line(code: str) -> cst.BaseStatement:

@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
+from tracelens.patch import host
 from tracelens.patch.facts import PURE_BUILTINS, PURE_MODULES, LoopFacts
-from tracelens.patch.host import COLLECTS, TRAINERS, TRAINS, host_only, opens_file
 from tracelens.patch.loops import Blocked
-from tracelens.patch.names import children, dotted, is_output, root_key, touched, variables, walk, words
+from tracelens.patch.names import children, dotted, is_output, root_key, variables, walk
 from tracelens.patch.naming import name_for
 from tracelens.patch.sites import Read, read_of, reads_in
 
-_TENSOR_TO_TENSOR = words("detach clone data cpu cuda to float double half mean sum abs max min argmax view squeeze")
 _BETWEEN = (
     cst.BaseElement,
     cst.BaseDictElement,
@@ -60,7 +59,7 @@ class Recorder:
                 self.small(small)
         elif isinstance(node, cst.If):
             self._branch(node)
-        elif isinstance(node, cst.With) and opens_file(node):
+        elif isinstance(node, cst.With) and host.opens_file(node):
             self._file(node)
         else:
             raise Blocked(node, "a loop, with or try around the results cannot run later", "read every N batches")
@@ -115,6 +114,7 @@ class Recorder:
             return
         if not isinstance(call, cst.Call):
             raise Blocked(node, "the statement does more than log or accumulate", "read the value every N batches")
+        host.check_behind(call, self.facts, self.state)
         if is_output(call, self.facts.names):
             self._check_printer(call)
         elif not self._collects(call):
@@ -129,12 +129,13 @@ class Recorder:
             return False
         receiver = root_key(call.func.value) or ""
         method = call.func.attr.value
-        if method in TRAINS or TRAINERS.search(receiver.rpartition(".")[2]):
+        holds = self.facts.held_by(frozenset({receiver})) & self.facts.trained
+        if method in host.TRAINS or holds or host.TRAINERS.search(receiver.rpartition(".")[2]):
             obstacle = f"the value reaches `{dotted(call.func)}(…)`, which takes part in the training"
             raise Blocked(call, obstacle, "hand it the tensor instead of the number, if it can use that")
         has_read = any(self._independent(read.tensor) for read in reads_in(call)) or self._measures(call)
         handed = has_read or not all(self._independent(argument.value) for argument in call.args)
-        return bool(COLLECTS.fullmatch(method)) or (receiver in self.state and not handed)
+        return bool(host.COLLECTS.fullmatch(method)) or (receiver in self.state and not handed)
 
     def _assignment(self, node: cst.Assign | cst.AugAssign | cst.AnnAssign) -> None:
         if isinstance(node, cst.Assign):
@@ -217,6 +218,7 @@ class Recorder:
     def _call(self, node: cst.Call) -> None:
         full = self.facts.names.qualified(node.func)
         method = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
+        host.check_behind(node, self.facts, self.state)
         if is_output(node, self.facts.names):
             self._check_printer(node)
         elif full in PURE_BUILTINS or (full.startswith(PURE_MODULES) and not full.startswith("numpy.random")):
@@ -224,16 +226,16 @@ class Recorder:
         elif method and isinstance(node.func, cst.Attribute):
             owner = node.func.value
             text_method = method in ("format", "join", "ljust", "rjust", "center", "strip", "upper", "lower")
-            if method in TRAINS or (self._independent(owner) and not text_method):
+            if method in host.TRAINS or (self._independent(owner) and not text_method):
                 name = dotted(node.func) or method
                 raise Blocked(node, f"the value goes into `{name}(…)`", "call it every N batches")
             self.expression(owner)
-        elif not host_only(full, self.facts.names):
+        elif not host.host_only(full, self.facts.names):
             raise Blocked(node, f"the value goes into `{full or 'a call'}(…)`", "call it every N batches")
         self._arguments(node)
 
     def _arguments(self, call: cst.Call) -> None:
-        formats = isinstance(call.func, cst.Attribute) and call.func.attr.value == "format"
+        formats = host.formats_values(call, self.facts.source)
         for argument in call.args:
             simple = isinstance(argument.value, (cst.Name, cst.Attribute))
             if formats and simple and self._may_be_tensor(argument.value):
@@ -247,7 +249,7 @@ class Recorder:
                 continue
             before = len(self.captures)
             simple = isinstance(part.expression, (cst.Name, cst.Attribute))
-            if part.format_spec and simple and self._may_be_tensor(part.expression):
+            if part.format_spec and part.conversion is None and simple and self._may_be_tensor(part.expression):
                 self._capture(part.expression, "formatted")
             else:
                 self.expression(part.expression)
@@ -261,8 +263,9 @@ class Recorder:
         branches = (node.body, node.orelse)
         has_read = any(True for branch in branches for _ in reads_in(branch))
         if not has_read:
-            for part in (node.test, *branches):
-                self.expression(part)
+            self.expression(node.test)
+            for branch in branches:
+                self._perhaps(branch)
             return
         if not self._independent(node) and self._definite is None:
             self._choice_of_state(node)
@@ -291,7 +294,14 @@ class Recorder:
         if any(self._readable(read) for read in reads_in(node)):
             raise Blocked(node, "whether the value is read depends on another one", "read the value every N batches")
         if not isinstance(node, cst.BaseComp):
-            self.expression(node)
+            self._perhaps(node)
+
+    def _perhaps(self, node: cst.BaseExpression) -> None:
+        """An expression that may not be evaluated at all: nothing but names may be taken of it before that is known."""
+        outer = self._definite
+        self._definite = self.facts.definite(node) if outer is None else outer
+        self.expression(node)
+        self._definite = outer
 
     # ---------------------------------------------------------------------------------------------- captures
 
@@ -299,24 +309,13 @@ class Recorder:
         """An expression without state or reads: names stay in the text, anything else that varies is evaluated now."""
         if isinstance(node, (cst.BaseNumber, cst.SimpleString)) or not self._varies(node):
             return
-        self._check_no_tensor(node)
+        host.check_no_tensor(node, self.facts.tensors)
         if isinstance(node, cst.Name):
             self._capture(node, "")
         elif isinstance(node, (cst.FormattedString, cst.ConcatenatedString)) or self._text_stays(node):
             self._parts(node)
         else:
             self._capture(node, "")
-
-    def _check_no_tensor(self, node: cst.BaseExpression) -> None:
-        """Keeping a tensor for later would keep its graph, and the loop could change it: only its numbers are kept."""
-        chain, stays_tensor = node, True
-        while isinstance(chain, (cst.Call, cst.Attribute)):
-            if isinstance(chain, cst.Attribute):
-                stays_tensor = chain.attr.value in _TENSOR_TO_TENSOR
-            chain = chain.func if isinstance(chain, cst.Call) else chain.value
-        if isinstance(chain, cst.Name) and chain.value in self.facts.tensors and stays_tensor:
-            obstacle = f"it uses the tensor `{chain.value}` itself, not its value"
-            raise Blocked(node, obstacle, f"use `{chain.value}.item()`, or do this every N batches")
 
     def _text_stays(self, node: cst.BaseExpression) -> bool:
         """Displays and formatting are rebuilt later; arithmetic too where it needs nothing but names."""
@@ -371,7 +370,7 @@ class Recorder:
     # ----------------------------------------------------------------------------------------------- questions
 
     def _independent(self, node: cst.CSTNode) -> bool:
-        return not touched(node, self.facts.names) & self.state
+        return not self.facts.touched(node) & self.state
 
     def _readable(self, read: Read) -> bool:
         """A read of the loop's own tensor: not of state, not of a plain number, not below another one."""
@@ -391,7 +390,7 @@ class Recorder:
 
     def _check_printer(self, call: cst.Call) -> None:
         name = dotted(call.func)
-        if name in self.facts.names.functions and not host_only(name, self.facts.names):
+        if name in self.facts.names.functions and not host.host_only(name, self.facts.names):
             raise Blocked(call, f"`{name}(…)` does more than print", "call it every N batches")
         for argument in call.args:
             if isinstance(argument.value, cst.Name) and argument.value.value in self.facts.tensors - self.state:
