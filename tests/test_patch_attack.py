@@ -25,6 +25,16 @@ for i, (x, y) in enumerate(loader):
         print({name: meter.sum for name, meter in meters.items()})
 meters = None
 """,
+    "a model of the file that draws random numbers, and print": """
+class Noisy(torch.nn.Module):
+    def forward(self, x):
+        return x + torch.randn_like(x)
+noisy = Noisy()
+for i, (x, y) in enumerate(loader):
+    x = noisy(x)
+    STEP
+    print(i, loss.item())  # fires
+""",
     "a list that got the meter": METER
     + """
 losses, meters = Meter(), []

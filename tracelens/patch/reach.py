@@ -38,6 +38,10 @@ _ITERATES = words("__iter__ __next__ __getitem__ collate_fn")
 _CALLED = words("forward __call__")
 _OF_A_LIBRARY = words("step backward zero_grad to cuda item detach append extend get items keys values size")
 """Methods of tensors, optimizers and containers: a function of that name in the file is seldom what is called."""
+_BUILTIN = words(
+    "print len float int str bool round abs min max sum format repr list tuple dict set sorted zip enumerate range"
+)
+"""Functions of Python's own: they call no model."""
 _PROPERTIES = words("property cached_property functools.cached_property")
 _CHANCE = re.compile(r"random\.|numpy\.random\.|torch\.(rand|bernoulli|multinomial|normal)")
 
@@ -111,7 +115,7 @@ def _of_call(called: cst.BaseExpression, names: FileNames) -> Iterator[tuple[cst
     elif isinstance(called, cst.Name):
         definitions = names.functions.get(called.value, ())
         yield from ((function, True) for function in definitions)
-        if definitions or called.value in names.imports:
+        if definitions or called.value in names.imports or called.value in _BUILTIN:
             return
     else:
         return
