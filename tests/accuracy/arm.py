@@ -2,7 +2,8 @@
 
 In: `Arm`. Out: a JSON file. The process is forked from one that has imported torch and never touched the GPU, so it
 pays for no import and has a CUDA context, allocators and caches of its own. Steps are seen by the product's own hooks;
-at the end of every block a CUDA event is recorded, and nothing waits for the GPU before the last one.
+at the end of every block a CUDA event is recorded, and nothing waits for the GPU before the last one. Where a `Share`
+is given, its threads and its loader workers have CPUs of their own.
 """
 
 from __future__ import annotations
@@ -21,8 +22,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from accuracy.placement import Share, settle, stolen
+
 BLOCK = 10
 """Steps timed together: the interval of every-N schemes, so that each block holds one read."""
+EVERYWHERE = Share()
 
 
 @dataclass(frozen=True)
@@ -36,11 +40,11 @@ class Arm:
     out: str
 
 
-def forked(work: Callable[[], None], seconds: float, log: Path) -> bool:
+def forked(work: Callable[[], None], seconds: float, log: Path, place: Share = EVERYWHERE) -> bool:
     """Run `work` in a forked process, its own session, output to `log`; True if it ended well and in time."""
     pid = os.fork()
     if pid == 0:
-        _child(work, log)
+        _child(work, log, place)
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         done, status = os.waitpid(pid, os.WNOHANG)
@@ -58,10 +62,11 @@ def _end_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)  # DataLoader workers that are left
 
 
-def _child(work: Callable[[], None], log: Path) -> None:
+def _child(work: Callable[[], None], log: Path, place: Share) -> None:
     status = 1
     try:
         os.setsid()
+        settle(place)
         target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         os.dup2(target, 1)
         os.dup2(target, 2)
@@ -124,6 +129,7 @@ class _Stopwatch:
 
         if beyond == 0:
             self.loading.total_ns = 0
+            self.stolen = stolen()
             self.usage = resource.getrusage(resource.RUSAGE_SELF)
             self.allocations = _host_allocations(torch)
         self.host.append(time.perf_counter_ns())
@@ -148,9 +154,10 @@ class _Stopwatch:
             block = host
         found = {
             "block_us": [round(value, 1) for value in block],
-            "host_us": [round(value, 1) for value in host],
             "loader_us": round(loading, 1),
             "page_faults": round((usage.ru_minflt - self.usage.ru_minflt) / (BLOCK * self.arm.blocks), 1),
+            "displaced": usage.ru_nivcsw - self.usage.ru_nivcsw,
+            "stolen_ticks": stolen() - self.stolen,
             "pinned_allocations": None if allocations is None else allocations - (self.allocations or 0),
             "seconds": round(time.perf_counter() - self.began, 2),
         }

@@ -6,6 +6,7 @@ same code are one pair. Times are µs per step. For tuning rows the prediction i
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ WIDE = 0.03
 """A measurement whose 95 % half-width is above 3 % supports no statement about errors of that size."""
 FEWEST = 3
 NOTHING = 0.02
+NO_GAIN = 0.01
 RECOMMENDED = "recommended"
 
 
@@ -42,13 +44,23 @@ class Pair:
     low: float
     high: float
     ratio: Measured
-    """Patched ÷ base, by interleaved pairs."""
+    """Patched ÷ base of the same round: what drifts from round to round is left out."""
     simple: dict[str, float]
 
     @property
     def measurable(self) -> bool:
         enough = min(self.base.processes, self.measured.processes) >= FEWEST
         return enough and max(self.base.half_width, self.measured.half_width) <= WIDE
+
+    @property
+    def change_measurable(self) -> bool:
+        """Less is asked: the change is known to ±3 %, whatever the step itself did from round to round."""
+        return self.ratio.processes >= FEWEST and self.ratio.half_width <= WIDE
+
+    @property
+    def no_gain(self) -> bool:
+        """Nothing was gained or lost that could be told from nothing."""
+        return abs(self.gain) < NO_GAIN or self.ratio.low <= 1 <= self.ratio.high
 
     @property
     def gain(self) -> float:
@@ -89,6 +101,11 @@ class Pair:
     def false_promise(self) -> bool:
         return self.predicted_gain > 0.02 and self.gain < 0.01
 
+    @property
+    def sure_false_promise(self) -> bool:
+        """Even the better end of the measured interval gains too little."""
+        return self.predicted_gain > 0.02 and 1 - self.ratio.low < 0.01
+
 
 @dataclass(frozen=True)
 class Judged:
@@ -109,6 +126,21 @@ class Judged:
     """Measured time of the version predicted fastest, over the best measured one."""
     winner_regret: float | None
     """The same for the recommended version (nothing, where none was recommended)."""
+    sure_regret: float | None
+    """What the version predicted fastest loses for certain: the lower end of its interval over the best one's upper."""
+    winner_sure_regret: float | None
+    """The same for the recommended version."""
+    idle: float | None
+    """How long the GPU idles in a recorded step of the loop as it is, as a share."""
+    recommended: str | None
+    fastest: str | None
+    """The scheme predicted fastest; None where that is the loop as it is."""
+    predicted_gains: dict[str, float]
+    model: str | None
+    base_now_error: float | None
+    """Replay of the recorded steps by the model as it is now."""
+    process_variance: float
+    """Of the logarithm of a process's step, within versions."""
 
 
 def beyond(predicted: float, measured: Measured) -> float:
@@ -126,7 +158,7 @@ def judged(document: dict[str, Any]) -> Judged:
     times = {version: _medians(document, version) for version in ("base", *document["versions"])}
     measured = {version: summed_up(values) for version, values in times.items() if values}
     pairs = tuple(
-        _pair(document["row"], version, prediction, measured, times)
+        _pair(document, version, prediction, measured)
         for version in document["versions"]
         if _schemes(prediction, version) and times[version]
     )
@@ -142,6 +174,15 @@ def judged(document: dict[str, Any]) -> Judged:
         refused=base["abstention"] or (None if pairs else _reason(prediction)),
         fastest_regret=_fastest(prediction, measured) if pairs else None,
         winner_regret=_winner(prediction, measured) if pairs else None,
+        sure_regret=_sure(_predicted_fastest(prediction, measured)[1], measured) if pairs else None,
+        winner_sure_regret=_sure(_recommended(prediction, measured), measured) if pairs else None,
+        idle=base.get("idle_share"),
+        recommended=document["prediction"].get("recommended"),
+        fastest=_predicted_fastest(prediction, measured)[0] if pairs else None,
+        predicted_gains=_gains(prediction),
+        model=prediction.get("model"),
+        base_now_error=(document.get("base_now") or document.get("again", {}).get("base", {})).get("error_recorded"),
+        process_variance=_process_variance(times),
     )
 
 
@@ -152,6 +193,17 @@ def summed_up(values: list[float]) -> Measured:
 
 def _medians(document: dict[str, Any], version: str) -> list[float]:
     return [median(arm["block_us"]) for arm in document["arms"] if arm["version"] == version]
+
+
+def _process_variance(times: dict[str, list[float]]) -> float:
+    squares, freedom = 0.0, 0
+    for values in times.values():
+        if values:
+            logs = [math.log(value) for value in values]
+            mean = sum(logs) / len(logs)
+            squares += sum((value - mean) ** 2 for value in logs)
+            freedom += len(logs) - 1
+    return squares / freedom if freedom else 0.0
 
 
 def _schemes(prediction: dict[str, Any], version: str) -> list[str]:
@@ -169,19 +221,12 @@ def _reason(prediction: dict[str, Any]) -> str:
     return "; ".join(dict.fromkeys(str(reason) for reason in reasons)) or "nothing to predict"
 
 
-def _pair(
-    row: str,
-    version: str,
-    prediction: dict[str, Any],
-    measured: dict[str, Measured],
-    times: dict[str, list[float]],
-) -> Pair:
+def _pair(document: dict[str, Any], version: str, prediction: dict[str, Any], measured: dict[str, Measured]) -> Pair:
     names = _schemes(prediction, version)
     scheme = prediction["schemes"][names[0]]
     estimate = scheme["estimate"]
-    ratios = [after / before for after, before in zip(times[version], times["base"], strict=False)]
     return Pair(
-        row=row,
+        row=document["row"],
         schemes=tuple(names),
         base=measured["base"],
         measured=measured[version],
@@ -189,9 +234,19 @@ def _pair(
         predicted=estimate["step_us"],
         low=estimate["low_us"],
         high=estimate["high_us"],
-        ratio=summed_up(ratios),
+        ratio=summed_up(_ratios(document, version)),
         simple=_simple(prediction["base"], scheme, estimate["base_us"]),
     )
+
+
+def _ratios(document: dict[str, Any], version: str) -> list[float]:
+    """Patched ÷ base, round by round; the base runs once or twice in a round."""
+    rounds: dict[int, dict[str, list[float]]] = {}
+    for arm in document["arms"]:
+        rounds.setdefault(arm["rep"], {}).setdefault(arm["version"], []).append(median(arm["block_us"]))
+    return [
+        center(seen[version]) / center(seen["base"]) for seen in rounds.values() if "base" in seen and version in seen
+    ]
 
 
 def _simple(base: dict[str, Any], scheme: dict[str, Any], step: float) -> dict[str, float]:
@@ -212,18 +267,44 @@ def _simple(base: dict[str, Any], scheme: dict[str, Any], step: float) -> dict[s
     }
 
 
-def _fastest(prediction: dict[str, Any], measured: dict[str, Measured]) -> float:
-    """A predicted gain below 2 % is called "nothing" by the program, and the loop is left as it is."""
+def _predicted_fastest(prediction: dict[str, Any], measured: dict[str, Measured]) -> tuple[str | None, str]:
+    """Scheme and version. A predicted gain below 2 % is called "nothing" by the program: the loop stays as it is."""
     base = prediction["base"]["step_us"]
-    candidates = [("base", base)]
-    for scheme in prediction["schemes"].values():
+    candidates: list[tuple[float, str | None, str]] = [(base, None, "base")]
+    for name, scheme in prediction["schemes"].items():
         promised = scheme["estimate"]["step_us"] if "estimate" in scheme else base
         if scheme.get("version") in measured and promised < base * (1 - NOTHING):
-            candidates.append((scheme["version"], promised))
-    chosen = min(candidates, key=lambda candidate: candidate[1])[0]
+            candidates.append((promised, name, scheme["version"]))
+    _, name, version = min(candidates, key=lambda candidate: candidate[0])
+    return name, version
+
+
+def _fastest(prediction: dict[str, Any], measured: dict[str, Measured]) -> float:
+    _, chosen = _predicted_fastest(prediction, measured)
     return measured[chosen].step / min(one.step for one in measured.values()) - 1
 
 
+def _sure(chosen: str, measured: dict[str, Measured]) -> float:
+    """What this version loses to the best one for certain."""
+    best = min(measured.values(), key=lambda one: one.step)
+    return max(0.0, measured[chosen].low / best.high - 1)
+
+
+def _gains(prediction: dict[str, Any]) -> dict[str, float]:
+    """Predicted gain in percent of training speed, as the program's score counts it, by scheme."""
+    return {
+        name: 100 * (scheme["estimate"]["base_us"] / scheme["estimate"]["step_us"] - 1)
+        for name, scheme in prediction["schemes"].items()
+        if "estimate" in scheme
+    }
+
+
 def _winner(prediction: dict[str, Any], measured: dict[str, Measured]) -> float:
-    chosen = prediction["schemes"].get(RECOMMENDED, {}).get("version") or "base"
-    return measured.get(chosen, measured["base"]).step / min(one.step for one in measured.values()) - 1
+    chosen = _recommended(prediction, measured)
+    return measured[chosen].step / min(one.step for one in measured.values()) - 1
+
+
+def _recommended(prediction: dict[str, Any], measured: dict[str, Measured]) -> str:
+    """The recommended version; the loop as it is where none was recommended."""
+    chosen = prediction["schemes"].get(RECOMMENDED, {}).get("version")
+    return chosen if chosen in measured else "base"

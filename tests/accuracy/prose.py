@@ -1,38 +1,15 @@
-"""The words of docs/accuracy.md around its tables; numbers in them come from the raw files too.
+"""The words of docs/accuracy.md around its tables that say how things were done; numbers come from the raw files.
 
-In: the rows and the folder of raw files. Out: Markdown.
+In: the rows. Out: Markdown.
 """
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+from collections import Counter
 from typing import Any
 
 from accuracy.judge import judged
-from accuracy.stats import median, quantile
-
-METHOD = """\
-## How it was measured
-
-1. The loop is recorded by `tracelens profile` (12 steps under the profiler, at least 2 s without it).
-2. From that recording alone TraceLens predicts the step time of every scheme that applies, and its patcher makes the patched copies from the same Edits. Both are on disk before a
-   patched step has run (`prediction.at_unix` in the raw rows; the replay's source has the digest `prediction.model`).
-3. Original and patched versions are then run in turn, each time in a fresh process: three rounds, five for versions whose 95 % half-width is above 3 %. A process lets half a second and at least 20 steps
-   pass and then times blocks of ten steps by CUDA events for 0.6–2 s. Its time is the median block; the interval is Student's over the processes' logarithms.
-4. Versions with the same code are run once; *n* is the number of processes.
-
-Each process is forked from one that has imported torch and never touched the GPU, so its CUDA context, allocators and caches are its own. Four rows run at a time, each on a GPU and 16 cores of its own.
-Errors are counted from the nearer end of the measured interval, as shares of the measured step. **Host-bound loops differ from process to process by 3–20 % on this machine**; where that is more than ±3 % the pair
-is marked ± and listed as unmeasurable, as are four rows for which the machine's time ended after two rounds. An error from the nearer end of a wide interval says little, so for all pairs the errors from the middle are shown too.
-
-To repeat it on a machine with GPUs (rows that are there already are left out; the table may grow run by run):
-
-    python tests/accuracy/measure.py held-out --out OUT --budget 540     # rows, loops, or: tuning, held-out, all
-    tar xzf OUT/rows.tar.gz && cp rows/*.json docs/data/accuracy/
-    python tests/accuracy/replay_again.py RUNS --keep                    # only after a change to the model: the tuning rows
-    python tests/accuracy/table.py                                       # writes this page
-"""
+from accuracy.stats import median
 
 SIMPLE = """\
 The same measurable held-out pairs, predicted by simpler means: nothing changes; the step less the host's waits that the Edits remove (less a share of 1/N where they are spaced out); the step less all GPU idle time;
@@ -43,8 +20,19 @@ SIMPLE_ALL = """\
 All held-out pairs, those included that scatter more, counted from the middle of the measurement; here the loop's own drift between the recording and the later processes is in every predictor's error:
 """
 
+CHANGE = """\
+Patched ÷ base within each round, the mean over the rounds with its interval: what drifts from one minute to the next cancels. It says whether the *change* was predicted, not the step time. Counted from the nearer end of the
+interval, over every held-out pair whose ratio is known to ±3 %, measurable by the rule above or not:
+"""
+
+NOISE = """\
+A measurement that scatters by 10 % says little about one prediction, and still something about a hundred of them: the mean square of the errors is the predictor's own plus the measurement's, and the second is known from how processes
+of the same version differ. Errors of patched ÷ base here, as logarithms, of every held-out pair, a pair weighing the more the less its row scatters; the interval is from drawing rows anew:
+"""
+
 COLUMNS = """\
-Times in ms per step. *base* is the unprofiled step of the recording, which predictions start from. ± unmeasurable, ! false promise, ↯ wrong sign. *error* is from the nearer end of the measured interval.
+Times in ms per step. *base* is the unprofiled step of the recording, which predictions start from. ± unmeasurable, ! false promise, ↯ wrong sign. *error* is from the nearer end of the measured interval; *of the change*: the same
+of patched ÷ base, ± where that scatters too much.
 """
 
 CHOICE = """\
@@ -53,27 +41,82 @@ CHOICE = """\
 against the best version measured.
 """
 
+TWICE = """\
+The rule, written down before the second measurement: a row is measured again where its first measurement scattered or stopped short; the new one replaces the old one whatever it says, and the old raw file stays in
+`docs/data/accuracy/earlier`. Predictions of the second measurement start from a recording of their own. All pairs are counted here, measurable or not.
+"""
 
-def opening(documents: list[dict[str, Any]], raw: Path) -> str:
-    first = documents[0]["environment"]
-    gpus = first.get("gpus") or []
-    name = str(gpus[0]) if gpus else "GPU"
-    rows = [judged(document) for document in documents]
-    pairs = [pair for row in rows if not row.tuning for pair in row.pairs if pair.measurable]
-    large = [pair for pair in pairs if pair.gain > 0.03]
-    errors = [abs(pair.error) for pair in pairs]
-    every = [pair for row in rows if not row.tuning for pair in row.pairs]
-    all_errors = [abs(pair.raw_error) for pair in every]
-    worst = max(pairs, key=lambda pair: abs(pair.error))
-    return (
-        "# Predicted and measured\n\n"
-        "<!-- made by tests/accuracy/table.py from docs/data/accuracy; edit those, not this page -->\n\n"
-        f"On {len({d['loop'] for d in documents})} training loops at {len(documents)} sizes ({name}, torch {first.get('torch')}), "
-        f"the replay's step times for patched loops that it had never seen were off by {100 * median(errors):.1f} % in the median, {100 * quantile(errors, 0.9):.1f} % at the 90th percentile and "
-        f"{100 * max(errors):.1f} % at worst ({worst.row}, {worst.schemes[0]}), over the {len(pairs)} held-out pairs (of {len({pair.row for pair in pairs})} rows, most of them bound by the GPU) that could be measured to ±3 %; {len(large)} of them gained more than 3 %. "
-        f"Over all {len(every)} held-out pairs, those included that scatter more, and counted from the middle of each measurement, it is {100 * median(all_errors):.1f} % in the median and {100 * quantile(all_errors, 0.9):.1f} % at the 90th percentile. "
-        "What could not be measured, and what the replay refuses to predict, is listed below.\n"
+STEPS = """\
+1. The loop is recorded by `tracelens profile` (12 steps under the profiler, at least 2 s without it).
+2. From that recording alone TraceLens predicts the step time of every scheme that applies, and its patcher makes the patched copies from the same Edits. Both are on disk before a patched step has run (`prediction.at_unix` in the
+   raw rows; the replay's source has the digest `prediction.model`).
+3. Original and patched versions are then run in rounds, each time in a fresh process, forked from one that has imported torch and never touched the GPU, so its CUDA context, allocators and caches are its own. A process lets half a
+   second and at least 20 steps pass and then times blocks of ten steps by CUDA events for about a second or more. Its time is the median block; the interval is Student's over the processes' logarithms.
+4. Versions with the same code are run once; *n* is the number of processes. Errors are counted from the nearer end of the measured interval, as shares of the measured step. A pair is *measurable* where the 95 % half-widths of the
+   loop as it is and of the patched version are both at most 3 %, from three processes or more. An error from the nearer end of a wide interval says little, so for all pairs the errors from the middle are shown too.
+"""
+
+AGAIN = """\
+To repeat it on a machine with GPUs (rows that are there already are left out; the table may grow run by run):
+
+    python tests/accuracy/measure.py held-out --out OUT --budget 480 --stop 540     # rows, loops, or: tuning, held-out, all
+    python tests/accuracy/measure.py --pilot --out OUT --stop 45                    # which placement of CPUs lets processes agree
+    tar xzf OUT/rows.tar.gz && cp rows/*.json docs/data/accuracy/
+    python tests/accuracy/replay_again.py RUNS --keep                               # only after a change to the model: the tuning rows
+    python tests/accuracy/table.py                                                  # writes this page
+"""
+
+
+def method(documents: list[dict[str, Any]], earlier: list[dict[str, Any]]) -> str:
+    """Steps in common, the two ways of running rounds, the models, the commands."""
+    return "\n".join((STEPS, _rounds(documents), _models(documents), AGAIN))
+
+
+def _rounds(documents: list[dict[str, Any]]) -> str:
+    old = [document["row"] for document in documents if document["schema"] == 1]
+    new = [document for document in documents if document["schema"] > 1]
+    said = (
+        f"{len(old)} rows were measured in the first way: three rounds in a fixed order, five for versions that scatter; four rows at a time, each on a GPU and 16 cores that training process and loader workers share; the "
+        "prediction was computed beside the first process of the loop as it is.\n"
     )
+    if new:
+        apart = {document["placement"] for document in new}
+        placed = (
+            "the threads of the training process have cores of their own, apart from those of its loader workers (also while it is recorded)"
+            if apart == {"apart"}
+            else "all threads of a row share its 16 cores"
+        )
+        said += (
+            f"\n{len(new)} rows were measured in a second way, after the first had shown how much host-bound loops scatter: three rounds in an order drawn anew, the loop as it is twice in each; up to eight rounds for versions that "
+            f"scatter, later, when every row has had its three; {placed}; nothing runs beside a row on its CPUs; at most two rows at a time move 10 MB per batch or more. Rows: {', '.join(sorted(document['row'] for document in new))}. {_processes(new)}\n"
+        )
+    return said
+
+
+def _processes(new: list[dict[str, Any]]) -> str:
+    counts = [
+        sum(arm["version"] == version for arm in document["arms"])
+        for document in new
+        for version in document["versions"]
+    ]
+    return f"The machine's time ended before every such version had its eight: they have {min(counts)} to {max(counts)} processes."
+
+
+def _models(documents: list[dict[str, Any]]) -> str:
+    used = Counter(
+        (document["prediction"].get("model") or "unnamed") for document in documents if not document["tuning"]
+    )
+    parts = ", ".join(f"{count} by `{digest}`" for digest, count in used.most_common())
+    return (
+        f"The replay went on being mended between the runs, on the tuning rows and the tests' own traces; a held-out row keeps the prediction that was written before its patched versions ran. Held-out rows by model: {parts}. The loops as they are were replayed again by {_again(documents)}. "
+        "So the first measurements of held-out loops were on this page when the later models were made. No constant was fitted to them; how well a model replays the loop as it was *recorded* was looked at on all recordings, and one of "
+        "its rules (what the copies of the first recorded step wait for) was mended after the recording of resnet50-b64, whose prediction here is still the older one.\n"
+    )
+
+
+def _again(documents: list[dict[str, Any]]) -> str:
+    models = {(document.get("base_now") or document.get("again") or {}).get("model") for document in documents}
+    return ", ".join(f"`{digest}`" for digest in sorted(models - {None})) or "none"
 
 
 def tuned(documents: list[dict[str, Any]]) -> str:
@@ -91,97 +134,3 @@ def tuned(documents: list[dict[str, Any]]) -> str:
         "A third of the loops, chosen before the first run. Their predictions here are replays by the model that was tuned on them; what was predicted before their patched runs had measurable errors of "
         f"{said}. The older traces and measurements of three loops that the tests hold the replay against were used for tuning too.\n"
     )
-
-
-def findings(raw: Path) -> str:
-    return "\n".join((_disturbance(raw), _pinning(raw), _streams(raw), LIMITS))
-
-
-def _read(raw: Path, name: str) -> Any:
-    path = raw / "machine" / f"{name}.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-
-
-def _disturbance(raw: Path) -> str:
-    found = _read(raw, "disturbance")
-    if found is None:
-        return ""
-    alone = next(one["alone"] for one in found if "alone" in one)
-    lines = ["## Do four rows at a time disturb each other?\n", "| loop | alone | four at once |", "|---|---|---|"]
-    for name, value in alone.items():
-        together = ", ".join(f"{one['together'][name] / 1e3:.1f}" for one in found)
-        lines.append(f"| {name} | {value / 1e3:.1f} ms | {together} ms |")
-    lines.append(
-        "\nThe same loop on all four GPUs, so this is the worst case. Loops that move tens of MB per batch through the host share its memory and get slower; others do not. Original and patched versions run in turn, so both "
-        "are slowed, but a prediction starts from a recording made at another moment.\n"
-    )
-    return "\n".join(lines)
-
-
-def _pinning(raw: Path) -> str:
-    parts, main = _read(raw, "pinning"), _read(raw, "pinmain")
-    if parts is None or main is None:
-        return ""
-    lines = [
-        "## What pinning costs, and where\n",
-        "Median µs per step of a small loop (8 workers, or none), each part timed on the host; the loop waits for the GPU in every step.\n",
-        "| batch | workers | | in `next` | giving back the last batch | `.to` |",
-        "|---|---|---|---|---|---|",
-    ]
-    for key, seen in parts.items():
-        if not isinstance(seen, dict) or "next" not in seen or "thread" in key or "every 10" in key:
-            continue
-        kind, size, memory = (key.replace("loop, ", "none, ").replace("workers, ", "8, ").split(", "))[:3]
-        cells = (size, kind, memory, f"{seen['next']:.0f}", f"{seen['release']:.0f}", f"{seen['to']:.0f}")
-        lines.append("| " + " | ".join(cells) + " |")
-
-    def steps(word: str, name: str) -> str:
-        chosen = [seen for key, seen in main.items() if key.startswith(f"{word}, {name}")]
-        return ", ".join(f"{one['step_us'] / 1e3:.1f}" for one in chosen)
-
-    lines.append(
-        "\nWith workers, the pin thread takes over three things from the training thread: unpacking the batch (about 1 ms whatever its size), giving back its shared memory (8.5 GB/s), and reading it once (6.5 GB/s: it was "
-        "mapped a moment ago). A loop that waits for the GPU gains all of it; one that never waits gains little more than the copy, since the pin thread needs the interpreter for the rest; and below the time of "
-        "those three no step can go: the pin thread sets the pace. That is what the replay models, from the loop's own copy.\n\n"
-        "Without workers, an earlier run had 12.6 MB per batch cost 4.6–6.3 ms in the training thread, and so had ours beside three other rows. On a quieter machine the same loop takes "
-        f"{steps('pageable', 'as it is')} ms per step pageable and {steps('pinned', 'as it is')} pinned ({steps('pageable', 'one thread')} and {steps('pinned', 'one thread')} with one thread for CPU operations). "
-        "No pinned memory was asked of the driver and pinning caused no page faults, so neither first touch nor `cudaHostAlloc` is the reason: the copy into pinned memory is shared by all CPU threads and lasts as long as "
-        "its slowest one, which is short unless something else keeps cores or memory busy. The default is the quiet rate, its range reaches down to the other.\n"
-    )
-    return "\n".join(lines)
-
-
-def _streams(raw: Path) -> str:
-    found = _read(raw, "streams")
-    if found is None:
-        return ""
-    lines = [
-        "## The seeds' scheme 1: forward and backward on different streams\n",
-        "A transformer at two sizes, pinned batches, a synchronize per step; step time against everything on one stream.\n",
-        "| size | one stream | forward and backward on streams of their own | batches copied ahead | both |",
-        "|---|---|---|---|---|",
-    ]
-    for size, one in found.items():
-        base = median(one["step_us"]["plain"]) / 1e3
-        shares = [f"{100 * (one['ratio'][key] - 1):+.1f} %" for key in ("split", "prefetched", "both")]
-        lines.append(f"| {size} | {base:.2f} ms | " + " | ".join(shares) + " |")
-    split = found["large"]["kernels"]["split"]
-    streams = "; ".join(f"{count} from the {where}" for where, count in split["per_stream"].items())
-    lines.append(
-        f"\nOf the kernels of one step of the larger one with two streams: {streams}; time in which kernels of two streams ran at once: {split['overlap_us']:.0f} µs. Although `backward()` was called under the other stream, its kernels "
-        "ran on the forward's: PyTorch's autograd runs each backward operation on the stream of its forward operation. And were it otherwise, the backward needs the forward's last result, so nothing could overlap. "
-        "The part of scheme 1 that can help is copying the next batch beside the compute, and only where the copy is not hidden already. TraceLens therefore makes no Edit that splits forward and backward.\n"
-    )
-    return "\n".join(lines)
-
-
-LIMITS = """\
-## What it cannot predict
-
-- **Competition between kernels of several streams.** Kernel times are kept as recorded. cuDNN's LSTM runs on ten streams whose large kernels take turns; the replay of such steps comes out up to 4 % short and is refused.
-- **What workers could deliver.** A loop that never waits for its loader does not show how much faster the loader could be. Where a remedy makes the step shorter than the workers' own time per batch, the gain ends there, and
-  the prediction does not know it.
-- **Waits between streams.** On CUDA 12.9 and newer a trace does not say which event a stream waits for. The replay takes the record that the waiting stream's next kernel followed most closely, and refuses when the recorded steps are
-  then off by more than 3 %.
-- **Another moment of the same machine.** A prediction starts from the step time of the recording; a host-bound loop may run 10 % faster or slower in the next process.
-"""

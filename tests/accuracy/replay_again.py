@@ -4,7 +4,7 @@
 
 RUNS holds one folder per row, as `measure.py` packs them. The Edits are those that were predicted and patched at the
 time. With --keep the result goes into the row's JSON beside the first prediction, under `again`: never for a row that
-is held out.
+is held out. Of those only the replay of the loop as it is is kept, under `base_now`, which promises nothing.
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ def main() -> int:
     parser.add_argument("runs", type=Path)
     parser.add_argument("rows", nargs="*")
     parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--known", type=Path, default=KNOWN, help="the folder of raw rows")
     options = parser.parse_args()
-    for path in sorted(KNOWN.glob("*.json")):
+    for path in sorted(options.known.glob("*.json")):
         folder = options.runs / path.stem / "run"
         if not folder.exists() or (options.rows and path.stem not in options.rows):
             continue
         document = json.loads(path.read_text(encoding="utf-8"))
         again = replayed(folder, document["prediction"])
-        if options.keep and document["tuning"]:
-            document["again"] = again
+        if options.keep:
+            document |= {"again": again} if document["tuning"] else {"base_now": base_now(again)}
             path.write_text(json.dumps(document, separators=(",", ":")), encoding="utf-8")
         _show(document, again)
     return 0
@@ -69,6 +70,12 @@ def replayed(run: Path, prediction: dict[str, Any]) -> dict[str, Any]:
             scheme["reason"] = found.missing
     base = predict._base(examined)
     return {"model": predict.model(), "base": base, "schemes": schemes, "recommended": prediction["recommended"]}
+
+
+def base_now(again: dict[str, Any]) -> dict[str, Any]:
+    """How well the model as it is now replays the loop as it was recorded."""
+    kept = ("recorded_us", "step_us", "error_recorded", "error_unprofiled", "abstention")
+    return {"model": again["model"]} | {key: again["base"].get(key) for key in kept}
 
 
 def _show(document: dict[str, Any], again: dict[str, Any]) -> None:

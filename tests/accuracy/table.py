@@ -14,13 +14,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[0:0] = [str(ROOT), str(ROOT / "tests")]
 
-from accuracy import prose  # noqa: E402
+from accuracy import findings, noise, prose, summary, targets  # noqa: E402
 from accuracy.judge import Judged, Pair, judged  # noqa: E402
-from accuracy.stats import median, quantile  # noqa: E402
+from accuracy.stats import median  # noqa: E402
+from accuracy.targets import errors, every, large, measurable, ninetieth, percent  # noqa: E402
 
 RAW = ROOT / "docs" / "data" / "accuracy"
 PAGE = ROOT / "docs" / "accuracy.md"
-LARGE_GAIN = 0.03
 
 
 def main() -> int:
@@ -33,20 +33,31 @@ def main() -> int:
 
 def page() -> str:
     """The whole page."""
-    documents = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RAW.glob("*.json"))]
-    documents = [document for document in documents if "arms" in document]
+    documents, earlier = rows_of(RAW), rows_of(RAW / "earlier")
     rows = [judged(document) for document in documents]
     held, tuning = [row for row in rows if not row.tuning], [row for row in rows if row.tuning]
     parts = [
-        prose.opening(documents, RAW),
-        prose.METHOD,
+        summary.opening(documents, held, tuning),
         "## The result\n",
+        summary.READING,
         _targets(held, tuning),
+        summary.sizes(rows),
         "## Against simpler predictors\n",
         prose.SIMPLE,
-        _predictors(held),
+        _predictors(measurable(held)),
+        summary.bound(measurable(held)),
         prose.SIMPLE_ALL,
-        _predictors_from_the_middle(held),
+        _predictors_from_the_middle(every(held)),
+        "## Every pair, with the noise taken out\n",
+        prose.NOISE,
+        _net(held),
+        "## The change alone\n",
+        prose.CHANGE,
+        _changes(held),
+        "## The choice\n",
+        summary.choice(held + tuning),
+        "## How it was measured\n",
+        prose.method(documents, earlier),
         "## Held out: every pair\n",
         prose.COLUMNS,
         _pairs(held),
@@ -59,140 +70,83 @@ def page() -> str:
         _rows(tuning),
         "## Not measurable, or refused\n",
         _left_out(rows),
-        prose.findings(RAW),
+        _twice(rows, [judged(document) for document in earlier]),
+        findings.all_of(RAW),
     ]
-    return "\n".join(part.rstrip("\n") + "\n" for part in parts)
+    return "\n".join(part.rstrip("\n") + "\n" for part in parts if part)
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    """The raw rows in a folder."""
+    documents = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+    return [document for document in documents if "arms" in document]
 
 
 # ---------------------------------------------------------------------------------------------------- summaries
 
 
 def _targets(held: list[Judged], tuning: list[Judged]) -> str:
-    columns = ((_measurable(held), held), (_all(held), held), (_measurable(tuning), tuning))
-    lines = ["| | target | held out | held out, with the unmeasurable | tuning |", "|---|---|---|---|---|"]
-    for name, target, value in _LINES:
-        lines.append(f"| {name} | {target} | " + " | ".join(value(pairs, rows) for pairs, rows in columns) + " |")
+    columns = ((every(held), held), (measurable(tuning), tuning))
+    lines = [
+        "| | target | held out | | held out, with the unmeasurable | tuning |",
+        "|---|---|---|---|---|---|",
+    ]
+    for line in targets.LINES:
+        cells = [line.name, line.target, line.found(measurable(held), held).text, line.verdict(measurable(held), held)]
+        cells += [line.found(pairs, rows).text for pairs, rows in columns]
+        lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def _measurable(rows: list[Judged]) -> list[Pair]:
-    return [pair for row in rows for pair in row.pairs if pair.measurable]
-
-
-def _all(rows: list[Judged]) -> list[Pair]:
-    return [pair for row in rows for pair in row.pairs]
-
-
-Value = Callable[[list[Pair], list[Judged]], str]
-
-
-def _share(of: Callable[[Pair], bool]) -> Value:
-    return lambda pairs, _: f"{sum(map(of, pairs))} of {len(pairs)}"
-
-
-def _error(summary: Callable[[Sequence[float]], float], of: Callable[[Pair], float]) -> Value:
-    return lambda pairs, _: _percent(summary([abs(of(pair)) for pair in pairs])) if pairs else "–"
-
-
-def _worst_row(of: Callable[[Judged], float | None]) -> Value:
-    def value(_: list[Pair], rows: list[Judged]) -> str:
-        seen = [abs(found) for row in rows if (found := of(row)) is not None]
-        return f"median {_percent(median(seen))}, worst {_percent(max(seen))} (n = {len(seen)})" if seen else "–"
-
-    return value
-
-
-def _chosen(of: Callable[[Judged], float | None]) -> Value:
-    """Over the rows of which every pair is in the column."""
-
-    def value(pairs: list[Pair], rows: list[Judged]) -> str:
-        whole = [row for row in rows if row.pairs and all(pair in pairs for pair in row.pairs)]
-        return _worst_row(of)(pairs, whole)
-
-    return value
-
-
-def _ninetieth(values: Sequence[float]) -> float:
-    return quantile(values, 0.9)
-
-
-def _large(pairs: list[Pair]) -> list[Pair]:
-    return [pair for pair in pairs if pair.gain > LARGE_GAIN]
-
-
-def _on_large(value: Value) -> Value:
-    return lambda pairs, rows: f"{value(_large(pairs), rows)} (n = {len(_large(pairs))})"
-
-
-def _coverage(pairs: list[Pair], _: list[Judged]) -> str:
-    return _percent(sum(pair.inside for pair in pairs) / len(pairs), 0) if pairs else "–"
-
-
-def _range_width(pairs: list[Pair], _: list[Judged]) -> str:
-    return _percent(median([(pair.high - pair.low) / 2 / pair.predicted for pair in pairs])) if pairs else "–"
-
-
-_LINES: tuple[tuple[str, str, Value], ...] = (
-    ("rows, loops", "≥ 12 loops × 2–3 sizes in all", lambda _, rows: _counted(rows)),
-    ("pairs (distinct patched versions)", "", lambda pairs, _: str(len(pairs))),
-    ("replay of the base against the profiled step", "≤ 1 %", _worst_row(lambda row: row.base_error)),
-    ("the same against the unprofiled step", "≤ 3 %", _worst_row(lambda row: row.anchor_error)),
-    ("step-time error, median", "≤ 3 %", _error(median, lambda pair: pair.error)),
-    ("step-time error, 90th percentile", "≤ 6 %", _error(_ninetieth, lambda pair: pair.error)),
-    ("step-time error, worst", "≤ 10 %", _error(max, lambda pair: pair.error)),
-    ("counted from the middle: median", "", _error(median, lambda pair: pair.raw_error)),
-    ("counted from the middle: 90th percentile", "", _error(_ninetieth, lambda pair: pair.raw_error)),
-    ("counted from the middle: worst", "", _error(max, lambda pair: pair.raw_error)),
-    ("error of the change (patched ÷ base), median", "", _error(median, lambda pair: pair.change_error)),
-    ("error of the change, 90th percentile", "", _error(_ninetieth, lambda pair: pair.change_error)),
-    ("wrong sign beyond noise", "0", _share(lambda pair: pair.wrong_sign)),
-    ("false promises (predicted > 2 %, measured < 1 %)", "0", _share(lambda pair: pair.false_promise)),
-    ("measured gain > 3 %: error, median", "", _on_large(_error(median, lambda pair: pair.error))),
-    ("measured gain > 3 %: error, worst", "", _on_large(_error(max, lambda pair: pair.error))),
-    ("80 % ranges that hold the measurement", "75–90 %", _coverage),
-    ("half-width of the ranges, median", "≤ 4 %", _range_width),
-    ("predicted fastest ÷ best measured − 1", "≤ 2 %", _chosen(lambda row: row.fastest_regret)),
-    ("what the weighted winner gives up", "", _chosen(lambda row: row.winner_regret)),
-)
-
-
-def _counted(rows: list[Judged]) -> str:
-    return f"{len(rows)} rows of {len({row.name.split('-')[0] for row in rows})} loops"
-
-
-def _predictors(rows: list[Judged]) -> str:
+def _predictors(pairs: list[Pair]) -> str:
     lines = [
         "| predictor | median | 90th percentile | worst | gain > 3 %: median | worst |",
         "|---|---|---|---|---|---|",
     ]
-    names = list(dict.fromkeys(name for pair in _measurable(rows) for name in pair.simple))
-    for name in ("the replay", *names):
-        lines.append(f"| {name} | " + " | ".join(_predictor(_measurable(rows), name)) + " |")
+    for name in ("the replay", *targets.predictors(pairs)):
+        found, gained = errors(pairs, name), errors(large(pairs), name)
+        if found and gained:
+            cells = (median(found), ninetieth(found), max(found), median(gained), max(gained))
+            lines.append(f"| {name} | " + " | ".join(map(percent, cells)) + " |")
     return "\n".join(lines)
 
 
-def _predictors_from_the_middle(rows: list[Judged]) -> str:
-    pairs = _all(rows)
+def _predictors_from_the_middle(pairs: list[Pair]) -> str:
+    return _three(pairs, lambda name: errors(pairs, name, middle=True))
+
+
+def _changes(held: list[Judged]) -> str:
+    pairs = [pair for pair in every(held) if pair.change_measurable]
+    if not pairs:
+        return "No pair's change is known to ±3 %."
+    rows = len({pair.row for pair in pairs})
+    said = f"{len(pairs)} of {len(every(held))} held-out pairs (of {rows} rows):\n\n"
+    return said + _three(pairs, lambda name: targets.change_errors(pairs, name))
+
+
+def _net(held: list[Judged]) -> str:
+    """Root mean square errors of the change, with and without the measurement's share."""
+    lines = [
+        "| predictor | pairs | root mean square error | of that the measurement's | its own (95 %) | mean error |",
+        "|---|---|---|---|---|---|",
+    ]
+    pairs = every(held)
+    for name in ("the replay", *targets.predictors(pairs)):
+        found = noise.net(held, name)
+        if found is not None:
+            low, high = noise.interval(held, name)
+            own = f"{percent(found.own)} ({percent(low)}–{percent(high)})"
+            cells = (name, str(len(pairs)), percent(found.total), percent(found.noise), own, _signed(found.bias))
+            lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _three(pairs: list[Pair], of: Callable[[str], Sequence[float]]) -> str:
     lines = ["| predictor | median | 90th percentile | worst |", "|---|---|---|---|"]
-    names = list(dict.fromkeys(name for pair in pairs for name in pair.simple))
-    for name in ("the replay", *names):
-        of = {"the replay": lambda pair: pair.predicted}.get(name) or (lambda pair, name=name: pair.simple[name])
-        errors = [abs(of(pair) / pair.measured.step - 1) for pair in pairs]
-        cells = (_percent(value) for value in (median(errors), _ninetieth(errors), max(errors)))
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    for name in ("the replay", *targets.predictors(pairs)):
+        found = of(name)
+        lines.append(f"| {name} | {percent(median(found))} | {percent(ninetieth(found))} | {percent(max(found))} |")
     return "\n".join(lines)
-
-
-def _predictor(pairs: list[Pair], name: str) -> list[str]:
-    from accuracy.judge import beyond
-
-    def error(pair: Pair) -> float:
-        return abs(pair.error if name == "the replay" else beyond(pair.simple[name], pair.measured))
-
-    every, large = [error(pair) for pair in pairs], [error(pair) for pair in _large(pairs)]
-    if not every or not large:
-        return ["–"] * 5
-    return [_percent(value) for value in (median(every), _ninetieth(every), max(every), median(large), max(large))]
 
 
 # ------------------------------------------------------------------------------------------------------- tables
@@ -201,8 +155,8 @@ def _predictor(pairs: list[Pair], name: str) -> list[str]:
 def _pairs(rows: list[Judged]) -> str:
     lines = [
         "| row | scheme | base | predicted (80 %) | measured (95 %) | n "
-        "| gain predicted | measured | error | from the middle |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| gain predicted | measured | error | from the middle | of the change |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         for pair in sorted(row.pairs, key=lambda pair: pair.schemes):
@@ -223,29 +177,32 @@ def _pair(pair: Pair) -> str:
         _signed(pair.gain),
         _signed(pair.error),
         _signed(pair.raw_error),
+        _signed(pair.change_error) if pair.change_measurable else "±",
     )
     return "| " + " | ".join(cells) + " |"
 
 
 def _rows(rows: list[Judged]) -> str:
     lines = [
-        "| row | recorded | replay | unprofiled | replay | measured later (95 %) | predicted fastest loses | "
-        "weighted winner gives up |",
-        "|---|---|---|---|---|---|---|---|",
+        "| row | GPU idle | recorded | replay | unprofiled | replay | measured later (95 %) | n "
+        "| predicted fastest loses | weighted winner gives up |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         if row.refused is None and row.base_error is not None:
             cells: tuple[Any, ...] = (
                 row.name,
+                "–" if row.idle is None else percent(row.idle, 0),
                 _ms(row.profiled),
                 _signed(row.base_error),
                 _ms(row.unprofiled),
                 _signed(row.anchor_error or 0.0),
                 f"{_ms(row.base.step)} ({_ms(row.base.low)}–{_ms(row.base.high)})",
-                _percent(row.fastest_regret or 0.0),
-                _percent(row.winner_regret or 0.0),
+                row.base.processes,
+                percent(row.fastest_regret or 0.0),
+                percent(row.winner_regret or 0.0),
             )
-            lines.append("| " + " | ".join(cells) + " |")
+            lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines)
 
 
@@ -256,18 +213,35 @@ def _left_out(rows: list[Judged]) -> str:
             lines.append(f"| {row.name} | all | refused: {row.refused} |")
         for pair in row.pairs:
             if not pair.measurable:
-                why = f"95 % half-width: base {_percent(pair.base.half_width)}, "
-                why += f"patched {_percent(pair.measured.half_width)}"
+                why = f"95 % half-width: base {percent(pair.base.half_width)}, "
+                why += f"patched {percent(pair.measured.half_width)}"
                 lines.append(f"| {row.name} | {' = '.join(pair.schemes)} | {why} (n = {pair.measured.processes}) |")
+    return "\n".join(lines)
+
+
+def _twice(rows: list[Judged], earlier: list[Judged]) -> str:
+    """Rows that were measured again: what each measurement says."""
+    if not earlier:
+        return ""
+    lines = [
+        "## Measured twice\n",
+        prose.TWICE,
+        "| row | | base | measurable pairs | median error, from the middle | worst |",
+        "|---|---|---|---|---|---|",
+    ]
+    now = {row.name: row for row in rows}
+    for before in earlier:
+        for word, row in (("earlier", before), ("now", now.get(before.name))):
+            if row is not None and row.pairs:
+                found = errors(list(row.pairs), middle=True)
+                cells = (row.name, word, f"{_ms(row.base.step)} ± {percent(row.base.half_width)}")
+                counts = f"{sum(pair.measurable for pair in row.pairs)} of {len(row.pairs)}"
+                lines.append("| " + " | ".join((*cells, counts, percent(median(found)), percent(max(found)))) + " |")
     return "\n".join(lines)
 
 
 def _ms(us: float | None) -> str:
     return "–" if us is None else f"{us / 1e3:.2f}"
-
-
-def _percent(share: float, digits: int = 1) -> str:
-    return f"{100 * share:.{digits}f} %"
 
 
 def _signed(share: float) -> str:
