@@ -17,7 +17,8 @@ from tracelens.model import Abstention, Edit, Stall, StepClock, Timeline
 from tracelens.replay import bounds, edits, estimate, exposed, lanes, sentences, tape
 from tracelens.replay.calibrate import Calibration
 from tracelens.replay.items import Tape, flat
-from tracelens.replay.simulate import compile_program, step_time
+from tracelens.replay.program import compile_program
+from tracelens.replay.steady import step_time
 from tracelens.trace import timeline
 
 STEPS = 8
@@ -428,3 +429,23 @@ def test_a_stream_waits_for_the_event_of_another(resolved: bool) -> None:
     assert time_us(made) == pytest.approx(7 + 300 + 1 + 200 + 3, abs=1)
     # Without the wait at the end the next copy runs under this kernel: the copy engine sets the pace.
     assert time_us(made, Edit("interval-sync", (SYNC,), interval=1000)) == pytest.approx(301, abs=1)
+
+
+def test_limits_count_every_interval_by_its_own_length() -> None:
+    """A value read every 3 steps and one every 2: the copies of six steps are two and three, 1 each."""
+
+    def body(machine: Machine) -> None:
+        machine.launch("gemm", 200)
+        machine.item()
+        machine.copy("d2h", "pageable", 1, nbytes=4)
+        machine.host(40)
+
+    picture, _ = _parts(body)
+    waits = picture.syncs()
+    copies = waits["api"] == "cudaMemcpyAsync"
+    found = {"a": waits[~copies].index, "b": waits[copies].index}
+    stalls = [Stall(name, "x", "d2h", 1, 0, 0, None, "unknown", None, tuple(rows)) for name, rows in found.items()]
+    made = tape.build(picture, tuple(stalls))
+    assert isinstance(made, Tape)
+    every = tuple(Edit("defer-read", (name,), interval=interval) for name, interval in (("a", 3), ("b", 2)))
+    assert bounds.of(made, every).copy_ns == pytest.approx(1_000 / 3 + 1_000 / 2, abs=2)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # pandas and numpy cost 0.4 s to import; `tracelens --help` m
 StepSource = Literal["profiler_step", "tracelens", "dataloader", "optimizer", "cycle", "none"]
 WaitKind = Literal["device", "stream", "event", "d2h", "h2d", "alloc"]
 Verdict = Literal["exposed", "harmless", "window_edge", "unknown"]
-EditKind = Literal["interval-sync", "event-sync", "defer-read", "async-copy", "prefetch"]
+EditKind = Literal["interval-sync", "event-sync", "defer-read", "async-copy", "prefetch", "more-workers"]
 Tier = Literal["safe", "unsafe", "manual"]
 Binding = Literal["host", "stream", "copy", "loader"]
 Outcome = Literal["faster", "no change", "slower", "different numbers", "failed", "inconclusive"]
@@ -174,9 +174,10 @@ class Tables:
     """The DataFrames of a Timeline; integer ns, row order by start, RangeIndex. Referred to by position.
 
     steps   number, start_ns, end_ns, kept, attributed           — a step is [start, end) on the host clock
-    calls   thread, name, kind, start_ns, end_ns, correlation, stream, event, op, ops, step
+    calls   thread, name, kind, start_ns, end_ns, correlation, stream, event, record, op, ops, step
             kind: launch copy memset graph_launch device_sync stream_sync event_sync event_record stream_wait
             alloc free event_query other. stream: of the launched op, or the one waited for (-1 all or unknown).
+            record: position of the call that recorded the event it refers to (-1 unknown, -2 before the trace).
             op: position of its first GPU op (-1 none), ops: how many. step: position in steps (-1 outside)
     ops     kind (kernel copy memset collective), direction (h2d d2h d2d p2p or ""), memory (pageable pinned unknown
             or ""), name, device, stream, start_ns, end_ns, bytes, call, step (that of its launch)
@@ -358,6 +359,7 @@ class Edit:
 
     `stalls` are ids of the Stalls it acts on. `interval` is N of interval-sync and defer-read: 1 means "as soon as
     the event has completed" (scheme 2), N > 1 "every N batches". `depth` is the prefetch distance in batches.
+    `workers` is what more-workers asks for: it is replayed, never patched.
     """
 
     kind: EditKind
@@ -365,6 +367,7 @@ class Edit:
     locations: tuple[Location, ...] = ()
     interval: int = 1
     depth: int = 0
+    workers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -447,6 +450,24 @@ class Stage:
     advice: str
     command: tuple[str, str] | None = None
     """(`verify` or `apply`, scheme) where that is next; reports add which Run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One measure of the seeds' training speed guide on this run. `gain` is that seed's opinion in percent, never
+    evidence; None where it names none. `present` None: cannot be told."""
+
+    id: str
+    title: str
+    how: str
+    caution: str
+    present: bool | None
+    evidence: str
+    gain: tuple[float, float] | None = None
+    note: str = ""
+    source: str | None = None
+    share: float | None = None
+    """Of a step: the parts it acts on, and so the most that it can save here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -630,5 +651,10 @@ class Diagnosis:
     """Ids of all symptoms that were looked for, found or not."""
     ranks: tuple[RankTimes, ...] = ()
     what_if: WhatIf | None = None
+    measures: tuple[Measure, ...] = ()
+    """What else the seeds' training speed guide names, with whether the loop has it; empty before planning."""
+    exposed_together_ns: int | None = None
+    """What a step would be shorter by if no wait were in it: not the sum, because a wait that goes alone often only
+    uncovers the next one. None where nothing could be replayed."""
     drawn: tuple[Drawn, ...] = ()
     """The loop as it is and with the recommended scheme (else the fastest replayed one), for one picture."""

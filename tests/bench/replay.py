@@ -23,7 +23,8 @@ from tracelens.findings import stalls  # noqa: E402
 from tracelens.model import Abstention, Edit  # noqa: E402
 from tracelens.replay import edits, estimate, tape  # noqa: E402
 from tracelens.replay.items import Item, Step, Tape, flat  # noqa: E402
-from tracelens.replay.simulate import compile_program, step_time  # noqa: E402
+from tracelens.replay.program import compile_program  # noqa: E402
+from tracelens.replay.steady import step_time  # noqa: E402
 from tracelens.trace import chrome, timeline  # noqa: E402
 
 STEPS, CALLS_PER_STEP, READS_PER_STEP = 8, 1_250, 4

@@ -6,6 +6,7 @@ from tracelens.findings import window
 from tracelens.findings.evidence import Evidence, no_calls, us
 from tracelens.findings.policy import POLICY
 from tracelens.model import Abstention, Finding
+from tracelens.trace.tables import among
 
 NAME = "alloc_in_loop"
 
@@ -16,7 +17,7 @@ def detect(evidence: Evidence) -> tuple[Finding, ...] | Abstention:
         return no_calls(NAME)
     kept = window.of(evidence.timeline)
     calls = evidence.timeline.calls()
-    own = calls[calls["kind"].isin(("alloc", "free")) & kept.holds(calls["step"])]
+    own = calls[among(calls["kind"], "alloc", "free") & kept.holds(calls["step"])]
     per_step = len(own) / kept.count
     cost = round(int((own["end_ns"] - own["start_ns"]).sum()) / kept.count)
     if per_step < POLICY.allocations or evidence.share(cost) < POLICY.harmless_share:

@@ -12,6 +12,7 @@ import numpy as np
 from tracelens.findings import window
 from tracelens.model import Breakdown, RankTimes, StepClock, StepTimes, Timeline
 from tracelens.trace import intervals
+from tracelens.trace.tables import among
 
 _COMPUTE = ("kernel", "memset")
 _CAUSES = ("sync", "dataloader", "host", "launch")
@@ -63,18 +64,16 @@ def _unprofiled(clock: StepClock | None) -> int | None:
 
 def _parts(timeline: Timeline, kept: window.Window, device: int) -> dict[str, int]:
     """Nanoseconds of all kept steps together; each instant has one owner, given out in this order."""
-    ops = timeline.ops()
-    ops = ops[ops["device"] == device]
+    ops, gaps = timeline.ops(), timeline.idle_gaps()
+    ran, idle = (table["device"].to_numpy() == device for table in (ops, gaps))
     left = kept.covered
     parts: dict[str, int] = {}
     for name, kinds in (("compute", _COMPUTE), ("communication_exposed", ("collective",)), ("copy_exposed", ("copy",))):
-        own = intervals.intersect(window.spans(ops[ops["kind"].isin(kinds)]), left)
+        own = intervals.intersect(window.spans(ops, ran & among(ops["kind"], *kinds)), left)
         parts[name] = intervals.total(own)
         left = intervals.subtract(left, own)
-    gaps = timeline.idle_gaps()
-    gaps = gaps[gaps["device"] == device]
     for cause in _CAUSES:
-        own = intervals.intersect(window.spans(gaps[gaps["cause"] == cause]), left)
+        own = intervals.intersect(window.spans(gaps, idle & among(gaps["cause"], cause)), left)
         parts[f"idle_{cause}"] = intervals.total(own)
         left = intervals.subtract(left, own)
     parts["idle_other"] = intervals.total(left)  # measured, not the remainder: else the parts could not but add up

@@ -20,7 +20,8 @@ def detect(evidence: Evidence) -> tuple[Finding, ...] | Abstention:
             "record CPU activities and take batches from a torch DataLoader: tracelens profile",
         )
     kept = window.of(evidence.timeline)
-    inside = intervals.intersect(window.spans(evidence.timeline.loader_waits()), kept.covered)
+    loader = evidence.timeline.loader_waits()
+    inside = intervals.intersect(intervals.union(loader["start_ns"], loader["end_ns"]), kept.covered)
     waited = round(intervals.total(inside) / kept.count)
     idle = evidence.breakdown.parts["idle_dataloader"] if evidence.breakdown else None
     cost = waited if idle is None else idle

@@ -49,8 +49,8 @@ def calls_recorded(timeline: Timeline) -> bool:
     that no wait is seen then means nothing."""
     if "runtime" not in timeline.trace.signals:
         return False
-    ops = timeline.ops()
-    return ops.empty or bool((ops["call"] >= 0).any())
+    call = timeline.ops()["call"].to_numpy()
+    return not len(call) or bool((call >= 0).any())
 
 
 def no_gpu(detector: str) -> Abstention:

@@ -18,6 +18,7 @@ from tracelens.findings import window
 from tracelens.findings.evidence import calls_recorded
 from tracelens.findings.source import SourceFacts, facts_of
 from tracelens.model import InventoryItem, Run, Timeline
+from tracelens.trace.tables import among, codes
 from tracelens.trace.waits import kinds_of_calls
 
 COPY_BYTES = 1024
@@ -61,6 +62,10 @@ class _Scene:
 
     timeline: Timeline
     kept: window.Window
+    copies: pd.DataFrame
+    """Copies to the GPU that kept steps launched."""
+    main_device: int | None
+    """The GPU that works most: stream numbers mean nothing across GPUs."""
     loader: Mapping[str, Any]
     """The recording's note about the busiest loader; empty where there is none."""
     source: SourceFacts | None
@@ -68,25 +73,18 @@ class _Scene:
     @staticmethod
     def of(timeline: Timeline, run: Run | None, source: str | None) -> _Scene:
         facts = facts_of(source) if source is not None else None
-        return _Scene(timeline, window.of(timeline), _recorded_loader(run, timeline.trace.rank), facts)
+        kept, ops, loader = window.of(timeline), timeline.ops(), _recorded_loader(run, timeline.trace.rank)
+        copies = ops[among(ops["kind"], "copy") & among(ops["direction"], "h2d") & kept.holds(ops["step"])]
+        return _Scene(timeline, kept, copies, window.main_device(timeline), loader, facts)
 
     @property
     def gpu(self) -> bool:
         return not self.timeline.ops().empty
 
-    def copies(self) -> pd.DataFrame:
-        """Copies to the GPU that kept steps launched."""
-        ops = self.timeline.ops()
-        return ops[(ops["kind"] == "copy") & (ops["direction"] == "h2d") & self.kept.holds(ops["step"])]
-
-    def of_main_device(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Those of the GPU that works most: stream numbers mean nothing across GPUs."""
-        return rows[rows["device"] == window.main_device(self.timeline)]
-
     def calls(self, *kinds: str) -> int:
         """Calls of these kinds in the kept steps."""
         calls = self.timeline.calls()
-        return int((calls["kind"].isin(kinds) & self.kept.holds(calls["step"])).sum())
+        return int(np.count_nonzero(among(calls["kind"], *kinds) & self.kept.holds(calls["step"])))
 
     def names(self, *parts: str) -> str | None:
         """The first name in the trace that contains one of the parts."""
@@ -110,12 +108,12 @@ def _reads_every(scene: _Scene) -> InventoryItem:
     written = scene.source.reads_every if scene.source else None
     steps = scene.timeline.steps()
     waits = scene.timeline.syncs()
-    reads = waits[(waits["kind"] == "d2h") & ~waits["window_edge"].astype(bool)]
-    kept = np.sort(scene.kept.positions)
-    reading = [int(step) for step in kept if (reads["step"] == step).any()]
-    if scene.gpu and len(reading) >= MOSTLY * len(kept) and reading:
+    reads = waits["step"][among(waits["kind"], "d2h") & ~waits["window_edge"].to_numpy(dtype=np.bool_)]
+    kept = scene.kept.positions
+    reading = np.intersect1d(reads, kept)
+    if scene.gpu and len(reading) >= MOSTLY * len(kept) and len(reading):
         return InventoryItem("reads_every_k", False, f"values are read in {len(reading)} of {len(kept)} steps", 1)
-    anywhere = sorted(set(reads["step"]) & set(steps.index[~steps["attributed"].astype(bool)]))
+    anywhere = np.intersect1d(reads, np.flatnonzero(~steps["attributed"].to_numpy(dtype=np.bool_)))
     distances = {int(distance) for distance in np.diff(anywhere)}
     if scene.gpu and len(distances) == 1 and (found := distances.pop()) > 1:
         return InventoryItem("reads_every_k", True, f"values are read every {found} steps", found)
@@ -127,19 +125,18 @@ def _reads_every(scene: _Scene) -> InventoryItem:
 def _host_copies(scene: _Scene) -> InventoryItem:
     if not scene.gpu:
         return InventoryItem("host_copies", None, _NO_GPU)
-    copies = scene.copies()
-    per_step = int(copies["bytes"].clip(lower=0).sum()) // scene.kept.count
-    known = bool((copies["bytes"] >= 0).any())
-    steps = copies["step"].nunique()
+    copies, size = scene.copies, scene.copies["bytes"].to_numpy()
+    per_step = int(size[size >= 0].sum()) // scene.kept.count
+    known = bool((size >= 0).any())
+    steps = len(np.unique(copies["step"].to_numpy()))
     found = steps >= MOSTLY * scene.kept.count and (per_step >= COPY_BYTES or not known) and len(copies) > 0
     text = f"{per_step / 1e6:.3g} MB per step in {len(copies) / scene.kept.count:.3g} copies"
     return InventoryItem("host_copies", found, text, per_step if known else None)
 
 
 def _pinned(scene: _Scene) -> InventoryItem:
-    copies = scene.copies()
-    sizes = copies["bytes"].clip(lower=0).groupby(copies["memory"].astype(str)).sum()
-    pinned, pageable = int(sizes.get("pinned", 0)), int(sizes.get("pageable", 0))
+    size = np.maximum(0, scene.copies["bytes"].to_numpy())
+    pinned, pageable = (int(size[among(scene.copies["memory"], memory)].sum()) for memory in ("pinned", "pageable"))
     if pinned + pageable > 0:
         text = f"{pinned / (pinned + pageable):.0%} of the bytes copied to the GPU come from pinned memory"
         return InventoryItem("pinned_memory", pinned > MOSTLY * (pinned + pageable), text)
@@ -147,46 +144,54 @@ def _pinned(scene: _Scene) -> InventoryItem:
 
 
 def _non_blocking(scene: _Scene) -> InventoryItem:
-    copies = scene.copies()
+    copies = scene.copies
     if copies.empty:
         written = True if scene.source and scene.source.non_blocking else None
         text = "the script says non_blocking=True" if written else "no copy to the GPU was recorded"
         return InventoryItem("non_blocking_copies", written, text)
-    pageable = int((copies["memory"] == "pageable").sum())
+    pageable = int(np.count_nonzero(among(copies["memory"], "pageable")))
     waits = scene.timeline.syncs()
-    waits = waits[scene.kept.holds(waits["step"])]
-    waiting = waits[(kinds_of_calls(waits) == "h2d") & (waits["wait_ns"] > 0)]
-    text = f"{len(copies)} copies to the GPU, {pageable} from pageable memory, make the host wait {len(waiting)} times"
-    return InventoryItem("non_blocking_copies", len(waiting) <= (1 - MOSTLY) * len(copies) and not pageable, text)
+    waiting = among(kinds_of_calls(waits), "h2d") & (waits["wait_ns"].to_numpy() > 0)
+    times = int(np.count_nonzero(waiting & scene.kept.holds(waits["step"])))
+    text = f"{len(copies)} copies to the GPU, {pageable} from pageable memory, make the host wait {times} times"
+    return InventoryItem("non_blocking_copies", times <= (1 - MOSTLY) * len(copies) and not pageable, text)
 
 
 def _copy_stream(scene: _Scene) -> InventoryItem:
     """Batches travel on another stream than the one that computes: a prefetcher of the user's own."""
     if not scene.gpu:
         return InventoryItem("copy_stream", None, _NO_GPU)
-    main, copies = _main_stream(scene), scene.of_main_device(scene.copies())
-    if copies.empty or main is None:
+    main, copies = _main_stream(scene), scene.copies
+    own = copies["device"].to_numpy() == scene.main_device
+    if not own.any() or main is None:
         return InventoryItem("copy_stream", None, "no copy to the GPU was recorded")
-    total = max(1, int(copies["bytes"].clip(lower=0).sum()))
-    aside = copies[copies["stream"] != main]
-    share = int(aside["bytes"].clip(lower=0).sum()) / total
+    size = np.maximum(0, copies["bytes"].to_numpy()[own])
+    aside = copies["stream"].to_numpy()[own] != main
+    share = int(size[aside].sum()) / max(1, int(size.sum()))
     text = f"{share:.0%} of the bytes are copied on another stream than {main}, which computes"
     return InventoryItem("copy_stream", share > MOSTLY, text)
 
 
 def _main_stream(scene: _Scene) -> int | None:
-    ops = scene.of_main_device(scene.timeline.ops())
-    kernels = ops[ops["kind"] == "kernel"]
-    if kernels.empty:
+    ops = scene.timeline.ops()
+    kernels = _kernels(scene, ops)
+    if not kernels.any():
         return None
-    busy = (kernels["end_ns"] - kernels["start_ns"]).groupby(kernels["stream"]).sum()
-    return int(busy.index.to_numpy()[busy.to_numpy().argmax()])
+    streams, place = np.unique(ops["stream"].to_numpy()[kernels], return_inverse=True)
+    busy = np.zeros(len(streams), dtype=np.int64)
+    np.add.at(busy, place, (ops["end_ns"].to_numpy() - ops["start_ns"].to_numpy())[kernels])
+    return int(streams[busy.argmax()])
+
+
+def _kernels(scene: _Scene, ops: pd.DataFrame) -> window.Mask:
+    """Which operations are kernels of the GPU that works most."""
+    own: window.Mask = ops["device"].to_numpy() == scene.main_device
+    return own & among(ops["kind"], "kernel")
 
 
 def _streams(scene: _Scene) -> InventoryItem:
-    ops = scene.of_main_device(scene.timeline.ops())
-    kernels = ops[(ops["kind"] == "kernel") & scene.kept.holds(ops["step"])]
-    used = int(kernels["stream"].nunique())
+    ops = scene.timeline.ops()
+    used = len(np.unique(ops["stream"].to_numpy()[_kernels(scene, ops) & scene.kept.holds(ops["step"])]))
     if used == 0:
         return InventoryItem("compute_streams", None, "no kernel was recorded")
     return InventoryItem("compute_streams", used > 1, f"kernels run on {used} stream{'s'[: used > 1]}", used)
@@ -215,7 +220,7 @@ def _workers(scene: _Scene) -> InventoryItem:
     noted = _number(scene.loader.get("num_workers"))
     if noted is not None:
         return InventoryItem("loader_workers", noted > 0, f"num_workers={noted}, recorded", noted)
-    names = set(scene.timeline.loader_waits()["name"].astype(str))
+    names = set(scene.timeline.loader_waits()["name"].cat.categories)
     written = _number((scene.source.loader or {}).get("num_workers")) if scene.source else None
     if any("MultiProcessing" in name for name in names):
         return InventoryItem("loader_workers", True, "the loader's iterator is the multi-process one", written)
@@ -267,8 +272,9 @@ def _amp(scene: _Scene) -> InventoryItem:
     if not scene.gpu:
         return InventoryItem("amp", None, _NO_GPU)
     ops = scene.timeline.ops()
-    kernels = {str(name) for name in ops.loc[ops["kind"] == "kernel", "name"].unique()}
-    found = next((name for name in sorted(kernels) if any(part in name for part in _LOW_PRECISION)), None)
+    used = np.unique(codes(ops["name"])[among(ops["kind"], "kernel")])
+    kernels = sorted(str(name) for name in ops["name"].cat.categories[used])
+    found = next((name for name in kernels if any(part in name for part in _LOW_PRECISION)), None)
     if found is not None:
         return InventoryItem("amp", True, f"kernels of 16 bits run, for example {found[:60]!r}")
     return InventoryItem("amp", False, "no kernel of 16 bits was recorded")
@@ -282,7 +288,7 @@ def _named(scene: _Scene, name: str, parts: tuple[str, ...], what: str) -> Inven
 
 def _distributed(scene: _Scene) -> InventoryItem:
     ops = scene.timeline.ops()
-    collectives = int((ops["kind"] == "collective").sum())
+    collectives = int(np.count_nonzero(among(ops["kind"], "collective")))
     world = scene.timeline.trace.world_size
     text = f"{collectives} collectives, world size {world if world is not None else 'unknown'}"
     return InventoryItem("distributed", collectives > 0 or (world or 1) > 1, text, world)

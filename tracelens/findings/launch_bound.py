@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tracelens.findings import window
 from tracelens.findings.evidence import Evidence, no_calls, no_gpu, us
 from tracelens.findings.policy import POLICY
 from tracelens.model import Abstention, Finding
+from tracelens.trace.tables import among
 
 NAME = "launch_bound"
 
@@ -18,11 +21,11 @@ def detect(evidence: Evidence) -> tuple[Finding, ...] | Abstention:
         return no_calls(NAME)
     kept = window.of(evidence.timeline)
     calls, ops = evidence.timeline.calls(), evidence.timeline.ops()
-    launches = int(((calls["kind"] == "launch") & kept.holds(calls["step"])).sum()) / kept.count
-    kernels = ops[(ops["kind"] == "kernel") & kept.holds(ops["step"])]
-    if kernels.empty:
+    launches = np.count_nonzero(among(calls["kind"], "launch") & kept.holds(calls["step"])) / kept.count
+    kernels = among(ops["kind"], "kernel") & kept.holds(ops["step"])
+    if not kernels.any():
         return ()
-    median = float((kernels["end_ns"] - kernels["start_ns"]).median())
+    median = float(np.median((ops["end_ns"].to_numpy() - ops["start_ns"].to_numpy())[kernels]))
     cost = evidence.breakdown.parts["idle_host"] + evidence.breakdown.parts["idle_launch"]
     slow_host = evidence.share(cost) >= POLICY.launch_share
     if not slow_host or launches < POLICY.launches or median > POLICY.short_kernel_ns:

@@ -9,11 +9,15 @@ what can be won.
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from tracelens.findings import window
 from tracelens.model import Overlap, Timeline
 from tracelens.trace import intervals
+from tracelens.trace.tables import among
+
+Rows = npt.NDArray[np.int64]
 
 
 def of(timeline: Timeline) -> Overlap | None:
@@ -23,45 +27,46 @@ def of(timeline: Timeline) -> Overlap | None:
         return None
     kept = window.of(timeline)
     ops = timeline.ops()
-    ops = ops[(ops["device"] == device) & kept.holds(ops["step"])]
-    copies = ops[(ops["kind"] == "copy") & (ops["direction"] == "h2d")]
-    compute = ops[ops["kind"].isin(("kernel", "collective"))]
-    total, work = window.spans(copies), window.spans(compute)
+    own = (ops["device"].to_numpy() == device) & kept.holds(ops["step"])
+    copies = np.flatnonzero(own & among(ops["kind"], "copy") & among(ops["direction"], "h2d"))
+    compute = np.flatnonzero(own & among(ops["kind"], "kernel", "collective"))
+    total, work = window.spans(ops, copies), window.spans(ops, compute)
     exposed = intervals.subtract(total, work)
-    blocking = intervals.intersect(exposed, window.spans(copies[_blocks(copies, compute, timeline)]))
+    blocking = intervals.intersect(exposed, window.spans(ops, copies[_blocks(ops, copies, compute, timeline)]))
     exposed_ns, total_ns = intervals.total(exposed), intervals.total(total)
     return Overlap(
         h2d_ns=round(total_ns / kept.count),
         h2d_hidden_ns=round(total_ns / kept.count) - round(exposed_ns / kept.count),
         h2d_exposed_ns=round(exposed_ns / kept.count),
         h2d_blocking_ns=round(intervals.total(blocking) / kept.count),
-        streams_used=int(ops["stream"].nunique()),
-        concurrent_share=_concurrent_share(ops),
+        streams_used=len(np.unique(ops["stream"].to_numpy()[own])),
+        concurrent_share=_concurrent_share(ops, np.flatnonzero(own)),
     )
 
 
-def _blocks(copies: pd.DataFrame, compute: pd.DataFrame, timeline: Timeline) -> pd.Series[bool]:
+def _blocks(ops: pd.DataFrame, copies: Rows, compute: Rows, timeline: Timeline) -> window.Mask:
     """For each copy: was the next kernel on the device waiting for it?"""
-    if compute.empty or copies.empty:
-        return pd.Series(False, index=copies.index)
-    following = compute.sort_values("start_ns")
-    index = np.searchsorted(following["start_ns"].to_numpy(), copies["end_ns"].to_numpy(), side="left")
-    present = index < len(following)
-    call = following["call"].to_numpy()[np.minimum(index, len(following) - 1)]
+    if not len(compute) or not len(copies):
+        return np.zeros(len(copies), dtype=np.bool_)
+    launching, end = ops["call"].to_numpy(), ops["end_ns"].to_numpy()[copies]
+    index = np.searchsorted(ops["start_ns"].to_numpy()[compute], end, side="left")
+    present = index < len(compute)
+    call = launching[compute[np.minimum(index, len(compute) - 1)]]
     issued = np.full(len(copies), np.iinfo(np.int64).max)
     known = present & (call >= 0)
     issued[known] = timeline.calls()["start_ns"].to_numpy()[call[known]]
-    waiting = issued < copies["end_ns"].to_numpy()
     waits = timeline.syncs()  # where a copy that waits is in it, whatever it is that tells (memory, name, or time)
-    held = copies["call"].isin(waits.loc[waits["kind"] == "h2d", "call"]).to_numpy() & present
-    return pd.Series(waiting | held, index=copies.index)
+    held = np.isin(launching[copies], waits["call"].to_numpy()[among(waits["kind"], "h2d")]) & present
+    return (issued < end) | held
 
 
-def _concurrent_share(ops: pd.DataFrame) -> float:
+def _concurrent_share(ops: pd.DataFrame, chosen: Rows) -> float:
     """Share of busy time in which two or more streams run."""
-    streams = [window.spans(rows) for _, rows in ops.groupby("stream")]
-    starts = np.concatenate([stream[0] for stream in streams]) if streams else np.empty(0, dtype=np.int64)
-    ends = np.concatenate([stream[1] for stream in streams]) if streams else np.empty(0, dtype=np.int64)
+    stream = ops["stream"].to_numpy()[chosen]
+    by_stream = np.argsort(stream, kind="stable")
+    parts = np.split(chosen[by_stream], np.flatnonzero(np.diff(stream[by_stream])) + 1)
+    streams = [window.spans(ops, rows) for rows in parts]
+    starts, ends = (np.concatenate([stream[side] for stream in streams]) for side in (0, 1))
     busy = intervals.total(intervals.union(starts, ends))
     if busy == 0:
         return 0.0

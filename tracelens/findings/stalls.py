@@ -10,7 +10,8 @@ Waits at the edge of the recording are the profiler's own and never enter a sum:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,24 +20,42 @@ import pandas as pd
 from tracelens.findings import window
 from tracelens.findings.policy import POLICY
 from tracelens.model import Location, Stall, Timeline, Verdict
-from tracelens.trace.waits import kinds_of_calls, second_halves
+from tracelens.trace.tables import codes
+from tracelens.trace.waits import KINDS, kinds_of_calls
 
-Positions = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.signedinteger[Any]]
 
-_KEY = ["window_edge", "api", "kind", "path", "line", "function", "position"]
-_NO_LINE, _NO_POSITION, _NO_CALL = -1, -1, -2
+_NO_POSITION = -1
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """What tells the Stalls apart, per wait; the rows of one Stall have the same of all."""
+
+    edge: npt.NDArray[np.bool_]
+    origin: Rows
+    """The row whose API and kind count: the wait itself, or of a copy's second half the copy's wait."""
+    api: Codes
+    kind: Codes
+    place: Rows
+    """The first row with the same path, line and function."""
+    position: Rows
 
 
 def group(timeline: Timeline) -> tuple[Stall, ...]:
     """Stalls of the kept steps and of the window's edge; `exposed_ns` is not known yet."""
     kept = window.of(timeline)
     waits = timeline.syncs()
-    chosen = waits[kept.holds(waits["step"]) | waits["window_edge"].astype(bool)]
-    if chosen.empty:
+    chosen = np.flatnonzero(kept.holds(waits["step"]) | waits["window_edge"].to_numpy(dtype=np.bool_))
+    if not len(chosen):
         return ()
-    keyed = _keyed(chosen, kept.count)
-    found = [_stall(key, rows, kept.count) for key, rows in keyed.groupby(_KEY, sort=False, observed=True)]
-    found.sort(key=_cost)
+    waits = waits.iloc[chosen]
+    keys = _keys(waits, kept.count)
+    same = _alike(keys.edge, keys.api, keys.kind, keys.place, keys.position)
+    order = np.argsort(same, kind="stable")
+    parts = np.split(order, np.flatnonzero(np.diff(same[order])) + 1)
+    found = sorted((_stall(waits, rows, keys, kept.count) for rows in parts), key=_cost)
     return tuple(replace(stall, id=f"s{number}") for number, stall in enumerate(found, start=1))
 
 
@@ -52,77 +71,83 @@ def _judged(stall: Stall, exposed_ns: int | None, step_ns: int) -> Stall:
     return replace(stall, exposed_ns=exposed_ns, verdict=verdict)
 
 
-def _keyed(waits: pd.DataFrame, steps: int) -> pd.DataFrame:
-    """The waits with keys that can be grouped by: no missing values, and a position where there is no line."""
-    rows = _pairs_at_one_place(
-        waits.assign(
-            window_edge=waits["window_edge"].astype(bool),
-            api=waits["api"].astype(str),
-            kind=kinds_of_calls(waits),
-            path=waits["path"].astype(object).where(waits["path"].notna(), ""),
-            line=waits["line"].astype("Float64").fillna(_NO_LINE).astype("int64"),
-            function=waits["function"].astype(object).where(waits["function"].notna(), ""),
-            second=second_halves(waits),
-        )
-    )
-    first = rows[~rows["second"]].sort_values("start_ns", kind="stable")
-    order = first.groupby(["step", "api", "kind"], observed=True).cumcount()
-    known = (rows["path"] != "") | rows["window_edge"]
-    rows["position"] = order.reindex(rows.index).fillna(_NO_POSITION).astype("int64").where(~known, _NO_POSITION)
-    most = rows.groupby(["api", "kind"], observed=True)["position"].transform("max")
-    seen = rows[~rows["second"]].groupby(["api", "kind", "position"], observed=True)["step"].transform("nunique")
-    seldom = seen.reindex(rows.index).fillna(steps) < POLICY.position_share * steps
-    rows.loc[(most >= POLICY.positions) | seldom, "position"] = _NO_POSITION
-    return _as_their_copies(rows, ["api", "kind", "position"])
+def _keys(waits: pd.DataFrame, steps: int) -> _Keys:
+    copy = pd.Index(waits["call"]).get_indexer(pd.Index(waits["copy"])).astype(np.int64)
+    origin = np.where(copy >= 0, copy, np.arange(len(waits)))
+    edge = waits["window_edge"].to_numpy(dtype=np.bool_)
+    api, kind = codes(waits["api"]), codes(kinds_of_calls(waits))
+    place, known = _places(waits, origin)
+    first = np.flatnonzero(copy < 0)
+    position = np.full(len(waits), _NO_POSITION)
+    position[first] = _positions(waits.iloc[first], api[first], kind[first], (known | edge)[first], steps)
+    return _Keys(edge, origin, api[origin], kind[origin], place[origin], position[origin])
 
 
-def _pairs_at_one_place(rows: pd.DataFrame) -> pd.DataFrame:
-    """The two waits of one call of the user's, at the place that either of them knows."""
-    place, known = ["path", "line", "function"], (rows["path"] != "").to_numpy()
-    copy = pd.Index(rows["call"]).get_indexer(rows["copy"].where(rows["second"], _NO_CALL))
-    telling = np.flatnonzero(known & (copy >= 0) & ~known[copy])
-    return _as_their_copies(_taken(rows, place, copy[telling], telling), place)
+def _places(waits: pd.DataFrame, origin: Rows) -> tuple[Rows, npt.NDArray[np.bool_]]:
+    """`_Keys.place`, and whether there is one; of the two waits of one call of the user's, what either knows."""
+    path, line, function = (pd.factorize(waits[key])[0] for key in ("path", "line", "function"))
+    place, known = _alike(path, line, function), path >= 0
+    telling = np.flatnonzero(known & ~known[origin])
+    place[origin[telling]] = place[telling]
+    return place, known[place]
 
 
-def _as_their_copies(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """The rows, where a synchronize that completes a copy has these keys of the copy's own wait: they are one."""
-    copy = pd.Index(rows["call"]).get_indexer(rows["copy"].where(rows["second"], _NO_CALL))
-    second = np.flatnonzero(copy >= 0)
-    return _taken(rows, keys, second, copy[second])
+def _positions(waits: pd.DataFrame, api: Codes, kind: Codes, placed: npt.NDArray[np.bool_], steps: int) -> Rows:
+    """Where no line is known, the how-manieth wait of its API and kind in its step each one is."""
+    step, start = waits["step"].to_numpy(), waits["start_ns"].to_numpy()
+    in_step = _alike(step, api, kind)
+    order = np.lexsort((start, in_step))
+    position = np.empty(len(waits), dtype=np.int64)
+    position[order] = np.arange(len(waits)) - np.searchsorted(in_step[order], in_step[order])
+    position[placed] = _NO_POSITION
+    anywhere, here = _alike(api, kind), _alike(api, kind, position)
+    most = np.full(len(waits), _NO_POSITION)
+    np.maximum.at(most, anywhere, position)
+    once_per_step = np.flatnonzero(_alike(here, step) == np.arange(len(waits)))
+    seen = np.bincount(here[once_per_step], minlength=len(waits))
+    position[(most[anywhere] >= POLICY.positions) | (seen[here] < POLICY.position_share * steps)] = _NO_POSITION
+    return position
 
 
-def _taken(rows: pd.DataFrame, keys: list[str], into: Positions, origin: Positions) -> pd.DataFrame:
-    """The rows, where those at `into` have the keys of those at `origin`."""
-    source = np.arange(len(rows))
-    source[into] = origin
-    return rows.assign(**{key: rows[key].to_numpy()[source] for key in keys})
+def _alike(*keys: npt.NDArray[Any]) -> Rows:
+    """For each row the first one that has the same of every key."""
+    order = np.lexsort(keys)
+    new = np.ones(len(order), dtype=np.bool_)
+    new[1:] = np.logical_or.reduce([key[order[1:]] != key[order[:-1]] for key in keys])
+    out = np.empty(len(order), dtype=np.int64)
+    out[order] = order[new][np.cumsum(new) - 1]
+    return out
 
 
-def _stall(key: tuple[object, ...], rows: pd.DataFrame, steps: int) -> Stall:
-    edge, api, kind, path, line, function, _ = key
-    number = None if line == _NO_LINE else int(str(line))
-    location = Location(str(path), number, str(function) or None) if path else None
-    wait, idle = int(rows["wait_ns"].sum()), int(rows["gpu_idle_ns"].sum())
+def _stall(waits: pd.DataFrame, rows: Rows, keys: _Keys, steps: int) -> Stall:
+    own, origin, place = waits.iloc[rows], waits.iloc[keys.origin[rows[0]]], waits.iloc[keys.place[rows[0]]]
+    edge, step = bool(keys.edge[rows[0]]), own["step"].to_numpy()
+    wait, idle = int(own["wait_ns"].sum()), int(own["gpu_idle_ns"].sum())
     verdict: Verdict = "window_edge" if edge else "harmless" if wait == 0 and idle == 0 else "unknown"
     return Stall(
         id="",
-        api=str(api),
-        kind=str(kind),  # type: ignore[arg-type]  # the timeline writes nothing but WaitKinds
-        calls_per_step=(int((~rows["second"]).sum()) or len(rows)) / steps,
+        api=str(origin["api"]),
+        kind=KINDS[keys.kind[rows[0]]],  # type: ignore[arg-type]  # nothing but WaitKinds
+        calls_per_step=(int(np.count_nonzero(keys.origin[rows] == rows)) or len(rows)) / steps,
         wait_ns=round(wait / steps),
         gpu_idle_ns=round(idle / steps),
         exposed_ns=None,
         verdict=verdict,
-        location=location,
-        waits=tuple(int(position) for position in rows.index),
-        call=_call(rows),
-        step_share=None if edge else rows["step"].nunique() / steps,
+        location=_location(place),
+        waits=tuple(own.index.tolist()),
+        call=_call(own),
+        step_share=None if edge else len(np.unique(step)) / steps,
     )
 
 
-def _call(rows: pd.DataFrame) -> str | None:
+def _location(place: pd.Series[Any]) -> Location | None:
+    path, line, function = (None if pd.isna(place[key]) else place[key] for key in ("path", "line", "function"))
+    return Location(str(path), None if line is None else int(line), function) if path is not None else None
+
+
+def _call(waits: pd.DataFrame) -> str | None:
     """What the user called; a place with two different calls has no single answer."""
-    names = set(rows["user_call"].dropna()) if "user_call" in rows else set()
+    names = set(waits["user_call"].dropna()) if "user_call" in waits else set()
     return str(names.pop()) if len(names) == 1 else None
 
 

@@ -15,6 +15,8 @@ import pandas as pd
 from tracelens.model import Timeline
 from tracelens.trace import intervals
 
+Mask = npt.NDArray[np.bool_]
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -46,18 +48,19 @@ class Window:
     def covered(self) -> intervals.IntervalSet:
         return intervals.union(self.starts, self.ends)
 
-    def holds(self, steps: pd.Series[int]) -> pd.Series[bool]:
+    def holds(self, steps: pd.Series[int]) -> Mask:
         """Which rows belong to a kept step, by their `step` column."""
-        return steps.isin(self.positions)
+        return np.isin(steps.to_numpy(), self.positions)
 
 
 def of(timeline: Timeline) -> Window:
     """The kept steps; those that are not attributed where none is kept; the whole trace where there are no steps."""
     steps = timeline.steps()
-    for chosen in (steps["kept"].astype(bool), ~steps["attributed"].astype(bool)):
-        rows = steps[chosen & (steps["end_ns"] > steps["start_ns"])]
+    starts, ends = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
+    for chosen in (steps["kept"].to_numpy(dtype=np.bool_), ~steps["attributed"].to_numpy(dtype=np.bool_)):
+        rows = np.flatnonzero(chosen & (ends > starts))
         if len(rows):
-            return Window(rows.index.to_numpy(), rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
+            return Window(rows, starts[rows], ends[rows])
     columns = timeline.trace.columns
     first, last = int(columns["start_ns"].min()), int(columns["end_ns"].max())
     return Window(np.array([-1]), np.array([first]), np.array([max(last, first + 1)]))
@@ -76,6 +79,6 @@ def main_device(timeline: Timeline) -> int | None:
     return int(devices[busy.argmax()])
 
 
-def spans(rows: pd.DataFrame) -> intervals.IntervalSet:
-    """The set that the rows of a table cover."""
-    return intervals.union(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
+def spans(rows: pd.DataFrame, chosen: Mask | npt.NDArray[np.int64]) -> intervals.IntervalSet:
+    """The set that the chosen rows of a table (a mask, or positions) cover."""
+    return intervals.union(rows["start_ns"].to_numpy()[chosen], rows["end_ns"].to_numpy()[chosen])

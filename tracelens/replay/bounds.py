@@ -5,14 +5,21 @@ In: a Tape, Edits. Out: `Bounds`, ns per step on the scale of the step time that
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tracelens.model import Binding, Edit
 from tracelens.replay import edits as rewriting
-from tracelens.replay.items import Step, Tape, flat
-from tracelens.replay.simulate import compile_program, host_time, step_time
+from tracelens.replay.items import Block, Item, Tape
+from tracelens.replay.program import compile_program, host_time
+from tracelens.replay.steady import step_time
+
+LONGEST_CYCLE = 1_000
+"""Steps over which several intervals are counted exactly; beyond, only the longest is."""
+_NO_WORK = ("background",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +53,20 @@ def of(tape: Tape, edits: Sequence[Edit] = ()) -> Bounds:
     program = rewriting.apply(tape, edits)
     base = step_time(compile_program(rewriting.apply(tape), tape.overhead.row_ns))
     scale = tape.base_ns / base
-    cycle = max(1, *program.intervals) if program.intervals else 1
-    host, streams, engines = 0.0, defaultdict[int, float](float), defaultdict[str, float](float)
+    whole = math.lcm(*program.intervals)
+    cycle = whole if whole <= LONGEST_CYCLE else max(program.intervals)
+    left_out = _NO_WORK if program.loader_period_ns is None else (*_NO_WORK, "loader")
+    host, streams, engines = 0, Counter[int](), Counter[str]()
     for recorded in range(program.recorded_steps):
         for step in range(cycle):
-            items = program.variants[program.variant(recorded, step)]
-            host += _host(items, tape.overhead.row_ns, waits_for_loader=program.loader_period_ns is not None)
-            for item in flat(items):
-                if item.kind in ("launch", "staged", "blocking"):
-                    streams[item.stream] += item.duration_ns + item.spacing_ns
-                    engines[item.engine] += item.duration_ns
+            for element in program.variants[program.variant(recorded, step)]:
+                if isinstance(element, Block):
+                    load = _of_block(element, tape.overhead.row_ns)
+                else:
+                    load = _of((element,), tape.overhead.row_ns, left_out)
+                host += load.host
+                streams.update(load.streams)
+                engines.update(load.engines)
     engines.pop("", None)
     share = scale / (program.recorded_steps * cycle)
     return Bounds(
@@ -66,8 +77,27 @@ def of(tape: Tape, edits: Sequence[Edit] = ()) -> Bounds:
     )
 
 
-def _host(step: Step, row_ns: float, *, waits_for_loader: bool) -> int:
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """What some items ask of the host, of each stream and of each copy engine, ns."""
+
+    host: int
+    streams: Mapping[int, int]
+    engines: Mapping[str, int]
+
+
+@lru_cache(maxsize=4096)
+def _of_block(block: Block, row_ns: float) -> _Load:
+    """Blocks are shared by all Programs of a Tape, and none holds a loader's item."""
+    return _of(block.items, row_ns, _NO_WORK)
+
+
+def _of(items: Sequence[Item], row_ns: float, left_out: Sequence[str]) -> _Load:
     """Work of the training loop itself; where the loader sets a pace, the time inside it is waiting and no work."""
-    left_out = ("loader", "background") if waits_for_loader else ("background",)
-    items = (item for item in flat(step) if not item.detached and item.kind not in left_out)
-    return sum(sum(host_time(item, row_ns)) for item in items)
+    streams, engines = Counter[int](), Counter[str]()
+    for item in items:
+        if item.kind in ("launch", "staged", "blocking"):
+            streams[item.stream] += item.duration_ns + item.spacing_ns
+            engines[item.engine] += item.duration_ns
+    working = (item for item in items if not item.detached and item.kind not in left_out)
+    return _Load(sum(sum(host_time(item, row_ns)) for item in working), streams, engines)

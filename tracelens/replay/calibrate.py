@@ -81,12 +81,16 @@ class Calibration:
     """Launches outstanding on one stream before a launch call blocks: about 1,000 (1,022 on a V100)."""
     row_overhead_ns: int = 900
     """What the profiler adds to the host per recorded row where the run cannot tell: 540 µs on 583 rows per step."""
+    unpack_ns: int = 1_000_000
+    """Main thread in `__next__` to unpack a batch that a worker has ready: 1.0-1.1 ms whatever its size."""
+    loader_cores: int | None = None
+    """CPU cores for this rank's training thread and workers, None unknown."""
     loader_workers: int | None = None
     """`num_workers` of the run's loader, None unknown (then the trace's loader name decides)."""
 
     @classmethod
     def from_run(cls, meta: Mapping[str, Any]) -> Calibration:
-        """Defaults, overridden by what the run measured (`calibration`) and by its first loader's worker count.
+        """Defaults, overridden by what the run measured (`calibration`), its first loader's worker count and its cores.
 
         `meta` is run.json or one entry of its `ranks`.
         """
@@ -96,9 +100,14 @@ class Calibration:
         )
         found = _known_numbers(measured) if isinstance(measured, Mapping) else {}
         if isinstance(loaders, list) and loaders and isinstance(loaders[0], Mapping):
-            workers = loaders[0].get("num_workers")
-            if isinstance(workers, int) and not isinstance(workers, bool):
-                found["loader_workers"] = workers
+            found |= _count(loaders[0].get("num_workers"), "loader_workers", 0)
+        environment = meta.get("environment")
+        if isinstance(environment, Mapping):
+            found |= _count(environment.get("cpu_count"), "loader_cores", 1)
+        if found.get("loader_cores"):
+            ranks = meta.get("world_size")
+            share = ranks if isinstance(ranks, int) and ranks > 1 else 1
+            found["loader_cores"] = max(1, found["loader_cores"] // share)
         return cls(**found)
 
     @classmethod
@@ -142,6 +151,11 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "stacked_read_ns": (0.5, 2.0),
     "prefetch_tensor_ns": (0.5, 2.0),
 }
+
+
+def _count(value: Any, name: str, least: int) -> dict[str, int]:
+    """A count from a file that anyone may have written, under `name`; nothing where it is none."""
+    return {name: value} if isinstance(value, int) and not isinstance(value, bool) and value >= least else {}
 
 
 def _known_numbers(measured: Mapping[str, Any]) -> dict[str, Any]:

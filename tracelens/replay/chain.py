@@ -8,8 +8,10 @@ that order and cost the chain nothing; their other calls are left out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from bisect import bisect_left
+from collections import defaultdict
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,8 +27,7 @@ _ENGINES: dict[str, Engine] = {"h2d": "h2d", "d2h": "d2h"}
 _WAITS = ("device_sync", "stream_sync", "event_sync")
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
+class _Call(NamedTuple):
     """One row of the calls, with what it launched first."""
 
     position: int
@@ -42,6 +43,14 @@ class _Call:
     op: str
 
 
+class _Host(NamedTuple):
+    """What a call and the stretch before it cost the host: the middle of an Item."""
+
+    gap_ns: int
+    issue_ns: int
+    rows: int
+
+
 class Chains:
     """Builds the chain of each step from columns that are looked up once."""
 
@@ -51,13 +60,20 @@ class Chains:
         self.threads = {timeline.main_thread, *timeline.autograd_threads}
         self.main = timeline.main_thread
         self.calls = _calls(timeline)
+        columns = (measures.stream, measures.op_start, measures.latency, measures.spacing, measures.blocked)
+        self.launches = list(zip(*(column.tolist() for column in columns), strict=True))
+        self.ends: list[int] = measures.op_end.tolist()
+        self.records: dict[str, list[int]] = defaultdict(list)
+        for position in sorted(links.links):
+            if self.calls[position].kind == "event_record":
+                self.records[links.links[position].event].append(position)
         self.steps = timeline.calls()["step"].to_numpy()
         waits = timeline.syncs()
         self.copies = {
             call: copy for call, copy in zip(waits["call"].tolist(), waits["copy"].tolist(), strict=True) if copy >= 0
         }
         self.edge = set(waits["call"][waits["window_edge"].to_numpy(dtype=bool)].tolist())
-        self.rows = _host_rows(timeline, self.threads)
+        self.rows: list[int] = _host_rows(timeline, self.threads).tolist()
         loader = timeline.loader_waits()
         self.loads = list(
             zip(loader["step"].tolist(), loader["start_ns"].tolist(), loader["end_ns"].tolist(), strict=True)
@@ -75,13 +91,13 @@ class Chains:
                 spans.append((begin, end, None))
         items: list[Item] = []
         cursor = start_ns
-        for begin, end, call in sorted(spans, key=lambda span: span[:2]):
+        for begin, end, call in sorted(spans, key=itemgetter(0, 1)):
             if call is not None and call.thread not in self.threads:
                 items += self._detached(call)
                 continue
             until = max(cursor, end)
-            plain = Item("work", max(0, begin - cursor), until - max(begin, cursor), self._rows(cursor, until))
-            items.append(plain._replace(kind="loader", name="DataLoader") if call is None else self._item(call, plain))
+            host = _Host(max(0, begin - cursor), until - max(begin, cursor), self._rows(cursor, until))
+            items.append(Item("loader", *host, name="DataLoader") if call is None else self._item(call, host))
             cursor = until
         items.append(Item("work", gap_ns=max(0, end_ns - cursor), rows=self._rows(cursor, end_ns)))
         return self._paired(items)
@@ -94,18 +110,18 @@ class Chains:
         return tuple(item._replace(pair=pair_of[item.call]) if item.call in pair_of else item for item in items)
 
     def _rows(self, start_ns: int, end_ns: int) -> int:
-        first, last = np.searchsorted(self.rows, (start_ns, end_ns))
-        return int(last - first)
+        return bisect_left(self.rows, end_ns) - bisect_left(self.rows, start_ns)
 
     def _detached(self, call: _Call) -> list[Item]:
-        if self.measures.op_end[call.position] < 0:
+        if self.ends[call.position] < 0:
             return []
-        return [self._launch(call, Item("launch", name=call.name, call=call.position))._replace(detached=True)]
+        return [self._launch(call, _Host(0, 0, 0))._replace(detached=True, wait=-1)]
 
-    def _item(self, call: _Call, plain: Item) -> Item:
-        item = plain._replace(name=call.name, wait=call.wait, call=call.position, rows=max(1, plain.rows))
-        if self.measures.op_end[call.position] >= 0:
-            return self._copy(call, item) if call.direction in _ENGINES else self._launch(call, item)
+    def _item(self, call: _Call, host: _Host) -> Item:
+        host = host if host.rows else host._replace(rows=1)
+        if self.ends[call.position] >= 0:
+            return self._copy(call, host) if call.direction in _ENGINES else self._launch(call, host)
+        item = Item("work", *host, wait=call.wait, call=call.position, name=call.name)
         if call.kind in _WAITS:
             return self._sync(call, item)
         link = self.links.links.get(call.position)
@@ -115,31 +131,37 @@ class Chains:
             return item._replace(kind="stream_wait", event=link.event, stream=link.stream, lag=link.lag)
         return item
 
-    def _launch(self, call: _Call, item: Item) -> Item:
-        at, measures = call.position, self.measures
-        return item._replace(
+    def _launch(self, call: _Call, host: _Host) -> Item:
+        at = call.position
+        stream, started, latency, spacing, blocked = self.launches[at]
+        return Item(
             kind="launch",
-            issue_ns=self.costs.launch_issue_ns if measures.blocked[at] else item.issue_ns,
-            stream=int(measures.stream[at]),
-            duration_ns=int(measures.op_end[at] - measures.op_start[at]),
-            latency_ns=int(measures.latency[at]),
-            spacing_ns=int(measures.spacing[at]),
+            gap_ns=host.gap_ns,
+            issue_ns=self.costs.launch_issue_ns if blocked else host.issue_ns,
+            rows=host.rows,
+            stream=stream,
+            duration_ns=self.ends[at] - started,
+            latency_ns=latency,
+            spacing_ns=spacing,
             engine=_ENGINES.get(call.direction, ""),
-            size=max(0, call.size),
+            size=call.size if call.size > 0 else 0,
+            wait=call.wait,
+            call=at,
+            name=call.name,
             op=call.op,
         )
 
-    def _copy(self, call: _Call, item: Item) -> Item:
+    def _copy(self, call: _Call, host: _Host) -> Item:
         """A copy between host and GPU: does its call wait, and for what?"""
         at, measures = call.position, self.measures
-        copy = self._launch(call, item)
+        copy = self._launch(call, host)
         started, done = int(measures.op_start[at]), int(measures.op_end[at])
         if call.direction == "h2d" and call.memory == "pageable":
             return self._staged(call, copy)
         waited = call.end_ns >= done
         if waited and (call.wait >= 0 or call.memory == "pageable"):
             # What the host did before the copy could start on an idle stream is issue; all else was waiting.
-            issue = min(item.issue_ns, self.costs.copy_issue_ns, max(0, started - call.start_ns))
+            issue = min(host.issue_ns, self.costs.copy_issue_ns, max(0, started - call.start_ns))
             return copy._replace(kind="blocking", issue_ns=issue, return_ns=min(call.end_ns - done, LONGEST_RETURN_NS))
         return copy
 
@@ -181,15 +203,15 @@ class Chains:
             event=event,
             lag=lag,
             issue_ns=min(item.issue_ns, self.costs.sync_issue_ns) if done > call.start_ns else item.issue_ns,
-            return_ns=returned if waited else self.returns,
+            return_ns=returned if waited or 0 <= returned < self.returns else self.returns,
         )
 
     def _done(self, call: _Call, stream: int, event: str, lag: int) -> int:
         if not event:
             return self.measures.done(call.position, stream)
-        records = [at for at, link in self.links.links.items() if link.event == event and at < call.position]
-        records = [at for at in sorted(records) if self.calls[at].kind == "event_record"]
-        return self.measures.done(records[-1 - lag], stream) if len(records) > lag else NONE
+        records = self.records.get(event, [])
+        wanted = bisect_left(records, call.position) - 1 - lag
+        return self.measures.done(records[wanted], stream) if wanted >= 0 else NONE
 
     def _typical_return(self) -> int:
         """Median time from the completion of the work to the return of the call that waited for it."""

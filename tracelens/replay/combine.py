@@ -15,7 +15,8 @@ from tracelens.replay import edits as rewriting
 from tracelens.replay import estimate
 from tracelens.replay.items import Tape
 from tracelens.replay.lanes import COPY_LANE
-from tracelens.replay.simulate import Machine, Span, compile_program
+from tracelens.replay.program import compile_program
+from tracelens.replay.simulate import Machine, Span
 
 MOST_CHANGES = 4
 """16 combinations: each further change doubles the time that a report takes, 1 to 4 s at this number."""

@@ -10,6 +10,7 @@ are combined, never applied one after the other and never added up afterwards.
     defer-read(N)                 keep the values on the GPU, stack and read them every N steps
     async-copy                    pinned source, no wait; the pin thread pins, without workers the main thread
     prefetch(depth)               the batch's copies go to a stream of their own, `depth` batches ahead
+    more-workers(W)               W workers share what the present ones need per batch (`workers`); replayed only
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from itertools import pairwise, product
 from tracelens.model import Edit, EditKind
 from tracelens.replay.calibrate import Calibration
 from tracelens.replay.items import ALL_STREAMS, Block, Item, Step, Tape, single
-from tracelens.replay.simulate import Program
+from tracelens.replay.program import Program
+from tracelens.replay.workers import hired
 
 COPIED = "prefetch"
 """Name of the event behind a prefetched batch."""
@@ -31,6 +33,7 @@ STACK_NS = 3_000
 
 def apply(tape: Tape, edits: Sequence[Edit] = ()) -> Program:
     """The Program of the Tape with all `edits` in place; without Edits, the loop as it was recorded."""
+    tape = hired(tape, edits)
     plan = _plan(tape, edits)
     variants = []
     for step in tape.steps:
@@ -46,7 +49,7 @@ def apply(tape: Tape, edits: Sequence[Edit] = ()) -> Program:
         intervals=plan.intervals,
         depth=plan.depth,
         loader_period_ns=_loader_period(tape, plan),
-        loads=round(sum(item.kind == "loader" for step in tape.steps for item in single(step)) / len(tape.steps)),
+        loads=sum(item.kind == "loader" for step in tape.steps for item in single(step)),
     )
 
 

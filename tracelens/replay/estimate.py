@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tracelens.model import Abstention, Edit, Estimate
-from tracelens.replay import bounds
+from tracelens.replay import bounds, workers
 from tracelens.replay import edits as rewriting
 from tracelens.replay.calibrate import RANGES
-from tracelens.replay.items import Tape
-from tracelens.replay.simulate import compile_program, step_time
+from tracelens.replay.items import Tape, single
+from tracelens.replay.program import compile_program
+from tracelens.replay.steady import step_time
 from tracelens.replay.tape import SAMPLING
 
 DRAWS = 24
@@ -50,6 +51,9 @@ def of(tape: Tape, edits: tuple[Edit, ...]) -> Estimate | Abstention:
             f"{tape.unresolved_waits} waits between GPU streams per step do not say what they wait for",
             "record with a CUDA version whose traces name the stream of an event, or on one stream",
         )
+    if any(edit.kind == "more-workers" for edit in edits) and tape.loader.workers is None:
+        missing = "how many workers the DataLoader has is not known"
+        return Abstention("replay", missing, "record with tracelens profile, which notes it")
     outcome = _outcome(tape, edits)
     base = tape.base_ns
     binding = bounds.of(tape, edits).binding
@@ -117,6 +121,18 @@ def _assumptions(tape: Tape, edits: tuple[Edit, ...]) -> tuple[str, ...]:
             said.append(f"a pin thread prepares each batch; the main thread then spends {took:.0f} µs in the loader")
     if "prefetch" in kinds:
         said.append("the next batch is asked for before this batch's work is launched")
-    if tape.loader.period_ns is not None:
+    if "more-workers" in kinds:
+        said.append(_of_workers(tape, edits))
+    elif tape.loader.period_ns is not None:
         said.append("the loader's workers set the pace and do not get faster")
+    elif edits and tape.loader.workers and any(item.kind == "loader" for step in tape.steps for item in single(step)):
+        said.append("the loop never waited for its workers, so how much faster they could deliver is not known")
     return tuple(said)
+
+
+def _of_workers(tape: Tape, edits: tuple[Edit, ...]) -> str:
+    more = workers.hired(tape, edits).loader
+    if more.period_ns is None or more.workers == tape.loader.workers:
+        return "the loop does not wait for its workers: more of them bring nothing"
+    used = workers.useful(tape, more.workers or 0)
+    return f"{used} workers, each as fast as now, deliver a step's batches every {more.period_ns / 1e6:.1f} ms"

@@ -10,7 +10,8 @@ from collections.abc import Collection
 
 from tracelens.replay import edits
 from tracelens.replay.items import Tape
-from tracelens.replay.simulate import Program, compile_program, step_time
+from tracelens.replay.program import Program, compile_program
+from tracelens.replay.steady import step_time
 
 
 def of(tape: Tape) -> dict[str, int]:

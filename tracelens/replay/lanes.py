@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from tracelens.model import Edit
 from tracelens.replay import edits as rewriting
 from tracelens.replay.items import Tape
-from tracelens.replay.simulate import Machine, Span, compile_program
+from tracelens.replay.program import compile_program
+from tracelens.replay.simulate import Machine, Span
 
 COPY_LANE = "copy stream"
 

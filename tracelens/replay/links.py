@@ -19,6 +19,7 @@ import pandas as pd
 from tracelens.model import Timeline
 from tracelens.replay.items import ALL_STREAMS
 from tracelens.replay.measures import NONE, Measures
+from tracelens.trace import event_uses
 
 SKEW_NS = 5_000
 """Two clocks (host, GPU) agree to a few µs; a completion this much after the return of its wait still fits."""
@@ -35,6 +36,14 @@ class EventLink:
     event: str
     stream: int
     lag: int = 0
+
+
+NOTHING = EventLink("nothing", ALL_STREAMS)
+"""A wait for what is done anyway: work from before the recording, of an idle stream, or of the waiting stream."""
+NOBODY = -1
+"""No stream wait is the next event call."""
+IDLE = -2
+"""In place of a stream that runs nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +72,17 @@ def resolve(timeline: Timeline, measures: Measures) -> Links:
     resolver = _Resolver(timeline, measures)
     calls = timeline.calls()
     events = calls[calls["kind"].isin(("event_record", "stream_wait", "event_sync"))]
-    columns = [events[name].tolist() for name in ("kind", "event", "end_ns", "thread")]
-    for position, call, kind, event, end, thread in zip(
-        range(len(events)), events.index.tolist(), *columns, strict=True
-    ):
+    columns = [events[name].tolist() for name in ("kind", "event", "end_ns", "thread", "record")]
+    numbers = events.index.tolist()
+    following = [
+        call if kind == "stream_wait" else NOBODY
+        for call, kind in zip((*numbers[1:], NOBODY), (*columns[0][1:], ""), strict=True)
+    ]
+    for call, after, kind, event, end, thread, record in zip(numbers, following[: len(numbers)], *columns, strict=True):
         if kind == "event_record":
-            resolver.record(call, event, thread, events.iloc[position + 1 : position + 2])
+            resolver.record(call, event, thread, after)
+        elif record != event_uses.UNKNOWN:
+            resolver.told(call, kind, record)
         elif kind == "event_sync":
             resolver.links[call] = resolver.latest(event, end)
         else:
@@ -88,6 +102,12 @@ class _Resolver:
         self.unresolved: set[int] = set()
         self.inferred: set[int] = set()
         self.records: list[_Record] = []
+        self.by_call: dict[int, _Record] = {}
+        self.steps, self.of_streams = calls["step"].to_numpy(), calls["stream"].to_numpy()
+        self.places: dict[tuple[str, int], int] = defaultdict(int)
+        self.first: dict[tuple[str, int], list[int]] = defaultdict(list)
+        self.own = calls["record"].to_numpy()
+        self.running = set(timeline.ops()["stream"].tolist())
         self.numbers: dict[str, int] = defaultdict(int)
         launched = measures.op_end >= 0
         self.launches = {stream: np.flatnonzero(launched & (measures.stream == stream)) for stream in self.busy}
@@ -96,14 +116,42 @@ class _Resolver:
             thread: np.flatnonzero(launched & (threads == thread)) for thread in np.unique(threads)
         }
 
-    def record(self, call: int, event: int, thread: Any, following: pd.DataFrame) -> None:
+    def record(self, call: int, event: int, thread: Any, following: int) -> None:
         stream = int(self.measures.stream[call])
         source = stream if stream >= 0 else self._likely_source(call, thread, following)
-        name = f"event {event if event >= 0 else 'unnamed'}"
-        done = self.measures.done(call, source)
-        self.records.append(_Record(call, name, event, source, done, self.numbers[name]))
+        own = self.own[call] == call
+        if own and self.of_streams[call] >= 0 and int(self.of_streams[call]) not in self.running:
+            source = IDLE
+        named = f"{event if event >= 0 else 'unnamed'}"
+        # A script may make a new event per step: what it is in its step names a record for all steps.
+        name = f"record {self._place('record', call)}" if own else f"event {named}"
+        done = NONE if source == IDLE else self.measures.done(call, source)
+        made = self.by_call[call] = _Record(call, name, event, source, done, self.numbers[name])
+        if source == IDLE:
+            return
+        self.records.append(made)
         self.numbers[name] += 1
         self.links[call] = EventLink(name, source)
+
+    def _place(self, kind: str, call: int) -> int:
+        """How many of its kind the step has seen."""
+        key = kind, int(self.steps[call])
+        self.places[key] += 1
+        return self.places[key]
+
+    def told(self, call: int, kind: str, record: int) -> None:
+        """A wait of which the recording says what it waits for."""
+        place = kind, self._place(kind, call)
+        made = self.by_call.get(record)
+        if made is None:  # recorded before the trace began: the same place of a later step tells what it was
+            self.first[place].append(call)
+            self.links[call] = NOTHING
+            return
+        waiter = int(self.measures.stream[call]) if kind == "stream_wait" else made.stream
+        idle = made.stream == IDLE or (kind == "stream_wait" and waiter in (made.stream, ALL_STREAMS))
+        self.links[call] = NOTHING if idle else EventLink(made.name, waiter, self._lag(made))
+        for earlier in self.first.pop(place, ()):
+            self.links[earlier] = self.links[call]
 
     def latest(self, event: int, end: int) -> EventLink:
         """The record an event synchronize returned for: of the same event, the latest that was complete by then."""
@@ -152,13 +200,13 @@ class _Resolver:
         ]
         return max(fits, key=lambda record: (record.done, record.call), default=None)
 
-    def _likely_source(self, call: int, thread: Any, following: pd.DataFrame) -> int:
+    def _likely_source(self, call: int, thread: Any, following: int) -> int:
         """The stream of a record that names none: the only busy one; the other one of two when the next event call
         makes the first wait; else the one its thread launched to last. All streams (never earlier) if there is none."""
         if len(self.busy) == 1:
             return self.busy[0]
-        if len(self.busy) == 2 and len(following) and following["kind"].iloc[0] == "stream_wait":
-            waiter = int(self.measures.stream[following.index[0]])
+        if len(self.busy) == 2 and following != NOBODY:
+            waiter = int(self.measures.stream[following])
             if waiter in self.busy:
                 return next(stream for stream in self.busy if stream != waiter)
         own = self.by_thread[thread]

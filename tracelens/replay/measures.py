@@ -7,6 +7,7 @@ constraint hid it, the run's median stands in. So an Edit that changes what bind
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +16,7 @@ import pandas as pd
 
 from tracelens.model import Timeline
 from tracelens.replay.calibrate import Calibration
+from tracelens.trace import waits
 
 Array = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -48,13 +50,15 @@ class Measures:
     """The call waited for room in the launch queue."""
     calibration: Calibration
     """The defaults with this trace's medians in their place."""
+    launches: tuple[tuple[list[int], list[int]], ...]
+    """Per stream: the calls that launch to it, and when all was done that was launched before each, and after all."""
 
     def done(self, call: int, stream: int) -> int:
         """When the work launched before this call on `stream` (-1: on all) was done; NONE if there was none."""
         if stream < 0:
             return int(self.all_done[call])
-        own = np.flatnonzero((self.stream[:call] == stream) & (self.op_end[:call] >= 0))
-        return int(self.op_end[own].max()) if len(own) else NONE
+        calls, ends = self.launches[stream]
+        return ends[bisect_left(calls, call)]
 
 
 def measure(timeline: Timeline, defaults: Calibration) -> Measures:
@@ -64,7 +68,8 @@ def measure(timeline: Timeline, defaults: Calibration) -> Measures:
     op_start, op_end, stream = _spans(len(calls), ops, codes)
     waited = _waited_streams(calls, ops)
     launched = op_end >= 0
-    previous_end = _previous_ends(stream, op_end, launched)
+    earlier = _earlier_ends(calls, ops, codes, len(names))
+    previous_end = _previous_ends(stream, op_end, launched, earlier)
     called = calls["start_ns"].to_numpy(np.int64)
     kernels = launched & (calls["kind"].to_numpy() == "launch")
     empty = kernels & (previous_end <= called)
@@ -80,7 +85,7 @@ def measure(timeline: Timeline, defaults: Calibration) -> Measures:
         op_start=op_start,
         op_end=op_end,
         previous_end=previous_end,
-        all_done=_running_maximum(op_end),
+        all_done=_running_maximum(op_end, int(earlier.max(initial=NONE))),
         latency=np.where(free, np.clip(op_start - called, 0, LATENCY_FACTOR * latency_ns), latency_ns),
         spacing=np.where(queued, np.clip(op_start - previous_end, 0, LONGEST_GAP_NS), spacing_ns),
         blocked=_blocked(stream, called, op_start, defaults.queue_limit),
@@ -90,6 +95,7 @@ def measure(timeline: Timeline, defaults: Calibration) -> Measures:
             kernel_gap_ns=spacing_ns,
             launch_issue_ns=_median(issue[kernels], defaults.launch_issue_ns),
         ),
+        launches=tuple(_launches(stream, op_end, int(first), code) for code, first in enumerate(earlier)),
     )
 
 
@@ -130,18 +136,30 @@ def _waited_streams(calls: pd.DataFrame, ops: pd.DataFrame) -> Array:
     return np.array([position.get(stream, -1) for stream in calls["stream"].tolist()], dtype=np.int64)
 
 
-def _previous_ends(stream: Array, op_end: Array, launched: np.ndarray[Any, np.dtype[np.bool_]]) -> Array:
+def _launches(stream: Array, op_end: Array, first: int, code: int) -> tuple[list[int], list[int]]:
+    own = np.flatnonzero((stream == code) & (op_end >= 0))
+    return own.tolist(), np.maximum.accumulate(np.concatenate(([first], op_end[own]))).tolist()
+
+
+def _earlier_ends(calls: pd.DataFrame, ops: pd.DataFrame, codes: Array, streams: int) -> Array:
+    ends = np.full(streams, NONE, dtype=np.int64)
+    before = waits.launched(calls, ops) == waits.BEFORE
+    np.maximum.at(ends, codes[before], ops["end_ns"].to_numpy(np.int64)[before])
+    return ends
+
+
+def _previous_ends(stream: Array, op_end: Array, launched: np.ndarray[Any, np.dtype[np.bool_]], first: Array) -> Array:
     previous = np.full(len(stream), NONE, dtype=np.int64)
     for code in np.unique(stream[launched]):
         own = np.flatnonzero(launched & (stream == code))
-        previous[own[1:]] = np.maximum.accumulate(op_end[own])[:-1]
+        previous[own] = np.maximum.accumulate(np.concatenate((first[[code]], op_end[own])))[:-1]
     return previous
 
 
-def _running_maximum(op_end: Array) -> Array:
+def _running_maximum(op_end: Array, first: int) -> Array:
     """For each call the latest end of what was launched before it."""
     ends = np.where(op_end >= 0, op_end, NONE)
-    return np.concatenate(([NONE], np.maximum.accumulate(ends)[:-1])) if len(ends) else ends
+    return np.maximum.accumulate(np.concatenate(([first], ends)))[:-1]
 
 
 def _blocked(stream: Array, called: Array, op_start: Array, limit: int) -> np.ndarray[Any, np.dtype[np.bool_]]:

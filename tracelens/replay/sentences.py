@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tracelens.replay import bounds, exposed
+from tracelens.model import Edit
+from tracelens.replay import bounds, edits, exposed
 from tracelens.replay.bounds import Bounds
 from tracelens.replay.items import Tape, single
+from tracelens.replay.program import compile_program
+from tracelens.replay.steady import step_time
 
 NEGLIGIBLE = 0.01
 """Below 1 % of the step a wait is harmless and a copy is no cost."""
@@ -43,6 +46,9 @@ class _Facts:
     """What no order of the same work can do better than the loop does now."""
     handed_over_ns: int
     """Host time for copying and unpacking batches, which pinned memory (and with workers a pin thread) takes away."""
+    workers: int | None
+    doubled_ns: int | None
+    """Step time with twice the workers, by replay; None where the loader does not set the pace or they are unknown."""
 
 
 def of(tape: Tape, alone: Mapping[str, int] | None = None) -> tuple[Sentence, ...]:
@@ -69,7 +75,19 @@ def _facts(tape: Tape, alone: Mapping[str, int], jointly: int) -> _Facts:
         copied_ns=round(sum(item.duration_ns for item in copies) / len(tape.steps)),
         slack_ns=max(0, tape.base_ns - limits.largest_ns),
         handed_over_ns=_handed_over(tape),
+        workers=tape.loader.workers,
+        doubled_ns=_doubled(tape),
     )
+
+
+def _doubled(tape: Tape) -> int | None:
+    if tape.loader.period_ns is None or not tape.loader.workers:
+        return None
+    more = Edit("more-workers", workers=2 * tape.loader.workers)
+    before, after = (
+        step_time(compile_program(edits.apply(tape, chosen), tape.overhead.row_ns)) for chosen in ((), (more,))
+    )
+    return round(tape.base_ns * after / before)
 
 
 def _handed_over(tape: Tape) -> int:
@@ -120,7 +138,14 @@ def _loader_bound(facts: _Facts) -> Sentence | None:
         f"The loader delivers a batch every {_ms(facts.limits.loader_ns)}: any time saved elsewhere is spent waiting "
         "for the next batch. Make the loader faster first (more workers, cheaper samples)."
     )
-    return Sentence("loader_bound", text, {"loader_ns": facts.limits.loader_ns})
+    numbers: dict[str, float] = {"loader_ns": facts.limits.loader_ns}
+    if facts.doubled_ns is not None and facts.workers:
+        text += (
+            f" With {2 * facts.workers} workers instead of {facts.workers}, each as fast as now, a step would take "
+            f"{_ms(facts.doubled_ns)} (replayed)."
+        )
+        numbers |= {"workers": facts.workers, "doubled_ns": facts.doubled_ns}
+    return Sentence("loader_bound", text, numbers)
 
 
 def _absorbed(facts: _Facts) -> Sentence | None:

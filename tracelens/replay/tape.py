@@ -15,14 +15,15 @@ import numpy as np
 import pandas as pd
 
 from tracelens.model import Abstention, Stall, StepClock, Timeline
-from tracelens.replay import edits
+from tracelens.replay import edits, simulate
 from tracelens.replay.calibrate import Calibration
 from tracelens.replay.chain import Chains
 from tracelens.replay.items import Block, Errors, Item, Loader, Overhead, StallPlace, Step, Tape, flat, fold, single
 from tracelens.replay.links import resolve
 from tracelens.replay.measures import measure
-from tracelens.replay.simulate import compile_program, first_pass, step_time
-from tracelens.trace import hiccups
+from tracelens.replay.program import compile_program
+from tracelens.replay.steady import step_time, window_time
+from tracelens.trace import hiccups, waits
 
 FEWEST_STEPS = 3
 MOST_UNMATCHED = 0.01
@@ -62,11 +63,9 @@ def build(
     # The recorded spans inside the loader are the check's; a producer's period belongs to the unprofiled step.
     tape = replace(tape, loader=replace(loader, period_ns=None))
     compiled = compile_program(edits.apply(tape), 0.0)
-    steady, first = step_time(compiled), first_pass(compiled)
-    tape = replace(tape, loader=loader, steady_ns=round(steady))
-    # The window lies between an empty and a full launch queue, and so does what it recorded.
-    nearest = min(max(tape.recorded_ns, min(first, steady)), max(first, steady))
-    errors = Errors(nearest / tape.recorded_ns - 1, None)
+    tape = replace(tape, loader=loader, steady_ns=round(step_time(compiled)))
+    window = window_time(compiled, _queues_found(timeline))
+    errors = Errors(window / tape.recorded_ns - 1, None)
     if abs(errors.recorded) > MOST_ERROR:
         return _unexplained(errors.recorded, timeline, tape)
     unprofiled = _unprofiled(clock)
@@ -137,6 +136,24 @@ def _backlog(ops: pd.DataFrame) -> float:
     """Share of the GPU time without a call, of work that was launched before the window opened."""
     busy = (ops["end_ns"] - ops["start_ns"]).to_numpy()
     return float(busy[ops["call"].to_numpy() < 0].sum() / max(1, busy.sum()))
+
+
+def _queues_found(timeline: Timeline) -> dict[int, list[int]]:
+    """Where the kept steps begin, and begin anew after one that was left out: how long after that, per stream of the
+    Tape, the work lasted that was queued before.
+
+    Such a step waits for that work, and the window may leave less or more behind: so much it differs from a steady one.
+    """
+    ops, steps = timeline.ops(), timeline.steps()
+    put, done = waits.launched(timeline.calls(), ops), ops["end_ns"].to_numpy()
+    kept = np.flatnonzero(steps["kept"].to_numpy(dtype=bool))
+    found = {}
+    for order in np.flatnonzero(np.diff(kept, prepend=-2) != 1):
+        began = int(steps["start_ns"].iloc[kept[order]])
+        lasted = pd.Series(np.where(put < began, done - began, simulate.NEVER))
+        queues = lasted.groupby([ops["device"], ops["stream"]]).max().sort_index()
+        found[int(order)] = [int(ns) for ns in queues]
+    return found
 
 
 # ------------------------------------------------------------------------------------------------------ assembly

@@ -55,9 +55,9 @@ def locate(rows: Rows, waits: pd.DataFrame, recording: RankRecording | None) -> 
     """`waits` with its location columns filled where something tells."""
     if not len(waits):
         return waits
-    places = _places(rows, waits)
     marked = _by_mark(rows, waits, recording)
     sampled, sure = _by_sample(rows, waits, recording)
+    places = _places(rows, waits) if marked or sampled else _Places({})
     carried = _carry(places, marked)
     # What was seen at a wait itself goes before what was seen at its like in another step, where they disagree: a mark
     # also knows the call.

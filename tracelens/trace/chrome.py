@@ -19,7 +19,7 @@ import numpy as np
 from tracelens.errors import InputError
 from tracelens.model import Trace
 from tracelens.trace import source
-from tracelens.trace.columns import Column, ColumnBuilder
+from tracelens.trace.columns import Column, ColumnBuilder, coded
 from tracelens.trace.events import EventReader
 from tracelens.trace.notes import Notes
 
@@ -111,8 +111,7 @@ def _signals(
 ) -> frozenset[str]:
     category = columns["category"]
     present = {categories[code] for code in np.flatnonzero(np.bincount(category))}
-    gpu = _among(categories, GPU_CATEGORIES)[category]
-    runtime = _among(categories, RUNTIME_CATEGORIES)[category]
+    gpu, runtime = coded(category, categories, GPU_CATEGORIES), coded(category, categories, RUNTIME_CATEGORIES)
     launched, launching = columns["correlation"][gpu], columns["correlation"][runtime]
     linked = np.isin(launched[launched > 0], launching)
     used = [names[code] for code in np.flatnonzero(np.bincount(columns["name"]))]
@@ -131,22 +130,19 @@ def _signals(
     return frozenset(signal for signal, there in found.items() if there)
 
 
-def _among(categories: tuple[str, ...], wanted: tuple[str, ...]) -> Column:
-    """Per category code, whether it is one of `wanted`."""
-    return np.array([text in wanted for text in categories], dtype=np.bool_)
-
-
 def _device(metadata: Mapping[str, Any], columns: Mapping[str, Column], categories: tuple[str, ...]) -> str | None:
-    """Name of the device that ran most of the GPU work (of the first one where nothing ran)."""
+    """Name of the device that ran most of the GPU work (of the first one where nothing ran). ROCm counts its ids from
+    the CPUs on and lists the GPUs from 0: a device that is not listed is known only where all are alike."""
     properties = metadata.get("deviceProperties")
     known = [entry for entry in properties if isinstance(entry, dict)] if isinstance(properties, list) else []
     named = {entry.get("id"): str(entry["name"]) for entry in known if entry.get("name")}
-    gpu = _among(categories, GPU_CATEGORIES)[columns["category"]]
+    gpu = coded(columns["category"], categories, GPU_CATEGORIES)
     used = columns["device"][gpu & (columns["device"] >= 0)]
     if not len(used):
         return next(iter(named.values()), None)
     devices, counts = np.unique(used, return_counts=True)
-    return named.get(int(devices[counts.argmax()]))
+    alike = next(iter(named.values())) if len({*named.values()}) == 1 else None
+    return named.get(int(devices[counts.argmax()]), alike)
 
 
 def _unix_zero(metadata: Mapping[str, Any], origin: int) -> int | None:

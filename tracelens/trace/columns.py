@@ -6,6 +6,8 @@ generations and vendors.
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -92,12 +94,13 @@ class ColumnBuilder:
             self._spans.append(complete)
         if not self._spans:
             return {}
-        columns = _concatenated(self._spans)
-        _reorder(columns, _by_start(columns["start_ns"], columns["end_ns"]))
+        columns = _ordered(self._spans)
+        if "stream" in columns:
+            columns["stream"][~self._with_stream(columns["category"])] = UNKNOWN_ID
         repeated = self._duplicates(columns)
         if len(repeated):
             self._notes.drop("duplicate event", len(repeated))
-            _reorder(columns, np.delete(np.arange(len(columns["start_ns"])), repeated))
+            columns = {key: np.delete(column, repeated) for key, column in columns.items()}
         return _with_absent(columns)
 
     def _complete(self, rows: Rows) -> dict[str, Column]:
@@ -125,14 +128,10 @@ class ColumnBuilder:
         ids = {"pid": integers(rows.pid, np.int64), "tid": integers(rows.tid, np.int64)}
         args = dict(zip(ARGUMENTS, rows.args, strict=True))
         self.has_shapes = self.has_shapes or _any_shapes(args)
-        part: dict[str, Column] = {"category": category, "name": name, **ids, **_arguments(args)}
-        if "stream" in part:
-            part["stream"][~self._with_stream()[category]] = UNKNOWN_ID
-        return part
+        return {"category": category, "name": name, **ids, **_arguments(args)}
 
-    def _with_stream(self) -> npt.NDArray[np.bool_]:
-        """Per category code."""
-        return np.array([text in WITH_STREAM for text in self._categories.clean], dtype=np.bool_)
+    def _with_stream(self, category: Column) -> npt.NDArray[np.bool_]:
+        return coded(category, self.categories(), WITH_STREAM)
 
     def _duplicates(self, columns: dict[str, Column]) -> Column:
         """Rows of GPU and API categories that repeat another in every respect; twice counted work would be wrong."""
@@ -142,7 +141,7 @@ class ColumnBuilder:
         near[1:] |= again
         near[:-1] |= again
         rows = np.flatnonzero(near)
-        rows = rows[self._with_stream()[columns["category"][rows]]]
+        rows = rows[self._with_stream(columns["category"][rows])]
         keys = [
             columns[key][rows] for key in ("correlation", "tid", "pid", "name", "end_ns", "start_ns") if key in columns
         ]
@@ -186,6 +185,15 @@ def canonical(category: str | None) -> str:
     return CATEGORIES.get(text, text)
 
 
+def coded(codes: Column, words: Iterable[str], wanted: Container[str]) -> npt.NDArray[np.bool_]:
+    """Which rows hold the code of a wanted word. Few codes, so that comparing them is much faster than looking up."""
+    out = np.zeros(len(codes), dtype=np.bool_)
+    for code, word in enumerate(words):
+        if word in wanted:
+            out |= codes == code
+    return out
+
+
 def _any_shapes(args: dict[str, Values]) -> bool:
     return any(args[key].count(NOTHING) < len(args[key]) for key in ("shapes", "shapes_2021"))
 
@@ -202,7 +210,7 @@ def _arguments(args: dict[str, Values]) -> dict[str, Column]:
 def _first_known(spellings: list[Values], width: type[np.signedinteger[Any]]) -> Column | None:
     out: Column | None = None
     for values in spellings:
-        if values.count(UNKNOWN_ID) == len(values):
+        if values[0] == UNKNOWN_ID and values.count(UNKNOWN_ID) == len(values):
             continue
         column = _sync_kinds(values) if width is np.int8 else integers(values, width)
         out = column if out is None else np.where(out == UNKNOWN_ID, column, out)
@@ -214,21 +222,40 @@ def _sync_kinds(values: Values) -> Column:
 
 
 def _concatenated(parts: list[dict[str, Column]]) -> dict[str, Column]:
-    """One set of columns; the parts are given up column by column, so that little is there twice."""
-    keys = dict.fromkeys(key for part in parts for key in part)
-    counts = [len(part["start_ns"]) for part in parts]
-    return {key: _joined(parts, key, counts) for key in keys}
+    """One set of columns."""
+    joined = _Joined(parts)
+    return {key: joined.column(key).copy() for key in joined.keys}
 
 
-def _joined(parts: list[dict[str, Column]], key: str, counts: list[int]) -> Column:
-    width = next(part[key].dtype for part in parts if key in part)
-    out: Column = np.full(sum(counts), UNKNOWN_ID, dtype=width)
-    end = 0
-    for part, count in zip(parts, counts, strict=True):
-        end += count
-        if (column := part.pop(key, None)) is not None:
-            out[end - count : end] = column
-    return out
+def _ordered(parts: list[dict[str, Column]]) -> dict[str, Column]:
+    """One set of columns, ordered by start, longer rows first."""
+    joined = _Joined(parts)
+    start, end = joined.column("start_ns").copy(), joined.column("end_ns")
+    order = _by_start(start, end)
+    columns = {"start_ns": start[order], "end_ns": end[order]}
+    del start
+    return columns | {key: joined.column(key)[order] for key in joined.keys if key not in columns}
+
+
+class _Joined:
+    """The columns of several parts, one at a time and all in the same memory, valid until the next one; the parts are
+    given up column by column, so that little is there twice."""
+
+    def __init__(self, parts: list[dict[str, Column]]) -> None:
+        self.keys = [*dict.fromkeys(chain.from_iterable(parts))]
+        self._parts = parts
+        self._counts = [len(part["start_ns"]) for part in parts]
+        self._memory = np.empty(sum(self._counts), dtype=np.int64)
+
+    def column(self, key: str) -> Column:
+        width = next(part[key].dtype for part in self._parts if key in part)
+        out: Column = self._memory.view(width)[: len(self._memory)]
+        end = 0
+        for part, count in zip(self._parts, self._counts, strict=True):
+            column = part.pop(key, None)
+            out[end : end + count] = UNKNOWN_ID if column is None else column
+            end += count
+        return out
 
 
 def _with_absent(columns: dict[str, Column]) -> dict[str, Column]:
@@ -236,12 +263,6 @@ def _with_absent(columns: dict[str, Column]) -> dict[str, Column]:
     count = len(columns["start_ns"])
     absent = {key: np.broadcast_to(width(UNKNOWN_ID), count) for key, (width, _) in _ARGUMENTS.items()}
     return {**absent, **columns}
-
-
-def _reorder(columns: dict[str, Column], rows: Column) -> None:
-    """In place, column by column, for the same reason."""
-    for key in columns:
-        columns[key] = columns[key][rows]
 
 
 def _by_start(start: Column, end: Column) -> Column:

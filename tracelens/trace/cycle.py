@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tracelens.trace.tables import among, codes
+
 Column = npt.NDArray[Any]
 
 TOLERANCE = 0.1
@@ -49,13 +51,12 @@ def _sequence(calls: pd.DataFrame, ops: pd.DataFrame) -> tuple[Column, Column]:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     started = calls["start_ns"].to_numpy()[call[linked]]
     order = np.lexsort((linked, started))
-    return ops["name"].cat.codes.to_numpy()[linked][order], started[order]
+    return codes(ops["name"])[linked][order], started[order]
 
 
 def _copies_in(ops: pd.DataFrame) -> frozenset[int]:
     """Names of host-to-device copies: where several kernels mark the period, a step begins with its batch."""
-    chosen = (ops["direction"] == "h2d").to_numpy()
-    return frozenset(int(code) for code in np.unique(ops["name"].cat.codes.to_numpy()[chosen]))
+    return frozenset(np.unique(codes(ops["name"])[among(ops["direction"], "h2d")]).tolist())
 
 
 def _anchor(sequence: Column, copies: frozenset[int]) -> int | None:

@@ -39,7 +39,6 @@ _BLANK = b"\xef\xbb\xbf \t\r\n"
 _OVERLAP = 100
 """Bytes searched again after more were read: the key and bracket of the array may lie across the border."""
 _ARGUMENTS = tuple(field.encode_name for field in msgspec.structs.fields(fields.Args))
-_FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class EventReader:
@@ -54,76 +53,91 @@ class EventReader:
         self._pieces = pieces
         self._name = name
         self._notes = notes
-        self._buffer = bytearray()
+        self._parts: list[bytes] = []
         self._carry = b""
         self._ended = False
         self._mended = 0
         self._tail = bytearray()
-        self._decoders = fields.PLAIN
+        self._decoder = fields.PLAIN
 
     def __iter__(self) -> Iterator[Batch]:
         self._find_array()
         size, more = BATCH, True
         while more and not self._ended and size <= EVENT_LIMIT:
             more = self._fill(size)
-            cut = _last_boundary(self._buffer)
+            cut = self._boundary()
             size = BATCH if cut else 2 * size
             if cut:
-                end, begin = cut
-                with memoryview(self._buffer) as view:
-                    array = b"".join((b"[", view[:end], b"]"))
-                del self._buffer[:begin]
-                batch = self._whole(array)
-                yield from self._decode(array[1:-1]) if batch is None else (batch,)
+                yield from self._read(self._until(cut))
         if not self._ended:
-            yield self._walk(self._carry + b"," + self._buffer, "incomplete event")
-            self._buffer.clear()
+            yield self._walk(b",".join((self._carry, *self._parts)), "incomplete event")
+            self._parts = []
             if not self._ended:
                 self._notes.warn("the file ends early; all complete events before the end were read")
         self._finish()
 
     def _find_array(self) -> None:
         """Read up to the first event; the keys before it become metadata."""
-        searched = 0
+        head, searched = bytearray(), 0
         while True:
             if not searched:
-                blank = len(self._buffer) - len(self._buffer.lstrip(_BLANK))
-                del self._buffer[:blank]
-            start = bytes(self._buffer[:1])
+                del head[: len(head) - len(head.lstrip(_BLANK))]
+            start = bytes(head[:1])
             if start == b"[":
-                del self._buffer[:1]
+                self._parts = [bytes(head[1:])]
                 return
-            if start == b"{" and (match := _ARRAY.search(self._buffer, searched)):
-                self.metadata.update(repair.top_level(bytes(self._buffer[: match.start()]), self._notes))
-                del self._buffer[: match.end()]
+            if start == b"{" and (match := _ARRAY.search(head, searched)):
+                self.metadata.update(repair.top_level(bytes(head[: match.start()]), self._notes))
+                self._parts = [bytes(head[match.end() :])]
                 return
-            searched = max(0, len(self._buffer) - _OVERLAP)
-            if start not in (b"", b"{") or len(self._buffer) > HEADER_LIMIT or not self._grow():
-                raise self._not_a_trace()
+            searched = max(0, len(head) - _OVERLAP)
+            piece = next(self._pieces, None) if start in (b"", b"{") and len(head) <= HEADER_LIMIT else None
+            if piece is None:
+                raise self._not_a_trace(head)
+            head += piece
 
-    def _not_a_trace(self) -> InputError:
-        if not self._buffer:
+    def _not_a_trace(self, head: bytearray) -> InputError:
+        if not head:
             what = "is empty"
-        elif not self._buffer.startswith(b"{"):
+        elif not head.startswith(b"{"):
             what = "is not JSON"
         else:
-            what = 'is JSON without "traceEvents"' if _closes(self._buffer) else "ends before its first event"
+            what = 'is JSON without "traceEvents"' if _closes(head) else "ends before its first event"
         what += f" ({self._notes.warnings[0]})" if self._notes.warnings else ""
         hint = "give what torch.profiler's export_chrome_trace wrote (.json or .json.gz), or record: tracelens profile"
         return InputError(f"{self._name} {what}, so it is no trace", hint=hint)
 
     def _fill(self, size: int) -> bool:
-        while len(self._buffer) < size:
-            if not self._grow():
+        """Read on until there is that much text; whether there may be more."""
+        have = sum(map(len, self._parts))
+        while have < size:
+            piece = next(self._pieces, None)
+            if piece is None:
                 return False
+            self._parts.append(piece)
+            have += len(piece)
         return True
 
-    def _grow(self) -> bool:
-        piece = next(self._pieces, None)
-        if piece is None:
-            return False
-        self._buffer += piece
-        return True
+    def _boundary(self) -> tuple[int, int] | None:
+        """The last one, in the last part."""
+        cut = _last_boundary(self._parts[-1])
+        if cut or len(self._parts) == 1:
+            return cut
+        self._parts = [b"".join(self._parts)]
+        return _last_boundary(self._parts[0])
+
+    def _until(self, cut: tuple[int, int]) -> bytes:
+        """The events before the boundary as an array; what follows stays. The text is copied just this once."""
+        *before, last = self._parts
+        self._parts = [last[cut[1] :]]
+        with memoryview(last) as view:
+            return b"".join((b"[", *before, view[: cut[0]], b"]"))
+
+    def _read(self, array: bytes) -> Iterator[Batch]:
+        """The batches of an array, of one where nothing is damaged. Holds its text no longer than it must: memory that
+        is used again costs nothing, new memory as much as decoding into it."""
+        batch = self._whole(array)
+        yield from self._decode(array[1:-1]) if batch is None else (batch,)
 
     def _decode(self, text: bytes) -> Iterator[Batch]:
         """Decode a run of whole events, by halves where it fails."""
@@ -156,21 +170,15 @@ class EventReader:
         if self._carry or self._ended:
             return None
         try:
-            batch = self._decoded(array)
-            if self._decoders is fields.PLAIN and batch.loses_digits():
-                self._decoders = fields.EXACT
-                batch = self._decoded(array)
-        except _FAILURES:
+            batch = self._decoder.batch(array)
+            if self._decoder is fields.PLAIN and batch.loses_digits():
+                self._decoder = fields.EXACT
+                batch = self._decoder.batch(array)
+        except fields.FAILURES:
             return None
         if self._keep is not None:
             self._keep(msgspec.json.decode(array, type=list[msgspec.Raw]))
         return batch
-
-    def _decoded(self, array: bytes) -> Batch:
-        try:
-            return fields.batch(self._decoders.tagged(array))
-        except _FAILURES:
-            return fields.batch(self._decoders.any_phase(array))
 
     def _walk(self, text: bytes, unfinished: str | None) -> Batch:
         """Read event by event. `unfinished`: what an event is that the text does not finish; None: to be continued."""
@@ -187,15 +195,15 @@ class EventReader:
             self._carry = walked.rest
         if self._keep is not None:
             self._keep(walked.values)
-        return fields.batch([_event(value) for value in walked.values])
+        return fields.by_phase([_event(value) for value in walked.values])
 
     def _finish(self) -> None:
         """What follows the array: more top-level keys."""
-        if self._buffer:  # a cut inside the tail took the comma before it
-            self._tail += b"," + self._buffer
+        for part in self._parts:
+            self._tail += b"," + part  # a cut inside the tail took the comma before it
         while self._ended and len(self._tail) < HEADER_LIMIT and (piece := next(self._pieces, None)) is not None:
             self._tail += piece
-        self._buffer.clear()
+        self._parts = []
         tail = bytes(self._tail).lstrip(b" \t\r\n,")
         if tail and not tail.startswith(b"}"):
             self.metadata.update(repair.top_level(b"{" + tail, self._notes))
@@ -232,13 +240,13 @@ def _scalars(value: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def _last_boundary(buffer: bytearray) -> tuple[int, int] | None:
+def _last_boundary(text: bytes) -> tuple[int, int] | None:
     """(end of the last event that surely is complete, start of the next); looks at the end first, where it is."""
-    window = 4 << 10
+    window = 1 << 10
     while True:
-        begin = max(0, len(buffer) - window)
+        begin = max(0, len(text) - window)
         last = None
-        for match in BOUNDARY.finditer(buffer, begin):
+        for match in BOUNDARY.finditer(text, begin):
             last = match
         if last is not None:
             return last.start() + 1, last.end()
@@ -252,9 +260,9 @@ def _middle_boundary(text: bytes) -> tuple[int, int] | None:
     return (match.start() + 1, match.end()) if match else None
 
 
-def _closes(buffer: bytearray) -> bool:
+def _closes(text: bytearray) -> bool:
     try:
-        json.loads(bytes(buffer).decode("utf-8", "replace"), strict=False)
+        json.loads(text.decode("utf-8", "replace"), strict=False)
     except (ValueError, RecursionError):
         return False
     return True

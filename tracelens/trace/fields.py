@@ -9,14 +9,19 @@ from __future__ import annotations
 import functools
 import operator
 import string
+import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import compress, repeat
 from typing import Any
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 Number = int | float | str | None
 Values = tuple[Any, ...]
+Whole = npt.NDArray[np.int64]
 
 UNKNOWN_ID = -1
 EXACT_FROM = 2.0**43
@@ -25,14 +30,15 @@ NOTHING = msgspec.Raw(b"")
 
 
 class Args(msgspec.Struct, gc=False, frozen=True):
-    """The arguments that we use, in every spelling seen; strings occur where numbers are meant (ROCm)."""
+    """The arguments that we use, in every spelling seen; strings occur where numbers are meant (ROCm). The common ones
+    come first and in Kineto's order, in which the decoder looks for them."""
 
-    correlation: Number = UNKNOWN_ID
-    stream: Number = UNKNOWN_ID
-    device: Number = UNKNOWN_ID
     external_id: Number = msgspec.field(name="External id", default=UNKNOWN_ID)
-    external_id_2021: Number = msgspec.field(name="external id", default=UNKNOWN_ID)
+    device: Number = UNKNOWN_ID
+    stream: Number = UNKNOWN_ID
+    correlation: Number = UNKNOWN_ID
     bytes: Number = UNKNOWN_ID
+    external_id_2021: Number = msgspec.field(name="external id", default=UNKNOWN_ID)
     bytes_2021: Number = msgspec.field(name="Bytes", default=UNKNOWN_ID)
     size: Number = UNKNOWN_ID
     sync_kind: str | int | None = msgspec.field(name="cuda_sync_kind", default=UNKNOWN_ID)
@@ -111,27 +117,16 @@ def _decoder(*kinds: type[msgspec.Struct]) -> Callable[[bytes], list[Any]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Decoders:
-    """Ways to decode the same text: `tagged` is the fast one, `any_phase` takes every phase."""
-
-    tagged: Callable[[bytes], list[Any]]
-    any_phase: Callable[[bytes], list[Any]]
-
-
-PLAIN = Decoders(_decoder(Span, Begin, End, *_OTHERS), _decoder(AnyPhase))
-EXACT = Decoders(_decoder(ExactSpan, _ExactBegin, _ExactEnd, *_OTHERS), _decoder(_ExactAnyPhase))
-
-
-@dataclass(frozen=True, slots=True)
 class Rows:
-    """Events of one phase, one tuple per field, all of one length. `args` in the order of `ARGUMENTS`."""
+    """Events of one phase, one tuple per field, all of one length; times that are all integers as an array. `args` in
+    the order of `ARGUMENTS`."""
 
     cat: Values = ()
     name: Values = ()
     pid: Values = ()
     tid: Values = ()
-    ts: Values = ()
-    dur: Values = ()
+    ts: Values | Whole = ()
+    dur: Values | Whole = ()
     args: tuple[Values, ...] = ()
 
     def __len__(self) -> int:
@@ -152,31 +147,45 @@ class Batch:
 
     def loses_digits(self) -> bool:
         """Whether a double cannot tell the nanoseconds of one of the times."""
-        times = (*self.spans.ts, *self.halves.ts) if self.halves.ts else self.spans.ts
-        if float not in {*map(type, times)}:
-            return False
-        return any(abs(time) >= EXACT_FROM for time in times if type(time) is float)
+        mixed = [rows.ts for rows in (self.spans, self.halves) if not isinstance(rows.ts, np.ndarray)]
+        return any(type(time) is float and abs(time) >= EXACT_FROM for times in mixed for time in times)
 
 
-def batch(events: Sequence[Any]) -> Batch:
-    """Decoded events by field; those without a duration are left out."""
-    found = {*map(type, events)}
-    if not found <= _TAGGED:
-        return _by_phase(events)
-    kind = ExactSpan if ExactSpan in found else Span
-    spans = [event for event in events if type(event) is kind]
-    if found.isdisjoint(_BEGINS | _ENDS):
-        return Batch(_rows(spans))
-    halves = [event for event in events if type(event) in _BEGINS or type(event) in _ENDS]
-    return Batch(_rows(spans), _rows(halves), tuple(type(event) in _BEGINS for event in halves))
+@dataclass(frozen=True, slots=True)
+class Decoder:
+    """From the text of an array of events to a Batch; those without a duration are left out."""
+
+    tagged: Callable[[bytes], list[Any]]
+    """The fast way; `any_phase` takes every phase."""
+    any_phase: Callable[[bytes], list[Any]]
+    span: type[Timed]
+    begin: type[Timed]
+    end: type[Timed]
+
+    def batch(self, array: bytes) -> Batch:
+        """Raises one of msgspec's errors, or UnicodeDecodeError or RecursionError, where something is damaged."""
+        try:
+            events = self.tagged(array)
+        except FAILURES:
+            return by_phase(self.any_phase(array))
+        kinds = [*map(type, events)]
+        spans = _rows([*compress(events, map(operator.is_, kinds, repeat(self.span)))])
+        if self.begin not in kinds and self.end not in kinds:
+            return Batch(spans)
+        begins = tuple(kind is self.begin for kind in kinds if kind is self.begin or kind is self.end)
+        halves = [event for event in events if type(event) is self.begin or type(event) is self.end]
+        return Batch(spans, _rows(halves), begins)
 
 
-_BEGINS = frozenset((Begin, _ExactBegin))
-_ENDS = frozenset((End, _ExactEnd))
-_TAGGED = {Span, ExactSpan} | _BEGINS | _ENDS | {*_OTHERS}
+FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+PLAIN = Decoder(_decoder(Span, Begin, End, *_OTHERS), _decoder(AnyPhase), Span, Begin, End)
+EXACT = Decoder(
+    _decoder(ExactSpan, _ExactBegin, _ExactEnd, *_OTHERS), _decoder(_ExactAnyPhase), ExactSpan, _ExactBegin, _ExactEnd
+)
 
 
-def _by_phase(events: Sequence[Any]) -> Batch:
+def by_phase(events: Sequence[Any]) -> Batch:
+    """A Batch of events of any phase."""
     spans = [event for event in events if event.ph == "X"]
     halves = [event for event in events if event.ph in ("B", "E")]
     return Batch(_rows(spans), _rows(halves), tuple(event.ph == "B" for event in halves))
@@ -186,7 +195,15 @@ def _rows(events: list[Any]) -> Rows:
     if not events:
         return NO_ROWS
     cat, name, pid, tid, ts, dur, args, *_ = zip(*map(msgspec.structs.astuple, events), strict=True)
-    return Rows(cat, name, pid, tid, ts, dur, _arguments(args))
+    return Rows(cat, name, pid, tid, _whole(ts), _whole(dur), _arguments(args))
+
+
+def _whole(values: Values) -> Values | Whole:
+    """`struct` takes 64-bit integers and nothing else, so that their types need no look of their own."""
+    try:
+        return np.frombuffer(struct.pack(f"{len(values)}q", *values), dtype=np.int64)
+    except struct.error:
+        return values
 
 
 def _arguments(args: Iterable[Args]) -> tuple[Values, ...]:

@@ -24,7 +24,7 @@ import pandas as pd
 
 from tracelens.trace import intervals
 from tracelens.trace.intervals import IntervalSet
-from tracelens.trace.tables import categorical, step_of
+from tracelens.trace.tables import among, categorical, step_of
 from tracelens.trace.threads import Threads
 
 Column = npt.NDArray[Any]
@@ -97,9 +97,7 @@ def find(scene: Scene) -> pd.DataFrame:
     """The `gaps` table: inside kept steps, in order of start within each device."""
     parts = [_of_device(scene, int(device)) for device in np.unique(scene.ops["device"].to_numpy())]
     parts = parts or [_table({key: np.empty(0, dtype=np.int64) for key in _KEYS}, 0)]
-    rows = pd.concat(parts, ignore_index=True)
-    rows["cause"] = categorical(rows["cause"].to_numpy(), CAUSES)
-    return rows
+    return parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
 
 
 def owned(gaps: pd.DataFrame, waits: int) -> Column:
@@ -115,7 +113,8 @@ _KEYS = ("start_ns", "end_ns", "next_op", "cause", "wait", "step")
 
 
 def _table(columns: dict[str, Column], device: int) -> pd.DataFrame:
-    return pd.DataFrame({"device": np.full(len(columns["start_ns"]), device, dtype=np.int64), **columns})
+    devices = np.full(len(columns["start_ns"]), device, dtype=np.int64)
+    return pd.DataFrame({"device": devices, **columns, "cause": categorical(columns["cause"], CAUSES)}, copy=False)
 
 
 def _of_device(scene: Scene, device: int) -> pd.DataFrame:
@@ -137,14 +136,15 @@ def _gaps(scene: Scene, idle: IntervalSet, positions: Column, starts: Column) ->
     exists = follows < len(positions)
     next_op = np.where(exists, positions[np.minimum(follows, len(positions) - 1)], -1)
     call = np.where(exists, scene.ops["call"].to_numpy()[next_op], -1)
-    keys = ["start_ns", "end_ns", "thread"]
-    calls = scene.calls[keys].to_numpy() if len(scene.calls) else np.zeros((1, len(keys)), dtype=np.int64)
-    launch, issued = (np.where(call >= 0, np.minimum(calls[call, key], idle[1]), idle[1]) for key in (0, 1))
-    copies = np.flatnonzero((scene.waits["kind"] == "h2d").to_numpy())
+    start, end, thread = (
+        scene.calls[key].to_numpy()[call] if len(scene.calls) else call for key in ("start_ns", "end_ns", "thread")
+    )
+    launch, issued = (np.where(call >= 0, np.minimum(instant, idle[1]), idle[1]) for instant in (start, end))
+    copies = np.flatnonzero(among(scene.waits["kind"], "h2d"))
     staging = np.full(len(scene.calls) + 1, -1, dtype=np.int64)
     staging[scene.waits["call"].to_numpy()[copies]] = copies
     known = (call >= 0) | ~exists
-    chain = np.where(call >= 0, _chains(scene, calls[call, 2]), _LOOP)
+    chain = np.where(call >= 0, _chains(scene, thread), _LOOP)
     return _Gaps(idle[0], idle[1], next_op, launch, issued, chain, staging[call], known & (launch > idle[0]))
 
 
@@ -163,7 +163,9 @@ def _pieces(scene: Scene, gaps: _Gaps) -> _Pieces:
     own = [np.maximum(instant, gaps.start) for instant in (gaps.launch, gaps.issued, gaps.end - LAUNCH_NS)]
     edges = intervals.distinct(np.concatenate([gaps.start, gaps.end, *own, *bounds, *scene.overhead]))
     start, end = edges[:-1], edges[1:]
-    gap = np.searchsorted(gaps.start, start, side="right") - 1
+    begins = np.zeros(len(start), dtype=np.int64)
+    begins[np.searchsorted(start, gaps.start)] = 1  # every gap begins at one of the edges
+    gap = np.cumsum(begins) - 1
     step = step_of(start, scene.steps)
     chosen = (gap >= 0) & (step >= 0) & (start < gaps.end[gap] if len(gaps) else False)
     chosen &= scene.steps["kept"].to_numpy()[step]
@@ -186,7 +188,7 @@ def _own_late(scene: Scene, gaps: _Gaps, pieces: _Pieces, busy: IntervalSet, cha
     mine = (gaps.late & (gaps.chain == chain))[pieces.gap]
     edge = scene.waits["window_edge"].to_numpy(dtype=np.bool_)
     waits = np.flatnonzero((_chains(scene, scene.waits["thread"].to_numpy()) == chain) & ~edge)
-    alloc = (scene.waits["kind"] == "alloc").to_numpy()
+    alloc = among(scene.waits["kind"], "alloc")
     before = pieces.start < gaps.launch[pieces.gap]
     inside = _inside(scene.waits, waits, pieces.start)
     in_wait = mine & before & (inside >= 0)

@@ -24,7 +24,7 @@ class Nest:
         order = filled[np.lexsort((-ends[filled], starts[filled]))]
         self._position = order
         self._start, self._end = starts[order], ends[order]
-        self._closing = np.sort(self._end)
+        self._closing = np.sort(self._end, kind="stable")  # almost in order, which a stable sort makes use of
         level = np.arange(len(order)) - np.searchsorted(self._closing, self._start, side="right")
         self._width = int(self._end.max()) + 1 if len(order) else 1
         key = np.maximum(level, 0) * self._width + self._start

@@ -29,8 +29,10 @@ _LONGEST = 40
 _DIGITS = re.compile(r"(\d{1,18})\D*$")
 
 
-def nanoseconds(values: Sequence[Any]) -> tuple[Column, npt.NDArray[np.bool_]]:
+def nanoseconds(values: Sequence[Any] | Column) -> tuple[Column, npt.NDArray[np.bool_]]:
     """Microseconds (int, double, text or raw digits) as integer ns, and which of them are numbers."""
+    if isinstance(values, np.ndarray):
+        return _from_whole(values)
     kinds = {*map(type, values)}
     if msgspec.Raw in kinds:
         return _from_text([bytes(value) for value in values])
@@ -46,10 +48,8 @@ def nanoseconds(values: Sequence[Any]) -> tuple[Column, npt.NDArray[np.bool_]]:
 
 def integers(values: Sequence[Any], dtype: type[np.signedinteger[Any]]) -> Column:
     """Ids as integers; None and what is no number become -1, "stream 7" becomes 7."""
-    if values.count(UNKNOWN_ID) == len(values):
-        return np.full(len(values), UNKNOWN_ID, dtype=dtype)
     try:
-        out = np.array(values, dtype=np.int64)
+        out = np.fromiter(values, dtype=np.int64, count=len(values))
     except (TypeError, ValueError, OverflowError):
         number = {value: _integer(value) for value in {*values}}
         out = np.array([number[value] for value in values], dtype=np.int64)
@@ -59,6 +59,8 @@ def integers(values: Sequence[Any], dtype: type[np.signedinteger[Any]]) -> Colum
 
 
 def _from_whole(micro: Column) -> tuple[Column, npt.NDArray[np.bool_]]:
+    if not len(micro) or (micro.min() > -_LARGEST_US and micro.max() < _LARGEST_US):
+        return micro * 1000, np.ones(len(micro), dtype=np.bool_)
     known = (micro > -_LARGEST_US) & (micro < _LARGEST_US)
     return np.where(known, micro, 0) * 1000, known
 

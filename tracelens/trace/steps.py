@@ -17,7 +17,7 @@ import pandas as pd
 from tracelens.model import RankRecording, StepSource
 from tracelens.trace import api, cycle
 from tracelens.trace.idle import LAUNCH_NS
-from tracelens.trace.tables import Rows
+from tracelens.trace.tables import Rows, among
 from tracelens.trace.threads import LOADER, MARKS, OPTIMIZER, STEP, Threads
 
 Column = npt.NDArray[Any]
@@ -64,7 +64,7 @@ def _profiler_steps(rows: Rows, threads: Threads) -> dict[str, Column]:
 
 
 def _launches(calls: pd.DataFrame, threads: Threads) -> Column:
-    chosen = calls["kind"].isin(api.STARTS_WORK).to_numpy() & calls["thread"].isin(threads.loop).to_numpy()
+    chosen = among(calls["kind"], *api.STARTS_WORK) & np.isin(calls["thread"].to_numpy(), threads.loop)
     return calls["start_ns"].to_numpy()[chosen]
 
 

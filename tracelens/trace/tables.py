@@ -7,8 +7,8 @@ plus the rows of other categories that later stages ask for by name. The link is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ import pandas as pd
 
 from tracelens.model import Trace
 from tracelens.trace import api
-from tracelens.trace.columns import SYNC_KINDS
+from tracelens.trace.columns import SYNC_KINDS, coded
 
 Column = npt.NDArray[Any]
 
@@ -32,15 +32,17 @@ class Rows:
     """A Trace with the selections that every stage needs."""
 
     trace: Trace
+    _found: dict[tuple[str, ...], Column] = field(default_factory=dict)
 
     def column(self, key: str) -> Column:
         return self.trace.columns[key]
 
-    def of(self, categories: Iterable[str]) -> Column:
+    def of(self, categories: tuple[str, ...]) -> Column:
         """Positions of the rows of some categories, in order of start."""
-        chosen = set(categories)
-        wanted = np.array([text in chosen for text in self.trace.categories], dtype=np.bool_)
-        return np.flatnonzero(wanted[self.column("category")])
+        if categories not in self._found:
+            chosen = coded(self.column("category"), self.trace.categories, categories)
+            self._found[categories] = np.flatnonzero(chosen)
+        return self._found[categories]
 
     def named(self, rows: Column, matches: Callable[[str], bool]) -> Column:
         """Those of `rows` whose name matches; each distinct name is tried once."""
@@ -56,6 +58,16 @@ class Rows:
 
 def categorical(codes: npt.ArrayLike, words: Iterable[str]) -> pd.Categorical:
     return pd.Categorical.from_codes(np.asarray(codes), categories=pd.Index(list(words), dtype=object))
+
+
+def among(column: pd.Series[Any], *words: str) -> Column:
+    """Which rows of a column that `categorical` made hold one of `words`: codes are compared, not texts."""
+    return coded(codes(column), cast(pd.CategoricalDtype, column.dtype).categories, words)
+
+
+def codes(column: pd.Series[Any]) -> Column:
+    """Of a column that `categorical` made: positions in its words."""
+    return np.asarray(cast(pd.Categorical, column.array).codes)
 
 
 def processes(rows: Rows) -> int:
@@ -74,10 +86,9 @@ def build(rows: Rows) -> tuple[pd.DataFrame, pd.DataFrame]:
         call = _nearest_call(calls, ops, correlation, call)
     ops["call"] = call
     linked = np.flatnonzero(call >= 0)
-    first, counts = np.full(len(calls), -1, dtype=np.int64), np.zeros(len(calls), dtype=np.int64)
+    first = np.full(len(calls), -1, dtype=np.int64)
     first[call[linked][::-1]] = linked[::-1]  # reversed, so that the earliest op of a call is written last
-    np.add.at(counts, call[linked], 1)
-    calls["op"], calls["ops"] = first, counts
+    calls["op"], calls["ops"] = first, np.bincount(call[linked], minlength=len(calls))
     stream = np.where(first >= 0, ops["stream"].to_numpy()[first] if len(ops) else -1, -1)
     calls["stream"] = stream
     _add_sync_targets(rows, calls)
@@ -95,11 +106,7 @@ def _calls(rows: Rows, selected: Column) -> pd.DataFrame:
             "start_ns": rows.column("start_ns")[selected],
             "end_ns": rows.column("end_ns")[selected],
             "correlation": rows.column("correlation")[selected],
-            "stream": np.full(len(selected), -1, dtype=np.int64),
-            "event": np.full(len(selected), -1, dtype=np.int64),
-            "op": np.full(len(selected), -1, dtype=np.int64),
-            "ops": np.zeros(len(selected), dtype=np.int64),
-            "step": np.full(len(selected), -1, dtype=np.int64),
+            **dict.fromkeys(("stream", "event", "op", "ops", "step"), _unknown(len(selected))),
         },
         copy=False,
     )
@@ -114,8 +121,10 @@ def _ops(rows: Rows, selected: Column) -> pd.DataFrame:
     )
     collective = np.array([api.is_collective(name) for name in names], dtype=np.bool_)
     kind = np.where(is_copy, 1, np.where(is_memset, 2, np.where(collective[codes] if len(codes) else False, 3, 0)))
-    direction = np.array([DIRECTIONS.index(api.direction(name)) for name in names], dtype=np.int8)
-    memory = np.array([MEMORY.index(api.memory(name)) for name in names], dtype=np.int8)
+    direction, memory = np.zeros(len(names), dtype=np.int8), np.zeros(len(names), dtype=np.int8)
+    for code in np.unique(codes[is_copy]):
+        direction[code] = DIRECTIONS.index(api.direction(names[code]))
+        memory[code] = MEMORY.index(api.memory(names[code]))
     device, process = rows.column("device")[selected].astype(np.int64), rows.column("pid")[selected]
     return pd.DataFrame(
         {
@@ -128,11 +137,15 @@ def _ops(rows: Rows, selected: Column) -> pd.DataFrame:
             "start_ns": rows.column("start_ns")[selected],
             "end_ns": rows.column("end_ns")[selected],
             "bytes": rows.column("bytes")[selected],
-            "call": np.full(len(selected), -1, dtype=np.int64),
-            "step": np.full(len(selected), -1, dtype=np.int64),
+            **dict.fromkeys(("call", "step"), _unknown(len(selected))),
         },
         copy=False,
     )
+
+
+def _unknown(count: int) -> Column:
+    """-1 in every row, in no memory."""
+    return np.broadcast_to(np.int64(-1), count)
 
 
 def _recode(rows: Rows, selected: Column) -> tuple[Column, list[str]]:
@@ -149,9 +162,10 @@ def _launching_call(calls: pd.DataFrame, ops: pd.DataFrame, correlation: Column)
     """Position of the call that launched each op, -1 where the trace has none."""
     if not len(calls) or not len(ops):
         return np.full(len(ops), -1, dtype=np.int64)
-    starts_work = calls["kind"].isin(api.STARTS_WORK).to_numpy()
+    starts_work = among(calls["kind"], *api.STARTS_WORK)
     keys = calls["correlation"].to_numpy()
-    order = np.lexsort((calls["start_ns"].to_numpy(), ~starts_work, keys))  # of equal ids, the one that can launch
+    order = np.concatenate((np.flatnonzero(starts_work), np.flatnonzero(~starts_work)))
+    order = order[np.argsort(keys[order], kind="stable")]  # of equal ids the one that can launch, then the earliest
     at = np.searchsorted(keys[order], correlation)
     found = order[np.minimum(at, len(order) - 1)]
     return np.where((keys[found] == correlation) & (correlation > 0), found, -1)
@@ -159,7 +173,7 @@ def _launching_call(calls: pd.DataFrame, ops: pd.DataFrame, correlation: Column)
 
 def _nearest_call(calls: pd.DataFrame, ops: pd.DataFrame, correlation: Column, otherwise: Column) -> Column:
     """Where several processes count their calls from 1: of the calls of that number the last one before the op ran."""
-    launching = np.flatnonzero(calls["kind"].isin(api.STARTS_WORK).to_numpy())
+    launching = np.flatnonzero(among(calls["kind"], *api.STARTS_WORK))
     called = pd.DataFrame(
         {
             "at": calls["start_ns"].to_numpy()[launching],

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tracelens.trace.tables import Rows
+from tracelens.trace.tables import Rows, among
 
 STEP, LOADER, OPTIMIZER = "ProfilerStep", "enumerate(DataLoader)", "Optimizer.step"
 MARKS = ("user_annotation", "cpu_op")
@@ -68,9 +68,9 @@ def _main(rows: Rows, calls: pd.DataFrame, ops: pd.DataFrame, workers: set[int])
 def _meets_the_gpu(calls: pd.DataFrame, ops: pd.DataFrame) -> Column:
     """Calls that bring batches, take values or wait, of threads that launch kernels: the loop makes them, a backward
     pass does not, and a thread that does nothing else uploads for the loop."""
-    carries = _launches(calls, ops["direction"].isin(("h2d", "d2h")))
+    carries = _launches(calls, among(ops["direction"], "h2d", "d2h"))
     computing = np.unique(calls["thread"].to_numpy()[_launches(calls, _computes(ops))])
-    return (calls["kind"].isin(_SYNCS).to_numpy() | carries) & np.isin(calls["thread"], computing)
+    return (among(calls["kind"], *_SYNCS) | carries) & np.isin(calls["thread"].to_numpy(), computing)
 
 
 def _taking_over(calls: pd.DataFrame, ops: pd.DataFrame, main: int) -> set[int]:
@@ -80,15 +80,15 @@ def _taking_over(calls: pd.DataFrame, ops: pd.DataFrame, main: int) -> set[int]:
     return {int(thread) for thread in others if thread != main and _hands_over(calls, kernels, main, thread)}
 
 
-def _computes(ops: pd.DataFrame) -> pd.Series[bool]:
-    return ops["kind"].isin(("kernel", "collective"))
+def _computes(ops: pd.DataFrame) -> Column:
+    return among(ops["kind"], "kernel", "collective")
 
 
-def _launches(calls: pd.DataFrame, chosen: pd.Series[bool]) -> Column:
+def _launches(calls: pd.DataFrame, chosen: Column) -> Column:
     """Which calls launch one of the chosen operations."""
     op = calls["op"].to_numpy()
     out = np.zeros(len(calls), dtype=np.bool_)
-    out[op >= 0] = chosen.to_numpy()[op[op >= 0]]
+    out[op >= 0] = chosen[op[op >= 0]]
     return out
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from tracelens.model import RankRecording, StepSource, Tables, Timeline, Trace
-from tracelens.trace import attribution, hiccups, idle, intervals, steps, tables, threads, waits
+from tracelens.trace import attribution, event_uses, hiccups, idle, intervals, steps, tables, threads, waits
 from tracelens.trace.tables import Rows
 from tracelens.trace.threads import LOADER, MARKS, Threads
 
@@ -19,6 +19,7 @@ def build(trace: Trace, recording: RankRecording | None = None) -> Timeline:
     """The queryable picture of `trace`; `recording` adds step marks of ours, attributed steps and source lines."""
     rows = Rows(trace)
     calls, ops = tables.build(rows)
+    calls = event_uses.joined(calls, trace, recording)
     found = threads.find(rows, calls, ops)
     step, source = steps.find(rows, calls, ops, found, recording)
     _add_steps(calls, ops, step, source)

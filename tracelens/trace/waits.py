@@ -14,9 +14,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from tracelens.model import StepSource
-from tracelens.trace import api
+from tracelens.trace import api, event_uses
 from tracelens.trace.nest import operations
-from tracelens.trace.tables import Rows, categorical
+from tracelens.trace.tables import Rows, among, categorical, codes
 
 Column = npt.NDArray[Any]
 
@@ -27,37 +27,42 @@ SKEW_NS = 5_000
 """Work that ends this long after a call's end can still be what it waited for: so far host and GPU clocks differ."""
 DEFAULT_ISSUE_NS = 5_000
 """What issuing a copy costs where the trace has no other call to tell: the usual cost of a launch on a server."""
+BEFORE = int(np.iinfo(np.int64).min)
+"""When work was launched that was queued before the recording began."""
+_NONE, _D2H, _H2D = -1, KINDS.index("d2h"), KINDS.index("h2d")
 _PASSING = ("other", "event_query", "event_record")
 """Kinds that may stand between the copy and the synchronize of one `.item()`."""
 
 
 def find(rows: Rows, calls: pd.DataFrame, ops: pd.DataFrame, source: StepSource) -> pd.DataFrame:
     """All waits in order of start; `calls` and `ops` know their steps."""
-    kind = calls["kind"].astype(object).to_numpy()
-    label = np.full(len(calls), "", dtype=object)
+    kind = np.full(len(calls), _NONE, dtype=np.int8)
     for sync, word in zip(SYNCS, ("device", "stream", "event"), strict=True):
-        label[kind == sync] = word
-    label[np.isin(kind, ("alloc", "free"))] = "alloc"
-    copy = _finished_copies(calls, kind, ops)
+        kind[among(calls["kind"], sync)] = KINDS.index(word)
+    kind[among(calls["kind"], "alloc", "free")] = KINDS.index("alloc")
+    copy = _finished_copies(calls, ops)
     for direction, copied in _after_copies(rows, calls, copy, ops).items():
-        label[copied] = direction
-    blocking = _blocking_copies(calls, kind, ops)
-    label[blocking != ""] = blocking[blocking != ""]
-    stream = _streams(calls, kind, np.where(np.isin(label, ("h2d", "d2h")), copy, -1), ops)
-    known = calls.assign(
-        call=np.arange(len(calls)),
-        copy=copy,
-        label=label,
-        stream=stream,
-        wait_ns=_waited(calls, kind, ops, stream),
-        window_edge=np.arange(len(calls)) == _window_edge(calls, kind, source),
+        kind[copied] = KINDS.index(direction)
+    blocking = _blocking_copies(calls, ops)
+    kind = np.where(blocking != _NONE, blocking, kind)
+    stream = _streams(calls, np.where((kind == _D2H) | (kind == _H2D), copy, -1), ops)
+    waiting = np.flatnonzero(kind != _NONE)
+    found = calls.iloc[waiting].assign(
+        call=waiting,
+        copy=copy[waiting],
+        label=kind[waiting],
+        stream=stream[waiting],
+        wait_ns=_waited(calls, ops, stream, blocking != _NONE)[waiting],
+        window_edge=waiting == _window_edge(calls, source),
     )
-    return _frame(known[label != ""].reset_index(drop=True))
+    return _frame(found.reset_index(drop=True))
 
 
 def kinds_of_calls(waits: pd.DataFrame) -> pd.Series[str]:
     """The kind of each wait as the user's call has it: completing a copy to the GPU is part of that copy, `h2d`."""
-    return waits["kind"].astype(str).where(~((waits["kind"] == "stream") & (waits["copy"] >= 0)), "h2d")
+    second = among(waits["kind"], "stream") & (waits["copy"].to_numpy() >= 0)
+    kinds = np.where(second, KINDS.index("h2d"), codes(waits["kind"]))
+    return pd.Series(categorical(kinds, KINDS), index=waits.index)
 
 
 def second_halves(waits: pd.DataFrame) -> pd.Series[bool]:
@@ -68,18 +73,34 @@ def second_halves(waits: pd.DataFrame) -> pd.Series[bool]:
 def without_asked(waits: pd.DataFrame) -> pd.DataFrame:
     """Take back `copy` of synchronizes that the user wrote by name behind a copy to the GPU: they are not part of it.
     Behind a read they are, whoever wrote them: without one the value is not there."""
-    asked = (waits["kind"] == "stream") & waits["user_call"].astype(str).str.endswith("synchronize")
-    return waits.assign(copy=waits["copy"].where(~asked, -1))
+    asked = [str(call).endswith("synchronize") for call in waits["user_call"]]
+    asked_for = among(waits["kind"], "stream") & np.array(asked, dtype=np.bool_)
+    return waits.assign(copy=np.where(asked_for, -1, waits["copy"].to_numpy()))
+
+
+def launched(calls: pd.DataFrame, ops: pd.DataFrame) -> Column:
+    """When each operation was put on its stream. Work without its call was there before the window if the stream does
+    it before all work that has one; else (replayed, or its call was lost) it counts from its own start."""
+    call, start = ops["call"].to_numpy(), ops["start_ns"].to_numpy()
+    linked = call >= 0
+    device, stream = (pd.factorize(ops[key].to_numpy())[0].astype(np.int64) for key in ("device", "stream"))
+    group = pd.factorize(device * (stream.max(initial=0) + 1) + stream)[0]
+    first = np.full(int(group.max(initial=-1)) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(first, group[linked], start[linked])
+    first[first == np.iinfo(np.int64).max] = BEFORE  # a stream without launches tells nothing
+    before = start < first[group]
+    called = calls["start_ns"].to_numpy()[call] if len(calls) else start
+    return np.where(linked, called, np.where(before, BEFORE, start))
 
 
 def _frame(found: pd.DataFrame) -> pd.DataFrame:
-    nothing = pd.Series([None] * len(found), dtype=object)
+    nothing = np.full(len(found), None, dtype=object)
     return pd.DataFrame(
         {
             "call": found["call"],
             "copy": found["copy"],
             "api": found["name"],
-            "kind": categorical([KINDS.index(word) for word in found["label"]], KINDS),
+            "kind": categorical(found["label"], KINDS),
             "thread": found["thread"],
             "stream": found["stream"],
             "start_ns": found["start_ns"],
@@ -97,12 +118,12 @@ def _frame(found: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _previous(calls: pd.DataFrame, kind: Column) -> Column:
+def _previous(calls: pd.DataFrame) -> Column:
     """For each call the one before it on its thread that is not passing; -1 where there is none."""
     out = np.full(len(calls), -1, dtype=np.int64)
-    order = np.lexsort((calls["start_ns"].to_numpy(), calls["thread"].to_numpy()))
+    order = np.argsort(calls["thread"].to_numpy(), kind="stable")
     thread = calls["thread"].to_numpy()[order]
-    matters = ~np.isin(kind[order], _PASSING)
+    matters = ~among(calls["kind"], *_PASSING)[order]
     last = np.maximum.accumulate(np.where(matters, np.arange(len(order)), -1))
     before = np.concatenate(([-1], last[:-1])) if len(last) else last
     same = (before >= 0) & (thread[before] == thread)
@@ -110,15 +131,18 @@ def _previous(calls: pd.DataFrame, kind: Column) -> Column:
     return out
 
 
-def _finished_copies(calls: pd.DataFrame, kind: Column, ops: pd.DataFrame) -> Column:
+def _finished_copies(calls: pd.DataFrame, ops: pd.DataFrame) -> Column:
     """For each stream synchronize the copy whose second half it is: the call before it on its thread copies between
     host and GPU on the same stream (or the stream is not known), and was done when the synchronize returned."""
     out = np.full(len(calls), -1, dtype=np.int64)
-    copy = _previous(calls, kind)
+    synchronizes = among(calls["kind"], "stream_sync")
+    if not synchronizes.any():
+        return out
+    copy = _previous(calls)
     op, stream = calls["op"].to_numpy()[copy], calls["stream"].to_numpy()
-    found = np.flatnonzero((kind == "stream_sync") & (copy >= 0) & (op >= 0))
+    found = np.flatnonzero(synchronizes & (copy >= 0) & (op >= 0))
     found = found[(stream[found] == -1) | (stream[found] == stream[copy[found]])]
-    between = ops["direction"].isin(("h2d", "d2h")).to_numpy()[op[found]]
+    between = among(ops["direction"], "h2d", "d2h")[op[found]]
     returned = ops["end_ns"].to_numpy()[op[found]] <= calls["end_ns"].to_numpy()[found] + SKEW_NS
     found = found[between & returned]
     out[found] = copy[found]
@@ -132,51 +156,51 @@ def _after_copies(rows: Rows, calls: pd.DataFrame, copy: Column, ops: pd.DataFra
     one for certain only inside the same framework operation.
     """
     found = np.flatnonzero(copy >= 0)
-    upload = (ops["direction"] == "h2d").to_numpy()[calls["op"].to_numpy()[copy[found]]]
+    upload = among(ops["direction"], "h2d")[calls["op"].to_numpy()[copy[found]]]
     starts, thread = calls["start_ns"].to_numpy(), calls["thread"].to_numpy()[found]
     inside = operations(rows, thread, starts[found])
     same = (inside >= 0) & (inside == operations(rows, thread, starts[copy[found]]))
     return {"d2h": found[~upload], "h2d": found[upload & same]}
 
 
-def _blocking_copies(calls: pd.DataFrame, kind: Column, ops: pd.DataFrame) -> Column:
-    """ "d2h" or "h2d" for copy calls that wait, "" for all others."""
-    out = np.full(len(calls), "", dtype=object)
+def _blocking_copies(calls: pd.DataFrame, ops: pd.DataFrame) -> Column:
+    """The kind d2h or h2d for copy calls that wait, none for all others."""
+    out = np.full(len(calls), _NONE, dtype=np.int8)
     names = calls["name"].cat.categories
-    synchronous = np.array([api.copies_synchronously(str(name)) for name in names], dtype=np.bool_)
-    op = calls["op"].to_numpy()
-    rows = np.flatnonzero((kind == "copy") & (op >= 0))
-    done, end = ops["end_ns"].to_numpy()[op[rows]], calls["end_ns"].to_numpy()[rows]
-    direction = ops["direction"].astype(object).to_numpy()[op[rows]]
-    memory = ops["memory"].astype(object).to_numpy()[op[rows]]
-    by_name = synchronous[calls["name"].cat.codes.to_numpy()[rows]] if len(rows) else np.zeros(0, dtype=np.bool_)
-    by_memory = memory == "pageable"
-    by_time = (memory == "unknown") & (end >= done)  # ROCm does not say what memory it was
-    blocks = np.isin(direction, ("h2d", "d2h")) & (by_name | by_memory | by_time)
-    out[rows[blocks]] = direction[blocks]
+    synchronous = [name for name in names if api.copies_synchronously(str(name))]
+    calling = np.flatnonzero(among(calls["kind"], "copy") & (calls["op"].to_numpy() >= 0))
+    op = calls["op"].to_numpy()[calling]
+    done, end = ops["end_ns"].to_numpy()[op], calls["end_ns"].to_numpy()[calling]
+    by_name = among(calls["name"], *synchronous)[calling]
+    by_memory = among(ops["memory"], "pageable")[op]
+    by_time = among(ops["memory"], "unknown")[op] & (end >= done)  # ROCm does not say what memory it was
+    blocks = by_name | by_memory | by_time
+    for direction, word in (("d2h", _D2H), ("h2d", _H2D)):
+        out[calling[blocks & among(ops["direction"], direction)[op]]] = word
     return out
 
 
-def _streams(calls: pd.DataFrame, kind: Column, copy: Column, ops: pd.DataFrame) -> Column:
+def _streams(calls: pd.DataFrame, copy: Column, ops: pd.DataFrame) -> Column:
     """The stream each call works on or waits for; filled in where it can only be one."""
     stream = calls["stream"].to_numpy().copy()
-    unknown = (kind == "stream_sync") & (stream == -1)
+    unknown = among(calls["kind"], "stream_sync") & (stream == -1)
     if unknown.any():
         after_copy = unknown & (copy >= 0)
         stream[after_copy] = stream[copy[after_copy]]
         used = np.unique(ops["stream"].to_numpy())
         if len(used) == 1:
             stream[unknown & (stream == -1)] = used[0]
-    stream[kind == "device_sync"] = -1
+    stream[among(calls["kind"], "device_sync")] = -1
     return stream
 
 
-def _waited(calls: pd.DataFrame, kind: Column, ops: pd.DataFrame, stream: Column) -> Column:
+def _waited(calls: pd.DataFrame, ops: pd.DataFrame, stream: Column, blocking: Column) -> Column:
+    """How long each call stands still; `blocking`: which copies do."""
     start, end = calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy()
     waited = np.zeros(len(calls), dtype=np.int64)
     completion = _Completion(calls, ops)
     for sync in SYNCS:
-        rows = np.flatnonzero(kind == sync)
+        rows = np.flatnonzero(among(calls["kind"], sync))
         targets = stream[rows] if sync == "stream_sync" else np.full(len(rows), -1)
         for target in np.unique(targets):
             some = rows[targets == target]
@@ -184,23 +208,37 @@ def _waited(calls: pd.DataFrame, kind: Column, ops: pd.DataFrame, stream: Column
             done = completion.launched(int(target), start[some]) if known else completion.ended(end[some])
             done = done if len(ops) else end[some]  # GPU work was not recorded: the call blocked, no more is known
             waited[some] = np.clip(done, start[some], end[some]) - start[some]
-    copies = np.flatnonzero(kind == "copy")
-    waited[copies] = np.maximum(0, end[copies] - start[copies] - _issue_ns(calls, kind, ops))
-    driver = np.flatnonzero(np.isin(kind, ("alloc", "free")))
+    named = calls["record"].to_numpy() != event_uses.UNKNOWN
+    for call in np.flatnonzero(among(calls["kind"], "event_sync") & named):
+        waited[call] = _waited_for_record(calls, completion, int(call))
+    copies = np.flatnonzero(among(calls["kind"], "copy"))
+    waited[copies] = np.maximum(0, end[copies] - start[copies] - _issue_ns(calls, blocking))
+    driver = np.flatnonzero(among(calls["kind"], "alloc", "free"))
     waited[driver] = end[driver] - start[driver]
     return waited
 
 
-def _issue_ns(calls: pd.DataFrame, kind: Column, ops: pd.DataFrame) -> int:
+def _waited_for_record(calls: pd.DataFrame, completion: _Completion, call: int) -> int:
+    """For the work in front of the record that the recording named; for none where it is from before the trace."""
+    record = int(calls["record"].iloc[call])
+    if record == event_uses.EARLIER:
+        return 0
+    start, end = int(calls["start_ns"].iloc[call]), int(calls["end_ns"].iloc[call])
+    recorded = np.array([calls["start_ns"].iloc[record]])
+    done = int(completion.launched(int(calls["stream"].iloc[record]), recorded)[0])
+    return min(max(done, start), end) - start
+
+
+def _issue_ns(calls: pd.DataFrame, blocking: Column) -> int:
     """What issuing a copy costs: the median of copies that do not block, else the fastest copy or launch."""
     length = calls["end_ns"].to_numpy() - calls["start_ns"].to_numpy()
-    blocking = _blocking_copies(calls, kind, ops) != ""
-    free = (kind == "copy") & ~blocking & (calls["op"].to_numpy() >= 0)
+    copying = among(calls["kind"], "copy")
+    free = copying & ~blocking & (calls["op"].to_numpy() >= 0)
     if np.count_nonzero(free) >= 3:
         return int(np.median(length[free]))
-    launches = length[np.isin(kind, ("launch", "memset"))]
+    launches = length[among(calls["kind"], "launch", "memset")]
     typical = int(np.median(launches)) if len(launches) else DEFAULT_ISSUE_NS
-    copies = length[kind == "copy"]
+    copies = length[copying]
     return min(typical, int(copies.min())) if len(copies) else typical
 
 
@@ -208,11 +246,11 @@ class _Completion:
     """When the work that a synchronize waits for is complete."""
 
     def __init__(self, calls: pd.DataFrame, ops: pd.DataFrame) -> None:
-        launched = _launched(calls, ops)
-        order = np.argsort(launched, kind="stable")
-        self._launched, self._end = launched[order], ops["end_ns"].to_numpy()[order]
+        put = launched(calls, ops)
+        order = np.argsort(put, kind="stable")
+        self._launched, self._end = put[order], ops["end_ns"].to_numpy()[order]
         self._stream = ops["stream"].to_numpy()[order]
-        self._sorted_ends = np.sort(self._end)
+        self._sorted_ends = np.sort(self._end, kind="stable")  # almost in order, which a stable sort makes use of
 
     def launched(self, stream: int, before: Column) -> Column:
         """Completion of all work put on a stream (-1: on any) before each instant; that instant if there is none."""
@@ -232,29 +270,16 @@ class _Completion:
         return np.where(position >= 0, values[np.maximum(position, 0)], otherwise)
 
 
-def _launched(calls: pd.DataFrame, ops: pd.DataFrame) -> Column:
-    """When each operation was put on its stream. Work without its call was there before the window if the stream does
-    it before all work that has one; else (replayed, or its call was lost) it counts from its own start."""
-    call, start = ops["call"].to_numpy(), ops["start_ns"].to_numpy()
-    linked = call >= 0
-    group = ops.groupby(["device", "stream"], sort=False).ngroup().to_numpy()
-    first = np.full(int(group.max(initial=-1)) + 1, np.iinfo(np.int64).max)
-    np.minimum.at(first, group[linked], start[linked])
-    first[first == np.iinfo(np.int64).max] = np.iinfo(np.int64).min  # a stream without launches tells nothing
-    before = start < first[group]
-    called = calls["start_ns"].to_numpy()[call] if len(calls) else start
-    return np.where(linked, called, np.where(before, np.iinfo(np.int64).min, start))
-
-
-def _window_edge(calls: pd.DataFrame, kind: Column, source: StepSource) -> int:
+def _window_edge(calls: pd.DataFrame, source: StepSource) -> int:
     """The device synchronize with which the profiler drains the GPU when it stops; -1 if the trace does not show it."""
-    syncs = np.flatnonzero(kind == "device_sync")
-    launches = np.flatnonzero(np.isin(kind, api.STARTS_WORK))
+    syncs = np.flatnonzero(among(calls["kind"], "device_sync"))
+    launches = np.flatnonzero(among(calls["kind"], *api.STARTS_WORK))
     if not len(syncs) or not len(launches):
         return -1
     starts, last = calls["start_ns"].to_numpy(), int(syncs[-1])
     after_work = starts[last] > starts[launches].max()
     # Stopped from outside, it drains from a thread of its own, perhaps within a step of the loop.
-    foreign = not np.isin(calls["thread"].to_numpy()[last], calls["thread"].to_numpy()[launches])
+    thread = calls["thread"].to_numpy()
+    foreign = not (thread[launches] == thread[last]).any()
     within_step = source != "none" and calls["step"].to_numpy()[last] >= 0  # one step for the whole span says nothing
     return last if after_work and (foreign or not within_step) else -1

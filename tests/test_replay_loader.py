@@ -1,0 +1,188 @@
+"""Known answers for what a DataLoader can supply: no Edit goes below it, and more workers raise it by so much.
+
+Loops as in test_replay_known; all times in µs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from builders import Machine
+from test_replay_known import SYNC, _parts, build, time_us
+
+from tracelens.model import Abstention, Edit, Estimate, StepClock
+from tracelens.replay import bounds, estimate, sentences
+from tracelens.replay.calibrate import Calibration
+from tracelens.replay.edits import apply
+
+WAIT, READY = 9_000, 300
+TWO = Calibration(loader_workers=2)
+
+
+def starved(machine: Machine) -> None:
+    """Waits 9,000 for a batch; a pinned copy of 300, then 500 on the GPU that nothing hides: 815 after the batch."""
+    machine.load_batch(WAIT)
+    machine.copy("h2d", "pinned", 300, nbytes=15_000_000)
+    machine.launch("gemm", 500)
+    machine.synchronize()
+
+
+def more(workers: int) -> Edit:
+    return Edit("more-workers", workers=workers)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4])
+def test_prefetching_promises_no_more_than_the_workers_deliver(depth: int) -> None:
+    """Copy and kernel would be hidden behind the wait for the next batch; but the batches come at their own pace."""
+    made = build(starved, calibration=TWO)
+    fetched = (Edit("prefetch", (), depth=depth), Edit("interval-sync", (SYNC,), interval=10))
+    assert made.loader.period_ns == made.recorded_ns
+    assert time_us(made, *fetched) == pytest.approx(made.recorded_ns / 1000, abs=0.1)
+    judged = estimate.of(made, fetched)
+    assert isinstance(judged, Estimate)
+    assert judged.step_ns == pytest.approx(judged.base_ns, rel=1e-3)
+    assert judged.binding == "loader"
+    assert judged.low_ns > 0.9 * judged.base_ns
+    assert any("set the pace" in text for text in judged.assumptions)
+
+
+def test_a_loader_that_almost_keeps_up_takes_only_what_it_must() -> None:
+    """Steps of 6,000 and a loader that needs 5,000 for a batch: a remedy worth 3,000 brings 1,000."""
+
+    def body(machine: Machine) -> None:
+        machine.load_batch(500)
+        machine.launch("gemm", 2_000)
+        machine.host(2_470)
+        machine.synchronize()
+        machine.launch("gemm", 3_000)
+        machine.synchronize()
+
+    made = build(body, calibration=TWO)
+    assert made.loader.period_ns is None
+    free = time_us(made, Edit("interval-sync", (SYNC,), interval=1000))
+    slow = replace(made, loader=replace(made.loader, period_ns=5_200_000))
+    assert free < 5_100
+    assert time_us(slow, Edit("interval-sync", (SYNC,), interval=1000)) == pytest.approx(5_200, abs=0.1)
+
+
+def test_twice_the_workers_deliver_twice_as_often() -> None:
+    made = build(starved, calibration=TWO)
+    # One worker needs 2 x the step of 9,815 + 5 + 3 per batch; four need a quarter each.
+    assert time_us(made, more(4)) == pytest.approx(made.recorded_ns / 2000, abs=1)
+    judged = estimate.of(made, (more(4),))
+    assert isinstance(judged, Estimate)
+    assert judged.binding == "loader"
+    assert judged.speedup == pytest.approx(2, rel=0.01)
+    assert any("4 workers, each as fast as now" in text for text in judged.assumptions)
+
+
+def test_a_starved_loop_is_told_what_twice_the_workers_would_bring() -> None:
+    made = build(starved, calibration=TWO)
+    (said,) = (one for one in sentences.of(made) if one.id == "loader_bound")
+    assert said.numbers["doubled_ns"] == pytest.approx(made.recorded_ns / 2, rel=1e-3)
+    assert "With 4 workers instead of 2, each as fast as now, a step would take 4.91 ms (replayed)." in said.text
+    unknown = replace(made, loader=replace(made.loader, workers=None))
+    (said,) = (one for one in sentences.of(unknown) if one.id == "loader_bound")
+    assert "replayed" not in said.text
+
+
+def test_many_workers_leave_the_loop_and_the_pin_thread() -> None:
+    made = build(starved, calibration=TWO)
+    # The pin thread copies 15 MB at 8 GB/s; the loop itself needs the loader's 2,000 at most, 300, 500 and its calls.
+    pinning = 15_000_000 / TWO.pin_thread_bytes_per_us
+    own = TWO.loader_work_limit_ns / 1000 + 7 + 300 + 1 + 500 + 3
+    assert time_us(made, more(64)) == pytest.approx(own, abs=1)
+    quick = replace(made, calibration=replace(made.calibration, loader_work_limit_ns=100_000))
+    assert time_us(quick, more(64)) == pytest.approx(pinning, abs=1)
+
+
+def test_workers_that_deliver_in_bursts_are_counted_by_what_they_deliver_together() -> None:
+    """Every other batch is there at once. The mean counts; the least time in the loader is the loop's own work."""
+    turn = iter(range(1000))
+
+    def body(machine: Machine) -> None:
+        machine.load_batch(READY if next(turn) % 2 else WAIT)
+        machine.launch("gemm", 500)
+        machine.synchronize()
+
+    made = build(body, calibration=TWO)
+    assert made.loader.period_ns == made.recorded_ns == (READY + WAIT) * 500 + 510_000
+    assert time_us(made, more(4)) == pytest.approx(made.recorded_ns / 2000, abs=1)
+    assert time_us(made, more(64)) == pytest.approx(READY + 510, abs=1)
+
+
+def test_no_more_workers_than_cores_count() -> None:
+    made = build(starved, calibration=replace(TWO, loader_cores=5))
+    assert time_us(made, more(64)) == pytest.approx(time_us(made, more(4)), abs=0.1)
+    few = build(starved, calibration=replace(TWO, loader_cores=2))
+    assert time_us(few, more(64)) == pytest.approx(time_us(few), abs=0.1)
+
+
+def test_fewer_workers_are_no_remedy() -> None:
+    made = build(starved, calibration=TWO)
+    assert time_us(made, more(1)) == time_us(made)
+
+
+def test_workers_that_keep_up_are_not_made_faster_by_more() -> None:
+    def body(machine: Machine) -> None:
+        machine.load_batch(READY)
+        machine.launch("gemm", 5_000)
+        machine.synchronize()
+
+    made = build(body, calibration=TWO)
+    assert apply(made, (more(8),)).variants == apply(made).variants
+    judged = estimate.of(made, (more(8),))
+    assert isinstance(judged, Estimate)
+    assert judged.step_ns == judged.base_ns
+    assert any("more of them bring nothing" in text for text in judged.assumptions)
+    other = estimate.of(made, (Edit("interval-sync", (SYNC,), interval=10),))
+    assert isinstance(other, Estimate)
+    assert any("how much faster they could deliver is not known" in text for text in other.assumptions)
+    assert not any("workers" in text for text in judged.assumptions if "more of them" not in text)
+
+
+def test_the_first_workers_take_the_making_off_the_training_thread() -> None:
+    """4,000 per batch in the training thread; two workers deliver one per 2,000, and the loop unpacks it in 1,000."""
+
+    def body(machine: Machine) -> None:
+        machine.load_batch(4_000)
+        machine.launch("gemm", 3_000)
+        machine.synchronize()
+
+    made = build(body, calibration=Calibration(loader_workers=0))
+    assert time_us(made) == pytest.approx(4_000 + 7 + 3_000 + 3, abs=0.1)
+    assert time_us(made, more(2)) == pytest.approx(1_000 + 7 + 3_000 + 3, abs=0.1)
+    assert time_us(made, more(1)) == pytest.approx(1_000 + 7 + 3_000 + 3, abs=0.1)
+    without_wait = Edit("interval-sync", (SYNC,), interval=1000)
+    assert time_us(made, more(1), without_wait) == pytest.approx(4_000, abs=0.1)
+    assert bounds.of(made, (more(1), without_wait)).binding == "loader"
+
+
+def test_an_unknown_number_of_workers_is_not_multiplied() -> None:
+    made = build(starved)
+    judged = estimate.of(made, (more(8),))
+    assert isinstance(judged, Abstention)
+    assert "how many workers" in judged.missing
+
+
+def test_the_unprofiled_step_is_the_loaders_period() -> None:
+    """The profiler does not slow the workers down: 9,000 per batch unprofiled is what two of them deliver."""
+    picture, stalls = _parts(starved)
+    from tracelens.replay import tape
+
+    made = tape.build(picture, stalls, StepClock(unprofiled_mean_ns=9_500_000), TWO)
+    assert not isinstance(made, Abstention)
+    judged = estimate.of(made, (more(4),))
+    assert isinstance(judged, Estimate)
+    assert judged.step_ns == pytest.approx(4_750_000, rel=0.01)
+
+
+def test_cores_and_workers_are_read_from_the_run_and_shared_by_its_ranks() -> None:
+    loaders = [{"loaders": [{"num_workers": 4}]}]
+    one = Calibration.from_run({"ranks": loaders, "environment": {"cpu_count": 16}, "world_size": 1})
+    four = Calibration.from_run({"ranks": loaders, "environment": {"cpu_count": 16}, "world_size": 4})
+    assert (one.loader_workers, one.loader_cores, four.loader_cores) == (4, 16, 4)
+    for broken in (True, "16", 0, -3, None, 2.5):
+        made = Calibration.from_run({"ranks": [], "environment": {"cpu_count": broken}, "world_size": broken})
+        assert made.loader_cores is None

@@ -1,0 +1,153 @@
+"""A Program, and the same made ready for many passes: consecutive launches collapse into one op.
+
+In: host items of each step and the order in which steps repeat. Out: `Compiled`: host times without the profiler's
+cost, and between two waits one (max,+) map per stream, so that a pass costs waits, not launches. Apart from the pass,
+because a Tape's untouched stretches are compiled once and shared by all what-ifs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from tracelens.replay.items import Block, Item, Step, is_plain
+
+LEAST_HOST_SHARE = 0.2
+"""Profiler cost is taken out of a stretch of host time down to this share of it: Python never runs for free."""
+LONGEST_RUN = 32
+"""Launches that collapse into one: the launch-queue limit (about 1,000) is then kept to within this many."""
+_NEVER = -(1 << 62)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Steps to repeat. Step j of the replay is `variants[k * 2**len(intervals) + flags]`: k the recorded step it
+    repeats, and bit i of flags set when step j is the last of its `intervals[i]`."""
+
+    variants: tuple[Step, ...]
+    streams: int
+    queue_limit: int
+    staging_bytes: int
+    intervals: tuple[int, ...] = ()
+    depth: int = 0
+    loader_period_ns: int | None = None
+    """Per step."""
+    loads: int = 1
+    """Batches that the training loop asks for in all recorded steps together."""
+
+    @property
+    def recorded_steps(self) -> int:
+        return len(self.variants) >> len(self.intervals)
+
+    def variant(self, recorded: int, step: int) -> int:
+        flags = sum(1 << i for i, interval in enumerate(self.intervals) if step % interval == interval - 1)
+        return (recorded << len(self.intervals)) | flags
+
+
+class Part(NamedTuple):
+    """What a run of launches does to one stream: end = max(host + after_host, end + after_end)."""
+
+    stream: int
+    after_host: int
+    after_end: int
+    launches: int
+    last_ns: int
+
+
+class Op(NamedTuple):
+    """A compiled item: `gap` and `issue` with the profiler's cost taken out; `parts` only for a run of launches."""
+
+    item: Item
+    gap: int
+    issue: int
+    parts: tuple[Part, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A Program made ready for repeated passes."""
+
+    program: Program
+    ops: tuple[tuple[Op, ...], ...]
+
+
+def compile_program(program: Program, row_ns: float, *, merge: bool = True) -> Compiled:
+    """Take the profiler's cost per recorded row out of the host times and collapse runs of launches."""
+    longest = LONGEST_RUN if merge else 1
+    return Compiled(program, tuple(_compile(items, row_ns, longest) for items in program.variants))
+
+
+def host_time(item: Item, row_ns: float) -> tuple[int, int]:
+    """(gap, issue) of an item without the profiler's cost. A driver's copy of the source is not slowed by rows."""
+    fixed = item.kind in ("staged", "blocking", "sync", "event_sync")
+    total = item.gap_ns if fixed else item.gap_ns + item.issue_ns
+    if total <= 0 or not item.rows:
+        return item.gap_ns, item.issue_ns
+    share = max(LEAST_HOST_SHARE, (total - row_ns * item.rows) / total)
+    return round(item.gap_ns * share), item.issue_ns if fixed else round(item.issue_ns * share)
+
+
+# ---------------------------------------------------------------------------------------------------- compiling
+
+
+def _compile(step: Step, row_ns: float, longest: int) -> tuple[Op, ...]:
+    ops: list[Op] = []
+    run: list[Item] = []
+    for element in step:
+        if isinstance(element, Block):
+            ops += _collapse(tuple(run), row_ns, longest)
+            ops += _collapsed(element, row_ns, longest)
+            run = []
+        else:
+            run.append(element)
+    return (*ops, *_collapse(tuple(run), row_ns, longest))
+
+
+@lru_cache(maxsize=4096)
+def _collapsed(block: Block, row_ns: float, longest: int) -> tuple[Op, ...]:
+    """Blocks are shared by all Programs of a Tape: each is collapsed once per host speed."""
+    return _collapse(block.items, row_ns, longest)
+
+
+def _collapse(items: tuple[Item, ...], row_ns: float, longest: int) -> tuple[Op, ...]:
+    ops: list[Op] = []
+    run = _Run()
+    for item in items:
+        gap, issue = (0, 0) if item.detached else host_time(item, row_ns)
+        plain = is_plain(item)
+        if plain:
+            run.add(item, gap, issue)
+        if run.count and (not plain or run.count >= longest):
+            ops.append(run.op())
+            run = _Run()
+        if not plain:
+            ops.append(Op(item, gap, issue))
+    if run.count:
+        ops.append(run.op())
+    return tuple(ops)
+
+
+class _Run:
+    """Launches and host work being collapsed into one op."""
+
+    def __init__(self) -> None:
+        self.count = self.advance = self.gap = 0
+        self.name = self.op_name = ""
+        self.parts: dict[int, tuple[int, int, int, int]] = {}
+
+    def add(self, item: Item, gap: int, issue: int) -> None:
+        self.count += 1
+        self.advance += gap
+        self.gap, self.name = self.advance, item.name
+        if item.kind == "launch":
+            after_host, after_end, count, _ = self.parts.get(item.stream, (_NEVER, 0, 0, 0))
+            host = max(self.advance + item.latency_ns, after_host + item.spacing_ns) + item.duration_ns
+            after_end += item.spacing_ns + item.duration_ns
+            self.op_name = item.op or item.name
+            self.parts[item.stream] = (host, after_end, count + 1, item.duration_ns)
+        self.advance += issue
+
+    def op(self) -> Op:
+        parts = tuple(Part(stream, *values) for stream, values in self.parts.items())
+        return Op(Item("work", name=self.name, op=self.op_name), self.gap, self.advance - self.gap, parts)

@@ -1,0 +1,59 @@
+"""The steady step time of a Program: passes until the machine repeats itself.
+
+In: a compiled Program. Out: ns per step. Kept apart from the pass: what is steady is a question of its own. A machine
+that stands at the end of a window as it stood at its start will do the same again, so one window is the answer; where
+the host runs ever further ahead it never does, and two windows that took the same time are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from tracelens.replay.program import Compiled
+from tracelens.replay.simulate import Machine
+
+LONGEST_CYCLE = 60
+"""Steps of one repetition at most; a longer common period of steps and intervals is cut to whole intervals."""
+AGREEMENT = 0.001
+"""Where the cycle was cut, windows hold different steps; they agree where rates differ by less (replay.md §2.5)."""
+MOST_DOUBLINGS = 4
+OLDEST_NS = 2_000_000
+"""What lies further back delays nothing any more: no latency, gap or return that the replay knows is as long."""
+
+
+def step_time(compiled: Compiled, order: Sequence[int] | None = None) -> float:
+    """Steady time per step in ns when the recorded steps repeat in `order` (default: as recorded)."""
+    order = range(compiled.program.recorded_steps) if order is None else order
+    cycle, whole = _cycle(len(order), compiled.program.intervals)
+    machine = Machine(compiled)
+    machine.run_steps(order, max(len(order), *compiled.program.intervals, compiled.program.depth + 2, 1))
+    window, allowed = cycle, 0.0 if whole else AGREEMENT
+    before = machine.state(OLDEST_NS)
+    previous = machine.rate(order, window)
+    if whole and machine.state(OLDEST_NS) == before:
+        return previous
+    for _ in range(MOST_DOUBLINGS):
+        current = machine.rate(order, window)
+        if abs(current - previous) <= allowed * current:
+            return (previous + current) / 2
+        previous, window = current, window * 2
+    return previous
+
+
+def window_time(compiled: Compiled, queued_ns: Mapping[int, Sequence[int]]) -> float:
+    """Time per step when the recorded steps run once, in order, as the recording found the GPU: before step k, each
+    stream still has `queued_ns[k]` of work to do."""
+    machine, steps = Machine(compiled), compiled.program.recorded_steps
+    for step in range(steps):
+        for stream, lasted in enumerate(queued_ns.get(step, ())):
+            machine.end[stream] = machine.time + lasted
+        machine.run_steps(range(steps), 1)
+    return machine.time / steps
+
+
+def _cycle(steps: int, intervals: tuple[int, ...]) -> tuple[int, bool]:
+    """Steps of one repetition, and whether it is a whole one."""
+    every = math.lcm(*intervals) if intervals else 1
+    cycle = math.lcm(steps, every)
+    return (cycle, True) if cycle <= LONGEST_CYCLE else (every * max(1, LONGEST_CYCLE // every), False)
