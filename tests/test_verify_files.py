@@ -2,8 +2,10 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,60 @@ def test_sources_are_copies_large_things_are_links_and_paths_upwards_are_found(t
     assert (mirror / "data" / "deep").is_symlink()
     assert (mirror / ".." / "beside.txt").read_text() == "beside"
     assert not (mirror / "__pycache__").exists()
+
+
+@pytest.fixture
+def images(tmp_path):
+    """A script among its images: thousands beside it, and folders of them."""
+    root = tmp_path / "images"
+    for folder, names in {
+        ".": [f"{n:04}.png" for n in range(POLICY.copy_entries + 10)],
+        "class": [f"{n}.png" for n in range(POLICY.copy_data_entries + 1)],
+        "few": ["0.png"],
+        "source": [f"{n}.png" for n in range(POLICY.copy_data_entries + 1)] + ["model.py"],
+    }.items():
+        (root / folder).mkdir(exist_ok=True)
+        for name in names:
+            (root / folder / name).write_text("as it was")
+    (root / "train.py").write_text("import source.model")
+    return root
+
+
+def test_of_a_data_set_beside_the_script_only_the_sources_are_copied(tmp_path, images):
+    place = place_of(tmp_path, images)
+    copy.fresh(place, None)
+    mirror = place.copy_of(images)
+    links = {name: (mirror / name).is_symlink() for name in ("0000.png", "train.py", "class", "few/0.png", "source")}
+    assert links == {"0000.png": True, "train.py": False, "class": True, "few/0.png": False, "source": False}
+    assert not (mirror / "source" / "model.py").is_symlink()
+
+
+def test_more_small_files_than_a_source_tree_has_are_linked(tmp_path, images, monkeypatch):
+    monkeypatch.setattr(copy, "POLICY", replace(POLICY, copy_files=3))
+    place = place_of(tmp_path, images)
+    copy.fresh(place, None)
+    mirror = place.copy_of(images)
+    copied = [path for path in mirror.rglob("*") if path.is_file() and not path.is_symlink()]
+    assert len(copied) <= 3
+    assert mirror / "train.py" in copied
+    assert (mirror / "source" / "model.py").read_text() == "as it was"
+
+
+@pytest.mark.parametrize("error", [PermissionError, FileNotFoundError])
+def test_a_file_that_cannot_be_read_or_has_just_gone_is_none_of_our_business(tmp_path, project, monkeypatch, error):
+    (project / "key.pem").write_text("secret")
+    plain = shutil.copy2
+
+    def copy2(source, target):
+        if str(source).endswith("key.pem"):
+            raise error(source)
+        return plain(source, target)
+
+    monkeypatch.setattr(copy.shutil, "copy2", copy2)
+    place = place_of(tmp_path, project)
+    copy.fresh(place, None)
+    assert place.copy_of(project / "key.pem").is_symlink()
+    assert not place.copy_of(project / "train.py").is_symlink()
 
 
 def test_a_working_directory_inside_the_project_is_copied_like_the_rest(tmp_path, project):

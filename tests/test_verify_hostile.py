@@ -8,7 +8,8 @@ from test_verify_files import landlock
 from test_verify_run import TRAIN, asked, change, one_arm, project, script  # noqa: F401 -- project is a fixture
 
 from tracelens.errors import Refused
-from tracelens.verify import copy, run
+from tracelens.verify import copy, result, run
+from tracelens.verify.policy import POLICY
 
 TRACKER = '''
 """A tracker in the manner of the real ones: a folder beside the script, one in the home, a service that writes too."""
@@ -54,6 +55,23 @@ def test_a_tracker_writes_into_the_copy_and_its_service_is_held_back_too(tracked
     assert (written / "events.out.tfevents").read_text().startswith("of an earlier run{'loss'")
     assert str(outside / "service.pid") in record.refused, "a child's write, refused and listed"
     assert record.steps == 24, "the script went on without it"
+
+
+def test_what_a_child_program_does_to_a_link_is_reported_with_its_name(project):  # noqa: F811
+    """No kernel fence covers the mode of a file; it is seen afterwards."""
+    large = project / "large.bin"
+    large.write_bytes(bytes(POLICY.copy_file_bytes + 1))
+    path = script(
+        project, TRAIN.replace("def main():", 'os.system("chmod 600 large.bin; touch large.bin")\ndef main():')
+    )
+    before = copy.snapshot((project,))
+    record, _ = one_arm(path)
+    touched = copy.changed(before, copy.snapshot((project,)))
+    assert touched == (str(large),)
+    assert large.read_bytes() == bytes(POLICY.copy_file_bytes + 1)
+    assert record.steps == 24
+    assert f"({large})" in result._meanwhile((str(large),))
+    assert result._meanwhile(("a", "b", "c", "d")).count(",") >= 3
 
 
 @pytest.mark.skipif(not landlock(), reason="this kernel has no Landlock")

@@ -10,7 +10,9 @@ import pytest
 
 from tracelens.errors import InputError, UsageError
 from tracelens.model import Estimate, FilePatch, Patch, Ratio, Verification
-from tracelens.verify import output, request, result, store, times, verdict
+from tracelens.report import text
+from tracelens.report.terminal import Look
+from tracelens.verify import beside, output, request, result, store, times, verdict
 from tracelens.verify.arms import stretch_of
 from tracelens.verify.numbers import Difference
 from tracelens.verify.policy import POLICY
@@ -37,7 +39,7 @@ def test_one_burst_does_not_widen_the_interval_of_many_pairs():
     assert times.judge(ratio, len(burst)) == "faster"
 
 
-@pytest.mark.parametrize("pairs", [3, 5, 7, 8, 12, 15])
+@pytest.mark.parametrize("pairs", [3, 5, 7, 8, 12, 15, 16, 40])
 def test_the_interval_holds_the_truth_95_times_in_100(pairs):
     dice = random.Random(7)
     held = 0
@@ -97,6 +99,29 @@ def test_tokens_that_differ_between_originals_are_masked_in_their_whole_column()
     mask = output.mask_of([A, B])
     patched = "start in /tmp/zzz\nstep 0 loss 0.50 time 0.020\nstep 1 loss 0.40 time 0.999\n"
     assert output.difference(A, patched, mask) is None
+
+
+PADDED = "Epoch [1] Time {:6.3f} ({:6.3f}) Loss {:.4f}\n"
+
+
+def padded(time, loss=2.5):
+    """As progress meters print: a time of ten seconds takes a space less than one of nine."""
+    return "".join(PADDED.format(time + n, time + n / 2, loss) for n in range(2))
+
+
+def test_the_padding_of_a_masked_number_is_masked_with_it():
+    """From 9.9 to 10.1 seconds the line's spaces move: on a machine that is slow once, equal lines were unequal."""
+    mask = output.mask_of([padded(8.1), padded(8.3)])
+    assert output.difference(padded(8.1), padded(9.6), mask) is None
+    assert output.difference(padded(8.1), padded(9.6, loss=2.6), mask).line == 1
+    wide = output.mask_of([padded(8.1), padded(9.6)])
+    assert wide.lines == frozenset()
+    assert output.difference(padded(8.1), padded(11.2), wide) is None
+    assert output.difference(padded(8.1), padded(11.2, loss=2.6), wide).line == 1
+
+
+def test_spaces_that_nothing_masks_count():
+    assert output.difference("a  1\n", "a 1\n", output.mask_of(["a  1\n", "a  1\n"])) is not None
 
 
 def test_a_changed_loss_beside_a_masked_time_is_found():
@@ -268,10 +293,10 @@ def test_nothing_to_verify_is_a_usage_error(tmp_path):
 
 
 def test_hand_made_change_takes_the_place_of_before_with_its_neighbors(tmp_path):
-    for folder, text in (("old", "import helper"), ("new", "import helper, extra")):
+    for folder, imports in (("old", "import helper"), ("new", "import helper, extra")):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "helper.py").write_text("x = 1")
-        (tmp_path / folder / "train.py").write_text(text)
+        (tmp_path / folder / "train.py").write_text(imports)
     (tmp_path / "new" / "extra.py").write_text("y = 1")
     patch = request.hand_made(tmp_path / "old" / "train.py", tmp_path / "new" / "train.py")
     after = {file.path.name: file.after for file in patch.files}
@@ -279,6 +304,36 @@ def test_hand_made_change_takes_the_place_of_before_with_its_neighbors(tmp_path)
     assert {file.path.parent for file in patch.files} == {tmp_path / "old"}
     with pytest.raises(InputError):
         request.hand_made(tmp_path / "old" / "train.py", tmp_path / "none.py")
+
+
+def test_what_merely_lies_beside_a_hand_made_script_is_left_there(tmp_path):
+    """AFTER.py in a folder of all sorts, such as /tmp: only what it imports comes along."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    (old / "pkg").mkdir(parents=True)
+    (new / "pkg" / "deep").mkdir(parents=True)
+    (old / "train.py").write_text("import pkg.model")
+    (new / "train.py").write_text("import torch\nfrom pkg.model import net\ndef main():\n    import late\n")
+    (new / "pkg" / "model.py").write_text("from .deep import block\nimport shared")
+    (new / "pkg" / "deep" / "block.py").write_text("")
+    for name in ("late", "shared", "stray", "pkg2"):
+        (new / f"{name}.py").write_text("x = 1")
+    (new / "broken.py").write_text("def (")
+    for n in range(beside.MOST_FILES + 1):
+        (new / f"other{n}.py").touch()
+    patch = request.hand_made(old / "train.py", new / "train.py")
+    taken = {str(file.path.relative_to(old)) for file in patch.files}
+    assert taken == {"train.py", "late.py", "shared.py", "pkg/model.py", "pkg/deep/block.py"}
+    (new / "train.py").write_text("\n".join(f"import other{n}" for n in range(beside.MOST_FILES + 1)))
+    with pytest.raises(UsageError, match="more than 200 files"):
+        request.hand_made(old / "train.py", new / "train.py")
+
+
+def test_two_equal_scripts_are_no_change(tmp_path):
+    for name in ("before.py", "after.py"):
+        (tmp_path / name).write_text("x = 1")
+    patch = request.hand_made(tmp_path / "before.py", tmp_path / "after.py")
+    with pytest.raises(UsageError, match="the same, byte for byte"):
+        request.check(asked(tmp_path), (request.Change(patch),))
 
 
 def test_the_two_step_times_agree_with_the_ratio_beside_them():
@@ -289,3 +344,14 @@ def test_the_two_step_times_agree_with_the_ratio_beside_them():
     assert base == 110 and patched == round(110 * ratio.value) != 90
     assert result._shown(SimpleNamespace(pairs=pairs[:1]), None) == (None, None)
     assert result._shown(SimpleNamespace(pairs=()), None) == (None, None)
+
+
+def test_of_several_changes_each_verdict_names_its_own():
+    both = [
+        Verification(scheme, "no change", True, Ratio(1.0, 0.99, 1.01), 100, 100, None, "Same numbers.", {})
+        for scheme in ("event-sync", "pinned-copy")
+    ]
+    shown = text.verification(both, Look(120, color=False), "tracelens report")
+    assert "event-sync: Same numbers." in shown
+    assert "pinned-copy: Same numbers." in shown
+    assert "event-sync:" not in text.verification(both[:1], Look(120, color=False), "tracelens report")

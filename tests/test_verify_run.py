@@ -264,6 +264,24 @@ def test_a_hanging_arm_is_ended_with_everything_it_started(project):
         one_arm(path, timeout_s=2.0)
 
 
+def test_a_thread_that_outlives_the_training_is_not_waited_for(project, monkeypatch):
+    """A heartbeat, a metrics server: the last step was made, what lingers is ended after a grace."""
+    monkeypatch.setattr(arms, "POLICY", replace(POLICY, linger_seconds=1.0))
+    body = TRAIN.replace(
+        "def main():", "import threading\nthreading.Thread(target=time.sleep, args=(90,)).start()\ndef main():"
+    )
+    body = body.removesuffix("main()\n") + "try:\n    main()\nfinally:\n    print('drained')\n"
+    record, _ = one_arm(script(project, body), steps=20, timeout_s=45.0)
+    assert record.stdout.splitlines()[-1] == "drained"
+    assert record.seconds < 40
+
+
+def test_a_script_that_turns_its_end_into_an_error_is_quoted_so(project):
+    body = TRAIN.removesuffix("main()\n") + "try:\n    main()\nexcept BaseException:\n    sys.exit(7)\n"
+    with pytest.raises(arms.ArmFailed, match="exit code 7 when it was stopped after step 20"):
+        one_arm(script(project, body), steps=20)
+
+
 def test_finally_blocks_run_and_print_when_an_arm_is_ended_at_its_last_step(project):
     body = TRAIN.removesuffix("main()\n") + "try:\n    main()\nfinally:\n    print('drained')\n"
     record, _ = one_arm(script(project, body), steps=20)

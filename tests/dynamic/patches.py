@@ -6,17 +6,24 @@ what was declined and why, what is recommended.
 
 from __future__ import annotations
 
-import subprocess
+import json
+import os
+import signal
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tracelens.model import Edit, Location, Patch
+from tracelens.model import Edit, FilePatch, Location, Patch
 
 ASKED = ("event-interval", "full-pipeline")
 """Schemes that are patched because they are named, whether they pay or not."""
 INTERVAL = 10
+RECORDING_SECONDS = 75.0
+"""A recording that has not ended by then is given up."""
+BY_HAND = "by hand"
 KINDS = {
     "event-interval": {"read": ("defer-read",), "sync": ("event-sync", "interval-sync")},
     "full-pipeline": {"read": ("defer-read",), "sync": ("event-sync", "interval-sync"), "copy": ("async-copy",)},
@@ -36,23 +43,63 @@ class Plan:
 
 
 def record(script: Path, arguments: tuple[str, ...], runs: Path, environment: dict[str, str]) -> Path:
-    """Profile the script as a user would; returns the Run folder."""
-    words = [sys.executable, "-m", "tracelens", "profile", "-q", "-o", str(runs), "--stop-after-window", script.name]
-    done = subprocess.run(
-        [*words, *arguments],
-        cwd=script.parent,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=90,
+    """Profile the script as `tracelens profile --stop-after-window` does; returns the Run folder.
+
+    The recorded process is forked from ours, which has imported torch: that costs seconds, and is no part of
+    what is recorded.
+    """
+    from tracelens.capture import session
+    from tracelens.launch import supervise
+
+    options = session.ProfileOptions(
+        kind="script", words=(script.name, *arguments), out=runs, stop_after_window=True, cwd=script.parent
     )
-    if not (runs / "run.json").is_file():
-        raise RuntimeError(f"profile left no Run (exit {done.returncode}): {done.stderr[-600:]}")
+    started, supervise.run = supervise.run, lambda *words: _forked(script, arguments, environment, *words)
+    try:
+        outcome = session.profile(options)
+    finally:
+        supervise.run = started
+    if not outcome.ranks:
+        stderr = (runs / "stderr").read_text() if (runs / "stderr").is_file() else ""
+        raise RuntimeError(f"profile recorded nothing (exit {outcome.status}): {outcome.reason} {stderr[-600:]}")
     return runs
 
 
-def planned(run: Path) -> Plan:
+def _forked(
+    script: Path,
+    arguments: tuple[str, ...],
+    environment: dict[str, str],
+    launch: Any,
+    boot: Path,
+    on_poll: Callable[[int], None],
+    started: Callable[[int], None],
+) -> int:
+    """What `supervise.run` does, with a forked process in which the agent is armed at once."""
+    import importlib
+
+    import worker
+
+    def child() -> int:
+        config = json.loads((boot / "config.json").read_text())
+        importlib.import_module(config["agent"]).arm(config)
+        hand = {"pid": os.getpid(), "python": sys.version.split()[0], "argv": sys.argv[:1], "agent": "armed"}
+        (boot / f"process-here-{os.getpid()}.json").write_text(json.dumps(hand))
+        return worker.run_script(script.name)
+
+    process = worker.fork(child, script, arguments, boot.parent, environment)
+    started(process)
+    limit = time.monotonic() + RECORDING_SECONDS
+    while True:
+        done, status = os.waitpid(process, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > limit:
+            os.killpg(process, signal.SIGKILL)
+        on_poll(process)
+        time.sleep(0.1)
+
+
+def planned(run: Path, schemes: tuple[str, ...] = ASKED) -> Plan:
     """The plan as `recommend` makes it, and the patches of the schemes that are asked for by name."""
     from tracelens import pipeline
 
@@ -62,7 +109,7 @@ def planned(run: Path) -> Plan:
     patches = {}
     if advice is not None and advice.scheme in own.patches:
         patches["recommended"] = own.patches[advice.scheme]
-    for name in ASKED:
+    for name in schemes:
         forced = pipeline.plan(examined, pipeline.Options(forced=name))
         patches[name] = forced.patches.get(name) or Patch(Path("/"), (), (), (), "")
     steps = own.steps
@@ -97,3 +144,14 @@ def assumed(root: Path, script: Path, schemes: tuple[str, ...] = ASKED) -> Plan:
         edits = tuple(Edit(kind, locations=tuple(where), interval=INTERVAL) for kind, where in places.items())  # type: ignore[arg-type]
         patches[name] = make(root, script, edits, (), INTERVAL)
     return Plan(patches)
+
+
+def by_hand(script: Path, edits: dict[str, str]) -> Patch:
+    """What somebody who knows the script would change, as the manifest gives it: texts, each of which occurs once."""
+    before = script.read_text()
+    after = before
+    for old, new in edits.items():
+        if before.count(old) != 1:
+            raise ValueError(f"{script.name} holds {before.count(old)} times: {old!r}")
+        after = after.replace(old, new)
+    return Patch(script.parent, (FilePatch(script, before.encode(), after.encode()),), (), (), "")

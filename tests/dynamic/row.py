@@ -2,13 +2,14 @@
 
 In: an entry of the manifest and the folder with the scripts. Out: one JSON value, written anew after every stage, so
 that a run that is cut short keeps what it has. The order: record and plan; the original twice and each patched version,
-all of them also interrupted and counted; the revert; interleaved timed rounds while the time lasts.
+all of them also interrupted and counted; the revert. `timing` takes the times afterwards, from the plan left here.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
+import pickle
 import shutil
 import time
 from collections import Counter
@@ -19,22 +20,20 @@ from typing import Any
 
 import patches
 import worker
+from patches import BY_HAND
+from times_of import ORIGINAL
 from worker import Arm, Result
 
 from tracelens.model import Patch
 from tracelens.patch import apply
-from tracelens.verify import arms, numbers, times
+from tracelens.verify import arms, numbers
 from tracelens.verify.recorded import _slope
 
-ORIGINAL = "original"
-SECONDS_PER_TIMED_ARM = 3.5
-"""From the fork on: the first one or two of them go into CUDA's start."""
 MANY_IMAGES = 60_000
 NOT_REACHED = "the script ended before that step"
-NOT_TIMED = frozenset({"full-pipeline"})
-"""Asked for by name, to compare its numbers; its speed is another question and costs as much as all others."""
 SYNC_STEPS = 210
 """Twenty intervals of ten, after the ten in which nothing is counted."""
+COMPARED_IMAGES = 2560
 
 
 @dataclass(frozen=True)
@@ -48,11 +47,17 @@ class Entry:
     arguments: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
     """Files of the repository that the script imports."""
-    images: int = 2560
-    record_images: int = 150_000
-    """Enough for a recording of a loop whose steps last a millisecond."""
+    images: int = COMPARED_IMAGES
+    record_images: int = MANY_IMAGES
+    """Enough for a recording of a loop whose steps last three milliseconds."""
     steps: int = 100
     interrupt_at: int = 57
+    sync_steps: int = SYNC_STEPS
+    """Steps in which waits are counted and memory is watched."""
+    timed_s: float = 3.5
+    """Of a timed process, from the fork on: the first one or two seconds go into CUDA's start."""
+    noisy: str | None = None
+    """How two originals were seen to differ on a GPU; they are compared under deterministic algorithms then."""
     cpu: dict[str, str] | None = None
     """Texts to replace for a trial without a GPU; None: nothing needs to be."""
     cpu_arguments: tuple[str, ...] | None = None
@@ -60,6 +65,8 @@ class Entry:
     """Further schemes to patch where every place is assumed to fire."""
     folders: tuple[str, ...] = ()
     """Folders the script expects below its own."""
+    hand: dict[str, str] | None = None
+    """Texts that somebody who knows the script would replace to make it fast; losses and weights stay the same."""
 
     @staticmethod
     def of(value: dict[str, Any]) -> Entry:
@@ -77,11 +84,11 @@ class Setting:
     gpu: bool
     assume: bool
     """Patch every place as if it had fired, instead of recording first."""
-    rounds: int
     ends: float
     """time.monotonic() after which nothing new is begun."""
     timeout_s: float = 60.0
     """For one batch of arms."""
+    worker: int = 0
 
 
 class Row:
@@ -102,7 +109,7 @@ class Row:
             "versions": {},
         }
         self.plan = patches.Plan({})
-        self.deterministic = False
+        self.deterministic = bool(entry.noisy) and setting.gpu
         self.alive: list[str] = []
 
     @property
@@ -110,17 +117,18 @@ class Row:
         own = self.entry.cpu_arguments
         return self.entry.arguments if self.setting.gpu or own is None else own
 
-    def run(self) -> dict[str, Any]:
-        """All stages; a stage that fails is a result, and ends the row."""
+    def run(self, *, compare: bool = True) -> dict[str, Any]:
+        """All stages, or only the patches; a stage that fails is a result, and ends the row."""
         shutil.rmtree(self.place, ignore_errors=True)
         stages: tuple[Callable[[], None], ...] = (
             self.make,
             self.compare,
             self.revert,
-            self.time,
         )
-        for stage in stages:
+        for stage in stages if compare else stages[:1]:
             begun = time.monotonic()
+            if stage == self.revert and not self.alive:
+                break
             if begun > self.setting.ends:
                 self.value["cut_short"] = f"before {stage.__name__}"
                 self._write()
@@ -142,15 +150,18 @@ class Row:
         project = self._project("project")
         script = project / self.entry.path
         if not self.setting.assume:
-            environment = dict(os.environ, TRACELENS_SYNTHETIC_IMAGES=str(self.entry.record_images))
-            paths = [str(worker.SHIM), environment.get("PYTHONPATH", "")]
-            environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+            begun = time.monotonic()
+            environment = {"TRACELENS_SYNTHETIC_IMAGES": str(self.entry.record_images)}
             run = patches.record(script, self.arguments, self.place / "runs", environment)
-            self.plan = patches.planned(run)
+            self.value["seconds"]["record"] = round(time.monotonic() - begun, 1)
+            self.plan = patches.planned(run, (*patches.ASKED, *self.entry.also))
         else:
             self.plan = patches.assumed(project, script, (*patches.ASKED, *self.entry.also))
         self.value["recommended"] = {"scheme": self.plan.recommended, "verdict": self.plan.verdict}
         self.value["recorded"] = self.plan.recorded
+        if self.entry.hand:
+            edits = {self._here(old): self._here(new) for old, new in self.entry.hand.items()}
+            self.plan.patches[BY_HAND] = patches.by_hand(script, edits)
         seen: dict[tuple[bytes, ...], str] = {}
         for name, patch in self.plan.patches.items():
             self.value["versions"][name] = version = _described(patch)
@@ -160,6 +171,7 @@ class Row:
             elif key:
                 seen[key] = name
                 self.alive.append(name)
+        (self.place / "plan").write_bytes(pickle.dumps(self.plan))
 
     def compare(self) -> None:
         """Everything but times, side by side: the numbers, an interrupt in mid-epoch, the waits for the GPU.
@@ -168,18 +180,20 @@ class Row:
         originals differ, both comparisons are made again under deterministic algorithms.
         """
         names = [ORIGINAL, "again", *self.alive]
-        jobs = [(name, kind) for kind in ("numbers", "interrupted") for name in names]
+        jobs = [(name, "numbers") for name in names]
+        jobs += [(name, "interrupted") for name in names if name != BY_HAND]
         counted = [(name, "syncs") for name in (ORIGINAL, *self.alive) if self.setting.gpu]
-        found = self._arms([*jobs, *counted])
-        self.value["noise"] = noise = _parted(found[ORIGINAL, "numbers"], found["again", "numbers"])
-        if noise is not None:
+        found = self.arms([*jobs, *counted])
+        noise = _parted(found[ORIGINAL, "numbers"], found["again", "numbers"])
+        self.value["noise"] = self.entry.noisy if self.deterministic else noise
+        if noise is not None and not self.deterministic:
             self.deterministic = True
-            found |= self._arms(jobs)
+            found |= self.arms(jobs)
             noise = _parted(found[ORIGINAL, "numbers"], found["again", "numbers"])
-            self.value["noise_deterministic"] = noise
+        self.value["noise_deterministic"] = noise if self.deterministic else None
         first = found[ORIGINAL, "numbers"]
         self.value["original"] = _left(first)
-        if first.record is None:
+        if first.record is None or first.status != 0:
             raise RuntimeError(f"the original ended with {first.status}: {first.stderr[-800:]}")
         self.value["device"] = first.record["device"]
         interrupted = found[ORIGINAL, "interrupted"]
@@ -189,23 +203,25 @@ class Row:
         for name, _ in counted:
             target = self.value["original"] if name == ORIGINAL else self.value["versions"][name]
             target["syncs"] = _syncs(found[name, "syncs"])
-            target["memory_slope_bytes_per_step"] = _slope([(a, b) for a, b in found[name, "syncs"].memory])
+            target["memory"] = _memory(found[name, "syncs"].memory)
 
     def _judge(self, name: str, found: dict[tuple[str, str], Result], comparable: bool) -> None:
         version, result = self.value["versions"][name], found[name, "numbers"]
         version["ended"] = result.status
         version["compared"] = None if result.record is None else numbers.compared(_record(result))
         for kind, key in (("numbers", "difference"), ("interrupted", "interrupted_difference")):
-            first, again = found[ORIGINAL, kind], found["again", kind]
-            version[key] = _parted(first, found[name, kind], (again,)) if comparable else "not comparable"
-        if found[ORIGINAL, "interrupted"].status == found[ORIGINAL, "numbers"].status == 0:
+            if (name, kind) in found:
+                first, again = found[ORIGINAL, kind], found["again", kind]
+                more = () if name == BY_HAND else (again,)  # which prints less
+                version[key] = _parted(first, found[name, kind], more) if comparable else "not comparable"
+        if name != BY_HAND and found[ORIGINAL, "interrupted"].status == found[ORIGINAL, "numbers"].status == 0:
             version["interrupted_difference"] = NOT_REACHED
         if version["difference"] and result.status != found[ORIGINAL, "numbers"].status:
             version["stderr"] = result.stderr[-800:]
 
     def revert(self) -> None:
         """Apply and revert in a copy: every byte as before, nothing left."""
-        for name in self.alive:
+        for name in (one for one in self.alive if one != BY_HAND):
             project = self._project(f"revert-{name}")
             before = _tree(project)
             patch = _moved(self.plan.patches[name], self.place / "project", project)
@@ -215,42 +231,13 @@ class Row:
             apply.revert(backup)
             self.value["versions"][name]["revert_exact"] = changed and _tree(project) == before
 
-    def time(self) -> None:
-        """Interleaved rounds, each arm alone on its GPU, every second round in reverse order."""
-        rounds: list[dict[str, float]] = []
-        for number in range(self.setting.rounds):
-            if time.monotonic() > self.setting.ends:
-                break
-            names = [ORIGINAL, *(name for name in self.alive if name not in NOT_TIMED)]
-            taken: dict[str, float] = {}
-            for name in names if number % 2 == 0 else reversed(names):
-                result = self._arms([(name, "timed")])[name, "timed"]
-                stretch = arms.stretch_of(result.record["clock"]) if result.record else None
-                if stretch is not None:
-                    taken[name] = stretch.step_ns
-            if ORIGINAL in taken:
-                rounds.append(taken)
-            self._times(rounds)
-            self._write()
-
     # --------------------------------------------------------------------------------------------------- helpers
 
-    def _times(self, rounds: list[dict[str, float]]) -> None:
-        self.value["original"]["step_us"] = [round(one[ORIGINAL] / 1000, 1) for one in rounds]
-        for name in (name for name in self.alive if name not in NOT_TIMED):
-            pairs = [(one[ORIGINAL], one[name]) for one in rounds if name in one]
-            ratio = times.ratio_of(pairs)
-            version = self.value["versions"][name]
-            version["step_us"] = [round(pair[1] / 1000, 1) for pair in pairs]
-            if ratio is not None:  # as speed: original ÷ patched
-                version["speed"] = {"value": 1 / ratio.value, "low": 1 / ratio.high, "high": 1 / ratio.low}
-                version["speed"]["pairs"] = len(pairs)
-
-    def _arms(self, jobs: list[tuple[str, str]]) -> dict[tuple[str, str], Result]:
+    def arms(self, jobs: list[tuple[str, str]]) -> dict[tuple[str, str], Result]:
         """Run versions for what they are wanted for, all at once; folders of equal length keep printed paths alike."""
         made = []
         for number, (name, kind) in enumerate(jobs):
-            folder = self.place / f"arm-{number:02d}"
+            folder = self.place / f"arm-{self.setting.worker:02d}-{number:02d}"
             shutil.rmtree(folder, ignore_errors=True)
             self._copy_to(folder, self.plan.patches.get(name))
             made.append(Arm(folder, self.entry.path, self.arguments, **self._options(kind)))
@@ -259,9 +246,9 @@ class Row:
     def _options(self, kind: str) -> dict[str, Any]:
         entry = self.entry
         if kind == "syncs":
-            return {"mode": "syncs", "steps": SYNC_STEPS, "images": MANY_IMAGES}
+            return {"mode": "syncs", "steps": entry.sync_steps, "images": MANY_IMAGES}
         if kind == "timed":
-            return {"mode": "timed", "steps": 20_000, "images": MANY_IMAGES, "deadline_s": SECONDS_PER_TIMED_ARM}
+            return {"mode": "timed", "steps": 20_000, "images": MANY_IMAGES, "deadline_s": entry.timed_s}
         common = {"mode": "numbers", "steps": entry.steps, "images": entry.images, "deterministic": self.deterministic}
         return {**common, "interrupt_at": entry.interrupt_at if kind == "interrupted" else None}
 
@@ -276,15 +263,18 @@ class Row:
         for path in (self.entry.path, *self.entry.beside):
             target = folder / path
             target.parent.mkdir(parents=True, exist_ok=True)
-            text = (source / path).read_text()
-            for old, new in (self.entry.cpu or {}).items() if not self.setting.gpu else ():
-                text = text.replace(old, new)
-            target.write_text(text)
+            target.write_text(self._here((source / path).read_text()))
         for name in self.entry.folders:
             ((folder / self.entry.path).parent / name).mkdir(parents=True, exist_ok=True)
         if patch is not None:
             for file in _moved(patch, self.place / "project", folder).files:
                 file.path.write_bytes(file.after)
+
+    def _here(self, text: str) -> str:
+        """The script's text as it runs on this machine."""
+        for old, new in (self.entry.cpu or {}).items() if not self.setting.gpu else ():
+            text = text.replace(old, new)
+        return text
 
     def _write(self) -> None:
         self.setting.results.mkdir(parents=True, exist_ok=True)
@@ -299,6 +289,7 @@ def _described(patch: Patch) -> dict[str, Any]:
         "tiers": dict(Counter(hunk.tier for hunk in patch.hunks)),
         "declined": [f"{one.location.path}:{one.location.line} {one.edit}: {one.obstacle}" for one in patch.declined],
         "patched": not patch.empty,
+        "sha256": hashlib.sha256(b"".join(file.after for file in patch.files)).hexdigest(),
     }
 
 
@@ -337,6 +328,21 @@ def _left(result: Result) -> dict[str, Any]:
     if result.record is None:
         return {"ended": result.status}
     return {"ended": result.status, **numbers.compared(_record(result)), "stopped": result.record["stopped"]}
+
+
+def _memory(samples: list[tuple[int, int, int]]) -> dict[str, Any] | None:
+    """How much more is held in the last tenth of the steps than in the second one; None for a short run."""
+    tenth = len(samples) // 10
+    if tenth < 10:
+        return None
+    early, late = samples[tenth : 2 * tenth], samples[-tenth:]
+    grown = [max(one[column] for one in late) - max(one[column] for one in early) for column in (1, 2)]
+    return {
+        "steps": samples[-1][0],
+        "device_growth_bytes": grown[0],
+        "host_growth_bytes": grown[1],
+        "device_slope_bytes_per_step": _slope([(step, held) for step, held, _ in samples]),
+    }
 
 
 def _syncs(result: Result) -> dict[str, Any] | None:

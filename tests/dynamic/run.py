@@ -3,8 +3,10 @@
     python tests/dynamic/run.py DIR --results OUT [--gpus N] [--budget SECONDS] [--only NAME,…] [--rounds N]
 
 In: DIR with the scripts of manifest.json, one folder per repository (`owner+name/path`); none of them is part of this
-project. Out: OUT/NAME.json per row. Without a GPU the patches assume that every place fires, and nothing is timed.
-One worker per GPU takes row after row; each has an equal share of the processor's cores.
+project. Out: OUT/NAME.json per row. Without a GPU the patches assume that every place fires.
+
+Two phases. First every row is recorded and its versions are compared, one worker per GPU. When all are done, and with
+the machine quiet, come the times. Each worker has an equal share of the processor's cores for itself.
 """
 
 from __future__ import annotations
@@ -12,34 +14,46 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1])]
+OWN_KINDS = ("races", "tests")
 
 
 def main() -> int:
     wishes = _parsed()
-    context = get_context("fork")
-    queue: Any = context.SimpleQueue()
-    for entry in wishes.entries:
-        queue.put(entry)
-    workers = max(1, wishes.gpus)
-    for _ in range(workers):
-        queue.put(None)
-    ends = time.monotonic() + wishes.budget
-    processes = [context.Process(target=_work, args=(number, queue, wishes, ends)) for number in range(workers)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    return max(process.exitcode or 0 for process in processes)
+    wishes.results = wishes.results.resolve()
+    wishes.results.mkdir(parents=True, exist_ok=True)
+    wishes.scratch = Path(tempfile.mkdtemp(prefix="tracelens-dynamic-"))
+    wishes.ends = time.monotonic() + wishes.budget
+    # Arms run side by side; tiny models on shared cores wait for their own threads only
+    os.environ["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", "4") if wishes.gpus else "1"
+    import row
+    import timing
+    import worker
+
+    begun = time.monotonic()
+    worker.prepare((row.COMPARED_IMAGES, row.MANY_IMAGES))
+    print(f"imports: {time.monotonic() - begun:.1f} s", flush=True)
+    try:
+        _side_by_side(wishes, wishes.entries, _compare)
+        if wishes.rounds:
+            entries = [row.Entry.of(one) for one in wishes.entries if one.get("kind") not in OWN_KINDS]
+            _side_by_side(wishes, timing.plan(entries, wishes.results, wishes.rounds, wishes.more), _time)
+            timing.merge(wishes.results)
+    finally:
+        shutil.rmtree(wishes.scratch, ignore_errors=True)
+    print(f"all: {time.monotonic() - begun:.1f} s", flush=True)
+    return 0
 
 
 def _parsed() -> argparse.Namespace:
@@ -49,10 +63,15 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--manifest", type=Path, default=HERE / "manifest.json")
     parser.add_argument("--gpus", type=int, default=0, help="0: the CPU only")
     parser.add_argument("--assume", default="", help="rows to patch at every place, without a recording; all")
-    parser.add_argument("--budget", type=float, default=3600.0, help="seconds after which nothing new is begun")
+    parser.add_argument("--record-on-cpu", action="store_true", help="record without a GPU: a trial of the recording")
+    parser.add_argument("--budget", type=float, default=7200.0, help="seconds after which nothing new is begun")
+    parser.add_argument("--reserve", type=float, default=0.0, help="seconds of the budget that are kept for the times")
     parser.add_argument("--only", default="", help="names of rows in their order, separated by commas")
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds for one batch of arms")
-    parser.add_argument("--rounds", type=int, default=5, help="interleaved timed rounds")
+    parser.add_argument("--rounds", type=int, default=0, help="interleaved timed rounds of each row")
+    parser.add_argument("--more", type=int, default=3, help="further rounds where the intervals do not decide")
+    parser.add_argument("--compared", default="", help="rows that another run has compared: only their times are taken")
+    parser.add_argument("--versions", default="", help="time these versions only, separated by commas")
     wishes = parser.parse_args()
     entries = json.loads(wishes.manifest.read_text())["rows"]
     named = {one["name"]: one for one in entries}
@@ -60,51 +79,77 @@ def _parsed() -> argparse.Namespace:
     return wishes
 
 
-def _work(number: int, queue: Any, wishes: argparse.Namespace, ends: float) -> None:
-    gpu = wishes.gpus > 0
-    os.environ["CUDA_VISIBLE_DEVICES"] = str(number) if gpu else ""
+def _side_by_side(wishes: argparse.Namespace, jobs: list[Any], do: Callable[..., str]) -> None:
+    """One worker per GPU takes job after job; all are forked from this process, which has never touched a GPU."""
+    context = get_context("fork")
+    queue: Any = context.SimpleQueue()
+    workers = max(1, wishes.gpus)
+    for job in [*jobs, *[None] * workers]:
+        queue.put(job)
+    processes = [context.Process(target=_work, args=(number, queue, wishes, do)) for number in range(workers)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+
+
+def _work(number: int, queue: Any, wishes: argparse.Namespace, do: Callable[..., str]) -> None:
+    os.environ["CUDA_VISIBLE_DEVICES"] = str(number) if wishes.gpus else ""
     cores = sorted(os.sched_getaffinity(0))
     share = len(cores) // max(1, wishes.gpus)
     if share >= 1:
         os.sched_setaffinity(0, cores[number * share : (number + 1) * share])
-    # Arms run side by side; tiny models on shared cores wait for their own threads only
-    os.environ["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", "4") if gpu else "1"
-    import worker
+    while (job := queue.get()) is not None:
+        begun = time.monotonic()
+        print(f"[{number}] {do(job, wishes, number)} | {time.monotonic() - begun:.1f} s", flush=True)
 
-    worker.prepare()
+
+def _setting(wishes: argparse.Namespace, number: int, *, assume: bool = False, timed: bool = False) -> Any:
     import row
 
-    scratch = Path(tempfile.mkdtemp(prefix="tracelens-dynamic-"))
-    while (entry := queue.get()) is not None:
-        if entry.get("kind") in ("races", "tests"):
-            if gpu:
-                print(entry["name"], _own(entry, scratch, wishes.results.resolve()), flush=True)
-            continue
-        setting = row.Setting(
-            sources=wishes.sources.resolve(),
-            scratch=scratch,
-            results=wishes.results.resolve(),
-            gpu=gpu,
-            assume=not gpu or wishes.assume == "all" or entry["name"] in wishes.assume.split(","),
-            rounds=wishes.rounds if gpu else 0,
-            ends=ends,
-            timeout_s=wishes.timeout,
-        )
-        value = row.Row(row.Entry.of(entry), setting).run()
-        print(_line(value), flush=True)
+    return row.Setting(
+        sources=wishes.sources.resolve(),
+        scratch=wishes.scratch,
+        results=wishes.results,
+        gpu=wishes.gpus > 0,
+        assume=assume,
+        ends=wishes.ends if timed else wishes.ends - wishes.reserve,
+        timeout_s=wishes.timeout,
+        worker=number,
+    )
 
 
-def _own(entry: dict[str, Any], scratch: Path, results: Path) -> str:
+def _compare(entry: dict[str, Any], wishes: argparse.Namespace, number: int) -> str:
+    import row
+
+    if entry.get("kind") in OWN_KINDS:
+        return f"{entry['name']}: {_own(entry, wishes) if wishes.gpus else 'only on a GPU'}"
+    recorded = wishes.gpus > 0 or wishes.record_on_cpu
+    assume = not recorded or wishes.assume == "all" or entry["name"] in wishes.assume.split(",")
+    known = entry["name"] in wishes.compared.split(",")
+    return _line(row.Row(row.Entry.of(entry), _setting(wishes, number, assume=assume)).run(compare=not known))
+
+
+def _time(stretch: Any, wishes: argparse.Namespace, number: int) -> str:
+    import timing
+
+    only = tuple(wishes.versions.split(",")) if wishes.versions else ()
+    return timing.run(stretch, _setting(wishes, number, timed=True), only)
+
+
+def _own(entry: dict[str, Any], wishes: argparse.Namespace) -> str:
     """What is not a public script: how often races are caught, and our own tests that need a GPU."""
-    results.mkdir(parents=True, exist_ok=True)
     if entry["kind"] == "races":
         import races
 
-        return json.dumps(races.run(scratch, results)["variants"])
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--durations=10", *entry["files"]]
-    log = results / "tests.txt"
+        return json.dumps(races.run(wishes.scratch, wishes.results)["variants"])
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--durations=15", *entry["words"]]
+    log = wishes.results / f"{entry['name']}.txt"
     with log.open("w") as out:
-        subprocess.run(words, cwd=HERE.parents[1], stdout=out, stderr=out, check=False, timeout=entry["timeout_s"])
+        try:
+            subprocess.run(words, cwd=HERE.parents[1], stdout=out, stderr=out, check=False, timeout=entry["timeout_s"])
+        except subprocess.TimeoutExpired:
+            return "ran out of time"
     return log.read_text().splitlines()[-1]
 
 
@@ -116,8 +161,7 @@ def _line(value: dict[str, Any]) -> str:
             continue
         same = "same" if version["difference"] is None else version["difference"]
         late = version.get("interrupted_difference", "?")
-        speed = version.get("speed")
-        parts.append(f"{name}: {same}; interrupted {late or 'same'}; {speed and round(speed['value'], 3)}")
+        parts.append(f"{name}: {same}; interrupted {late or 'same'}")
     return " | ".join(parts) + f" | {value['seconds']}"
 
 

@@ -7,6 +7,7 @@ gained nothing, that failed or were cut short; the numbers on top are counted fr
 from __future__ import annotations
 
 import json
+import re
 import statistics
 import sys
 from collections import Counter
@@ -16,40 +17,61 @@ from typing import Any
 
 DATA = Path(__file__).resolve().parents[2] / "docs" / "data" / "dynamic"
 NOT_REACHED = "the script ended before that step"
-OBSERVER = ("numbers.py", "clock.py")
-"""Where our own observer waits once, after the last step."""
+BY_HAND = "by hand"
 EVERY_BATCH = 0.95
 """A place that waits in so many of the steps waits in each batch; others are guarded."""
-FOLDERS = {"h200": "On an H200", "cpu": "On the CPU, every place assumed to fire"}
+PREDICTED = re.compile(r"[+-][\d.]+ % \([^)]*?%")
+"""In the verdict: the predicted gain and its range."""
+NEVER_BELOW = 0.99
+"""What no recommended patch may measure below."""
+WORTH = 1.03
+"""A hand-made variant that gains less is no yardstick."""
+SHARE_OF_HAND = 0.85
+LONG = 1000
+"""Steps over which memory must be flat."""
+LEAST_PAIRS = 3
+"""As in `tracelens verify`: fewer pairs say nothing."""
+FOLDERS = {"h200": "Every row on an H200", "cpu": "On the CPU, every place assumed to fire"}
 HEAD = """\
 # The dynamic corpus: public scripts, original against patched
 
-Made by `python tests/dynamic/table.py > docs/dynamic.md` from the files in `docs/data/dynamic`.
+Public training scripts that we did not write, with synthetic data in place of downloads: what TraceLens makes of them,
+held against what they were. Made by `python tests/dynamic/table.py > docs/dynamic.md` from the files in
+`docs/data/dynamic`; no number on this page is typed.
+"""
+METHOD = """\
+## How it is measured
 
-Public single-file training scripts that we did not write, with synthetic data in place of downloads. The manifest
-(`tests/dynamic/manifest.json`) names repository, path, commit and arguments; the scripts are no part of this project.
-`python tests/dynamic/run.py DIR --results OUT --gpus N` runs them again from a folder DIR that holds them.
+The manifest (`tests/dynamic/manifest.json`) names repository, path, commit and arguments; the scripts are no part of
+this project. `python tests/dynamic/run.py DIR --results OUT --gpus N --rounds 5` runs all of them again from a folder
+DIR that holds them.
 
-Per script the original runs twice, each patched version once. Where two originals differ, everything is compared again
-under deterministic algorithms ("det."). **Numbers** are equal when every loss that backward starts from, every weight
-and buffer at the end, and every printed line, in order, are the same bit for bit; tokens that differ between the two
+Per script the original runs twice, each patched version once. Where two originals differ, everything is compared under
+deterministic algorithms ("det."). **Numbers** are equal when every loss that backward starts from, every weight and
+buffer at the end, and every printed line, in order, are the same bit for bit; tokens that differ between the two
 originals (times) are masked. **Interrupt** is a SIGINT at the end of a step in mid-epoch: "same" means that what was
 printed before it, and the weights, equal those of the original interrupted at the same step, so that no line of a
 finished batch is lost. **Waits** are the calls per step at which the host waits for the GPU, counted by torch's own
-warnings and by wrapping the explicit ones: reads of values, copies to the GPU, synchronizes; of a patched script also
-its drain, and the prefetcher's gate, which waits for a batch four steps back. **Speed** is step time of the original ÷
-patched, from interleaved fresh processes, with its 95 % interval. `event-interval` and `full-pipeline` are patched
-because they were asked for by name, whether they pay or not; what is recommended is marked.
+warnings and by wrapping the explicit ones: reads of values, copies to the GPU, synchronizes, checkpoints; of a patched
+script also its drain, and the prefetcher's gate, which waits for a batch four steps back. **Speed** is step time of the
+original ÷ patched, from interleaved fresh processes, every second round in reverse order, one process
+per GPU and sixteen processor cores, with its 95 % interval. Each process is forked from one that has imported torch and
+has never touched a GPU.
+
+`event-interval` and `full-pipeline` are patched because they were asked for by name, whether they pay or not; what is
+recommended is marked. "By hand" is what somebody who knows the script would change (pinned loader, non-blocking copies,
+fewer reads, fewer printed lines): the replaced texts are in the manifest. Its losses and weights are compared, its
+output is not.
 """
 
 
 def page(data: Path = DATA) -> str:
     """The whole page."""
-    parts = [HEAD]
+    parts = [HEAD, *_short(data), METHOD]
     for folder, title in FOLDERS.items():
         rows = rows_of(data / folder)
         if rows:
-            sections = (_summary(rows), _table(rows, folder == "h200"), _notes(rows))
+            sections = (_counts(rows), _table(rows, folder == "h200"), _notes(rows))
             parts += [f"## {title}\n", *("\n".join(lines) + "\n" for lines in sections)]
     races = data / "h200" / "races.json"
     if races.is_file():
@@ -59,7 +81,7 @@ def page(data: Path = DATA) -> str:
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
     values = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
-    return [value for value in values if "versions" in value]
+    return [value for value in values if isinstance(value, dict) and "versions" in value]
 
 
 def compared(rows: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], str, dict[str, Any]]]:
@@ -80,48 +102,136 @@ def reads_in_each_batch(value: dict[str, Any]) -> int | None:
     return sum(place.startswith("read ") and count >= EVERY_BATCH for place, count in syncs["places"].items())
 
 
+def timed(rows: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], str, dict[str, Any]]]:
+    """(row, name, speed) of every version with enough pairs; what matters comes first."""
+    found = [
+        (row, name, version["speed"])
+        for row in rows
+        for name, version in row["versions"].items()
+        if version.get("speed", {}).get("pairs", 0) >= LEAST_PAIRS
+    ]
+    return sorted(
+        found, key=lambda one: (not is_recommended(one[0], one[1]), one[1] != BY_HAND, one[1], one[0]["name"])
+    )
+
+
+def judged(speed: dict[str, Any]) -> str:
+    """What an interval says."""
+    if speed["high"] < NEVER_BELOW:
+        return "slower"
+    if speed["low"] > 1:
+        return "faster"
+    return "not slower" if speed["low"] >= NEVER_BELOW else "undecided"
+
+
 def is_recommended(row: dict[str, Any], name: str) -> bool:
     return name in ("recommended", (row.get("recommended") or {}).get("scheme"))
 
 
-def _summary(rows: list[dict[str, Any]]) -> Iterator[str]:
-    found = compared(rows)
+def _short(data: Path) -> Iterator[str]:
+    """What was tried on the GPU, what changed, what paid."""
+    rows = rows_of(data / "h200")
+    if not rows:
+        return
+    yield "## In short\n"
+    parts = (_tried(rows), _counts(rows), _waits_left(rows), _memory(rows), _paid(rows), _own_tests(data / "h200"))
+    yield "\n".join(line for part in parts for line in part) + "\n"
+    times = timed(rows)
+    if times:
+        yield "\n".join(_speeds(times)) + "\n"
+
+
+def _tried(rows: list[dict[str, Any]]) -> Iterator[str]:
+    patched = {row["name"] for row, name, _ in compared(rows) if name != BY_HAND}
+    advised = [row["name"] for row in rows if "recommended" in row["versions"]]
+    left = [row["name"] for row in rows if row["name"] not in patched]
+    yield f"- **Tried:** {len(rows)} runs of public scripts on an H200. For {len(patched)} there is a patch and it was"
+    yield f"  compared; in {len(left)} nothing that fires in each batch can be patched, or the script itself fails."
+    yield f"- **Recommended:** a patch for {len(advised)} of them ({', '.join(advised) or 'none'}); for the others the"
+    yield "  advice is to do nothing, and what is patched below was asked for by name."
+
+
+def _counts(rows: list[dict[str, Any]]) -> Iterator[str]:
+    found = [one for one in compared(rows) if one[1] != BY_HAND]
     versions = [version for _, _, version in found]
     losses, lines = (sum((one.get("compared") or {}).get(key, 0) for one in versions) for key in ("losses", "lines"))
-    tried = [one for one in versions if one.get("interrupted_difference") != NOT_REACHED]
+    reached = [one for one in versions if one.get("interrupted_difference", NOT_REACHED) != NOT_REACHED]
     reverted = [one for one in versions if "revert_exact" in one]
-    scripts = {row["name"] for row, _, _ in found}
-    yield f"- {len(rows)} scripts; {len(scripts)} of them were compared, in {len(found)} patched versions."
     changed = sum(one["difference"] is not None for one in versions)
-    yield f"- Changed numbers: **{changed}** of {len(versions)} ({losses:,} losses, {lines:,} printed lines compared)."
-    lost = sum(one["interrupted_difference"] is not None for one in tried)
-    yield f"- Interrupts that lost a line or changed a weight: **{lost}** of {len(tried)}."
-    yield f"- Reverts that were not exact: **{sum(not one['revert_exact'] for one in reverted)}** of {len(reverted)}."
-    yield from _gains(found)
+    scripts = len({row["name"] for row, _, _ in found})
+    yield f"- **Numbers** changed in **{changed}** of {len(versions)} patched versions of {scripts} scripts"
+    yield f"  ({losses:,} losses and {lines:,} printed lines were compared)."
+    lost = sum(one["interrupted_difference"] is not None for one in reached)
+    yield f"- **Interrupts** that lost a line or changed a weight: **{lost}** of {len(reached)}; **reverts** that were"
+    yield f"  not exact: **{sum(not one['revert_exact'] for one in reverted)}** of {len(reverted)}."
 
 
-def _gains(found: list[tuple[dict[str, Any], str, dict[str, Any]]]) -> Iterator[str]:
-    """What the summary says of waits and speed, where they were measured."""
-    deferred = [(row, one) for row, _, one in found if "defer-read" in one["hunks"] and one.get("syncs")]
-    if deferred:
-        before = sum(reads_in_each_batch(row["original"]) or 0 for row, _ in deferred)
-        after = sum(reads_in_each_batch(one) or 0 for _, one in deferred)
-        yield f"- Reads in every batch, over the {len(deferred)} versions that defer them: {before}, then **{after}**."
-    timed = [one["speed"] for _, _, one in found if "speed" in one]
-    if timed:
-        advised = [one["speed"]["value"] for row, name, one in found if is_recommended(row, name) and "speed" in one]
-        decided = sum(one["low"] > 1 or one["high"] < 1 for one in timed)
-        slow = sum(value < 0.99 for value in advised)
-        yield f"- Recommended versions timed with an interval: {len(advised)}, of which below 0.99 x: {slow}."
-        yield f"- Intervals that decide about a speed: {decided} of {len(timed)}; each is of two or three pairs, and"
-        yield "  four loops shared one host."
+def _waits_left(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Reads before and after, over the versions that defer them."""
+    found = [(row, name, one) for row, name, one in compared(rows) if "defer-read" in one["hunks"] and one.get("syncs")]
+    if not found:
+        return
+    before = sum(reads_in_each_batch(row["original"]) or 0 for row, _, _ in found)
+    after = sum(reads_in_each_batch(one) or 0 for _, _, one in found)
+    kept = sorted({row["name"] for row, _, one in found if reads_in_each_batch(one)})
+    yield f"- **Waits:** places that read a value in every batch, over the {len(found)} versions that defer reads:"
+    yield f"  {before} before, **{after}** after" + (f" ({', '.join(kept)}; the reason is below)." if kept else ".")
+
+
+def _memory(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Growth beyond the original's, in versions that were watched long enough."""
+    found = [
+        one["memory"]["device_growth_bytes"] - row["original"]["memory"]["device_growth_bytes"]
+        for row, name, one in compared(rows)
+        if name != BY_HAND and (one.get("memory") or {}).get("steps", 0) >= LONG
+    ]
+    if found:
+        yield f"- **Memory** on the GPU over {LONG:,} steps, in {len(found)} patched versions: at most"
+        yield f"  **{max(0, *found):,}** bytes more growth than in the original."
+
+
+def _paid(rows: list[dict[str, Any]]) -> Iterator[str]:
+    times = timed(rows)
+    if not times:
+        return
+    said = Counter(judged(speed) for row, name, speed in times if is_recommended(row, name))
+    parts = [f"{count} {what}" for what, count in said.items()]
+    yield f"- **Speed** of the recommended versions, by their intervals: {', '.join(parts) or 'not measured'}; below"
+    yield f"  {NEVER_BELOW} x: **{said['slower']}**. All that were timed are in the table below."
+    for row in rows:
+        speeds = {name: version.get("speed") for name, version in row["versions"].items()}
+        hand, own = speeds.get(BY_HAND), speeds.get("recommended")
+        if hand and own and hand["value"] > WORTH and hand["low"] > 1:
+            share = (own["value"] - 1) / (hand["value"] - 1)
+            yield f"- **By hand** {row['name']} gains {100 * (hand['value'] - 1):.1f} %, the recommended patch"
+            yield f"  {100 * (own['value'] - 1):.1f} %: {share:.2f} of it (at least {SHARE_OF_HAND} is the aim)."
+
+
+def _own_tests(folder: Path) -> Iterator[str]:
+    if (folder / "tests.json").is_file():
+        for one in json.loads((folder / "tests.json").read_text()):
+            files = ", ".join(Path(file).name for file in one["files"])
+            yield f"- **Our own tests that need a GPU**, on the same machine, {files}: {one['ended']}."
+
+
+def _speeds(times: list[tuple[dict[str, Any], str, dict[str, Any]]]) -> Iterator[str]:
+    yield "| script | version | the original's processes, ms | speed, 95 % interval | pairs | says | predicted |"
+    yield "|---|---|---|---|---|---|---|"
+    for row, name, speed in times:
+        scheme = row["recommended"]["scheme"] if name == "recommended" else name
+        shown = f"**{scheme}** (recommended)" if is_recommended(row, name) else scheme
+        said = PREDICTED.search(row["recommended"]["verdict"]) if is_recommended(row, name) else None
+        predicted = f"{said[0]})" if said else ""
+        cells = (row["name"], shown, _steps(row, name), _speed(speed), str(speed["pairs"]), judged(speed), predicted)
+        yield f"| {' | '.join(cells)} |"
+    yield ""
+    yield "Where an interval does not decide, its middle is not named: these scripts wait for the processor, and two"
+    yield "processes of one and the same version differ by more than the patch could gain or lose (third column)."
 
 
 def _table(rows: list[dict[str, Any]], on_gpu: bool) -> Iterator[str]:
-    yield "| script | version | numbers | interrupt | revert |" + (
-        " waits per step before → after | step, ms | speed |" if on_gpu else ""
-    )
-    yield "|---|---|---|---|---|" + ("---|---|---|" if on_gpu else "")
+    yield "| script | version | numbers | interrupt | revert |" + (" waits per step before → after |" if on_gpu else "")
+    yield "|---|---|---|---|---|" + ("---|" if on_gpu else "")
     for row in rows:
         shown = [
             (name, version)
@@ -134,7 +244,7 @@ def _table(rows: list[dict[str, Any]], on_gpu: bool) -> Iterator[str]:
             yield "| " + " | ".join(_cells(row, name, version, on_gpu)) + " |"
         if not shown:
             original = row.get("original") or {}
-            more = f" {_waits(original)} | {_step(original)} | |" if on_gpu else ""
+            more = f" {_waits(original)} |" if on_gpu else ""
             yield f"| {row['name']} | – | {_unpatched(row)} | | |{more}"
 
 
@@ -146,19 +256,18 @@ def _unpatched(row: dict[str, Any]) -> str:
 def _cells(row: dict[str, Any], name: str, version: dict[str, Any], on_gpu: bool) -> Iterator[str]:
     scheme = row["recommended"]["scheme"] if name == "recommended" else name
     yield row["name"]
-    yield f"**{scheme}** (recommended)" if is_recommended(row, name) else scheme
+    advised = is_recommended(row, name) and not version.get("same_as")
+    yield f"**{scheme}** (recommended)" if advised else scheme
     if version.get("same_as"):
-        yield from (f"the same patch as {version['same_as']}", "", "", *([""] * 3 if on_gpu else ()))
+        yield from (f"the same patch as {version['same_as']}", "", "", *([""] if on_gpu else ()))
         return
     under = ", det." if row.get("noise") else ""
     yield ("same" if version["difference"] is None else f"**{_one_line(version['difference'])}**") + under
-    late = version.get("interrupted_difference", "not tried")
-    yield {None: "same", NOT_REACHED: "not reached"}.get(late) or f"**{_one_line(late)}**"
-    yield {True: "exact", False: "**not exact**", None: "not tried"}[version.get("revert_exact")]
+    late = version.get("interrupted_difference", "–")
+    yield {None: "same", NOT_REACHED: "not reached", "–": "–"}.get(late) or f"**{_one_line(late)}**"
+    yield {True: "exact", False: "**not exact**", None: "–"}[version.get("revert_exact")]
     if on_gpu:
         yield f"{_waits(row['original'])} → {_waits(version)}"
-        yield f"{_step(row['original'])} → {_step(version)}"
-        yield _speed(row["original"], version)
 
 
 def _notes(rows: list[dict[str, Any]]) -> Iterator[str]:
@@ -193,23 +302,21 @@ def _waits(value: dict[str, Any]) -> str:
         return "not counted"
     kinds: Counter[str] = Counter()
     for place, count in syncs["places"].items():
-        kind, where = place.rsplit(" ", 1)
-        if where.rsplit(":", 1)[0] not in OBSERVER:
-            kinds[kind] += count
+        kinds[place.rsplit(" ", 1)[0]] += count
     return ", ".join(f"{kind} {count:.2f}" for kind, count in sorted(kinds.items()) if count >= 0.01) or "none"
 
 
-def _step(value: dict[str, Any]) -> str:
-    steps = value.get("step_us")
-    return f"{statistics.median(steps) / 1000:.2f}" if steps else "–"
+def _steps(row: dict[str, Any], name: str) -> str:
+    """Median, fastest and slowest process of the original, of the rounds in which the version ran."""
+    took = [one["original"] / 1000 for one in row["rounds_us"] if name in one and "original" in one]
+    return f"{statistics.median(took):.1f} ({min(took):.1f} to {max(took):.1f})"
 
 
-def _speed(original: dict[str, Any], version: dict[str, Any]) -> str:
-    speed, before, after = version.get("speed"), original.get("step_us"), version.get("step_us")
-    if speed:
-        low, high = (f"{speed[key]:.3f}" for key in ("low", "high"))
-        return f"{speed['value']:.3f} ({low} to {high}, {speed['pairs']} pairs)"
-    return f"{before[0] / after[0]:.3f} (one pair)" if before and after else "not timed"
+def _speed(speed: dict[str, Any]) -> str:
+    interval = f"{speed['low']:.3f} to {speed['high']:.3f}"
+    if not speed["tells"]:
+        return "the pairs scatter too much"
+    return interval if judged(speed) == "undecided" else f"{speed['value']:.3f} ({interval})"
 
 
 def _one_line(text: str, most: int = 160) -> str:

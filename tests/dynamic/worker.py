@@ -20,13 +20,22 @@ import time
 import traceback
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 SHIM = Path(__file__).parent / "shim"
 LEAST_STEPS = 30
-READS = re.compile(r"\.item\(|\.tolist\(|\.cpu\(|\.numpy\(|float\(|int\(|format|print|%|update|assert|\bif\b|\bwhile\b")
+OBSERVER = ("numbers.py", "clock.py")
+"""Where our own observer waits once, after the last step."""
+SAVING = ("storage.py", "serialization.py")
+"""Where torch.save copies weights to the host."""
+RESIDENT_EVERY = 10
+"""Steps between two looks at the process's memory on the host."""
+READS = re.compile(
+    r"\.item\(|\.tolist\(|\.cpu\(|\.numpy\(|\bfloat\(|\bint\(|format|\bprint\b|%|update|assert|\bif\b|\bwhile\b"
+)
 """Source lines that read a value; other lines at which a host waits copy to the GPU."""
 
 
@@ -60,11 +69,15 @@ class Result:
     stderr: str
     record: dict[str, Any] | None
     syncs: dict[str, Any] | None
-    memory: list[tuple[int, int]]
+    memory: list[tuple[int, int, int]]
+    """(step, bytes allocated on the GPU, bytes of the process on the host)."""
 
 
-def prepare() -> None:
-    """Import what every arm needs, once, without touching CUDA."""
+def prepare(images: tuple[int, ...] = ()) -> None:
+    """Import what every arm needs, and make the data sets of so many images, once and without touching CUDA."""
+    from tracelens.capture.plan import KINETO_SILENT
+
+    os.environ.update(KINETO_SILENT)  # read when torch is imported; a recorded process would have it
     sys.path.insert(0, str(SHIM))
     import synthetic
 
@@ -75,10 +88,16 @@ def prepare() -> None:
         import torchvision.utils  # noqa: F401
     import torch
     import torch._dynamo
-    import torch.utils.data  # noqa: F401
+    import torch.utils.data
 
     from tracelens.launch import hooks  # noqa: F401
     from tracelens.verify import agent  # noqa: F401
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # a pool of threads that exists when a process forks is a trap in its child
+    for count in images:
+        synthetic.make(count)
+    torch.set_num_threads(threads)
 
 
 def run(arms: list[Arm], timeout_s: float = 60.0) -> list[Result]:
@@ -110,8 +129,29 @@ def _read(arm: Arm, status: int, seconds: float) -> Result:
 
 
 def _fork(arm: Arm) -> int:
-    (arm.folder / "out").mkdir(exist_ok=True)
     (arm.folder / "tmp").mkdir(exist_ok=True)
+    environment = (
+        {"TRACELENS_SYNTHETIC_IMAGES": str(arm.images), "TMPDIR": str(arm.folder / "tmp")}
+        | ({"CUBLAS_WORKSPACE_CONFIG": ":4096:8"} if arm.deterministic else {})
+        | arm.environment
+    )
+
+    def child() -> int:
+        watch = _observe(arm)
+        return run_script(script.name, lambda: watch.finish(arm.folder / "out"))
+
+    script = arm.folder / arm.script
+    return fork(child, script, arm.arguments, arm.folder / "out", environment)
+
+
+def fork(
+    child: Callable[[], int], script: Path, arguments: tuple[str, ...], out: Path, environment: dict[str, str]
+) -> int:
+    """A new process that stands where `python SCRIPT` would stand after its imports; it ends with `child()`'s status.
+
+    Its standard output and error go to files in `out`.
+    """
+    out.mkdir(exist_ok=True)
     sys.stdout.flush()
     sys.stderr.flush()
     process = os.fork()
@@ -120,7 +160,14 @@ def _fork(arm: Arm) -> int:
     status = 1
     try:
         os.setsid()
-        status = _in_child(arm)
+        _redirect(out)
+        os.environ.update({"MPLBACKEND": "Agg"} | environment)
+        tempfile.tempdir = None  # the parent has looked up its own
+        os.chdir(script.parent)
+        sys.argv = [script.name, *arguments]
+        sys.path.insert(0, str(script.parent))
+        atexit._clear()
+        status = child()
     except BaseException:
         traceback.print_exc()
     finally:
@@ -129,27 +176,11 @@ def _fork(arm: Arm) -> int:
         os._exit(status)
 
 
-def _in_child(arm: Arm) -> int:
-    for number, name in ((1, "stdout"), (2, "stderr")):
-        target = os.open(arm.folder / "out" / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(target, number)
-    sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False, buffering=1)  # noqa: SIM115
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    script = arm.folder / arm.script
-    os.environ.update(
-        {"TRACELENS_SYNTHETIC_IMAGES": str(arm.images), "TMPDIR": str(arm.folder / "tmp"), "MPLBACKEND": "Agg"}
-        | ({"CUBLAS_WORKSPACE_CONFIG": ":4096:8"} if arm.deterministic else {})
-        | arm.environment
-    )
-    tempfile.tempdir = None  # the parent has looked up its own
-    os.chdir(script.parent)
-    sys.argv = [script.name, *arm.arguments]
-    sys.path.insert(0, str(script.parent))
-    atexit._clear()
-    watch = _observe(arm)
+def run_script(name: str, finish: Callable[[], None] = lambda: None) -> int:
+    """Run the script as `__main__`, then what waits for the process's end; returns its exit code."""
     status = 0
     try:
-        runpy.run_path(script.name, run_name="__main__")
+        runpy.run_path(name, run_name="__main__")
     except SystemExit as error:
         status = error.code if isinstance(error.code, int) else int(error.code is not None)
     except KeyboardInterrupt:
@@ -158,9 +189,17 @@ def _in_child(arm: Arm) -> int:
         traceback.print_exc()
         status = 1
     sys.stdout.flush()
-    watch.finish(arm.folder / "out")
+    finish()
     atexit._run_exitfuncs()
     return status
+
+
+def _redirect(out: Path) -> None:
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        target = os.open(out / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(target, number)
+    sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False, buffering=1)  # noqa: SIM115
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _observe(arm: Arm) -> Watch:
@@ -202,7 +241,8 @@ class Watch:
         self._arm = arm
         self._steps = 0
         self._places: Counter[str] = Counter()
-        self._memory: list[tuple[int, int]] = []
+        self._memory: list[tuple[int, int, int]] = []
+        self._resident = 0
         self._counting = self._ended = False
 
     def step(self, step: Any) -> None:
@@ -212,7 +252,9 @@ class Watch:
         if self._arm.mode == "syncs" and torch.cuda.is_initialized():
             if self._steps == 10:
                 self._count()
-            self._memory.append((self._steps, torch.cuda.memory_allocated()))
+            if self._steps % RESIDENT_EVERY == 0:
+                self._resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            self._memory.append((self._steps, torch.cuda.memory_allocated(), self._resident))
             if self._steps == self._arm.steps:  # what follows is the observer's own reading of the end state
                 torch.cuda.set_sync_debug_mode("default")
                 self._ended = True
@@ -268,10 +310,14 @@ class Watch:
             return
         text = linecache.getline(filename, line)
         name = Path(filename).name
+        if name in OBSERVER:
+            return
         if name == "tracelens_runtime.py":
             kind = "prefetch gate" if "in_flight" in text else "drain"
         elif "grad_scaler" in name:
             kind = "grad scaler"
+        elif name in SAVING:
+            kind = "checkpoint"
         elif "synchronize" in text:
             kind = "synchronize"
         else:

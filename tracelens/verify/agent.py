@@ -15,6 +15,7 @@ import json
 import os
 import random
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -23,6 +24,8 @@ from tracelens.verify.inside import fence, overlay
 
 STUBBORN = 3
 """A script that swallows SystemExit this often is ended without asking."""
+LINGER_SECONDS = 20.0
+"""Where the parent says nothing: how long a process may live on after its last step."""
 GAVE_UP = 98
 """Exit code of an arm whose observer failed: a bug of ours, not of the script's."""
 _started: dict[str, Any] = {}
@@ -130,6 +133,8 @@ class Observer:
 
     def _stop(self) -> None:
         self._finish("steps")
+        if not self._refusals:
+            _end_later(float(self._config.get("linger_s", LINGER_SECONDS)))
         self._refusals += 1
         if self._refusals > STUBBORN:
             sys.stdout.flush()
@@ -175,6 +180,18 @@ def _give_up(reason: str) -> None:
     sys.stderr.write(f"tracelens verify: {reason}\n")
     sys.stderr.flush()
     os._exit(GAVE_UP)
+
+
+def _end_later(seconds: float) -> None:
+    """A thread of the script's may outlive its training (a heartbeat, a server); nobody waits for it here."""
+
+    def end() -> None:
+        time.sleep(seconds)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+    threading.Thread(target=end, name="tracelens-end", daemon=True).start()
 
 
 def _shift_seeds(shift: int) -> None:

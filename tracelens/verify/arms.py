@@ -172,6 +172,7 @@ def _config(arm: Arm, place: Place, patch: Patch | None) -> dict[str, Any]:
         "poison": arm.poison,
         "deterministic": arm.deterministic,
         "deadline_s": arm.deadline_s,
+        "linger_s": POLICY.linger_seconds,
         "window_first": first,
         "window_warmup": min(POLICY.window_warmup, first - 1),
         "window_steps": size,
@@ -254,7 +255,9 @@ def _record(arm: Arm, place: Place, status: int, seconds: float, reached: tuple[
     ranks = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(place.out.glob("record-*.json"))]
     ranks.sort(key=lambda one: (one["rank"], one["pid"]))
     if status != 0 or not ranks:
-        raise _failure(arm, status, tail, refused, reached)
+        stopped = bool(ranks) and all(rank["stopped"] == "steps" for rank in ranks)
+        when = f"when it was stopped after step {arm.steps}" if stopped else f"before step {arm.steps}"
+        raise _failure(arm, _Ended(status, when, tail), refused, reached)
     foreign = sorted({path for rank in ranks for path in rank["foreign"]})
     if foreign:
         raise Inconclusive(
@@ -271,10 +274,26 @@ def _record(arm: Arm, place: Place, status: int, seconds: float, reached: tuple[
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """How a process ended, when, and its last words."""
+
+    status: int
+    when: str
+    tail: str
+
+    @property
+    def how(self) -> str:
+        if self.status > 0:
+            return f"exit code {self.status}"
+        known = {number.value: number.name for number in signal.Signals}
+        return f"signal {known.get(-self.status, -self.status)}"
+
+
 def _failure(
-    arm: Arm, status: int, tail: str, refused: tuple[str, ...], reached: tuple[supervise.Handshake, ...]
+    arm: Arm, ended: _Ended, refused: tuple[str, ...], reached: tuple[supervise.Handshake, ...]
 ) -> TracelensError:
-    quoted = f":\n{tail}" if tail else ""
+    quoted = f":\n{ended.tail}" if ended.tail else ""
     if refused:
         listed = "\n  ".join(refused)
         return Refused(
@@ -282,12 +301,11 @@ def _failure(
             f"  {listed}",
             hint="make these paths relative to the script or to the working directory, then verify again",
         )
-    if status == agent.GAVE_UP:
+    if ended.status == agent.GAVE_UP:
         return Inconclusive(f"the {arm.version} version could not be observed{quoted}", hint="please report this")
-    if status != 0:
-        how = f"exit code {status}" if status > 0 else f"signal {signal.Signals(-status).name}"
+    if ended.status != 0:
         return ArmFailed(
-            f"the {arm.version} version ended with {how} before step {arm.steps}{quoted}",
+            f"the {arm.version} version ended with {ended.how} {ended.when}{quoted}",
             hint="it was run in a copy of the project, offline, with standard input closed; does it run by hand?",
         )
     if not reached:

@@ -24,6 +24,8 @@ LINKED_WHOLE = frozenset({".git", ".hg", ".svn", ".venv", "venv", "node_modules"
 """Folders no training script edits and that are large."""
 SKIPPED = frozenset({"__pycache__"})
 """Compiled files remember the original's time of change, not what the patch wrote."""
+SOURCES = frozenset({".py", ".pyi", ".pyx", ".so", ".sh", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".json"})
+"""What a script imports or reads to know what to do; beside thousands of other files only these are copied."""
 SNAPSHOT_FILES = 50_000
 """Files whose size and time of change are compared before and after; larger projects are data, checked in part."""
 SHOWN_WRITES = 50
@@ -162,54 +164,81 @@ def _link_entries(source: Path, mirror: Path) -> None:
         return
 
 
+@dataclass(slots=True)
+class _Budget:
+    """What may still be copied."""
+
+    left_bytes: int = POLICY.copy_total_bytes
+    left_files: int = POLICY.copy_files
+
+    def pay(self, size: int) -> bool:
+        if size > min(POLICY.copy_file_bytes, self.left_bytes) or self.left_files <= 0:
+            return False
+        self.left_bytes, self.left_files = self.left_bytes - size, self.left_files - 1
+        return True
+
+
 def _copy_project(place: Place) -> None:
-    """Copy the project's small files, folder by folder from the top, until the budget of bytes is used up."""
+    """Copy the project's small files, folder by folder from the top, until the budget is used up."""
     if not place.root.is_dir():
         raise InputError(f"{place.root} is not a folder", hint="name the folder that holds the script's sources")
-    left = POLICY.copy_total_bytes
+    budget = _Budget(POLICY.copy_total_bytes, POLICY.copy_files)
     pending = deque([place.root])
     while pending:
         folder = pending.popleft()
         try:
             entries = [entry for entry in _sorted(folder) if entry.path != str(place.scratch)]
-        except PermissionError:
+        except (PermissionError, FileNotFoundError):
             continue
         mirror = place.copy_of(folder)
-        if folder != place.root and len(entries) > POLICY.copy_entries:
+        if folder != place.root and (_is_data(entries) or budget.left_files <= 0):
             continue  # stays the link it is
         if mirror.is_symlink():
             mirror.unlink()
         mirror.mkdir(exist_ok=True)
         for entry in entries:
-            left -= _take(entry, mirror / entry.name, left, place)
-            if entry.is_dir(follow_symlinks=False) and entry.name not in LINKED_WHOLE | SKIPPED:
-                pending.append(Path(entry.path))
+            if len(entries) > POLICY.copy_entries and Path(entry.name).suffix not in SOURCES:
+                continue  # likewise
+            _take(entry, mirror / entry.name, budget, place)
+        pending += [Path(entry.path) for entry in entries if _is_own_folder(entry)]
 
 
 def _sorted(folder: Path) -> list[os.DirEntry[str]]:
+    """The sources first: of what has room in the copy, they come before data."""
     with os.scandir(folder) as entries:
-        return sorted(entries, key=lambda entry: entry.name)
+        return sorted(entries, key=lambda entry: (Path(entry.name).suffix not in SOURCES, entry.name))
 
 
-def _take(entry: os.DirEntry[str], target: Path, left: int, place: Place) -> int:
-    """Put one entry of the project into the copy; returns the bytes copied."""
+def _is_data(entries: list[os.DirEntry[str]]) -> bool:
+    if len(entries) > POLICY.copy_entries:
+        return True
+    sources = (entry for entry in entries if Path(entry.name).suffix in SOURCES or entry.is_dir())
+    return len(entries) > POLICY.copy_data_entries and next(sources, None) is None
+
+
+def _is_own_folder(entry: os.DirEntry[str]) -> bool:
+    return entry.is_dir(follow_symlinks=False) and entry.name not in LINKED_WHOLE | SKIPPED
+
+
+def _take(entry: os.DirEntry[str], target: Path, budget: _Budget, place: Place) -> None:
+    """Put one entry of the project into the copy: as a file of its own, or as a link."""
     if target.is_dir() and not target.is_symlink():
-        return 0  # on the way to the working directory, mirrored already
+        return  # on the way to the working directory, mirrored already
     target.unlink(missing_ok=True)
     if entry.name in SKIPPED:
-        return 0
+        return
     if entry.is_symlink():
         pointed = Path(entry.path).readlink()
         inside = pointed.is_absolute() and overlay.below(os.path.normpath(pointed), str(place.root))
         target.symlink_to(place.copy_of(pointed) if inside else pointed)
-        return 0
-    if entry.is_file(follow_symlinks=False):
-        size = entry.stat(follow_symlinks=False).st_size
-        if size <= min(POLICY.copy_file_bytes, left):
+        return
+    # What cannot be read, or has gone meanwhile (a training run deletes its old checkpoints), is nobody's source
+    with contextlib.suppress(PermissionError, FileNotFoundError):
+        if entry.is_file(follow_symlinks=False) and budget.pay(entry.stat(follow_symlinks=False).st_size):
             shutil.copy2(entry.path, target)
-            return size
+            return
+    target.unlink(missing_ok=True)
     target.symlink_to(entry.path)
-    return 0
 
 
 def _write_patched(path: Path, content: bytes, place: Place) -> None:

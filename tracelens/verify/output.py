@@ -2,7 +2,8 @@
 
 In: standard outputs as text. Out: the first line that differs, or None. A token that varies between runs of the same
 code (a time, a path with a process id) says nothing about the patch. It is masked where it stands and, for the same
-line shape, in its column: a clock that happened to agree on line 7 is still a clock.
+line shape, in its column: a clock that happened to agree on line 7 is still a clock. Spaces beside it go with it: they
+pad a number to a width.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def mask_of(outputs: Sequence[str]) -> Mask:
             return Mask(comparable=False)
         for number, (left, right) in enumerate(zip(base, other, strict=True)):
             a, b = _PIECE.split(left), _PIECE.split(right)
-            if a[0::2] != b[0::2]:
+            if list(map(_unspaced, a[0::2])) != list(map(_unspaced, b[0::2])):
                 whole.add(number)
                 continue
             for index in (i for i in range(1, len(a), 2) if a[i] != b[i]):
@@ -78,13 +79,17 @@ def masked(number: int, line: str, mask: Mask) -> str:
     pieces = _PIECE.split(line)
     for index in range(1, len(pieces), 2):
         if (number, index) in mask.tokens or (shape, index) in mask.columns:
-            pieces[index] = _MASK
+            pieces[index - 1 : index + 2] = _unspaced(pieces[index - 1]), _MASK, _unspaced(pieces[index + 1])
     return "".join(pieces)
 
 
 def _shape(line: str) -> str:
     """The line without its numbers: what lines printed by one statement have in common."""
-    return " ".join(_NUMBER.sub("#", line).split())
+    return _unspaced(_NUMBER.sub("#", line))
+
+
+def _unspaced(text: str) -> str:
+    return "".join(text.split())
 
 
 def lines(text: str) -> list[str]:

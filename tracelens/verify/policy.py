@@ -47,14 +47,20 @@ class Policy:
     """An arm may take so many times what the first run took before it is stopped as hanging."""
     shortest_wait_seconds: float = 120.0
     """Compilation in an early step can dwarf everything that follows; never call a process hung before this."""
+    linger_seconds: float = 20.0
+    """What a script does after its last step (its `finally` blocks, threads of its own) may take so long."""
     band_seeds: int = 3
     """Seeds of the original that a change of the numbers is held against; fewer have no spread to speak of."""
     copy_file_bytes: int = 2 << 20
     """Larger files are data: they are linked into the working copy, and copied only when the script writes to them."""
     copy_total_bytes: int = 200 << 20
     """Copied per arm at most; the rest is linked."""
+    copy_files: int = 4000
+    """... and at most so many files: each costs a copy per process, and no source tree near a script has more."""
     copy_entries: int = 1000
     """A folder with more entries is data and is linked as a whole."""
+    copy_data_entries: int = 100
+    """... and one with more entries than this, if no source file is among them."""
 
 
 POLICY = Policy()

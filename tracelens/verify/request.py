@@ -13,11 +13,9 @@ from pathlib import Path
 
 from tracelens.errors import InputError, UsageError
 from tracelens.model import Estimate, FilePatch, Patch
+from tracelens.verify import beside
 from tracelens.verify.arms import Command
 from tracelens.verify.policy import POLICY
-
-HAND_MADE_FILES = 200
-"""Source files beside a hand-made AFTER.py that are taken along; a folder with more is not one change."""
 
 
 def _silent(_: str) -> None:
@@ -58,6 +56,8 @@ class Request:
     seed: int = 0
     step_ns: int | None = None
     """Step time of the recording, for the first estimate of the duration."""
+    device: str | None = None
+    """The GPU that predictions are about; None where none was recorded."""
     scratch_parent: Path | None = None
     progress: Callable[[str], None] = field(default=_silent)
     """Receives one line per thing that is about to happen."""
@@ -92,17 +92,16 @@ def script(
 
 
 def hand_made(before: Path, after: Path) -> Patch:
-    """AFTER.py, with the sources beside it, in the place of BEFORE.py."""
+    """AFTER.py, with the sources beside it that it imports, in the place of BEFORE.py."""
     for path in (before, after):
         if not path.is_file():
             raise InputError(f"{path} does not exist", hint="give two scripts: tracelens verify BEFORE.py AFTER.py")
     before, after = before.resolve(), after.resolve()
     files = [FilePatch(before, before.read_bytes(), after.read_bytes())]
     if after.parent != before.parent:
-        sources = sorted(after.parent.rglob("*.py"))[:HAND_MADE_FILES]
-        for path in sources:
+        for path in beside.imported(after):
             target = before.parent / path.relative_to(after.parent)
-            if path != after and target != before:
+            if target != before:
                 old = target.read_bytes() if target.is_file() else None
                 files.append(FilePatch(target, old, path.read_bytes()))
     return Patch(before.parent, tuple(file for file in files if file.before != file.after), (), (), "")
@@ -145,6 +144,8 @@ def check(request: Request, changes: tuple[Change, ...]) -> None:
     if not changes:
         raise UsageError("nothing to verify: no change was given", hint="name a scheme, or two scripts")
     for change in changes:
+        if change.patch.empty and change.scheme is None:
+            raise UsageError("the two scripts are the same, byte for byte", hint="give the version before and after")
         if change.patch.empty:
             raise UsageError(
                 f"the patch of {change.name} changes nothing, there is nothing to verify",

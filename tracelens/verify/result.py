@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
-from tracelens.model import Ratio, Verification
+from tracelens.model import Estimate, Ratio, Verification
 from tracelens.verify import numbers, output, store, times, verdict
 from tracelens.verify.arms import ArmRecord
 from tracelens.verify.band import Band
@@ -18,6 +18,8 @@ from tracelens.verify.numbers import Difference
 from tracelens.verify.policy import POLICY
 from tracelens.verify.recorded import Window
 from tracelens.verify.request import Change, Request
+
+SHOWN_TOUCHED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ def of(measured: Measured) -> Verification:
     """The verification of one change."""
     ratio = times.ratio_of(measured.pairs)
     base, patched = _shown(measured, ratio)
+    predicted = _predicted(measured)
     evidence = verdict.Evidence(
         noise=measured.noise,
         difference=measured.difference,
@@ -68,10 +71,21 @@ def of(measured: Measured) -> Verification:
         ratio=ratio,
         base_ns=base,
         patched_ns=patched,
-        predicted=measured.change.predicted,
-        verdict=verdict.sentence(evidence, measured.change.predicted),
+        predicted=predicted,
+        verdict=verdict.sentence(evidence, predicted),
         details=_details(measured, ratio),
     )
+
+
+def _predicted(measured: Measured) -> Estimate | None:
+    """What was predicted, unless it was predicted for another device than this one: that grades nobody."""
+    return measured.change.predicted if _elsewhere(measured) is None else None
+
+
+def _elsewhere(measured: Measured) -> str | None:
+    """The device of this measurement, where it is not the recorded one."""
+    wanted, found = measured.request.device, measured.originals[0].ranks[0].get("device")
+    return found if wanted is not None and isinstance(found, str) and found != wanted else None
 
 
 def _shown(measured: Measured, ratio: Ratio | None) -> tuple[int | None, int | None]:
@@ -161,7 +175,7 @@ def _run(record: ArmRecord) -> dict[str, Any]:
 
 
 def _prediction(measured: Measured, ratio: Ratio | None) -> dict[str, Any] | None:
-    predicted = measured.change.predicted
+    predicted = _predicted(measured)
     if predicted is None:
         return None
     _, step = _shown(measured, ratio)
@@ -185,12 +199,15 @@ def _environment(record: ArmRecord) -> dict[str, Any]:
 
 def _notes(measured: Measured) -> list[str]:
     notes = []
+    found = _elsewhere(measured)
+    if found is not None:
+        notes.append(f"measured on {found}, recorded on {measured.request.device}: predictions are not held against it")
     if measured.mask is not None and not measured.mask.comparable:
         notes.append("two originals print different numbers of lines: standard output was not compared")
     if measured.refused:
         notes.append("the script went on without the files it was refused; see writes.refused")
     if measured.touched:
-        notes.append("files of the project changed while verify ran; TraceLens writes only into its own copy")
+        notes.append(_meanwhile(measured.touched))
     before, after = measured.windows
     if before is not None and before.reason:
         notes.append(f"recorded window of the original: {before.reason}")
@@ -201,3 +218,12 @@ def _notes(measured: Measured) -> list[str]:
 
 def _median(values: list[float]) -> int | None:
     return round(statistics.median(values)) if values else None
+
+
+def _meanwhile(touched: tuple[str, ...]) -> str:
+    """Whose work it was cannot be told: an editor's, another run's, or a program's that the script starts."""
+    names = ", ".join(touched[:SHOWN_TOUCHED]) + (" and more" if len(touched) > SHOWN_TOUCHED else "")
+    return (
+        f"files of the project changed while verify ran ({names}): TraceLens and the script's Python write only into "
+        "the copy, but a program that the script starts can set mode and times of a large file, which is a link there"
+    )

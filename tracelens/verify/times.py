@@ -52,7 +52,7 @@ def ratio_of(pairs: Sequence[tuple[float, float]]) -> Ratio | None:
     if len(pairs) < 2 or any(min(pair) <= 0 for pair in pairs):
         return None
     logs = [math.log(patched / original) for original, patched in pairs]
-    center, low, high = _signed_rank(logs) if len(logs) in _SIGNED_RANK else _student(logs)
+    center, low, high = _signed_rank(logs) if len(logs) >= min(_SIGNED_RANK) else _student(logs)
     return Ratio(math.exp(center), math.exp(low), math.exp(high))
 
 
@@ -78,5 +78,11 @@ def _student(logs: list[float]) -> tuple[float, float, float]:
 def _signed_rank(logs: list[float]) -> tuple[float, float, float]:
     """The median of all pairwise averages, and the interval of Wilcoxon's test."""
     walsh = sorted((a + b) / 2 for i, a in enumerate(logs) for b in logs[i:])
-    rank = _SIGNED_RANK[len(logs)]
+    rank = _SIGNED_RANK.get(len(logs)) or _rank_of_many(len(logs))
     return statistics.median(walsh), walsh[rank - 1], walsh[-rank]
+
+
+def _rank_of_many(count: int) -> int:
+    """Beyond the table the rank's distribution is normal to within one rank; rounded to the safe side."""
+    middle, spread = count * (count + 1) / 4, math.sqrt(count * (count + 1) * (2 * count + 1) / 24)
+    return math.floor(middle - 1.96 * spread)

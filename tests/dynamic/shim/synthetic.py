@@ -1,12 +1,14 @@
 """Synthetic stand-ins for the data sets that public training scripts download.
 
-In: an import of torchvision's MNIST or CIFAR classes. Out: the same classes, filled with made-up images instead of
-files: indexing, transforms, `data`, `targets` and `len` are torchvision's own. Images of a class share a pattern, so
-that a loss falls as it does on real data. Sizes come from the environment; the contents depend on nothing else.
+In: an import of torchvision's MNIST, CIFAR or FakeData classes. Out: the same classes, filled with made-up images
+instead of files: indexing, transforms, `data`, `targets` and `len` are torchvision's own. Images of a class share a
+pattern, so that a loss falls as it does on real data. Sizes come from the environment; the contents depend on nothing
+else.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from typing import Any
@@ -27,9 +29,21 @@ def install() -> None:
 
 def images(train: bool, shape: tuple[int, ...]) -> tuple[Any, Any]:
     """Images (bytes) and labels as tensors: a pattern per class under noise."""
+    count = max(CLASSES, int(os.environ.get(TRAIN_IMAGES, "2560")) // (1 if train else 4))
+    return _images(count, train, shape)
+
+
+def make(count: int) -> None:
+    """Make the images of a training and a test set now; processes forked afterwards share them."""
+    for train in (True, False):
+        for shape in ((28, 28), (32, 32, 3)):
+            _images(max(CLASSES, count // (1 if train else 4)), train, shape)
+
+
+@functools.cache
+def _images(count: int, train: bool, shape: tuple[int, ...]) -> tuple[Any, Any]:
     import torch
 
-    count = max(CLASSES, int(os.environ.get(TRAIN_IMAGES, "2560")) // (1 if train else 4))
     generator = torch.Generator().manual_seed(20 + train)
     patterns = torch.randint(0, 160, (CLASSES, *shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(7))
     labels = torch.randint(0, CLASSES, (count,), generator=generator)
@@ -62,7 +76,21 @@ def _fill_cifar(module: Any) -> None:
     module.CIFAR10.__init__ = construct
 
 
-_FILL = {"torchvision.datasets.mnist": _fill_mnist, "torchvision.datasets.cifar": _fill_cifar}
+def _fill_fake(module: Any) -> None:
+    """FakeData makes its images itself; only how many there are is ours, where the script leaves it open."""
+    original = module.FakeData.__init__
+
+    def construct(self: Any, size: int | None = None, *arguments: Any, **options: Any) -> None:
+        original(self, int(os.environ.get(TRAIN_IMAGES, "1000")) if size is None else size, *arguments, **options)
+
+    module.FakeData.__init__ = construct
+
+
+_FILL = {
+    "torchvision.datasets.mnist": _fill_mnist,
+    "torchvision.datasets.cifar": _fill_cifar,
+    "torchvision.datasets.fakedata": _fill_fake,
+}
 
 
 class _Finder:

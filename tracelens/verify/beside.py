@@ -1,0 +1,58 @@
+"""Which sources a script takes along when it is tried in another one's place.
+
+In: a script. Out: the files of its own folder that it imports, directly or through one another. What merely lies
+there (other scripts, a whole /tmp) is no part of the change. Nothing is executed: imports are read from the syntax.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+from tracelens.errors import UsageError
+
+MOST_FILES = 200
+"""A change of more files than this is another project: it is recorded where it lies, not put in another's place."""
+
+
+def imported(script: Path) -> tuple[Path, ...]:
+    """The files below the script's folder that it imports, sorted; `UsageError` if they are too many."""
+    folder = script.parent
+    found: set[Path] = set()
+    pending = deque([script])
+    while pending:
+        for name in _names(pending.popleft()):
+            for path in _files(folder, name):
+                if path != script and path not in found:
+                    found.add(path)
+                    pending.append(path)
+        if len(found) > MOST_FILES:
+            raise UsageError(
+                f"{script.name} imports more than {MOST_FILES} files beside it",
+                hint="put both versions of the script into one folder, with the files that both import",
+            )
+    return tuple(sorted(found))
+
+
+def _names(path: Path) -> Iterator[str]:
+    """First parts of the modules that a file imports; nothing for what is no Python."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
+def _files(folder: Path, name: str) -> Iterator[Path]:
+    """What `import name` would load from the folder; all of a package, whose modules import one another relatively."""
+    package = folder / name
+    if package.is_dir():
+        yield from (path for path in package.rglob("*.py") if path.is_file())
+    elif (module := folder / f"{name}.py").is_file():
+        yield module
