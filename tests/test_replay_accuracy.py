@@ -175,6 +175,13 @@ def test_a_target_is_met_or_missed_in_words() -> None:
     assert verdict("step-time error, worst") == "–"  # nothing measured is no target met
 
 
+def test_a_range_of_the_step_is_one_of_the_change_too() -> None:
+    """Patched ÷ base is 0.880 in all rounds: 880 of a base that was predicted 1,000."""
+    (wide,) = judged(document()).pairs
+    (narrow,) = judged(predicted(900.0, low_us=890.0)).pairs
+    assert (wide.change_inside, narrow.change_inside) == (True, False)
+
+
 def test_ranges_that_hold_everything_are_too_wide() -> None:
     name = "80 % ranges that hold the measurement"
     inside, outside = document(), predicted(900.0, low_us=890.0)

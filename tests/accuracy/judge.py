@@ -91,6 +91,11 @@ class Pair:
         return self.low <= self.measured.step <= self.high
 
     @property
+    def change_inside(self) -> bool:
+        """The measured change lies in the predicted range, taken as one of the change."""
+        return self.low <= self.ratio.step * self.base_predicted <= self.high
+
+    @property
     def wrong_sign(self) -> bool:
         """One says faster by at least 1 %, the other says slower, and not by noise."""
         promised, slowed = self.predicted_gain > 0.01, self.ratio.low > 1

@@ -63,6 +63,7 @@ To repeat it on a machine with GPUs (rows that are there already are left out; t
     python tests/accuracy/measure.py --pilot --out OUT --stop 45                    # which placement of CPUs lets processes agree
     tar xzf OUT/rows.tar.gz && cp rows/*.json docs/data/accuracy/
     python tests/accuracy/replay_again.py RUNS --keep                               # only after a change to the model: the tuning rows
+    python tests/accuracy/replay_again.py RUNS --shares                             # and how much of each step the host sets
     python tests/accuracy/table.py                                                  # writes this page
 """
 

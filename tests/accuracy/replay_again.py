@@ -1,10 +1,11 @@
 """Replay kept recordings with the model as it is now: for the tuning rows, and to see what a change does.
 
-    python tests/accuracy/replay_again.py RUNS [ROW …] [--keep]
+    python tests/accuracy/replay_again.py RUNS [ROW …] [--keep | --shares]
 
 RUNS holds one folder per row, as `measure.py` packs them. The Edits are those that were predicted and patched at the
 time. With --keep the result goes into the row's JSON beside the first prediction, under `again`: never for a row that
-is held out. Of those only the replay of the loop as it is is kept, under `base_now`, which promises nothing.
+is held out. Of those only the replay of the loop as it is is kept, under `base_now`, which promises nothing. With
+--shares only the part of each version's step that the host sets is computed, and kept under `host_shares`.
 """
 
 from __future__ import annotations
@@ -21,9 +22,15 @@ sys.path[0:0] = [str(Path(__file__).resolve().parents[level]) for level in (2, 1
 from accuracy import predict  # noqa: E402
 from tracelens import pipeline  # noqa: E402
 from tracelens.model import Abstention, Edit, Estimate  # noqa: E402
-from tracelens.replay import bounds, estimate  # noqa: E402
+from tracelens.replay import bounds, estimate, tape  # noqa: E402
+from tracelens.replay import edits as rewriting  # noqa: E402
+from tracelens.replay.items import Tape  # noqa: E402
+from tracelens.replay.program import compile_program  # noqa: E402
+from tracelens.replay.steady import step_time  # noqa: E402
 
 KNOWN = Path(__file__).resolve().parents[2] / "docs" / "data" / "accuracy"
+SLOWER = 0.05
+"""Small enough for the same limit to bind, large enough to stand out of the rounding."""
 
 
 def main() -> int:
@@ -31,6 +38,7 @@ def main() -> int:
     parser.add_argument("runs", type=Path)
     parser.add_argument("rows", nargs="*")
     parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--shares", action="store_true", help="only the host's share of each version's step")
     parser.add_argument("--known", type=Path, default=KNOWN, help="the folder of raw rows")
     options = parser.parse_args()
     for path in sorted(options.known.glob("*.json")):
@@ -38,6 +46,10 @@ def main() -> int:
         if not folder.exists() or (options.rows and path.stem not in options.rows):
             continue
         document = json.loads(path.read_text(encoding="utf-8"))
+        if options.shares:
+            document |= {"host_shares": host_shares(folder, document["prediction"])}
+            path.write_text(json.dumps(document, separators=(",", ":")), encoding="utf-8")
+            continue
         again = replayed(folder, document["prediction"])
         if options.keep:
             document |= {"again": again} if document["tuning"] else {"base_now": base_now(again)}
@@ -58,10 +70,7 @@ def replayed(run: Path, prediction: dict[str, Any]) -> dict[str, Any]:
         if isinstance(examined.tape, Abstention):
             scheme["reason"] = examined.tape.missing
             continue
-        edits = tuple(
-            Edit(edit["kind"], tuple(edit["stalls"]), interval=edit["interval"], depth=edit["depth"])
-            for edit in scheme["edits"]
-        )
+        edits = _edits(scheme)
         found = estimate.of(examined.tape, edits)
         if isinstance(found, Estimate):
             scheme["estimate"] = found.document()
@@ -70,6 +79,32 @@ def replayed(run: Path, prediction: dict[str, Any]) -> dict[str, Any]:
             scheme["reason"] = found.missing
     base = predict._base(examined)
     return {"model": predict.model(), "base": base, "schemes": schemes, "recommended": prediction["recommended"]}
+
+
+def _edits(scheme: dict[str, Any]) -> tuple[Edit, ...]:
+    return tuple(
+        Edit(edit["kind"], tuple(edit["stalls"]), interval=edit["interval"], depth=edit["depth"])
+        for edit in scheme["edits"]
+    )
+
+
+def host_shares(run: Path, prediction: dict[str, Any]) -> dict[str, Any]:
+    """How much of each version's step the host sets; None for the loop that cannot be replayed."""
+    made = pipeline.examine(pipeline.open_inputs((run,))).tape
+    if isinstance(made, Abstention):
+        return {"model": predict.model(), "base": None, "versions": {}}
+    schemes = {scheme["version"]: scheme for scheme in prediction["schemes"].values() if scheme.get("version")}
+    shares = {version: host_share(made, _edits(scheme)) for version, scheme in schemes.items()}
+    return {"model": predict.model(), "base": host_share(made, ()), "versions": shares}
+
+
+def host_share(made: Tape, edits: tuple[Edit, ...]) -> float:
+    """What arrives in the step of a host that is slower by `SLOWER`, as a share of that."""
+    slow, row_ns = tape._scaled(made, 1 + SLOWER), made.overhead.row_ns
+    now = step_time(compile_program(rewriting.apply(made, edits), row_ns))
+    # The profiler's cost is taken out after the scaling: scaled too, the rest is slower by as much.
+    then = step_time(compile_program(rewriting.apply(slow, edits), row_ns * (1 + SLOWER)))
+    return round((then / now - 1) / SLOWER, 4)
 
 
 def base_now(again: dict[str, Any]) -> dict[str, Any]:

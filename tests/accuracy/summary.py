@@ -73,11 +73,13 @@ def _unreliable(held: list[Judged], tuning: list[Judged]) -> list[str]:
         f"- *A host-bound loop's step time in milliseconds.* The same loop, unchanged, took {percent(median(drifts))} more or less than in its recording in the median of the rows and {percent(max(drifts))} at worst; a prediction made from one "
         f"recording cannot be expected to come nearer. Over all {len(total)} held-out pairs, from the middle of each measurement: {percent(median(middle))} in the median, {percent(ninetieth(middle))} at the 90th percentile.",
         f"- *The 80 % range as 80 %.* It held {percent(inside, 0)} of all held-out measurements and {percent(sum(p.inside for p in measurable(held)) / len(measurable(held)), 0)} of the measurable ones: it allows for what a loop does from one process "
-        "to the next, which was more on this machine for loops bound by the host, and less for the others.",
+        "to the next, which was more on this machine for loops bound by the host, and less for the others. "
+        f"As a range of the change (patched ÷ base) it held {percent(sum(p.change_inside for p in total) / len(total), 0)} of all. [The ranges](#the-ranges) says what another rule would hold.",
         f"- *Competition between kernels of several streams.* Kernel times are kept as recorded. Where the replay of the recorded steps is then off by more than {percent(MOST_ERROR, 0)}, it refuses"
         + (f" ({names})." if refused else "."),
-        "- *What workers could deliver.* A loop that never waits for its loader does not show how much faster the loader could be. Where a remedy makes the step shorter than the workers' own time per batch, the gain ends there, and the prediction does not know it.",
-        "- *Waits between streams.* On CUDA 12.9 and newer a trace does not say which event a stream waits for. The replay takes the record that the waiting stream's next kernel followed most closely, and refuses where that does not reproduce the recorded steps.",
+        "- *What workers could deliver.* A loop that never waits for its loader does not show how much faster the loader could be. Where a remedy makes the step shorter than the workers' own time per batch, the gain ends there, and the prediction does not know it. "
+        "For a loop that does wait, the Edit for more workers has a bound: they share the work evenly, count only as far as there are cores beside the training thread's, and deliver no faster than the main thread takes batches over and a pin thread copies them.",
+        "- *Waits between streams.* On CUDA 12.9 and newer a trace does not say which event a stream waits for. A recording by `tracelens profile` notes the events that the loop's own Python records and waits for, and those waits are resolved. For the others (events of C++ code, traces made elsewhere) the replay takes the record that the waiting stream's next kernel followed most closely, and refuses where that does not reproduce the recorded steps.",
     ]
 
 

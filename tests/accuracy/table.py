@@ -14,7 +14,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[0:0] = [str(ROOT), str(ROOT / "tests")]
 
-from accuracy import findings, noise, prose, summary, targets  # noqa: E402
+from accuracy import findings, noise, prose, ranges, summary, targets  # noqa: E402
 from accuracy.judge import Judged, Pair, judged  # noqa: E402
 from accuracy.stats import median  # noqa: E402
 from accuracy.targets import errors, every, large, measurable, ninetieth, percent  # noqa: E402
@@ -42,6 +42,7 @@ def page() -> str:
         summary.READING,
         _targets(held, tuning),
         summary.sizes(rows),
+        ranges.section(documents),
         "## Against simpler predictors\n",
         prose.SIMPLE,
         _predictors(measurable(held)),
