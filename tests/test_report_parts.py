@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 import report_cases as cases
+from builders import Events
 
 from tracelens.model import Location
-from tracelens.report import budget, compare, diff, excerpt, lanes, perfetto, pictures, sources
+from tracelens.report import budget, compare, diff, excerpt, lanes, perfetto, pictures, sources, words
 
 # ----------------------------------------------------------------------------------------------------- excerpt
 
@@ -168,3 +169,22 @@ def test_locations_that_cannot_be_files_have_no_source(tmp_path: Path) -> None:
     stalls = [replace(stall, location=Location(place, 3)) for place in places]
     assert sources.named(stalls, None, code, "all")["train.py"] == cases.SOURCE
     assert set(sources.named(stalls, None, code, "project")) == {"train.py"}
+
+
+# -------------------------------------------------------------------------------------------------------- words
+
+
+@pytest.mark.parametrize(
+    ("listed", "worked", "said"),
+    [
+        ([{"id": 0, "name": "NVIDIA H200"}], True, "NVIDIA H200"),
+        ([], True, "a GPU that the trace does not name"),
+        ([], False, "no GPU in the recording"),
+    ],
+)
+def test_a_gpu_without_a_name_is_a_gpu(listed: list[dict[str, object]], worked: bool, said: str) -> None:
+    events = Events(top={"deviceProperties": listed})
+    events.add("cpu_op", "aten::mm", 0, 5)
+    if worked:
+        events.kernel(events.call("cudaLaunchKernel", 5, 5), "gemm", 20, 5)
+    assert words.device(events.trace()) == said

@@ -11,7 +11,7 @@ import pytest
 import report_cases as cases
 
 from tracelens.model import Location, Verification
-from tracelens.report import commands, compare, html, text, versus, words
+from tracelens.report import commands, compare, html, markdown, text, versus, words
 from tracelens.report import json as json_report
 from tracelens.report.terminal import Look
 
@@ -148,4 +148,32 @@ def test_comparison_prints_what_changed() -> None:
     new = replace(base, stalls=base.stalls[1:])
     out = versus.comparison(compare.of(base, new), PLAIN, "tracelens recommend run")
     row = next(line for line in out.splitlines() if "torch.cuda.synchronize" in line)
-    assert "-6.00 ms" in row and "gone: 11" in row and row.rstrip().endswith("1.50 ms → –")
+    assert "−6.00 ms" in row and "gone: 11" in row and row.rstrip().endswith("1.50 ms → –")
+
+
+def test_what_all_waits_cost_together_is_said_where_single_ones_do_not_add_up_to_it() -> None:
+    base = cases.recommended()
+    alone = sum(stall.exposed_ns or 0 for stall in base.stalls if stall.verdict != "window_edge")
+    more = replace(base, exposed_together_ns=alone + 3_000_000)
+    sentence = words.together(more)
+    assert words.milliseconds(alone + 3_000_000) in sentence and words.milliseconds(alone) in sentence
+    flat = " ".join(text.analysis(more, PLAIN).split())
+    assert sentence in flat and sentence in " ".join(text.recommendation(more, PLAIN).split())
+    assert sentence in html.render(more) and sentence.split(":")[0] in markdown.summary(more)
+    assert json_report.document(more)["exposed_together_us_per_step"] == (alone + 3_000_000) / 1000
+    assert words.milliseconds(alone + 3_000_000) in words.symptom(more)
+    for quiet in (None, alone):
+        assert words.together(replace(base, exposed_together_ns=quiet)) == ""
+        assert "without" not in words.symptom(replace(base, exposed_together_ns=quiet))
+
+
+def test_without_steps_the_whole_recording_is_spoken_of_and_its_end_is_no_wait() -> None:
+    base = cases.diagnosis()
+    whole = replace(base, steps=replace(base.steps, source="none", count=1))
+    assert "of the recording" in words.symptom(whole) and "each step" not in words.symptom(whole)
+    edge = replace(base, stalls=tuple(replace(s, verdict="window_edge", exposed_ns=None) for s in base.stalls))
+    assert "No single wait" not in words.symptom(edge)
+
+
+def test_a_change_of_a_time_is_never_a_zero_with_a_sign() -> None:
+    assert [words.signed(ns) for ns in (0, -1_200, 12_440_000)] == ["0 ms", "−1.2 µs", "+12.44 ms"]

@@ -180,3 +180,10 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
         run.write_output(pipe, b"page")
         assert reader.read() == b"page"
     assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_a_step_of_no_length_was_not_measured(tmp_path: Path) -> None:
+    clock = {"unprofiled_ns": [0, -5, 7], "unprofiled_mean_ns": 0, "profiled_ns": [0]}
+    (tmp_path / "run.json").write_text(json.dumps(description(ranks=[{"rank": 0, "clock": clock}])))
+    found = run.read(tmp_path).recordings[0].clock
+    assert (found.unprofiled_ns, found.unprofiled_mean_ns, found.profiled_ns) == ((7,), None, ())

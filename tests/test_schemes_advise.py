@@ -217,6 +217,12 @@ def test_a_stage_whose_goals_are_met_says_stop():
     assert stages[0].advice == "stop: every goal of this stage is met"
 
 
+def test_a_quantity_that_rose_is_said_to_have_risen():
+    counted = {"windows": {"before": BEFORE, "after": AFTER | {"sync_wait_us_per_step": 11_550.0}}}
+    stages = answer(EVERYTHING, verifications=(trial("event-interval", 1 / 1.05, **counted),)).stages
+    assert (stages[0].goals[1].met, stages[0].goals[1].evidence) == (False, "event-interval: up by 131 %, measured")
+
+
 def test_a_quantity_that_was_nothing_before_cannot_fall():
     counted = {"windows": {"before": {"syncs_per_step": 0.0}, "after": {"syncs_per_step": 0.0}}}
     stages = answer(EVERYTHING, verifications=(trial("event-interval", 0.9, **counted),)).stages

@@ -228,6 +228,17 @@ def test_a_trial_with_another_interval_is_no_evidence_for_this_one():
     assert score.comparable((ten, pinned), plans, 5) == (pinned,)
 
 
+def test_a_trial_on_another_device_is_no_evidence_for_the_recorded_one():
+    here = replace(trial("event-interval", 0.8), details={"environment": {"device": "NVIDIA H200"}})
+    laptop = replace(trial("event-interval", 0.8), details={"environment": {"device": "cpu"}})
+    unknown = trial("pinned-copy", 0.8)
+    found = score.comparable((here, laptop, unknown), PLANS, 10, "NVIDIA H200")
+    assert found == (here, unknown)
+    assert score.comparable((here, laptop), PLANS, 10) == (here, laptop)
+    (aside,) = score.set_aside((here, laptop, unknown), PLANS, 10, "NVIDIA H200")
+    assert "on cpu" in aside.missing and "NVIDIA H200" in aside.missing
+
+
 def test_memory_says_patch_only_where_there_is_one():
     replayed = {"pinned-copy": estimate(10)}
     assert judged(estimates=replayed)["pinned-copy"].scores["memory"] == Score(10, "replayed")

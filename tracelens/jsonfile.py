@@ -28,7 +28,7 @@ def read(path: Path, *, missing: str, damaged: str) -> dict[str, Any]:
     """The object in a file; `missing` and `damaged` are the hints for a file that is not there or cannot be used."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise InputError(f"{path} does not exist", hint=missing) from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}", hint=damaged) from error

@@ -43,7 +43,7 @@ from tracelens.replay.calibrate import Calibration
 from tracelens.replay.items import Tape
 from tracelens.report import sources
 from tracelens.report.sources import Script, Source
-from tracelens.schemes import advise, score
+from tracelens.schemes import advise, measures, score
 from tracelens.schemes import plan as planning
 from tracelens.schemes import rules as rule_files
 from tracelens.schemes.facts import Facts, Limits
@@ -140,6 +140,7 @@ def examine(inputs: Inputs, options: Options | None = None) -> Examined:
         situation=() if isinstance(program, Abstention) else tuple(one.text for one in sentences.of(program, gains)),
         checked=tuple(detector.NAME for detector in DETECTORS),
         ranks=ranks,
+        exposed_together_ns=None if isinstance(program, Abstention) else exposed.together(program),
     )
     return Examined(diagnosis, program, recording, code, applied)
 
@@ -158,7 +159,9 @@ def plan(examined: Examined, options: Options | None = None) -> Diagnosis:
     fitted = planning.edits(rules, diagnosis.stalls, diagnosis.inventory, interval)
     remedies = _remedies(fitted, interval, examined, options)
     measured = store.read(diagnosis.run.path) if diagnosis.run else ()
-    facts = _facts(examined, remedies, score.comparable(measured, fitted, interval))
+    against = (measured, fitted, interval, diagnosis.timeline.trace.device)
+    trials = score.comparable(*against)
+    facts = _facts(examined, remedies, trials)
     schemes = score.judge(rules, facts)
     missing = (examined.code,) if isinstance(examined.code, Abstention) else ()
     return replace(
@@ -166,24 +169,23 @@ def plan(examined: Examined, options: Options | None = None) -> Diagnosis:
         schemes=schemes,
         recommendation=advise.recommend(rules, schemes, facts, options.limits),
         patches={name: remedy.patch for name, remedy in remedies.items() if remedy.patch is not None},
-        verifications=measured,
+        verifications=trials,
         replayed={name: one.estimate for name, one in remedies.items() if isinstance(one.estimate, Estimate)},
         interval=interval,
         weights=rules.weights,
-        abstentions=(*diagnosis.abstentions, *missing),
+        measures=measures.of(rules.measures, diagnosis),
+        abstentions=(*diagnosis.abstentions, *missing, *score.set_aside(*against)),
     )
 
 
 def illustrate(examined: Examined, planned: Diagnosis) -> Diagnosis:
     """With what only the pages show: every combination of the schemes' Edits, and the step before and after."""
-    program = examined.tape
-    return planned if isinstance(program, Abstention) else combine.illustrated(program, planned)
+    return planned if isinstance(examined.tape, Abstention) else combine.illustrated(examined.tape, planned)
 
 
 def exposed_together(examined: Examined, stalls: Collection[str] | None = None) -> int | None:
     """What removing these waits (by default all) gives back together, not their sum; None without a replay."""
-    program = examined.tape
-    return None if isinstance(program, Abstention) else exposed.together(program, stalls)
+    return None if isinstance(examined.tape, Abstention) else exposed.together(examined.tape, stalls)
 
 
 def patch_of(diagnosis: Diagnosis, name: str) -> Patch:
@@ -264,8 +266,7 @@ def _applied(run: Run | None) -> Standing | None:
 
 
 def _before(applied: Standing | None) -> dict[Path, bytes]:
-    files = applied.files if applied is not None else ()
-    return {file.path.resolve(): file.before for file in files if file.before is not None}
+    return {one.path.resolve(): one.before for one in (applied.files if applied else ()) if one.before is not None}
 
 
 def _slowest(inputs: Inputs) -> tuple[Timeline, RankRecording | None, tuple[RankTimes, ...]]:

@@ -18,7 +18,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -221,14 +221,15 @@ def _run_from(folder: Path, meta: dict[str, Any]) -> Run:
 def _recording_from(folder: Path, entry: dict[str, Any]) -> RankRecording:
     trace = entry.get("trace")
     clock = entry.get("clock") or {}
+    mean = clock.get("unprofiled_mean_ns")
     sources = _sources(folder / entry["sources"]) if entry.get("sources") else {}
     return RankRecording(
         rank=int(entry["rank"]),
         trace_path=folder / trace if trace else None,
         clock=StepClock(
-            unprofiled_ns=tuple(int(ns) for ns in clock.get("unprofiled_ns") or ()),
-            unprofiled_mean_ns=clock.get("unprofiled_mean_ns"),
-            profiled_ns=tuple(int(ns) for ns in clock.get("profiled_ns") or ()),
+            unprofiled_ns=_lengths(clock.get("unprofiled_ns")),
+            unprofiled_mean_ns=mean if mean is not None and mean > 0 else None,
+            profiled_ns=_lengths(clock.get("profiled_ns")),
         ),
         marks=tuple(_mark(row) for row in sources.get("marks") or ()),
         samples=tuple(_sample(row) for row in sources.get("samples") or ()),
@@ -236,6 +237,11 @@ def _recording_from(folder: Path, entry: dict[str, Any]) -> RankRecording:
         attributed_steps=tuple(int(k) for k in entry.get("attributed_steps") or ()),
         meta=entry,
     )
+
+
+def _lengths(values: Sequence[int] | None) -> tuple[int, ...]:
+    """Step times; one that is not above zero was not measured."""
+    return tuple(int(ns) for ns in values or () if ns > 0)
 
 
 def _sources(path: Path) -> dict[str, Any]:

@@ -54,6 +54,7 @@ def of_schemes(diagnosis: Diagnosis, names: tuple[str, ...], trial: Trial) -> tu
         budget_s=trial.budget_s,
         seed=trial.seed,
         step_ns=step_ns,
+        device=diagnosis.timeline.trace.device,
         progress=trial.progress,
     )
     found = dict(zip(alike, verifying.verify_all(wanted, changes), strict=True))

@@ -27,7 +27,7 @@ def analyze(paths: tuple[Path, ...], script: Path | None, shown: Shown) -> None:
         diagnosis = pipeline.diagnose(inputs, pipeline.Options(script=script))
     for warning in diagnosis.timeline.trace.warnings:
         output.note(f"note: {warning}")
-    given = typed(paths, Wishes(script=script))
+    given = typed(paths, Wishes(script=script), diagnosis)
     from tracelens.report import text
 
     present.diagnosis(diagnosis, shown, given, lambda: text.analysis(diagnosis, shown.look(), given))

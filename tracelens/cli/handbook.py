@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tracelens.report.marked import block, bullets, code, document, plain, table
 
 if TYPE_CHECKING:
-    from tracelens.schemes.catalog import Claim, FindingText, Recipe, Rules, SchemeRule, Span, StageRule
+    from tracelens.schemes.catalog import Claim, FindingText, MeasureRule, Recipe, Rules, SchemeRule, Span, StageRule
 
 
 def page(loaded: Rules) -> str:
@@ -19,7 +19,7 @@ def page(loaded: Rules) -> str:
     return document(_page(loaded))
 
 
-def entry(rules: Sequence[SchemeRule | FindingText | Recipe]) -> str:
+def entry(rules: Sequence[SchemeRule | FindingText | Recipe | MeasureRule]) -> str:
     """The rules of one id."""
     return document(part for rule in rules for part in _entry(rule, "#"))
 
@@ -58,6 +58,14 @@ def _page(loaded: Rules) -> Iterator[str]:
     yield "## Edits"
     for recipe in loaded.recipes.values():
         yield from _entry(recipe, "###")
+    yield "## Measures of the training speed guide"
+    yield (
+        "What else that seed names. They change the computation itself, so no replay can tell what they give: they "
+        "have no score, and what the guide expects of them is its opinion. On a run, `recommend` lists those that "
+        "the loop is known not to have."
+    )
+    for measure in loaded.measures:
+        yield from _entry(measure, "###")
 
 
 def _points(points: Sequence[tuple[float, float]]) -> str:
@@ -65,20 +73,27 @@ def _points(points: Sequence[tuple[float, float]]) -> str:
 
 
 def _row(rule: SchemeRule, loaded: Rules) -> tuple[str, ...]:
+    return code(rule.id), rule.number or "–", plain(rule.title), *opinion(rule, loaded)
+
+
+def opinion(rule: SchemeRule, loaded: Rules) -> tuple[str, str]:
+    """The priors' mean without risk, as the seeds print it, and weighted."""
     if rule.priors is None:
-        return code(rule.id), rule.number or "–", plain(rule.title), "–", "–"
+        return "–", "–"
     five = [score for name, score in rule.priors.items() if name != "risk"]
     total = sum(loaded.weights[name] * score for name, score in rule.priors.items()) / 100
-    return code(rule.id), rule.number or "–", plain(rule.title), f"{sum(five) / len(five):.1f}", f"{total:.2f}"
+    return f"{sum(five) / len(five):.1f}", f"{total:.2f}"
 
 
-def _entry(rule: SchemeRule | FindingText | Recipe, level: str) -> Iterator[str]:
-    from tracelens.schemes.catalog import FindingText, SchemeRule
+def _entry(rule: SchemeRule | FindingText | Recipe | MeasureRule, level: str) -> Iterator[str]:
+    from tracelens.schemes.catalog import FindingText, MeasureRule, SchemeRule
 
     if isinstance(rule, SchemeRule):
         yield from _scheme(rule, level)
     elif isinstance(rule, FindingText):
         yield from _finding(rule, level)
+    elif isinstance(rule, MeasureRule):
+        yield from _measure(rule, level)
     else:
         yield from _recipe(rule, level)
 
@@ -99,6 +114,7 @@ def _scheme(rule: SchemeRule, level: str) -> Iterator[str]:
         ("Against it", rule.cons),
         ("Risks", rule.risks),
         ("References", rule.references),
+        ("Where it stands in the seeds, contradictions included", rule.sources),
     ):
         if claims:
             yield f"{title}:"
@@ -106,7 +122,11 @@ def _scheme(rule: SchemeRule, level: str) -> Iterator[str]:
 
 
 def _spans(what: str, spans: Sequence[Span]) -> list[tuple[str, ...]]:
-    return [(what, f"{span.low:g} to {span.high:g}", plain(span.note), _source(span)) for span in spans]
+    return [(what, ranged(span), plain(span.note), _source(span)) for span in spans]
+
+
+def ranged(span: Span) -> str:
+    return f"{span.low:g}" if span.low == span.high else f"{span.low:g} to {span.high:g}"
 
 
 def _source(said: Claim | Span) -> str:
@@ -134,6 +154,14 @@ def _finding(text: FindingText, level: str) -> Iterator[str]:
     if text.helps:
         yield "Helps:"
         yield bullets(plain(line) for line in text.helps)
+
+
+def _measure(measure: MeasureRule, level: str) -> Iterator[str]:
+    yield f"{level} Measure {code(measure.id)}: {plain(measure.title)}"
+    yield plain(measure.how)
+    if measure.gain:
+        yield table(("expected", "range", "note", "said by"), _spans("gain, percent", [measure.gain]))
+    yield f"Watch out: {plain(measure.caution)}"
 
 
 def _recipe(recipe: Recipe, level: str) -> Iterator[str]:

@@ -29,6 +29,11 @@ NARROWEST = 40
 """Below that nothing is readable anyway, and every width computed from it would be negative."""
 TALKATIVE = "tracelens.verbose"
 """Where the context of a command keeps whether -v was given."""
+SPELLED = {
+    "−": "-", "–": "-", "→": "->", "↳": "->", "µ": "u", "·": "|", "…": "...", "×": "x", "≥": ">=", "≤": "<=", "±": "+-",
+    "÷": "/", "█": "#", "▏": "|", "▒": ":", "░": ".",
+}  # fmt: skip
+"""What our own words and numbers use beyond ASCII, as an ASCII terminal can read it."""
 PATIENCE_S = 0.5
 """Progress is shown only for work that takes longer than this: shorter, it only flickers."""
 
@@ -129,7 +134,7 @@ def flush() -> None:
 def _write(stream: TextIO, text: str, end: str = "\n") -> None:
     """A reader that closed the pipe early (`| head`) ends the printing, not the command and its exit code."""
     if stream.encoding:
-        text = text.encode(stream.encoding, "replace").decode(stream.encoding)
+        text = _spelled(text, stream.encoding).encode(stream.encoding, "replace").decode(stream.encoding)
     try:
         stream.write(text if text.endswith("\n") and end == "\n" else text + end)
         stream.flush()
@@ -139,6 +144,24 @@ def _write(stream: TextIO, text: str, end: str = "\n") -> None:
         discard(stream)
         if stream is sys.stdout:  # an answer that got lost is an error, a note is not
             raise
+
+
+def _spelled(text: str, encoding: str) -> str:
+    """The signs that a poor encoding lacks, written out: a minus that became a `?` would be another number."""
+    try:
+        text.encode(encoding)
+    except UnicodeError:
+        lacking = {ord(sign): plain for sign, plain in SPELLED.items() if not _fits(sign, encoding)}
+        return text.translate(lacking)
+    return text
+
+
+def _fits(sign: str, encoding: str) -> bool:
+    try:
+        sign.encode(encoding)
+    except UnicodeError:
+        return False
+    return True
 
 
 def discard(stream: TextIO) -> None:

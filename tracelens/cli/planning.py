@@ -70,8 +70,10 @@ def chosen_scheme(diagnosis: Diagnosis, wanted: str | None) -> str | None:
     return wanted
 
 
-def typed(paths: Sequence[Path], wishes: Wishes) -> tuple[str, ...]:
-    """What the user typed, for the next command: the same run, the same plan."""
+def typed(paths: Sequence[Path], wishes: Wishes, diagnosis: Diagnosis | None = None) -> tuple[str, ...]:
+    """What the user typed, for the next command: the same run, the same plan. A run that was found is named."""
+    if not paths and diagnosis is not None and diagnosis.run is not None:
+        paths = (diagnosis.run.path,)
     words = [str(path) for path in paths]
     if wishes.interval is not None:
         words += ["--interval", str(wishes.interval)]

@@ -87,12 +87,18 @@ def _options(
 ) -> ProfileOptions:
     from tracelens.capture.session import ProfileOptions
 
+    if not words[0]:
+        raise click.UsageError("SCRIPT is empty: is a variable not set?")
     if out is not None and shared is not None:
         raise click.UsageError("-o and --run-dir both name the run folder: give one of them")
     kind: Kind = "module" if module else "command" if program else "script"
     steps = chosen.pop("steps")
     wanted = ProfileOptions(kind=kind, words=words, out=shared or out, join=shared is not None, **chosen)
     return wanted if steps is None else replace(wanted, plan=replace(wanted.plan, clean=steps))
+
+
+AFTER_NOTHING = "tracelens doctor"
+"""Where nothing was recorded, the first question is whether this machine can."""
 
 
 class _Announcement:
@@ -136,5 +142,4 @@ def _conclude(outcome: Outcome, announcement: _Announcement, quiet: bool) -> Non
     for text in outcome.notes:
         output.note(f"tracelens: note: {text}")
     output.note(f"tracelens: recorded in {output.shown(outcome.folder)}")
-    if announcement.command:
-        output.note(f"\nnext: {announcement.command}")
+    output.note(f"\nnext: {announcement.command or AFTER_NOTHING}")

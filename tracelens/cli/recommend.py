@@ -54,7 +54,7 @@ def recommend(paths: tuple[Path, ...], wishes: Wishes, means: Means, shown: Show
     except UsageError as error:  # a run in a folder that is only to be read; the answer does not need the files
         output.note(f"note: {error.message}")
         written = ()
-    given = typed(paths, wishes)
+    given = typed(paths, wishes, diagnosis)
     present.diagnosis(diagnosis, shown, given, lambda: text.recommendation(diagnosis, shown.look(), given))
     if written and not shown.quiet and shown.form == "text":
         output.note(f"written: {', '.join(str(path) for path in written)}")

@@ -47,7 +47,7 @@ def report(paths: tuple[Path, ...], wishes: Wishes, out: Path | None, shown: Sho
             hint="add --format markdown, or leave --scheme out",
         )
     diagnosis = planned(paths, wishes)
-    given = typed(paths, wishes)
+    given = typed(paths, wishes, diagnosis)
     text = _redacted(diagnosis, wishes, shown) if wishes.redact else _text(diagnosis, wishes, shown, given)
     where = out or _default(diagnosis, shown.form)
     if where == STDOUT:
@@ -56,7 +56,8 @@ def report(paths: tuple[Path, ...], wishes: Wishes, out: Path | None, shown: Sho
     runs.write_output(options.unread(where, diagnosis), text.encode("utf-8", "backslashreplace"))
     output.path(where)
     if not shown.quiet:
-        output.note(f"\n{words.headline(diagnosis)}\n\nnext: {commands.after_report(diagnosis, given)}")
+        after = commands.after_report(diagnosis, given, _applied(diagnosis))
+        output.note(f"\n{words.headline(diagnosis)}\n\nnext: {after}")
 
 
 def _redacted(diagnosis: Diagnosis, wishes: Wishes, shown: Shown) -> str:
@@ -91,7 +92,6 @@ def _text(diagnosis: Diagnosis, wishes: Wishes, shown: Shown, given: tuple[str, 
 
 def _subject(diagnosis: Diagnosis, wishes: Wishes) -> Subject | None:
     """The scheme to write the record of, with what the rule files expect of it; None where nothing is recommended."""
-    from tracelens.patch import apply as patcher
     from tracelens.report.record import Claim, Subject
     from tracelens.schemes import rules as rule_files
 
@@ -99,9 +99,6 @@ def _subject(diagnosis: Diagnosis, wishes: Wishes) -> Subject | None:
     rule = rule_files.load(wishes.rules).scheme(name) if name else None
     if rule is None:
         return None
-    from tracelens import run as runs
-
-    standing = patcher.standing(diagnosis.run.path / runs.BACKUP_FOLDER) if diagnosis.run else None
     spans = (("gain", rule.gain, "%"), ("working days", rule.days, ""), ("lines of code", rule.lines, ""))
     claims = (
         Claim(what, f"{_range(span.low, span.high)} {unit}".strip(), f"{span.seed}, {span.section}")
@@ -115,8 +112,17 @@ def _subject(diagnosis: Diagnosis, wishes: Wishes) -> Subject | None:
         claims=tuple(claims),
         risks=tuple(claim.text for claim in rule.risks),
         streams=_streams([edit.kind for edit in rule.edits]),
-        applied=None if diagnosis.run is None else standing is not None and standing.scheme == rule.id,
+        applied=None if diagnosis.run is None else _applied(diagnosis) == rule.id,
     )
+
+
+def _applied(diagnosis: Diagnosis) -> str | None:
+    """The scheme whose patch is in the files at present."""
+    from tracelens import run as runs
+    from tracelens.patch import apply as patcher
+
+    standing = patcher.standing(diagnosis.run.path / runs.BACKUP_FOLDER) if diagnosis.run else None
+    return standing.scheme if standing is not None else None
 
 
 def _range(low: float, high: float) -> str:

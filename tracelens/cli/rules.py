@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from tracelens.schemes.catalog import Claim, FindingText, Recipe, Rules, SchemeRule, Span
+    from tracelens.schemes.catalog import Claim, FindingText, MeasureRule, Recipe, Rules, SchemeRule, Span
 
 
 @click.command(short_help="List and explain the rules.")
@@ -38,24 +38,33 @@ def rules(name: str | None, rules: Path | None, shown: Shown) -> None:
 
         output.result(handbook.page(loaded) if name is None else handbook.entry(_named(loaded, name)))
     elif shown.quiet and name is None:
-        output.result("\n".join(rule.id for rule in everything(loaded)))
+        output.result("\n".join(rule.id for rule in everything(loaded) if rule not in loaded.measures))
     else:
         output.result(terminal.draw(_every(loaded) if name is None else _one(loaded, name), shown.look()))
 
 
 def _every(loaded: Rules) -> Iterator[RenderableType]:
+    from tracelens.cli.handbook import opinion
     from tracelens.report import terminal
 
     yield terminal.heading("Schemes")
-    rows = [(rule.id, rule.title, "–" if rule.number is None else rule.number) for rule in loaded.schemes]
-    yield terminal.table(("id", "what it does", "number"), rows, frozenset())
+    rows = [(rule.id, rule.title, rule.number or "–", *opinion(rule, loaded)) for rule in loaded.schemes]
+    columns = ("id", "what it does", "number", "mean of five", "weighted")
+    yield terminal.table(columns, rows, frozenset({3, 4}))
     yield terminal.heading("Findings")
     yield terminal.table(("id", "title"), [(f.id, f.title) for f in loaded.findings.values()], frozenset())
     yield terminal.heading("Edits")
     yield terminal.table(
         ("id", "title", "tier"), [(r.id, r.title, r.tier) for r in loaded.recipes.values()], frozenset()
     )
+    yield terminal.heading("Measures of the training speed guide (opinions; not scored)")
+    measures = [(m.id, m.title, _expected(m)) for m in loaded.measures]
+    yield terminal.table(("id", "title", "expected"), measures, frozenset())
     yield terminal.next_command(f"tracelens rules {loaded.schemes[0].id}")
+
+
+def _expected(measure: MeasureRule) -> str:
+    return f"{measure.gain.low:g} to {measure.gain.high:g} %" if measure.gain else "–"
 
 
 def _document(loaded: Rules) -> dict[str, Any]:
@@ -65,12 +74,13 @@ def _document(loaded: Rules) -> dict[str, Any]:
         "schemes": [asdict(rule) for rule in loaded.schemes],
         "findings": [asdict(text) for text in loaded.findings.values()],
         "edits": [asdict(recipe) for recipe in loaded.recipes.values()],
+        "measures": [asdict(measure) for measure in loaded.measures],
     }
 
 
-def everything(loaded: Rules) -> tuple[SchemeRule | FindingText | Recipe, ...]:
-    """Every rule that has an id: schemes, findings, edits; schemes first, whose ids some edits share."""
-    return (*loaded.schemes, *loaded.findings.values(), *loaded.recipes.values())
+def everything(loaded: Rules) -> tuple[SchemeRule | FindingText | Recipe | MeasureRule, ...]:
+    """Every rule that has an id: schemes, findings, edits, measures; schemes first, whose ids some edits share."""
+    return (*loaded.schemes, *loaded.findings.values(), *loaded.recipes.values(), *loaded.measures)
 
 
 def _complete(incomplete: str) -> list[str]:
@@ -79,7 +89,7 @@ def _complete(incomplete: str) -> list[str]:
     return sorted({rule.id for rule in everything(rule_files.load()) if rule.id.startswith(incomplete)})
 
 
-def _named(loaded: Rules, name: str) -> tuple[SchemeRule | FindingText | Recipe, ...]:
+def _named(loaded: Rules, name: str) -> tuple[SchemeRule | FindingText | Recipe | MeasureRule, ...]:
     """What has this id: mostly one; a scheme may share it with the edit that it is made of."""
     every = everything(loaded)
     found = tuple(rule for rule in every if rule.id == name)
@@ -91,13 +101,15 @@ def _named(loaded: Rules, name: str) -> tuple[SchemeRule | FindingText | Recipe,
 
 def _one(loaded: Rules, name: str) -> Iterator[RenderableType]:
     from tracelens.report import terminal
-    from tracelens.schemes.catalog import FindingText, SchemeRule
+    from tracelens.schemes.catalog import FindingText, MeasureRule, SchemeRule
 
     for rule in _named(loaded, name):
         if isinstance(rule, SchemeRule):
             yield from _scheme(rule)
         elif isinstance(rule, FindingText):
             yield from _finding(rule)
+        elif isinstance(rule, MeasureRule):
+            yield from _measure(rule)
         else:
             yield from _recipe(rule)
     yield terminal.next_command("tracelens recommend")
@@ -112,6 +124,7 @@ def _scheme(rule: SchemeRule) -> Iterator[RenderableType]:
     if rule.priors:
         yield terminal.heading("Priors, out of 10 (opinion, not evidence)")
         yield terminal.table(tuple(rule.priors), [[f"{v:g}" for v in rule.priors.values()]], frozenset(range(6)))
+    yield terminal.paragraph(rule.priors_source)
     for title, spans in (("Gain, percent", rule.gain), ("Days", rule.days), ("Lines", rule.lines)):
         yield from _spans(title, spans)
     for title, claims in (
@@ -120,16 +133,18 @@ def _scheme(rule: SchemeRule) -> Iterator[RenderableType]:
         ("Against it", rule.cons),
         ("Risks", rule.risks),
         ("References", rule.references),
+        ("Where it stands in the seeds, contradictions included", rule.sources),
     ):
         yield from _claims(title, claims)
 
 
 def _spans(title: str, spans: Sequence[Span]) -> Iterator[RenderableType]:
+    from tracelens.cli.handbook import ranged
     from tracelens.report import terminal
 
     if spans:
         yield terminal.heading(title)
-        rows = [(f"{span.low:g} to {span.high:g}", span.note, f"{span.seed}: {span.section}") for span in spans]
+        rows = [(ranged(span), span.note, f"{span.seed}: {span.section}") for span in spans]
         yield terminal.table(("expected", "", "said by"), rows, frozenset())
 
 
@@ -149,6 +164,20 @@ def _finding(text: FindingText) -> Iterator[RenderableType]:
     for line in (text.meaning, f"measured: {text.measured}", f"costs nothing when: {text.nothing_when}"):
         yield terminal.paragraph(line)
     yield terminal.paragraph(f"helps: {', '.join(text.helps) or 'no scheme of ours'}")
+
+
+def _measure(measure: MeasureRule) -> Iterator[RenderableType]:
+    from tracelens.report import terminal
+
+    yield terminal.heading(f"{measure.id}: {measure.title}")
+    yield terminal.paragraph(measure.how)
+    yield from _spans("Expected gain, percent (opinion, not evidence)", [measure.gain] if measure.gain else [])
+    yield terminal.paragraph(f"watch out: {measure.caution}")
+    if measure.inventory is not None:
+        told = f"by the item {measure.inventory} of the run's inventory"
+    else:
+        told = f"by the variable {measure.variable}" if measure.variable else "by nothing in a recording of steps"
+    yield terminal.paragraph(f"whether a loop has it is told {told}")
 
 
 def _recipe(recipe: Recipe) -> Iterator[RenderableType]:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 EXIT = {"faster": 0, "no change": 0, "slower": 1, "different numbers": 1, "failed": 1, "inconclusive": 3}
 
+FEWEST_STEPS = 20
+"""What `verify.policy` takes at least; a test compares them, so that --help need not load it."""
+
 
 def _seconds(context: click.Context, parameter: click.Parameter, value: str) -> float:
     found = re.fullmatch(r"(\d{1,6}(?:\.\d+)?)\s*(s|m|h|)", value.strip())
@@ -41,7 +44,9 @@ class Effort:
 effort = options.bundled(
     "effort",
     Effort,
-    click.option("--steps", type=click.IntRange(min=1), default=200, show_default=True, help="Steps per process."),
+    click.option(
+        "--steps", type=click.IntRange(min=FEWEST_STEPS), default=200, show_default=True, help="Steps per process."
+    ),
     click.option("--budget", callback=_seconds, default="10m", show_default=True, help="Time to spend at most."),
     click.option("--seed", type=int, default=0, show_default=True, help="The seed both versions get."),
 )
@@ -82,7 +87,7 @@ def verify(words: Sequence[str], every: bool, effort: Effort, wishes: Wishes, sh
         diagnosis = planned((folder,), wishes)
         names = _names(diagnosis, wishes.scheme, every)
         if not names:
-            _nothing(headline(diagnosis), shown)
+            _nothing(headline(diagnosis), shown, commands.line("report", *typed((folder,), wishes)))
             return 0
         measured = trials.of_schemes(diagnosis, names, trial)
         after = commands.line("report", *typed((folder,), wishes))
@@ -90,7 +95,7 @@ def verify(words: Sequence[str], every: bool, effort: Effort, wishes: Wishes, sh
     if shown.form == "json":
         _document(measured, ranked)
     else:
-        shorter = "\n".join(one.verdict for one in measured)
+        shorter = "\n".join(f"{one.scheme}: {one.verdict}" if every else one.verdict for one in measured)
         output.result(shorter if shown.quiet else text.verification(measured, shown.look(), after))
         if ranked is not None:
             output.result(f"With these measurements: {headline(ranked)}")
@@ -112,13 +117,14 @@ def _silence(_: str) -> None:
     """Nobody wants to hear of the progress."""
 
 
-def _nothing(verdict: str, shown: Shown) -> None:
+def _nothing(verdict: str, shown: Shown, after: str) -> None:
     """There is no change to measure: that is an answer, also for a program."""
+    said = f"{verdict}\nNothing to verify."
     if shown.form == "json":
         output.document({"schema_version": 1, "entries": []})
-        output.note(f"{verdict}\nNothing to verify.")
+        output.note(said)
     else:
-        output.result(f"{verdict}\nNothing to verify.")
+        output.result(said if shown.quiet else f"{said}\n\nnext: {after}")
 
 
 def _names(diagnosis: Diagnosis, scheme: str | None, every: bool) -> tuple[str, ...]:

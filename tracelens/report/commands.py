@@ -12,7 +12,11 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from tracelens.model import Diagnosis, Run, Stage
+from tracelens.model import Diagnosis, Run, Stage, Verification
+
+SEEDS_INTERVAL = 10
+MOST_TWICE = 100_000
+"""Beyond a day and 100,000 steps nobody wants it twice."""
 
 
 def line(*words: str) -> str:
@@ -45,6 +49,26 @@ def target(diagnosis: Diagnosis) -> tuple[str, ...]:
     return tuple(Path(trace.path).name for trace in diagnosis.traces)
 
 
+def plan(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """The same with the N that this plan was made for, where it is not the one that would be taken anyway."""
+    chosen = diagnosis.interval
+    return (*target(diagnosis), *(("--interval", str(chosen)) if chosen not in (None, _usual(diagnosis)) else ()))
+
+
+def _usual(diagnosis: Diagnosis) -> int:
+    """The N that is taken where nobody asks for one: what the loop does already, else the seeds' 10."""
+    found = next((item for item in diagnosis.inventory if item.id == "reads_every_k" and item.present), None)
+    return found.value if found is not None and found.value else SEEDS_INTERVAL
+
+
+def which(diagnosis: Diagnosis, typed: Sequence[str] = ()) -> tuple[str, ...]:
+    """What the Diagnosis is about as the user named it, without the options of the plan."""
+    if not typed:
+        return target(diagnosis)
+    options = next((place for place, word in enumerate(typed) if word.startswith("--")), len(typed))
+    return tuple(typed[:options])
+
+
 def after_analyze(diagnosis: Diagnosis, typed: Sequence[str] = ()) -> str:
     return line("recommend", *(typed or target(diagnosis)))
 
@@ -52,7 +76,7 @@ def after_analyze(diagnosis: Diagnosis, typed: Sequence[str] = ()) -> str:
 def after_recommend(diagnosis: Diagnosis, typed: Sequence[str] = ()) -> str:
     """What to do with the recommendation: apply it, or look at the report where there is nothing to apply."""
     command = "report" if _chosen(diagnosis) is None else "apply"
-    return line(command, *(typed or target(diagnosis)))
+    return line(command, *(typed or plan(diagnosis)))
 
 
 def advice(stage: Stage, diagnosis: Diagnosis, typed: Sequence[str] = ()) -> str:
@@ -62,7 +86,7 @@ def advice(stage: Stage, diagnosis: Diagnosis, typed: Sequence[str] = ()) -> str
     command, scheme = stage.command
     if diagnosis.run is None:
         return f"try {scheme} on a run of your own: {line('profile', 'train.py')}"
-    return f"{stage.advice}: {line(command, *(typed or target(diagnosis)), '--scheme', scheme)}"
+    return f"{stage.advice}: {line(command, *(typed or plan(diagnosis)), '--scheme', scheme)}"
 
 
 def patch_commands(diagnosis: Diagnosis, typed: Sequence[str] = ()) -> tuple[tuple[str, str], ...]:
@@ -70,18 +94,58 @@ def patch_commands(diagnosis: Diagnosis, typed: Sequence[str] = ()) -> tuple[tup
     chosen = _chosen(diagnosis)
     if chosen is None:
         return ()
-    words = (*(typed or target(diagnosis)), "--scheme", chosen)
+    words = (*(typed or plan(diagnosis)), "--scheme", chosen)
+    again = "again" if _trial(diagnosis, chosen) is not None else "first"
     return (
-        ("Measure it first: original against patched, same numbers?", line("verify", *words)),
+        (f"Measure it {again}: original against patched, same numbers?", line("verify", *words)),
         ("Apply it to your source", line("apply", *words)),
-        ("Undo, byte for byte", line("revert", *target(diagnosis))),
+        ("Undo, byte for byte", line("revert", *which(diagnosis, typed))),
     )
 
 
-def after_report(diagnosis: Diagnosis, typed: Sequence[str] = ()) -> str:
-    """The recommended change measured first; without one, the next recording."""
-    found = patch_commands(diagnosis, typed)
-    return found[0][1] if found else line("profile", "train.py")
+def after_report(diagnosis: Diagnosis, typed: Sequence[str] = (), applied: str | None = None) -> str:
+    """Measure the recommended change, for longer where that decided nothing; then apply it; then record again."""
+    chosen = _chosen(diagnosis)
+    if chosen is None:
+        return record_again(diagnosis)
+    words = (*(typed or plan(diagnosis)), "--scheme", chosen)
+    trial = _trial(diagnosis, chosen)
+    if trial is None:
+        return line("verify", *words)
+    if trial.outcome == "inconclusive":
+        return line("verify", *words, *_longer(trial))
+    return record_again(diagnosis) if applied == chosen else line("apply", *words)
+
+
+def record_again(diagnosis: Diagnosis) -> str:
+    """The launch that was recorded, to be recorded again; relative to where it was started."""
+    run = diagnosis.run
+    if run is None or run.meta.get("redacted"):
+        return line("profile", "train.py")
+    match (run.meta.get("capture") or {}).get("kind", "script"):
+        case "module":
+            return line("profile", "-m", *run.command[2:])
+        case "script":
+            return line("profile", *run.command[1:])
+        case "command":
+            return line("profile", "--", *run.command)
+        case _:
+            return line("profile", "train.py")
+
+
+def _trial(diagnosis: Diagnosis, scheme: str) -> Verification | None:
+    """The last trial of a scheme."""
+    return next((trial for trial in reversed(diagnosis.verifications) if trial.scheme == scheme), None)
+
+
+def _longer(trial: Verification) -> tuple[str, ...]:
+    """Twice the steps and twice the time of a trial."""
+    words: list[str] = []
+    for option, name, unit in (("--steps", "steps", ""), ("--budget", "budget_s", "s")):
+        spent = trial.details.get(name)
+        if isinstance(spent, int | float) and 0 < spent < MOST_TWICE:
+            words += [option, f"{2 * spent:g}{unit}"]
+    return tuple(words)
 
 
 def _chosen(diagnosis: Diagnosis) -> str | None:

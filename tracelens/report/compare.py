@@ -121,7 +121,7 @@ class Comparison:
         if not same:
             return ""
         part = max(same, key=lambda one: abs(one.delta_ns))
-        return f"; most of it in {words.PARTS[part.name][0].lower()} ({_signed(part.delta_ns)})"
+        return f"; most of it in {words.PARTS[part.name][0].lower()} ({words.signed(part.delta_ns)})"
 
 
 def of(
@@ -261,7 +261,3 @@ def _lines(stalls: Sequence[Stall]) -> tuple[int, ...]:
 def _exposed(stalls: Sequence[Stall]) -> int | None:
     """Of a place with one wait; what several give back alone does not add up."""
     return stalls[0].exposed_ns if len(stalls) == 1 else None
-
-
-def _signed(ns: int) -> str:
-    return ("+" if ns > 0 else "−") + words.milliseconds(abs(ns))

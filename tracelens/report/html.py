@@ -87,6 +87,8 @@ def _content(diagnosis: Diagnosis, source: Source) -> dict[str, Any]:
         "parts": words.shown_parts(diagnosis.breakdown),
         **_timeline(diagnosis),
         "stalls": _stalls(diagnosis),
+        "together": words.together(diagnosis),
+        "beyond": words.untried(diagnosis),
         "patch": _patch(diagnosis) if source != "none" else None,
         "measured": [(one, pictures.graded(one), measured.rows(one)) for one in diagnosis.verifications],
         "utilization": _utilization(diagnosis.monitor),
@@ -182,7 +184,7 @@ def environment(diagnosis: Diagnosis) -> tuple[tuple[str, str], ...]:
     """What was run on what, in words; names of environment variables only, their values can be secrets."""
     meta = diagnosis.run.meta if diagnosis.run else {}
     machine = meta.get("environment") or {}
-    rows: list[tuple[str, Any]] = [("Device", diagnosis.timeline.trace.device or "no GPU in the recording")]
+    rows: list[tuple[str, Any]] = [("Device", words.device(diagnosis.timeline.trace))]
     if diagnosis.run is not None and diagnosis.run.command:
         rows.append(("Command", words.shorten(" ".join(diagnosis.run.command), 200)))
     for key, name in (("python", "Python"), ("torch", "PyTorch"), ("cuda", "CUDA"), ("driver", "Driver")):
@@ -224,6 +226,7 @@ def _environment() -> jinja2.Environment:
         "percent": words.percent,
         "gain": words.gain,
         "clean": words.clean,
+        "device": words.device,
         "shorten": words.shorten,
         "place": words.stall_place,
         "call": words.stall_call,

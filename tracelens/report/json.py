@@ -16,6 +16,7 @@ from tracelens.model import (
     Finding,
     Goal,
     Location,
+    Measure,
     Overlap,
     Recommendation,
     Scheme,
@@ -41,6 +42,7 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
         "gpu_busy_share": diagnosis.gpu_busy_share,
         "idle_share": diagnosis.idle_share,
         "syncs": [_stall(stall) for stall in diagnosis.stalls],
+        "exposed_together_us_per_step": _us(diagnosis.exposed_together_ns),
         "overlap": _overlap(diagnosis.overlap),
         "findings": [
             _finding(finding, name)
@@ -52,6 +54,7 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
         "inventory": [
             {"id": item.id, "present": item.present, "evidence": item.evidence} for item in diagnosis.inventory
         ],
+        "measures": [_measure(measure) for measure in diagnosis.measures],
         "schemes": [_scheme(scheme) for scheme in diagnosis.schemes],
         "recommendation": _recommendation(recommendation, diagnosis),
         "sensitivity": dict(recommendation.sensitivity) if recommendation else {},
@@ -151,6 +154,20 @@ def _finding(finding: Finding, fingerprint: str) -> dict[str, Any]:
         "location": _location(finding.location),
         "evidence": finding.evidence,
         "fingerprint": fingerprint,
+    }
+
+
+def _measure(measure: Measure) -> dict[str, Any]:
+    expected = None
+    if measure.gain is not None:
+        expected = {"low": measure.gain[0], "high": measure.gain[1], "note": measure.note, "source": measure.source}
+    return {
+        "id": measure.id,
+        "title": measure.title,
+        "present": measure.present,
+        "evidence": measure.evidence,
+        "acts_on_share": measure.share,
+        "expected_percent": expected,
     }
 
 

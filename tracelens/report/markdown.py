@@ -45,6 +45,7 @@ def _summary(diagnosis: Diagnosis, typed: Sequence[str]) -> Iterator[str]:
     yield from breakdown(diagnosis)
     yield from waits(diagnosis)
     yield from schemes(diagnosis)
+    yield from beyond(diagnosis)
     yield from unjudged(diagnosis)
     follow = commands.after_recommend if diagnosis.recommendation else commands.after_analyze
     yield f"Next:\n\n{block(follow(diagnosis, typed), 'sh')}"
@@ -71,6 +72,8 @@ def waits(diagnosis: Diagnosis) -> Iterator[str]:
         yield table(columns, [_wait(stall) for stall in stalls[:ROWS]], frozenset({2, 3, 4, 5}))
         if len(stalls) > ROWS:
             yield f"and {len(stalls) - ROWS} more in the JSON."
+        if words.together(diagnosis):
+            yield plain(words.together(diagnosis))
 
 
 def _wait(stall: Stall) -> tuple[str, ...]:
@@ -108,6 +111,16 @@ def schemes(diagnosis: Diagnosis) -> Iterator[str]:
     yield table(columns, rows, frozenset({0, 2, 3, 4, 5}))
 
 
+def beyond(diagnosis: Diagnosis) -> Iterator[str]:
+    """Measures of the training speed guide that the loop does not have; opinions, and said to be."""
+    found = words.untried(diagnosis)
+    if found:
+        yield f"## {words.BEYOND}"
+        rows = [(code(one.id), plain(one.how), plain(words.expected(one)), words.at_most(one)) for one in found]
+        yield table(("measure", "what it is", "the guide expects", "here at most"), rows, frozenset({3}))
+        yield words.BEYOND_NOTE
+
+
 def unjudged(diagnosis: Diagnosis) -> Iterator[str]:
     """What could not be judged, and what to record."""
     found = words.grouped_abstentions(diagnosis)
@@ -142,7 +155,7 @@ def _comparison(found: Comparison, next_command: str) -> Iterator[str]:
 
 def _change(name: str, change: Change) -> tuple[str, ...]:
     before, after = (("–" if ns is None else words.milliseconds(ns)) for ns in (change.base_ns, change.new_ns))
-    return name, before, after, f"{change.delta_ns / 1e6:+.2f} ms"
+    return name, before, after, words.signed(change.delta_ns)
 
 
 def _gate(found: Gate, next_command: str) -> Iterator[str]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tracelens.model import Verification
+from tracelens.report import words
 from tracelens.report.words import gain, milliseconds, percent
 
 MIB = 1 << 20
@@ -28,11 +29,22 @@ WINDOW = (
     ("memory_slope_bytes", "memory growth per step", "bytes"),
 )
 """Quantities of the recorded windows, in the order in which the seeds' test lists name them."""
+REMARK = {
+    "cpu_busy_share": "CPU time; most waits spin, so waiting counts as busy",
+    "host_wait_us_per_step": "with num_workers=0 the DataLoader works in this thread",
+}
+"""What a reader of two rows would otherwise take for a contradiction."""
 
 
 def rows(one: Verification) -> tuple[tuple[str, str, str], ...]:
     """Everything that was measured of one change."""
-    return (*_verdict(one), *_windows(one))
+    return (*_verdict(one), *_windows(one), *(("note", words.clean(note), "") for note in _notes(one)))
+
+
+def _notes(one: Verification) -> tuple[str, ...]:
+    """What the verification says about itself: what it could not compare, or measured elsewhere."""
+    notes = one.details.get("notes")
+    return tuple(note for note in notes if isinstance(note, str)) if isinstance(notes, list | tuple) else ()
 
 
 def _verdict(one: Verification) -> Iterator[tuple[str, str, str]]:
@@ -56,7 +68,7 @@ def _windows(one: Verification) -> Iterator[tuple[str, str, str]]:
         a, b = _said(before.get(key), unit), _said(after.get(key), unit)
         if a is not None and b is not None:
             remark = f"{before['memory_of']} memory" if unit == "bytes" and before.get("memory_of") else ""
-            yield name, f"{a} → {b}", remark
+            yield name, f"{a} → {b}", remark or REMARK.get(key, "")
 
 
 def _window(one: Verification, side: str) -> Mapping[str, Any]:

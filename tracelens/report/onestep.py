@@ -67,7 +67,7 @@ def _replayed(
 ) -> Iterator[tuple[str, str, int, list[tuple[str, Sequence[Box]]]]]:
     for one in drawn:
         title = f"Predicted: {one.scheme}" if one.scheme else "Before"
-        remark = f"{milliseconds(one.length_ns)} per step, replayed"
+        remark = f"{milliseconds(one.length_ns)} long, one step of the replay"
         frame = pd.DataFrame(one.bars, columns=["lane", "name", "start_ns", "end_ns"])
         frame = pd.DataFrame(
             [(bar.lane, bar.name, bar.start_ns, bar.end_ns) for bar in one.bars], columns=frame.columns
@@ -123,9 +123,8 @@ def _totals(facts: Mapping[str, Any], ns: int, window: Window) -> list[tuple[str
     busy, blocked = facts.get("gpu_busy_share"), facts.get("host_wait_us_per_step")
     rows: list[tuple[str, Sequence[Box]]] = []
     if isinstance(blocked, int | float):
-        rows.append(
-            ("CPU main thread", _split(ns, blocked * 1000, ("wait", "host blocked"), ("host", "works"), window))
-        )
+        words = ("wait", "waits, DataLoader"), ("host", "issues work")
+        rows.append(("CPU main thread", _split(ns, blocked * 1000, *words, window)))
     if isinstance(busy, int | float):
         rows.append(("GPU", _split(ns, busy * ns, ("kernel", "busy"), ("idle_other", "idle"), window)))
     return rows or [("Step", _split(ns, ns, ("kernel", ""), ("host", ""), window))]

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tracelens.model import Diagnosis, Goal, Patch, Scheme, Verification
+from tracelens.model import Diagnosis, Estimate, Goal, Patch, Scheme, Verification
 from tracelens.report import commands, markdown, measured, words
 from tracelens.report.marked import block, bullets, checklist, code, document, plain, table
 from tracelens.report.strip import strip
@@ -133,6 +133,8 @@ def _cause(diagnosis: Diagnosis, scheme: Scheme) -> Iterator[str]:
             ],
             frozenset({2, 3, 4}),
         )
+        if words.together(diagnosis):
+            yield plain(words.together(diagnosis))
     yield bullets(
         f"{plain(one.title)} ({words.milliseconds(one.cost_ns)} per step): {plain(one.evidence)}"
         for one in diagnosis.findings
@@ -269,11 +271,9 @@ def _predicted(trial: Verification | None) -> tuple[bool | None, str]:
 
 def _results(diagnosis: Diagnosis, scheme: Scheme, subject: Subject, trial: Verification | None) -> Iterator[str]:
     yield "## Expected beside measured"
-    predicted = diagnosis.replayed.get(scheme.id) or (trial.predicted if trial else None)
-    said = "not replayed"
-    if predicted is not None:
-        low, high = predicted.base_ns / predicted.high_ns, predicted.base_ns / predicted.low_ns
-        said = f"{words.gain(predicted.speedup)} ({words.gain(low)} to {words.gain(high)})"
+    now = diagnosis.replayed.get(scheme.id)
+    predicted = trial.predicted if trial is not None and trial.predicted is not None else now
+    said, said_now = _said(predicted), _said(now)
     found = "not measured"
     if trial is not None and trial.ratio is not None:
         ratio = trial.ratio
@@ -284,6 +284,7 @@ def _results(diagnosis: Diagnosis, scheme: Scheme, subject: Subject, trial: Veri
         [
             ("expected by the rule files, of other people's loops", plain(claims) or "–"),
             ("predicted by the replay of this run", said),
+            *([("what the replay predicts by now", said_now)] if now is not None and said_now != said else []),
             ("measured on this machine", found),
         ],
     )
@@ -291,6 +292,13 @@ def _results(diagnosis: Diagnosis, scheme: Scheme, subject: Subject, trial: Veri
     effort = [claim for claim in subject.claims if claim.what != "gain"]
     if effort:
         yield table(("effort", "expected", "by"), [tuple(map(plain, (c.what, c.value, c.source))) for c in effort])
+
+
+def _said(predicted: Estimate | None) -> str:
+    if predicted is None:
+        return "not replayed"
+    low, high = predicted.base_ns / predicted.high_ns, predicted.base_ns / predicted.low_ns
+    return f"{words.gain(predicted.speedup)} ({words.gain(low)} to {words.gain(high)})"
 
 
 def _windows(trial: Verification | None) -> Iterator[str]:
@@ -312,9 +320,9 @@ def _next(diagnosis: Diagnosis, scheme: Scheme, typed: Sequence[str]) -> Iterato
     if diagnosis.run is None:
         yield f"{block(commands.line('profile', 'train.py'), 'sh')}"
         return
-    words_of_run = (*(typed or commands.target(diagnosis)), "--scheme", scheme.id)
+    words_of_run = (*(typed or commands.plan(diagnosis)), "--scheme", scheme.id)
     lines = [commands.line("verify", *words_of_run), commands.line("apply", *words_of_run)]
-    yield block("\n".join([*lines, commands.line("revert", *commands.target(diagnosis))]), "sh")
+    yield block("\n".join([*lines, commands.line("revert", *commands.which(diagnosis, typed))]), "sh")
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

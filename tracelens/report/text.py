@@ -85,7 +85,7 @@ def recorded(diagnosis: Diagnosis) -> tuple[str, ...]:
     """What was recorded, in a few words: trace, device, steps, step time with and without the profiler."""
     trace, steps = diagnosis.timeline.trace, diagnosis.steps
     name = diagnosis.run.path.name if diagnosis.run else trace_name(trace, diagnosis)
-    chips = [name, trace.device or "no GPU in the recording"]
+    chips = [name, words.device(trace)]
     if len(diagnosis.traces) > 1:
         chips.append(f"slowest of {len(diagnosis.traces)} ranks")
     chips.append(f"{steps.count} step{'' if steps.count == 1 else 's'} ({words.STEP_SOURCE[steps.source]})")
@@ -116,6 +116,8 @@ def _stalls(diagnosis: Diagnosis, look: Look) -> Iterator[RenderableType]:
     yield terminal.table(columns, rows, frozenset({2, 3, 4, 5}))
     if len(stalls) > rows_shown:
         yield terminal.paragraph(f"and {len(stalls) - rows_shown} more with -v", "dim")
+    if words.together(diagnosis):
+        yield terminal.paragraph(words.together(diagnosis))
     framed = [s for s in stalls if s.location and (s.verdict == "exposed" or look.everything)]
     for stall in framed[:frames_shown]:
         yield terminal.heading("")
@@ -173,6 +175,7 @@ def _recommendation(diagnosis: Diagnosis, typed: Sequence[str]) -> Iterator[Rend
     yield from _situation(diagnosis)
     yield from _change(diagnosis)
     yield from _stages(diagnosis, typed)
+    yield from _measures(diagnosis)
     yield from _abstentions(diagnosis)
     yield terminal.next_command(commands.after_recommend(diagnosis, typed))
 
@@ -243,6 +246,8 @@ def _change(diagnosis: Diagnosis) -> Iterator[RenderableType]:
     if change is None or change.empty:
         return
     yield terminal.heading("The change")
+    if words.together(diagnosis):
+        yield terminal.paragraph(words.together(diagnosis))
     calls = {str(stall.location): stall.call for stall in diagnosis.stalls}
     for hunk in change.hunks:
         excerpt = around(diagnosis.sources, hunk.location, calls.get(str(hunk.location)))
@@ -270,6 +275,16 @@ def _stages(diagnosis: Diagnosis, typed: Sequence[str]) -> Iterator[RenderableTy
             yield terminal.paragraph(f"   → {commands.advice(stage, diagnosis, typed)}")
 
 
+def _measures(diagnosis: Diagnosis) -> Iterator[RenderableType]:
+    found = words.untried(diagnosis)
+    if found:
+        yield terminal.heading(words.BEYOND)
+        rows = [(one.id, one.how, words.expected(one), words.at_most(one)) for one in found]
+        columns = ("measure", "what it is", "the guide expects", "here at most")
+        yield terminal.table(columns, rows, frozenset({3}))
+        yield terminal.paragraph(words.BEYOND_NOTE, "dim")
+
+
 MET = {True: "met", False: "not met", None: "not measured"}
 
 # ------------------------------------------------------------------------------------------- apply and verify
@@ -293,6 +308,6 @@ def _patch(change: Patch, next_command: str) -> Iterator[RenderableType]:
 
 def _verification(found: Sequence[Verification], next_command: str) -> Iterator[RenderableType]:
     for one in found:
-        yield terminal.verdict(one.verdict)
+        yield terminal.verdict(one.verdict if len(found) == 1 else f"{one.scheme or 'change'}: {one.verdict}")
         yield terminal.table(("measured", "", ""), measured.rows(one), frozenset())
     yield terminal.next_command(next_command)

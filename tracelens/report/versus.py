@@ -54,7 +54,7 @@ def _comparison(found: Comparison, look: Look, next_command: str) -> Iterator[Re
 
 def _change(name: str, change: Change) -> tuple[str, ...]:
     before, after = (("–" if ns is None else words.milliseconds(ns)) for ns in (change.base_ns, change.new_ns))
-    return words.shorten(name, 50), before, after, f"{change.delta_ns / 1e6:+.2f} ms"
+    return words.shorten(name, 50), before, after, words.signed(change.delta_ns)
 
 
 def _lines(change: Change) -> str:

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import unicodedata
 
-from tracelens.model import Breakdown, Diagnosis, Estimate, Recommendation, Stage, Stall
+from tracelens.model import Breakdown, Diagnosis, Estimate, Measure, Recommendation, Stage, Stall, Trace
 
 UNKNOWN = "not measured"
+WORTH_SAYING = 0.1
+"""Percentage points: two schemes that differ by less are printed with the same gain."""
+TOGETHER_SHARE = 0.01
+"""Of a step; below it the difference is within what a replay can tell."""
 
 PARTS = {
     "compute": ("Compute", "kernels run on the GPU"),
@@ -67,6 +71,13 @@ HELP = {
 }
 """Per kind of wait, what people do about it; whether that pays here is for `recommend` to say."""
 
+BEYOND = "Beyond waiting: not in this loop, not measured here"
+BEYOND_NOTE = (
+    "The training speed guide names these. What it expects is an opinion about other loops; on this run a measure can "
+    "save no more than the part of a step that it acts on. Some change what is computed: try one at a time, and look "
+    "at the loss."
+)
+
 STEP_SOURCE = {
     "profiler_step": "the profiler's own step marks",
     "tracelens": "TraceLens's step marks",
@@ -80,6 +91,12 @@ STEP_SOURCE = {
 def clean(text: str) -> str:
     """Text from outside, safe to show in a terminal: control characters become visible instead of acting."""
     return "".join(c if c == "\t" or unicodedata.category(c)[0] != "C" else f"\\x{ord(c):02x}" for c in text)
+
+
+def device(trace: Trace) -> str:
+    """The GPU's name, as far as there is a GPU and a name."""
+    unnamed = "a GPU that the trace does not name" if "gpu" in trace.signals else "no GPU in the recording"
+    return trace.device or unnamed
 
 
 def shorten(text: str, limit: int = 60) -> str:
@@ -102,6 +119,11 @@ def milliseconds(ns: float | None) -> str:
         return f"{1000 * value:.2g} µs"
     digits = 3 if abs(value) < 0.1 else 2 if abs(value) < 100 else 0
     return f"{value:.{digits}f} ms"
+
+
+def signed(ns: int) -> str:
+    """A change of a time, with its sign; nothing has none."""
+    return milliseconds(0) if ns == 0 else ("+" if ns > 0 else "−") + milliseconds(abs(ns))
 
 
 def percent(share: float | None, digits: int = 0) -> str:
@@ -134,6 +156,21 @@ def ranked_stalls(diagnosis: Diagnosis) -> tuple[Stall, ...]:
         return (stall.verdict == "window_edge", -(stall.exposed_ns or 0), -stall.wait_ns, stall.id)
 
     return tuple(sorted(diagnosis.stalls, key=key))
+
+
+def together(diagnosis: Diagnosis) -> str:
+    """What all waits cost together, where that is more than what each costs alone: else nobody would understand why
+    removing waits that are harmless one by one pays. Empty where there is nothing to say."""
+    whole = diagnosis.exposed_together_ns
+    counted = [stall for stall in diagnosis.stalls if stall.verdict != "window_edge"]
+    step = diagnosis.steps.unprofiled_median_ns or diagnosis.steps.median_ns
+    alone = sum(stall.exposed_ns or 0 for stall in counted)
+    if whole is None or len(counted) < 2 or whole - alone < TOGETHER_SHARE * step:
+        return ""
+    return (
+        f"Removed one at a time these waits give back {milliseconds(alone)} per step, all together "
+        f"{milliseconds(whole)}: a wait that goes alone often only uncovers the next one."
+    )
 
 
 def stall_place(stall: Stall) -> str:
@@ -174,6 +211,24 @@ def grouped_reasons(diagnosis: Diagnosis) -> tuple[tuple[tuple[str, ...], str], 
     return tuple((tuple(ids), reason) for reason, ids in groups.items())
 
 
+def expected(measure: Measure) -> str:
+    """What the guide expects of a measure, in its own unit; an opinion."""
+    if measure.gain is None:
+        return "–"
+    low, high = measure.gain
+    return f"{low:g} to {high:g} %" + (f", {measure.note}" if measure.note else "")
+
+
+def at_most(measure: Measure) -> str:
+    """The part of a step that a measure acts on: it cannot save more than that."""
+    return "–" if measure.share is None else f"{percent(measure.share)} of a step"
+
+
+def untried(diagnosis: Diagnosis) -> tuple[Measure, ...]:
+    """Measures of the training speed guide that this loop is known not to have."""
+    return tuple(measure for measure in diagnosis.measures if measure.present is False)
+
+
 def plan(diagnosis: Diagnosis) -> tuple[Stage, ...]:
     """The stages, where something is recommended: a plan to do nothing needs no stages."""
     answer = diagnosis.recommendation
@@ -197,7 +252,7 @@ def sensitivity(recommendation: Recommendation | None) -> tuple[str, ...]:
         if side in change
     ]
     given = facts.get("gives_up")
-    if given and given["points"] > 0:
+    if given and given["points"] >= WORTH_SAYING:
         lines.append(f"{given['fastest']} would be faster by {given['points']:g} percentage points")
     if not facts:
         return ()
@@ -218,17 +273,23 @@ def symptom(diagnosis: Diagnosis) -> str:
         return "This recording has no GPU events, so what a GPU waited for cannot be told."
     step = milliseconds(parts.wall_ns)
     idle = milliseconds(parts.wall_ns * diagnosis.idle_share)
-    start = f"The GPU is idle {percent(diagnosis.idle_share)} of each step ({idle} of {step})"
+    whole = "the recording" if diagnosis.steps.source == "none" else "each step"
+    start = f"The GPU is idle {percent(diagnosis.idle_share)} of {whole} ({idle} of {step})"
+    more = bool(together(diagnosis))
     worst = next((s for s in ranked_stalls(diagnosis) if s.verdict == "exposed" and s.exposed_ns), None)
     if worst is not None:
         what = stall_call(worst)
         where = f" at {stall_place(worst)}" if worst.location else ""
-        return (
-            f"{start}; the costliest wait is {what}{where}: {milliseconds(worst.exposed_ns)} per step would come back."
-        )
+        all_gone = f", {milliseconds(diagnosis.exposed_together_ns)} if no wait were left" if more else ""
+        come_back = f"{milliseconds(worst.exposed_ns)} per step would come back"
+        return f"{start}; the costliest wait is {what}{where}: {come_back}{all_gone}."
     idle_parts = {p: ns for p, ns in parts.parts.items() if p.startswith("idle_")}
     cause = max(idle_parts, key=lambda part: idle_parts[part])
     if not idle_parts[cause]:
         return f"{start}; there is nothing to win by waiting less."
-    harmless = diagnosis.stalls and all(s.verdict in ("harmless", "window_edge") for s in diagnosis.stalls)
-    return f"{start}; the largest cause is {CAUSE[cause]}." + (" No single wait costs step time." if harmless else "")
+    counted = [stall for stall in diagnosis.stalls if stall.verdict != "window_edge"]
+    harmless = counted and all(stall.verdict == "harmless" for stall in counted)
+    alone = " No single wait costs step time" if harmless else ""
+    if alone and more:
+        alone += f", all together cost {milliseconds(diagnosis.exposed_together_ns)}"
+    return f"{start}; the largest cause is {CAUSE[cause]}.{alone}{'.' if alone else ''}"

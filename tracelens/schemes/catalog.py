@@ -116,6 +116,23 @@ class FindingText:
 
 
 @dataclass(frozen=True, slots=True)
+class MeasureRule:
+    """One measure of the training speed guide: what to do, what that seed expects, and where a run tells of it."""
+
+    id: str
+    title: str
+    how: str
+    caution: str
+    gain: Span | None
+    inventory: str | None
+    """The item of the inventory that tells whether the loop has it."""
+    variable: str | None
+    """The variable of the environment that does."""
+    acts_on: tuple[str, ...] = ()
+    """Parts of a step that it can shorten."""
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
     """How an Edit looks in source: one pair of examples, when it holds, and what to do by hand otherwise."""
 
@@ -158,6 +175,7 @@ class Rules:
     stages: tuple[StageRule, ...]
     findings: Mapping[str, FindingText]
     recipes: Mapping[EditKind, Recipe]
+    measures: tuple[MeasureRule, ...] = ()
 
     def scheme(self, scheme_id: str) -> SchemeRule | None:
         """The rule with this id."""

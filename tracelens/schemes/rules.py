@@ -20,6 +20,7 @@ import yaml
 
 from tracelens.errors import RuleError
 from tracelens.model import CRITERIA, EditKind
+from tracelens.schemes import measures
 from tracelens.schemes.catalog import (
     CHANGES,
     EDIT_KINDS,
@@ -44,6 +45,7 @@ __all__ = ["Rules", "default_folder", "load"]
 
 Read = TypeVar("Read")
 _HINT = "mend the files named above; `tracelens rules` lists what is loaded"
+_WEIGHTS_HINT = f"such as --weights performance=50,risk=20; the criteria: {', '.join(CRITERIA)}"
 
 
 def default_folder() -> Path:
@@ -61,11 +63,13 @@ def load(folder: Path | None = None, weights: Mapping[str, float] | None = None)
     schemes = tuple(sorted(_each(files, "schemes/*/rule.yaml", _scheme, _folder_name), key=_seed_order))
     texts = _each(files, "findings/*.yaml", _finding, _file_stem)
     recipes = _each(files, "recipes/*/rule.yaml", lambda f: _recipe(f, files), _folder_name)
+    guide = measures.read(files.yaml("measures.yaml"), mistakes)
     _check_stages(stages, schemes, mistakes)
     if weights is not None:
         found = _overridden(found, weights, mistakes)
     if mistakes:
-        raise RuleError(tuple(dict.fromkeys(mistakes)), hint=_HINT)
+        typed = all(mistake.startswith("--weights") for mistake in mistakes)
+        raise RuleError(tuple(dict.fromkeys(mistakes)), hint=_WEIGHTS_HINT if typed else _HINT)
     return Rules(
         weights=found,
         scales=scales,
@@ -73,6 +77,7 @@ def load(folder: Path | None = None, weights: Mapping[str, float] | None = None)
         stages=stages,
         findings={text.id: text for text in texts},
         recipes={recipe.id: recipe for recipe in recipes},
+        measures=guide,
     )
 
 
@@ -90,7 +95,7 @@ class _Files:
         for folder in (ours, theirs):
             if folder is not None and folder.is_dir():
                 self._paths |= {path.relative_to(folder).as_posix(): path for path in _files_below(folder)}
-        known = ("weights.yaml", "schemes/*/rule.yaml", "findings/*.yaml", "recipes/*/*")
+        known = ("weights.yaml", "measures.yaml", "schemes/*/rule.yaml", "findings/*.yaml", "recipes/*/*")
         if theirs is not None and theirs.is_dir():
             names = sorted(path.relative_to(theirs).as_posix() for path in _files_below(theirs))
             read = [name for name in names if any(PurePosixPath(name).match(form) for form in known)]

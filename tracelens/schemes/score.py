@@ -28,7 +28,7 @@ from tracelens.schemes.facts import Facts, Limits
 from tracelens.schemes.plan import DEFAULT_INTERVAL
 from tracelens.schemes.wording import gain, gain_percent
 
-__all__ = ["Facts", "Limits", "comparable", "judge", "verification_of"]
+__all__ = ["Facts", "Limits", "comparable", "judge", "set_aside", "verification_of"]
 
 SURE_PERCENT = 1.0
 """What verify calls no change. A replay whose range reaches below it promised +2.7 % on a GPU-bound H200 loop, and
@@ -38,6 +38,9 @@ WORTH_PERCENT = 2.0
 
 NUMBERS_EQUAL, NUMBERS_DIFFER = 10.0, 0.0
 """Risk after a trial: the same numbers are the best there is, other numbers the worst."""
+
+
+VERIFY_AGAIN = "verify this plan on the recorded machine: tracelens verify"
 
 
 def judge(rules: Rules, facts: Facts) -> tuple[Scheme, ...]:
@@ -56,16 +59,45 @@ def verification_of(scheme_id: str, facts: Facts) -> Verification | None:
 
 
 def comparable(
-    trials: tuple[Verification, ...], plans: Mapping[str, tuple[Edit, ...] | str], interval: int
+    trials: tuple[Verification, ...],
+    plans: Mapping[str, tuple[Edit, ...] | str],
+    interval: int,
+    device: str | None = None,
 ) -> tuple[Verification, ...]:
-    """The trials of these plans: one that spaced its waits out by another N says nothing about this N."""
+    """The trials of these plans on this device: one that spaced its waits out by another N says nothing about this N,
+    and one on another GPU, or on none, nothing about the recorded one."""
 
-    def fits(trial: Verification) -> bool:
-        plan = plans.get(trial.scheme or "", ())
-        spaced = not isinstance(plan, str) and any(edit.interval > 1 for edit in plan)
-        return not spaced or trial.details.get("interval", DEFAULT_INTERVAL) == interval
+    return tuple(trial for trial in trials if _unlike(trial, plans, interval, device) is None)
 
-    return tuple(trial for trial in trials if fits(trial))
+
+def set_aside(
+    trials: tuple[Verification, ...],
+    plans: Mapping[str, tuple[Edit, ...] | str],
+    interval: int,
+    device: str | None = None,
+) -> tuple[Abstention, ...]:
+    """The trials that are no evidence for this plan, each with the reason."""
+    return tuple(
+        Abstention("verify", f"verify.json holds a trial of {trial.scheme} {reason}", VERIFY_AGAIN)
+        for trial in trials
+        if (reason := _unlike(trial, plans, interval, device)) is not None
+    )
+
+
+def _unlike(
+    trial: Verification, plans: Mapping[str, tuple[Edit, ...] | str], interval: int, device: str | None
+) -> str | None:
+    """How a trial differs from the plan it is held against; None where it does not."""
+    plan = plans.get(trial.scheme or "", ())
+    spaced = not isinstance(plan, str) and any(edit.interval > 1 for edit in plan)
+    tried = trial.details.get("interval", DEFAULT_INTERVAL)
+    if spaced and tried != interval:
+        return f"with N = {tried}, which says nothing about N = {interval}"
+    environment = trial.details.get("environment")
+    found = environment.get("device") if isinstance(environment, Mapping) else None
+    if isinstance(found, str) and device is not None and found != device:
+        return f"on {found}, which says nothing about the recorded {device}"
+    return None
 
 
 def _merit(scheme: Scheme) -> tuple[bool, float, float]:

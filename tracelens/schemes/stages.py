@@ -60,7 +60,10 @@ def _goal(rule: GoalRule, trial: Verification | None) -> Goal:
     value = _metric(rule.metric, trial) if trial is not None else None
     if trial is None or value is None:
         return Goal(rule.text, None, "not measured")
-    text = f"{trial.scheme}: {percent(value) if rule.metric == 'gain_percent' else f'{value:.0f} %'}, measured"
+    said = percent(value) if rule.metric == "gain_percent" else f"{value:.0f} %"
+    if rule.metric.endswith("_drop_percent") and value <= -0.5:
+        said = f"up by {-value:.0f} %"
+    text = f"{trial.scheme}: {said}, measured"
     return Goal(rule.text, value >= rule.at_least, text)
 
 

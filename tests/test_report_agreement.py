@@ -1,0 +1,116 @@
+"""One Run, every format: the numbers are those of the JSON wherever they stand."""
+
+from __future__ import annotations
+
+import html as markup
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tracelens.cli import report
+from tracelens.cli.options import Shown
+from tracelens.cli.planning import Wishes, planned
+from tracelens.report.words import gain, milliseconds, percent
+
+SAMPLES = Path(__file__).resolve().parent.parent / "sample_traces"
+CASES = ("sync_every_batch", "pageable_copies", "gpu_bound", "loader_bound", "host_bound")
+Answers = dict[str, Any]
+
+
+@pytest.fixture(scope="module", params=CASES)
+def answers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    """What `report` says of a recorded Run in each format."""
+    folder = tmp_path_factory.mktemp("agreement") / "case"
+    shutil.copytree(SAMPLES / request.param, folder)
+    diagnosis = planned((folder / "run",), Wishes())
+    forms = ("text", "json", "markdown", "html", "github", "sarif")
+    found: Answers = {form: report._text(diagnosis, Wishes(), Shown(form), ()) for form in forms}
+    found["json"], found["sarif"] = json.loads(found["json"]), json.loads(found["sarif"])
+    body = re.sub(r"(?s)<(script|style)\b.*?</\1>", "", found["html"])
+    found["page"] = re.sub(r"\s+", " ", markup.unescape(re.sub(r"<[^>]+>", "", body)))
+    found["flat"] = re.sub(r"\s+", " ", found["text"])
+    return found
+
+
+def rows_with(text: str, *names: str) -> list[str]:
+    return [line for line in text.splitlines() if all(name in line for name in names)]
+
+
+def test_the_verdict_is_one_sentence(answers: Answers) -> None:
+    verdict = answers["json"]["verdict"]
+    assert verdict in answers["flat"] and verdict in answers["page"]
+    assert verdict.replace("_", "\\_") in answers["markdown"]
+    assert verdict.replace("%", "%25") in answers["github"]
+    recommended = answers["json"]["recommendation"]
+    assert recommended["verdict"] == verdict
+
+
+def test_each_scheme_has_the_same_numbers(answers: Answers) -> None:
+    judged = [scheme for scheme in answers["json"]["schemes"] if scheme["estimate"]]
+    assert judged
+    for scheme in judged:
+        estimate = scheme["estimate"]
+        low, high = f"{estimate['low_us'] / 1000:.2f}", f"{estimate['high_us'] / 1000:.2f}"
+        step = milliseconds(1000 * estimate["step_us"])
+        said = [step, f"({low} to {high})", gain(estimate["speedup"]), f"{scheme['total']:.2f}"]
+        (in_text,) = [
+            row for row in rows_with(answers["text"], f"  {scheme['id']} ", step) if "range" in row or "95" in row
+        ]
+        (in_markdown,) = rows_with(
+            answers["markdown"].partition("# Implementation record")[0], f"`{scheme['id']}`", "|", step
+        )
+        assert [one for one in said if one not in in_text or one not in in_markdown] == []
+        assert [
+            one for one in (step, f"{low} to {high}", gain(estimate["speedup"])) if one not in answers["page"]
+        ] == []
+        assert estimate["speedup"] == pytest.approx(estimate["base_us"] / estimate["step_us"])
+        rank = "–" if scheme["rank"] is None else str(scheme["rank"])
+        assert in_text.split()[0] == rank and in_markdown.split("|")[1].strip() == rank
+
+
+def test_each_wait_has_the_same_numbers(answers: Answers) -> None:
+    for wait in answers["json"]["syncs"]:
+        keys = ("wait_us_per_step", "gpu_idle_us_per_step", "exposed_us_per_step")
+        said = [milliseconds(None if wait[key] is None else 1000 * wait[key]) for key in keys]
+        place = f"{wait['location']['path']}:{wait['location']['line']}" if wait["location"] else "not recorded"
+        cells = f" | {' | '.join(said)} | "
+        assert [row for row in rows_with(answers["markdown"], place) if cells in row], (place, cells)
+        assert " ".join(said).replace(" ", "") in answers["page"].replace(" ", "")
+
+
+def test_the_parts_of_a_step_add_up_and_are_the_same(answers: Answers) -> None:
+    parts = answers["json"]["breakdown"]
+    assert sum(parts["parts"].values()) == pytest.approx(parts["wall_us"])
+    for value in parts["parts"].values():
+        if value:
+            said = (milliseconds(1000 * value), percent(value / parts["wall_us"], 1))
+            assert all(one in answers["page"] and one in answers["markdown"] for one in said)
+    assert answers["json"]["gpu_busy_share"] + answers["json"]["idle_share"] == pytest.approx(1)
+
+
+def test_each_finding_costs_the_same_everywhere(answers: Answers) -> None:
+    logged = {result["ruleId"]: result["message"]["text"] for result in answers["sarif"]["runs"][0]["results"]}
+    assert set(logged) == {finding["id"] for finding in answers["json"]["findings"]}
+    for finding in answers["json"]["findings"]:
+        cost = milliseconds(1000 * finding["cost_us_per_step"])
+        assert cost in answers["page"] and cost in logged[finding["id"]]
+        assert rows_with(answers["github"], finding["id"], cost)
+
+
+def test_predicted_and_measured_agree_with_what_verify_kept(answers: Answers) -> None:
+    for scheme in answers["json"]["schemes"]:
+        estimate = scheme["estimate"]
+        if estimate is None or estimate["evidence"] != "measured":
+            continue
+        assert f"measured: step time x {1 / estimate['speedup']:.3f}" in scheme["reasons"]
+        record = answers["markdown"].partition("# Implementation record")[2]
+        measured = [row for row in record.splitlines() if row.startswith("| measured on this machine")]
+        assert gain(estimate["speedup"]) in measured[0]
+        graded = next(row for row in record.splitlines() if "as fast as predicted" in row)
+        predicted = next(row for row in record.splitlines() if row.startswith("| predicted by the replay"))
+        span = re.search(r"measured, (.*) predicted", graded)
+        assert span is not None and span[1] in predicted, "one prediction is graded, and it is the one shown"
