@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import time
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from tracelens.cli import doctor
 from tracelens.errors import UsageError
 from tracelens.replay.calibrate import Calibration
 
+SAMPLE = Path(__file__).parent.parent / "sample_traces" / "sync_every_batch" / "run"
 FOUND = {"gpu": "NVIDIA H200", "torch": "2.11.0+cu130", "cuda": "13.0", "skipped": {}, "event_record_ns": 2500.0}
 
 
@@ -85,6 +88,26 @@ def test_a_new_run_carries_the_constants_and_the_replay_takes_them(tmp_path: Pat
     assert Calibration().event_record_ns != 2500
 
 
+def test_what_was_measured_changes_the_estimates(cache: Path, tmp_path: Path) -> None:
+    """From the file that `doctor --calibrate` keeps to a printed estimate; the recording is one of an H200."""
+    from tracelens import pipeline
+
+    told = {}
+    for measured in (None, 20_000.0):
+        folder = tmp_path / str(measured)
+        shutil.copytree(SAMPLE, folder)
+        meta = json.loads((folder / "run.json").read_text())
+        if measured is not None:
+            constants.keep({**FOUND, "gpu": "G", "torch": "T", "pinned_bytes_per_us": measured})
+            meta["calibration"] = constants.values(constants.kept("G", "T") or {})
+        (folder / "run.json").write_text(json.dumps(meta))
+        schemes = pipeline.plan(pipeline.examine(pipeline.open_inputs((folder,)))).schemes
+        estimates = [scheme.estimate for scheme in schemes if scheme.estimate is not None]
+        told[measured] = {text for estimate in estimates for text in estimate.assumptions if "pinned memory" in text}
+    assert told[None] == {"copies from pinned memory run at 50 GB/s"}
+    assert told[20_000.0] == {"copies from pinned memory run at 20 GB/s"}
+
+
 def test_without_a_gpu_nothing_is_measured_and_that_is_said() -> None:
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():
@@ -99,6 +122,44 @@ def test_an_interpreter_without_torch_is_told(tmp_path: Path) -> None:
     python.chmod(0o755)
     with pytest.raises(UsageError, match="No module named torch"):
         constants.measure(str(python))
+
+
+@pytest.mark.parametrize("ending", ["kill -SEGV $$", "sleep 60"])
+def test_a_piece_that_never_returns_costs_only_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    python = tmp_path / "python"
+    lines = [FOUND, {**FOUND, "queue_limit": 1024.0, "skipped": {"rows": "it did not return"}}]
+    said = "\n".join(f"echo '{json.dumps(one)}'" for one in lines)
+    python.write_text(f'#!/bin/sh\n{said}\nprintf \'{{"gpu": "cut\'\n{ending}\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(constants, "SECONDS", 1.0)
+    begin = time.monotonic()
+    found = constants.measure(str(python))
+    assert time.monotonic() - begin < 30
+    assert constants.values(found) == {"event_record_ns": 2500.0, "queue_limit": 1024.0}
+    assert found["skipped"] == {"rows": "it did not return"}
+
+
+def test_pieces_that_fail_leave_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = pytest.importorskip("tracelens.capture.machine")
+
+    def _one() -> dict[str, float]:
+        return {"sync_issue_ns": 3000.0, "staging_bytes": 0.0}
+
+    def _two() -> dict[str, float]:
+        raise RuntimeError("out of memory\nand more")
+
+    def _three() -> dict[str, float]:
+        return {"queue_limit": 1024.0}
+
+    monkeypatch.setattr(machine, "_PIECES", (_one, _two, _three))
+    monkeypatch.setattr(machine.torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(machine.torch.cuda, "get_device_name", lambda: "GPU")
+    told = [json.loads(json.dumps(one)) for one in machine.measure()]
+    assert told[0]["skipped"] == {"one": "it did not return", "two": "not reached", "three": "not reached"}
+    assert constants.values(told[-1]) == {"sync_issue_ns": 3000.0, "queue_limit": 1024.0}  # nothing measured is not 0
+    assert told[-1]["skipped"] == {"two": "out of memory"}
 
 
 def test_doctor_keeps_what_it_measured_and_says_so(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

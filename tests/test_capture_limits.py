@@ -307,6 +307,16 @@ def test_sigterm_ends_a_process_that_hangs_in_a_c_call(tmp_path: Path) -> None:
     outcome = record(tmp_path, "train.py")
     assert outcome.status == -signal.SIGTERM
     assert time.monotonic() - begin < 60
+    assert (outcome.ranks, outcome.complete) == (0, False)  # no trace: only the thread that hangs could have stopped it
+    assert outcome.reason == (
+        "the process hung in a call that SIGTERM could not interrupt, so its trace could not be written, after 18 steps"
+    )
+    meta = json.loads((outcome.folder / run.RUN_FILE).read_text())
+    (entry,) = meta["ranks"]
+    assert len(entry["clock"]["unprofiled_ns"]) == 8
+    assert entry["steps_seen"] == 18
+    where = json.loads((outcome.folder / entry["sources"]).read_text())["samples"][-1]
+    assert (where["path"], where["line"]) == ("train.py", 13)
 
 
 def test_sigterm_waits_for_a_save_that_has_begun(tmp_path: Path) -> None:

@@ -38,6 +38,18 @@ def test_the_unprofiled_window_needs_steps_and_seconds_and_ends() -> None:
     assert not plan.unprofiled_enough(3, 30.0)
 
 
+def test_no_step_goes_by_unseen_with_which_the_unprofiled_window_closes() -> None:
+    plan = Plan(unprofiled_steps=20, unprofiled_seconds=2.0, unprofiled_most_steps=100, unprofiled_most_seconds=30.0)
+    assert plan.unseen(1, 0.001) == 18  # the twentieth is seen
+    assert plan.unseen(19, 0.019) == 0
+    assert plan.unseen(20, 0.02) == 64
+    assert plan.unseen(90, 0.09) == 9
+    assert plan.unseen(20, 1.0) == 5  # a quarter of a second
+    assert plan.unseen(20, 20.0) == 0
+    assert plan.unseen(100, 0.1) == 0
+    assert plan.in_step().unseen(10, 0.01) == 29
+
+
 @pytest.mark.parametrize("remaining", [1, 2, 3, 4, 5, 8, 12, 20, 30, 39, 40, 41, 60, 1000])
 def test_a_fitted_plan_fits(remaining: int) -> None:
     plan = Plan().fitted(remaining)

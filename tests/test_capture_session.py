@@ -255,6 +255,12 @@ def test_out_of_reach_is_told_apart_from_no_steps(tmp_path: Path) -> None:
     assert "injection did not reach any Python process" in (unreached.reason or "")
     without = record(tmp_path, "command", sys.executable, "-c", "pass")
     assert "no Python process below the command imported torch" in (without.reason or "")
+    assert "with a PYTHONPATH of its own" in (without.reason or "")  # such a child would be out of reach
+    failed = record(tmp_path, "command", "bash", "-c", f"'{sys.executable}' -I -c 'import torch'; exit 4")
+    assert failed.status == 4
+    assert "injection did not reach any Python process" in (failed.reason or "")  # not: "before it imported torch"
+    early = record(tmp_path, "command", sys.executable, "-c", "raise SystemExit(3)")
+    assert early.reason == "the command ended with exit code 3 before it imported torch"
     stepless = record(tmp_path, "command", sys.executable, "-c", "import torch")
     assert "no training step" in (stepless.reason or "")
     assert not run.read(stepless.folder).complete

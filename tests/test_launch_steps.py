@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -101,3 +105,17 @@ def test_the_short_cut_for_one_optimizer_changes_nothing() -> None:
             assert answers[0] == answers[1]
             assert (quick.count, quick.source, quick.anchor) == (thorough.count, thorough.source, thorough.anchor)
             assert quick.per_step() == thorough.per_step()
+
+
+def test_steps_that_pass_unseen_count_as_those_that_are_seen() -> None:
+    """In a process of its own, because the hooks stay."""
+    pytest.importorskip("torch")
+    here = Path(__file__).parent
+    done = subprocess.run(
+        (sys.executable, here / "scripts" / "lane.py", "1", "20"),
+        env={**os.environ, "PYTHONPATH": str(here.parent), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "saved True\n", done.stdout[-2000:] + done.stderr[-2000:]

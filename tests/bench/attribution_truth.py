@@ -30,7 +30,14 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 SHIM = ROOT / "tests" / "dynamic" / "shim"
 sys.path.insert(0, str(ROOT))
 
-SAMPLES = ("sync_every_batch", "gpu_bound", "pageable_copies", "host_bound", "loader_bound")
+SAMPLES: dict[str, list[str]] = {
+    "sync_every_batch": ["--batch-size", "16"],  # makes its images item by item, each statement of it marked
+    "gpu_bound": [],
+    "pageable_copies": [],
+    "host_bound": [],
+    "loader_bound": [],
+}
+"""Name and arguments."""
 PREFIX = "truth#"
 SIMPLE = (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Assert, ast.Delete, ast.Raise)
 
@@ -72,8 +79,8 @@ def main() -> None:
 
 def _rows(sources: Path | None) -> list[dict[str, Any]]:
     rows = [
-        {"name": name, "script": str(ROOT / "sample_traces" / name / "train.py"), "arguments": [], "images": 0}
-        for name in SAMPLES
+        {"name": name, "script": str(ROOT / "sample_traces" / name / "train.py"), "arguments": arguments, "images": 0}
+        for name, arguments in SAMPLES.items()
     ]
     if sources is not None:
         for row in json.loads((ROOT / "tests" / "dynamic" / "manifest.json").read_text(encoding="utf-8"))["rows"]:
@@ -113,6 +120,7 @@ def _one(row: dict[str, Any]) -> dict[str, Any]:
     os.environ["TRACELENS_SYNTHETIC_IMAGES"] = str(row["images"] or 2560)
     os.environ["PYTHONPATH"] = os.pathsep.join(part for part in (str(SHIM), os.environ.get("PYTHONPATH", "")) if part)
     os.environ["MPLBACKEND"] = "agg"
+    os.environ.setdefault("OMP_NUM_THREADS", "2")  # several scripts at once share the cores
     with tempfile.TemporaryDirectory() as work:
         for folder in row.get("folders", []):
             (Path(work) / folder).mkdir(parents=True)

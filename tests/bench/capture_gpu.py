@@ -28,12 +28,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("-o", "--out", type=Path)
     parser.add_argument("--parallel", type=int, default=4)
-    parser.add_argument("--only", choices=sorted(QUESTIONS))
+    parser.add_argument("--only", default=",".join(QUESTIONS), help="names, separated by commas")
     words = parser.parse_args()
     if words.out is None:
         print(json.dumps(QUESTIONS[words.only]()))
         return
-    answers: dict[str, Any] = {}
+    answers: dict[str, Any] = json.loads(words.out.read_text(encoding="utf-8")) if words.out.exists() else {}
 
     def ask(name: str) -> None:
         answers[name] = _child(name)
@@ -41,7 +41,7 @@ def main() -> None:
         print(f"{name}: {json.dumps(answers[name])[:600]}", file=sys.stderr, flush=True)
 
     with ThreadPoolExecutor(words.parallel) as pool:
-        list(pool.map(ask, QUESTIONS))
+        list(pool.map(ask, words.only.split(",")))
 
 
 def _child(name: str) -> Any:
@@ -154,11 +154,11 @@ def _cost_of_log(loop: _CopyLoop) -> dict[str, Any]:
         log = EventLog()
         log.install()
         try:
-            return loop.run(100)
+            return loop.run(40)
         finally:
             log.remove()
 
-    pairs = _interleaved(with_log, lambda: loop.run(100), 6.0)
+    pairs = _interleaved(with_log, lambda: loop.run(40), 12.0)
     return {**_ratio(pairs), "step_us": round(1e6 * sorted(bare for _, bare in pairs)[len(pairs) // 2], 1)}
 
 

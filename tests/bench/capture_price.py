@@ -12,6 +12,7 @@ in which everything that the hooks wrap does nothing.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import platform
@@ -33,25 +34,33 @@ RESAMPLES = 2000
 ENDLESS = {"settle": 1, "unprofiled_steps": 10**9, "unprofiled_most_steps": 10**9, "unprofiled_most_seconds": 1e9,
            "shrunk": True, "blind_seconds": 0}  # fmt: skip
 """A plan that stays in W0: what a script pays before and instead of a window."""
-WINDOW_STEPS = 12
+INSIDE_STEPS = 6
+SESSION_PAIRS = 24
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("-o", "--out", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=60.0, help="for everything together, roughly")
-    parser.add_argument("--part", choices=("micro", "loop"), help=argparse.SUPPRESS)
+    parser.add_argument("--skip", default="", help="parts, separated by commas; an older file's are kept")
+    parser.add_argument("--part", choices=tuple(PARTS), help=argparse.SUPPRESS)
     words = parser.parse_args()
     if words.part:
-        print(json.dumps({"micro": _micro, "loop": _loop_parts}[words.part](words.seconds)))
+        print(json.dumps(PARTS[words.part](words.seconds)))
         return
     words.out.parent.mkdir(parents=True, exist_ok=True)
-    document: dict[str, Any] = {"command": "python tests/bench/capture_price.py -o OUT", "seconds": words.seconds}
+    older = json.loads(words.out.read_text(encoding="utf-8")) if words.skip and words.out.exists() else {}
+    command = "python tests/bench/capture_price.py -o OUT"
+    document: dict[str, Any] = {**older, "command": command, "seconds": words.seconds}
     for name, part in (
         ("start", lambda: _start(words.seconds * 0.05)),
         ("micro", lambda: _child("micro", words.seconds * 0.05)),
-        ("loop", lambda: _child("loop", words.seconds * 0.8)),
+        ("in_place", lambda: _child("in_place", words.seconds * 0.1)),
+        ("loop", lambda: _child("loop", words.seconds * 0.6)),
+        ("after", lambda: _child("after", words.seconds * 0.15)),
     ):
+        if name in words.skip.split(","):
+            continue
         document[name] = part()
         words.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
         print(f"{name}: {json.dumps(document[name])}", file=sys.stderr)
@@ -103,7 +112,7 @@ def _micro(seconds: float) -> dict[str, Any]:
     base.__next__ = lambda _self: None
     empty_backward, empty_next, batch = torch.autograd.backward, base.__next__, _batch_iterator(torch)
     engine = _engine()
-    step = hooks._observed_step(lambda _optimizer: None, lambda arguments: arguments[0])
+    step = hooks._observed_step(lambda _optimizer: None, 0)
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
     nothing = lambda _optimizer: None  # noqa: E731 -- the same call without us
     turns = 2000
@@ -132,24 +141,69 @@ def _micro(seconds: float) -> dict[str, Any]:
     return {"what": "µs per iteration", "outside_window": outside, "after_window": after}
 
 
+# ------------------------------------------------------------------------------------------ in the place where they run
+
+
+def _in_place(seconds: float) -> dict[str, Any]:
+    """Microseconds per step in our hooks while a loop runs: time around them less time within, with and without them.
+
+    Between two steps their code and data leave the caches, which a loop of nothing but hooks does not show.
+    """
+    import torch
+    from torch.utils.data import dataloader
+
+    spent, clock, base = [0], time.perf_counter_ns, dataloader._BaseDataLoaderIter
+
+    def stamped(function: Callable[..., Any], sign: int) -> Callable[..., Any]:
+        def stamp(*args: Any, **kwargs: Any) -> Any:
+            spent[0] += sign * clock()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                spent[0] -= sign * clock()
+
+        return stamp
+
+    wrap = torch.optim.Optimizer.profile_hook_step
+    torch.optim.Optimizer.profile_hook_step = staticmethod(lambda function: stamped(wrap(function), 1))
+    torch.autograd.backward, base.__next__ = stamped(torch.autograd.backward, 1), stamped(base.__next__, 1)
+    engine = _engine()
+    loop = _Loop(torch)
+    loop.run(30)
+    hooked = (torch.autograd.backward, base.__next__, type(loop.optimizer).step)
+    sides = [tuple(stamped(one, -1) for one in hooked), tuple(stamped(one.__wrapped__, -1) for one in hooked)]
+
+    def block(side: int) -> float:
+        torch.autograd.backward, base.__next__, type(loop.optimizer).step = sides[side]
+        taken = []
+        for _ in range(20):
+            spent[0] = 0
+            loop.step()
+            taken.append(spent[0])
+        loop._finish()
+        return statistics.median(taken[4:]) / 1e9
+
+    found = _difference(_interleaved(lambda: block(0), lambda: block(1), seconds), 1e6)
+    assert engine._phase.name == "UNPROFILED", engine._phase
+    return {"what": "µs per step", **found}
+
+
 # ---------------------------------------------------------------------------------------------- on a launch-bound loop
 
 
 def _loop_parts(seconds: float) -> dict[str, Any]:
     import torch
 
+    engine = _engine()  # before the optimizer is made, as it is in a launch: afterwards torch's own hooks are used
     loop = _Loop(torch)
     loop.run(30)
-    after = _after(torch, loop, seconds * 0.2)  # first: only a process that never recorded can tell what changes
-    engine = _engine()
-    loop.run(10)
-    found: dict[str, Any] = {"torch": torch.__version__, "cuda": torch.version.cuda, **_host(torch), "after": after}
+    found: dict[str, Any] = {"torch": torch.__version__, "cuda": torch.version.cuda, **_host(torch)}
     toggle = _Toggle(torch, loop)
-    blocks = _interleaved(lambda: toggle.hooked(loop.block), lambda: toggle.bare(loop.block), seconds * 0.55, discard=4)
+    blocks = _interleaved(lambda: toggle.hooked(loop.block), lambda: toggle.bare(loop.block), seconds * 0.5, discard=4)
     found["step_us"] = round(1e6 * statistics.median(bare for _, bare in blocks), 1)
     found["outside_window"] = _ratio(blocks)
     engine.end("measured")
-    toggle.bare(lambda: found.update(inside=_inside(torch, loop, seconds * 0.25)))
+    toggle.bare(lambda: found.update(inside=_inside(torch, loop, seconds * 0.4)))
     return found
 
 
@@ -159,6 +213,7 @@ class _Loop:
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         self.device = _device(torch)
+        torch.set_num_threads(1)  # layers this small gain nothing from more, and idle OpenMP threads spin
         torch.manual_seed(0)
         layers = [layer for _ in range(16) for layer in (torch.nn.Linear(256, 256), torch.nn.ReLU())]
         self.model = torch.nn.Sequential(*layers, torch.nn.Linear(256, 1)).to(self.device)
@@ -179,11 +234,12 @@ class _Loop:
         loss.backward()
         self.optimizer.step()
 
-    def run(self, steps: int) -> float:
+    def run(self, steps: int, before: Callable[[], Any] = lambda: None) -> float:
         """Seconds per step, with whatever the GPU still has to do."""
         self._finish()
         begin = time.perf_counter()
         for _ in range(steps):
+            before()
             self.step()
         self._finish()
         lasted = (time.perf_counter() - begin) / steps
@@ -210,6 +266,8 @@ class _Toggle:
             (type(loop.optimizer), "step"),
         )
         self._hooked = [(owner, name, getattr(owner, name)) for owner, name in places]
+        for _, name, function in self._hooked:  # what torch has wrapped itself stays as it is
+            assert function.__code__.co_filename.endswith("hooks.py"), name
         self._bare = [(owner, name, function.__wrapped__) for owner, name, function in self._hooked]
 
     def hooked(self, work: Callable[[], Any]) -> Any:
@@ -226,50 +284,39 @@ class _Toggle:
 
 
 def _inside(torch: Any, loop: _Loop, seconds: float) -> dict[str, Any]:
-    """Recorded steps: our recorder with sampler, event log and step marks against bare torch.profiler."""
-    from torch.profiler import ProfilerActivity, profile
+    """Recorded steps with sampler, event log and step marks against the same profiler's steps without them: blocks in
+    turn within each session, because two sessions differ more from one another than by what we add."""
+    import threading
 
     from tracelens.capture.event_log import EventLog
-    from tracelens.capture.recorder import Recorder, _configuration, _quietly
+    from tracelens.capture.recorder import Recorder
     from tracelens.capture.sampler import Sampler
 
-    activities = [ProfilerActivity.CPU] + ([] if loop.device == "cpu" else [ProfilerActivity.CUDA])
-
-    def bare() -> float:
-        session = profile(activities=activities, experimental_config=_configuration(), **_quietly())
-        session.prepare_trace()
-        loop.run(2)
-        session.start_trace()
-        loop.step()
-        lasted = loop.run(WINDOW_STEPS)
-        session.stop_trace()
-        return lasted
-
-    def ours() -> float:
-        import threading
-
-        recorder, log, sampler = Recorder(), EventLog(), Sampler(threading.get_ident())
+    pairs: Pairs = []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or not pairs:
+        recorder = Recorder()
         recorder.prepare()
         loop.run(2)
-        log.install()
         recorder.start()
-        sampler.start()
-        recorder.mark_step(1)
-        loop.step()
-        loop._finish()
-        begin = time.perf_counter()
-        for number in range(WINDOW_STEPS):
-            recorder.mark_step(number + 2)
-            loop.step()
-        loop._finish()
-        lasted = (time.perf_counter() - begin) / WINDOW_STEPS
-        recorder.end_step()
-        sampler.stop()
-        recorder.stop()
-        log.remove()
-        return lasted
+        loop.run(2)
 
-    pairs = _interleaved(ours, bare, seconds, discard=2)
+        def ours(recorder: Recorder = recorder) -> float:
+            log, sampler, number = EventLog(), Sampler(threading.get_ident()), itertools.count()
+            log.install()
+            sampler.start()
+            try:
+                return loop.run(INSIDE_STEPS, lambda: recorder.mark_step(next(number)))
+            finally:
+                recorder.end_step()
+                sampler.stop()
+                log.remove()
+
+        for turn in range(SESSION_PAIRS):
+            order = (0, 1) if turn % 2 else (1, 0)
+            taken = {side: (ours() if side == 0 else loop.run(INSIDE_STEPS)) for side in order}
+            pairs.append((taken[0], taken[1]))
+        recorder.stop()
     unprofiled = loop.run(50)
     return {
         "ours_against_bare_profiler": _ratio(pairs),
@@ -278,10 +325,14 @@ def _inside(torch: Any, loop: _Loop, seconds: float) -> dict[str, Any]:
     }
 
 
-def _after(torch: Any, loop: _Loop, seconds: float) -> dict[str, Any]:
+def _after(seconds: float) -> dict[str, Any]:
     """The loop, and bare launches, before any recording, after one, and after one whose CUPTI was torn down."""
+    import torch
+
     from tracelens.capture.recorder import Recorder
 
+    loop = _Loop(torch)
+    loop.run(30)
     value = torch.zeros(8, device=loop.device)
 
     def launches() -> float:
@@ -386,6 +437,10 @@ def _host(torch: Any) -> dict[str, Any]:
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU, {os.cpu_count()} cores"
     return {"device": device, "python": platform.python_version()}
 
+
+PARTS: dict[str, Callable[[float], Any]] = {
+    "micro": _micro, "in_place": _in_place, "loop": _loop_parts, "after": _after
+}  # fmt: skip
 
 if __name__ == "__main__":
     main()

@@ -82,8 +82,8 @@ def table() -> str:
 
 def price() -> str:
     """Markdown: what recording costs, by machine."""
-    heads = ("where", "loop", "outside the window", "the same, interleaved", "inside", "process start", "after")
-    lines = [f"| {' | '.join(heads)} |", "|---|---|---|---|---|---|---|"]
+    heads = ("where", "loop", "hooks alone", "hooks in the loop", "interleaved", "inside", "process start", "after")
+    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for machine, shown in WHERE.items():
         path = RESULTS / f"price_{machine}.json"
         if path.exists():
@@ -92,14 +92,20 @@ def price() -> str:
 
 
 def _price_row(machine: str, found: dict[str, Any]) -> str:
-    loop, outside = found["loop"], found["micro"]["outside_window"]["median"]
-    share = 100 * outside / loop["step_us"]
+    loop = found["loop"]
     return (
-        f"| {machine} | {loop['step_us'] / 1000:.2f} ms | {outside:.1f} µs per step, {share:.2f} % "
+        f"| {machine} | {loop['step_us'] / 1000:.2f} ms | {_of_step(found['micro']['outside_window'], loop)} "
+        f"| {_of_step(found.get('in_place'), loop)} "
         f"| {_percent(loop['outside_window'])} | {_percent(loop['inside']['ours_against_bare_profiler'])} "
         f"| {found['start']['median']:+.1f} ms ({found['start']['low']:.1f} to {found['start']['high']:.1f}) "
         f"| {found['micro']['after_window']['median']:.1f} µs per step |"
     )
+
+
+def _of_step(one: dict[str, float] | None, loop: dict[str, Any]) -> str:
+    if one is None:
+        return "not measured"
+    return f"{one['median']:.1f} µs per step, {100 * one['median'] / loop['step_us']:.2f} %"
 
 
 def _percent(one: dict[str, float]) -> str:
@@ -124,7 +130,8 @@ def truth() -> str:
     for row in done:
         parts = " | ".join(f"{row[key]:.1f} ms" for key in ("waited_ms", "right_ms", "wrong_ms", "unknown_ms"))
         lines.append(f"| {row['name']} | {row['waits']} | {parts} |")
-    lines += ["", "Not recorded: " + "; ".join(f"{row['name']} ({row['failed']})" for row in failed) + "."]
+    if failed:
+        lines += ["", "Not recorded: " + "; ".join(f"{row['name']} ({row['failed']})" for row in failed) + "."]
     return "\n".join(lines)
 
 

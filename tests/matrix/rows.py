@@ -59,6 +59,7 @@ ROWS = (
     _loop("no_steps", "no optimizer, loader or backward: a window of time", 120, source=None, clean=None,
           reason="no training step was seen"),
     _loop("compiled", "`torch.compile`, without a further compilation", needs=("compiler",)),
+    _loop("compiled_step", "optimizer's step inside `torch.compile`, without a further graph break"),
     _loop("own_profiler", "script with its own profiler, which keeps its trace", complete=False, ranks=0, clean=None,
           reason="profiles itself", source=None),
     _loop("fork_loader", "forked DataLoader workers, started anew inside the window", 200),
@@ -111,9 +112,10 @@ ROWS = (
         stdout=False),
     Row("lightning_ddp@gpu", "Lightning, ddp on two GPUs", ("python", "frameworks", "lightning_ddp", "200"), ranks=2,
         needs=("pytorch_lightning",), gpus=2, stdout=False),
-    Row("rank_killed@gpu", "one of two NCCL ranks killed by SIGKILL inside the window",
+    # The other rank waits for it in a collective, and only the thread that waits could stop its profiler.
+    Row("rank_killed@gpu", "one of two NCCL ranks killed inside the window (the other keeps all but its trace)",
         _run(2, "ranks", "ddp", "80", "kill", "1", "24"),
-        status=1, ranks=1, complete=False, clean=None,
+        status=1, ranks=0, complete=False, clean=None,
         reason="rank 1 left no recording", stdout=False, gpus=2),
 )  # fmt: skip
 

@@ -11,7 +11,7 @@ the windows nothing synchronizes, no random number is drawn, no CUDA context is 
 from __future__ import annotations
 
 import atexit
-import ctypes
+import contextlib
 import enum
 import multiprocessing
 import multiprocessing.util
@@ -73,7 +73,7 @@ class Engine:
         """`block`: where the script itself began the recording; loops around that place do not count."""
         self._config = config
         self._block = block
-        self._rescue = rescue.Rescue(self.end)
+        self._rescue = rescue.Rescue(self.end, self.stranded)
         self._last_resort = LastResort(config, self._idle)
         self._removers: list[hooks.Remove] = []
         self._reset()
@@ -94,8 +94,8 @@ class Engine:
         self._now = Gathered(Plan.of(self._config.get("plan", {})))
         self._tools = saving.Tools()
         self._phase = Phase.SETTLE
-        self._count = self._batches = self._last_ns = self._stops = 0
-        self._device: int | None = None
+        self._count = self._batches = self._stops = 0
+        self._graphs = facts.Graphs()
         self._length = bounds.Length(self._block)
         self._limit: Later | None = None
 
@@ -106,15 +106,16 @@ class Engine:
         if self._phase is _DONE:
             self._stop_again()
             return
-        if self._last_resort.open or self._capturing():
+        if self._last_resort.open or self._graphs.capturing():
             return  # a step that is being captured into a CUDA graph does not run
         gathered = self._now
         if not gathered.steps_seen:
             self._first_step()
+        self._catch_up()
         gathered.steps_seen += 1
         if (step.restarted or gathered.source is None) and not gathered.profiled:
             self._settle_again(step)
-        if step.source == self._now.source:  # an evaluation between two epochs, counted by its batches, is no step
+        if step.source == self._now.source:  # an evaluation between epochs, counted by its batches, is no step
             self._go_on(step, now)
 
     def on_batch(self, iterator: Any, batch: Any) -> None:
@@ -142,7 +143,7 @@ class Engine:
         """In a forked child: begin afresh, unless the parent was recording (its session is not ours to touch)."""
         recording = self._phase in _RECORDING or self._last_resort.open
         for inherited in (self._now, self._tools, self._last_resort):
-            _never_free(inherited)  # a CUDA event that dies in a forked child takes the child with it
+            rescue.never_free(inherited)  # a CUDA event that dies in a forked child takes the child with it
         self._last_resort = LastResort(self._config, self._idle)
         self._rescue.forked()
         self._tools.attribution.remove()
@@ -160,6 +161,7 @@ class Engine:
         self._last_resort.stop()
         if self._limit is not None:
             self._limit.stop()
+        self._catch_up()
         phase, self._phase = self._phase, Phase.DONE
         try:
             self._save_partial(phase, reason)
@@ -168,6 +170,16 @@ class Engine:
         finally:
             self._rescue.remove()
             self._unobserve()
+
+    def stranded(self, reason: str) -> None:
+        """The training thread hangs for good, and with it the trace: keep the rest. Runs on a thread of its own."""
+        if self._phase is _DONE:
+            return
+        self._phase, self._now.stranded = Phase.DONE, True
+        recorder, self._tools.recorder = self._tools.recorder, None
+        rescue.never_free(recorder)  # only the thread that started it may end it
+        with contextlib.suppress(Exception):  # the process is about to end, and nothing more can be kept of it
+            saving.save(self._config, self._now, self._tools, f"{reason}, after {self._now.steps_seen} steps")
 
     def _unobserve(self) -> None:
         """Afterwards the hooks only call what they wrap, and nothing of ours runs."""
@@ -180,29 +192,19 @@ class Engine:
         if multiprocessing.parent_process() is not None:  # such children leave without running atexit
             multiprocessing.util.Finalize(None, self.end, args=("the script ended",), exitpriority=0)
 
-    def _capturing(self) -> bool:
-        if not torch.cuda.is_initialized():
-            return False
-        current = torch._C._cuda_getDevice()
-        if current != self._device:  # the question below would create a context on a device that has none
-            if facts.device_in_use() != current:
-                return False
-            self._device = current
-        return bool(torch._C._cuda_isCurrentStreamCapturing())
-
     # ---------------------------------------------------------------------------------------------- windows
 
     def _go_on(self, step: hooks.Step, now: int) -> None:
         self._count += 1
         phase, gathered = self._phase, self._now
         if phase is _UNPROFILED:
-            lasted = now - self._last_ns
-            gathered.unprofiled.append(lasted)
-            gathered.unprofiled_ns += lasted
-            self._last_ns = now
-            if gathered.plan.unprofiled_enough(self._count, gathered.unprofiled_ns / 1e9):
+            gathered.ended((now,))
+            seconds = gathered.unprofiled_ns / 1e9
+            if gathered.plan.unprofiled_enough(self._count, seconds):
                 self._record_event()
                 self._attach(step)
+            else:
+                hooks.let_pass(gathered.plan.unseen(self._count, seconds))
         elif phase is Phase.SETTLE:
             self._settle(now)
         elif phase is Phase.PROBE:
@@ -212,6 +214,13 @@ class Engine:
                 self._begin_clean(step)
         else:
             self._recorded_step(step, now)
+
+    def _catch_up(self) -> None:
+        """With the steps that ended unseen."""
+        if self._phase is _UNPROFILED and (ends := hooks.passed()):
+            self._now.ended(ends)
+            self._now.steps_seen += len(ends)
+            self._count += len(ends)
 
     def _enter(self, phase: Phase, count: int = 0) -> None:
         self._phase, self._count = phase, count
@@ -243,7 +252,7 @@ class Engine:
             self._now.plan = self._now.plan.in_step()
         self._enter(Phase.UNPROFILED)
         self._record_event()
-        self._last_ns = now
+        self._now.last_ns = now
 
     def _record_event(self) -> None:
         """A CUDA event at an end of W0; asked for its time only after the window, when it has long passed."""
@@ -309,13 +318,13 @@ class Engine:
         self._limit.start()
         self._now.window |= {"first_step": step.number + 1, "start_unix_ns": time.time_ns()}
         self._recorder.mark_step(step.number + 1)
-        self._last_ns = time.perf_counter_ns()
+        self._now.last_ns = time.perf_counter_ns()
 
     def _recorded_step(self, step: hooks.Step, now: int) -> None:
         gathered = self._now
         number = self._recorder.open_mark
         if number is not None:
-            gathered.profiled[number] = now - self._last_ns
+            gathered.profiled[number] = now - self._now.last_ns
         gathered.window["last_step"] = number
         if self._phase is Phase.ATTRIBUTED:
             if self._count >= gathered.plan.attributed:
@@ -332,11 +341,10 @@ class Engine:
         if self._phase is Phase.ATTRIBUTED:
             gathered.attributed.append(step.number + 1)
         self._recorder.mark_step(step.number + 1)
-        self._last_ns = time.perf_counter_ns()
+        self._now.last_ns = time.perf_counter_ns()
 
     def _window_is_long(self) -> bool:
-        elapsed_ns: int = time.time_ns() - self._now.window["start_unix_ns"]
-        return elapsed_ns / 1e9 > self._now.plan.most_window_seconds
+        return bool(time.time_ns() - self._now.window["start_unix_ns"] > 1e9 * self._now.plan.most_window_seconds)
 
     def _overrun(self) -> None:
         """A step does not end (a long evaluation, say), and all the while its events pile up."""
@@ -382,14 +390,11 @@ class Engine:
             if unfinished not in gathered.attributed:
                 gathered.attributed.append(unfinished)  # it ends with the recording, so it enters no statistic
         if phase in (Phase.SETTLE, Phase.UNPROFILED):
-            reason = f"{reason}, after {gathered.steps_seen} steps, before the profiler was started"
+            seen = "1 step" if gathered.steps_seen == 1 else f"{gathered.steps_seen} steps"
+            reason = f"{reason}, after {seen}, before the profiler was started"
         elif phase in (Phase.PROBE, Phase.WARMUP) or not gathered.profiled:
             reason = f"{reason}, before one step was recorded"
         self._save(reason)
 
     def _idle(self) -> bool:
         return not self._now.steps_seen and self._phase is Phase.SETTLE
-
-
-def _never_free(value: object) -> None:
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -29,25 +30,38 @@ ABOUT = ("gpu", "torch", "cuda", "skipped", "measured_unix_ns")
 def measure(python: str = sys.executable) -> dict[str, Any]:
     """Measure this machine in a child process. Raises `UsageError` with what the child said."""
     hint = "see tracelens doctor: torch and a GPU that works are needed"
+    command = (python, "-m", "tracelens.capture.machine")
+    environment = {**os.environ, "PYTHONPATH": _with_ours(os.environ.get("PYTHONPATH"))}
     try:
-        done = subprocess.run(
-            (python, "-m", "tracelens.capture.machine"),
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-            env={**os.environ, "PYTHONPATH": _with_ours(os.environ.get("PYTHONPATH"))},
+        child = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
         )
-    except (OSError, subprocess.SubprocessError) as error:
+    except OSError as error:
         raise UsageError(f"the machine could not be measured: {error}", hint=hint) from error
-    lines = done.stdout.strip().splitlines()
-    if done.returncode or not lines:
-        said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        raise UsageError(f"the machine could not be measured: {said}", hint=hint)
+    said, complaints = _heard(child)
+    lines = [text for text in said.splitlines() if text.startswith("{") and text.endswith("}")]
+    if not lines:
+        why = (complaints.strip().splitlines() or [f"exit code {child.returncode}"])[-1]
+        raise UsageError(f"the machine could not be measured: {why}", hint=hint)
     found: dict[str, Any] = json.loads(lines[-1])
     if not found.get("gpu"):
         raise UsageError("torch sees no GPU here, so there is nothing to measure", hint=hint)
+    if not values(found):
+        why = "; ".join(f"{piece}: {text}" for piece, text in found["skipped"].items())
+        raise UsageError(f"the machine could not be measured: {why}", hint=hint)
     return {**found, "measured_unix_ns": time.time_ns()}
+
+
+def _heard(child: subprocess.Popen[str]) -> tuple[str, str]:
+    """What the child writes until it ends or its time is over; then it goes, and its loader's workers with it."""
+    try:
+        try:
+            return child.communicate(timeout=SECONDS)
+        finally:  # Ctrl-C reaches only us
+            if child.poll() is None:
+                os.killpg(child.pid, signal.SIGKILL)
+    except subprocess.TimeoutExpired:
+        return child.communicate()
 
 
 def keep(found: Mapping[str, Any]) -> Path:

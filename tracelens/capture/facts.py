@@ -44,6 +44,23 @@ def device_in_use() -> int | None:
     return next((index for index in range(torch.cuda.device_count()) if has_context(index)), None)
 
 
+class Graphs:
+    """Whether the current stream is being captured into a CUDA graph: what is launched then does not run."""
+
+    def __init__(self) -> None:
+        self._device: int | None = None
+
+    def capturing(self) -> bool:
+        if not torch.cuda.is_initialized():
+            return False
+        current = torch._C._cuda_getDevice()
+        if current != self._device:  # the question below would create a context on a device that has none
+            if device_in_use() != current:
+                return False
+            self._device = current
+        return bool(torch._C._cuda_isCurrentStreamCapturing())
+
+
 def memory() -> dict[str, int] | None:
     """Free, total and peak bytes of the device in use; None without one."""
     device = device_in_use()

@@ -6,6 +6,7 @@ beside what is done.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +29,8 @@ class Gathered:
     unprofiled: list[int] = field(default_factory=list)
     unprofiled_ns: int = 0
     """Their sum, kept as it grows: adding them up in every step would cost more than the rest of us."""
+    last_ns: int = 0
+    """When the last step ended, by `time.perf_counter_ns`."""
     profiled: dict[int, int] = field(default_factory=dict)
     ends: list[torch.cuda.Event] = field(default_factory=list)
     """CUDA events at the two ends of W0."""
@@ -35,11 +38,21 @@ class Gathered:
     thread: int = 0
     """The native id of the thread that trains."""
     window: dict[str, Any] = field(default_factory=dict)
+    stranded: bool = False
+    """The training thread hangs in a C call and another one saves: nothing may be asked of the GPU any more."""
+
+    def ended(self, ends: Iterable[int]) -> None:
+        """Unprofiled steps ended at these times."""
+        for end in ends:
+            lasted = end - self.last_ns
+            self.unprofiled.append(lasted)
+            self.unprofiled_ns += lasted
+            self.last_ns = end
 
     def clock(self) -> dict[str, Any]:
         """Step times as rank.json states them; the CUDA events are asked only if they have passed anyway."""
         total, clock = self.unprofiled_ns, "host"
-        if len(self.ends) == 2 and all(event.query() for event in self.ends):
+        if len(self.ends) == 2 and not self.stranded and all(event.query() for event in self.ends):
             total, clock = round(self.ends[0].elapsed_time(self.ends[1]) * 1e6), "cuda_event"
         return {
             "unprofiled_ns": self.unprofiled,

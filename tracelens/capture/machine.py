@@ -1,7 +1,9 @@
 """Micro-benchmarks of this machine's host and GPU costs: runs in a child process with torch, `python -m` this module.
 
-In: nothing but the machine. Out: one JSON object on stdout (see `measure`). Apart from everything else because it is
-the only code of ours that uses a GPU on its own account; `constants` starts it and keeps what it found.
+In: nothing but the machine. Out: one JSON object per line on stdout (see `measure`), each holding what the ones before
+it held: a piece that hangs, or takes the process along, costs only itself and those after it. Apart from everything
+else because it is the only code of ours that uses a GPU on its own account; `constants` starts it and keeps what it
+found.
 
 Keys with a unit in their name are the constants of the replay (`replay.calibrate.Calibration`); a value that could not
 be measured is left out, never 0. Each is a median over repetitions after a warm-up.
@@ -42,20 +44,27 @@ class Line:
     bytes_per_us: float
 
 
-def measure() -> dict[str, Any]:
-    """{"gpu", "torch", "cuda", "skipped": {name: why}, <constant>: <number>, …}; {"gpu": None} without a GPU."""
+def measure() -> Iterator[dict[str, Any]]:
+    """{"gpu", "torch", "cuda", "skipped": {piece: why}, <constant>: <number>, …}, growing; {"gpu": None} without a GPU.
+
+    A piece is "skipped" from its beginning until it has returned.
+    """
     found: dict[str, Any] = {"gpu": None, "torch": str(torch.__version__), "cuda": torch.version.cuda, "skipped": {}}
-    if not torch.cuda.is_available():
-        return found
-    found["gpu"] = torch.cuda.get_device_name()
-    for one in (_calls, _reads, _copies, _staging, _queue, _pin_main, _worker_batches, _ready_batches, _rows):
-        try:
-            values = one()
-        except (RuntimeError, OSError, AttributeError) as error:  # out of memory, no shared memory, another torch
-            found["skipped"][one.__name__.strip("_")] = str(error).splitlines()[0] if str(error) else repr(error)
-            continue
-        found |= {key: round(value, 1) for key, value in values.items() if value > 0}
-    return found
+    if torch.cuda.is_available():
+        found["gpu"] = torch.cuda.get_device_name()
+        found["skipped"] = {one.__name__.strip("_"): "not reached" for one in _PIECES}
+        for one in _PIECES:
+            name = one.__name__.strip("_")
+            found["skipped"][name] = "it did not return"
+            yield found
+            try:
+                values = one()
+            except _REFUSALS as error:
+                found["skipped"][name] = str(error).splitlines()[0] if str(error) else repr(error)
+                continue
+            found["skipped"].pop(name)
+            found |= {key: round(value, 1) for key, value in values.items() if value > 0}
+    yield found
 
 
 def line(points: list[tuple[int, float]]) -> Line | None:
@@ -284,5 +293,10 @@ def _rows() -> dict[str, float]:
     return {"row_overhead_ns": (recorded - plain) / (on_host / (REPETITIONS + REPETITIONS // 5))}
 
 
+_PIECES = (_calls, _reads, _copies, _staging, _queue, _pin_main, _worker_batches, _ready_batches, _rows)
+_REFUSALS = (RuntimeError, OSError, AttributeError, TypeError, ValueError)
+"""Out of memory, a broken CUDA context, no shared memory, a torch that has moved a name."""
+
 if __name__ == "__main__":
-    print(json.dumps(measure()))
+    for progress in measure():
+        print(json.dumps(progress), flush=True)

@@ -20,6 +20,10 @@ SPARE_DISK = 0.5
 UNKNOWN_LENGTH_STEPS = 150
 """Enough for a median and its spread; with warm-up and window below the 200 steps that small demonstrations have."""
 
+MOST_UNSEEN = 64
+UNSEEN_SECONDS = 0.25
+"""So many steps, or so long, go by in W0 with their times noted and nothing else: what we do in a step costs that."""
+
 
 class NoRoomError(Exception):
     """Not even one step can be recorded within the limits."""
@@ -68,6 +72,11 @@ class Plan:
         if seconds >= self.unprofiled_most_seconds and steps >= max(1, self.unprofiled_steps // 5):
             return True
         return steps >= self.unprofiled_steps and seconds >= self.unprofiled_seconds
+
+    def unseen(self, steps: int, seconds: float) -> int:
+        """How many of the next steps cannot be the one with which W0 closes, after `steps` steps in `seconds`."""
+        end = self.unprofiled_steps if steps < self.unprofiled_steps else self.unprofiled_most_steps
+        return max(0, min(end - steps - 1, MOST_UNSEEN, int(UNSEEN_SECONDS * steps / max(seconds, 1e-6))))
 
     def probed(self) -> bool:
         """One of the warm-up steps is recorded and thrown away, to learn how much a step records."""

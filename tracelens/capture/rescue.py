@@ -5,7 +5,8 @@ then ends exactly as it would have. Installed only while there is something to l
 
 A Python handler cannot run while the main thread hangs in a C call (a collective whose peer has died), where SIGTERM's
 default action would have ended the process at once. So a second thread learns of the signal through Python's wakeup
-descriptor and, if the handler does not get its turn or hangs itself, lets the default action happen.
+descriptor and, if the handler does not get its turn, keeps what needs no main thread (which is not the trace: only
+the thread that started the profiler may stop it); then, or if the handler hangs itself, the default action happens.
 """
 
 from __future__ import annotations
@@ -26,18 +27,23 @@ TURN_SECONDS = 3.0
 """A main thread that runs Python gets to the handler within milliseconds; one in a long kernel, within its length."""
 SAVE_SECONDS = 25.0
 """Saving may take so long: torchrun sends SIGKILL 30 s after SIGTERM."""
+STRANDED_SECONDS = 5.0
+"""What the second thread writes is small; a disk that does not take it by then may not hold the process up."""
 
 
 class Rescue:
     """`install` before the window, `remove` after it."""
 
-    def __init__(self, save: Callable[[str], None]) -> None:
+    def __init__(self, save: Callable[[str], None], stranded: Callable[[str], None] | None = None) -> None:
+        """`save` is called on the main thread; `stranded`, on another, if the main thread hangs in a C call."""
         self._save = save
+        self._stranded = stranded
         self._process = os.getpid()
         self._exit: Any = None
         self._handles_term = False
         self._pipe: int | None = None
-        self._begun = False
+        self._turn = threading.Lock()
+        """Taken, for good, by whoever answers SIGTERM: the handler, or the thread that waits for it in vain."""
         self._saving = False
         self._deferred: int | None = None
 
@@ -109,10 +115,20 @@ class Rescue:
             while numbers := os.read(reading, 64):
                 if signal.SIGTERM in numbers:
                     time.sleep(TURN_SECONDS)
-                    if self._begun:
+                    if self._turn.acquire(blocking=False):
+                        self._keep_what_needs_no_main_thread()
+                    else:
                         time.sleep(SAVE_SECONDS - TURN_SECONDS)
                     _let_it_end(signal.SIGTERM)
         os.close(reading)
+
+    def _keep_what_needs_no_main_thread(self) -> None:
+        if self._stranded is None:
+            return
+        reason = "the process hung in a call that SIGTERM could not interrupt, so its trace could not be written"
+        helper = threading.Thread(target=self._stranded, args=(reason,), daemon=True)
+        helper.start()
+        helper.join(STRANDED_SECONDS)
 
     def _leave(self, status: int) -> NoReturn:
         leave: Callable[[int], NoReturn] = self._exit or _exit_of_python
@@ -121,7 +137,8 @@ class Rescue:
         leave(status)
 
     def _terminated(self, number: int, _frame: FrameType | None) -> Any:
-        self._begun = True
+        if not self._turn.acquire(blocking=False):
+            return  # too late: the other thread is about to end the process
         if self._saving:
             self._deferred = number
             return
@@ -129,6 +146,11 @@ class Rescue:
             self._save("the script was ended by SIGTERM inside the window")
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
+
+
+def never_free(value: object) -> None:
+    """Keep something alive until the process ends: its destructor would take the process along."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
 
 
 def leave_now() -> NoReturn:

@@ -90,7 +90,8 @@ def save(config: Mapping[str, Any], gathered: Gathered, tools: Tools, reason: st
 
 def _save_sources(path: Path, gathered: Gathered, tools: Tools, cwd: str) -> None:
     samples = [(at, gathered.thread, place) for at, place in (tools.sampler.samples if tools.sampler else ())]
-    output.write_sources(path, output.Sources(tools.attribution.marks, samples, tools.event_log.uses()), cwd)
+    uses = [] if gathered.stranded else tools.event_log.uses()
+    output.write_sources(path, output.Sources(tools.attribution.marks, samples, uses), cwd)
 
 
 def _save_trace(folder: Path, rank: int, gathered: Gathered, tools: Tools) -> Path | None:
@@ -128,7 +129,7 @@ def _entry(gathered: Gathered, judged: Mapping[str, Any]) -> dict[str, Any]:
         "steps_seen": gathered.steps_seen,
         "step_source": gathered.source,
         "step_rule": _rule(),
-        "memory": facts.memory(),
+        "memory": None if gathered.stranded else facts.memory(),
         "loaders": gathered.loaders.listed(),
         "window": gathered.window,
         "plan": gathered.plan.as_dict(),

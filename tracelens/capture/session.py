@@ -25,6 +25,9 @@ from tracelens.launch import supervise
 
 AGENT = "tracelens.capture.agent"
 BOOT_FOLDER = "boot"
+_OUT_OF_REACH = (
+    "it started one with -I, -E or -S, with a PYTHONPATH of its own, in a container, or with a cleaned environment"
+)
 RANKS_SECONDS = 5.0
 """After the first rank's window the others' are waited for so long: ranks step together, files take a moment."""
 
@@ -203,11 +206,12 @@ class _Recording:
     def _reason(self, status: int, reached: tuple[supervise.Handshake, ...]) -> str | None:
         """Why this is no complete recording, told from the earliest thing that went wrong; None if nothing did."""
         reasons = [str(entry["reason"]) for entry in self._ledger.entries if entry.get("reason")]
-        if self._ledger.recorded():
+        if self._ledger.entries:
             lost = self._ledger.missing(self._options.ranks)
             if lost:
                 who = f"rank {lost[0]}" if len(lost) == 1 else f"ranks {', '.join(map(str, lost))}"
                 reasons.append(f"{who} left no recording")
+        if self._ledger.recorded():
             return "; ".join(dict.fromkeys(reasons)) or None
         return "; ".join(dict.fromkeys(reasons)) or self._why_nothing(status, reached)
 
@@ -219,19 +223,17 @@ class _Recording:
             return f"TraceLens could not work inside the process: {failures[0]}"
         if unwritten:
             return f"{unwritten[0].name} was not written to its end: was the process killed, or is the disk full?"
-        if status:
+        if status and self._in_python:
             return f"the command {_ended(status)} before {'anything was saved' if reached else 'it imported torch'}"
         if reached:
             return (
                 "no training step was seen: no optimizer stepped and too few batches were read to tell a loop "
-                f"(in {len(reached)} processes with torch)"
+                f"(in {len(reached)} {'process' if len(reached) == 1 else 'processes'} with torch)"
             )
         if self._in_python:
-            return "no Python process below the command imported torch"
-        return (
-            "injection did not reach any Python process: the command started none, or started it with "
-            "-I, -E or -S, in a container, or with a cleaned environment"
-        )
+            return f"no Python process below the command imported torch, unless {_OUT_OF_REACH}"
+        ended = f"the command {_ended(status)}, and " if status else ""
+        return f"{ended}injection did not reach any Python process: the command started none, or {_OUT_OF_REACH}"
 
 
 # ---------------------------------------------------------------------------------------------------- helpers

@@ -10,6 +10,7 @@ verify's) registers. Apart because both agents need the same moments and the sam
     hooks.on_backward(observer)          # observer(tensors: tuple[Tensor, ...])   before an outermost backward runs
     hooks.on_loader_next(observer)       # observer(iterator, batch)       after a DataLoader handed out its first batch
     hooks.on_failure(observer)           # observer(text: str)             an observer raised; it is not called again
+    hooks.let_pass(steps)                # so many steps of a plain loop need no call: `passed()` says when they ended
 
 - Each `on_…` returns a function that removes the observer again. All calls happen on the training thread, except
   on_loader_next, which happens on whichever thread iterates.
@@ -28,68 +29,42 @@ verify's) registers. Apart because both agents need the same moments and the sam
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import threading
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
-from tracelens.launch.steps import Source, StepRule
+from tracelens.launch import compiling, followed, observed
+from tracelens.launch.lane import MOST_BACKWARDS, MOST_BATCHES, Lane
+from tracelens.launch.observed import Observed, Observers, State
+from tracelens.launch.steps import StepRule
 from tracelens.launch.tracebacks import hide_our_frames
 
 _OUTSIDE = -1
 """What autograd answers where no backward is running on this thread."""
 
 # Looked up once: these run several times per step of the user's loop.
-_is_compiling = torch.compiler.is_compiling
+_is_compiling = getattr(torch.compiler, "is_dynamo_compiling", torch.compiler.is_compiling)
 _graph_task = torch._C._current_graph_task_id
 _thread = threading.get_ident
+_clock = time.perf_counter_ns
 
 Remove = Callable[[], None]
 Wrapped = Callable[..., Any]
+Step = observed.Step
 
 
-class Step(NamedTuple):
-    """The training step that has just ended. A named tuple, because it is made in every step of the user's loop."""
-
-    number: int
-    source: Source
-    optimizer: torch.optim.Optimizer | None
-    restarted: bool
-
-
-@dataclass
-class _State:
-    """What changes while the script runs; starts afresh in a forked child."""
-
-    rule: StepRule = field(default_factory=StepRule)
-    thread: int | None = None
-    """The thread that trains: the first one that stepped or called backward."""
-    depth: int = 0
-    """Optimizer calls that are open on the training thread (wrappers call the optimizer they wrap)."""
-    stepped_inside: bool = False
-    """An optimizer ran within the backward that is open."""
-
-
-_Observers = tuple[Callable[..., None], ...]
-
-
-@dataclass
-class _Observed:
-    """Who wants to know what. While nobody does, the hooks only call what they wrap."""
-
-    step: _Observers = ()
-    backward: _Observers = ()
-    loader: _Observers = ()
-    failure: _Observers = ()
-    any: bool = False
-
-
-_state = _State()
-_observers = _Observed()
+_state = State()
+_observers = Observed()
+_lane = Lane()
+_passed: list[int] = []
+"""End times of steps that went by unobserved, until somebody asks."""
 _installed: list[str] = []
+_follows: list[bool] = []  # not empty: through torch's own hooks, which know no lane
 
 
 def install() -> tuple[str, ...]:
@@ -104,11 +79,10 @@ def install() -> tuple[str, ...]:
             try:
                 hook()
                 _installed.append(name)
-            except (
-                AttributeError,
-                ImportError,
-            ) as error:  # a torch that has moved the name: the others still work
+            except (AttributeError, ImportError) as error:  # a torch that has moved the name: the others still work
                 _report(f"cannot observe {name}: {error!r}")
+        compiling.leave_alone(_tell, _step_ended, _leave_lane, _is_ours, _tensors, _call, Lane.leave, Lane.open)
+        compiling.leave_alone(*(one for one in vars(StepRule).values() if inspect.isfunction(one)))
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=_forget)
     return tuple(_installed)
@@ -134,6 +108,24 @@ def on_failure(observer: Callable[[str], None]) -> Remove:
     return _add("failure", observer)
 
 
+def let_pass(steps: int) -> None:
+    """Call no observer for so many steps, if this loop is a plain one and one observer alone wants its steps.
+
+    Called by that observer. What is not plain any more (a second optimizer, an evaluation) is observed at once.
+    """
+    key = _state.rule.lane()
+    if steps > 0 and key is not None and len(_observers.step) == 1 and not _observers.backward and not _follows:
+        _lane.open(key, steps)
+
+
+def passed() -> list[int]:
+    """When the steps ended (`time.perf_counter_ns`) that have passed since this was asked; all others are observed."""
+    _leave_lane()
+    ends = _passed.copy()
+    _passed.clear()
+    return ends
+
+
 def rule() -> StepRule:
     """The rule that counts this process's steps, for those who describe it."""
     return _state.rule
@@ -153,23 +145,29 @@ def restart() -> None:
 
 
 def _add(kind: str, observer: Callable[..., None]) -> Remove:
+    _leave_lane()
     setattr(_observers, kind, (*getattr(_observers, kind), observer))
     _observers.any = True
     return functools.partial(_discard, kind, observer)
 
 
 def _discard(kind: str, observer: Callable[..., None]) -> None:
+    _leave_lane()
     setattr(_observers, kind, tuple(other for other in getattr(_observers, kind) if other != observer))
     _observers.any = bool(_observers.step or _observers.backward or _observers.loader)
 
 
-def _tell(kind: str, observers: _Observers, *values: Any) -> None:
-    for observer in observers:
-        try:
-            observer(*values)
-        except Exception as error:  # noqa: BLE001 -- the user's training must survive any mistake of ours
-            _discard(kind, observer)
-            _report(f"{kind} observer failed: {error!r}")
+def _tell(kind: str, observers: Observers, *values: Any) -> None:
+    watching = compiling.set_callback(None)
+    try:
+        for observer in observers:
+            try:
+                observer(*values)
+            except Exception as error:  # noqa: BLE001 -- the user's training must survive any mistake of ours
+                _discard(kind, observer)
+                _report(f"{kind} observer failed: {error!r}")
+    finally:
+        compiling.set_callback(watching)
 
 
 def _report(text: str) -> None:
@@ -181,7 +179,14 @@ def _report(text: str) -> None:
 
 
 def _forget() -> None:
-    vars(_state).update(vars(_State()))
+    vars(_state).update(vars(State()))
+    _lane.open(None, 0)
+    _passed.clear()
+
+
+def _leave_lane() -> None:
+    if _lane.key is not None:
+        _passed.extend(_lane.leave(_state.rule))
 
 
 # ----------------------------------------------------------------------------------------------------------- hooks
@@ -197,77 +202,88 @@ def _is_ours() -> bool:
 
 def _hook_optimizer() -> None:
     optimizer_class = torch.optim.Optimizer
-    if _optimizers_exist(optimizer_class):
+    if followed.exist(optimizer_class):
         _follow_optimizers()
         return
     original = optimizer_class.profile_hook_step
 
     @functools.wraps(original)
     def profile_hook_step(function: Wrapped) -> Wrapped:
-        return _observed_step(original(function), lambda arguments: arguments[0] if arguments else None)
+        return _observed_step(original(function), 0)
 
     optimizer_class.profile_hook_step = staticmethod(profile_hook_step)
 
 
-def _optimizers_exist(base: type) -> bool:
-    """An optimizer was made before us: torch has wrapped its class's `step` already, and will not do so again."""
-    return any(getattr(one.__dict__.get("step"), "hooked", False) or _optimizers_exist(one) for one in _below(base))
-
-
-def _below(base: type) -> list[type]:
-    return base.__subclasses__()
-
-
 def _follow_optimizers() -> None:
-    """Observe through torch's own hooks around every `step`, which optimizers that exist already obey too.
+    """Through torch's own hooks, as optimizers exist already. Wrapping comes first where it can: it sees the end of a
+    step that raises, and its marks lie outside of torch's."""
+    _follows.append(True)
 
-    Wrapping comes first where it can: it sees the end of a step that raises, and its marks lie outside of torch's.
-    """
-    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-
-    entered: list[int] = []
-
-    def before(optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        if _is_compiling():
-            return
-        if _graph_task() != _OUTSIDE:
-            _state.stepped_inside = True
-        elif _is_ours():
-            if id(optimizer) in entered:  # its last step raised: torch called no hook after it
-                _state.depth -= len(entered)
-                entered.clear()
-            entered.append(id(optimizer))
-            _state.depth += 1
-
-    def after(optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        if _is_compiling() or not entered or entered[-1] != id(optimizer):
-            return
-        entered.pop()
-        _state.depth -= 1
-        if not _state.depth and _state.rule.optimizer_ended(id(optimizer)):
+    def ended(optimizer: Any) -> None:
+        if not _state.depth and _state.rule.optimizer_ended(id(optimizer)):  # a GradScaler's step ends later
             _step_ended(optimizer)
 
-    register_optimizer_step_pre_hook(before)
-    register_optimizer_step_post_hook(after)
+    followed.follow(_begins_here, ended)
+
+
+def _begins_here() -> bool:
+    """A step begins: whether it is one on the training thread, outside backward."""
+    if _graph_task() != _OUTSIDE:
+        _state.stepped_inside = True
+        return False
+    return _is_ours()
 
 
 def _hook_scaler() -> None:
     """A step that GradScaler skips never reaches the optimizer, yet is a step of the loop."""
     from torch.amp.grad_scaler import GradScaler
 
-    GradScaler.step = _observed_step(GradScaler.step, _scaled_optimizer)
+    GradScaler.step = _observed_step(GradScaler.step, 1)
 
 
-def _scaled_optimizer(arguments: tuple[Any, ...]) -> Any:
-    return arguments[1] if len(arguments) > 1 else None
+def _observed_step(inner: Wrapped, place: int) -> Wrapped:
+    """`place` of the optimizer among the arguments."""
+    lane = _lane
+    step = _watched_step(inner, place)
 
-
-def _observed_step(inner: Wrapped, optimizer_of: Callable[[tuple[Any, ...]], Any]) -> Wrapped:
     @functools.wraps(inner)
-    def step(*args: Any, **kwargs: Any) -> Any:
+    def quickly(*args: Any, **kwargs: Any) -> Any:
         if _is_compiling():
             return inner(*args, **kwargs)
-        if not _observers.any:
+        if not lane.room or lane.inside or len(args) <= place or id(args[place]) != lane.key:
+            return step(*args, **kwargs)
+        if _thread() != _state.thread:
+            return step(*args, **kwargs)
+        lane.inside = True
+        try:
+            result = inner(*args, **kwargs)
+        except BaseException:
+            hide_our_frames()
+            raise
+        finally:
+            lane.inside = False
+        if not lane.backwards:
+            lane.repeats += 1
+            lane.batches = 0
+        else:
+            lane.backwards = lane.batches = 0
+            lane.stamps.append(_clock())
+            lane.room -= 1
+            if not lane.room:
+                _leave_lane()
+        return result
+
+    compiling.leave_alone(step, quickly)
+    return quickly
+
+
+def _watched_step(inner: Wrapped, place: int) -> Wrapped:
+    lane = _lane
+
+    def step(*args: Any, **kwargs: Any) -> Any:
+        if lane.room and not lane.inside:
+            _leave_lane()
+        if lane.inside or not _observers.any:  # what GradScaler or ZeRO wraps is the same step
             return _call(inner, args, kwargs)
         state = _state
         if _graph_task() != _OUTSIDE:
@@ -284,7 +300,7 @@ def _observed_step(inner: Wrapped, optimizer_of: Callable[[tuple[Any, ...]], Any
         finally:
             state.depth -= 1
         if not state.depth:
-            optimizer = optimizer_of(args)
+            optimizer = args[place] if len(args) > place else None
             if state.rule.optimizer_ended(id(optimizer)):
                 _step_ended(optimizer)
         return result
@@ -293,13 +309,25 @@ def _observed_step(inner: Wrapped, optimizer_of: Callable[[tuple[Any, ...]], Any
 
 
 def _hook_backward() -> None:
-    original = torch.autograd.backward
+    original, lane = torch.autograd.backward, _lane
 
     @functools.wraps(original)
     def backward(*args: Any, **kwargs: Any) -> None:
-        if _is_compiling() or not _observers.any or _graph_task() != _OUTSIDE or not _is_ours():
+        if _is_compiling():
+            original(*args, **kwargs)
+            return
+        if lane.room and lane.backwards < MOST_BACKWARDS:
+            lane.backwards += 1
+            try:
+                original(*args, **kwargs)
+            except BaseException:
+                hide_our_frames()
+                raise
+            return
+        if not _observers.any or _graph_task() != _OUTSIDE or not _is_ours():
             _call(original, args, kwargs)
             return
+        _leave_lane()
         if _observers.backward:
             _tell("backward", _observers.backward, _tensors(args[0] if args else kwargs.get("tensors", ())))
         state = _state
@@ -312,6 +340,7 @@ def _hook_backward() -> None:
         if state.rule.backward_ended(stepped_inside=state.stepped_inside):
             _step_ended(None)
 
+    compiling.leave_alone(backward)
     torch.autograd.backward = backward
 
 
@@ -319,14 +348,18 @@ def _hook_dataloader() -> None:
     from torch.utils.data import dataloader
 
     base = dataloader._BaseDataLoaderIter
-    original = base.__next__
+    original, lane = base.__next__, _lane
 
     @functools.wraps(original)
     def following(iterator: Any) -> Any:
         if _is_compiling():
             return original(iterator)
-        observed = _observers
-        if observed.any and (_state.thread is None or _state.thread == _thread()) and _state.rule.batch_wanted():
+        watched = _observers
+        if lane.room and lane.batches >= MOST_BATCHES:
+            _leave_lane()
+        if lane.room:
+            lane.batches += 1
+        elif watched.any and (_state.thread is None or _state.thread == _thread()) and _state.rule.batch_wanted():
             _is_ours()
             _step_ended(None)
         try:
@@ -336,24 +369,18 @@ def _hook_dataloader() -> None:
         except BaseException:
             hide_our_frames()
             raise
-        if observed.loader and getattr(iterator, "_num_yielded", 1) == 1:  # each iterator once: this runs per batch
-            _tell("loader", observed.loader, iterator, batch)
+        if watched.loader and getattr(iterator, "_num_yielded", 1) == 1:  # each iterator once: this runs per batch
+            _tell("loader", watched.loader, iterator, batch)
         return batch
 
+    compiling.leave_alone(following)
     base.__next__ = following
 
 
 def _step_ended(optimizer: torch.optim.Optimizer | None) -> None:
     rule = _state.rule
-    if rule.source is None or not _observers.step:
-        return
-    step = Step(rule.count, rule.source, optimizer, rule.restarted)
-    for observer in _observers.step:
-        try:
-            observer(step)
-        except Exception as error:  # noqa: BLE001 -- as in `_tell`, which would cost a call more in every step
-            _discard("step", observer)
-            _report(f"step observer failed: {error!r}")
+    if rule.source is not None and _observers.step:
+        _tell("step", _observers.step, Step(rule.count, rule.source, optimizer, rule.restarted))
 
 
 def _tensors(value: Any) -> tuple[torch.Tensor, ...]:

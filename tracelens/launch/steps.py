@@ -102,6 +102,23 @@ class StepRule:
         """Batches that were asked for since the last optimizer's step."""
         return self._batches
 
+    def lane(self) -> Hashable:
+        """The optimizer that alone makes this loop's steps, with a backward before each; None where it is not so."""
+        plain = self.source == "optimizer" and self._only == self.anchor != IN_BACKWARD
+        return self._only if plain and self._backwards and not self._backwards_since else None
+
+    def passed(self, steps: int, repeats: int, *, backwards: int, batches: int) -> None:
+        """So many steps of that optimizer went by uncounted, and calls of it that were none; `backwards` and `batches`
+        came after the last of them."""
+        self.count += steps
+        self._exits += steps + repeats
+        if steps:
+            self.restarted = False
+            self._backwards_since = self._backwards_alone = self._batches = 0
+        self._backwards_since += backwards
+        self._backwards_alone += backwards
+        self._batches += batches
+
     def per_step(self) -> dict[Hashable, float]:
         """How often each optimizer of the recent past stepped per step of the anchor."""
         if self._only is not None:

@@ -90,6 +90,24 @@ def compiled(steps: int) -> float:
     return total(model)
 
 
+def compiled_step(steps: int) -> float:
+    """The whole step is compiled and its graph breaks inside: torch.compile then looks at every frame that runs."""
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    @torch.compile(backend="eager")
+    def step(rows: torch.Tensor) -> None:
+        model(rows).pow(2).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    for number in range(steps):
+        step(batch(number))
+    counters = torch._dynamo.utils.counters
+    print("graphs", counters["stats"]["unique_graphs"], "breaks", sum(counters["graph_break"].values()))
+    return total(model)
+
+
 def cuda_graph(steps: int) -> float:
     """The step is captured once and replayed: optimizer and backward run in no later iteration."""
     model = net()
