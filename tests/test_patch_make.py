@@ -146,6 +146,8 @@ def test_evidence_comes_from_the_stalls(tmp_path: Path) -> None:
     assert hunk.evidence == "1 call per step, 3.10 ms per step host-blocked, 1.20 ms exposed"
     (hunk,) = make(tmp_path, path, edits, (stall("s1", place.line, exposed=None),), 10).hunks
     assert hunk.evidence.endswith("exposed time unknown")
+    (hunk,) = make(tmp_path, path, edits, (stall("s1", place.line, exposed=2_667),), 10).hunks
+    assert hunk.evidence.endswith("2.7 µs exposed"), "0.00 ms would be a zero that nobody measured"
 
 
 def test_a_read_that_did_not_fire_stays(tmp_path: Path) -> None:
@@ -287,9 +289,24 @@ def test_imports_go_below_the_docstring_and_future_imports(tmp_path: Path) -> No
     text = '#!/usr/bin/env python\n"""Train."""\nfrom __future__ import annotations\n\n' + script(SUM)
     after = patched_text(patch_of(tmp_path, text))
     assert after.index("import tracelens_runtime") > after.index("from torch import nn")
-    text = '#!/usr/bin/env python\n"""Train."""\nfrom __future__ import annotations\nx = 1\n' + script(SUM)
+    text = '#!/usr/bin/env python\n"""Train."""\nfrom __future__ import annotations\nimport os\nx = 1\n' + script(SUM)
     after = patched_text(patch_of(tmp_path, text))
-    assert after.splitlines()[3] == "import tracelens_runtime"
+    assert after.splitlines()[7] == "import tracelens_runtime"  # below the script's own import of torch
+
+
+ABOVE_TORCH = {
+    "a variable of the environment": "import os\nos.environ['OMP_NUM_THREADS'] = '1'\n",
+    "in a try": "import os\nos.environ['A'] = ''\ntry:\n    import torch\nexcept ImportError:\n    raise\nx = 1\n",
+}
+
+
+@pytest.mark.parametrize("name", ABOVE_TORCH)
+def test_the_runtime_is_not_imported_before_torch(name: str, tmp_path: Path) -> None:
+    text = ABOVE_TORCH[name] + script(SUM)
+    lines = patched_text(patch_of(tmp_path, text)).splitlines()
+    above = lines[: lines.index("import tracelens_runtime")]
+    assert any(line.strip() == "import torch" for line in above)
+    assert_same(tmp_path, text, patch_of(tmp_path, text))
 
 
 def test_new_names_avoid_the_names_of_the_file(tmp_path: Path) -> None:

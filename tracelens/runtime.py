@@ -1,4 +1,4 @@
-# tracelens runtime 2: copied beside the training script by `tracelens apply`; needs torch and nothing else.
+# tracelens runtime 3: copied beside the training script by `tracelens apply`; needs torch and nothing else.
 """What patched training scripts use: reads that wait, batches copied ahead, and named streams.
 
 In: the tensors, loaders and statements of a training loop. Out: the same values in the same order, later. On a
@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-VERSION = 2
+VERSION = 3
 
 MAX_DELAY_S = 1.0
 """Statements wait about this long at most, so that a slow loop still shows its lines while it runs."""
@@ -73,6 +73,10 @@ class RunAhead:
             self._finish_on_the_way_out()
             raise
 
+    def over_while(self, condition: Callable[[], Any]) -> Iterator[Any]:
+        """In place of `while condition():`, where each pass is one batch of the loop."""
+        return self.over(iter(lambda: bool(condition()), False))
+
     def later(self, statements: Callable[..., object], *values: Any) -> None:
         """Run `statements(*values)` later, with each pending read replaced by its value."""
         kept = tuple(_snapshot(value) for value in values)
@@ -101,8 +105,9 @@ class RunAhead:
         return _Pending(value, "tolist") if _plain(value) and _small(value) else value.tolist()
 
     def numpy(self, value: Any) -> Any:
-        """`value.detach().cpu().numpy()`, later."""
-        return _Pending(value, "numpy") if _plain(value) and _small(value) else value.detach().cpu().numpy()
+        """`value.detach().cpu().numpy()`, later; at once on the host, where the array shares the tensor's memory."""
+        waits = _plain(value) and _small(value) and value.device.type != "cpu"
+        return _Pending(value, "numpy") if waits else value.detach().cpu().numpy()
 
     def record(self, device: Any = None) -> None:
         """In place of `torch.cuda.synchronize()`: mark the batch; wait every `every` batches and after the loop."""

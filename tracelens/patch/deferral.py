@@ -13,11 +13,14 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from tracelens.patch.captures import Capture
 from tracelens.patch.facts import PURE_BUILTINS, LoopFacts
 from tracelens.patch.host import opens_file
 from tracelens.patch.loops import Blocked, check_scope, clock_reads, globals_of, is_rare
-from tracelens.patch.names import OUTPUT, dotted, key, rebound, root_key, touched, variables, walk, words, written
-from tracelens.patch.record import Capture, Recorder
+from tracelens.patch.names import dotted, key, meets, rebound, root_key, touched, variables, walk, written
+from tracelens.patch.outside import FILES, OUTPUT, words
+from tracelens.patch.reach import counts_passes, hidden_uses
+from tracelens.patch.record import Recorder
 from tracelens.patch.sites import reads_in
 
 BAR_TEXTS = words("set_postfix set_postfix_str set_description set_description_str write display refresh desc postfix")
@@ -107,7 +110,7 @@ def _results(facts: LoopFacts, state: frozenset[str], statements: Sequence[cst.C
     keys = {key for statement in statements for key in written(statement, facts.names)}
     keys |= {key for statement in statements for key in facts.behind(statement).changed}
     objects = keys - {name for statement in statements for name in rebound(statement)}
-    return state | keys | facts.aliases(frozenset(objects))
+    return state | keys | facts.aliases(frozenset(objects), frozenset(keys))
 
 
 def _recordable(facts: LoopFacts, state: frozenset[str], leaf: cst.BaseSmallStatement) -> bool:
@@ -119,13 +122,13 @@ def _recordable(facts: LoopFacts, state: frozenset[str], leaf: cst.BaseSmallStat
 
 
 def _check_names(facts: LoopFacts, members: Iterable[cst.CSTNode], state: frozenset[str]) -> None:
-    names = state - {OUTPUT}
+    names = state - {OUTPUT, FILES}
     behind = {name for member in members for name in facts.behind(member).changed}
     used = facts.inner_use(names - behind.difference(*(written(member, facts.names) for member in members)))
     if used is not None:
         raise Blocked(used, "a function defined here uses the results", "hand the results to it as arguments")
     for leaf in facts.leaves:
-        if isinstance(leaf, (cst.FunctionDef, cst.ClassDef)) and touched(leaf, facts.names) & state:
+        if isinstance(leaf, (cst.FunctionDef, cst.ClassDef)) and meets(touched(leaf, facts.names), state):
             raise Blocked(leaf, "a function defined in the loop uses the value", "read the value every N batches")
     for member in members:
         bare_self = any(
@@ -133,6 +136,10 @@ def _check_names(facts: LoopFacts, members: Iterable[cst.CSTNode], state: frozen
         )
         if bare_self:
             raise Blocked(member, "a call receives `self` and could see the results", "hand the results to it")
+    for function, seen in hidden_uses(facts.names, facts.loop):
+        if meets(seen, state):
+            obstacle = f"`{function.name.value}`, which is called without its name, uses the results"
+            raise Blocked(function, obstacle, "read the value every N batches")
     shared = {name for name in names if name.startswith("self.")} | (names & globals_of(facts.scope))
     if shared:
         _check_called(facts, frozenset(shared))
@@ -150,7 +157,7 @@ def _check_head(facts: LoopFacts, members: Sequence[cst.CSTNode], state: frozens
         raise Blocked(loop, obstacle, "keep the objects in a list, and fill them after the loop")
     read = {key(v) for v in variables(loop.iter)} & state
     is_bar = not any(isinstance(node, cst.Attribute) and root_key(node) in read for node in walk(loop.iter))
-    if facts.gone_through.seen & state:
+    if meets(facts.gone_through.seen, state):
         obstacle = "the iterator uses the results between two batches"
         raise Blocked(loop.iter, obstacle, "read the value every N batches")
     shown = {name for name in read if is_bar and _is_shown(facts, members, name)}
@@ -174,6 +181,8 @@ def _check_condition(facts: LoopFacts, loop: cst.While, state: frozenset[str]) -
 
 def _is_shown(facts: LoopFacts, members: Sequence[cst.CSTNode], name: str) -> bool:
     mentioned = any(name in touched(member, facts.names) for member in members)
+    if counts_passes(facts.names, BAR_TEXTS):
+        return False
     return mentioned and all(_only_shows(member, name) for member in members)
 
 

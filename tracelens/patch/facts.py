@@ -6,28 +6,29 @@ the loop counts as varying everywhere in it.
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import libcst as cst
 
-from tracelens.patch.loops import REMEMBERED, Loop, Scope, head, inner_functions, is_rare, own_nodes, scope_of
+from tracelens.patch import holders
+from tracelens.patch.holders import Holder
+from tracelens.patch.loops import BUILTINS, REMEMBERED, Loop, Scope, head, inner_functions, is_rare, own_nodes, scope_of
 from tracelens.patch.names import (
-    OUTPUT,
     FileNames,
     dotted,
     key,
+    meets,
     rebound,
     root_key,
     targets,
     touched,
     variables,
     walk,
-    words,
     written,
 )
+from tracelens.patch.outside import BESIDES, words
 from tracelens.patch.reach import SETTINGS, Reach, own_names, reach
 from tracelens.patch.sites import read_of
 from tracelens.patch.source import SourceFile
@@ -37,8 +38,8 @@ PURE_BUILTINS = words(
     " pow range repr reversed round set sorted str sum tuple type zip"
 )
 PURE_MODULES = ("math.", "numpy.", "statistics.", "datetime.", "operator.", "json.dumps")
-_BUILTINS = frozenset(dir(builtins))
-_STREAMS = ("sys.stdout", "sys.stderr")
+_IMPURE = ("numpy.random", "numpy.load", "numpy.genfromtxt", "numpy.fromfile")
+_MOMENTS = (".now", ".utcnow", ".today")
 _TENSOR_METHODS = words("backward detach item cpu to cuda requires_grad_ grad_fn mean sum")
 _HOST_CALLS = words("len int float round str max min abs range")
 
@@ -76,7 +77,19 @@ class LoopFacts:
                     out |= self._reached_by(node)
             out |= set().union(*(self.behind(part).changed for part in _head_parts(leaf)))
         out |= self.gone_through.changed | {key(v) for v in variables(head(self.loop))}
-        return self.held_by(frozenset(out)) - {OUTPUT} - set(self.names.imports) - _BUILTINS
+        return self.held_by(frozenset(out)) - BESIDES - set(self.names.imports) - BUILTINS
+
+    @cached_property
+    def mutated(self) -> frozenset[str]:
+        """Names of objects that the loop changes in place: stores into, extends, calls methods of for their effect."""
+        out: set[str] = set()
+        for leaf in self.leaves:
+            out |= {root for t in targets(leaf) if not isinstance(t, cst.Name) and (root := root_key(t)) is not None}
+            if isinstance(leaf, cst.Expr) and isinstance(leaf.value, cst.Call):
+                out |= written(leaf, self.names)
+            elif isinstance(leaf, cst.AugAssign) and isinstance(leaf.value, (cst.List, cst.ListComp, cst.Dict)):
+                out |= rebound(leaf)
+        return frozenset(out)
 
     @cached_property
     def tensors(self) -> frozenset[str]:
@@ -112,7 +125,7 @@ class LoopFacts:
 
     def uses(self, node: cst.CSTNode, keys: frozenset[str]) -> bool:
         """Whether a statement (a compound one by its head) touches one of the keys."""
-        return any(self.touched(part) & keys for part in _head_parts(node))
+        return any(meets(self.touched(part), keys) for part in _head_parts(node))
 
     def behind(self, node: cst.CSTNode) -> Reach:
         """What the functions of the file that a piece of code calls look at and change."""
@@ -134,20 +147,24 @@ class LoopFacts:
     def held_by(self, objects: frozenset[str]) -> frozenset[str]:
         """What the objects were given when they were made, and may change: the optimizer of a scheduler."""
         out = set(objects)
-        for bound, inside, _ in reversed(self._holders):
-            if bound & out:
-                out |= inside
+        for one in reversed(self._holders):
+            if one.bound & out:
+                out |= one.inside
         return frozenset(out)
 
-    def aliases(self, objects: frozenset[str]) -> frozenset[str]:
-        """Objects that hold, or are held together with, one of `objects`: `progress = Progress([losses, top1])`."""
-        held = set(objects)
-        size = 0
+    def aliases(self, objects: frozenset[str], names: frozenset[str]) -> frozenset[str]:
+        """Who else sees what is done to `objects`: `progress = Progress([losses, top1])`, and to variables `names`."""
+        held, size = set(objects), -1
         while size != len(held):
             size = len(held)
-            for bound, inside, same in self._holders:
-                if (inside & held and bound & self._mentioned) or (same and bound & held):
-                    held |= bound | inside
+            whole = {"self"} if any(name.startswith("self.") for name in held | names) else set()
+            for one in self._holders:
+                shared = one.inside & held
+                watches = one.inside & whole or meets(one.closure, frozenset(held | names))
+                if one.bound & self._mentioned and (shared or watches):
+                    held |= one.bound | (one.inside - {"self"} if shared else set())
+                if one.bound & held:
+                    held |= one.inside - {"self"} if one.same else one.inside & self._storage
         return frozenset(held)
 
     def in_rare_branch(self, leaf: cst.CSTNode) -> bool:
@@ -193,7 +210,7 @@ class LoopFacts:
 
     def _pure(self, call: cst.Call) -> bool:
         full = self.names.qualified(call.func)
-        return full in PURE_BUILTINS or full.startswith(PURE_MODULES) or full.endswith((".format", ".join"))
+        return is_pure(full) or full.endswith((".format", ".join"))
 
     def _reached_by(self, call: cst.Call) -> set[str]:
         full = self.names.qualified(call.func)
@@ -202,10 +219,10 @@ class LoopFacts:
         found = root_key(owner)
         if found is not None and found not in self.names.imports and found not in PURE_BUILTINS:
             out.add(found)
-        if full not in PURE_BUILTINS and full != "print" and not full.startswith(PURE_MODULES):
+        if not is_pure(full) and full != "print":
             for argument in call.args:
                 found = root_key(argument.value) if isinstance(argument.value, cst.Name) else None
-                if found is not None and found not in SETTINGS and found not in _BUILTINS:
+                if found is not None and found not in SETTINGS and found not in BUILTINS:
                     out.add(found)
         return out
 
@@ -220,40 +237,16 @@ class LoopFacts:
         return {}
 
     @cached_property
-    def _holders(self) -> tuple[tuple[frozenset[str], frozenset[str], bool], ...]:
-        """Statements that put objects together: the names bound, the objects inside, and whether both are the same.
+    def _holders(self) -> tuple[Holder, ...]:
+        return holders.find(self.source, self.loop, self.scope, self.leaves)
 
-        In the loop itself only those count that give a part of an object a name: `meter = meters["loss"]`.
-        """
-        own = {id(leaf) for leaf in self.leaves}
-        out = []
-        for node in own_nodes(self.scope):
-            if isinstance(node, (cst.Assign, cst.AnnAssign)) and node.value is not None:
-                bound = frozenset(root for target in targets(node) if (root := root_key(target)) is not None)
-                if isinstance(node.value, (cst.BaseNumber, cst.BaseString)) or dotted(node.value) == "None":
-                    continue
-                plain = isinstance(node.value, (cst.Name, cst.Attribute, cst.Subscript))
-                together = isinstance(node, cst.Assign) and len(node.targets) > 1
-                stored = not bound <= rebound(node)
-                if id(node) not in own or (plain and not stored):
-                    out.append((bound, self._objects(node.value), plain or together or stored))
-            elif isinstance(node, cst.Expr) and isinstance(node.value, cst.Call) and id(node) not in own:
-                owner = root_key(node.value.func.value) if isinstance(node.value.func, cst.Attribute) else None
-                if owner is not None and not self.names.is_library(owner):
-                    inside = (self._objects(argument.value) for argument in node.value.args)
-                    out.append((frozenset({owner}), frozenset().union(*inside), False))
-        return tuple(out)
+    @cached_property
+    def _storage(self) -> frozenset[str]:
+        return holders.storage(self.source, self.scope)
 
     @cached_property
     def _mentioned(self) -> frozenset[str]:
         return frozenset(key(v) for part in (self.loop.body, head(self.loop)) for v in variables(part))
-
-    def _objects(self, expression: cst.CSTNode) -> frozenset[str]:
-        known = set(self.names.imports) | set(self.names.functions) | _BUILTINS
-        skipped = {id(part) for n in walk(expression) if _is_len(n) for part in walk(n)}
-        parts = (v for v in variables(expression) if id(v) not in skipped)
-        lines = any(self.names.qualified(n) in _STREAMS for n in walk(expression) if isinstance(n, cst.Attribute))
-        return (frozenset(key(v) for v in parts) - known) | (frozenset({OUTPUT}) if lines else frozenset())
 
     def _counters(self) -> Iterator[str]:
         for loop in (self.loop, *own_nodes(self.loop.body)):
@@ -343,9 +336,12 @@ def _blocks(node: cst.BaseCompoundStatement) -> Iterator[cst.CSTNode]:
             yield from value
 
 
+def is_pure(full: str) -> bool:
+    """Whether a function of that full name gives the same value whenever it is called, and does nothing else."""
+    return full in PURE_BUILTINS or (
+        full.startswith(PURE_MODULES) and not full.startswith(_IMPURE) and not full.endswith(_MOMENTS)
+    )
+
+
 def _block(node: cst.CSTNode | None) -> tuple[cst.CSTNode, ...]:
     return tuple(node.body) if isinstance(node, (cst.IndentedBlock, cst.SimpleStatementSuite)) else ()
-
-
-def _is_len(node: cst.CSTNode) -> bool:
-    return isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value == "len"

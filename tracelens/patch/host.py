@@ -6,12 +6,15 @@ In: calls and the file's functions. Out: patterns of names, and yes or no. A nam
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import libcst as cst
 
-from tracelens.patch.facts import PURE_BUILTINS, PURE_MODULES, LoopFacts
+from tracelens.patch import elsewhere
+from tracelens.patch.facts import LoopFacts, is_pure
 from tracelens.patch.loops import Blocked
-from tracelens.patch.names import FileNames, dotted, root_key, walk, words
+from tracelens.patch.names import WHOLE_SELF, FileNames, dotted, root_key, walk
+from tracelens.patch.outside import EVERYTHING, words
 from tracelens.patch.source import SourceFile
 
 TRAINS = words(
@@ -28,6 +31,12 @@ COLLECTS = re.compile(
 
 
 _TENSOR_TO_TENSOR = words("detach clone data cpu cuda to float double half mean sum abs max min argmax view squeeze")
+_SAME_AGAIN = words(
+    "size numel dim detach clone float double half long int bool mean sum max min abs argmax item tolist cpu data"
+    " squeeze view flatten norm sqrt exp format strip upper lower keys values items get_lr get_last_lr get_scale"
+)
+"""Methods that give the same value when they are called twice in a row, and change nothing."""
+_NAMES_THE_LINE = re.compile(r"%\((lineno|funcName)\)|\{(line|function)\b")
 _LOOKS_INSIDE = re.compile(r"\{[^{}:]*[!.\[]")
 
 
@@ -36,6 +45,8 @@ def check_behind(call: cst.Call, facts: LoopFacts, state: frozenset[str]) -> Non
     behind = facts.behind(call)
     if behind.draws:
         raise Blocked(call, f"`{dotted(call.func)}(…)` draws random numbers", "call it every N batches")
+    if EVERYTHING in behind.seen or behind.seen & WHOLE_SELF:
+        raise Blocked(call, f"`{dotted(call.func)}(…)` may look at anything", "call it every N batches")
     changing = (facts.varying | facts.changed_inside) & behind.seen - state - behind.changed
     if changing:
         obstacle = f"`{dotted(call.func)}(…)` looks at `{min(changing)}`, which the loop changes"
@@ -52,6 +63,44 @@ def check_no_tensor(node: cst.BaseExpression, tensors: frozenset[str]) -> None:
     if isinstance(chain, cst.Name) and chain.value in tensors and stays_tensor:
         obstacle = f"it uses the tensor `{chain.value}` itself, not its value"
         raise Blocked(node, obstacle, f"use `{chain.value}.item()`, or do this every N batches")
+
+
+def repeats(node: cst.CSTNode, facts: LoopFacts) -> bool:
+    """Whether an expression has the same value when it is evaluated twice in a row: one capture is then enough."""
+    return not any(True for _ in _calls(node, facts))
+
+
+def is_loud(node: cst.CSTNode, facts: LoopFacts) -> bool:
+    """Whether to evaluate an expression may change other values: `queue.pop()`, not `time.time()`."""
+    names = facts.names
+    return any(not names.is_library(dotted(func).partition(".")[0]) for func in _calls(node, facts))
+
+
+def is_counter(node: cst.CSTNode, facts: LoopFacts) -> bool:
+    """A number that no call can change."""
+    return isinstance(node, cst.Name) and node.value in facts.numbers - facts.changed_inside
+
+
+def _calls(node: cst.CSTNode, facts: LoopFacts) -> Iterator[cst.BaseExpression]:
+    """What is called in an expression, without what certainly changes nothing."""
+    names = facts.names
+    for part in walk(node):
+        if isinstance(part, cst.Call):
+            method = part.func.attr.value if isinstance(part.func, cst.Attribute) else ""
+            if not is_pure(names.qualified(part.func)) and (method not in _SAME_AGAIN or method in names.functions):
+                yield part.func
+        elif isinstance(part, cst.Attribute) and facts.behind(part).changed:
+            yield part
+
+
+def names_its_line(call: cst.Call, source: SourceFile) -> bool:
+    """Whether a logger writes down the line or the function that calls it, which would be another one."""
+    names = source.names
+    root = dotted(call.func).partition(".")[0]
+    if names.imports.get(root, "").startswith("loguru"):
+        return True
+    method = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
+    return method in elsewhere.LOGGING and bool(_NAMES_THE_LINE.search(source.project_text))
 
 
 def host_only(name: str, names: FileNames) -> bool:
@@ -82,10 +131,10 @@ def _harmless(node: cst.FunctionDef, seen: frozenset[str], names: FileNames) -> 
             return False
         if isinstance(part, cst.Call):
             full = names.qualified(part.func)
-            known = full in PURE_BUILTINS or full == "print" or full.startswith(PURE_MODULES)
+            known = is_pure(full) or full == "print"
             method = isinstance(part.func, cst.Attribute) and (root_key(part.func.value) or "") not in names.imports
             inner = names.functions.get(full, ()) if full not in seen else ()
             deeper = bool(inner) and all(_harmless(one, seen | {full}, names) for one in inner)
-            if full.startswith("numpy.random") or not (known or method or deeper or full in seen):
+            if not (known or method or deeper or full in seen):
                 return False
     return True

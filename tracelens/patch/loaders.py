@@ -9,7 +9,8 @@ from __future__ import annotations
 import libcst as cst
 
 from tracelens.patch.loops import own_nodes, scope_of
-from tracelens.patch.names import FileNames, dotted, targets, walk, words
+from tracelens.patch.names import FileNames, dotted, targets, walk
+from tracelens.patch.outside import words
 from tracelens.patch.source import SourceFile
 
 _WRAPPERS = words("enumerate tqdm tqdm.tqdm tqdm.auto.tqdm tqdm.notebook.tqdm rich.progress.track iter")

@@ -6,6 +6,7 @@ stands in the way and what to do by hand. Apart because every recipe asks the sa
 
 from __future__ import annotations
 
+import builtins
 import re
 from collections.abc import Iterator
 from functools import lru_cache
@@ -19,6 +20,7 @@ Scope = cst.FunctionDef | cst.Module
 Loop = cst.For | cst.While
 RUNTIME = "tracelens_runtime"
 """The module that patched scripts import."""
+BUILTINS = frozenset(dir(builtins))
 REMEMBERED = 64 * PARSED_FILES
 """Answers that are kept: each place of a file asks the same questions about the same few loops."""
 
@@ -109,7 +111,7 @@ def check_unpatched(loop: Loop, names: FileNames) -> None:
     """Raise `Blocked` where the loop runs ahead already: what was left in it was left for a reason."""
     iterated = loop.iter if isinstance(loop, cst.For) else None
     called = dotted(iterated.func) if isinstance(iterated, cst.Call) else ""
-    if called.endswith(".over") and RUNTIME in names.imports:
+    if called.endswith((".over", ".over_while")) and RUNTIME in names.imports:
         raise Blocked(loop, "the loop is patched already", "revert the patch first, then apply again")
 
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from tracelens.patch.captures import Capture
 from tracelens.patch.deferral import Run
 from tracelens.patch.facts import LoopFacts
 from tracelens.patch.loops import globals_of, own_nodes
 from tracelens.patch.names import key, rebound, touched, variables, walk
-from tracelens.patch.record import Capture
 from tracelens.patch.sites import reads_in
 from tracelens.patch.source import SourceFile, Splice
 
@@ -100,6 +100,7 @@ class Moved:
         replacer = _ByName({id(node): capture.name for capture in self.run.captures for node in capture.nodes})
         for position, statement in enumerate(self.run.statements):
             new = statement.visit(replacer)
+            new = _unannotated(new) if isinstance(new, cst.CSTNode) else new
             if isinstance(new, cst.BaseSmallStatement):
                 yield cst.SimpleStatementLine([new.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)])
             elif isinstance(new, (cst.SimpleStatementLine, cst.BaseCompoundStatement)):
@@ -128,6 +129,15 @@ class _ByName(cst.CSTTransformer):
     def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> cst.CSTNode:  # type: ignore[override]
         name = self._names.get(id(original_node))
         return updated_node if name is None else cst.Name(name)
+
+
+def _unannotated(node: cst.CSTNode) -> cst.CSTNode:
+    """`v = x` for `v: float = x`: a name that belongs to another scope cannot be annotated."""
+    for part in list(walk(node)):
+        if isinstance(part, cst.AnnAssign) and part.value is not None and isinstance(part.target, cst.Name):
+            plain = cst.Assign([cst.AssignTarget(part.target)], part.value, part.semicolon)
+            node = plain if node is part else node.deep_replace(part, plain)
+    return node
 
 
 def _choice(source: SourceFile, node: cst.CSTNode, ahead: str) -> str:

@@ -13,17 +13,15 @@ from functools import cache
 
 import libcst as cst
 
+from tracelens.patch.elsewhere import Functions
+from tracelens.patch.outside import EVERYTHING, FILES, MODULES, OUTPUT, STREAMS, looked_at, words
 
-def words(text: str) -> frozenset[str]:
-    """A set of words, written as one would read them."""
-    return frozenset(text.split())
-
-
-OUTPUT = "<output>"
 _SELF = ("self", "cls")
+WHOLE_SELF = frozenset({"self", "cls", "self.__dict__"})
+"""Keys of the object as a whole: whoever has one of them can see all its attributes."""
 _CONSTANTS = frozenset({"True", "False", "None"})
 """Names to LibCST, values to Python: nothing can change them, and no parameter can be called so."""
-_PRINTERS = frozenset({"print", "open", "pprint.pprint", "warnings.warn", "display"})
+_PRINTERS = frozenset({"print", "open", "pprint.pprint", "display"})
 _OUTPUT_MODULES = frozenset(
     {"logging", "wandb", "mlflow", "neptune", "comet_ml", "clearml", "loguru.logger", "absl.logging"}
 )
@@ -36,6 +34,7 @@ _LIBRARIES = words(
 _TRACKERS = frozenset({"accelerator.log", "accelerator.print"})
 """They write lines and change nothing of the object that the rest of the loop uses."""
 _OUTPUT_METHODS = frozenset({"debug", "info", "warning", "warn", "error", "exception", "critical", "log"})
+_TO_FILES = frozenset({"write", "writelines", "writerow", "writerows"})
 _STREAM_METHODS = frozenset({"sys.stdout.write", "sys.stderr.write", "sys.stdout.flush", "sys.stderr.flush"})
 _PUNCTUATION = (
     "whitespace",
@@ -70,6 +69,13 @@ class FileNames:
     """Functions of this file that write lines, themselves or through one another."""
     cuda_types: frozenset[str] = frozenset()
     """Names bound to a tensor type on the GPU: `Tensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor`."""
+    elsewhere: Functions = field(default_factory=dict)
+    """Functions of the project's other files that this one imports."""
+    classes: dict[str, cst.ClassDef] = field(default_factory=dict)
+    attributes: frozenset[str] = frozenset()
+    """Keys of what is stored on self anywhere in the file: an attribute that is called is not always a method."""
+    makers: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """What is called to make the value of a name or an attribute."""
     touches: dict[cst.CSTNode, frozenset[str]] = field(default_factory=dict)
 
     def is_library(self, name: str) -> bool:
@@ -84,14 +90,25 @@ class FileNames:
         return f"{full}.{rest}" if rest else full
 
 
-def survey(module: cst.Module) -> FileNames:
+def survey(module: cst.Module, elsewhere: Functions) -> FileNames:
     """Read the imports and functions of a file."""
+    classes: dict[str, cst.ClassDef] = {}
+    attributes: set[str] = set()
+    makers: dict[str, tuple[str, ...]] = {}
     imports: dict[str, str] = {}
     functions: dict[str, tuple[cst.FunctionDef, ...]] = {}
     types: set[str] = set()
     for node in walk(module):
         if isinstance(node, cst.Assign) and _names_cuda_type(node.value):
             types |= rebound(node)
+        if isinstance(node, (cst.Assign, cst.AnnAssign)):
+            attributes |= {key(t) for t in targets(node) if isinstance(t, cst.Attribute)}
+            if isinstance(node.value, cst.Call):
+                for name in map(dotted, targets(node)):
+                    makers[name] = (*makers.get(name, ()), dotted(node.value.func))
+        elif isinstance(node, cst.ClassDef):
+            classes[node.name.value] = node
+            attributes |= {f"self.{name}" for part in node.body.body for name in _bound_in_class(part)}
         elif isinstance(node, cst.Import):
             for alias in node.names:
                 full = dotted(alias.name)
@@ -104,7 +121,13 @@ def survey(module: cst.Module) -> FileNames:
         elif isinstance(node, cst.FunctionDef):
             functions[node.name.value] = (*functions.get(node.name.value, ()), node)
     names = FileNames(imports, functions, frozenset())
-    return FileNames(imports, functions, _printing(names), frozenset(types))
+    printing = _printing(names)
+    return FileNames(imports, functions, printing, frozenset(types), elsewhere, classes, frozenset(attributes), makers)
+
+
+def _bound_in_class(statement: cst.CSTNode) -> frozenset[str]:
+    small = statement.body if isinstance(statement, cst.SimpleStatementLine) else ()
+    return frozenset().union(*(rebound(one) for one in small))
 
 
 def bound_name(alias: cst.ImportAlias) -> str:
@@ -161,7 +184,12 @@ def variables(node: cst.CSTNode) -> Iterator[cst.Name | cst.Attribute]:
 
 
 def key(variable: cst.Name | cst.Attribute) -> str:
-    return variable.value if isinstance(variable, cst.Name) else dotted(variable)
+    return variable.value if isinstance(variable, cst.Name) else _attribute_key(variable)
+
+
+def _attribute_key(node: cst.Attribute) -> str:
+    """`cls.total` is `self.total`: one may be looked at by the name of the other."""
+    return f"self.{node.attr.value}"
 
 
 def root_key(node: cst.CSTNode) -> str | None:
@@ -170,7 +198,7 @@ def root_key(node: cst.CSTNode) -> str | None:
         return None if node.value in _CONSTANTS else node.value
     if isinstance(node, cst.Attribute):
         if isinstance(node.value, cst.Name) and node.value.value in _SELF:
-            return dotted(node)
+            return _attribute_key(node)
         return root_key(node.value)
     if isinstance(node, cst.Subscript):
         return root_key(node.value)
@@ -185,9 +213,37 @@ def touched(node: cst.CSTNode, names: FileNames) -> frozenset[str]:
     if known is not None:
         return known
     out = {key(variable) for variable in variables(node)}
-    if any(isinstance(part, cst.Call) and is_output(part, names) for part in walk(node)):
-        out.add(OUTPUT)
+    for part in walk(node):
+        if isinstance(part, cst.Call):
+            out |= _looked_at(part, names)
+        elif isinstance(part, (cst.Attribute, cst.Name)):
+            full = names.qualified(part)
+            if full in STREAMS:
+                out.add(OUTPUT)
+            elif full == MODULES:
+                out.add(EVERYTHING)
     return names.touches.setdefault(node, frozenset(out))
+
+
+def meets(keys: frozenset[str], others: frozenset[str]) -> bool:
+    """Whether code that touches `keys` may see something of `others`."""
+    if keys & others:
+        return True
+    own = [name for name in others if name.startswith("self.")]
+    if own and (keys & WHOLE_SELF or any(f"*.{name[5:]}" in keys for name in own)):
+        return True
+    return EVERYTHING in keys and bool(others)
+
+
+def _looked_at(call: cst.Call, names: FileNames) -> set[str]:
+    method = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
+    full = names.qualified(call.func)
+    found = looked_at(full, method, bool(call.args))
+    out = set(found)
+    if full in ("open", "io.open", "pathlib.Path.open") or method in _TO_FILES:
+        out.add(FILES)
+    writes = method in _TO_FILES or method in _OUTPUT_METHODS - {"log"}
+    return out | {OUTPUT} if writes or is_output(call, names) else out
 
 
 def targets(statement: cst.CSTNode) -> Iterator[cst.BaseExpression]:
@@ -229,9 +285,18 @@ def written(statement: cst.CSTNode, names: FileNames) -> frozenset[str]:
         found = root_key(receiver) if receiver is not None else None
         if found is not None and not names.is_library(found) and dotted(call.func) not in _TRACKERS:
             out.add(found)
-    if any(isinstance(part, cst.Call) and is_output(part, names) for part in walk(statement)):
-        out.add(OUTPUT)
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value in _TO_FILES:
+            out |= {OUTPUT, FILES}
+    for part in walk(statement):
+        if isinstance(part, cst.Call) and is_output(part, names):
+            out |= {OUTPUT} | _file_of(part)
     return frozenset(out)
+
+
+def _file_of(call: cst.Call) -> set[str]:
+    """The key of `print(…, file=this)`."""
+    given = (a.value for a in call.args if a.keyword is not None and a.keyword.value == "file")
+    return {key for value in given if (root := root_key(value)) is not None for key in (root, FILES)}
 
 
 def is_output(call: cst.Call, names: FileNames) -> bool:

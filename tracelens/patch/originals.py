@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tracelens.model import Location, Patch
-from tracelens.patch import movers
+from tracelens.patch import elsewhere, movers
 from tracelens.patch.apply import Standing
 
 Make = Callable[[Path, Path], Patch]
@@ -35,7 +35,8 @@ def make(standing: Standing | None, root: Path, script: Path, places: Iterable[L
 def _named(places: Iterable[Location], root: Path, script: Path) -> set[Path]:
     files = {(folder / place.path).resolve() for place in places for folder in (root, script.parent)}
     files |= {root / place.path for place in movers.find(root)}
-    return {script, *(file for file in files if file.is_file() and file.is_relative_to(root))}
+    found = {script, *(file for file in files if file.is_file() and file.is_relative_to(root))}
+    return found.union(*(elsewhere.files(file, root) for file in found))
 
 
 def _restore(standing: Standing, named: set[Path], root: Path, shadow: Path) -> None:

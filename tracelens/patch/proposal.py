@@ -96,10 +96,15 @@ def evidence(stalls: Sequence[Stall]) -> str:
     if not distinct:
         return NO_RECORD
     calls = sum(stall.calls_per_step for stall in distinct)
-    wait = sum(stall.wait_ns for stall in distinct) / 1e6
+    wait = _time(sum(stall.wait_ns for stall in distinct))
     exposed = [stall.exposed_ns for stall in distinct if stall.exposed_ns is not None]
-    known = f"{sum(exposed) / 1e6:.2f} ms exposed" if len(exposed) == len(distinct) else "exposed time unknown"
-    return f"{calls:g} {'call' if calls == 1 else 'calls'} per step, {wait:.2f} ms per step host-blocked, {known}"
+    known = f"{_time(sum(exposed))} exposed" if len(exposed) == len(distinct) else "exposed time unknown"
+    return f"{calls:g} {'call' if calls == 1 else 'calls'} per step, {wait} per step host-blocked, {known}"
+
+
+def _time(ns: int) -> str:
+    """In ms, but what would round to nothing in µs: 0.00 ms is a zero that nobody measured."""
+    return f"{ns / 1e6:.2f} ms" if ns >= 5000 or not ns else f"{ns / 1e3:.2g} µs"
 
 
 def _at_line(sites: Sequence[Site], line: int) -> list[Site]:

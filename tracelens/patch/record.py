@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from tracelens.patch import host
-from tracelens.patch.facts import PURE_BUILTINS, PURE_MODULES, LoopFacts
+from tracelens.patch.captures import Capture, Wanted, keep, replaces
+from tracelens.patch.facts import LoopFacts, is_pure
 from tracelens.patch.loops import Blocked
-from tracelens.patch.names import children, dotted, is_output, root_key, variables, walk
-from tracelens.patch.naming import name_for
+from tracelens.patch.names import WHOLE_SELF, children, dotted, is_output, meets, rebound, root_key, variables, walk
+from tracelens.patch.outside import looked_at
 from tracelens.patch.sites import Read, read_of, reads_in
 
 _BETWEEN = (
@@ -31,17 +32,6 @@ _BETWEEN = (
 _DEPENDING = (cst.Call, cst.Attribute, cst.Subscript, cst.BaseComp, cst.NamedExpr)
 
 
-@dataclass(frozen=True)
-class Capture:
-    """One value that is kept. `nodes` are replaced by `name` in the statements; none for a name that stays."""
-
-    name: str
-    text: str
-    read: str
-    """The kind of read, or "" for a host value."""
-    nodes: tuple[cst.CSTNode, ...]
-
-
 @dataclass
 class Recorder:
     """Collects the captures of statements that stand together; one Recorder makes one function."""
@@ -51,6 +41,8 @@ class Recorder:
     captures: dict[str, Capture] = field(default_factory=dict)
     _definite: frozenset[str] | None = None
     """In a branch that may not be taken: the names that are bound all the same; None outside of branches."""
+    _stores: bool = False
+    """The statement keeps objects: one that the loop goes on to change must not become a copy."""
 
     def statement(self, node: cst.CSTNode) -> None:
         """Take in one statement; raises `Blocked` if it must not run later."""
@@ -77,6 +69,7 @@ class Recorder:
         """`with open(path, "a") as file:`, whose whole body writes into the file."""
         for item in node.items:
             self._arguments(cst.ensure_type(item.item, cst.Call))
+        self.state |= rebound(node)
         for statement in node.body.body:
             self.statement(cst.ensure_type(statement, cst.SimpleStatementLine))
 
@@ -115,7 +108,8 @@ class Recorder:
         if not isinstance(call, cst.Call):
             raise Blocked(node, "the statement does more than log or accumulate", "read the value every N batches")
         host.check_behind(call, self.facts, self.state)
-        if is_output(call, self.facts.names):
+        self._stores = not is_output(call, self.facts.names)
+        if not self._stores:
             self._check_printer(call)
         elif not self._collects(call):
             text = dotted(call.func) or "a call"
@@ -133,9 +127,20 @@ class Recorder:
         if method in host.TRAINS or holds or host.TRAINERS.search(receiver.rpartition(".")[2]):
             obstacle = f"the value reaches `{dotted(call.func)}(…)`, which takes part in the training"
             raise Blocked(call, obstacle, "hand it the tensor instead of the number, if it can use that")
+        if looked_at(self.facts.names.qualified(call.func), method, bool(call.args)):
+            return False
+        return bool(host.COLLECTS.fullmatch(method)) or (receiver in self.state and self._only_shows(call, receiver))
+
+    def _only_shows(self, call: cst.Call, receiver: str) -> bool:
+        """A method of a result that is given nothing, such as `progress.display(i)`, and knows nothing of the rest."""
         has_read = any(self._independent(read.tensor) for read in reads_in(call)) or self._measures(call)
-        handed = has_read or not all(self._independent(argument.value) for argument in call.args)
-        return bool(host.COLLECTS.fullmatch(method)) or (receiver in self.state and not handed)
+        if has_read or not all(self._independent(argument.value) for argument in call.args):
+            return False
+        method, names = dotted(call.func).rpartition(".")[2], self.facts.names
+        if receiver in WHOLE_SELF:
+            return method in names.functions
+        others = self.facts.held_by(frozenset({receiver})) - self.state
+        return not (receiver in names.imports and method in names.elsewhere) and not others & self.facts.changed_inside
 
     def _assignment(self, node: cst.Assign | cst.AugAssign | cst.AnnAssign) -> None:
         if isinstance(node, cst.Assign):
@@ -143,6 +148,7 @@ class Recorder:
                 self._target(target.target)
         else:
             self._target(node.target)
+        self._stores = True
         if node.value is not None:
             self.expression(node.value)
 
@@ -221,7 +227,7 @@ class Recorder:
         host.check_behind(node, self.facts, self.state)
         if is_output(node, self.facts.names):
             self._check_printer(node)
-        elif full in PURE_BUILTINS or (full.startswith(PURE_MODULES) and not full.startswith("numpy.random")):
+        elif is_pure(full):
             pass
         elif method and isinstance(node.func, cst.Attribute):
             owner = node.func.value
@@ -247,7 +253,6 @@ class Recorder:
         for part in node.parts:
             if not isinstance(part, cst.FormattedStringExpression):
                 continue
-            before = len(self.captures)
             simple = isinstance(part.expression, (cst.Name, cst.Attribute))
             if part.format_spec and part.conversion is None and simple and self._may_be_tensor(part.expression):
                 self._capture(part.expression, "formatted")
@@ -256,7 +261,7 @@ class Recorder:
             for spec in part.format_spec or ():
                 if isinstance(spec, cst.FormattedStringExpression):
                     self.expression(spec.expression)
-            if part.equal is not None and len(self.captures) > before and not simple:
+            if part.equal is not None and replaces(self.captures, part.expression):
                 raise Blocked(part, "`{…=}` prints the expression itself", "print the value without `=`")
 
     def _choice(self, node: cst.IfExp) -> None:
@@ -272,6 +277,12 @@ class Recorder:
             return
         if not self._independent(node) or any(True for _ in reads_in(node.test)):
             raise Blocked(node, "the value decides which branch is taken", "read the value every N batches")
+        for branch in branches:
+            first = next(iter(reads_in(branch)), None)
+            if first is not None and (first.node is not branch or first.kind == "number"):
+                raise Blocked(
+                    node, "only one branch reads the value, and computes with it", "compute below, in an `if`"
+                )
         self._capture(node, "choice")
 
     def _choice_of_state(self, node: cst.IfExp) -> None:
@@ -342,35 +353,12 @@ class Recorder:
             self._capture(read.node, read.kind, read.tensor)
 
     def _capture(self, node: cst.BaseExpression, read: str, tensor: cst.BaseExpression | None = None) -> None:
-        stays = isinstance(node, cst.Name) and tensor is None
-        source = tensor if tensor is not None else node
-        text = self.facts.source.code(source)
-        wanted = node.value if stays and isinstance(node, cst.Name) else name_for(source, read)
-        for name, other in self.captures.items():
-            if (other.text, other.read) == (text, read) or (stays and name == wanted):
-                kind = read if other.read == read else ""  # used in two ways: kept as it is
-                self.captures[name] = Capture(name, text, kind, (*other.nodes, *(() if stays else (node,))))
-                return
-        if self._definite is not None:
-            self._check_branch(node, read)
-        name = wanted if stays else self._free(wanted)
-        self.captures[name] = Capture(name, text, read, () if stays else (node,))
-
-    def _check_branch(self, node: cst.BaseExpression, read: str) -> None:
-        needs = {v.value for v in variables(node) if isinstance(v, cst.Name)} & self.facts.varying
-        if read or not isinstance(node, cst.Name) or not needs <= (self._definite or frozenset()):
-            raise Blocked(node, "the value is read only where a result decides it", "read the value every N batches")
-
-    def _free(self, wanted: str) -> str:
-        name, number = wanted, 2
-        while name in self.facts.taken or name in self.captures:
-            name, number = f"{wanted}_{number}", number + 1
-        return name
+        keep(self.captures, self.facts, Wanted(node, read, tensor, self._stores, self._definite))
 
     # ----------------------------------------------------------------------------------------------- questions
 
     def _independent(self, node: cst.CSTNode) -> bool:
-        return not self.facts.touched(node) & self.state
+        return not meets(self.facts.touched(node), self.state)
 
     def _readable(self, read: Read) -> bool:
         """A read of the loop's own tensor: not of state, not of a plain number, not below another one."""
@@ -390,6 +378,8 @@ class Recorder:
 
     def _check_printer(self, call: cst.Call) -> None:
         name = dotted(call.func)
+        if host.names_its_line(call, self.facts.source):
+            raise Blocked(call, "the log names the line and function that write to it", "log every N batches")
         if name in self.facts.names.functions and not host.host_only(name, self.facts.names):
             raise Blocked(call, f"`{name}(…)` does more than print", "call it every N batches")
         for argument in call.args:

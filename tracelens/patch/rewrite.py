@@ -16,7 +16,7 @@ from tracelens.patch.deferral import Deferral
 from tracelens.patch.facts import LoopFacts
 from tracelens.patch.loops import Loop, head, own_nodes
 from tracelens.patch.moved import Moved
-from tracelens.patch.names import walk
+from tracelens.patch.names import dotted, walk
 from tracelens.patch.source import SourceFile, Splice
 from tracelens.patch.vendored import MODULE
 
@@ -82,23 +82,51 @@ def _plain_splices(change: LoopChange, lines: inline.Lines) -> list[Splice]:
     return out + inline.splices(change.facts, change.syncs[0][0], lines)
 
 
-def import_splice(source: SourceFile, installed: bool = False) -> Splice | None:
+def import_splice(source: SourceFile, before: int, installed: bool = False) -> Splice | None:
     """`import tracelens_runtime` below the imports at the top; None where it is there already.
 
-    `installed`: from the TraceLens that is installed where the script runs, instead of the file beside it.
+    `before`: the line of the first use. `installed`: from the TraceLens that is installed where the script runs,
+    instead of the file beside it.
     """
     if MODULE in source.names.imports:
         return None
-    line = 1 + len(source.module.header)
-    for statement in source.module.body:
-        if not isinstance(statement, cst.SimpleStatementLine):
-            break
-        small = statement.body[0]
-        docstring = isinstance(small, cst.Expr) and isinstance(small.value, (cst.SimpleString, cst.ConcatenatedString))
-        if not docstring and not isinstance(small, (cst.Import, cst.ImportFrom)):
-            break
-        line = source.last_line(statement) + 1
+    line = _line_of_import(source, before)
     return _whole_line(source, line, f"from tracelens import runtime as {MODULE}" if installed else f"import {MODULE}")
+
+
+def _line_of_import(source: SourceFile, before: int) -> int:
+    """Below the imports among which torch is: what a script sets before it imports torch stays before that."""
+    body = [part for part in source.module.body if source.last_line(part) < before]
+    first = next((number for number, part in enumerate(body) if _imports_torch(part)), None)
+    if first is None:
+        imports = [part for part in body if _is_import(part)]
+        if imports:
+            return source.last_line(imports[-1]) + 1
+        docstring = bool(body) and _is_docstring(body[0])
+        return source.last_line(body[0]) + 1 if docstring else 1 + len(source.module.header)
+    while first + 1 < len(body) and _is_import(body[first + 1]):
+        first += 1
+    return source.last_line(body[first]) + 1
+
+
+def _imports_torch(statement: cst.CSTNode) -> bool:
+    for node in (statement, *own_nodes(statement)):
+        if isinstance(node, cst.Import) and any(dotted(a.name).partition(".")[0] == "torch" for a in node.names):
+            return True
+        if isinstance(node, cst.ImportFrom) and dotted(node.module).partition(".")[0] == "torch":
+            return not node.relative
+    return False
+
+
+def _is_import(statement: cst.CSTNode) -> bool:
+    return isinstance(statement, cst.SimpleStatementLine) and isinstance(
+        statement.body[0], (cst.Import, cst.ImportFrom)
+    )
+
+
+def _is_docstring(statement: cst.CSTNode) -> bool:
+    small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
+    return isinstance(small, cst.Expr) and isinstance(small.value, (cst.SimpleString, cst.ConcatenatedString))
 
 
 def _moved(change: LoopChange, ahead: str, used: set[str]) -> list[Moved]:
@@ -129,10 +157,8 @@ def _head(facts: LoopFacts, ahead: str, used: set[str]) -> list[Splice]:
     start, end = source.outer_span(head(loop))
     if isinstance(loop, cst.While):
         name = _unused(facts, "_batch", used)
-        certain = source.code(loop.test) == "True"
-        opening, closing = ("", "") if certain else ("bool(", ")")
-        before = f"for {name} in {ahead}.over(iter(lambda: {opening}"
-        return [Splice(source.span(loop)[0], start, before), Splice(end, end, f"{closing}, False))", _AROUND)]
+        before = f"for {name} in {ahead}.over_while(lambda: "
+        return [Splice(source.span(loop)[0], start, before), Splice(end, end, ")", _AROUND)]
     bare_tuple = isinstance(loop.iter, cst.Tuple) and not loop.iter.lpar
     opening, closing = ("((", "))") if bare_tuple else ("(", ")")
     return [Splice(start, start, f"{ahead}.over{opening}", _AROUND), Splice(end, end, closing, _AROUND)]

@@ -13,7 +13,8 @@ from typing import Literal
 
 import libcst as cst
 
-from tracelens.patch.names import FileNames, dotted, walk, words
+from tracelens.patch.names import FileNames, dotted, walk
+from tracelens.patch.outside import words
 from tracelens.patch.source import PARSED_FILES, SourceFile
 
 SiteKind = Literal["read", "sync", "copy"]

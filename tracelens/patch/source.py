@@ -19,6 +19,7 @@ from typing import cast
 import libcst as cst
 from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
+from tracelens.patch import elsewhere
 from tracelens.patch.names import FileNames, children, survey, walk
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -59,9 +60,20 @@ class SourceFile:
     module: cst.Module
     positions: Mapping[cst.CSTNode, CodeRange]
 
+    @property
+    def root(self) -> Path:
+        """The project's root, to which the file is shown relative."""
+        return self.path.parents[self.shown.count("/")]
+
     @cached_property
     def names(self) -> FileNames:
-        return survey(self.module)
+        return survey(self.module, elsewhere.functions(self.path, self.root))
+
+    @cached_property
+    def project_text(self) -> str:
+        """This file and the project's files that it imports, to be searched for words."""
+        others = (path.read_bytes() for path in elsewhere.files(self.path, self.root))
+        return "\n".join([self.text, *(data.decode("utf-8", errors="replace") for data in others)])
 
     @cached_property
     def parents(self) -> Mapping[cst.CSTNode, cst.CSTNode]:

@@ -13,7 +13,8 @@ import libcst as cst
 
 from tracelens.patch.facts import LoopFacts
 from tracelens.patch.loops import Blocked, clock_reads, inner_functions, own_nodes
-from tracelens.patch.names import rebound, variables, walk, words
+from tracelens.patch.names import rebound, variables, walk
+from tracelens.patch.outside import words
 from tracelens.patch.sites import statement_of
 
 SECONDS = words("time.time time.perf_counter time.monotonic timeit.default_timer")

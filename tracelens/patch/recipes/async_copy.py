@@ -11,7 +11,8 @@ import libcst as cst
 from tracelens.model import Declined
 from tracelens.patch.loaders import batch_names, construction, has_hidden_arguments, keyword, loader_of
 from tracelens.patch.loops import Blocked, check_framework, loop_over_batches, own_nodes
-from tracelens.patch.names import FileNames, root_key, targets, walk, words
+from tracelens.patch.names import FileNames, root_key, targets, walk
+from tracelens.patch.outside import words
 from tracelens.patch.proposal import Answer, Proposal, Request, Target, evidence, matched
 from tracelens.patch.sites import Site, is_built_on_gpu
 from tracelens.patch.source import SourceFile, Splice

@@ -193,7 +193,9 @@ class _Project:
         splices = file_splices(changes)
         helped = any(p.needs_runtime for p in proposals if p.splices) or any(plain(c) is None for c in changes)
         if helped:
-            importing = import_splice(source, self.installed)
+            uses = [source.line(change.facts.loop) for change in changes]
+            uses += [p.location.line for p in proposals if p.location.line is not None]
+            importing = import_splice(source, min(uses), self.installed)
             splices += [importing] if importing is not None else []
         then = moved_lines(source, splices)
         lines = (None if line is None else then[line - 1] for line in moved_lines(draft.source, within))

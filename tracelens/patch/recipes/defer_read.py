@@ -24,7 +24,8 @@ from tracelens.patch.loops import (
     side_work,
     training_loop,
 )
-from tracelens.patch.names import OUTPUT
+from tracelens.patch.names import meets, walk
+from tracelens.patch.outside import OUTPUT
 from tracelens.patch.proposal import Answer, Proposal, Request, Target, evidence, matched
 from tracelens.patch.sites import Site, find
 
@@ -37,12 +38,46 @@ OFTEN = 0.5
 def propose(request: Request) -> Answer:
     found, declined = matched(request, "read")
     proposals: list[Proposal] = []
-    for loop, members in _by_loop(request, found, declined):
+    loops = _by_loop(request, found, declined)
+    while loops:
+        loop, members = loops.pop(0)
         facts = facts_of(request.source, loop)
+        within = [(inner, more) for inner, more in loops if any(a is loop for a in request.source.ancestors(inner))]
+        together = _together(request, facts, members, within)
+        if together is not None:
+            proposals.append(together)
+            loops = [one for one in loops if one not in within]
+            continue
+        if any(_shares(request, facts, members, inner, more) for inner, more in within):
+            by_hand = "read the values of both loops in one of them"
+            blocked = Blocked(within[0][0], "a training loop inside this one shares its results", by_hand)
+            declined += [request.decline(site.node, blocked) for site, _ in members]
+            continue
         kept, deferral = _largest_plan(request, facts, members, declined)
         if deferral is not None:
             proposals.append(_proposal(request, deferral, kept))
     return Answer(tuple(proposals), tuple(declined))
+
+
+def _together(request: Request, facts: LoopFacts, members: Found, within: list[tuple[Loop, Found]]) -> Proposal | None:
+    """One plan for a loop and for the training loops inside it: their results run later in the order of both."""
+    every = [*members, *(one for _, more in within for one in more)]
+    try:
+        deferral = plan(facts, statements([site for site, _ in every])) if within else None
+    except Blocked:
+        return None
+    return _proposal(request, deferral, every) if deferral is not None else None
+
+
+def _shares(request: Request, facts: LoopFacts, members: Found, inner: Loop, more: Found) -> bool:
+    """Whether a loop inside would hold back what this one shows, or this one what that one shows."""
+    _, deferred = _largest_plan(request, facts_of(request.source, inner), more, [])
+    _, around = _largest_plan(request, facts, members, [])
+    if deferred is None or around is None:
+        return False
+    within = set(walk(inner))
+    inside = any(node in within for run in around.runs for node in run.statements)
+    return inside or any(node in within for node in around.drains) or meets(around.state, deferred.state)
 
 
 def _by_loop(request: Request, found: Found, declined: list[Declined]) -> list[tuple[Loop, Found]]:
@@ -54,7 +89,7 @@ def _by_loop(request: Request, found: Found, declined: list[Declined]) -> list[t
             declined.append(request.decline(site.node, blocked))
             continue
         loops.setdefault(id(loop), (loop, []))[1].append((site, target))
-    return list(loops.values())
+    return sorted(loops.values(), key=lambda one: request.source.line(one[0]))
 
 
 def _loop(request: Request, site: Site) -> Loop:
