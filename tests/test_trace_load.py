@@ -7,6 +7,7 @@ import io
 import json
 import re
 import sys
+import time
 import zlib
 from collections import Counter
 from pathlib import Path
@@ -296,6 +297,24 @@ def test_runtimes_of_all_vendors_are_one(tmp_path: Path, vendor: str) -> None:
     assert set(trace.categories) == {"cuda_runtime", "kernel"} and {"gpu", "runtime", "correlation"} <= trace.signals
 
 
+@pytest.mark.parametrize(
+    ("listed", "device", "name"),
+    [
+        ({0: "MI300X", 1: "MI210"}, 1, "MI210"),
+        ({0: "MI300X", 1: "MI300X"}, 4, "MI300X"),  # ROCm: the CPUs have ids, too
+        ({0: "MI300X", 1: "MI210"}, 4, None),
+        ({0: ""}, 0, None),
+        ({}, 0, None),
+    ],
+)
+def test_the_device_is_named_where_that_is_certain(
+    tmp_path: Path, listed: dict[int, str], device: int, name: str | None
+) -> None:
+    kernel = row(cat="kernel", name="gemm", pid=device, tid=7, args={"stream": 7, "device": device})
+    properties = [{"id": key, "name": text} for key, text in listed.items()]
+    assert loaded(tmp_path, {"deviceProperties": properties, "traceEvents": [kernel]}).device == name
+
+
 def test_a_trace_of_the_cpu_alone_loads(tmp_path: Path) -> None:
     trace = loaded(tmp_path, [row(), row(cat="python_function", name="train.py(3): main", ts=20)])
     assert trace.device is None and "gpu" not in trace.signals and "python_stacks" in trace.signals
@@ -515,6 +534,15 @@ def test_a_gzip_bomb_is_bounded(tmp_path: Path) -> None:
     path = written(tmp_path, gzip.compress(b'{"a": "' + b" " * 30_000_000), "bomb.json.gz")
     with pytest.raises(InputError):
         chrome.load(path, max_bytes=1_000_000)
+
+
+@pytest.mark.parametrize("flood", [b" ", b", ", b"a", b"[", b"{", b'"', b"}", b"} ,", b'\\"', b"{},", b"1,"])
+def test_a_flood_of_the_same_is_read_in_linear_time(tmp_path: Path, flood: bytes) -> None:
+    path = written(tmp_path, b'{"traceEvents": [' + flood * (500_000 // len(flood)))
+    began = time.process_time()
+    with pytest.raises(InputError):
+        chrome.load(path)
+    assert time.process_time() - began < 20  # it takes less than one; its square, minutes
 
 
 def test_max_bytes_keeps_the_events_up_to_there(tmp_path: Path) -> None:

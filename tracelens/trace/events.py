@@ -30,10 +30,10 @@ HEADER_LIMIT = 256 << 20
 """More text than this without a first event is no trace; bounds memory for hostile files."""
 EVENT_LIMIT = 64 << 20
 """More text than this without the end of an event is damage, not an event."""
-_NEXT = rb'\s*,\s*(?=\{\s*"(?:ph|name|cat|ts|pid|tid|args|dur|id|s|bp)"\s*:)'
-BOUNDARY = re.compile(rb"\}" + _NEXT)
+_NEXT = rb',\s*(?=\{\s*"(?:ph|name|cat|ts|pid|tid|args|dur|id|s|bp)"\s*:)'
+BOUNDARY = re.compile(rb"\}\s*" + _NEXT)
 _START = re.compile(_NEXT)
-"""The same after an event that lost its end."""
+"""The same after an event that lost its end; begins with a comma, so that a million blanks are looked at once."""
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _OVERLAP = 100
@@ -134,8 +134,8 @@ class EventReader:
             return b"".join((b"[", *before, view[: cut[0]], b"]"))
 
     def _read(self, array: bytes) -> Iterator[Batch]:
-        """The batches of an array, of one where nothing is damaged. Holds its text no longer than it must: memory that
-        is used again costs nothing, new memory as much as decoding into it."""
+        """The batches of an array; one where nothing is damaged. Apart, so that the text is given up before the next is
+        read: memory that is used again costs nothing, a fresh page as much as unpacking into it."""
         batch = self._whole(array)
         yield from self._decode(array[1:-1]) if batch is None else (batch,)
 

@@ -195,11 +195,11 @@ def _rows(events: list[Any]) -> Rows:
     if not events:
         return NO_ROWS
     cat, name, pid, tid, ts, dur, args, *_ = zip(*map(msgspec.structs.astuple, events), strict=True)
-    return Rows(cat, name, pid, tid, _whole(ts), _whole(dur), _arguments(args))
+    return Rows(cat, name, pid, tid, whole(ts), whole(dur), _arguments(args))
 
 
-def _whole(values: Values) -> Values | Whole:
-    """`struct` takes 64-bit integers and nothing else, so that their types need no look of their own."""
+def whole(values: Values) -> Values | Whole:
+    """As an array where all are 64-bit integers: `struct` takes nothing else, and faster than numpy."""
     try:
         return np.frombuffer(struct.pack(f"{len(values)}q", *values), dtype=np.int64)
     except struct.error:

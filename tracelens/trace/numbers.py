@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tracelens.trace.fields import UNKNOWN_ID
+from tracelens.trace.fields import UNKNOWN_ID, Values, whole
 
 Column = npt.NDArray[Any]
 
@@ -46,16 +46,22 @@ def nanoseconds(values: Sequence[Any] | Column) -> tuple[Column, npt.NDArray[np.
     return _from_text([str(value).encode("utf-8", "replace") for value in values])
 
 
-def integers(values: Sequence[Any], dtype: type[np.signedinteger[Any]]) -> Column:
+def integers(values: Values, dtype: type[np.signedinteger[Any]]) -> Column:
     """Ids as integers; None and what is no number become -1, "stream 7" becomes 7."""
+    out = whole(values)
+    if not isinstance(out, np.ndarray):
+        out = _from_mixed(values)
+    if dtype is not np.int64:
+        out = np.where((out > LARGEST_STREAM) | (out < UNKNOWN_ID), UNKNOWN_ID, out)
+    return out.astype(dtype, copy=False)
+
+
+def _from_mixed(values: Values) -> Column:
     try:
-        out = np.fromiter(values, dtype=np.int64, count=len(values))
+        return np.array(values, dtype=np.int64)
     except (TypeError, ValueError, OverflowError):
         number = {value: _integer(value) for value in {*values}}
-        out = np.array([number[value] for value in values], dtype=np.int64)
-    if dtype is not np.int64:
-        out[(out > LARGEST_STREAM) | (out < UNKNOWN_ID)] = UNKNOWN_ID
-    return out.astype(dtype, copy=False)
+        return np.array([number[value] for value in values], dtype=np.int64)
 
 
 def _from_whole(micro: Column) -> tuple[Column, npt.NDArray[np.bool_]]:
