@@ -180,3 +180,9 @@ def test_a_trial_on_another_device_is_named_and_set_aside(project: Path, capsys:
 
 def test_an_empty_script_is_wrong_usage(capsys: Capture) -> None:
     assert main(["profile", ""]) == 2 and "variable not set" in said(capsys)
+
+
+def test_an_unknown_rule_is_answered_with_every_id_once(capsys: Capture) -> None:
+    assert main(["rules", "nonsense"]) == 2
+    ids = said(capsys).partition("one of: ")[2].strip().split(", ")
+    assert "event-sync" in ids and len(ids) == len(set(ids))

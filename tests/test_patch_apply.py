@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
@@ -254,6 +257,72 @@ def test_a_second_patch_over_the_first_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="applied already"):
         apply.write(other, tmp_path / "backup")
     assert old.read_bytes() == AFTER
+
+
+def while_writing(patch: Patch, backup: Path, moment: str, other: Callable[[], object]) -> list[BaseException]:
+    """Write a patch; `other` is called from a second thread right before the file called `moment` is written."""
+    real, failures, threads = run.write_bytes, [], []
+
+    def call() -> None:
+        try:
+            other()
+        except (InputError, Refused) as error:
+            failures.append(error)
+
+    def write_bytes(path: Path, data: bytes, mode: int | None = None) -> None:
+        if path.name == moment and not threads:
+            threads.append(threading.Thread(target=call))
+            threads[0].start()
+            threads[0].join(timeout=0.3)
+        real(path, data, mode)
+
+    with mock.patch.object(run, "write_bytes", write_bytes):
+        apply.write(patch, backup)
+        threads[0].join()
+    return failures
+
+
+@pytest.mark.parametrize("moment", ["0", "manifest.json", "train.py", "tracelens_runtime.py"])
+def test_of_two_patches_at_once_the_second_waits_and_is_refused(moment: str, tmp_path: Path) -> None:
+    patch, old, new = project(tmp_path)
+    other = Patch(tmp_path, (FilePatch(old, BEFORE, b"x = 1\n"),), (), (), "")
+    failures = while_writing(patch, tmp_path / "backup", moment, lambda: apply.write(other, tmp_path / "backup"))
+    assert ["a patch is applied already" in str(failure) for failure in failures] == [True]
+    assert old.read_bytes() == AFTER
+    assert set(apply.revert(tmp_path / "backup")) == {old, new}
+    assert old.read_bytes() == BEFORE
+    assert not new.exists()
+
+
+@pytest.mark.parametrize("moment", ["0", "manifest.json", "train.py", "tracelens_runtime.py"])
+def test_a_revert_waits_for_the_patch_that_is_being_written(moment: str, tmp_path: Path) -> None:
+    patch, old, new = project(tmp_path)
+    assert while_writing(patch, tmp_path / "backup", moment, lambda: apply.revert(tmp_path / "backup")) == []
+    assert old.read_bytes() == BEFORE
+    assert not new.exists()
+    assert not (tmp_path / "backup").exists()
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), OSError(2, "No such file or directory")])
+def test_only_a_full_disk_is_told_to_be_emptied(error: OSError, tmp_path: Path) -> None:
+    patch, _, _ = project(tmp_path)
+    with mock.patch.object(run, "write_bytes", side_effect=error), pytest.raises(Refused) as caught:
+        apply.write(patch, tmp_path / "backup")
+    assert ("free some space" in caught.value.hint) == (error.errno == 28)
+
+
+def test_where_the_rename_fails_the_file_is_named_and_not_the_one_it_is_made_from(tmp_path: Path) -> None:
+    patch, old, _ = project(tmp_path)
+    real = os.replace
+
+    def denied(before: str, after: Path) -> None:
+        if after == old:
+            raise PermissionError(1, "Operation not permitted", before, None, str(after))
+        real(before, after)
+
+    with mock.patch.object(os, "replace", denied), pytest.raises(Refused) as caught:
+        apply.write(patch, tmp_path / "backup")
+    assert caught.value.message == f"{old} cannot be written: Operation not permitted; nothing was changed"
 
 
 def test_edits_made_since_are_not_thrown_away(tmp_path: Path) -> None:

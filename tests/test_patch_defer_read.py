@@ -424,6 +424,40 @@ DECLINED = {
         """,
         "decides",
     ),
+    "a tensor that is a condition": (
+        """
+        for x, y in loader:
+            STEP
+            if loss < 1e-3:  # fires
+                break
+        """,
+        "decides",
+    ),
+    "an assertion about a tensor, over two lines": (
+        """
+        for x, y in loader:
+            STEP
+            assert (loss >= 0
+                    and loss < 100)  # fires
+        """,
+        "decides",
+    ),
+    "what a condition on the same line lets happen": (
+        """
+        for i, (x, y) in enumerate(loader):
+            STEP
+            if i >= 0: print(loss)  # fires
+        """,
+        "no call on this line",
+    ),
+    "a size that depends on values": (
+        """
+        for i, (x, y) in enumerate(loader):
+            STEP
+            seen = model(x)[y > 0]  # fires
+        """,
+        "no call on this line",
+    ),
     "early stopping by a counter": (
         """
         best, patience = 1e9, 0

@@ -95,8 +95,10 @@ def _named(loaded: Rules, name: str) -> tuple[SchemeRule | FindingText | Recipe 
     found = tuple(rule for rule in every if rule.id == name)
     if found:
         return found
-    guess = options.did_you_mean(name, [rule.id for rule in every])
-    raise UsageError(f"there is no rule {name!r}.{guess}", hint=f"one of: {', '.join(rule.id for rule in every)}")
+    known = list(dict.fromkeys(rule.id for rule in every))
+    raise UsageError(
+        f"there is no rule {name!r}.{options.did_you_mean(name, known)}", hint=f"one of: {', '.join(known)}"
+    )
 
 
 def _one(loaded: Rules, name: str) -> Iterator[RenderableType]:

@@ -10,9 +10,12 @@ before the first file changes, so whatever happens in between, `revert` can put 
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import json
+import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,21 +71,11 @@ def write(patch: Patch, backup: Path, scheme: str | None = None) -> None:
     """
     if patch.empty:
         return
-    _check_backup_is_free(backup)
-    for one in patch.files:
-        _check_unchanged(one)
-    entries: list[_Entry] = []
-    try:
-        entries = _back_up(patch.files, backup, scheme)
+    with _alone(backup):
+        _check_backup_is_free(backup)
         for one in patch.files:
-            run.write_bytes(one.path, one.after)
-    except OSError as error:
-        _take_back(entries, backup)
-        hint = "free some space, or make the file and its folder writable"
-        raise Refused(f"{_what_failed(error)}; nothing was changed", hint=hint) from error
-    except BaseException:  # an interrupt between two files
-        _take_back(entries, backup)
-        raise
+            _check_unchanged(one)
+        _write(patch, backup, scheme)
 
 
 def revert(backup: Path, projects: Sequence[Path] = ()) -> tuple[Path, ...]:
@@ -91,6 +84,50 @@ def revert(backup: Path, projects: Sequence[Path] = ()) -> tuple[Path, ...]:
     Raises `Refused` if a file was edited since or lies in none of `projects` (a Run may come from somebody else), and
     `InputError` without a backup; then nothing is changed.
     """
+    with _alone(backup):
+        return _revert(backup, projects)
+
+
+def check_not_edited(backup: Path) -> None:
+    """Raise `Refused` where a patch is applied and one of its files was edited since: a new patch would be of both."""
+    if not (backup / MANIFEST).is_file():
+        return
+    edited = [entry.path for entry in _entries(backup) if _digest(entry.path) not in (entry.after, entry.before)]
+    if edited:
+        names = ", ".join(str(path) for path in edited)
+        hint = "undo these edits and `tracelens revert`, then apply again; or apply from a new recording"
+        raise Refused(f"a patch is applied already, and edited since: {names}", hint=hint)
+
+
+# ----------------------------------------------------------------------------------------------------- helpers
+
+
+@contextlib.contextmanager
+def _alone(backup: Path) -> Iterator[None]:
+    """One `write` or `revert` of a Run at a time: a second one waits. The lock goes with the process that holds it."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # no such folder, or a network disk that locks no folders: then without
+            folder = os.open(backup.parent, os.O_RDONLY | os.O_DIRECTORY)
+            stack.callback(os.close, folder)
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+
+
+def _write(patch: Patch, backup: Path, scheme: str | None) -> None:
+    entries: list[_Entry] = []
+    try:
+        entries = _back_up(patch.files, backup, scheme)
+        for one in patch.files:
+            run.write_bytes(one.path, one.after)
+    except OSError as error:
+        _take_back(entries, backup)
+        raise Refused(f"{_what_failed(error)}; nothing was changed", hint=_cure(error)) from error
+    except BaseException:  # an interrupt between two files
+        _take_back(entries, backup)
+        raise
+
+
+def _revert(backup: Path, projects: Sequence[Path]) -> tuple[Path, ...]:
     entries = _entries(backup)
     homes = [project.resolve() for project in projects]
     strange = [entry.path for entry in entries if homes and not any(map(entry.path.is_relative_to, homes))]
@@ -114,20 +151,6 @@ def revert(backup: Path, projects: Sequence[Path] = ()) -> tuple[Path, ...]:
         raise Refused(f"not all files were put back: {_what_failed(error)}", hint=hint) from error
     _discard(backup)
     return tuple(entry.path for entry in entries)
-
-
-def check_not_edited(backup: Path) -> None:
-    """Raise `Refused` where a patch is applied and one of its files was edited since: a new patch would be of both."""
-    if not (backup / MANIFEST).is_file():
-        return
-    edited = [entry.path for entry in _entries(backup) if _digest(entry.path) not in (entry.after, entry.before)]
-    if edited:
-        names = ", ".join(str(path) for path in edited)
-        hint = "undo these edits and `tracelens revert`, then apply again; or apply from a new recording"
-        raise Refused(f"a patch is applied already, and edited since: {names}", hint=hint)
-
-
-# ----------------------------------------------------------------------------------------------------- helpers
 
 
 def _check_backup_is_free(backup: Path) -> None:
@@ -210,7 +233,8 @@ def _take_back(entries: Sequence[_Entry], backup: Path) -> None:
             if _digest(entry.path) != entry.before:
                 _restore(entry)
     except (OSError, InputError) as error:
-        hint = f"free some space, then `tracelens revert`; the files as they were are in {backup}"
+        cure = _cure(error) if isinstance(error, OSError) else error.hint
+        hint = f"{cure}; then `tracelens revert`; the files as they were are in {backup}"
         raise Refused(f"the patch is written in part: {error}", hint=hint) from error
     _discard(backup)
 
@@ -223,7 +247,14 @@ def _discard(backup: Path) -> None:
 
 
 def _what_failed(error: OSError) -> str:
-    return f"{error.filename or 'a file'} cannot be written: {error.strerror or error}"
+    name = error.filename2 or error.filename or "a file"  # of a rename that failed, the file it was to become
+    return f"{name} cannot be written: {error.strerror or error}"
+
+
+def _cure(error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "free some space"
+    return "make the file and its folder writable"
 
 
 def _digest(path: Path) -> str | None:

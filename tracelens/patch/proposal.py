@@ -13,9 +13,15 @@ import libcst as cst
 
 from tracelens.model import Declined, Edit, EditKind, Location, Stall, Tier
 from tracelens.patch.loops import Blocked, Loop, is_rare
-from tracelens.patch.names import FileNames
+from tracelens.patch.names import FileNames, walk
 from tracelens.patch.sites import Site, SiteKind, find
 from tracelens.patch.source import SourceFile, Splice
+
+DECIDES = (
+    "the value decides what the same batch does next",
+    "keep the check, or make it every N batches on a tensor kept on the GPU",
+)
+"""Obstacle and what to do by hand, for a value that a condition looks at."""
 
 NO_RECORD = "no wait was recorded for it; found by its call"
 
@@ -160,7 +166,20 @@ def _nothing_there(request: Request, target: Target, reason: str | None) -> Decl
         by_hand = "use a fused optimizer (`fused=True`), which checks on the GPU, or train in bfloat16 without a scaler"
     elif reason is not None:
         obstacle, by_hand = reason, "record again with `tracelens profile`, which notes the source line of each wait"
+    elif known and request.edit.kind == "defer-read" and _is_condition(request.source, line):
+        obstacle, by_hand = DECIDES
     else:
         obstacle = f"no call on this line that {request.edit.kind} changes"
         by_hand = "look at what this line calls: the wait is inside"
     return Declined(request.edit.kind, location, obstacle, by_hand)
+
+
+def _is_condition(source: SourceFile, line: int | None) -> bool:
+    """Whether `if`, `while` or `assert` tests something on this line: a wait there is for a tensor's truth."""
+    tests = [
+        node.test
+        for node in walk(source.module)
+        if isinstance(node, cst.Assert)
+        or (isinstance(node, (cst.If, cst.While)) and isinstance(node.body, cst.IndentedBlock))
+    ]
+    return line is not None and any(source.line(test) <= line <= source.last_line(test) for test in tests)

@@ -49,7 +49,7 @@ def _notes(one: Verification) -> tuple[str, ...]:
 
 def _verdict(one: Verification) -> Iterator[tuple[str, str, str]]:
     yield "outcome", one.outcome, ""
-    yield "losses and weights", SAME[one.numbers_equal], ""
+    yield "losses, weights and output", SAME[one.numbers_equal], ""
     if one.base_ns is not None and one.patched_ns is not None:
         yield "step before → after", f"{milliseconds(one.base_ns)} → {milliseconds(one.patched_ns)}", ""
     if one.ratio is not None and not one.ratio.tells:

@@ -26,7 +26,7 @@ from tracelens.patch.loops import (
 )
 from tracelens.patch.names import meets, walk
 from tracelens.patch.outside import OUTPUT
-from tracelens.patch.proposal import Answer, Proposal, Request, Target, evidence, matched
+from tracelens.patch.proposal import DECIDES, Answer, Proposal, Request, Target, evidence, matched
 from tracelens.patch.sites import Site, find
 
 Found = list[tuple[Site, Target]]
@@ -107,8 +107,7 @@ def _loop(request: Request, site: Site) -> Loop:
     if isinstance(site.statement, cst.Return):
         raise Blocked(None, "the value is returned", "return the tensor and read it where it is logged")
     if not isinstance(site.statement, cst.BaseSmallStatement):
-        why = "the value decides what the same batch does next"
-        raise Blocked(None, why, "keep the check, or make it every N batches on a tensor kept on the GPU")
+        raise Blocked(None, *DECIDES)
     return loop
 
 
