@@ -9,13 +9,16 @@ import re
 import statistics
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import report_cases as cases
 from browsing import Opened, marks
+from builders import Events
 
+from tracelens.cli.planning import Wishes, planned
 from tracelens.model import Diagnosis
 from tracelens.report import html, zoom
 
@@ -349,3 +352,17 @@ def test_the_data_of_the_timeline_is_json_that_cannot_end_its_script() -> None:
     block = re.search(r'id="tl-timeline">(.*?)</script>', page, re.DOTALL)
     assert block is not None and "<" not in block[1]
     assert any("</script>" in name for name in json.loads(block[1])["names"])
+
+
+@marked
+def test_a_recording_without_a_gpu_is_drawn_too(open_page: Callable[..., Opened], tmp_path: Path) -> None:
+    events = Events()
+    for number in range(6):
+        events.step(number, 100 * number, 100)
+        events.add("cpu_op", "aten::mm", 100 * number + 10, 50)
+    opened = open_page(planned((events.write(tmp_path / "cpu.pt.trace.json"),), Wishes()))
+    assert opened.complaints == []
+    assert opened.page.locator("#strip").count() == 0
+    opened.page.click("[data-key=a]")
+    assert opened.page.inner_text("#range").startswith("steps 0 to 5")
+    assert opened.complaints == []

@@ -190,6 +190,7 @@
     const steps = seen.length > 1 ? `steps ${seen[0][0]} to ${seen[seen.length - 1][0]}` : `step ${seen.length ? seen[0][0] : number}`;
     $("range").textContent = `${steps} · ${ms(Math.max(0, view.to - view.from))} in view, starting at ${((view.from - start) / 1e6).toFixed(2)} ms`;
     const brush = $("brush");
+    if (!brush) return; // a recording without a GPU has no strip
     brush.setAttribute("x", (920 * Math.max(0, view.from)) / data.end);
     brush.setAttribute("width", Math.max(3, (920 * (Math.min(view.to, data.end) - Math.max(0, view.from))) / data.end));
   }
@@ -313,8 +314,8 @@
 
     const strip = $("strip");
     const jump = (event) => { const box = strip.getBoundingClientRect(), t = (data.end * (event.clientX - box.left)) / box.width, half = (view.to - view.from) / 2; show(t - half, t + half); };
-    strip.addEventListener("pointerdown", (event) => { strip.setPointerCapture(event.pointerId); jump(event); });
-    strip.addEventListener("pointermove", (event) => { if (event.buttons) jump(event); });
+    strip?.addEventListener("pointerdown", (event) => { strip.setPointerCapture(event.pointerId); jump(event); });
+    strip?.addEventListener("pointermove", (event) => { if (event.buttons) jump(event); });
 
     $("row").addEventListener("click", (event) => { const row = $($("row").hash.slice(1)); if (row) { event.preventDefault(); history.replaceState(null, "", $("row").hash); row.scrollIntoView({ block: "center" }); row.classList.add("here"); } });
     for (const link of document.querySelectorAll("[data-stall]")) link.addEventListener("click", (event) => {
