@@ -202,3 +202,14 @@ class Machine:
         if self.sync_rows:
             self.events.sync_row(correlation, kind, self.now, length, stream=stream)
         self.now += length
+
+
+def loop(steps: int = 3, *, first: int = 0) -> Events:
+    """The simplest training: each step copies a batch, computes, and reads a value."""
+    machine = Machine()
+    for number in range(first, first + steps):
+        with machine.step(number):
+            machine.copy("h2d", "pageable", 20, nbytes=4096)
+            machine.launch("gemm", 100)
+            machine.item()
+    return machine.events

@@ -13,21 +13,11 @@ import numpy as np
 import pytest
 from bench import longer
 from bench.run import summary, table, targets
-from builders import Events, Machine
+from builders import loop
 
 from tracelens.trace import chrome, timeline
 
 ONE = Path(__file__).with_name("bench") / "one.py"
-
-
-def loop(steps: int) -> Events:
-    machine = Machine()
-    for number in range(steps):
-        with machine.step(number + 3):
-            machine.copy("h2d", "pageable", 20, nbytes=4096)
-            machine.launch("gemm", 100)
-            machine.item()
-    return machine.events
 
 
 def packed(folder: Path, document: dict[str, Any]) -> Path:
@@ -37,7 +27,7 @@ def packed(folder: Path, document: dict[str, Any]) -> Path:
 
 
 def test_a_longer_trace_goes_on_where_the_short_one_ended(tmp_path: Path) -> None:
-    document = loop(3).document()
+    document = loop(first=3).document()
     document["traceEvents"].append({"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "python"}})
     target = tmp_path / "long.json.gz"
     raw = longer.write(packed(tmp_path, document), target, 4)
@@ -54,7 +44,7 @@ def test_a_longer_trace_goes_on_where_the_short_one_ended(tmp_path: Path) -> Non
 
 
 def test_once_is_the_same_trace(tmp_path: Path) -> None:
-    source = packed(tmp_path, loop(3).document())
+    source = packed(tmp_path, loop(first=3).document())
     longer.write(source, tmp_path / "once.json", 1)
     once, before = chrome.load(tmp_path / "once.json"), chrome.load(source)
     assert all((once.columns[key] == before.columns[key]).all() for key in before.columns)
@@ -62,11 +52,11 @@ def test_once_is_the_same_trace(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("reader", ["tracelens", "json"])
 def test_a_measurement_has_its_numbers(tmp_path: Path, reader: str) -> None:
-    path = packed(tmp_path, loop(3).document())
+    path = packed(tmp_path, loop(first=3).document())
     command = [sys.executable, str(ONE), reader, str(path)]
     row = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert row["cpu_s"] > 0 and 0 < row["wall_s"] < 60 and 5 < row["peak_mb"] < 1000
-    assert row["events"] == len(loop(3).rows)
+    assert row["events"] == len(loop(first=3).rows)
 
 
 def test_targets_are_met_or_missed_by_the_median() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import Events, Machine
+from builders import loop
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from mutations import KINDS, Edit, mutated
@@ -23,16 +23,6 @@ from tracelens.trace import chrome, timeline
 TRACES = Path(__file__).resolve().parents[2] / "shared" / "traces"
 SMALL = ("hta/event_sync_small", "hta/old_format_async_gpu", "hta/triton", "hta/cpu_only", "amd/torch_compile_triton")
 QUIET = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-def loop(steps: int) -> Events:
-    machine = Machine()
-    for number in range(steps):
-        with machine.step(number):
-            machine.copy("h2d", "pageable", 20, nbytes=4096)
-            machine.launch("gemm", 100)
-            machine.item()
-    return machine.events
 
 
 EVENTS = loop(4)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import BASE_NS, Events, Machine
+from builders import BASE_NS, Events, loop
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -28,16 +28,6 @@ from tracelens.trace.notes import Notes
 from tracelens.trace.numbers import nanoseconds
 
 QUIET = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-def loop(steps: int = 3) -> Events:
-    machine = Machine()
-    for number in range(steps):
-        with machine.step(number):
-            machine.copy("h2d", "pageable", 20, nbytes=4096)
-            machine.launch("gemm", 100)
-            machine.item()
-    return machine.events
 
 
 def written(folder: Path, data: bytes | str | dict[str, Any] | list[Any], name: str = "trace.json") -> Path:

@@ -60,6 +60,11 @@ def check(value: Any, shape: Shape, where: str = "") -> None:
             check(value[key], shape[key], f"{where}.{key}" if where else key)
 
 
+def microseconds(ns: int | None) -> float | None:
+    """A time as JSON has it; inside the program times are integer ns."""
+    return None if ns is None else ns / 1000
+
+
 def _is(value: Any, kind: type) -> bool:
     if isinstance(value, bool):  # which Python counts among the integers
         return kind is bool

@@ -561,6 +561,12 @@ class Verification:
     verdict: str
     details: Mapping[str, Any] = field(default_factory=dict)
 
+    def window(self, side: Literal["before", "after"]) -> Mapping[str, Any]:
+        """The recorded window of one version, as verify.json has it; empty where none was recorded."""
+        windows = self.details.get("windows")
+        window = windows.get(side) if isinstance(windows, Mapping) else None
+        return window if isinstance(window, Mapping) else {}
+
 
 # ------------------------------------------------------------------------------------------------ for the pictures
 

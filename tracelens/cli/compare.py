@@ -10,6 +10,7 @@ import click
 from tracelens.cli import options, output, present
 from tracelens.cli.options import Shown
 from tracelens.errors import InputError
+from tracelens.jsonfile import microseconds
 
 if TYPE_CHECKING:
     from tracelens.model import Diagnosis
@@ -98,16 +99,13 @@ def _document(found: Comparison) -> dict[str, Any]:
 
 
 def _wait(change: Change) -> dict[str, Any]:
-    def us(ns: int | None) -> float | None:
-        return None if ns is None else ns / 1000
-
     return {
         "place": change.name,
         "state": change.state,
-        "base_us": us(change.base_ns),
-        "new_us": us(change.new_ns),
-        "base_exposed_us": us(change.base_exposed_ns),
-        "new_exposed_us": us(change.new_exposed_ns),
+        "base_us": microseconds(change.base_ns),
+        "new_us": microseconds(change.new_ns),
+        "base_exposed_us": microseconds(change.base_exposed_ns),
+        "new_exposed_us": microseconds(change.new_exposed_ns),
         "base_lines": list(change.base_lines),
         "new_lines": list(change.new_lines),
     }

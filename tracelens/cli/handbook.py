@@ -108,17 +108,22 @@ def _scheme(rule: SchemeRule, level: str) -> Iterator[str]:
     spans = [*_spans("gain, percent", rule.gain), *_spans("working days", rule.days), *_spans("lines", rule.lines)]
     if spans:
         yield table(("expected", "range", "note", "said by"), spans)
-    for title, claims in (
+    for title, claims in claims_of(rule):
+        if claims:
+            yield f"{title}:"
+            yield bullets(f"{plain(claim.text)} ({_source(claim)})" for claim in claims)
+
+
+def claims_of(rule: SchemeRule) -> tuple[tuple[str, Sequence[Claim]], ...]:
+    """What is said of a scheme, by its heading."""
+    return (
         ("When it applies", rule.applicability),
         ("For it", rule.pros),
         ("Against it", rule.cons),
         ("Risks", rule.risks),
         ("References", rule.references),
         ("Where it stands in the seeds, contradictions included", rule.sources),
-    ):
-        if claims:
-            yield f"{title}:"
-            yield bullets(f"{plain(claim.text)} ({_source(claim)})" for claim in claims)
+    )
 
 
 def _spans(what: str, spans: Sequence[Span]) -> list[tuple[str, ...]]:

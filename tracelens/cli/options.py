@@ -55,15 +55,21 @@ class Named(click.Choice[str]):
         return super().get_invalid_choice_message(value, ctx) + did_you_mean(str(value), self.choices)
 
 
-class Input(click.Path):
+class _GivenPath(click.Path):
+    """A path. An empty name is a variable of a script that was never set; it would mean the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("it is empty: is a variable not set?", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Input(_GivenPath):
     """A run or a trace. Whether it can be read is said by whoever reads it, with exit code 4; click would call it
     wrong usage."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path, readable=False)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return super().convert(_named(self, value, param, ctx), param, ctx)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """The runs of the current folder, newest first, where nothing was typed; else files."""
@@ -78,21 +84,11 @@ class Input(click.Path):
 INPUT = Input()
 
 
-class Output(click.Path):
+class Output(_GivenPath):
     """A file or folder to write."""
 
     def __init__(self, *, folder: bool = False) -> None:
         super().__init__(path_type=Path, file_okay=not folder, dir_okay=folder)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return super().convert(_named(self, value, param, ctx), param, ctx)
-
-
-def _named(kind: click.ParamType[Any], value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-    """An empty name is a variable of a script that was never set; to a path it would mean the current folder."""
-    if value == "":
-        kind.fail("it is empty: is a variable not set?", param, ctx)
-    return value
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -118,6 +118,7 @@ def _one(loaded: Rules, name: str) -> Iterator[RenderableType]:
 
 
 def _scheme(rule: SchemeRule) -> Iterator[RenderableType]:
+    from tracelens.cli.handbook import claims_of
     from tracelens.report import terminal
 
     yield terminal.heading(f"{rule.id}: {rule.title}")
@@ -129,14 +130,7 @@ def _scheme(rule: SchemeRule) -> Iterator[RenderableType]:
     yield terminal.paragraph(rule.priors_source)
     for title, spans in (("Gain, percent", rule.gain), ("Days", rule.days), ("Lines", rule.lines)):
         yield from _spans(title, spans)
-    for title, claims in (
-        ("When it applies", rule.applicability),
-        ("For it", rule.pros),
-        ("Against it", rule.cons),
-        ("Risks", rule.risks),
-        ("References", rule.references),
-        ("Where it stands in the seeds, contradictions included", rule.sources),
-    ):
+    for title, claims in claims_of(rule):
         yield from _claims(title, claims)
 
 

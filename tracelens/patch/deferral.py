@@ -21,7 +21,6 @@ from tracelens.patch.names import dotted, key, meets, rebound, root_key, touched
 from tracelens.patch.outside import FILES, OUTPUT, words
 from tracelens.patch.reach import counts_passes, hidden_uses
 from tracelens.patch.record import Recorder
-from tracelens.patch.sites import reads_in
 
 BAR_TEXTS = words("set_postfix set_postfix_str set_description set_description_str write display refresh desc postfix")
 """What is called on a progress bar that the loop runs over; it draws itself again whenever one of them is called."""
@@ -382,8 +381,3 @@ def _plain_context(node: cst.With) -> bool:
 def _notes(facts: LoopFacts) -> Iterator[str]:
     if clock_reads(facts.loop, facts.names):
         yield "times that this loop measures no longer include the wait for the GPU"
-
-
-def reads_of(node: cst.CSTNode) -> int:
-    """How many values a statement reads from tensors; for the text of a hunk."""
-    return sum(1 for _ in reads_in(node))

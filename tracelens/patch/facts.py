@@ -284,12 +284,8 @@ def facts_of(source: SourceFile, loop: Loop) -> LoopFacts:
     return LoopFacts(source, source.names, loop, scope_of(source, loop))
 
 
-def head_parts(node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
-    """The node itself for a small statement; for a compound one what is evaluated before its body."""
-    return tuple(_head_parts(node))
-
-
 def _head_parts(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The node itself for a small statement; for a compound one what is evaluated before its body."""
     if isinstance(node, (cst.If, cst.While)):
         yield node.test
     elif isinstance(node, cst.For):

@@ -158,10 +158,7 @@ class Machine:
     def _sync(self, op: Op) -> None:
         item = op.item
         called = self.time + op.gap
-        if item.kind == "event_sync":
-            done = self._recorded(item)
-        else:
-            done = max(self.end) if item.stream == ALL_STREAMS else self.end[item.stream]
+        done = self._recorded(item) if item.kind == "event_sync" else self._last_end(item.stream)
         self.time = called + op.issue
         # Also where the work was done a moment before the call: the host learns of it no sooner than others do.
         self._wait_until(done + item.return_ns)
@@ -169,7 +166,7 @@ class Machine:
 
     def _record(self, op: Op) -> None:
         item = op.item
-        done = max(self.end) if item.stream == ALL_STREAMS else self.end[item.stream]
+        done = self._last_end(item.stream)
         self.events.setdefault(item.event, deque(maxlen=64)).append(done)
         self.time += op.gap + op.issue
 
@@ -177,6 +174,9 @@ class Machine:
         item = op.item
         self.end[item.stream] = max(self.end[item.stream], self._recorded(item))
         self.time += op.gap + op.issue
+
+    def _last_end(self, stream: int) -> int:
+        return max(self.end) if stream == ALL_STREAMS else self.end[stream]
 
     def _recorded(self, item: Item) -> int:
         records = self.events.get(item.event)

@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tracelens.jsonfile import microseconds
 from tracelens.model import (
     Breakdown,
     Diagnosis,
@@ -42,7 +43,7 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
         "gpu_busy_share": diagnosis.gpu_busy_share,
         "idle_share": diagnosis.idle_share,
         "syncs": [_stall(stall) for stall in diagnosis.stalls],
-        "exposed_together_us_per_step": _us(diagnosis.exposed_together_ns),
+        "exposed_together_us_per_step": microseconds(diagnosis.exposed_together_ns),
         "overlap": _overlap(diagnosis.overlap),
         "findings": [
             _finding(finding, name)
@@ -77,10 +78,6 @@ def trace_name(trace: Trace, diagnosis: Diagnosis) -> str:
     return path.name
 
 
-def _us(ns: int | None) -> float | None:
-    return None if ns is None else ns / 1000
-
-
 def _trace(trace: Trace, diagnosis: Diagnosis) -> dict[str, Any]:
     return {
         "path": trace_name(trace, diagnosis),
@@ -97,10 +94,10 @@ def _steps(steps: StepTimes) -> dict[str, Any]:
     return {
         "count": steps.count,
         "source": steps.source,
-        "median_us": _us(steps.median_ns),
-        "p05_us": _us(steps.p05_ns),
-        "p95_us": _us(steps.p95_ns),
-        "unprofiled_median_us": _us(steps.unprofiled_median_ns),
+        "median_us": microseconds(steps.median_ns),
+        "p05_us": microseconds(steps.p05_ns),
+        "p95_us": microseconds(steps.p95_ns),
+        "unprofiled_median_us": microseconds(steps.unprofiled_median_ns),
     }
 
 
@@ -108,8 +105,8 @@ def _breakdown(breakdown: Breakdown | None) -> dict[str, Any] | None:
     if breakdown is None:
         return None
     return {
-        "wall_us": _us(breakdown.wall_ns),
-        "parts": {part: _us(ns) for part, ns in breakdown.parts.items()},
+        "wall_us": microseconds(breakdown.wall_ns),
+        "parts": {part: microseconds(ns) for part, ns in breakdown.parts.items()},
     }
 
 
@@ -124,9 +121,9 @@ def _stall(stall: Stall) -> dict[str, Any]:
         "api": stall.api,
         "kind": stall.kind,
         "calls_per_step": stall.calls_per_step,
-        "wait_us_per_step": _us(stall.wait_ns),
-        "gpu_idle_us_per_step": _us(stall.gpu_idle_ns),
-        "exposed_us_per_step": _us(stall.exposed_ns),
+        "wait_us_per_step": microseconds(stall.wait_ns),
+        "gpu_idle_us_per_step": microseconds(stall.gpu_idle_ns),
+        "exposed_us_per_step": microseconds(stall.exposed_ns),
         "verdict": stall.verdict,
         "location": _location(stall.location),
     }
@@ -136,10 +133,10 @@ def _overlap(overlap: Overlap | None) -> dict[str, Any] | None:
     if overlap is None:
         return None
     return {
-        "h2d_us_per_step": _us(overlap.h2d_ns),
-        "h2d_hidden_us_per_step": _us(overlap.h2d_hidden_ns),
-        "h2d_exposed_us_per_step": _us(overlap.h2d_exposed_ns),
-        "h2d_blocking_us_per_step": _us(overlap.h2d_blocking_ns),
+        "h2d_us_per_step": microseconds(overlap.h2d_ns),
+        "h2d_hidden_us_per_step": microseconds(overlap.h2d_hidden_ns),
+        "h2d_exposed_us_per_step": microseconds(overlap.h2d_exposed_ns),
+        "h2d_blocking_us_per_step": microseconds(overlap.h2d_blocking_ns),
         "streams_used": overlap.streams_used,
         "concurrent_share": overlap.concurrent_share,
     }
@@ -149,7 +146,7 @@ def _finding(finding: Finding, fingerprint: str) -> dict[str, Any]:
     return {
         "id": finding.id,
         "title": finding.title,
-        "cost_us_per_step": _us(finding.cost_ns),
+        "cost_us_per_step": microseconds(finding.cost_ns),
         "share": finding.share,
         "location": _location(finding.location),
         "evidence": finding.evidence,

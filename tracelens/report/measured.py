@@ -5,7 +5,7 @@ In: a Verification. Out: (what, value, remark) rows, the same in text and HTML. 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from tracelens.model import Verification
@@ -63,18 +63,12 @@ def _verdict(one: Verification) -> Iterator[tuple[str, str, str]]:
 
 
 def _windows(one: Verification) -> Iterator[tuple[str, str, str]]:
-    before, after = _window(one, "before"), _window(one, "after")
+    before, after = one.window("before"), one.window("after")
     for key, name, unit in WINDOW:
         a, b = _said(before.get(key), unit), _said(after.get(key), unit)
         if a is not None and b is not None:
             remark = f"{before['memory_of']} memory" if unit == "bytes" and before.get("memory_of") else ""
             yield name, f"{a} → {b}", remark or REMARK.get(key, "")
-
-
-def _window(one: Verification, side: str) -> Mapping[str, Any]:
-    windows = one.details.get("windows")
-    window = windows.get(side) if isinstance(windows, Mapping) else None
-    return window if isinstance(window, Mapping) else {}
 
 
 def _said(value: Any, unit: str) -> str | None:

@@ -107,15 +107,13 @@ def _measured(
 ) -> Iterator[tuple[str, str, int, list[tuple[str, Sequence[Box]]]]]:
     if trial is None:
         return
-    windows = trial.details.get("windows")
-    for side, title, ns in (
-        ("before", "Measured before", trial.base_ns),
-        ("after", "Measured after", trial.patched_ns),
+    for title, ns, facts in (
+        ("Measured before", trial.base_ns, trial.window("before")),
+        ("Measured after", trial.patched_ns, trial.window("after")),
     ):
-        facts = windows.get(side) if isinstance(windows, Mapping) else None
         if ns is not None:
             remark = f"{milliseconds(ns)} per step, by verify; totals, not in their order"
-            yield title, remark, ns, _totals(facts if isinstance(facts, Mapping) else {}, ns, window)
+            yield title, remark, ns, _totals(facts, ns, window)
 
 
 def _totals(facts: Mapping[str, Any], ns: int, window: Window) -> list[tuple[str, Sequence[Box]]]:

@@ -247,7 +247,7 @@ def _numbers(trial: Verification | None) -> Iterator[tuple[bool | None, str]]:
 
 
 def _memory(trial: Verification | None) -> Iterator[tuple[bool | None, str]]:
-    after = _mapping(_mapping(trial.details.get("windows")).get("after")) if trial else {}
+    after = trial.window("after") if trial else {}
     slope = after.get("memory_slope_bytes")
     if not isinstance(slope, int | float):
         yield None, "no memory leak: not measured"

@@ -6,7 +6,7 @@ meets nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from tracelens.model import Goal, Scheme, Stage, Verification
@@ -69,7 +69,7 @@ def _goal(rule: GoalRule, trial: Verification | None) -> Goal:
 
 def _metric(metric: str, trial: Verification) -> float | None:
     """One measured quantity of a trial in percent; None where it was not measured."""
-    before, after = _arm(trial, "before"), _arm(trial, "after")
+    before, after = trial.window("before"), trial.window("after")
     match metric:
         case "gain_percent":
             return gain_percent(1.0, trial.ratio.value) if trial.ratio else None
@@ -81,13 +81,6 @@ def _metric(metric: str, trial: Verification) -> float | None:
             return _share(after.get("cpu_busy_share"))
         case _:
             return _share(after.get("gpu_busy_share"))
-
-
-def _arm(trial: Verification, side: str) -> Mapping[str, Any]:
-    """The recorded window of one version, as verify.json has it; empty where none was recorded."""
-    windows = trial.details.get("windows")
-    arm = windows.get(side) if isinstance(windows, Mapping) else None
-    return arm if isinstance(arm, Mapping) else {}
 
 
 def _drop(before: Any, after: Any) -> float | None:

@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 from tracelens import jsonfile, run
 from tracelens.errors import InputError
-from tracelens.jsonfile import Shape
+from tracelens.jsonfile import Shape, microseconds
 from tracelens.model import Binding, Estimate, Outcome, Ratio, Verification
 
 SCHEMA_VERSION = 1
@@ -58,8 +58,8 @@ def document(verification: Verification) -> dict[str, Any]:
         "outcome": verification.outcome,
         "numbers_equal": verification.numbers_equal,
         "ratio": _ratio(verification.ratio),
-        "base_us": _us(verification.base_ns),
-        "patched_us": _us(verification.patched_ns),
+        "base_us": microseconds(verification.base_ns),
+        "patched_us": microseconds(verification.patched_ns),
         "predicted": estimate_document(verification.predicted),
         "verdict": verification.verdict,
     }
@@ -131,10 +131,6 @@ def _ratio(ratio: Ratio | None) -> dict[str, float] | None:
 
 def _key(scheme: str | None) -> str:
     return scheme or ""
-
-
-def _us(ns: int | None) -> float | None:
-    return None if ns is None else ns / 1000
 
 
 def _ns(us: float | None) -> int | None:
