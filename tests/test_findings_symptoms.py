@@ -88,7 +88,7 @@ def test_a_synchronize_costs_what_the_replay_says():
     finding = found_in(picture, {name: 57_000})["sync_stall"]
     assert finding.cost_ns == 57_000 and finding.stall == name
     assert finding.share == pytest.approx(57 / 460)
-    assert "cudaDeviceSynchronize" in finding.evidence and "gives back 57 µs (replay)" in finding.evidence
+    assert "cudaDeviceSynchronize" in finding.evidence and "gives back 0.057 ms (replay)" in finding.evidence
 
 
 def test_without_a_replay_the_idle_time_stands_for_the_cost_and_says_so():
@@ -132,7 +132,7 @@ def test_the_loader_costs_what_the_gpu_idles_for_it():
     picture = looped(body)
     finding = found_in(picture)["dataloader_wait"]
     assert finding.cost_ns == breakdown.of(picture)[1].parts["idle_dataloader"] > 500_000
-    assert "inside the DataLoader for 700 µs per step" in finding.evidence
+    assert "inside the DataLoader for 0.70 ms per step" in finding.evidence
 
 
 def test_many_short_kernels_are_launch_bound_and_few_long_ones_are_not():

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from tracelens.findings import window
-from tracelens.findings.evidence import Evidence, no_calls, us
+from tracelens.findings.evidence import Evidence, no_calls
 from tracelens.findings.policy import POLICY
 from tracelens.model import Abstention, Finding
 from tracelens.trace.tables import among
+from tracelens.units import ms
 
 NAME = "alloc_in_loop"
 
@@ -23,5 +24,5 @@ def detect(evidence: Evidence) -> tuple[Finding, ...] | Abstention:
     if per_step < POLICY.allocations or evidence.share(cost) < POLICY.harmless_share:
         return ()
     names = ", ".join(sorted({str(name) for name in own["name"]})[:3])
-    text = f"{per_step:.3g} calls per step ({names}) hold the host for {us(cost)}"
+    text = f"{per_step:.3g} calls per step ({names}) hold the host for {ms(cost)}"
     return (Finding(NAME, "GPU memory is allocated in the loop", cost, evidence.share(cost), None, text),)

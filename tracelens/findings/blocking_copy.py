@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tracelens.findings.evidence import Evidence, no_calls, no_gpu, us, waits
+from tracelens.findings.evidence import Evidence, no_calls, no_gpu, waits
 from tracelens.findings.policy import POLICY
 from tracelens.model import Abstention, Finding, Stall
+from tracelens.units import ms
 
 NAME = "blocking_copy"
 
@@ -22,7 +23,7 @@ def detect(evidence: Evidence) -> tuple[Finding, ...] | Abstention:
 def _finding(stall: Stall, evidence: Evidence) -> Finding:
     """Without a replay the larger of both losses stands for the cost: the host is blocked while the GPU idles."""
     if stall.exposed_ns is not None:
-        cost_ns, origin = stall.exposed_ns, f"copying without waiting gives back {us(stall.exposed_ns)} (replay)"
+        cost_ns, origin = stall.exposed_ns, f"copying without waiting gives back {ms(stall.exposed_ns)} (replay)"
     else:
         cost_ns, origin = max(stall.wait_ns, stall.gpu_idle_ns), "what copying without waiting gives was not replayed"
     return Finding(

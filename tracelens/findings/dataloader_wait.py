@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from tracelens.findings import window
-from tracelens.findings.evidence import Evidence, us
+from tracelens.findings.evidence import Evidence
 from tracelens.findings.policy import POLICY
 from tracelens.model import Abstention, Finding
 from tracelens.trace import intervals
+from tracelens.units import ms
 
 NAME = "dataloader_wait"
 
@@ -27,6 +28,6 @@ def detect(evidence: Evidence) -> tuple[Finding, ...] | Abstention:
     cost = waited if idle is None else idle
     if evidence.share(cost) < POLICY.loader_share:
         return ()
-    text = f"the loop is inside the DataLoader for {us(waited)} per step"
-    text += f", and the GPU idles {us(idle)} of it" if idle is not None else "; no GPU work was recorded"
+    text = f"the loop is inside the DataLoader for {ms(waited)} per step"
+    text += f", and the GPU idles {ms(idle)} of it" if idle is not None else "; no GPU work was recorded"
     return (Finding(NAME, "The loop waits for the DataLoader", cost, evidence.share(cost), None, text),)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tracelens.model import Abstention, Breakdown, Overlap, Run, Stall, StepTimes, Timeline
+from tracelens.units import ms
 
 Cost = tuple[int, str]
 
@@ -68,18 +69,13 @@ def no_calls(detector: str) -> Abstention:
 def cost_of(stall: Stall) -> Cost:
     """What a Stall costs per step and how that is known: by replay, else the idle GPU time that it owns."""
     if stall.exposed_ns is not None:
-        return stall.exposed_ns, f"removing it alone gives back {us(stall.exposed_ns)} (replay)"
+        return stall.exposed_ns, f"removing it alone gives back {ms(stall.exposed_ns)} (replay)"
     return stall.gpu_idle_ns, "what removing it gives back was not replayed; the idle time stands for it"
-
-
-def us(ns: float) -> str:
-    """Microseconds, or milliseconds from ten thousand on."""
-    return f"{ns / 1e6:.1f} ms" if abs(ns) >= 1e7 else f"{ns / 1e3:.0f} µs"
 
 
 def waits(stall: Stall) -> str:
     """'cudaDeviceSynchronize, 1 call per step, blocks the host for 310 µs, the GPU idles 120 µs for it'."""
     calls = "1 call" if stall.calls_per_step == 1 else f"{stall.calls_per_step:.3g} calls"
     name = f"{stall.call} ({stall.api})" if stall.call else stall.api
-    blocked, idle = us(stall.wait_ns), us(stall.gpu_idle_ns)
+    blocked, idle = ms(stall.wait_ns), ms(stall.gpu_idle_ns)
     return f"{name}, {calls} per step, blocks the host for {blocked}, the GPU idles {idle} for it"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tracelens.findings.evidence import Evidence, no_gpu, us
+from tracelens.findings.evidence import Evidence, no_gpu
 from tracelens.findings.policy import POLICY
 from tracelens.model import Abstention, Finding
+from tracelens.units import ms
 
 NAME = "exposed_communication"
 
@@ -16,5 +17,5 @@ def detect(evidence: Evidence) -> tuple[Finding, ...] | Abstention:
     cost = evidence.breakdown.parts["communication_exposed"]
     if evidence.share(cost) < POLICY.harmless_share:
         return ()
-    text = f"collectives run {us(cost)} per step with no kernel beside them; waiting for other ranks is part of it"
+    text = f"collectives run {ms(cost)} per step with no kernel beside them; waiting for other ranks is part of it"
     return (Finding(NAME, "Communication is not hidden", cost, evidence.share(cost), None, text),)

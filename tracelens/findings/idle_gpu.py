@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tracelens.findings.evidence import Evidence, no_gpu, us
+from tracelens.findings.evidence import Evidence, no_gpu
 from tracelens.findings.policy import POLICY
 from tracelens.model import IDLE_PARTS, Abstention, Finding
+from tracelens.units import ms
 
 NAME = "idle_gpu"
 _WORDS = {
@@ -25,7 +26,7 @@ def detect(evidence: Evidence) -> tuple[Finding, ...] | Abstention:
     if evidence.share(idle) < POLICY.idle_share:
         return ()
     ordered = sorted(parts.items(), key=lambda part: -part[1])
-    causes = ", ".join(f"{_WORDS[name]} {us(ns)}" for name, ns in ordered if ns > 0)
+    causes = ", ".join(f"{_WORDS[name]} {ms(ns)}" for name, ns in ordered if ns > 0)
     share = evidence.share(idle)
-    text = f"idle {us(idle)} of {us(evidence.step_ns)} per step: {causes}"
+    text = f"idle {ms(idle)} of {ms(evidence.step_ns)} per step: {causes}"
     return (Finding(NAME, f"The GPU is idle {100 * share:.0f} % of the time", idle, share, None, text),)

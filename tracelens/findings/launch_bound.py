@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from tracelens.findings import window
-from tracelens.findings.evidence import Evidence, no_calls, no_gpu, us
+from tracelens.findings.evidence import Evidence, no_calls, no_gpu
 from tracelens.findings.policy import POLICY
 from tracelens.model import Abstention, Finding
 from tracelens.trace.tables import among
+from tracelens.units import ms
 
 NAME = "launch_bound"
 
@@ -32,7 +33,7 @@ def detect(evidence: Evidence) -> tuple[Finding, ...] | Abstention:
         return ()
     text = (
         f"{launches:.0f} launches per step of kernels that run {median / 1e3:.1f} µs in the middle; "
-        f"the GPU idles {us(cost)} per step because the next launch is not there yet{_profiled(evidence)}"
+        f"the GPU idles {ms(cost)} per step because the next launch is not there yet{_profiled(evidence)}"
     )
     title = "The host cannot issue kernels as fast as they run"
     return (Finding(NAME, title, cost, evidence.share(cost), None, text),)
@@ -43,4 +44,4 @@ def _profiled(evidence: Evidence) -> str:
     bare, traced = evidence.steps.unprofiled_median_ns, evidence.steps.median_ns
     if bare is None:
         return "; how much of it the profiler made is not known"
-    return f"; the step takes {us(bare)} without the profiler and {us(traced)} with it"
+    return f"; the step takes {ms(bare)} without the profiler and {ms(traced)} with it"

@@ -16,6 +16,7 @@ from tracelens.patch.loops import Blocked, Loop, is_rare
 from tracelens.patch.names import FileNames, walk
 from tracelens.patch.sites import Site, SiteKind, find
 from tracelens.patch.source import SourceFile, Splice
+from tracelens.units import ms
 
 DECIDES = (
     "the value decides what the same batch does next",
@@ -43,6 +44,8 @@ class Request:
     edit: Edit
     targets: tuple[Target, ...]
     unsafe: bool = False
+    workers: int = 0
+    """How many workers the patch gives to loaders; 0 where it leaves them as they are."""
     own_movers: tuple[Location, ...] = ()
     """Places in the project where a class has a `to` or `cuda` of its own that does not take `non_blocking`."""
 
@@ -72,6 +75,12 @@ class Proposal:
     loop_line: int = 0
     sites: tuple[int, ...] = ()
     needs_runtime: bool = False
+    guards: tuple[int, ...] = ()
+    """Guards that are moved with the sites, by their numbers in the file."""
+    rare: tuple[int, ...] = ()
+    """Sites that the splices make rare, so that no other hunk needs to change them."""
+    covers: tuple[Location, ...] = ()
+    """Places that it changes although Edits of other kinds declined them."""
 
 
 @dataclass(frozen=True)
@@ -102,15 +111,10 @@ def evidence(stalls: Sequence[Stall]) -> str:
     if not distinct:
         return NO_RECORD
     calls = sum(stall.calls_per_step for stall in distinct)
-    wait = _time(sum(stall.wait_ns for stall in distinct))
+    wait = ms(sum(stall.wait_ns for stall in distinct))
     exposed = [stall.exposed_ns for stall in distinct if stall.exposed_ns is not None]
-    known = f"{_time(sum(exposed))} exposed" if len(exposed) == len(distinct) else "exposed time unknown"
+    known = f"{ms(sum(exposed))} exposed" if len(exposed) == len(distinct) else "exposed time unknown"
     return f"{calls:g} {'call' if calls == 1 else 'calls'} per step, {wait} per step host-blocked, {known}"
-
-
-def _time(ns: int) -> str:
-    """In ms, but what would round to nothing in µs: 0.00 ms is a zero that nobody measured."""
-    return f"{ns / 1e6:.2f} ms" if ns >= 5000 or not ns else f"{ns / 1e3:.2g} µs"
 
 
 def _at_line(sites: Sequence[Site], line: int) -> list[Site]:

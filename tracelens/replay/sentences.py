@@ -15,6 +15,7 @@ from tracelens.replay.bounds import Bounds
 from tracelens.replay.items import Tape, single
 from tracelens.replay.program import compile_program
 from tracelens.replay.steady import step_time
+from tracelens.units import ms
 
 NEGLIGIBLE = 0.01
 """Below 1 % of the step a wait is harmless and a copy is no cost."""
@@ -97,10 +98,6 @@ def _handed_over(tape: Tape) -> int:
     return spent // len(tape.steps) if has_copies else 0
 
 
-def _ms(ns: float) -> str:
-    return f"{ns / 1e6:.2f} ms"
-
-
 def _gpu_bound(facts: _Facts) -> Sentence | None:
     idle = 1 - facts.limits.stream_ns / facts.step_ns
     if idle >= NO_ROOM:
@@ -114,7 +111,7 @@ def _refilled(facts: _Facts) -> Sentence | None:
     if facts.waited_ns < small or facts.together_ns >= small:
         return None
     text = (
-        f"The host waits {_ms(facts.waited_ns)} per step, and without any wait a step takes as long: "
+        f"The host waits {ms(facts.waited_ns)} per step, and without any wait a step takes as long: "
         "each queue refills before the GPU runs dry."
     )
     return Sentence("refilled", text, {"wait_ns": facts.waited_ns, "exposed_ns": facts.together_ns})
@@ -125,8 +122,8 @@ def _host_bound(facts: _Facts) -> Sentence | None:
     if limits.binding != "host" or facts.waited_ns >= NEGLIGIBLE * facts.step_ns:
         return None
     text = (
-        f"Synchronizations return at once: the host needs {_ms(limits.host_ns)} per step to launch "
-        f"{_ms(limits.stream_ns)} of GPU work. Fewer launches would help (torch.compile, CUDA graphs), fewer waits not."
+        f"Synchronizations return at once: the host needs {ms(limits.host_ns)} per step to launch "
+        f"{ms(limits.stream_ns)} of GPU work. Fewer launches would help (torch.compile, CUDA graphs), fewer waits not."
     )
     return Sentence("host_bound", text, {"host_ns": limits.host_ns, "stream_ns": limits.stream_ns})
 
@@ -135,14 +132,14 @@ def _loader_bound(facts: _Facts) -> Sentence | None:
     if facts.limits.binding != "loader":
         return None
     text = (
-        f"The loader delivers a batch every {_ms(facts.limits.loader_ns)}: any time saved elsewhere is spent waiting "
+        f"The loader delivers a batch every {ms(facts.limits.loader_ns)}: any time saved elsewhere is spent waiting "
         "for the next batch. Make the loader faster first (more workers, cheaper samples)."
     )
     numbers: dict[str, float] = {"loader_ns": facts.limits.loader_ns}
     if facts.doubled_ns is not None and facts.workers:
         text += (
             f" With {2 * facts.workers} workers instead of {facts.workers}, each as fast as now, a step would take "
-            f"{_ms(facts.doubled_ns)} (replayed)."
+            f"{ms(facts.doubled_ns)} (replayed)."
         )
         numbers |= {"workers": facts.workers, "doubled_ns": facts.doubled_ns}
     return Sentence("loader_bound", text, numbers)
@@ -155,7 +152,7 @@ def _absorbed(facts: _Facts) -> Sentence | None:
         return None
     text = (
         f"No wait costs anything alone, because the next one takes its place; together they cost "
-        f"{_ms(facts.together_ns)} per step."
+        f"{ms(facts.together_ns)} per step."
     )
     return Sentence("absorbed", text, {"largest_alone_ns": largest, "together_ns": facts.together_ns})
 
@@ -164,7 +161,7 @@ def _same_stream(facts: _Facts) -> Sentence | None:
     if facts.staged_ns < NEGLIGIBLE * facts.step_ns:
         return None
     text = (
-        f"{_ms(facts.staged_ns)} of copies per step come from pageable memory on the stream that computes: "
+        f"{ms(facts.staged_ns)} of copies per step come from pageable memory on the stream that computes: "
         "non_blocking alone hides nothing, pinned memory and a stream of their own do."
     )
     return Sentence("same_stream", text, {"copy_ns": facts.staged_ns})
@@ -173,7 +170,8 @@ def _same_stream(facts: _Facts) -> Sentence | None:
 def _copies_hidden(facts: _Facts) -> Sentence | None:
     if facts.copied_ns >= NEGLIGIBLE * facts.step_ns:
         return None
-    text = f"Copies to the GPU take {_ms(facts.copied_ns)} per step: prefetching them gains nothing."
+    taken = f"Copies to the GPU take {ms(facts.copied_ns)} per step: prefetching them gains nothing."
+    text = taken if facts.copied_ns else "The loop copies nothing to the GPU: there is nothing to prefetch."
     return Sentence("copies_small", text, {"copy_ns": facts.copied_ns})
 
 
@@ -183,15 +181,15 @@ def _no_room(facts: _Facts) -> Sentence | None:
         return None
     if facts.limits.binding == "host" and facts.handed_over_ns >= NO_ROOM * facts.step_ns:
         text = (
-            f"The host is busy {_ms(facts.limits.host_ns)} of a {_ms(facts.step_ns)} step, so removing waits alone "
-            f"gains at most {100 * share:.1f} %; {_ms(facts.handed_over_ns)} of it are copying and unpacking batches, "
+            f"The host is busy {ms(facts.limits.host_ns)} of a {ms(facts.step_ns)} step, so removing waits alone "
+            f"gains at most {100 * share:.1f} %; {ms(facts.handed_over_ns)} of it are copying and unpacking batches, "
             "which a pinned loader takes off the training thread."
         )
         return Sentence(
             "busy_with_batches", text, {"host_ns": facts.limits.host_ns, "batches_ns": facts.handed_over_ns}
         )
     text = (
-        f"Without any wait a step still takes {_ms(facts.limits.largest_ns)} ({facts.limits.binding}): "
+        f"Without any wait a step still takes {ms(facts.limits.largest_ns)} ({facts.limits.binding}): "
         f"ordering the same work differently gains at most {100 * share:.1f} %."
     )
     return Sentence("no_room", text, {"bound_ns": facts.limits.largest_ns, "share": share})

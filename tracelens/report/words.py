@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import unicodedata
 
+from tracelens import units
 from tracelens.model import Breakdown, Diagnosis, Estimate, Measure, Recommendation, Stage, Stall, Trace
 
 UNKNOWN = "not measured"
@@ -110,15 +111,7 @@ def shorten(text: str, limit: int = 60) -> str:
 
 def milliseconds(ns: float | None) -> str:
     """A time in ms, for columns that are read against each other."""
-    if ns is None:
-        return UNKNOWN
-    value = ns / 1e6
-    if value == 0:
-        return "0 ms"
-    if abs(value) < 0.01:
-        return f"{1000 * value:.2g} µs"
-    digits = 3 if abs(value) < 0.1 else 2 if abs(value) < 100 else 0
-    return f"{value:.{digits}f} ms"
+    return UNKNOWN if ns is None else units.ms(ns)
 
 
 def signed(ns: int) -> str:
