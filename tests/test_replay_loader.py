@@ -186,3 +186,65 @@ def test_cores_and_workers_are_read_from_the_run_and_shared_by_its_ranks() -> No
     for broken in (True, "16", 0, -3, None, 2.5):
         made = Calibration.from_run({"ranks": [], "environment": {"cpu_count": broken}, "world_size": broken})
         assert made.loader_cores is None
+
+
+# -------------------------------------------------------------- what workers need, where the loop never waits for them
+
+
+def pageable(machine: Machine) -> None:
+    """A batch is there at once; its copy blocks for 3,000, then 2,000 on the GPU. Pinned: shorter."""
+    machine.load_batch(500)
+    machine.copy("h2d", "pageable", 3_000, nbytes=25_000_000)
+    machine.launch("gemm", 2_000)
+    machine.synchronize()
+
+
+PINNED = (Edit("async-copy"), Edit("interval-sync", (SYNC,), interval=10))
+
+
+def supplied(busy_us: float, workers: int = 4, cores: int | None = None) -> Calibration:
+    """As `tracelens profile` notes it: 100 batches for which all workers together took so much CPU time."""
+    told = {"num_workers": workers, "supply": {"seconds": 1.0, "batches": 100, "worker_seconds": busy_us / 1e4}}
+    found = Calibration.from_run({"loaders": [told], "environment": {"cpu_count": cores}})
+    return replace(found, pin_thread_copy_factor=1.0)  # the pin thread is not the limit here
+
+
+def test_workers_that_are_busy_all_the_time_are_the_limit_of_every_remedy() -> None:
+    """Four workers, 20,000 of CPU per batch: one every 5,000 at best, however little the loop itself needs."""
+    free, bound = build(pageable, calibration=supplied(0)), build(pageable, calibration=supplied(20_000))
+    assert time_us(free, *PINNED) < 4_900, "or the test tests nothing"
+    assert time_us(bound, *PINNED) == pytest.approx(5_000)
+    judged = estimate.of(bound, PINNED)
+    assert isinstance(judged, Estimate)
+    assert judged.binding == "loader"
+    assert "4 workers deliver a step's batches every 5.00 ms at best, by the CPU time they took" in judged.assumptions
+
+
+def test_a_loop_as_it_is_did_get_its_batches() -> None:
+    """The workers' time is measured with an error; it never makes the recorded loop slower than it was."""
+    made = build(pageable, calibration=supplied(80_000))
+    assert time_us(made) == pytest.approx(made.base_ns / 1000)
+    judged = estimate.of(made, PINNED)
+    assert isinstance(judged, Estimate)
+    assert judged.step_ns == pytest.approx(judged.base_ns, rel=1e-3)
+    (said,) = (one for one in sentences.of(made) if one.id == "loader_bound")
+    assert "any time saved elsewhere is spent waiting" in said.text
+
+
+def test_workers_without_a_core_of_their_own_share_what_there_is() -> None:
+    crowded = build(pageable, calibration=supplied(10_000, workers=4, cores=2))
+    assert time_us(crowded, *PINNED) == pytest.approx(5_000)
+
+
+def test_more_workers_beside_a_remedy_lift_the_limit() -> None:
+    made = build(pageable, calibration=supplied(20_000))
+    assert time_us(made, *PINNED, more(8)) == pytest.approx(time_us(build(pageable, calibration=supplied(0)), *PINNED))
+    assert time_us(made, more(8)) == pytest.approx(time_us(made)), "alone they bring nothing"
+
+
+@pytest.mark.parametrize(
+    "told", [None, {}, {"batches": 0, "worker_seconds": 1.0}, {"batches": 9, "worker_seconds": None}]
+)
+def test_what_was_not_measured_sets_no_limit(told: object) -> None:
+    found = Calibration.from_run({"loaders": [{"num_workers": 4, "supply": told}]})
+    assert found.loader_batch_ns == 0

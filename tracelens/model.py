@@ -19,10 +19,23 @@ if TYPE_CHECKING:  # pandas and numpy cost 0.4 s to import; `tracelens --help` m
 StepSource = Literal["profiler_step", "tracelens", "dataloader", "optimizer", "cycle", "none"]
 WaitKind = Literal["device", "stream", "event", "d2h", "h2d", "alloc"]
 Verdict = Literal["exposed", "harmless", "window_edge", "unknown"]
-EditKind = Literal["interval-sync", "event-sync", "defer-read", "async-copy", "prefetch", "more-workers"]
+EditKind = Literal[
+    "interval-sync",
+    "event-sync",
+    "defer-read",
+    "async-copy",
+    "prefetch",
+    "more-workers",
+    "thin-logs",
+    "move-guard",
+    "persistent-workers",
+]
 Tier = Literal["safe", "unsafe", "manual"]
 Binding = Literal["host", "stream", "copy", "loader"]
 Outcome = Literal["faster", "no change", "slower", "different numbers", "failed", "inconclusive"]
+
+UNSAFE_EDITS: tuple[EditKind, ...] = ("thin-logs", "move-guard", "more-workers", "persistent-workers")
+"""Edits that change what a run prints, when it stops or which random numbers it draws: made with --unsafe only."""
 
 IDLE_PARTS = ("idle_sync", "idle_dataloader", "idle_host", "idle_launch", "idle_other")
 BREAKDOWN_PARTS = ("compute", "communication_exposed", "copy_exposed", *IDLE_PARTS)
@@ -359,7 +372,7 @@ class Edit:
 
     `stalls` are ids of the Stalls it acts on. `interval` is N of interval-sync and defer-read: 1 means "as soon as
     the event has completed" (scheme 2), N > 1 "every N batches". `depth` is the prefetch distance in batches.
-    `workers` is what more-workers asks for: it is replayed, never patched.
+    `workers` is what more-workers asks for. Edits of the kinds in `UNSAFE_EDITS` are made with --unsafe only.
     """
 
     kind: EditKind
@@ -478,6 +491,8 @@ class Recommendation:
     verdict: str
     stages: tuple[Stage, ...] = ()
     sensitivity: Mapping[str, Any] = field(default_factory=dict)
+    measure: str | None = None
+    """Where none is recommended: the scheme that may pay, as far as a replay can tell, and that a trial would judge."""
 
 
 # ---------------------------------------------------------------------------------------------------- the patch
@@ -493,6 +508,8 @@ class Hunk:
     location: Location
     reason: str
     evidence: str
+    covers: tuple[Location, ...] = ()
+    """Places that it changes although Edits of other kinds declined them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -503,6 +520,11 @@ class Declined:
     location: Location
     obstacle: str
     by_hand: str
+
+    @property
+    def offered(self) -> bool:
+        """Nothing is wrong with the place: it only needs --unsafe, or buys nothing here."""
+        return self.edit in UNSAFE_EDITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -528,6 +550,18 @@ class Patch:
     @property
     def empty(self) -> bool:
         return not self.files
+
+    @property
+    def left_alone(self) -> tuple[Declined, ...]:
+        """The declined places that no hunk of another kind changes after all."""
+        changed = {(place.path, place.line) for hunk in self.hunks for place in hunk.covers}
+        kept = (one for one in self.declined if (one.location.path, one.location.line) not in changed)
+        return tuple(kept) if changed else self.declined
+
+    @property
+    def by_hand(self) -> tuple[Declined, ...]:
+        """The places that are left to a person: without those that only need --unsafe."""
+        return tuple(one for one in self.left_alone if not one.offered)
 
 
 # ------------------------------------------------------------------------------------------------ the measurement
@@ -662,5 +696,9 @@ class Diagnosis:
     exposed_together_ns: int | None = None
     """What a step would be shorter by if no wait were in it: not the sum, because a wait that goes alone often only
     uncovers the next one. None where nothing could be replayed."""
+    offers: Mapping[str, tuple[Edit, ...]] = field(default_factory=dict)
+    """Per scheme id, the Edits that only --unsafe makes."""
+    unsafe: tuple[Hunk, ...] = ()
+    """Hunks that --unsafe would add and that the replay finds worth it; empty where it was not asked, or was given."""
     drawn: tuple[Drawn, ...] = ()
     """The loop as it is and with the recommended scheme (else the fastest replayed one), for one picture."""

@@ -38,7 +38,8 @@ MONITOR_FILE = "monitor.jsonl"
 BACKUP_FOLDER = "backup"
 
 _AGAIN = "record again: tracelens profile train.py"
-_LOADER = {"num_workers": int, "pin_memory": bool, "batches": int, "batch_bytes": int}
+_SUPPLY = {"seconds": float, "batches": int, "worker_seconds": float, "ready": int}
+_LOADER = {"num_workers": int, "pin_memory": bool, "batches": int, "batch_bytes": int, "supply": _SUPPLY}
 _CLOCK = {"unprofiled_ns": [int], "unprofiled_mean_ns": float, "unprofiled_clock": str, "profiled_ns": [int]}
 _RANK: Shape = {
     "rank": int,
@@ -148,12 +149,19 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
-def write_bytes(path: Path, data: bytes, mode: int | None = None) -> None:
-    """Write a file atomically in its own folder (the only place a rename is sure to work), permissions kept."""
+def write_bytes(path: Path, data: bytes, mode: int | None = None, mark: str | None = None) -> None:
+    """Write a file atomically in its own folder (the only place a rename is sure to work), permissions kept.
+
+    With a `mark` the file that is renamed is called `temporary(path, mark)`: whoever finds it knows whose it is.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     if mode is None:
         mode = path.stat().st_mode & 0o7777 if path.exists() else 0o666 & ~_umask()
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    if mark is None:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    else:
+        name = str(temporary(path, mark))
+        handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(handle, "wb") as out:
             out.write(data)
@@ -165,6 +173,11 @@ def write_bytes(path: Path, data: bytes, mode: int | None = None) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name)
         raise
+
+
+def temporary(path: Path, mark: str) -> Path:
+    """What a file is made from that `write_bytes` writes with this mark; short enough for every file system."""
+    return path.parent / f".{path.name[:50]}.tracelens-{mark}"
 
 
 def write_output(path: Path, data: bytes) -> None:

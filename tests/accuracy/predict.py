@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tracelens import pipeline, replay
+from tracelens import pipeline, remedies, replay
 from tracelens.model import Abstention, Edit, Estimate, Patch
 from tracelens.replay import bounds, exposed
 from tracelens.replay.items import Tape
@@ -39,18 +39,19 @@ def predict(run: Path, versions: Path | None) -> dict[str, Any]:
     rules = rule_files.load(None, None)
     interval = planning.chosen_interval(examined.diagnosis.inventory, None)
     fitted = planning.edits(rules, examined.diagnosis.stalls, examined.diagnosis.inventory, interval)
+    ground = pipeline._ground(examined.diagnosis, interval, pipeline.Options(), examined)
     schemes = {}
     for name, edits in fitted.items():
         if isinstance(edits, str):
             schemes[name] = {"applies": False, "reason": edits}
             continue
-        remedy = pipeline._remedy(name, edits, interval, examined, pipeline.Options(forced=name))
+        remedy = remedies.of(ground, {name: edits}, {}, forced=name)[name]
         schemes[name] = _scheme(remedy, examined, run, versions)
     diagnosis = pipeline.plan(examined)
     chosen = diagnosis.recommendation.scheme if diagnosis.recommendation else None
     if chosen is not None:
         remedy = next(scheme for scheme in diagnosis.schemes if scheme.id == chosen)
-        made = pipeline._Remedy(remedy.edits, remedy.estimate, diagnosis.patches.get(chosen))
+        made = remedies.Remedy(remedy.edits, remedy.estimate, diagnosis.patches.get(chosen))
         schemes[RECOMMENDED] = _scheme(made, examined, run, versions)
     return {
         "at_unix": round(time.time(), 1),

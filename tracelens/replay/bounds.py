@@ -25,7 +25,8 @@ _NO_WORK = ("background",)
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """host: all calls and the time between them, without waits. stream: the busiest stream's work and the gaps between
-    queued kernels. copy: the busier copy engine. loader: the producer's period, 0 where the loader sets no pace."""
+    queued kernels. copy: the busier copy engine. loader: the producer's period, or
+    what its workers need at least; 0 where the loader sets no pace that is known."""
 
     host_ns: int
     stream_ns: int
@@ -73,7 +74,7 @@ def of(tape: Tape, edits: Sequence[Edit] = ()) -> Bounds:
         host_ns=round(host * share),
         stream_ns=round(max(streams.values(), default=0) * share),
         copy_ns=round(max(engines.values(), default=0) * share),
-        loader_ns=round((program.loader_period_ns or 0) * scale),
+        loader_ns=max(round((program.loader_period_ns or 0) * scale), program.least_step_ns),
     )
 
 

@@ -59,9 +59,10 @@ class Calibration:
     16 threads take 4-6 ms for 12.6 MB; no call to the driver and no page fault was behind it."""
     pin_main_tensor_ns: int = 20_000
     """Fixed cost of pinning one tensor on the main thread. An estimate; its copy alone takes 10 µs at 0.5 MB."""
-    pin_thread_copy_factor: float = 1.15
+    pin_thread_copy_factor: float = 1.5
     """The pin thread's copy of a batch against the training loop's own blocking copy of it: both read memory that was
-    just mapped. 1.3 where the loader set the pace of a crowded machine (38 and 101 MB), 1.0 on a quiet one (39 MB)."""
+    just mapped, and the pin thread has one core for it. On three H200 hosts 25 MB batches came every 9 to 13 ms,
+    which is 1.5 to 2.2 (timed directly: 5.0 ms of CPU for the copy, 4.2 ms between two); 1.0 on a quiet one (39 MB)."""
     pin_thread_bytes_per_us: float = 8_000.0
     """The most a pin thread copies from memory that a worker has just handed over: 39 MB take 4.8 ms at best."""
     release_bytes_per_us: float = 8_000.0
@@ -87,6 +88,8 @@ class Calibration:
     """CPU cores for this rank's training thread and workers, None unknown."""
     loader_workers: int | None = None
     """`num_workers` of the run's loader, None unknown (then the trace's loader name decides)."""
+    loader_batch_ns: int = 0
+    """CPU time that the run's workers spent on a batch, all of them together; 0 unknown, which sets no limit."""
 
     @classmethod
     def from_run(cls, meta: Mapping[str, Any]) -> Calibration:
@@ -100,7 +103,7 @@ class Calibration:
         )
         found = _known_numbers(measured) if isinstance(measured, Mapping) else {}
         if isinstance(loaders, list) and loaders and isinstance(loaders[0], Mapping):
-            found |= _count(loaders[0].get("num_workers"), "loader_workers", 0)
+            found |= _count(loaders[0].get("num_workers"), "loader_workers", 0) | _making(loaders[0].get("supply"))
         environment = meta.get("environment")
         if isinstance(environment, Mapping):
             found |= _count(environment.get("cpu_count"), "loader_cores", 1)
@@ -137,10 +140,11 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "pinned_bytes_per_us": (0.65, 1.1),
     "pin_main_bytes_per_us": (0.1, 1.5),
     "pin_main_tensor_ns": (0.5, 2.0),
-    "pin_thread_copy_factor": (0.85, 1.2),
+    "pin_thread_copy_factor": (0.7, 1.35),
     "pin_thread_bytes_per_us": (0.7, 1.5),
     "loader_get_ns": (0.5, 3.0),
     "pin_thread_contention": (0.4, 1.6),
+    "loader_batch_ns": (0.9, 1.1),
     "staging_bytes": (0.7, 1.3),
     "copy_issue_ns": (0.7, 1.5),
     "event_record_ns": (0.7, 2.0),
@@ -156,6 +160,15 @@ RANGES: Mapping[str, tuple[float, float]] = {
 def _count(value: Any, name: str, least: int) -> dict[str, int]:
     """A count from a file that anyone may have written, under `name`; nothing where it is none."""
     return {name: value} if isinstance(value, int) and not isinstance(value, bool) and value >= least else {}
+
+
+def _making(supply: Any) -> dict[str, int]:
+    """CPU time per batch, from what the workers did while the loop ran unprofiled."""
+    told = supply if isinstance(supply, Mapping) else {}
+    spent, made = told.get("worker_seconds"), told.get("batches")
+    if not isinstance(spent, int | float) or not isinstance(made, int) or made <= 0 or not math.isfinite(spent):
+        return {}
+    return {"loader_batch_ns": max(0, round(1e9 * spent / made))}
 
 
 def _known_numbers(measured: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,10 @@ are combined, never applied one after the other and never added up afterwards.
     defer-read(N)                 keep the values on the GPU, stack and read them every N steps
     async-copy                    pinned source, no wait; the pin thread pins, without workers the main thread
     prefetch(depth)               the batch's copies go to a stream of their own, `depth` batches ahead
-    more-workers(W)               W workers share what the present ones need per batch (`workers`); replayed only
+    more-workers(W)               W workers share what the present ones need per batch (`workers`)
+    move-guard(N)                 like defer-read(N): the guard looks at kept values
+    thin-logs(N)                  the read is made in the last of every N steps only, and nothing is kept
+    persistent-workers            nothing: it acts between two epochs, and steps lie within one
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from tracelens.model import Edit, EditKind
 from tracelens.replay.calibrate import Calibration
 from tracelens.replay.items import ALL_STREAMS, Block, Item, Step, Tape, single
 from tracelens.replay.program import Program
-from tracelens.replay.workers import hired
+from tracelens.replay.workers import hired, least_step_ns
 
 COPIED = "prefetch"
 """Name of the event behind a prefetched batch."""
@@ -50,6 +53,7 @@ def apply(tape: Tape, edits: Sequence[Edit] = ()) -> Program:
         depth=plan.depth,
         loader_period_ns=_loader_period(tape, plan),
         loads=sum(item.kind == "loader" for step in tape.steps for item in single(step)),
+        least_step_ns=least_step_ns(tape),
     )
 
 
@@ -241,6 +245,8 @@ class _Rewriting:
             if "prefetch" in kinds or ("async-copy" in kinds and item.engine != "h2d"):
                 return (_emptied(item),)
             return (self._asynchronous(item),) if "async-copy" in kinds else (item,)
+        if "thin-logs" in kinds:
+            return (item,) if kinds["thin-logs"] in {1, *self.last} else (_emptied(item),)
         interval = max(kinds.values())
         if item.pair >= 0 or item.engine == "d2h" or "defer-read" in kinds:
             return self._read_later(item, interval)

@@ -19,6 +19,7 @@ from tracelens.replay.items import Tape, single
 from tracelens.replay.program import compile_program
 from tracelens.replay.steady import step_time
 from tracelens.replay.tape import SAMPLING
+from tracelens.units import ms
 
 DRAWS = 24
 """Enough for a 10 % and a 90 % quantile that move by less than a third of the range between seeds."""
@@ -54,6 +55,9 @@ def of(tape: Tape, edits: tuple[Edit, ...]) -> Estimate | Abstention:
     if any(edit.kind == "more-workers" for edit in edits) and tape.loader.workers is None:
         missing = "how many workers the DataLoader has is not known"
         return Abstention("replay", missing, "record with tracelens profile, which notes it")
+    if edits and all(edit.kind == "persistent-workers" for edit in edits):
+        missing = "what workers that stay alive save lies between two epochs, where no step was recorded"
+        return Abstention("replay", missing, "time two epochs with it and without it")
     outcome = _outcome(tape, edits)
     base = tape.base_ns
     binding = bounds.of(tape, edits).binding
@@ -121,13 +125,24 @@ def _assumptions(tape: Tape, edits: tuple[Edit, ...]) -> tuple[str, ...]:
             said.append(f"a pin thread prepares each batch; the main thread then spends {took:.0f} µs in the loader")
     if "prefetch" in kinds:
         said.append("the next batch is asked for before this batch's work is launched")
+    if "thin-logs" in kinds:
+        said.append("a line that is not written saves its read; what formatting and writing it cost is not counted")
     if "more-workers" in kinds:
         said.append(_of_workers(tape, edits))
     elif tape.loader.period_ns is not None:
         said.append("the loader's workers set the pace and do not get faster")
     elif edits and tape.loader.workers and any(item.kind == "loader" for step in tape.steps for item in single(step)):
-        said.append("the loop never waited for its workers, so how much faster they could deliver is not known")
+        said.append(_of_present_workers(tape))
     return tuple(said)
+
+
+def _of_present_workers(tape: Tape) -> str:
+    least = workers.least_step_ns(tape)
+    if not least:
+        return "the loop never waited for its workers, so how much faster they could deliver is not known"
+    return (
+        f"{tape.loader.workers} workers deliver a step's batches every {ms(least)} at best, by the CPU time they took"
+    )
 
 
 def _of_workers(tape: Tape, edits: tuple[Edit, ...]) -> str:

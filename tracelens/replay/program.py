@@ -35,6 +35,8 @@ class Program:
     """Per step."""
     loads: int = 1
     """Batches that the training loop asks for in all recorded steps together."""
+    least_step_ns: int = 0
+    """No step is shorter in the long run: what the workers need for its batches if they never rest."""
 
     @property
     def recorded_steps(self) -> int:

@@ -24,6 +24,10 @@ OLDEST_NS = 2_000_000
 
 def step_time(compiled: Compiled, order: Sequence[int] | None = None) -> float:
     """Steady time per step in ns when the recorded steps repeat in `order` (default: as recorded)."""
+    return max(_steady(compiled, order), float(compiled.program.least_step_ns))
+
+
+def _steady(compiled: Compiled, order: Sequence[int] | None) -> float:
     order = range(compiled.program.recorded_steps) if order is None else order
     cycle, whole = _cycle(len(order), compiled.program.intervals)
     machine = Machine(compiled)

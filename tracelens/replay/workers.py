@@ -32,6 +32,20 @@ def hired(tape: Tape, edits: Sequence[Edit]) -> Tape:
     return replace(tape, loader=Loader(wanted, period), steps=steps)
 
 
+def least_step_ns(tape: Tape) -> int:
+    """What the workers need for the batches of a step if nothing keeps them waiting; 0 where that was not measured.
+
+    Never more than the step as it is, which they did deliver. Time that they do not spend on a core, reading a disk
+    say, is not in it, so they may need longer.
+    """
+    costs, workers = tape.calibration, tape.loader.workers
+    if not workers or not costs.loader_batch_ns:
+        return 0
+    at_once = min(workers, costs.loader_cores or workers)
+    loads = len(_spans(tape)) / len(tape.steps)
+    return min(round(costs.loader_batch_ns * loads / at_once), tape.base_ns)
+
+
 def useful(tape: Tape, workers: int) -> int:
     """How many of the workers get a core: all but the training thread's, where the run says how many there are."""
     cores = tape.calibration.loader_cores
