@@ -26,7 +26,7 @@ import torch
 from torch import nn
 
 torch.manual_seed(0)
-device = torch.device("cpu")
+device = torch.device("cpu")  # where there is one: "cuda"
 model = nn.Linear(4, 3)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 loader = [(torch.randn(5, 4), torch.randint(0, 3, (5,))) for _ in range({batches})]

@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
@@ -17,7 +20,7 @@ import pytest
 from tracelens import run
 from tracelens.errors import InputError, Refused
 from tracelens.model import FilePatch, Patch
-from tracelens.patch import apply
+from tracelens.patch import alone, apply
 from tracelens.patch.source import Unreadable, parse
 
 BEFORE = b"print(1)\r\n# no newline at the end"
@@ -86,10 +89,10 @@ def test_if_the_second_file_fails_the_first_is_put_back(error: BaseException, tm
     patch, old, new = project(tmp_path)
     real = run.write_bytes
 
-    def failing(path: Path, data: bytes, mode: int | None = None) -> None:
+    def failing(path: Path, data: bytes, mode: int | None = None, mark: str | None = None) -> None:
         if path == new:
             raise error
-        real(path, data, mode)
+        real(path, data, mode, mark)
 
     with (
         mock.patch.object(run, "write_bytes", failing),
@@ -111,7 +114,7 @@ def test_a_crash_between_two_files_can_be_reverted(tmp_path: Path) -> None:
 
 
 DYING = """
-import os, sys
+import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
 from tracelens.model import FilePatch, Patch
@@ -122,7 +125,7 @@ def counted(function):
     def call(*arguments, **options):
         left[0] -= 1
         if left[0] < 0:
-            os._exit(9)  # as SIGKILL would: no handler, no cleaning up
+            os.kill(os.getpid(), signal.SIGKILL)  # no handler, no cleaning up
         return function(*arguments, **options)
     return call
 os.replace, os.unlink, os.rmdir = counted(os.replace), counted(os.unlink), counted(os.rmdir)
@@ -146,8 +149,8 @@ else:
 def died_after(count: int, folder: Path, command: str) -> bool:
     program = DYING.format(root=str(Path(__file__).parent.parent))
     done = subprocess.run([sys.executable, "-c", program, str(count), str(folder), command], check=False)
-    assert done.returncode in (0, 9)
-    return done.returncode == 9
+    assert done.returncode in (0, -9)
+    return done.returncode == -9
 
 
 def three_files(folder: Path) -> dict[str, bytes]:
@@ -158,6 +161,176 @@ def three_files(folder: Path) -> dict[str, bytes]:
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.glob("*.py")}
+
+
+def left_over(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if path.name not in ("a.py", "b.py", "c.py", "run"))
+
+
+@pytest.mark.parametrize("command", ["write", "revert"])
+@pytest.mark.parametrize("then", ["write", "revert", "clean up"])
+def test_what_a_kill_left_beside_the_script_is_gone_after_the_next_command(
+    command: str, then: str, tmp_path: Path
+) -> None:
+    """Killed between writing a file and renaming it; what merely looks like ours stays."""
+    named = 0
+    for count in range(20):
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        before = three_files(folder)
+        foreign = [f".a.py.tracelens-{'0' * 16}", ".a.py.swp", ".b.py.1a2b3c4d"]
+        for name in foreign:
+            (folder / name).write_text("mine")
+        if command == "revert":
+            assert not died_after(1000, folder, "write")
+        if not died_after(count, folder, command):
+            break
+        ours = [name for name in left_over(folder) if name not in foreign]
+        assert all(re.fullmatch(r"\.[abc]\.py\.tracelens-[0-9a-f]{16}", name) for name in ours)
+        named += len(ours)
+        backup = folder / "run" / "backup"
+        with contextlib.suppress(InputError, Refused):
+            if then == "write":
+                apply.write(Patch(folder, (FilePatch(folder / "a.py", before["a.py"], b"a = 3"),), (), (), ""), backup)
+            elif then == "revert":
+                apply.revert(backup, (folder,))
+            else:
+                apply.clean_up(backup)
+        assert left_over(folder) == sorted(foreign)
+    assert named >= 2
+
+
+def test_a_patch_that_a_kill_left_in_part_is_called_so(tmp_path: Path) -> None:
+    patch, old, new = project(tmp_path)
+    apply.write(patch, tmp_path / "run" / "backup")
+    new.unlink()  # as if the program had died before it wrote the second file
+    with pytest.raises(Refused, match="in part") as caught:
+        apply.write(patch, tmp_path / "run" / "backup")
+    assert caught.value.hint == "run `tracelens revert` first"
+    old.write_bytes(BEFORE)  # and here before it wrote the first one: nothing is applied
+    apply.write(patch, tmp_path / "run" / "backup")
+    assert old.read_bytes() == AFTER
+
+
+def test_a_mark_that_is_no_mark_is_an_input_error(tmp_path: Path) -> None:
+    patch, _, _ = project(tmp_path)
+    backup = tmp_path / "run" / "backup"
+    apply.write(patch, backup)
+    manifest = json.loads((backup / "manifest.json").read_text())
+    assert re.fullmatch("[0-9a-f]{16}", manifest["mark"])
+    (backup / "manifest.json").write_text(json.dumps({**manifest, "mark": "../../precious"}))
+    with pytest.raises(InputError, match="no mark"):
+        apply.revert(backup)
+    del manifest["mark"]  # a backup of an earlier version
+    (backup / "manifest.json").write_text(json.dumps(manifest))
+    assert len(apply.revert(backup)) == 2
+
+
+RACING = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from tracelens import run
+from tracelens.errors import Refused
+from tracelens.model import FilePatch, Patch
+from tracelens.patch import apply
+
+folder, name, pause = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
+real = run.write_bytes
+def slowly(path, data, mode=None, mark=None):
+    if path.parent == folder:
+        (folder / "run0" / "begun").touch()
+        time.sleep(pause)
+    real(path, data, mode, mark)
+run.write_bytes = slowly
+files = tuple(FilePatch(folder / f, b"x = 1", name.encode()) for f in ("a.py", "b.py"))
+try:
+    apply.write(Patch(folder, files, (), (), ""), folder / name / "backup")
+except Refused as error:
+    print(error.message)
+    sys.exit(1)
+"""
+
+
+def racing(folder: Path, name: str, pause: float = 0.0) -> subprocess.Popen[str]:
+    program = RACING.format(root=str(Path(__file__).parent.parent))
+    words = [sys.executable, "-c", program, str(folder), name, str(pause)]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.fixture
+def two_runs(tmp_path: Path) -> Path:
+    for name in ("run0", "run1"):
+        (tmp_path / name).mkdir()
+    for name in ("a.py", "b.py"):
+        (tmp_path / name).write_bytes(b"x = 1")
+    return tmp_path
+
+
+def until_begun(folder: Path) -> None:
+    ends = time.monotonic() + 20
+    while not (folder / "run0" / "begun").exists() and time.monotonic() < ends:
+        time.sleep(0.02)
+
+
+def test_two_runs_that_patch_the_same_files_at_once_never_mix(two_runs: Path) -> None:
+    first = racing(two_runs, "run0", 1.0)
+    until_begun(two_runs)
+    second = racing(two_runs, "run1")
+    said = second.communicate(timeout=30)[0]
+    assert (first.wait(timeout=30), second.returncode) == (0, 1)
+    assert "has changed since the patch was made" in said
+    assert {(two_runs / name).read_bytes() for name in ("a.py", "b.py")} == {b"run0"}
+    assert sorted(path.name for path in two_runs.iterdir()) == ["a.py", "b.py", "run0", "run1"]
+    assert not (two_runs / "run1" / "backup").exists()
+    first.stdout.close()
+
+
+def test_a_killed_run_holds_nobody_up(two_runs: Path) -> None:
+    first = racing(two_runs, "run0", 60.0)
+    until_begun(two_runs)
+    first.kill()
+    first.communicate()
+    begun = time.monotonic()
+    second = racing(two_runs, "run1")
+    second.communicate(timeout=30)
+    assert second.returncode == 0
+    assert time.monotonic() - begun < 10
+    assert {(two_runs / name).read_bytes() for name in ("a.py", "b.py")} == {b"run1"}
+
+
+def test_a_run_that_was_stopped_in_the_middle_is_named_after_a_while(
+    two_runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = racing(two_runs, "run0", 2.0)
+    until_begun(two_runs)
+    first.send_signal(signal.SIGSTOP)
+    monkeypatch.setattr(alone, "WAIT_SECONDS", 0.3)
+    patch = Patch(two_runs, (FilePatch(two_runs / "b.py", b"x = 1", b"run1"),), (), (), "")
+    try:
+        with pytest.raises(Refused, match="another tracelens is writing in"):
+            apply.write(patch, two_runs / "run1" / "backup")
+    finally:
+        first.send_signal(signal.SIGCONT)
+        first.communicate(timeout=30)
+    assert (two_runs / "b.py").read_bytes() == b"run0"
+
+
+def test_folders_that_can_only_be_read_or_not_be_locked_are_no_obstacle(two_runs: Path) -> None:
+    two_runs.chmod(0o555)
+    try:
+        with alone.alone(two_runs / "run0", [two_runs, two_runs / "none", two_runs / "run0"]):
+            held = subprocess.run(["flock", "--nonblock", str(two_runs), "true"], check=False)
+    finally:
+        two_runs.chmod(0o755)
+    assert held.returncode == 1
+    with (
+        mock.patch.object(alone.fcntl, "flock", side_effect=OSError(9, "Bad file descriptor")),
+        alone.alone(two_runs / "run0", [two_runs]),
+        alone.alone(two_runs / "run1", [two_runs]),
+    ):
+        pass
+    assert sorted(path.name for path in two_runs.iterdir()) == ["a.py", "b.py", "run0", "run1"]
 
 
 def test_killed_at_any_write_nothing_is_lost_and_revert_gives_back_every_byte(tmp_path: Path) -> None:
@@ -199,10 +372,10 @@ def test_a_folder_that_cannot_be_written_is_one_error_and_leaves_no_backup(block
     patch, old, new = project(tmp_path)
     real = run.write_bytes
 
-    def read_only(path: Path, data: bytes, mode: int | None = None) -> None:
+    def read_only(path: Path, data: bytes, mode: int | None = None, mark: str | None = None) -> None:
         if path.name == blocked:
             raise PermissionError(13, "Permission denied", str(path))
-        real(path, data, mode)
+        real(path, data, mode, mark)
 
     with mock.patch.object(run, "write_bytes", read_only), pytest.raises(Refused, match="Permission denied") as caught:
         apply.write(patch, tmp_path / "run" / "backup")
@@ -216,11 +389,11 @@ def test_a_failure_that_cannot_be_taken_back_keeps_the_backup_and_says_so(tmp_pa
     patch, old, new = project(tmp_path)
     real, calls = run.write_bytes, []
 
-    def full(path: Path, data: bytes, mode: int | None = None) -> None:
+    def full(path: Path, data: bytes, mode: int | None = None, mark: str | None = None) -> None:
         calls.append(path)
         if path == new or calls.count(old) > 1:
             raise OSError(28, "No space left on device", str(path))
-        real(path, data, mode)
+        real(path, data, mode, mark)
 
     with mock.patch.object(run, "write_bytes", full), pytest.raises(Refused, match="in part") as caught:
         apply.write(patch, tmp_path / "backup")
@@ -269,12 +442,12 @@ def while_writing(patch: Patch, backup: Path, moment: str, other: Callable[[], o
         except (InputError, Refused) as error:
             failures.append(error)
 
-    def write_bytes(path: Path, data: bytes, mode: int | None = None) -> None:
+    def write_bytes(path: Path, data: bytes, mode: int | None = None, mark: str | None = None) -> None:
         if path.name == moment and not threads:
             threads.append(threading.Thread(target=call))
             threads[0].start()
             threads[0].join(timeout=0.3)
-        real(path, data, mode)
+        real(path, data, mode, mark)
 
     with mock.patch.object(run, "write_bytes", write_bytes):
         apply.write(patch, backup)

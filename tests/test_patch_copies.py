@@ -92,6 +92,24 @@ ADDED = {
             "train(model, DataLoader(data, batch_size=8, pin_memory=torch.cuda.is_available()))",
         ],
     ),
+    "loader as a parameter of a function that is called as a method of modules is": (
+        """
+        def train(model, batches):
+            model.train()
+            for x, y in batches:
+                x = x.to(device)  # fires
+                optimizer.zero_grad()
+                criterion(model(x), y).backward()
+                optimizer.step()
+        kwargs = {'batch_size': 8}
+        loader = DataLoader(data, **kwargs)
+        train(model, loader)
+        """,
+        [
+            "x = x.to(device, non_blocking=True)  # fires",
+            "loader = DataLoader(data, **kwargs, pin_memory=torch.cuda.is_available())",
+        ],
+    ),
     "by the name of a type": (
         """
         loader = DataLoader(data, batch_size=8, pin_memory=True)
@@ -239,17 +257,182 @@ def test_a_batch_that_the_host_writes_into_is_not_copied_behind_its_back(tmp_pat
     assert "write into the batch" in patch.declined[0].obstacle
 
 
-def test_a_loader_with_hidden_arguments_is_left_to_its_owner(tmp_path: Path) -> None:
-    body = """
-        options = {"pin_memory": False}
-        loader = DataLoader(data, batch_size=8, **options)
-        for x, y in loader:
-            x = x.to(device)  # fires
-            STEP
-    """
-    text, patch = copies(tmp_path, body)
+UNKNOWN = {
+    "handed over": (
+        "def make(options):\n    return DataLoader(data, batch_size=8, **options)\nloader = make({})",
+        None,
+    ),
+    "made by a function": ("options = dict(zip('', ''))\nloader = DataLoader(data, batch_size=8, **options)", None),
+    "changed by a function": (
+        "def more(options):\n    options['pin_memory'] = False\noptions = {}\nmore(options)\n"
+        "loader = DataLoader(data, batch_size=8, **options)",
+        None,
+    ),
+    "changed under another name": (
+        "options = {}\nsame = options\nsame['pin_memory'] = False\nloader = DataLoader(data, batch_size=8, **options)",
+        None,
+    ),
+    "keys that are not plain": (
+        "options = {'pin_' + 'memory': False}\nloader = DataLoader(data, batch_size=8, **options)",
+        None,
+    ),
+    "of another function": (
+        "options = {}\ndef make():\n    return DataLoader(data, batch_size=8, **options)\n"
+        "options['pin_memory'] = False\nloader = make()",
+        None,
+    ),
+    "positions": ("loader = DataLoader(*[data, 8])", None),
+    "something left out": (
+        "options = {'pin_memory': False}\noptions.pop('pin_memory')\n"
+        "loader = DataLoader(data, batch_size=8, **options)",
+        None,
+    ),
+}
+
+SEEN_THROUGH = {
+    "given on a GPU, as in the examples of PyTorch": (
+        "options = {'batch_size': 8}\nif torch.cuda.is_available():\n"
+        "    more = {'num_workers': 1, 'pin_memory': True}\n    options.update(more)\n"
+        "loader = DataLoader(data, **options)",
+        None,
+    ),
+    "given by a choice": (
+        "options = {'num_workers': 1, 'pin_memory': True} if torch.cuda.is_available() else {}\n"
+        "loader = DataLoader(data, batch_size=8, **options)",
+        None,
+    ),
+    "given by a key": (
+        "options = dict(batch_size=8)\noptions['pin_memory'] = torch.cuda.is_available()\n"
+        "loader = DataLoader(data, **options)",
+        None,
+    ),
+    "given within another": (
+        "base = {'pin_memory': False}\noptions = {**base, 'batch_size': 8}\nloader = DataLoader(data, **options)",
+        None,
+    ),
+    "absent": (
+        "options = dict(batch_size=8, drop_last=False)\noptions.update(shuffle=False)\n"
+        "loader = DataLoader(data, **options)",
+        "loader = DataLoader(data, **options, pin_memory=torch.cuda.is_available())",
+    ),
+    "absent, in a function": (
+        "def make(size):\n    options = {'batch_size': size}\n    print(options)\n"
+        "    return DataLoader(data, **options)\nloader = make(8)",
+        "    return DataLoader(data, **options, pin_memory=torch.cuda.is_available())",
+    ),
+    "absent in a display": (
+        "loader = DataLoader(data, **{'batch_size': 8})",
+        "loader = DataLoader(data, **{'batch_size': 8}, pin_memory=torch.cuda.is_available())",
+    ),
+}
+
+
+def hidden(folder: Path, making: str) -> tuple[str, Patch]:
+    return copies(folder, f"{making}\nfor x, y in loader:\n    x = x.to(device)  # fires\n    STEP\n")
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_a_loader_with_hidden_arguments_is_left_to_its_owner(name: str, tmp_path: Path) -> None:
+    making, _ = UNKNOWN[name]
+    text, patch = hidden(tmp_path, making)
     assert added(text, patch) == ["x = x.to(device, non_blocking=True)  # fires"]
     assert ["hidden" in declined.obstacle for declined in patch.declined] == [True]
+    assert_same(tmp_path, text, patch)
+
+
+@pytest.mark.parametrize("name", SEEN_THROUGH)
+def test_hidden_arguments_are_seen_through_where_they_are_made_beside_the_call(name: str, tmp_path: Path) -> None:
+    making, line = SEEN_THROUGH[name]
+    text, patch = hidden(tmp_path, making)
+    copy = "x = x.to(device, non_blocking=True)  # fires"
+    assert sorted(added(text, patch)) == sorted([copy, *([line.strip()] if line else [])])
+    assert patch.declined == ()
+    assert assert_same(tmp_path, text, patch).ending == ""
+
+
+def test_a_loader_whose_hidden_arguments_choose_no_sampler_can_be_prefetched(tmp_path: Path) -> None:
+    body = """
+        options = {"num_workers": 2} if device.type == "cuda" else {}
+        loader = DataLoader(data, batch_size=8, **options)
+        for x, y in loader:
+            x, y = x.to(device), y.to(device)  # fires
+            STEP
+    """
+    text, patch = copies(tmp_path, body, "prefetch")
+    assert [hunk.tier for hunk in patch.hunks] == ["safe"]
+    assert_same(tmp_path, text, patch)
+    _, patch = copies(tmp_path, body.replace('"num_workers": 2', '"sampler": None'), "prefetch")
+    assert ["needs --unsafe" in one.obstacle for one in patch.declined] == [True]
+
+
+NESTED_DATA = """
+    samples = [(torch.randn(4), {"y": torch.tensor(i % 3), "id": f"n{i}", "more": torch.ones(2)}) for i in range(20)]
+    loader = DataLoader(samples, batch_size=5, num_workers=int(device.type == "cuda"), pin_memory=False,
+                        collate_fn=lambda items: (torch.stack([x for x, _ in items]), [t for _, t in items]))
+    for x, targets in loader:
+        x = x.to(device)  # fires
+        NESTED  # fires
+        y = torch.stack([t["y"] for t in targets])
+        STEP
+        print(loss.item(), [t["id"] for t in targets])
+"""
+
+NESTED = {
+    "every value": ("targets = [{k: v.to(device) for k, v in t.items() if k != 'id'} for t in targets]", False),
+    "tensors only": (
+        "targets = [{k: v.to(device) if isinstance(v, torch.Tensor) else v for k, v in t.items()} for t in targets]",
+        True,
+    ),
+    "what torch calls a tensor": (
+        "targets = [{k: (v.to(device) if torch.is_tensor(v) else v) for k, v in t.items()} for t in targets]",
+        True,
+    ),
+    "what can be moved": (
+        "targets = [{k: v.to(device) if hasattr(v, 'to') else v for k, v in t.items()} for t in targets]",
+        True,
+    ),
+    "by the function of lists": (
+        "targets = list({k: v.to(device) if isinstance(v, torch.Tensor) else v for k, v in t.items()}"
+        " for t in targets)",
+        True,
+    ),
+    "by name": (
+        "targets = [{k: v.to(device) if k != 'id' else v for k, v in t.items()} for t in targets]",
+        False,
+    ),
+    "by the type of the CPU": (
+        "targets = [{k: v.to(device) if isinstance(v, torch.FloatTensor) else v for k, v in t.items()}"
+        " for t in targets]",
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_batches_that_are_rebuilt_in_the_loop_are_copied_without_waiting(name: str, tmp_path: Path) -> None:
+    line, ahead = NESTED[name]
+    body = NESTED_DATA.replace("NESTED", line)
+    if "if k != 'id'}" in line:
+        body = body.replace(', [t["id"] for t in targets]', "")
+    text, patch = copies(tmp_path, body)
+    assert patch.declined == ()
+    assert ".to(device, non_blocking=True)" in added(text, patch)[1]
+    assert assert_same(tmp_path, text, patch).ending == ""
+    text, patch = copies(tmp_path, body, "prefetch")
+    assert bool(patch.hunks) == ahead
+    assert all("used on the CPU" in one.obstacle for one in patch.declined)
+    assert assert_same(tmp_path, text, patch).ending == "" if ahead else True
+
+
+def test_a_batch_whose_parts_are_made_anew_or_written_into_is_not_copied_behind_the_hosts_back(tmp_path: Path) -> None:
+    anew = NESTED_DATA.replace("        NESTED", "        targets = shuffled(targets)\n        NESTED")
+    anew = anew.replace("NESTED", "targets = [{k: v.to(device) for k, v in t.items()} for t in targets]")
+    _, patch = copies(tmp_path, anew)
+    assert ["as the loader gives it" in one.obstacle for one in patch.declined] == [True]
+    written = NESTED_DATA.replace("NESTED", "moved = [{k: v.to(device) for k, v in t.items()} for t in targets]")
+    written = written.replace("        STEP", '        targets[0]["more"].mul_(2)\n        STEP')
+    _, patch = copies(tmp_path, written)
+    assert ["write into the batch" in one.obstacle for one in patch.declined] == [True]
 
 
 LOADED = """

@@ -448,7 +448,7 @@ DECLINED = {
             STEP
             if i >= 0: print(loss)  # fires
         """,
-        "no call on this line",
+        "the text of the tensor `loss` itself",
     ),
     "a size that depends on values": (
         """
@@ -456,7 +456,7 @@ DECLINED = {
             STEP
             seen = model(x)[y > 0]  # fires
         """,
-        "no call on this line",
+        "the shape of `model(x)[y > 0]` depends on values",
     ),
     "early stopping by a counter": (
         """

@@ -229,6 +229,23 @@ PATCHED |= {
         print(strokes)
         draw = None
     """,
+    "the iterator prints the meters between the batches": """
+    class MetricLogger:
+        def __init__(self):
+            self.sums = {}
+        def update(self, **values):
+            for name, value in values.items():
+                self.sums[name] = self.sums.get(name, 0) + value
+        def log_every(self, items, every):
+            for i, item in enumerate(items):
+                yield item
+                if i % every == 0:
+                    print(i, self.sums)
+    metric_logger = MetricLogger()
+    for x, y in metric_logger.log_every(loader, 10):
+        STEP
+        metric_logger.update(loss=loss.item())  # fires
+    """,
     "Accelerate: the values are the script's own": """
         class Accelerator:
             sync_gradients = True
@@ -265,26 +282,6 @@ DECLINED = {
             history.append(loss.item())  # fires
         """,
         "another object in each pass",
-    ),
-    "the iterator prints the meters between the batches": (
-        """
-        class MetricLogger:
-            def __init__(self):
-                self.sums = {}
-            def update(self, **values):
-                for name, value in values.items():
-                    self.sums[name] = self.sums.get(name, 0) + value
-            def log_every(self, items, every):
-                for i, item in enumerate(items):
-                    yield item
-                    if i % every == 0:
-                        print(i, self.sums)
-        metric_logger = MetricLogger()
-        for x, y in metric_logger.log_every(loader, 10):
-            STEP
-            metric_logger.update(loss=loss.item())  # fires
-        """,
-        "runs over `metric_logger`",
     ),
     "a controller of another name gets the value": (
         """

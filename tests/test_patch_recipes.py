@@ -12,7 +12,7 @@ import pytest
 import yaml
 from patching import _importable, fired
 
-from tracelens.model import Edit, Patch
+from tracelens.model import UNSAFE_EDITS, Edit, Patch
 from tracelens.patch.recipes import make
 from tracelens.patch.recipes.build import RECIPES
 
@@ -25,8 +25,9 @@ def patch_example(folder: Path, kind: str) -> Patch:
     path = Path(shutil.copy(FOLDER / kind / "before.py", folder))
     lines = path.read_text().splitlines()
     text = "\n".join(line.partition("# fires")[0] + "# fires" if "# fires" in line else line for line in lines)
-    edit = Edit(kind, locations=fired(text, path="before.py"), interval=10, depth=1)  # type: ignore[arg-type]
-    return make(folder, path, (edit,), (), 10)
+    locations = fired(text, path="before.py")
+    edit = Edit(kind, locations=locations, interval=10, depth=1, workers=2)  # type: ignore[arg-type]
+    return make(folder, path, (edit,), (), 10, unsafe=kind in UNSAFE_EDITS)
 
 
 def test_every_recipe_has_its_folder_and_no_other() -> None:
@@ -59,7 +60,11 @@ def test_both_versions_print_the_same(kind: str, tmp_path: Path) -> None:
     for one in patch.files:
         if one.before is None:
             one.path.write_bytes(one.after)
-    assert printed(FOLDER / kind / "after.py", tmp_path) == printed(FOLDER / kind / "before.py", tmp_path) != ""
+    before, after = (printed(FOLDER / kind / name, tmp_path) for name in ("before.py", "after.py"))
+    if kind == "thin-logs":
+        first = before.splitlines()[:25]
+        before = "".join(f"{line}\n" for line in (*first[::10], *before.splitlines()[25:]))
+    assert after == before != ""
 
 
 def printed(path: Path, folder: Path) -> str:

@@ -12,7 +12,7 @@ import pytest
 import run_cases as cases
 from test_report_json import SCHEMA
 
-from tracelens import pipeline
+from tracelens import pipeline, remedies
 from tracelens import run as runs
 from tracelens.errors import InputError, Refused
 from tracelens.model import Diagnosis, Ratio, Recommendation, Verification
@@ -71,7 +71,7 @@ def test_a_scheme_that_does_not_apply_has_a_reason_and_no_patch(planned: Diagnos
 
 def test_some_hunks_of_a_patch(planned: Diagnosis) -> None:
     ids = [hunk.id for hunk in planned.patches["event-interval"].hunks]
-    one = pipeline.partial_patch(planned, "event-interval", pipeline.Hunks(only=(ids[0],)), pipeline.Options())
+    one = pipeline.partial_patch(planned, "event-interval", remedies.Hunks(only=(ids[0],)), pipeline.Options())
     assert [hunk.id for hunk in one.hunks] == ids[:1]
 
 

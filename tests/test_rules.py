@@ -10,7 +10,7 @@ import pytest
 from tracelens.errors import RuleError
 from tracelens.model import CRITERIA
 from tracelens.schemes import rules
-from tracelens.schemes.catalog import EDIT_KINDS
+from tracelens.schemes.catalog import RECIPE_KINDS
 
 SEEDS = Path(__file__).resolve().parents[1] / ".." / "shared" / "seeds"
 RULES = rules.load()
@@ -123,7 +123,7 @@ def test_stages_hold_every_scheme_once():
 
 
 def test_recipes_are_named_after_edit_kinds():
-    assert set(RULES.recipes) <= set(EDIT_KINDS)
+    assert set(RULES.recipes) <= set(RECIPE_KINDS)
 
 
 # ---------------------------------------------------------------------------------------------------------- weights

@@ -105,6 +105,17 @@ def test_nothing_names_the_limit_and_what_helps_instead(binding, name, remedy):
     assert len(found.verdict) <= 240
 
 
+def test_a_large_gain_with_a_range_below_zero_is_for_a_trial_to_judge():
+    """+18 % in the middle and -2 % at the low end: neither a promise nor nothing."""
+    unsure = Estimate(STEP, 8_500_000, 7_500_000, 10_200_000, "host", "unprofiled", "replayed")
+    found = answer({"interval-sync": 0.3}, binding="host", estimates={"event-interval": unsure})
+    assert found.scheme is None and found.measure == "event-interval"
+    assert found.verdict.startswith("Do nothing yet: waits last 5.00 ms per step (5.00 s per 1,000 batches), and ")
+    assert "event-interval may pay: +18 % (-2.0 to +33 %, replayed)" in found.verdict
+    assert "verify --scheme event-interval measures it" in found.verdict and len(found.verdict) <= 240
+    assert answer({"interval-sync": 0.3}, binding="host").measure is None
+
+
 def test_what_is_done_already_is_not_suggested():
     done = (InventoryItem("compile", True, "compiled regions"), InventoryItem("amp", False, "no autocast"))
     verdict = answer({"interval-sync": 0.0}, binding="stream", inventory=done).verdict

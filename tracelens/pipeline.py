@@ -16,6 +16,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tracelens import remedies
 from tracelens import run as runs
 from tracelens.errors import InputError, Refused, UsageError
 from tracelens.findings import DETECTORS, Evidence, breakdown, detect, inventory, overlap, stalls
@@ -23,22 +24,19 @@ from tracelens.findings.evidence import calls_recorded
 from tracelens.model import (
     Abstention,
     Diagnosis,
-    Edit,
-    EditKind,
     Estimate,
-    Location,
     Patch,
     RankRecording,
     RankTimes,
     Run,
-    Stall,
     Timeline,
     Trace,
     Verification,
 )
 from tracelens.patch import apply as patcher
 from tracelens.patch.apply import Standing
-from tracelens.replay import bounds, combine, estimate, exposed, sentences, tape
+from tracelens.remedies import Ground, Hunks, Remedy
+from tracelens.replay import bounds, combine, exposed, hiring, sentences, tape
 from tracelens.replay.calibrate import Calibration
 from tracelens.replay.items import Tape
 from tracelens.report import sources
@@ -51,7 +49,7 @@ from tracelens.trace import chrome, timeline
 from tracelens.trace.discover import discover
 from tracelens.verify import store
 
-SYNCHRONIZES: frozenset[EditKind] = frozenset({"event-sync", "interval-sync"})
+NOT_REPLAYED = Abstention("replay", "it was not asked for", "run tracelens recommend")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +69,8 @@ class Options:
     """Patched scripts import their helpers from the installed TraceLens; else the helpers are put beside them."""
     forced: str | None = None
     """A scheme the user named: all of its Edits are made, also those that do not pay here."""
+    count_unsafe: bool = False
+    """Also find out which changes `unsafe` would add that pay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,21 +156,33 @@ def plan(examined: Examined, options: Options | None = None) -> Diagnosis:
     diagnosis = examined.diagnosis
     rules = rule_files.load(options.rules, options.weights)
     interval = planning.chosen_interval(diagnosis.inventory, options.interval)
-    fitted = planning.edits(rules, diagnosis.stalls, diagnosis.inventory, interval)
-    remedies = _remedies(fitted, interval, examined, options)
+    wanted = None if isinstance(examined.tape, Abstention) else hiring.enough(examined.tape)
+    offers = planning.offers(rules, diagnosis.stalls, diagnosis.inventory, interval, wanted)
+    fitted, asking = (
+        planning.edits(rules, diagnosis.stalls, diagnosis.inventory, interval, given)
+        for given in (offers if options.unsafe else None, offers)
+    )
+    ground = _ground(diagnosis, interval, options, examined)
+    found = remedies.of(ground, fitted, offers, options.forced)
     measured = store.read(diagnosis.run.path) if diagnosis.run else ()
     against = (measured, fitted, interval, diagnosis.timeline.trace.device)
     trials = score.comparable(*against)
-    facts = _facts(examined, remedies, trials)
+    facts = _facts(examined, found, trials)
     schemes = score.judge(rules, facts)
     missing = (examined.code,) if isinstance(examined.code, Abstention) else ()
+    answer = advise.recommend(rules, schemes, facts, options.limits)
+    counted = options.count_unsafe and not options.unsafe
+    without = found.get(options.forced or answer.scheme or "")
+    asked = remedies.worth_asking(ground, asking, offers, without) if counted else ()
     return replace(
         diagnosis,
         schemes=schemes,
-        recommendation=advise.recommend(rules, schemes, facts, options.limits),
-        patches={name: remedy.patch for name, remedy in remedies.items() if remedy.patch is not None},
+        recommendation=answer,
+        unsafe=asked,
+        patches={name: remedy.patch for name, remedy in found.items() if remedy.patch is not None},
         verifications=trials,
-        replayed={name: one.estimate for name, one in remedies.items() if isinstance(one.estimate, Estimate)},
+        offers=offers,
+        replayed={name: one.estimate for name, one in found.items() if isinstance(one.estimate, Estimate)},
         interval=interval,
         weights=rules.weights,
         measures=measures.of(rules.measures, diagnosis),
@@ -199,22 +211,15 @@ def patch_of(diagnosis: Diagnosis, name: str) -> Patch:
     raise Refused(f"there is no patch for {name}: {'; '.join(reasons)}", hint="see: tracelens recommend")
 
 
-@dataclass(frozen=True, slots=True)
-class Hunks:
-    """Which hunks of a patch to keep: only these, or all but those."""
-
-    only: tuple[str, ...] = ()
-    skip: tuple[str, ...] = ()
-
-
 def partial_patch(diagnosis: Diagnosis, name: str, hunks: Hunks, options: Options) -> Patch:
     """The patch of one scheme with some of its hunks."""
-    applied = _applied(diagnosis.run)
-    code = sources.script(diagnosis.run, options.script, _before(applied))
-    if hunks == Hunks() or isinstance(code, Abstention):
+    ground = _ground(diagnosis, diagnosis.interval, options)
+    if hunks == Hunks() or isinstance(ground.code, Abstention):
         return patch_of(diagnosis, name)
     edits = next(scheme.edits for scheme in diagnosis.schemes if scheme.id == name)
-    return _Change(edits, diagnosis.stalls, diagnosis.interval, options, hunks).patch(applied, code)
+    if hunks.only:  # a hunk that was left out because it buys nothing can be asked for by its id
+        edits += tuple(offer for offer in diagnosis.offers.get(name, ()) if offer.kind not in {e.kind for e in edits})
+    return remedies.change(ground, ground.code, edits, hunks)
 
 
 def save(diagnosis: Diagnosis, source: Source = "project") -> tuple[Path, ...]:
@@ -286,101 +291,21 @@ def _slowest(inputs: Inputs) -> tuple[Timeline, RankRecording | None, tuple[Rank
 # ------------------------------------------------------------------------------------------------------- plan
 
 
-@dataclass(frozen=True, slots=True)
-class _Remedy:
-    """One scheme on this run: its Edits or why not, what they buy, and the patch that makes them."""
-
-    edits: tuple[Edit, ...] | str
-    estimate: Estimate | Abstention | None = None
-    patch: Patch | None = None
+def _ground(diagnosis: Diagnosis, interval: int, options: Options, examined: Examined | None = None) -> Ground:
+    applied = examined.applied if examined is not None else _applied(diagnosis.run)
+    code = examined.code if examined is not None else sources.script(diagnosis.run, options.script, _before(applied))
+    tape = examined.tape if examined is not None else NOT_REPLAYED
+    return Ground(tape, code, applied, diagnosis.stalls, interval, options.unsafe, options.import_runtime)
 
 
-def _remedies(
-    fitted: Mapping[str, tuple[Edit, ...] | str], interval: int, examined: Examined, options: Options
-) -> dict[str, _Remedy]:
-    return {
-        name: _Remedy(edits) if isinstance(edits, str) else _remedy(name, edits, interval, examined, options)
-        for name, edits in fitted.items()
-    }
-
-
-def _remedy(name: str, edits: tuple[Edit, ...], interval: int, examined: Examined, options: Options) -> _Remedy:
-    """Patch first, then estimate what the patch can make, then drop what does not pay and patch again."""
-    program, forced = examined.tape, name == options.forced
-    patch = _patch(edits, interval, examined, options)
-    possible = edits if patch is None else _made(edits, patch, examined.diagnosis.stalls)
-    if not possible:
-        return _Remedy(edits, None, patch)
-    if isinstance(program, Abstention):
-        return _Remedy(possible, program, patch)
-    if not forced:
-        paying = planning.keep_paying(possible, lambda some: estimate.of(program, some))
-        if patch is not None and paying != possible:
-            patch = _patch(paying, interval, examined, options)
-        possible = paying
-    return _Remedy(possible, estimate.of(program, possible), patch)
-
-
-def _patch(edits: tuple[Edit, ...], interval: int, examined: Examined, options: Options) -> Patch | None:
-    """None where the source is not at hand."""
-    if isinstance(examined.code, Abstention):
-        return None
-    change = _Change(edits, examined.diagnosis.stalls, interval, options, Hunks())
-    return change.patch(examined.applied, examined.code)
-
-
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """What a patch should make."""
-
-    edits: tuple[Edit, ...]
-    stalls: tuple[Stall, ...]
-    interval: int
-    options: Options
-    hunks: Hunks
-
-    def patch(self, applied: Standing | None, code: Script) -> Patch:
-        from tracelens.patch import originals  # LibCST, which `analyze` should not pay for
-
-        places = (stall.location for stall in self.stalls if stall.location is not None)
-        return originals.make(applied, code.root, code.path, places, self._make)
-
-    def _make(self, root: Path, script: Path) -> Patch:
-        from tracelens.patch import recipes
-
-        return recipes.make(
-            root, script, self.edits, self.stalls, self.interval, unsafe=self.options.unsafe,
-            only=self.hunks.only, skip=self.hunks.skip, import_runtime=self.options.import_runtime,
-        )  # fmt: skip
-
-
-def _made(edits: tuple[Edit, ...], patch: Patch, found: tuple[Stall, ...]) -> tuple[Edit, ...]:
-    """The Edits without the places that the patcher declined; an Edit that it made nowhere is gone."""
-    declined = {(item.edit, item.location.path, item.location.line) for item in patch.declined}
-    kinds = {hunk.edit for hunk in patch.hunks}
-    if kinds & SYNCHRONIZES:  # one hunk marks the batch and spaces the waits out
-        kinds |= SYNCHRONIZES
-    places = {stall.id: stall.location for stall in found}
-
-    def left(kind: EditKind, location: Location | None) -> bool:
-        return location is None or (kind, location.path, location.line) not in declined
-
-    kept = []
-    for edit in edits:
-        waits = tuple(name for name in edit.stalls if left(edit.kind, places.get(name)))
-        if edit.kind in kinds and (waits or not edit.stalls):
-            kept.append(replace(edit, stalls=waits, locations=tuple(p for p in edit.locations if left(edit.kind, p))))
-    return tuple(kept)
-
-
-def _facts(examined: Examined, remedies: Mapping[str, _Remedy], measured: tuple[Verification, ...]) -> Facts:
+def _facts(examined: Examined, found: Mapping[str, Remedy], measured: tuple[Verification, ...]) -> Facts:
     diagnosis, program = examined.diagnosis, examined.tape
     memory = (examined.recording.meta.get("memory") or {}) if examined.recording else {}
     return Facts(
         step_ns=diagnosis.steps.unprofiled_median_ns or diagnosis.steps.median_ns,
-        plans={name: remedy.edits for name, remedy in remedies.items()},
-        estimates={name: remedy.estimate for name, remedy in remedies.items() if remedy.estimate is not None},
-        patches={name: remedy.patch for name, remedy in remedies.items() if remedy.patch is not None},
+        plans={name: remedy.edits for name, remedy in found.items()},
+        estimates={name: remedy.estimate for name, remedy in found.items() if remedy.estimate is not None},
+        patches={name: remedy.patch for name, remedy in found.items() if remedy.patch is not None},
         verifications=measured,
         stalls=diagnosis.stalls,
         breakdown=diagnosis.breakdown,

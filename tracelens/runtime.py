@@ -1,4 +1,4 @@
-# tracelens runtime 3: copied beside the training script by `tracelens apply`; needs torch and nothing else.
+# tracelens runtime 4: copied beside the training script by `tracelens apply`; needs torch and nothing else.
 """What patched training scripts use: reads that wait, batches copied ahead, and named streams.
 
 In: the tensors, loaders and statements of a training loop. Out: the same values in the same order, later. On a
@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-VERSION = 3
+VERSION = 4
 
 MAX_DELAY_S = 1.0
 """Statements wait about this long at most, so that a slow loop still shows its lines while it runs."""
@@ -30,6 +30,8 @@ MAX_WAITING_BATCHES = 64
 """With `every=None`, from here on the oldest batch is waited for: memory stays bounded on a slow GPU."""
 MAX_KEPT_ELEMENTS = 1 << 20
 """A larger tensor is read at once: keeping several batches of it could cost the memory that training needs."""
+MAX_PACKED_ELEMENTS = 1 << 16
+"""Larger tensors are read one by one: to join them would take longer than a read takes to start."""
 MAX_BATCHES_IN_FLIGHT = 4
 """Batches on the GPU that the loop has issued and the GPU has not finished, before `prefetch` copies one more."""
 
@@ -54,17 +56,27 @@ class RunAhead:
         self._event: Any = None
         self._unsynchronized = False
         self._error: BaseException | None = None
+        self._left = False
 
-    def over(self, iterable: Iterable[Any]) -> Iterator[Any]:
-        """The items of `iterable`, each of which is one batch of the loop."""
+    def over(self, iterable: Iterable[Any], shows: Callable[[int], Any] | None = None) -> Iterator[Any]:
+        """The items of `iterable`, each of which is one batch of the loop.
+
+        `shows` tells after which batches, counted from 0, `iterable` itself shows results before it gives the next
+        one: all that waits runs before.
+        """
         iterator = iter(iterable)
+        batch = 0
         try:
-            while True:
+            while not self._left:
                 try:
                     yield next(iterator)  # kept in no variable here: the loop decides how long a batch lives
                 except StopIteration:
                     break
-                self._end_batch()
+                if shows is not None and shows(batch):
+                    self.drain()
+                else:
+                    self._end_batch()
+                batch += 1
             self._finish()
         except GeneratorExit:  # break, return, or an exception in the loop's body
             self._finish_on_the_way_out()
@@ -79,10 +91,12 @@ class RunAhead:
 
     def later(self, statements: Callable[..., object], *values: Any) -> None:
         """Run `statements(*values)` later, with each pending read replaced by its value."""
+        if self._left:
+            return  # the loop as first written had ended before
         kept = tuple(_snapshot(value) for value in values)
         if any(value is _LIVE for value in kept):  # it may change until then, so the statements run now
             self.drain()
-            _read([value for value in values if isinstance(value, _Pending)])
+            _read(values)
             statements(*(_settled(value) for value in values))
         else:
             self._calls.append((statements, kept))
@@ -98,7 +112,8 @@ class RunAhead:
 
     def formatted(self, value: Any) -> Any:
         """What a format specification sees: the number in a tensor without dimensions; anything else as it is."""
-        return _Pending(value, "item") if _plain(value) and value.dim() == 0 else value
+        ordinary = type(value) is torch.Tensor and _plain(value)  # a parameter's own format is another
+        return _Pending(value, "item") if ordinary and value.dim() == 0 else value
 
     def tolist(self, value: Any) -> Any:
         """`value.tolist()`, later."""
@@ -108,6 +123,18 @@ class RunAhead:
         """`value.detach().cpu().numpy()`, later; at once on the host, where the array shares the tensor's memory."""
         waits = _plain(value) and _small(value) and value.device.type != "cpu"
         return _Pending(value, "numpy") if waits else value.detach().cpu().numpy()
+
+    def host(self, value: Any) -> Any:
+        """`value.cpu()`, later, for what is computed of it there; at once where that would be a part of a graph."""
+        if not (_plain(value) and _small(value)) or value.requires_grad:
+            return _AtOnce(value.cpu())
+        pending = _Pending(value, "host")
+        same_order = value.device.type != "cpu" or pending.tensor.stride() == value.stride()
+        return pending if same_order else _AtOnce(value)  # in another order a sum can have other last digits
+
+    def values(self, value: Any) -> Any:
+        """`value.cpu()`, later, where only a number is taken of what is computed there."""
+        return self.host(value.detach()) if isinstance(value, torch.Tensor) else value.cpu()
 
     def record(self, device: Any = None) -> None:
         """In place of `torch.cuda.synchronize()`: mark the batch; wait every `every` batches and after the loop."""
@@ -143,8 +170,17 @@ class RunAhead:
             return _Pending((first, last), "elapsed")
         return _seconds(stop) - _seconds(start)
 
-    def drain(self) -> None:
-        """Run all that waits, in order. Afterwards every result is what the loop as first written would have."""
+    def leave(self) -> None:
+        """In place of `break` in statements that run later: the loop ends with the present batch, nothing else runs."""
+        self._left = True
+        self._calls.clear()
+        self._sealed.clear()
+
+    def drain(self) -> bool:
+        """Run all that waits, in order. Afterwards every result is what the loop as first written would have.
+
+        True if one of the statements left the loop.
+        """
         if self._error is not None:
             error, self._error = self._error, None
             raise error
@@ -153,16 +189,22 @@ class RunAhead:
         for batch in self._sealed:
             batch.open()
         self._sealed.clear()
-        _read([value for _, values in self._calls for value in values if isinstance(value, _Pending)])
+        _read(value for _, values in self._calls for value in values)
         self._unsealed_calls = 0
         self._run(len(self._calls))
+        return self._left
 
     def _run(self, count: int) -> None:
         for _ in range(count):
+            if self._left:
+                return
             statements, values = self._calls.popleft()
             try:
                 statements(*(_settled(value) for value in values))
-            except Exception:  # the loop as first written would not have reached the batches after this one
+            except (
+                Exception,
+                SystemExit,
+            ):  # the loop as first written would not have reached the batches after this one
                 self._calls.clear()
                 self._sealed.clear()
                 raise
@@ -251,10 +293,9 @@ class _Sealed:
 
     def __init__(self, count: int, calls: list[tuple[Callable[..., object], tuple[Any, ...]]]) -> None:
         self.count = count
-        waiting = [v for _, values in calls for v in values if isinstance(v, _Pending) and not v.known]
+        waiting = _unread(value for _, values in calls for value in values)
         self._spans = [pending for pending in waiting if pending.kind == "elapsed"]
-        self._copies = [(pending, _start_copy(pending)) for pending in _others(waiting)]
-        self._stacks = [(group, _start_copy_of(_stacked(group))) for group in _groups(waiting)]
+        self._copies = [(group, _start_copy(_packed(group))) for group in _groups(waiting)]
         self._event: Any = None
         if self._spans or any(pending.tensor.is_cuda for pending in waiting):
             _protect_workers()
@@ -267,13 +308,19 @@ class _Sealed:
     def open(self) -> None:
         if self._event is not None:
             self._event.synchronize()
-        for group, host in self._stacks:
-            for pending, value in zip(group, host.tolist(), strict=True):
-                pending.settle(value)
-        for pending, host in self._copies:
-            pending.settle(_host_value(host, pending.kind))
+        for group, host in self._copies:
+            _unpack(group, host)
         for pending in self._spans:
             pending.settle(_measured(pending))
+
+
+class _AtOnce:
+    """A value whose statements run at once."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
 
 class _Live:
@@ -317,20 +364,30 @@ def _small(value: torch.Tensor) -> bool:
 
 
 def _settled(value: Any) -> Any:
-    return value.value if isinstance(value, _Pending) else value
+    return value.value if isinstance(value, (_Pending, _AtOnce)) else value
 
 
 def _groups(waiting: list[_Pending]) -> list[list[_Pending]]:
-    """Single numbers by device and type: one read serves each group, and no number changes its type."""
-    groups: dict[tuple[Any, Any], list[_Pending]] = {}
+    """By device and type: one read serves each group, and no number changes its type. Large tensors are alone."""
+    groups: dict[tuple[Any, ...], list[_Pending]] = {}
     for pending in waiting:
-        if pending.kind == "item":
-            groups.setdefault((pending.tensor.device, pending.tensor.dtype), []).append(pending)
+        if pending.kind != "elapsed":
+            tensor = pending.tensor
+            alone = () if pending.kind == "item" or _packs(tensor) else (id(pending),)
+            groups.setdefault((tensor.device, tensor.dtype, *alone), []).append(pending)
     return list(groups.values())
 
 
-def _others(waiting: list[_Pending]) -> list[_Pending]:
-    return [pending for pending in waiting if pending.kind not in ("item", "elapsed")]
+def _packs(tensor: torch.Tensor) -> bool:
+    """Whether a tensor may travel with others: its elements lie side by side, and to join them costs little."""
+    odd = tensor.is_complex() or tensor.is_neg() or tensor.is_quantized
+    return not odd and tensor.numel() <= MAX_PACKED_ELEMENTS and _dense(tensor)
+
+
+def _dense(tensor: torch.Tensor) -> bool:
+    """Whether the elements fill their memory without a gap, in whatever order."""
+    span = 1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return bool(tensor.numel() == span and tensor.numel() == tensor.untyped_storage().nbytes() // tensor.element_size())
 
 
 def _measured(pending: _Pending) -> float:
@@ -339,35 +396,61 @@ def _measured(pending: _Pending) -> float:
     return float(start.elapsed_time(stop)) / 1e3
 
 
-def _stacked(group: list[_Pending]) -> torch.Tensor:
-    return torch.stack([pending.tensor.reshape(()) for pending in group])
+def _packed(group: list[_Pending]) -> torch.Tensor:
+    """The elements of a group in one row, each tensor's in the order of its memory; one tensor alone as it is."""
+    if len(group) == 1:
+        only: torch.Tensor = group[0].tensor
+        return only
+    return torch.cat([_row(one.tensor) for one in group])
 
 
-def _read(pending: list[_Pending]) -> None:
-    waiting = list({id(one): one for one in pending if not one.known}.values())
-    for group in _groups(waiting):
-        for one, value in zip(group, _stacked(group).tolist(), strict=True):
+def _row(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.reshape(1) if tensor.numel() == 1 else tensor.as_strided((tensor.numel(),), (1,))
+
+
+def _unpack(group: list[_Pending], host: torch.Tensor) -> None:
+    """Give each of a group what `.item()`, `.tolist()` or `.cpu().numpy()` of its own tensor would give."""
+    if all(one.kind == "item" for one in group):
+        for one, value in zip(group, host.reshape(-1).tolist(), strict=True):
             one.settle(value)
-    for one in _others(waiting):
-        one.settle(_host_value(one.tensor.cpu(), one.kind))
+    elif len(group) == 1:
+        group[0].settle(_host_value(host, group[0].kind))
+    else:
+        start = 0
+        for one in group:
+            count = one.tensor.numel()
+            own = host[start : start + count].clone()  # an array that is kept must not keep all the others
+            one.settle(_host_value(own.as_strided(one.tensor.shape, one.tensor.stride()), one.kind))
+            start += count
+
+
+def _unread(values: Iterable[Any]) -> list[_Pending]:
+    """What among the values is still to be read, each once."""
+    return list({id(one): one for one in values if isinstance(one, _Pending) and not one.known}.values())
+
+
+def _read(values: Iterable[Any]) -> None:
+    waiting = _unread(values)
+    for group in _groups(waiting):
+        _unpack(group, _packed(group).cpu())
     for one in waiting:
         if one.kind == "elapsed":
             one.settle(_measured(one))
 
 
 def _host_value(host: torch.Tensor, kind: str) -> Any:
+    if kind == "item":
+        return host.item()
+    if kind == "host":
+        return host
     return host.tolist() if kind == "tolist" else host.numpy()
 
 
-def _start_copy(pending: _Pending) -> torch.Tensor:
-    return _start_copy_of(pending.tensor)
-
-
-def _start_copy_of(tensor: torch.Tensor) -> torch.Tensor:
+def _start_copy(tensor: torch.Tensor) -> torch.Tensor:
     """A host tensor that will hold the values once an event recorded after this call has completed."""
     if not tensor.is_cuda:
         return tensor.cpu()
-    host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    host = torch.empty_like(tensor, device="cpu", pin_memory=True)
     return host.copy_(tensor, non_blocking=True)
 
 

@@ -2,6 +2,9 @@
 
     TRACELENS_CORPUS=DIR make corpus
 
+With `--unsafe` the Edits that need it are asked for too; then it is also required that, without --unsafe, asking for
+them changes no byte of any patch.
+
 Required of every file: no exception, the result parses and compiles, comments are kept, a second run changes
 nothing, and `revert` gives back every byte. Prints counts by verdict, by hunk and by reason, the share of the reads
 that only log which were deferred, and as its last line `N files, P patched, D declined, U unchanged, F failed`.
@@ -19,14 +22,14 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from corpus.collect import batches, parsed, scripts
 from corpus.uses import Use, uses
 from tracelens.model import Declined, Edit, EditKind, Hunk, Location, Patch, Stall
-from tracelens.patch import apply, trust
+from tracelens.patch import apply, guards, trust
 from tracelens.patch.recipes import make
 from tracelens.patch.sites import find
 from tracelens.patch.source import Unreadable, parse
@@ -37,6 +40,12 @@ KINDS: dict[str, tuple[EditKind, ...]] = {
     "sync": ("event-sync", "interval-sync"),
     "copy": ("async-copy", "prefetch"),
 }
+OFFERED: dict[str, tuple[EditKind, ...]] = KINDS | {
+    "read": ("defer-read", "thin-logs", "move-guard"),
+    "check": ("move-guard",),
+}
+MANY = 16
+"""Workers: more than any script of a corpus asks for, so that each loader is a place to patch."""
 GIVEN_UP = "the file is left as it is"
 """A rewrite that did not pass the patcher's own checks: harmless to the user, and a mistake all the same."""
 INTERVAL = 10
@@ -59,22 +68,24 @@ class Result:
     seconds: float = 0.0
 
 
-def examine(path: Path) -> Result:
+def examine(path: Path, unsafe: bool = False) -> Result:
     """Patch one file in a project of its own; whatever goes wrong is a result."""
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="tracelens-corpus-") as name:
         copy = Path(shutil.copy(path, Path(name).resolve() / path.name))
         try:
-            result = _examined(path, copy)
+            result = _examined(path, copy, unsafe)
         except Exception:
             result = Result(path, "failed", traceback.format_exc(limit=-3))
     result.seconds = time.perf_counter() - started
     return result
 
 
-def _examined(path: Path, copy: Path) -> Result:
+def _examined(path: Path, copy: Path, unsafe: bool) -> Result:
     data = copy.read_bytes()
-    patch = patched(copy)
+    patch = patched(copy, unsafe)
+    if unsafe and _outcome(patched(copy, offered=True)) != _outcome(patched(copy, offered=False)):
+        return Result(path, "failed", "without --unsafe, asking for unsafe changes makes another patch")
     tree = parsed(data)
     reads = uses(batches(tree)) if tree is not None else []
     changed = next((one for one in patch.files if one.path == copy), None)
@@ -86,13 +97,21 @@ def _examined(path: Path, copy: Path) -> Result:
         return Result(path, verdict, declined=patch.declined, before=reads, after=reads)
     after = parsed(changed.after)
     left = uses(batches(after)) if after is not None else []
-    problem = _wrong(copy, patch, data, changed.after)
+    problem = _wrong(copy, patch, data, changed.after, unsafe)
     verdict = "failed" if problem else "patched"
     return Result(path, verdict, problem, patch.diff, patch.hunks, patch.declined, reads, left)
 
 
-def patched(script: Path) -> Patch:
-    """The patch of a script in which every place of a batch waits once per step."""
+def _outcome(patch: Patch) -> tuple[object, ...]:
+    return (patch.files, patch.hunks, patch.by_hand)
+
+
+def patched(script: Path, unsafe: bool = False, offered: bool | None = None) -> Patch:
+    """The patch of a script in which every place of a batch waits once per step.
+
+    `unsafe`: with the Edits that only --unsafe makes. `offered`: a patch without --unsafe, with or without them.
+    """
+    kinds = OFFERED if unsafe or offered else KINDS
     edits: tuple[Edit, ...] = ()
     stalls: list[Stall] = []
     try:
@@ -101,27 +120,40 @@ def patched(script: Path) -> Patch:
         return make(script.parent, script, (Edit("defer-read", interval=INTERVAL),), (), INTERVAL, unsafe=True)
     tree = parsed(source.data)
     found = batches(tree) if tree is not None else None
-    for kind, wanted in KINDS.items():
-        sites = [site for site in find(source) if site.kind == kind and found is not None and site.line in found]
-        lines = dict.fromkeys(site.line for site in sites)
+    for kind, wanted in kinds.items():
+        sites = [site.line for site in find(source) if site.kind == kind and found is not None and site.line in found]
+        if kind == "check":
+            sites = [source.line(guard.node) for guard in guards.find(source)]
+        lines = dict.fromkeys(sites)
         names = tuple(f"{kind}{line}" for line in lines)
         stalls += [_stall(name, script.name, line) for name, line in zip(names, lines, strict=True)]
         edits += tuple(Edit(edit, stalls=names, interval=INTERVAL, depth=1) for edit in wanted if names)
-    return make(script.parent, script, edits, stalls, INTERVAL, unsafe=True)
+    if unsafe or offered:
+        edits += (Edit("more-workers", workers=MANY), Edit("persistent-workers"))
+    return make(script.parent, script, _joined(edits), stalls, INTERVAL, unsafe=offered is None)
+
+
+def _joined(edits: Iterable[Edit]) -> tuple[Edit, ...]:
+    """One Edit of each kind, as a scheme has them."""
+    out: dict[str, Edit] = {}
+    for edit in edits:
+        before = out.get(edit.kind)
+        out[edit.kind] = edit if before is None else replace(before, stalls=(*before.stalls, *edit.stalls))
+    return tuple(out.values())
 
 
 def _stall(name: str, file: str, line: int) -> Stall:
     return Stall(name, "cudaStreamSynchronize", "d2h", ONE_PER_STEP, 0, 0, None, "unknown", Location(file, line))
 
 
-def _wrong(script: Path, patch: Patch, before: bytes, after: bytes) -> str:
+def _wrong(script: Path, patch: Patch, before: bytes, after: bytes, unsafe: bool) -> str:
     """What is wrong with a patch, in words; "" if it keeps every promise."""
     mistake = trust.mistake(parse(script, script.name, before), after)
     if mistake is not None:
         return mistake
     backup = script.parent / "backup"
     apply.write(patch, backup)
-    second = patched(script)
+    second = patched(script, unsafe)
     apply.revert(backup)
     if second.diff:
         return f"a second run changes it again:\n{second.diff}"
@@ -187,6 +219,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", nargs="?", default=os.environ.get("TRACELENS_CORPUS") or None)
     parser.add_argument("--diffs", type=Path, help="write each patch there, to be read")
+    parser.add_argument("--unsafe", action="store_true", help="with the changes that need --unsafe")
     parser.add_argument("--list", action="store_true", help="one line per file")
     chosen = parser.parse_args()
     if not chosen.folder or not Path(chosen.folder).is_dir():
@@ -195,7 +228,7 @@ def main() -> int:
     folder = Path(chosen.folder)
     results = []
     for path in scripts(folder):
-        result = examine(path)
+        result = examine(path, chosen.unsafe)
         results.append(result)
         if chosen.list:
             print(

@@ -753,4 +753,24 @@ for i, (x, y) in enumerate(loader):
         with open("log.txt") as g:
             print(len(g.read()))
 """,
+    "log every generator": """
+class Meter:
+    def __init__(self): self.sum = 0.0; self.count = 0
+    def update(self, v, n=1): self.sum += v * n; self.count += n
+    @property
+    def avg(self): return self.sum / max(1, self.count)
+
+class ML:
+    def __init__(self): self.m = Meter()
+    def update(self, **k):
+        for v in k.values(): self.m.update(v)
+    def log_every(self, it, n):
+        for i, o in enumerate(it):
+            yield o
+            if i % n == 0: print(i, self.m.avg)
+ml = ML()
+for x, y in ml.log_every(loader, 4):
+    STEP
+    ml.update(loss=loss.item())
+""",
 }

@@ -14,7 +14,7 @@ from tracelens.cli.planning import Wishes, chosen_scheme, patching, pipeline_opt
 from tracelens.errors import UsageError
 
 if TYPE_CHECKING:
-    from tracelens.model import Diagnosis, Patch
+    from tracelens.model import Diagnosis, Hunk, Patch
     from tracelens.patch.apply import Standing
 
 SAID = {
@@ -37,13 +37,13 @@ def apply(
 ) -> None:
     """Print the diff of the recommended scheme and write it; a backup makes `revert` exact."""
     folder = options.run_folder(run)
-    diagnosis = planned((folder,), wishes)
+    diagnosis = planned((folder,), wishes, count_unsafe=True)
     if diagnosis.run is None and not dry_run:
         raise UsageError(
             "`tracelens apply` needs a run, not a bare trace: a run keeps the backup", hint="look at it with --dry-run"
         )
     done = _apply(diagnosis, folder, wishes, Hunks(only, skip), dry_run)
-    _print(done, shown)
+    _print(done, shown, diagnosis.unsafe, _more(diagnosis, folder, wishes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +66,19 @@ class Done:
 
 
 def _apply(diagnosis: Diagnosis, folder: Path, wishes: Wishes, hunks: Hunks, dry_run: bool) -> Done:
-    from tracelens import pipeline
+    from tracelens import pipeline, remedies
     from tracelens import run as runs
     from tracelens.patch import apply as patcher
     from tracelens.report import commands, words
 
     patcher.check_not_edited(folder / runs.BACKUP_FOLDER)
+    if not dry_run:
+        patcher.clean_up(folder / runs.BACKUP_FOLDER)
     again, verdict = typed((folder,), wishes), words.headline(diagnosis)
     name = chosen_scheme(diagnosis, wishes.scheme)
     if name is None:
         return Done("nothing", verdict, None, None, commands.line("report", *again))
-    change = pipeline.partial_patch(diagnosis, name, pipeline.Hunks(hunks.only, hunks.skip), pipeline_options(wishes))
+    change = pipeline.partial_patch(diagnosis, name, remedies.Hunks(hunks.only, hunks.skip), pipeline_options(wishes))
     verify = commands.line("verify", *again, "--scheme", name)
     if _stands(change, patcher.standing(folder / runs.BACKUP_FOLDER)):
         return Done("already", verdict, name, change, verify)
@@ -88,27 +90,43 @@ def _apply(diagnosis: Diagnosis, folder: Path, wishes: Wishes, hunks: Hunks, dry
     return Done("written", verdict, name, change, verify)
 
 
-def _print(done: Done, shown: Shown) -> None:
+def _more(diagnosis: Diagnosis, folder: Path, wishes: Wishes) -> str:
+    """The line on changes that --unsafe would add and that pay; empty where there are none."""
+    from tracelens.report import commands, words
+
+    if not diagnosis.unsafe:
+        return ""
+    chosen = ("--scheme", wishes.scheme) if wishes.scheme else ()
+    command = commands.line("apply", *typed((folder,), wishes), *chosen, "--unsafe", "--dry-run")
+    return f"{words.need_unsafe(diagnosis.unsafe)}; see each with its reason: {command}"
+
+
+def _print(done: Done, shown: Shown, unsafe: tuple[Hunk, ...], more: str) -> None:
+    if shown.form == "json":
+        output.document(_document(done, unsafe))
+    else:
+        _print_text(done, shown, more)
+
+
+def _print_text(done: Done, shown: Shown, more: str) -> None:
     from tracelens.report import text
 
-    change = done.change
-    if shown.form == "json":
-        output.document(_document(done))
-    elif shown.quiet:
+    change, ending = done.change, f"{more}\n\n" * bool(more) + f"next: {done.next_command}"
+    if shown.quiet:
         output.result(f"{done.verdict}\n{SAID[done.outcome]}")
     elif done.outcome == "already":
-        output.result(f"This patch ({done.scheme}) is applied already: nothing to do.\n\nnext: {done.next_command}")
+        output.result(f"This patch ({done.scheme}) is applied already: nothing to do.\n\n{ending}")
     elif change is None:
-        output.result(f"{done.verdict}\nNothing to apply.\n\nnext: {done.next_command}")
+        output.result(f"{done.verdict}\nNothing to apply.\n\n{ending}")
     else:
-        output.result(text.patch(change, shown.look(), done.next_command))
+        output.result(text.patch(change, shown.look(), done.next_command, more))
         if done.outcome == "written":
             output.note(f"written: {', '.join(output.shown(file.path) for file in change.files)}")
 
 
-def _document(done: Done) -> dict[str, Any]:
+def _document(done: Done, unsafe: tuple[Hunk, ...]) -> dict[str, Any]:
     """docs/apply.schema.json."""
-    from tracelens.report.text import patch_document
+    from tracelens.report.text import hunk_document, patch_document
 
     return {
         "schema_version": 1,
@@ -116,6 +134,7 @@ def _document(done: Done) -> dict[str, Any]:
         "scheme": done.scheme,
         "verdict": done.verdict,
         "patch": patch_document(done.change) if done.change is not None else None,
+        "needs_unsafe": [hunk_document(hunk) for hunk in unsafe],
         "next": done.next_command,
     }
 

@@ -7,7 +7,7 @@ no command depends on which other one ran before it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,11 +49,13 @@ patching = options.bundled("wishes", Wishes, options.scheme, *PLAN_OPTIONS, opti
 reporting = options.bundled("wishes", Wishes, *PLAN_OPTIONS, options.source, options.redact)
 
 
-def planned(paths: tuple[Path, ...], wishes: Wishes, means: Means | None = None) -> Diagnosis:
-    """The plan for what the user named."""
+def planned(
+    paths: tuple[Path, ...], wishes: Wishes, means: Means | None = None, *, count_unsafe: bool = False
+) -> Diagnosis:
+    """The plan for what the user named; with `count_unsafe` also the changes that --unsafe would add."""
     from tracelens import pipeline
 
-    inputs, wanted = options.opened(paths), pipeline_options(wishes, means)
+    inputs, wanted = options.opened(paths), replace(pipeline_options(wishes, means), count_unsafe=count_unsafe)
     with output.progress("replaying what each scheme would buy"):
         examined = pipeline.examine(inputs, wanted)
         return pipeline.illustrate(examined, pipeline.plan(examined, wanted))

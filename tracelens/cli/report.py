@@ -46,7 +46,7 @@ def report(paths: tuple[Path, ...], wishes: Wishes, out: Path | None, shown: Sho
             f"--scheme chooses the record of --format markdown; {shown.form} is about all schemes",
             hint="add --format markdown, or leave --scheme out",
         )
-    diagnosis = planned(paths, wishes)
+    diagnosis = planned(paths, wishes, count_unsafe=True)
     given = typed(paths, wishes, diagnosis)
     text = _redacted(diagnosis, wishes, shown) if wishes.redact else _text(diagnosis, wishes, shown, given)
     where = out or _default(diagnosis, shown.form)

@@ -124,6 +124,8 @@ def _scheme(rule: SchemeRule) -> Iterator[RenderableType]:
     yield terminal.heading(f"{rule.id}: {rule.title}")
     yield terminal.paragraph(rule.summary)
     yield terminal.paragraph(f"edits: {', '.join(edit.kind for edit in rule.edits)}")
+    if rule.unsafe:
+        yield terminal.paragraph(f"with --unsafe also: {', '.join(rule.unsafe)}")
     if rule.priors:
         yield terminal.heading("Priors, out of 10 (opinion, not evidence)")
         yield terminal.table(tuple(rule.priors), [[f"{v:g}" for v in rule.priors.values()]], frozenset(range(6)))

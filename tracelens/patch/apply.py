@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
-import os
+import re
+import secrets
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+import stat
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from typing import Any
 from tracelens import jsonfile, run
 from tracelens.errors import InputError, Refused
 from tracelens.model import FilePatch, Patch
+from tracelens.patch.alone import alone
 
 MANIFEST = "manifest.json"
 SCHEMA_VERSION = 1
@@ -37,6 +39,8 @@ class _Entry:
     after: str
     mode: int | None
     copy: Path
+    mark: str | None
+    """None in a backup of an earlier version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +71,12 @@ def write(patch: Patch, backup: Path, scheme: str | None = None) -> None:
     """Write all files of a patch, or none. `scheme` is kept with the backup.
 
     Raises `Refused` if a file is not what the patch was made from, if the backup folder holds another patch that is
-    still applied, or if a file cannot be written; then everything is as before.
+    still applied, or if a file cannot be written; then everything is as before. Another Run's patch of files in the
+    same folders is waited for.
     """
     if patch.empty:
         return
-    with _alone(backup):
+    with alone(backup.parent, {one.path.parent for one in patch.files}):
         _check_backup_is_free(backup)
         for one in patch.files:
             _check_unchanged(one)
@@ -84,8 +89,15 @@ def revert(backup: Path, projects: Sequence[Path] = ()) -> tuple[Path, ...]:
     Raises `Refused` if a file was edited since or lies in none of `projects` (a Run may come from somebody else), and
     `InputError` without a backup; then nothing is changed.
     """
-    with _alone(backup):
+    with alone(backup.parent, _folders(backup)):
         return _revert(backup, projects)
+
+
+def clean_up(backup: Path) -> None:
+    """Remove what a killed `write` or `revert` of this backup left beside the user's files."""
+    if (backup / MANIFEST).is_file():
+        with alone(backup.parent, _folders(backup)):
+            _sweep(_entries(backup) if (backup / MANIFEST).is_file() else ())
 
 
 def check_not_edited(backup: Path) -> None:
@@ -102,23 +114,27 @@ def check_not_edited(backup: Path) -> None:
 # ----------------------------------------------------------------------------------------------------- helpers
 
 
-@contextlib.contextmanager
-def _alone(backup: Path) -> Iterator[None]:
-    """One `write` or `revert` of a Run at a time: a second one waits. The lock goes with the process that holds it."""
-    with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):  # no such folder, or a network disk that locks no folders: then without
-            folder = os.open(backup.parent, os.O_RDONLY | os.O_DIRECTORY)
-            stack.callback(os.close, folder)
-            fcntl.flock(folder, fcntl.LOCK_EX)
-        yield
+def _folders(backup: Path) -> set[Path]:
+    """Of the files that a backup names. Read before they are locked; a backup that changes meanwhile is its Run's."""
+    return {entry.path.parent for entry in _entries(backup)} if (backup / MANIFEST).is_file() else set()
+
+
+def _sweep(entries: Sequence[_Entry]) -> None:
+    """Only plain files under the very names that this backup's mark gives: anything else is somebody else's."""
+    for entry in entries:
+        if entry.mark is not None:
+            left = run.temporary(entry.path, entry.mark)
+            with contextlib.suppress(OSError):
+                if stat.S_ISREG(left.lstat().st_mode):
+                    left.unlink()
 
 
 def _write(patch: Patch, backup: Path, scheme: str | None) -> None:
     entries: list[_Entry] = []
     try:
         entries = _back_up(patch.files, backup, scheme)
-        for one in patch.files:
-            run.write_bytes(one.path, one.after)
+        for one, entry in zip(patch.files, entries, strict=True):
+            run.write_bytes(one.path, one.after, mark=entry.mark)
     except OSError as error:
         _take_back(entries, backup)
         raise Refused(f"{_what_failed(error)}; nothing was changed", hint=_cure(error)) from error
@@ -144,6 +160,7 @@ def _revert(backup: Path, projects: Sequence[Path]) -> tuple[Path, ...]:
         if not whole:
             raise InputError(f"the backup of {entry.path} is damaged: {entry.copy}", hint="restore it from git")
     try:
+        _sweep(entries)
         for entry in entries:
             _restore(entry)
     except OSError as error:
@@ -155,8 +172,15 @@ def _revert(backup: Path, projects: Sequence[Path]) -> tuple[Path, ...]:
 
 def _check_backup_is_free(backup: Path) -> None:
     if (backup / MANIFEST).exists():
-        hint = "run `tracelens revert` first, or give another run"
-        raise Refused(f"a patch is applied already; its backup is in {backup}", hint=hint)
+        entries = _entries(backup)
+        _sweep(entries)
+        digests = [_digest(entry.path) for entry in entries]
+        if any(digest != entry.before for digest, entry in zip(digests, entries, strict=True)):
+            whole = all(digest != entry.before for digest, entry in zip(digests, entries, strict=True))
+            said = "a patch is applied already" if whole else "a patch was written in part when TraceLens was ended"
+            hint = "run `tracelens revert` first, or give another run" if whole else "run `tracelens revert` first"
+            raise Refused(f"{said}; its backup is in {backup}", hint=hint)
+        _discard(backup)  # ended before the first file was written, or after the last was put back
     shutil.rmtree(backup, ignore_errors=True)  # no manifest: never finished, or done with; no file is changed by it
 
 
@@ -171,7 +195,7 @@ def _check_unchanged(one: FilePatch) -> None:
 
 
 def _back_up(files: Sequence[FilePatch], backup: Path, scheme: str | None) -> list[_Entry]:
-    entries = []
+    entries, mark = [], secrets.token_hex(8)
     for number, one in enumerate(files):
         copy = backup / str(number)
         mode = None
@@ -179,7 +203,7 @@ def _back_up(files: Sequence[FilePatch], backup: Path, scheme: str | None) -> li
             mode = one.path.stat().st_mode & 0o7777
             run.write_bytes(copy, one.before)
         before = None if one.before is None else run.sha256(one.before)
-        entries.append(_Entry(one.path, before, run.sha256(one.after), mode, copy))
+        entries.append(_Entry(one.path, before, run.sha256(one.after), mode, copy, mark))
     rows = [
         {
             "path": run.relative(entry.path.resolve(), backup.resolve()),
@@ -189,11 +213,12 @@ def _back_up(files: Sequence[FilePatch], backup: Path, scheme: str | None) -> li
         }
         for entry in entries
     ]
-    run.write_json(backup / MANIFEST, {"schema_version": SCHEMA_VERSION, "scheme": scheme, "files": rows})
+    head = {"schema_version": SCHEMA_VERSION, "scheme": scheme, "mark": mark}
+    run.write_json(backup / MANIFEST, {**head, "files": rows})
     return entries
 
 
-_SHAPE = {"files": [{"path": str, "sha256_before": str, "sha256_after": str, "mode": int}]}
+_SHAPE = {"mark": str, "files": [{"path": str, "sha256_before": str, "sha256_after": str, "mode": int}]}
 
 
 def _entries(backup: Path) -> list[_Entry]:
@@ -208,14 +233,23 @@ def _entries(backup: Path) -> list[_Entry]:
         raise InputError(f"{path} has schema version {version!r}, this program reads {SCHEMA_VERSION}", hint=hint)
     try:
         jsonfile.check(manifest, _SHAPE)
-        return [_entry(row, number, backup) for number, row in enumerate(manifest["files"])]
+        mark = _mark_of(manifest)
+        return [_entry(row, number, backup, mark) for number, row in enumerate(manifest["files"])]
     except (KeyError, TypeError, ValueError, OSError) as error:
         raise InputError(f"{path} is not a backup's list of files: {error}", hint=by_hand) from error
 
 
-def _entry(row: Mapping[str, Any], number: int, backup: Path) -> _Entry:
+def _mark_of(manifest: Mapping[str, Any]) -> str | None:
+    """It becomes a part of file names: nothing but what we write ourselves is one."""
+    mark: str | None = manifest.get("mark")
+    if mark is not None and re.fullmatch(r"[0-9a-f]{16}", mark) is None:
+        raise ValueError(f"{mark!r} is no mark")
+    return mark
+
+
+def _entry(row: Mapping[str, Any], number: int, backup: Path, mark: str | None) -> _Entry:
     path = (backup.resolve() / row["path"]).resolve()
-    return _Entry(path, row["sha256_before"], row["sha256_after"], row["mode"], backup / str(number))
+    return _Entry(path, row["sha256_before"], row["sha256_after"], row["mode"], backup / str(number), mark)
 
 
 def _restore(entry: _Entry) -> None:
@@ -223,7 +257,7 @@ def _restore(entry: _Entry) -> None:
         with contextlib.suppress(FileNotFoundError):
             entry.path.unlink()
     else:
-        run.write_bytes(entry.path, entry.copy.read_bytes(), mode=entry.mode)
+        run.write_bytes(entry.path, entry.copy.read_bytes(), mode=entry.mode, mark=entry.mark)
 
 
 def _take_back(entries: Sequence[_Entry], backup: Path) -> None:

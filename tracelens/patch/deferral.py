@@ -13,18 +13,16 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from tracelens.patch import guards, heads
+from tracelens.patch.between import Looks
 from tracelens.patch.captures import Capture
-from tracelens.patch.facts import PURE_BUILTINS, LoopFacts
+from tracelens.patch.facts import LoopFacts
 from tracelens.patch.host import opens_file
 from tracelens.patch.loops import Blocked, check_scope, clock_reads, globals_of, is_rare
-from tracelens.patch.names import dotted, key, meets, rebound, root_key, touched, variables, walk, written
+from tracelens.patch.names import dotted, meets, rebound, touched, walk, written
 from tracelens.patch.outside import FILES, OUTPUT, words
-from tracelens.patch.reach import counts_passes, hidden_uses
+from tracelens.patch.reach import hidden_uses
 from tracelens.patch.record import Recorder
-
-BAR_TEXTS = words("set_postfix set_postfix_str set_description set_description_str write display refresh desc postfix")
-"""What is called on a progress bar that the loop runs over; it draws itself again whenever one of them is called."""
-
 
 _PLAIN_CONTEXTS = words(
     "no_grad autocast enable_grad inference_mode nullcontext record_function amp no_sync accumulate"
@@ -53,6 +51,8 @@ class Deferral:
     """Statements before which everything deferred must have run."""
     state: frozenset[str]
     notes: tuple[str, ...]
+    looks: Looks | None = None
+    """When the iterator of the loop looks at the results: what waits runs before."""
 
 
 def plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode]) -> Deferral:
@@ -74,22 +74,24 @@ def plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode]) -> Deferral:
 def _plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode], wait_for_rare: bool) -> Deferral:
     members, state = _closure(facts, seeds, wait_for_rare)
     _check_names(facts, members, state)
-    _check_head(facts, members, state)
     planner = _Planner(facts, state, frozenset(members), wait_for_rare)
     runs, drains = planner.block(facts.loop.body, rare=False)
+    looks = heads.check(facts, members, state - guards.last_words(facts, members))
     missing = [seed for seed in seeds if not any(_holds(run, seed) for run in runs)]
     if missing or not runs:
         node = missing[0] if missing else facts.loop
         raise Blocked(node, "it is read only in few batches", "nothing to do: it costs little")
-    return Deferral(facts, runs, drains, state, tuple(_notes(facts)))
+    moved = frozenset(node for run in runs for statement in run.statements for node in walk(statement))
+    drains += tuple(node for node in guards.lookouts(facts, moved) if node not in drains)
+    return Deferral(facts, runs, drains, state, tuple(_notes(facts, looks)), looks)
 
 
 def _closure(
     facts: LoopFacts, seeds: Sequence[cst.CSTNode], wait_for_rare: bool = False
 ) -> tuple[list[cst.CSTNode], frozenset[str]]:
     """All statements that touch a result of a deferred one, and the keys of these results."""
-    members = list(seeds)
-    state = _results(facts, frozenset(), seeds)
+    members = [part for seed in seeds for part in (seed, *guards.inside(facts, seed))]
+    state = _results(facts, frozenset(), members)
     grown = True
     while grown:
         grown = False
@@ -98,6 +100,9 @@ def _closure(
                 continue
             members.append(leaf)
             grown = True
+            if within := guards.inside(facts, leaf):
+                members += within
+                state = _results(facts, state, within)
             stays = wait_for_rare and facts.in_rare_branch(leaf)
             if isinstance(leaf, cst.BaseSmallStatement) and not stays and _recordable(facts, state, leaf):
                 state = _results(facts, state, [leaf])
@@ -142,55 +147,6 @@ def _check_names(facts: LoopFacts, members: Iterable[cst.CSTNode], state: frozen
     shared = {name for name in names if name.startswith("self.")} | (names & globals_of(facts.scope))
     if shared:
         _check_called(facts, frozenset(shared))
-
-
-def _check_head(facts: LoopFacts, members: Sequence[cst.CSTNode], state: frozenset[str]) -> None:
-    """The `for` line itself runs between the batches: it must neither bind nor read what the statements change."""
-    loop = facts.loop
-    if isinstance(loop, cst.While):
-        _check_condition(facts, loop, state)
-        return
-    bound = {key(v) for v in variables(loop.target)} & state
-    if bound:
-        obstacle = f"`{min(bound)}` is another object in each pass of the loop, and the statement changes it"
-        raise Blocked(loop, obstacle, "keep the objects in a list, and fill them after the loop")
-    read = {key(v) for v in variables(loop.iter)} & state
-    is_bar = not any(isinstance(node, cst.Attribute) and root_key(node) in read for node in walk(loop.iter))
-    if meets(facts.gone_through.seen, state):
-        obstacle = "the iterator uses the results between two batches"
-        raise Blocked(loop.iter, obstacle, "read the value every N batches")
-    shown = {name for name in read if is_bar and _is_shown(facts, members, name)}
-    if read - shown:
-        obstacle = f"the loop runs over `{min(read - shown)}`, which can show the results between two batches"
-        raise Blocked(loop.iter, obstacle, "hand it the value every N batches, where N divides its printing interval")
-
-
-def _check_condition(facts: LoopFacts, loop: cst.While, state: frozenset[str]) -> None:
-    """The condition moves into a function, from which a StopIteration would end the loop without a word."""
-    if touched(loop.test, facts.names) & state:
-        raise Blocked(loop.test, "the value decides whether the loop goes on", "look at it every N batches")
-    for node in walk(loop.test):
-        if isinstance(node, (cst.NamedExpr, cst.Await, cst.Yield)):
-            raise Blocked(loop.test, "the loop's condition binds a name", "bind it in the loop")
-        called = facts.names.qualified(node.func) if isinstance(node, cst.Call) else ""
-        if isinstance(node, cst.Call) and called not in PURE_BUILTINS and not called.startswith("time."):
-            obstacle = f"the loop's condition calls `{called or 'something'}(…)`, which may end it in another way"
-            raise Blocked(node, obstacle, "call it in the loop, and break")
-
-
-def _is_shown(facts: LoopFacts, members: Sequence[cst.CSTNode], name: str) -> bool:
-    mentioned = any(name in touched(member, facts.names) for member in members)
-    if counts_passes(facts.names, BAR_TEXTS):
-        return False
-    return mentioned and all(_only_shows(member, name) for member in members)
-
-
-def _only_shows(member: cst.CSTNode, name: str) -> bool:
-    """Whether a statement touches a progress bar in no other way than to set the text beside it."""
-    for node in walk(member):
-        if isinstance(node, cst.Attribute) and root_key(node) == name and node.attr.value not in BAR_TEXTS:
-            return False
-    return not isinstance(member, (cst.Assign, cst.AugAssign)) or name not in rebound(member)
 
 
 def _check_called(facts: LoopFacts, names: frozenset[str]) -> None:
@@ -342,7 +298,7 @@ class _Planner:
         """The reason why a statement that touches the results cannot run later, in words."""
         if self.facts.source.kept_by_comment(node):
             return "it is marked `# tracelens: keep`", "remove the comment to have it patched"
-        if isinstance(node, (cst.If, cst.While)):
+        if isinstance(node, (cst.If, cst.While)) and node not in self.facts.guards:
             why = "the value decides what the same batch does next"
             return why, "keep the check, or make it every N batches on a tensor kept on the GPU"
         if isinstance(node, (cst.For, cst.With)):
@@ -378,6 +334,9 @@ def _plain_context(node: cst.With) -> bool:
     return True
 
 
-def _notes(facts: LoopFacts) -> Iterator[str]:
+def _notes(facts: LoopFacts, looks: Looks | None) -> Iterator[str]:
+    if looks is not None:
+        yield f"all that waits runs before `{looks.function}` ({looks.place}) shows it, so its lines stay the same"
+        yield f"times and GPU memory that `{looks.function}` itself measures are those of a host that runs ahead"
     if clock_reads(facts.loop, facts.names):
         yield "times that this loop measures no longer include the wait for the GPU"

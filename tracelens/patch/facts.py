@@ -54,6 +54,8 @@ class LoopFacts:
     scope: Scope
     spans: frozenset[cst.CSTNode] = frozenset()
     """Differences of two times that are measured on the GPU, so that they are known later."""
+    guards: frozenset[cst.CSTNode] = frozenset()
+    """Statements that end the training where a value is not a number, and may look for that later (unsafe)."""
 
     @cached_property
     def leaves(self) -> tuple[cst.CSTNode, ...]:
@@ -276,7 +278,7 @@ class LoopFacts:
             return True
         if isinstance(call.func, cst.Attribute) and call.func.attr.value in ("size", "numel"):
             return bool(call.args)
-        return read is not None and read.kind == "item"
+        return read is not None and read.kind in ("item", "values")
 
 
 @lru_cache(maxsize=REMEMBERED)

@@ -37,7 +37,6 @@ _SAME_AGAIN = words(
 )
 """Methods that give the same value when they are called twice in a row, and change nothing."""
 _NAMES_THE_LINE = re.compile(r"%\((lineno|funcName)\)|\{(line|function)\b")
-_LOOKS_INSIDE = re.compile(r"\{[^{}:]*[!.\[]")
 
 
 def check_behind(call: cst.Call, facts: LoopFacts, state: frozenset[str]) -> None:
@@ -107,12 +106,6 @@ def host_only(name: str, names: FileNames) -> bool:
     """Whether a function of this file computes with its arguments only: no torch, clock, chance or global."""
     definitions = names.functions.get(name, ())
     return bool(definitions) and all(_harmless(definition, frozenset({name}), names) for definition in definitions)
-
-
-def formats_values(call: cst.Call, source: SourceFile) -> bool:
-    """Whether a call of `format` sees numbers only: not `"{!r} {0.shape}".format(loss)`."""
-    named = isinstance(call.func, cst.Attribute) and call.func.attr.value == "format"
-    return named and not _LOOKS_INSIDE.search(source.code(call.func))
 
 
 def opens_file(node: cst.CSTNode) -> bool:

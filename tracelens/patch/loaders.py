@@ -9,7 +9,7 @@ from __future__ import annotations
 import libcst as cst
 
 from tracelens.patch.loops import own_nodes, scope_of
-from tracelens.patch.names import FileNames, dotted, targets, walk
+from tracelens.patch.names import FileNames, dotted, root_key, targets, walk
 from tracelens.patch.outside import words
 from tracelens.patch.source import SourceFile
 
@@ -106,9 +106,11 @@ def _passed(source: SourceFile, node: cst.Name) -> list[cst.BaseExpression]:
     if node.value not in order:
         return []
     position = order.index(node.value)
+    is_method = any(isinstance(ancestor, cst.ClassDef) for ancestor in source.ancestors(scope))
     out = []
     for call in walk(source.module):
-        if isinstance(call, cst.Call) and dotted(call.func).rpartition(".")[2] == scope.name.value:
+        named = isinstance(call, cst.Call) and dotted(call.func).rpartition(".")[2] == scope.name.value
+        if isinstance(call, cst.Call) and named and (is_method or isinstance(call.func, cst.Name)):  # not model.train()
             shift = 1 if order[0] == "self" and isinstance(call.func, cst.Attribute) else 0
             value = keyword(call, node.value, position - shift)
             if value is None:
@@ -132,12 +134,30 @@ def batch_names(loop: cst.For) -> frozenset[str]:
     if "enumerate(" in text and isinstance(loop.target, cst.Tuple):
         first = loop.target.elements[0].value
         out -= {first.value} if isinstance(first, cst.Name) else set()
-    for node in own_nodes(loop.body):
-        if isinstance(node, cst.Assign) and _part_of(node.value, out):
-            out |= {t.value for t in targets(node) if isinstance(t, cst.Name)}
-        if isinstance(node, (cst.For, cst.CompFor)) and _part_of(node.iter, out):
-            out |= {v.value for v in walk(node.target) if isinstance(v, cst.Name)}
+    size = -1
+    while size != len(out):  # a comprehension's inner names stand before those that they are parts of
+        size = len(out)
+        for node in own_nodes(loop.body):
+            if isinstance(node, cst.Assign) and _part_of(node.value, out):
+                out |= {t.value for t in targets(node) if isinstance(t, cst.Name)}
+            if isinstance(node, (cst.For, cst.CompFor)) and _part_of(node.iter, out):
+                out |= {v.value for v in walk(node.target) if isinstance(v, cst.Name)}
     return frozenset(out)
+
+
+def whole_of(loop: cst.For, name: str) -> tuple[str, ...]:
+    """What a loop or comprehension within the loop takes the name from, and so on: v, t, targets."""
+    out = [name]
+    for _ in range(_DEEPEST):
+        for node in own_nodes(loop.body):
+            over = isinstance(node, (cst.For, cst.CompFor)) and out[-1] in {
+                v.value for v in walk(node.target) if isinstance(v, cst.Name)
+            }
+            if over and isinstance(node, (cst.For, cst.CompFor)):
+                root = root_key(node.iter)
+                if root is not None and root not in out:
+                    out.append(root)
+    return tuple(out)
 
 
 def _part_of(node: cst.BaseExpression, names: set[str]) -> bool:

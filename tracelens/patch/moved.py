@@ -97,7 +97,9 @@ class Moved:
         return _mentions(self.facts.scope, name) == inside
 
     def _statements(self) -> Iterator[cst.BaseStatement]:
-        replacer = _ByName({id(node): capture.name for capture in self.run.captures for node in capture.nodes})
+        replacer = _ByName(
+            {id(node): capture.name for capture in self.run.captures for node in capture.nodes}, self.ahead
+        )
         for position, statement in enumerate(self.run.statements):
             new = statement.visit(replacer)
             new = _unannotated(new) if isinstance(new, cst.CSTNode) else new
@@ -122,11 +124,14 @@ class Moved:
 class _ByName(cst.CSTTransformer):
     """Puts names in the places where values were read."""
 
-    def __init__(self, names: Mapping[int, str]) -> None:
+    def __init__(self, names: Mapping[int, str], ahead: str) -> None:
         super().__init__()
         self._names = names
+        self._ahead = ahead
 
     def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> cst.CSTNode:  # type: ignore[override]
+        if isinstance(original_node, cst.Break):  # of a guard that looks later; the loop is no longer around it
+            return cst.Return(cst.parse_expression(f"{self._ahead}.leave()"))
         name = self._names.get(id(original_node))
         return updated_node if name is None else cst.Name(name)
 

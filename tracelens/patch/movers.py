@@ -27,10 +27,10 @@ _NOT_OURS = frozenset({"site-packages", "node_modules", "__pycache__", "tracelen
 @lru_cache(maxsize=REMEMBERED)
 def find(root: Path) -> tuple[Location, ...]:
     """Methods `to` and `cuda` that take no `non_blocking`, in files below `root`."""
-    return tuple(place for path in _files(root) for place in _in(path, root))
+    return tuple(place for path in python_files(root) for place in _in(path, root))
 
 
-def _files(root: Path) -> Iterator[Path]:
+def python_files(root: Path) -> Iterator[Path]:
     seen = 0
     for number, (folder, folders, names) in enumerate(os.walk(root)):
         folders[:] = sorted(name for name in folders if name not in _NOT_OURS and not name.startswith("."))

@@ -9,7 +9,15 @@ import re
 
 import libcst as cst
 
-_RESULT_NAMES = {"item": "value", "number": "value", "formatted": "value", "tolist": "list", "numpy": "array"}
+_RESULT_NAMES = {
+    "item": "value",
+    "number": "value",
+    "formatted": "value",
+    "tolist": "list",
+    "numpy": "array",
+    "host": "on_host",
+    "values": "on_host",
+}
 
 
 def name_for(node: cst.CSTNode, read: str) -> str:

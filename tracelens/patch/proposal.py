@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from tracelens.model import Declined, Edit, EditKind, Location, Stall, Tier
+from tracelens.patch import devices, formats, unread
 from tracelens.patch.loops import Blocked, Loop, is_rare
 from tracelens.patch.names import FileNames, walk
 from tracelens.patch.sites import Site, SiteKind, find
@@ -23,6 +24,12 @@ DECIDES = (
     "keep the check, or make it every N batches on a tensor kept on the GPU",
 )
 """Obstacle and what to do by hand, for a value that a condition looks at."""
+
+ON_CPU = (
+    "nothing in this script uses a GPU: on the CPU each value is there as soon as it is computed",
+    "nothing to do; move the model and its batches to a GPU first",
+)
+"""The same for every place of a script that runs on the CPU alone."""
 
 NO_RECORD = "no wait was recorded for it; found by its call"
 
@@ -95,6 +102,10 @@ def matched(request: Request, kind: SiteKind) -> tuple[list[tuple[Site, Target]]
     found: list[tuple[Site, Target]] = []
     declined: list[Declined] = []
     for target in request.targets:
+        if not target.stalls and devices.only_cpu(request.source):
+            place = Location(request.source.shown, target.line)
+            declined.append(Declined(request.edit.kind, place, *ON_CPU))
+            continue
         if target.line is None:
             chosen, reason = _unlocated(request, sites)
         else:
@@ -137,9 +148,9 @@ def _unlocated(request: Request, sites: Sequence[Site]) -> tuple[list[Site], str
 
 def _uncertain(site: Site) -> bool:
     """A `float(x)` or `{x:.3f}` may or may not wait: only a recorded line tells."""
-    if isinstance(site.node, cst.FormattedStringExpression):
+    if not isinstance(site.node, cst.Call) or formats.formats(site.node):
         return True
-    return isinstance(site.node, cst.Call) and isinstance(site.node.func, cst.Name)
+    return isinstance(site.node.func, cst.Name)
 
 
 def _loop_with_backward(source: SourceFile, node: cst.CSTNode) -> Loop | None:
@@ -172,6 +183,8 @@ def _nothing_there(request: Request, target: Target, reason: str | None) -> Decl
         obstacle, by_hand = reason, "record again with `tracelens profile`, which notes the source line of each wait"
     elif known and request.edit.kind == "defer-read" and _is_condition(request.source, line):
         obstacle, by_hand = DECIDES
+    elif request.edit.kind == "defer-read" and line is not None and (why := unread.why(request.source, line)):
+        obstacle, by_hand = why
     else:
         obstacle = f"no call on this line that {request.edit.kind} changes"
         by_hand = "look at what this line calls: the wait is inside"

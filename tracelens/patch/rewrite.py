@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from tracelens.patch import inline
+from tracelens.patch import guards, inline
+from tracelens.patch.between import Looks
 from tracelens.patch.deferral import Deferral
 from tracelens.patch.facts import LoopFacts
 from tracelens.patch.loops import Loop, head, own_nodes
@@ -55,7 +56,7 @@ def _loop_splices(change: LoopChange, used: set[str], gone: frozenset[cst.CSTNod
     moved = _moved(change, ahead, used)
     out = [one.call() for one in moved]
     if change.deferral is not None:
-        out += [_drain_before(facts.source, node, ahead) for node in change.deferral.drains]
+        out += [_drain_before(facts, node, ahead) for node in change.deferral.drains]
     for call, method in change.syncs:
         arguments = facts.source.code(call.args[0].value) if call.args else ""
         out.append(Splice(*facts.source.span(call), f"{ahead}.{method}({arguments})"))
@@ -142,16 +143,30 @@ def _around(
     first = _first_line(source, loop)
     top = source.line_start(first)
     blocks = _functions(moved, indent, gone)
+    looks = change.deferral.looks if change.deferral is not None else None
+    asking = _unused(change.facts, f"{looks.function}_shows_them", used) if looks is not None else ""
+    blocks += [_asked(looks, asking, source, indent)] if looks is not None else []
     making = f"{indent}{ahead} = {MODULE}.RunAhead(every={change.every})\n"
     above = source.line_text(first - 1).strip() if first > 1 else ""
     apart = "\n" if blocks and above and not above.endswith((":", '"""')) else ""
-    out = [Splice(top, top, apart + "\n".join([*blocks, making]), _BEFORE), *_head(change.facts, ahead, used)]
+    out = [Splice(top, top, apart + "\n".join([*blocks, making]), _BEFORE), *_head(change.facts, ahead, used, asking)]
     if any(isinstance(node, cst.Break) for node in own_nodes(loop.body)):
         out.append(_whole_line(source, _line_after(source, loop), f"{indent}{ahead}.drain()"))
     return out
 
 
-def _head(facts: LoopFacts, ahead: str, used: set[str]) -> list[Splice]:
+def _asked(looks: Looks, name: str, source: SourceFile, indent: str) -> str:
+    """A function that says after which batches the iterator shows the results."""
+    given = "".join(f", {parameter}={text}" for parameter, text in looks.given)
+    inner = indent + source.module.default_indent
+    return (
+        f"{indent}def {name}({looks.counter}{given}):\n"
+        f'{inner}"""Whether `{looks.function}` ({looks.place}) shows results after this batch (TraceLens)."""\n'
+        f"{inner}return {looks.condition}\n"
+    )
+
+
+def _head(facts: LoopFacts, ahead: str, used: set[str], asking: str = "") -> list[Splice]:
     """The loop's first line, which then tells `ahead` where batches begin and end."""
     source, loop = facts.source, facts.loop
     start, end = source.outer_span(head(loop))
@@ -160,7 +175,7 @@ def _head(facts: LoopFacts, ahead: str, used: set[str]) -> list[Splice]:
         before = f"for {name} in {ahead}.over_while(lambda: "
         return [Splice(source.span(loop)[0], start, before), Splice(end, end, ")", _AROUND)]
     bare_tuple = isinstance(loop.iter, cst.Tuple) and not loop.iter.lpar
-    opening, closing = ("((", "))") if bare_tuple else ("(", ")")
+    opening, closing = ("((", "))") if bare_tuple else ("(", f", {asking})" if asking else ")")
     return [Splice(start, start, f"{ahead}.over{opening}", _AROUND), Splice(end, end, closing, _AROUND)]
 
 
@@ -201,11 +216,15 @@ def _whole_line(source: SourceFile, line: int, text: str) -> Splice:
     return Splice(position, position, f"\n{text}" if missing else f"{text}\n", _INSIDE)
 
 
-def _drain_before(source: SourceFile, node: cst.CSTNode, ahead: str) -> Splice:
+def _drain_before(facts: LoopFacts, node: cst.CSTNode, ahead: str) -> Splice:
+    source = facts.source
     start, _ = source.span(node)
     if isinstance(node, (cst.SimpleStatementLine, cst.BaseCompoundStatement)):
-        begin = source.line_start(source.line(node))
-        return Splice(begin, begin, f"{source.indentation(node)}{ahead}.drain()\n", _INSIDE)
+        begin, indent = source.line_start(source.line(node)), source.indentation(node)
+        if guards.leaves_loop(facts, node):
+            inner = indent + source.module.default_indent
+            return Splice(begin, begin, f"{indent}if {ahead}.drain():\n{inner}break\n", _INSIDE)
+        return Splice(begin, begin, f"{indent}{ahead}.drain()\n", _INSIDE)
     return Splice(start, start, f"{ahead}.drain(); ", _INSIDE)
 
 

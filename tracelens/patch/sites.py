@@ -13,12 +13,13 @@ from typing import Literal
 
 import libcst as cst
 
+from tracelens.patch import formats
 from tracelens.patch.names import FileNames, dotted, walk
 from tracelens.patch.outside import words
 from tracelens.patch.source import PARSED_FILES, SourceFile
 
 SiteKind = Literal["read", "sync", "copy"]
-ReadKind = Literal["item", "number", "formatted", "tolist", "numpy"]
+ReadKind = Literal["item", "number", "formatted", "tolist", "numpy", "host", "values"]
 
 _DETACHING = frozenset({"detach", "cpu"})
 _READING_METHODS: dict[str, ReadKind] = {"item": "item", "tolist": "tolist", "numpy": "numpy"}
@@ -26,11 +27,15 @@ _TYPES = words(
     "float16 half bfloat16 float32 float float64 double int8 int16 short int32 int int64 long uint8 bool complex64"
 )
 _NUMBER_BUILTINS = frozenset({"float", "int", "bool"})
+_OF_TENSORS = words("backward detach item cpu requires_grad_ grad_fn")
 
 
 @dataclass(frozen=True)
 class Read:
-    """How a value is taken from a tensor: `node` is what gets replaced by the value of `tensor`."""
+    """How a value is taken from a tensor: `node` is what gets replaced by the value of `tensor`.
+
+    `host` and `values` are tensors on the CPU that are computed with there; of `values` only a number is left.
+    """
 
     kind: ReadKind
     node: cst.BaseExpression
@@ -70,8 +75,9 @@ class Site:
 def find(source: SourceFile) -> tuple[Site, ...]:
     """All sites of a file, by line."""
     found = []
+    tensors = tensor_names(source)
     for node in walk(source.module):
-        kind = _kind(node, source.names)
+        kind = _kind(node, source.names, tensors)
         if kind is not None:
             found.append(Site(kind, source, node, statement_of(source, node)))
     return tuple(sorted(found, key=lambda site: source.span(site.node)))
@@ -85,21 +91,40 @@ def statement_of(source: SourceFile, node: cst.CSTNode) -> cst.CSTNode:
     return source.module
 
 
+@lru_cache(maxsize=PARSED_FILES)
+def tensor_names(source: SourceFile) -> frozenset[str]:
+    """Names that the file uses as tensors, or that it reduces one to."""
+    out: set[str] = set()
+    for node in walk(source.module):
+        if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.attr.value in _OF_TENSORS:
+            out.add(node.value.value)
+        elif isinstance(node, cst.Assign) and formats.reduces(node.value):
+            out |= {target.target.value for target in node.targets if isinstance(target.target, cst.Name)}
+    return frozenset(out)
+
+
 def read_of(node: cst.CSTNode) -> Read | None:
-    """The read that a node is, if it is one: `.item()`, `.tolist()`, `.cpu().numpy()`, `float(tensor)`."""
+    """The read that a node is, if it is one: `.item()`, `.cpu().numpy()`, `float(tensor)`, `.cpu().sum()`."""
     if not isinstance(node, cst.Call):
         return None
     if isinstance(node.func, cst.Name) and node.func.value in _NUMBER_BUILTINS and len(node.args) == 1:
         argument = node.args[0].value
         plain = not node.args[0].star and not isinstance(argument, (cst.BaseNumber, cst.BaseString))
         inner = read_of(argument)
+        if inner is not None and inner.kind == "host":
+            return Read("values", inner.node, inner.tensor)
         return Read("number", argument, argument) if plain and inner is None else None
+    return _computed_on_host(node) or _by_method(node)
+
+
+def _by_method(node: cst.Call) -> Read | None:
     if not isinstance(node.func, cst.Attribute) or node.args:
         return None
     kind, tensor = _READING_METHODS.get(node.func.attr.value), _bare(node.func.value)
     if kind is None or (kind == "numpy" and tensor is node.func.value):
         return None  # `.numpy()` without `.cpu()` before it is no read from the GPU
-    return Read(kind, node, tensor)
+    before = read_of(tensor)
+    return before if before is not None and before.kind == "numpy" else Read(kind, node, tensor)
 
 
 def reads_in(node: cst.CSTNode) -> Iterator[Read]:
@@ -108,6 +133,25 @@ def reads_in(node: cst.CSTNode) -> Iterator[Read]:
         found = read_of(part)
         if found is not None:
             yield found
+
+
+def is_tensor(node: cst.BaseExpression, tensors: frozenset[str]) -> bool:
+    """Whether a value that goes into a text is a tensor: its read is seen by nothing else."""
+    return root_of(node) in tensors or (formats.reduces(node) and not any(True for _ in reads_in(node)))
+
+
+def root_of(node: cst.BaseExpression) -> str:
+    """The name of a tensor, also of `loss.detach()` and `loss.data`; "" for anything else."""
+    while isinstance(node, (cst.Call, cst.Attribute)):
+        if isinstance(node, cst.Call):
+            if not (isinstance(node.func, cst.Attribute) and node.func.attr.value in ("detach", "clone")):
+                return ""
+            node = node.func.value
+        elif node.attr.value == "data":
+            node = node.value
+        else:
+            return ""
+    return node.value if isinstance(node, cst.Name) else ""
 
 
 def is_synchronize(call: cst.Call, names: FileNames) -> bool:
@@ -159,16 +203,35 @@ def _is_type(node: cst.BaseExpression) -> bool:
     return name == "dtype" or name in _TYPES
 
 
-def _kind(node: cst.CSTNode, names: FileNames) -> SiteKind | None:
+def _computed_on_host(node: cst.Call) -> Read | None:
+    """`correct` of `correct.cpu().sum()`: copied, then computed with on the CPU, where a sum adds up differently."""
+    reduced, number = False, False
+    current: cst.BaseExpression = node
+    while isinstance(current, cst.Call) and isinstance(current.func, cst.Attribute):
+        method = current.func.attr.value
+        if _leads_to_host(current) and method != "detach":
+            tensor = _bare(current.func.value)
+            return Read("values" if number else "host", current, tensor) if reduced else None
+        constant = all(isinstance(a.value, (cst.BaseNumber, cst.UnaryOperation)) and not a.star for a in current.args)
+        if method not in formats.REDUCES | formats.CONVERTS or not constant:
+            return None
+        reduced, number = reduced or method in formats.REDUCES, number or method == "item"
+        current = current.func.value
+    return None
+
+
+def _kind(node: cst.CSTNode, names: FileNames, tensors: frozenset[str]) -> SiteKind | None:
     if isinstance(node, cst.Call):
         if is_synchronize(node, names):
             return "sync"
         if is_copy_to_device(node) or is_typed_copy(node, names) or is_built_on_gpu(node, names):
             return "copy"
-        return "read" if read_of(node) is not None else None
-    if isinstance(node, cst.FormattedStringExpression):
-        return "read" if node.format_spec and dotted(node.expression) else None
-    return None
+        if read_of(node) is not None:
+            return "read"
+    elif isinstance(node, cst.FormattedStringExpression) and node.format_spec and dotted(node.expression):
+        return "read"
+    shown = (value for value, _ in formats.values(node))
+    return "read" if any(is_tensor(value, tensors) for value in shown) else None
 
 
 def _bare(tensor: cst.BaseExpression) -> cst.BaseExpression:

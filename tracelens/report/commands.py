@@ -75,8 +75,15 @@ def after_analyze(diagnosis: Diagnosis, typed: Sequence[str] = ()) -> str:
 
 def after_recommend(diagnosis: Diagnosis, typed: Sequence[str] = ()) -> str:
     """What to do with the recommendation: apply it, or look at the report where there is nothing to apply."""
+    if (maybe := _to_measure(diagnosis)) is not None:
+        return line("verify", *(typed or plan(diagnosis)), "--scheme", maybe)
     command = "report" if _chosen(diagnosis) is None else "apply"
     return line(command, *(typed or plan(diagnosis)))
+
+
+def with_unsafe(diagnosis: Diagnosis) -> str:
+    """Shows the changes that --unsafe would add, and writes nothing."""
+    return line("apply", *plan(diagnosis), "--unsafe", "--dry-run")
 
 
 def advice(stage: Stage, diagnosis: Diagnosis, typed: Sequence[str] = ()) -> str:
@@ -104,8 +111,15 @@ def patch_commands(diagnosis: Diagnosis, typed: Sequence[str] = ()) -> tuple[tup
 
 
 def after_report(diagnosis: Diagnosis, typed: Sequence[str] = (), applied: str | None = None) -> str:
-    """Measure the recommended change, for longer where that decided nothing; then apply it; then record again."""
+    """Measure the recommended change, for longer where that decided nothing; then apply it; then record again.
+
+    What is applied and was measured to be wrong, or slower, is taken back before anything else.
+    """
     chosen = _chosen(diagnosis)
+    if applied is not None and unwanted(_trial(diagnosis, applied)):
+        return line("revert", *which(diagnosis, typed))
+    if (maybe := _to_measure(diagnosis)) is not None:
+        return line("verify", *(typed or plan(diagnosis)), "--scheme", maybe)
     if chosen is None:
         return record_again(diagnosis)
     words = (*(typed or plan(diagnosis)), "--scheme", chosen)
@@ -115,6 +129,11 @@ def after_report(diagnosis: Diagnosis, typed: Sequence[str] = (), applied: str |
     if trial.outcome == "inconclusive":
         return line("verify", *words, *_longer(trial))
     return record_again(diagnosis) if applied == chosen else line("apply", *words)
+
+
+def unwanted(trial: Verification | None) -> bool:
+    """Whether a trial says that the change must not stay: it computes something else, fails or costs time."""
+    return trial is not None and trial.outcome in ("different numbers", "failed", "slower")
 
 
 def record_again(diagnosis: Diagnosis) -> str:
@@ -131,6 +150,12 @@ def record_again(diagnosis: Diagnosis) -> str:
             return line("profile", "--", *run.command)
         case _:
             return line("profile", "train.py")
+
+
+def _to_measure(diagnosis: Diagnosis) -> str | None:
+    """The scheme that only a trial can judge; a bare trace cannot be tried."""
+    found = diagnosis.recommendation
+    return found.measure if found is not None and diagnosis.run is not None else None
 
 
 def _trial(diagnosis: Diagnosis, scheme: str) -> Verification | None:

@@ -72,6 +72,7 @@ def _content(diagnosis: Diagnosis, source: Source) -> dict[str, Any]:
         "chosen": _chosen(diagnosis),
         "commands": commands.patch_commands(diagnosis),
         "next_command": commands.after_recommend(diagnosis),
+        "unsafe_command": commands.with_unsafe(diagnosis),
         "schemes": schemes,
         "redacted": bool(diagnosis.run and diagnosis.run.meta.get("redacted")),
         "criteria": CRITERIA,

@@ -190,6 +190,7 @@ def _recommendation(recommendation: Recommendation | None, diagnosis: Diagnosis)
     return {
         "scheme": recommendation.scheme,
         "verdict": recommendation.verdict,
+        "measure": recommendation.measure,
         "stages": [_stage(stage, diagnosis) for stage in recommendation.stages],
     }
 

@@ -180,11 +180,11 @@ def _steps(diagnosis: Diagnosis, change: Patch | None) -> Iterator[str]:
             for number, hunk in enumerate(change.hunks, 1)
         )
         yield _diff(change)
-    if change is not None and change.declined:
+    if change is not None and change.left_alone:
         yield "Left alone, with what to do by hand:"
         yield bullets(
             f"{code(str(item.location))} ({item.edit}): {plain(item.obstacle)}. {plain(item.by_hand)}"
-            for item in change.declined
+            for item in change.left_alone
         )
 
 
@@ -223,7 +223,7 @@ def _made(diagnosis: Diagnosis, change: Patch | None) -> tuple[bool | None, str]
         return None, "patch made: left out of this page"
     if change is None or change.empty:
         return False, "patch made: not possible here"
-    return True, f"patch made: {len(change.hunks)} hunks, {len(change.declined)} places left alone"
+    return True, f"patch made: {len(change.hunks)} hunks, {len(change.left_alone)} places left alone"
 
 
 def _redacted(diagnosis: Diagnosis) -> bool:

@@ -22,7 +22,9 @@ def of(diagnosis: Diagnosis) -> Diagnosis:
     """The same numbers, no names."""
     aliases = _aliases(diagnosis)
     names = _Names(aliases)
-    bare = dataclasses.replace(diagnosis, sources={}, patches={}, run=None, traces=(), monitor=(), verifications=())
+    bare = dataclasses.replace(
+        diagnosis, sources={}, patches={}, unsafe=(), run=None, traces=(), monitor=(), verifications=()
+    )
     whole = _replaced(dataclasses.replace(bare, timeline=None), names)  # type: ignore[arg-type]
     timeline, traces = (
         _timeline(diagnosis.timeline, aliases),

@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from tracelens.model import CRITERIA, Diagnosis, Patch, Scheme, Stall, Verification
+from tracelens.model import CRITERIA, Diagnosis, Hunk, Patch, Scheme, Stall, Verification
 from tracelens.report import commands, diff, measured, terminal, words
 from tracelens.report.excerpt import around
 from tracelens.report.json import trace_name
@@ -35,9 +35,9 @@ def recommendation(diagnosis: Diagnosis, look: Look, typed: Sequence[str] = ()) 
     return terminal.draw(_recommendation(diagnosis, typed), look)
 
 
-def patch(change: Patch, look: Look, next_command: str) -> str:
-    """The diff, each hunk with its tier and reason, and what was left alone."""
-    return terminal.draw(_patch(change, next_command), look)
+def patch(change: Patch, look: Look, next_command: str, more: str = "") -> str:
+    """The diff, each hunk with its tier and reason, and what was left alone; `more` is said before the next command."""
+    return terminal.draw(_patch(change, next_command, more), look)
 
 
 def patch_document(change: Patch) -> dict[str, Any]:
@@ -45,21 +45,22 @@ def patch_document(change: Patch) -> dict[str, Any]:
     return {
         "diff": change.diff,
         "files": [{"path": diffed.path, "created": diffed.created} for diffed in diff.parse(change.diff)],
-        "hunks": [
-            {
-                "id": h.id,
-                "edit": h.edit,
-                "tier": h.tier,
-                "where": str(h.location),
-                "what": h.reason,
-                "evidence": h.evidence,
-            }
-            for h in change.hunks
-        ],
+        "hunks": [hunk_document(hunk) for hunk in change.hunks],
         "left_alone": [
             {"where": str(item.location), "edit": item.edit, "obstacle": item.obstacle, "by_hand": item.by_hand}
-            for item in change.declined
+            for item in change.left_alone
         ],
+    }
+
+
+def hunk_document(hunk: Hunk) -> dict[str, Any]:
+    return {
+        "id": hunk.id,
+        "edit": hunk.edit,
+        "tier": hunk.tier,
+        "where": str(hunk.location),
+        "what": hunk.reason,
+        "evidence": hunk.evidence,
     }
 
 
@@ -290,19 +291,21 @@ MET = {True: "met", False: "not met", None: "not measured"}
 # ------------------------------------------------------------------------------------------- apply and verify
 
 
-def _patch(change: Patch, next_command: str) -> Iterator[RenderableType]:
+def _patch(change: Patch, next_command: str, more: str) -> Iterator[RenderableType]:
     if change.diff:
         yield terminal.diff(diff.parse(change.diff))
     if change.hunks:
         yield terminal.heading("Changes")
         rows = [(hunk.id, hunk.tier, str(hunk.location), hunk.reason, hunk.evidence) for hunk in change.hunks]
         yield terminal.table(("hunk", "tier", "where", "what", "evidence"), rows, frozenset())
-    if change.declined:
+    if change.left_alone:
         yield terminal.heading("Left alone")
-        left = [(str(item.location), item.edit, item.obstacle, item.by_hand) for item in change.declined]
+        left = [(str(item.location), item.edit, item.obstacle, item.by_hand) for item in change.left_alone]
         yield terminal.table(("where", "edit", "what stands in the way", "by hand"), left, frozenset())
     if change.empty:
         yield terminal.paragraph("Nothing to change.")
+    if more:
+        yield terminal.paragraph(more)
     yield terminal.next_command(next_command)
 
 

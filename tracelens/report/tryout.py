@@ -19,6 +19,10 @@ NAMES: dict[EditKind, str] = {
     "defer-read": "Read results every {n} batches",
     "async-copy": "Copy from pinned memory without waiting",
     "prefetch": "Copy the next batch on a stream of its own",
+    "thin-logs": "Write lines every {n} batches only (unsafe)",
+    "move-guard": "Look for not-a-number every {n} batches (unsafe)",
+    "more-workers": "Give the loader more workers (unsafe)",
+    "persistent-workers": "Keep the loader's workers alive (unsafe)",
 }
 AT_ONCE = "Read results as soon as they have arrived, without waiting"
 TOGETHER = "Record an event, wait for it every {n} batches"

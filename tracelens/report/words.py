@@ -6,9 +6,10 @@ In: model values. Out: short strings. A number on screen always has its unit; un
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 
 from tracelens import units
-from tracelens.model import Breakdown, Diagnosis, Estimate, Measure, Recommendation, Stage, Stall, Trace
+from tracelens.model import Breakdown, Diagnosis, Estimate, Hunk, Measure, Recommendation, Stage, Stall, Trace
 
 UNKNOWN = "not measured"
 WORTH_SAYING = 0.1
@@ -250,6 +251,12 @@ def sensitivity(recommendation: Recommendation | None) -> tuple[str, ...]:
     if not facts:
         return ()
     return tuple(lines) or ("no single weight changes the winner, and it is also the fastest",)
+
+
+def need_unsafe(hunks: Sequence[Hunk]) -> str:
+    """'2 more changes need --unsafe: move-guard at train.py:20, thin-logs at train.py:31'."""
+    count = "1 more change needs" if len(hunks) == 1 else f"{len(hunks)} more changes need"
+    return f"{count} --unsafe: {', '.join(f'{hunk.edit} at {clean(str(hunk.location))}' for hunk in hunks)}"
 
 
 def headline(diagnosis: Diagnosis) -> str:

@@ -17,7 +17,7 @@ from tracelens.schemes.catalog import CHANGES, Rules, SchemeRule
 from tracelens.schemes.facts import Facts, Limits
 from tracelens.schemes.stages import stages
 from tracelens.schemes.verdict import nothing, recommended
-from tracelens.schemes.weighing import scheme_gain, sensitivity
+from tracelens.schemes.weighing import scheme_gain, sensitivity, uncertain
 
 __all__ = ["Facts", "Limits", "recommend"]
 
@@ -36,7 +36,8 @@ def recommend(rules: Rules, schemes: Sequence[Scheme], facts: Facts, limits: Lim
     paying = [scheme for scheme in schemes if scheme.applicable and scheme.estimate is not None]
     plan = stages(rules, schemes, facts)
     if not facts.has_gpu or not paying:
-        return Recommendation(None, nothing(schemes, facts), plan, {})
+        maybe = uncertain(schemes) if facts.has_gpu else None
+        return Recommendation(None, nothing(schemes, facts), plan, {}, maybe.id if maybe else None)
     choice = _choose(paying, rules, facts, limits or Limits())
     details: dict[str, Any] = sensitivity(choice.scheme, paying, rules.weights)
     if limits is not None and limits != Limits():
@@ -87,7 +88,7 @@ def _broken(scheme: Scheme, rules: Rules, facts: Facts, limits: Limits) -> froze
 
 
 def _days(rule: SchemeRule, patch: Patch | None) -> float:
-    ready = patch is not None and not patch.empty and not patch.declined
+    ready = patch is not None and not patch.empty and not patch.by_hand
     if ready and patch is not None and all(hunk.tier == "safe" for hunk in patch.hunks):
         return min(REVIEW_DAYS, rule.days_needed)
     return rule.days_needed

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from tracelens.model import EditKind, Tier
+from tracelens.model import UNSAFE_EDITS, EditKind, Tier
 
 Change = Literal["minimal", "acceptable", "complex"]
 Need = Literal["per_batch_wait", "host_copy"]
 CHANGES: tuple[Change, ...] = ("minimal", "acceptable", "complex")
 NEEDS: tuple[Need, ...] = ("per_batch_wait", "host_copy")
 EDIT_KINDS: tuple[EditKind, ...] = ("interval-sync", "event-sync", "defer-read", "async-copy", "prefetch")
+RECIPE_KINDS: tuple[EditKind, ...] = (*EDIT_KINDS, *UNSAFE_EDITS)
 TIERS: tuple[Tier, ...] = ("safe", "unsafe", "manual")
 SCALES = ("performance", "memory", "difficulty", "complexity", "maintainability", "risk")
 METRICS = ("syncs_drop_percent", "host_wait_drop_percent", "cpu_percent", "gpu_percent", "gain_percent")
@@ -75,6 +76,8 @@ class SchemeRule:
     risks: tuple[Claim, ...]
     references: tuple[Claim, ...]
     sources: tuple[Claim, ...]
+    unsafe: tuple[EditKind, ...] = ()
+    """Kinds of Edits that go with it where the user asks for unsafe changes."""
 
     @property
     def days_needed(self) -> float:

@@ -7,7 +7,7 @@ that an estimator, handed in as a function, finds worthless on this run.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from tracelens.model import Abstention, Edit, EditKind, Estimate, InventoryItem, Location, Stall
@@ -33,6 +33,9 @@ _STEERING_CALLS = frozenset(
 """Calls whose value decides what the host does next: it cannot be read later without changing the program."""
 
 _FAMILIES: tuple[frozenset[EditKind], ...] = (
+    frozenset({"thin-logs"}),
+    frozenset({"move-guard"}),
+    frozenset({"more-workers"}),
     frozenset({"prefetch"}),
     frozenset({"async-copy", "prefetch"}),
     frozenset({"event-sync", "interval-sync", "defer-read"}),
@@ -48,13 +51,35 @@ ahead would move the loader's random draws. Alone (`pinned-copy`) it can still b
 
 
 def edits(
-    rules: Rules, stalls: tuple[Stall, ...], inventory: tuple[InventoryItem, ...], interval: int | None = None
+    rules: Rules,
+    stalls: tuple[Stall, ...],
+    inventory: tuple[InventoryItem, ...],
+    interval: int | None = None,
+    offered: Mapping[str, tuple[Edit, ...]] | None = None,
 ) -> dict[str, tuple[Edit, ...] | str]:
-    """Per scheme its Edits on this loop, or the sentence that says why it does not apply."""
+    """Per scheme its Edits on this loop, or the sentence that says why it does not apply.
+
+    `offered`: the unsafe Edits that will be made beside them; what a scheme needs may be one of these.
+    """
     loop = _Loop.of(stalls, inventory, chosen_interval(inventory, interval))
     if not stalls and _unknown(inventory, "host_copies"):
         return dict.fromkeys((rule.id for rule in rules.schemes), NO_GPU)
-    return {rule.id: _fitted(rule, loop) for rule in rules.schemes}
+    return {rule.id: _fitted(rule, loop, (offered or {}).get(rule.id, ())) for rule in rules.schemes}
+
+
+def offers(
+    rules: Rules,
+    stalls: tuple[Stall, ...],
+    inventory: tuple[InventoryItem, ...],
+    interval: int | None = None,
+    workers: int | None = None,
+) -> dict[str, tuple[Edit, ...]]:
+    """Per scheme the Edits that only --unsafe makes. `workers`: how many the loader should get; None for no more."""
+    loop = _Loop.of(stalls, inventory, chosen_interval(inventory, interval))
+    return {
+        rule.id: tuple(edit for kind in rule.unsafe if (edit := _offer(kind, loop, inventory, workers)) is not None)
+        for rule in rules.schemes
+    }
 
 
 def chosen_interval(inventory: tuple[InventoryItem, ...], asked: int | None = None) -> int:
@@ -81,6 +106,12 @@ def keep_paying(
         if rest.step_ns <= whole.step_ns * (1 + WORTH_SHARE):
             kept = without
     return kept
+
+
+def judged(edits: tuple[Edit, ...]) -> tuple[Edit, ...]:
+    """The Edits without those on which a replay cannot say anything, unless there is no other."""
+    kept = tuple(edit for edit in edits if edit.kind != "persistent-workers")
+    return kept or edits
 
 
 # ------------------------------------------------------------------------------------------------------- the loop
@@ -126,15 +157,15 @@ class _Loop:
         )
 
 
-def _fitted(rule: SchemeRule, loop: _Loop) -> tuple[Edit, ...] | str:
+def _fitted(rule: SchemeRule, loop: _Loop, offered: tuple[Edit, ...] = ()) -> tuple[Edit, ...] | str:
     """The scheme's Edits that find something to act on; a reason when one of its needs is not met."""
     found = tuple(edit for template in rule.edits if (edit := _edit(template, loop)) is not None)
     if loop.in_process and {template.kind for template in rule.edits} != {"async-copy"}:
         found = tuple(edit for edit in found if edit.kind not in _BESIDE_THE_LOADER)
-    kinds = {edit.kind for edit in found}
-    if "per_batch_wait" in rule.needs and not kinds & {"event-sync", "interval-sync", "defer-read"}:
+    kinds = {edit.kind for edit in (*found, *offered)}
+    if "per_batch_wait" in rule.needs and not kinds & {"event-sync", "interval-sync", "defer-read", "move-guard"}:
         return _no_wait(rule, loop)
-    if "host_copy" in rule.needs and not kinds & {"async-copy", "prefetch"}:
+    if "host_copy" in rule.needs and not kinds & {"async-copy", "prefetch", "more-workers"}:
         return _no_copy(loop)
     return found if found else "there is nothing in this loop that it would change"
 
@@ -154,6 +185,21 @@ def _edit(template: EditTemplate, loop: _Loop) -> Edit | None:
         case "prefetch":
             if loop.copied and not loop.prefetched:
                 return _at(Edit("prefetch", depth=template.depth), loop.copies, needed=False)
+    return None
+
+
+def _offer(kind: EditKind, loop: _Loop, inventory: tuple[InventoryItem, ...], workers: int | None) -> Edit | None:
+    places = tuple(dict.fromkeys(stall.location for stall in loop.copies if stall.location is not None))
+    match kind:
+        case "thin-logs" if loop.interval > 1:
+            return _at(Edit("thin-logs", interval=loop.interval), loop.reads)
+        case "move-guard" if loop.interval > 1:
+            return _at(Edit("move-guard", interval=loop.interval), loop.reads + loop.steering)
+        case "more-workers" if workers is not None:
+            return Edit("more-workers", locations=places, workers=workers)
+        case "persistent-workers" if _present(inventory, "loader_workers"):
+            kept = _present(inventory, "persistent_workers")
+            return None if kept else Edit("persistent-workers", locations=places)
     return None
 
 

@@ -19,13 +19,14 @@ from typing import Any, TypeVar
 import yaml
 
 from tracelens.errors import RuleError
-from tracelens.model import CRITERIA, EditKind
+from tracelens.model import CRITERIA, UNSAFE_EDITS, EditKind
 from tracelens.schemes import measures
 from tracelens.schemes.catalog import (
     CHANGES,
     EDIT_KINDS,
     METRICS,
     NEEDS,
+    RECIPE_KINDS,
     SCALES,
     TIERS,
     Claim,
@@ -284,6 +285,7 @@ def _scheme(fields: Fields) -> SchemeRule:
         risks=fields.each("risks", _claim),
         references=fields.each("references", _claim),
         sources=fields.each("sources", _claim),
+        unsafe=fields.choices("unsafe", UNSAFE_EDITS) if fields.has("unsafe") else (),
     )
 
 
@@ -344,7 +346,7 @@ def _finding(fields: Fields) -> FindingText:
 
 
 def _recipe(fields: Fields, files: _Files) -> Recipe:
-    kind: EditKind = fields.choice("id", EDIT_KINDS)
+    kind: EditKind = fields.choice("id", RECIPE_KINDS)
     return Recipe(
         id=kind,
         title=fields.text("title"),

@@ -26,6 +26,7 @@ from tracelens.model import CRITERIA, Abstention, Edit, Estimate, Patch, Scheme,
 from tracelens.schemes.catalog import Rules, SchemeRule
 from tracelens.schemes.facts import Facts, Limits
 from tracelens.schemes.plan import DEFAULT_INTERVAL
+from tracelens.schemes.weighing import NOT_SURE
 from tracelens.schemes.wording import gain, gain_percent
 
 __all__ = ["Facts", "Limits", "comparable", "judge", "set_aside", "verification_of"]
@@ -35,6 +36,9 @@ SURE_PERCENT = 1.0
 +0.5 % was measured."""
 WORTH_PERCENT = 2.0
 """A replayed gain below this is no gain, however narrow its range: replays of such loops are off by a few percent."""
+
+WORTH_MEASURING_PERCENT = 5.0
+"""A replayed gain of this size is no "nothing" when its range alone reaches below zero: a trial can decide it."""
 
 NUMBERS_EQUAL, NUMBERS_DIFFER = 10.0, 0.0
 """Risk after a trial: the same numbers are the best there is, other numbers the worst."""
@@ -210,11 +214,14 @@ def _no_gain(estimate: Estimate) -> str | None:
     word = estimate.evidence
     if saved < 0 and -saved > estimate.noise_ns:
         return f"slower: {gain(estimate)}"
+    low = gain_percent(estimate.base_ns, estimate.high_ns)
+    if word == "replayed" and middle >= WORTH_MEASURING_PERCENT and low < SURE_PERCENT:
+        return f"{NOT_SURE}: {gain(estimate)}; only a measurement can tell"
     if saved <= estimate.noise_ns:
         return f"no gain: {gain(estimate)} is within noise of zero"
     if word == "replayed" and middle < WORTH_PERCENT:
         return f"no gain: {gain(estimate)} is below the {WORTH_PERCENT:g} % that a replay can promise"
-    if word == "replayed" and gain_percent(estimate.base_ns, estimate.high_ns) < SURE_PERCENT:
+    if word == "replayed" and low < SURE_PERCENT:
         return f"no gain to promise: {gain(estimate)}; at the low end verify would see no change"
     return None
 
@@ -237,10 +244,10 @@ def _left_out(rule: SchemeRule, edits: tuple[Edit, ...]) -> list[str]:
 
 
 def _patch_notes(patch: Patch | None) -> list[str]:
-    if patch is None or not patch.declined:
+    if patch is None or not patch.by_hand:
         return []
-    first = patch.declined[0]
-    count = len(patch.declined)
+    first = patch.by_hand[0]
+    count = len(patch.by_hand)
     left = "one place is" if count == 1 else f"{count} places are"
     return [f"{left} left to do by hand: {first.obstacle}"]
 
@@ -301,14 +308,14 @@ def _extra_batches(edits: tuple[Edit, ...]) -> int:
 def _from_patch(patch: Patch, rules: Rules) -> dict[str, Score]:
     """What can be counted in a patch. One that could not be made tells only how hard it is."""
     unsafe = sum(hunk.tier == "unsafe" for hunk in patch.hunks)
-    by_hand = sum(hunk.tier == "manual" for hunk in patch.hunks) + len(patch.declined)
+    by_hand = sum(hunk.tier == "manual" for hunk in patch.hunks) + len(patch.by_hand)
     counted = {"difficulty": float(unsafe + 2 * by_hand)}
     if not patch.empty:
         functions = {(hunk.location.path, hunk.location.function) for hunk in patch.hunks}
         counted["complexity"] = float(_lines_changed(patch))
         counted["maintainability"] = float(len(functions) + len({hunk.edit for hunk in patch.hunks}))
         counted["risk"] = float(unsafe + by_hand)
-    elif not patch.declined:
+    elif not patch.by_hand:
         return {}
     return {name: Score(rules.scales[name].score(value), "patch") for name, value in counted.items()}
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from tracelens.model import Abstention, Binding, Estimate, Scheme, Stall
 from tracelens.schemes.facts import Facts
-from tracelens.schemes.weighing import scheme_gain
+from tracelens.schemes.weighing import scheme_gain, uncertain
 from tracelens.schemes.wording import cost, gain, percent, places
 
 LIMIT = 240
@@ -77,6 +77,9 @@ def nothing(schemes: Sequence[Scheme], facts: Facts) -> str:
     if not waits:
         where = "these steps" if facts.steps_found else "this recording (no steps were found in it)"
         text = f"Do nothing: the host never waits for the GPU in {where}"
+    elif (maybe := uncertain(schemes)) is not None and maybe.estimate is not None:
+        text = f"Do nothing yet: waits last {cost(waited)}, and {maybe.id} may pay: {gain(maybe.estimate)}"
+        return _bounded(text, f"tracelens verify --scheme {maybe.id} measures it", "measure it with tracelens verify")
     else:
         text = f"Do nothing: waits last {cost(waited)} but {_best_attempt(schemes)}"
     return _bounded(text, *_instead(facts))
@@ -135,7 +138,7 @@ def _unjudged(facts: Facts) -> Abstention | None:
 
 def _declined(facts: Facts, names: Sequence[str]) -> Abstention:
     """Why nothing was estimated, when the patcher could make none of the Edits."""
-    declined = next((p.declined[0] for name in names if (p := facts.patches.get(name)) and p.declined), None)
+    declined = next((p.by_hand[0] for name in names if (p := facts.patches.get(name)) and p.by_hand), None)
     if declined is not None:
         return Abstention("patch", f"the loop cannot be patched: {declined.obstacle}", declined.by_hand)
     return Abstention("replay", "no estimate was made", "run tracelens recommend on the run again")

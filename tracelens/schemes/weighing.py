@@ -13,6 +13,8 @@ from typing import Any
 from tracelens.model import CRITERIA, Scheme
 from tracelens.schemes.wording import gain_percent
 
+NOT_SURE = "not sure"
+"""How the reason begins of a scheme that may pay well and may pay nothing."""
 SAME = 1e-9  # two totals that differ by less are equal: they were added up in another order
 
 
@@ -49,6 +51,14 @@ def scheme_gain(scheme: Scheme) -> float | None:
     if scheme.estimate is None:
         return None
     return gain_percent(scheme.estimate.base_ns, scheme.estimate.step_ns)
+
+
+def uncertain(schemes: Sequence[Scheme]) -> Scheme | None:
+    """The most promising of the schemes that were rejected for their range alone."""
+    found = [
+        one for one in schemes if not one.applicable and any(reason.startswith(NOT_SURE) for reason in one.reasons)
+    ]
+    return max(found, key=lambda one: scheme_gain(one) or 0.0, default=None)
 
 
 def _changes(

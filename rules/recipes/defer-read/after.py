@@ -1,4 +1,4 @@
-"""Reads the loss in every batch, only to sum it up and print it: this can wait."""
+"""Reads the loss in every batch, only to sum it up and print it: on a GPU this can wait."""
 
 import torch
 from torch import nn

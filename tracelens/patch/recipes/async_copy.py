@@ -9,7 +9,8 @@ from __future__ import annotations
 import libcst as cst
 
 from tracelens.model import Declined
-from tracelens.patch.loaders import batch_names, construction, has_hidden_arguments, keyword, loader_of
+from tracelens.patch import hidden
+from tracelens.patch.loaders import batch_names, construction, has_hidden_arguments, keyword, loader_of, whole_of
 from tracelens.patch.loops import Blocked, check_framework, loop_over_batches, own_nodes
 from tracelens.patch.names import FileNames, root_key, targets, walk
 from tracelens.patch.outside import words
@@ -94,13 +95,13 @@ def _is_batch(node: cst.BaseExpression, names: frozenset[str]) -> bool:
 
 def _still_from_loader(loop: cst.For, site: Site, owner: cst.BaseExpression) -> bool:
     """Whether what stands under the name is still the loader's memory: only views were taken of it before the copy."""
-    name, here = root_key(owner), site.source.span(site.statement)[0]
+    names, here = set(whole_of(loop, root_key(owner) or "")), site.source.span(site.statement)[0]
     for node in own_nodes(loop.body):
         if not isinstance(node, cst.Assign) or site.source.span(node)[0] >= here:
             continue
         bound = {target.value for target in targets(node) if isinstance(target, cst.Name)}
         made = node.value.elements[0].value if isinstance(node.value, cst.Tuple) and node.value.elements else node.value
-        if name in bound and isinstance(made, cst.Call) and not _is_view(made):
+        if names & bound and isinstance(made, cst.Call) and not _is_view(made):
             return False
     return True
 
@@ -113,15 +114,15 @@ def _is_view(call: cst.Call) -> bool:
 
 def _check_not_written(loop: cst.For, site: Site, owner: cst.BaseExpression) -> None:
     """The host must not write into memory that is still being copied."""
-    name = root_key(owner)
-    if isinstance(site.statement, cst.Assign) and name in {
+    names = whole_of(loop, root_key(owner) or "")
+    if isinstance(site.statement, cst.Assign) and names[-1] in {
         t.value for t in targets(site.statement) if isinstance(t, cst.Name)
     }:
         return  # the host's tensor is gone
     for node in own_nodes(loop.body):
-        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and root_key(node.func.value) == name:
-            method = node.func.attr.value
-            if method.endswith("_") and not method.startswith("_"):
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+            name, method = root_key(node.func.value), node.func.attr.value
+            if name in names and method.endswith("_") and not method.startswith("_"):
                 obstacle = f"`{name}.{method}(…)` may write into the batch during the copy"
                 raise Blocked(node, obstacle, "write to the copy")
 
@@ -138,7 +139,7 @@ def _copies(request: Request, members: Found) -> list[Proposal]:
             location=request.place(first.node, first.function),
             reason="the host does not wait for the copy; kernels that use the batch still do",
             evidence=evidence([stall for _, target in open_calls for stall in target.stalls]),
-            splices=tuple(_with_argument(request.source, call_of(site), "non_blocking=True") for site, _ in open_calls),
+            splices=tuple(with_argument(request.source, call_of(site), "non_blocking=True") for site, _ in open_calls),
         )
     ]
 
@@ -152,14 +153,16 @@ def _pinned(request: Request, loop: cst.For, members: Found, declined: list[Decl
         blocked = Blocked(None, "the loader is made elsewhere", by_hand)
         declined.append(request.decline(loop, blocked))
         return []
-    if keyword(call, PIN, _PIN_POSITION) is not None:
+    hidden_names = hidden.names(source, call) or frozenset()
+    if keyword(call, PIN, _PIN_POSITION) is not None or PIN in hidden_names:
         return []
     obstacle = _pin_obstacle(source, names, call)
     if obstacle is not None:
         declined.append(request.decline(call, Blocked(None, obstacle, "pass pin_memory=torch.cuda.is_available()")))
         return []
     workers = keyword(call, "num_workers", _WORKERS_POSITION)
-    alone = workers is None or (isinstance(workers, cst.Integer) and workers.evaluated_value == 0)
+    none = workers is None and "num_workers" not in hidden_names
+    alone = none or (isinstance(workers, cst.Integer) and workers.evaluated_value == 0)
     reason = "copies from pinned memory are faster and need not block"
     if alone:
         reason += "; without workers the pinning itself runs in the main process and can cost more than it saves"
@@ -170,13 +173,13 @@ def _pinned(request: Request, loop: cst.For, members: Found, declined: list[Decl
             location=request.place(call),
             reason=reason,
             evidence=evidence([stall for _, target in members for stall in target.stalls]),
-            splices=(_with_argument(source, call, f"pin_memory={_torch(names)}.cuda.is_available()"),),
+            splices=(with_argument(source, call, f"pin_memory={_torch(names)}.cuda.is_available()"),),
         )
     ]
 
 
 def _pin_obstacle(source: SourceFile, names: FileNames, call: cst.Call) -> str | None:
-    if has_hidden_arguments(call):
+    if hidden.names(source, call) is None:
         return "the loader's arguments are hidden in `*` or `**`, and pin_memory may be among them"
     if source.kept_by_comment(call):
         return "it is marked `# tracelens: keep`"
@@ -191,7 +194,7 @@ def call_of(site: Site) -> cst.Call:
     return cst.ensure_type(site.node, cst.Call)
 
 
-def _with_argument(source: SourceFile, call: cst.Call, text: str) -> Splice:
+def with_argument(source: SourceFile, call: cst.Call, text: str) -> Splice:
     """One more argument at the end of a call, in its own layout: on a line of its own if the others are."""
     if not call.args:
         _, end = source.span(call)

@@ -12,13 +12,22 @@ from pathlib import Path
 
 from tracelens.errors import InputError, UsageError
 from tracelens.model import Declined, Edit, EditKind, FilePatch, Hunk, Location, Patch, Stall
-from tracelens.patch import diff, movers, trust, vendored
+from tracelens.patch import diff, guards, movers, trust, vendored
 from tracelens.patch.deferral import plan
 from tracelens.patch.facts import facts_of
 from tracelens.patch.loops import Blocked, training_loop
 from tracelens.patch.names import FileNames
 from tracelens.patch.proposal import Answer, Proposal, Request, Target
-from tracelens.patch.recipes import async_copy, defer_read, prefetch, synchronize
+from tracelens.patch.recipes import (
+    async_copy,
+    defer_read,
+    more_workers,
+    move_guard,
+    persistent_workers,
+    prefetch,
+    synchronize,
+    thin_logs,
+)
 from tracelens.patch.rewrite import LoopChange, file_splices, import_splice, plain
 from tracelens.patch.sites import Site, find
 from tracelens.patch.source import (
@@ -36,6 +45,10 @@ RECIPES: Mapping[EditKind, Callable[[Request], Answer]] = {
     "interval-sync": synchronize.propose,
     "async-copy": async_copy.propose,
     "prefetch": prefetch.propose,
+    "thin-logs": thin_logs.propose,
+    "move-guard": move_guard.propose,
+    "more-workers": more_workers.propose,
+    "persistent-workers": persistent_workers.propose,
 }
 FAMILIES: Mapping[EditKind, int] = {
     "defer-read": 1,
@@ -43,6 +56,10 @@ FAMILIES: Mapping[EditKind, int] = {
     "interval-sync": 2,
     "async-copy": 3,
     "prefetch": 4,
+    "thin-logs": 5,
+    "move-guard": 6,
+    "more-workers": 7,
+    "persistent-workers": 8,
 }
 """The first digit of a hunk's id: TL101 is the first deferred read."""
 
@@ -147,9 +164,11 @@ class _Project:
         names = source.names
         proposals: list[Proposal] = []
         declined: list[Declined] = []
+        workers = max((edit.workers for edit in targets), default=0)
         for edit, places in targets.items():
             own = movers.find(self.root) if edit.kind in ("async-copy", "prefetch") else ()
-            answer = RECIPES[edit.kind](Request(source, names, edit, tuple(places), self.unsafe, own))
+            request = Request(source, names, edit, tuple(places), self.unsafe, workers, own)
+            answer = RECIPES[edit.kind](request)
             proposals += answer.proposals
             declined += answer.declined
         return _Draft(source, names, targets, _merged(proposals), tuple(declined))
@@ -203,7 +222,7 @@ class _Project:
 
     def _unstable(self, draft: _Draft, new: _Rewritten, proposals: Sequence[Proposal]) -> str | None:
         """A second run over the patched file must find nothing left to do at the places of the hunks."""
-        if len(proposals) < len(draft.proposals):
+        if _covering(proposals, draft.proposals) < len(draft.proposals):
             return None  # hunks that were left out would be found again, rightly
         moved: Targets = {}
         for edit, places in draft.targets.items():
@@ -265,27 +284,31 @@ def _merged(proposals: Iterable[Proposal]) -> tuple[Proposal, ...]:
 
 def _changes(source: SourceFile, proposals: Sequence[Proposal], targets: Targets) -> list[LoopChange]:
     """The proposals that move lines, joined per loop, on the file as it is after the first pass."""
-    sites = find(source)
+    sites, known = find(source), guards.find(source)
     loops: dict[int, list[Proposal]] = {}
     for proposal in proposals:
-        if proposal.sites:
-            loop = training_loop(source, sites[proposal.sites[0]].node)
+        if proposal.sites or proposal.guards:
+            anchor = sites[proposal.sites[0]].node if proposal.sites else known[proposal.guards[0]].node
+            loop = training_loop(source, anchor)
             loops.setdefault(source.line(loop), []).append(proposal)
     return [_change(source, loops[line], sites, targets) for line in sorted(loops)]
 
 
 def _change(source: SourceFile, proposals: Sequence[Proposal], sites: Sequence[Site], targets: Targets) -> LoopChange:
-    facts = facts_of(source, training_loop(source, sites[proposals[0].sites[0]].node))
-    reads = [sites[number] for p in proposals if p.edit == "defer-read" for number in p.sites]
+    moved = [guards.find(source)[number].node for p in proposals for number in p.guards]
+    anchors = [sites[number].node for p in proposals for number in p.sites] + moved
+    facts = facts_of(source, training_loop(source, anchors[0]))
+    facts = replace(facts, guards=frozenset(moved)) if moved else facts
+    reads = [sites[number] for p in proposals if p.edit in ("defer-read", "move-guard") for number in p.sites]
     syncs = {number: p.edit for p in proposals if FAMILIES[p.edit] == 2 for number in p.sites}
     kinds = {edit.kind: edit.interval for edit in targets}
     used = {p.edit for p in proposals} | ({"interval-sync"} if "interval-sync" in kinds and syncs else set())
     every = max((kinds[kind] for kind in used if kind in kinds), default=1)
-    statements = defer_read.statements(reads)
+    statements = [*defer_read.statements(reads), *moved]
     if syncs:
         deferral, measured = synchronize.timed(facts, statements)
     else:
-        deferral, measured = plan(facts, statements) if reads else None, None
+        deferral, measured = plan(facts, statements) if statements else None, None
     return LoopChange(
         facts if deferral is None else deferral.facts,
         every if every > 1 else None,
@@ -310,15 +333,40 @@ def _choose(
             counts[family] = counts.get(family, 0) + 1
             name = f"TL{family}{counts[family]:02d}"
             parts = (proposal.edit, proposal.tier, proposal.location, proposal.reason, proposal.evidence)
-            numbered.append((draft, proposal, Hunk(name, *parts)))
+            numbered.append((draft, proposal, Hunk(name, *parts, proposal.covers)))
     names = {hunk.id for _, _, hunk in numbered}
     unknown = sorted({*only, *skip} - names)
     if unknown:
         known = ", ".join(sorted(names)) or "none"
         raise UsageError(f"no hunk is called {', '.join(unknown)}", hint=f"the hunks of this patch: {known}")
     kept = [row for row in numbered if (not only or row[2].id in only) and row[2].id not in skip]
+    kept = _once(kept)
     chosen = [(draft, tuple(p for d, p, _ in kept if d is draft)) for draft in drafts]
     return [(draft, proposals) for draft, proposals in chosen if proposals], [(p, hunk) for _, p, hunk in kept]
+
+
+Row = tuple[_Draft, Proposal, Hunk]
+
+
+def _once(rows: Sequence[Row]) -> list[Row]:
+    """Without the reads that a chosen hunk makes rare already; a hunk of which nothing is left is none."""
+    out: list[Row] = []
+    for draft, proposal, hunk in rows:
+        rare = {n for d, other, _ in rows if d is draft for n in other.rare}
+        left = tuple(n for n in proposal.sites if n not in rare)
+        if left == proposal.sites:
+            out.append((draft, proposal, hunk))
+        elif left or proposal.guards:
+            before, now = (defer_read.counted(len(sites)) for sites in (proposal.sites, left))
+            told = replace(hunk, reason=hunk.reason.replace(before, now, 1))
+            out.append((draft, replace(proposal, sites=left), told))
+    return out
+
+
+def _covering(chosen: Sequence[Proposal], drafted: Sequence[Proposal]) -> int:
+    """How many of the drafted hunks are made, or are not needed beside one that is."""
+    rare = {number for proposal in chosen for number in proposal.rare}
+    return len(chosen) + sum(bool(one.sites) and not one.guards and rare.issuperset(one.sites) for one in drafted)
 
 
 def _outside(edit: Edit, location: Location | None) -> Declined:

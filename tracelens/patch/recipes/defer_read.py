@@ -28,6 +28,7 @@ from tracelens.patch.names import meets, walk
 from tracelens.patch.outside import OUTPUT
 from tracelens.patch.proposal import DECIDES, Answer, Proposal, Request, Target, evidence, matched
 from tracelens.patch.sites import Site, find
+from tracelens.patch.thinned import check_not_thinned
 
 Found = list[tuple[Site, Target]]
 
@@ -95,19 +96,26 @@ def _by_loop(request: Request, found: Found, declined: list[Declined]) -> list[t
 def _loop(request: Request, site: Site) -> Loop:
     if site.source.kept_by_comment(site.statement):
         raise Blocked(None, "it is marked `# tracelens: keep`", "remove the comment to have it patched")
+    loop = loop_of_read(request, site.node)
+    if isinstance(site.statement, cst.Return):
+        raise Blocked(None, "the value is returned", "return the tensor and read it where it is logged")
+    if not isinstance(site.statement, cst.BaseSmallStatement):
+        raise Blocked(None, *DECIDES)
+    return loop
+
+
+def loop_of_read(request: Request, node: cst.CSTNode) -> Loop:
+    """The training loop around a read, where its file lets reads wait at all; raises `Blocked`."""
     check_framework(request.names, reads=True)
-    loop = training_loop(site.source, site.node)
+    loop = training_loop(request.source, node)
     check_unpatched(loop, request.names)
-    for sign, meaning in side_work(request.names, site.source.module):
+    check_not_thinned(request.source, node)
+    for sign, meaning in side_work(request.names, request.source.module):
         if meaning in (SIDE_STREAMS, HOST_COPIES):
             by_hand = (
                 "make the stream or the copy safe by an event (wait_stream, record_stream), then read every N batches"
             )
             raise Blocked(sign, f"the file {meaning}, and this read may be what keeps it safe", by_hand)
-    if isinstance(site.statement, cst.Return):
-        raise Blocked(None, "the value is returned", "return the tensor and read it where it is logged")
-    if not isinstance(site.statement, cst.BaseSmallStatement):
-        raise Blocked(None, *DECIDES)
     return loop
 
 
@@ -149,9 +157,8 @@ def statements(sites: Sequence[Site]) -> list[cst.CSTNode]:
 def _proposal(request: Request, deferral: Deferral, members: Found) -> Proposal:
     first = members[0][0]
     when = "every {n} batches" if request.edit.interval > 1 else "as soon as the GPU has it"
-    count = f"{len(members)} values" if len(members) > 1 else "1 value"
     when = when.format(n=request.edit.interval)
-    words = [f"{count} read in each batch and only logged or summed: read {when} instead"]
+    words = [f"{counted(len(members))} read in each batch and only logged or summed: read {when} instead"]
     if OUTPUT in deferral.state:
         words.append("the same lines are printed in the same order, later")
     words += deferral.notes
@@ -166,6 +173,10 @@ def _proposal(request: Request, deferral: Deferral, members: Found) -> Proposal:
         sites=tuple(_number(every, site) for site, _ in members),
         needs_runtime=True,
     )
+
+
+def counted(values: int) -> str:
+    return f"{values} value{'s' * (values > 1)}"
 
 
 def _number(sites: Sequence[Site], wanted: Site) -> int:

@@ -11,14 +11,15 @@ from collections.abc import Iterator
 import libcst as cst
 
 from tracelens.model import Tier
+from tracelens.patch import hidden
 from tracelens.patch.facts import facts_of
-from tracelens.patch.loaders import batch_names, construction, has_hidden_arguments, keyword, loader_of
+from tracelens.patch.loaders import batch_names, construction, keyword, loader_of, whole_of
 from tracelens.patch.loops import Blocked, check_framework, own_nodes, side_work
 from tracelens.patch.names import dotted, key, rebound, root_key, variables, walk
 from tracelens.patch.proposal import Answer, Proposal, Request, Target, evidence, matched
 from tracelens.patch.recipes.async_copy import copy_loop
 from tracelens.patch.sites import Site, find, is_typed_copy
-from tracelens.patch.source import Splice
+from tracelens.patch.source import SourceFile, Splice
 from tracelens.patch.vendored import MODULE
 
 _SHAPES = frozenset({"size", "shape", "dim", "ndim", "numel", "dtype"})
@@ -84,13 +85,16 @@ def _draws(request: Request, loader: cst.BaseExpression) -> tuple[Tier, str, str
     call = construction(request.source, request.names, loader)
     if call is None:
         return "safe", "", f"{ahead}, if the loader has workers (checked at run time)"
-    if any(keyword(call, name, 99) is not None for name in _OWN_SAMPLING) or has_hidden_arguments(call):
+    hidden_names = hidden.names(request.source, call)
+    sampled = hidden_names is None or not hidden_names.isdisjoint(_OWN_SAMPLING)
+    if sampled or any(keyword(call, name, 99) is not None for name in _OWN_SAMPLING):
         sampling = "a sampler of the script's own may draw random numbers when it is asked one batch earlier"
         if not request.unsafe:
             raise Blocked(call, f"needs --unsafe: {sampling}", "apply with --unsafe, then compare with `verify`")
         return "unsafe", "", f"{ahead}; {sampling}"
     workers = keyword(call, "num_workers", _WORKERS_POSITION)
-    if workers is not None and not isinstance(workers, cst.Integer):
+    perhaps = "num_workers" in (hidden_names or ())
+    if perhaps or (workers is not None and not isinstance(workers, cst.Integer)):
         return "safe", "", f"{ahead}, if the loader has workers (checked at run time)"
     if isinstance(workers, cst.Integer) and workers.evaluated_value > 0:
         return "safe", "", ahead
@@ -136,16 +140,21 @@ def _check_uses(request: Request, loop: cst.For) -> None:
     copies = list(_batch_copies(request, loop))
     inside = {id(variable) for call in copies for variable in variables(call.func)}
     replaced: dict[str, int] = {}
+    behind: dict[str, int] = {}
     for statement in loop.body.body:
         for small in statement.body if isinstance(statement, cst.SimpleStatementLine) else ():
-            copied = {root_key(call.func) for call in copies if any(part is call for part in walk(small))}
+            here = (root_key(call.func) or "" for call in copies if any(part is call for part in walk(small)))
+            copied = {whole_of(loop, name)[-1] for name in here}
             if isinstance(small, cst.Assign):
-                for name in rebound(small) & {c for c in copied if c is not None}:
+                for name in rebound(small) & copied:
                     replaced.setdefault(name, request.source.line(small))
+                    behind.setdefault(name, request.source.last_line(small))
     for variable in _loads(loop):
         name = key(variable)
         line = request.source.line(variable)
         if name not in names or id(variable) in inside or line >= replaced.get(name, line + 1):
+            continue
+        if line > behind.get(_taken_from(request.source, variable), line):
             continue
         if not _only_shape_or_unpacking(request, variable, names):
             by_hand = "copy it to the GPU before it is used, or leave it out of the batch"
@@ -160,16 +169,48 @@ def _loads(loop: cst.For) -> Iterator[cst.Name]:
             yield variable
 
 
+def _taken_from(source: SourceFile, variable: cst.Name) -> str:
+    """`targets`, for the `t` of a comprehension over it; "" for a name of the loop itself."""
+    for ancestor in source.ancestors(variable):
+        if isinstance(ancestor, cst.BaseSmallStatement):
+            break
+        parts = (
+            [part for part in walk(ancestor) if isinstance(part, cst.CompFor)]
+            if isinstance(ancestor, cst.BaseComp)
+            else []
+        )
+        for part in parts:
+            if any(isinstance(v, cst.Name) and v.value == variable.value for v in walk(part.target)):
+                return root_key(part.iter) or ""
+    return ""
+
+
 def _only_shape_or_unpacking(request: Request, variable: cst.Name, names: frozenset[str]) -> bool:
     parent = request.source.parent(variable)
     if isinstance(parent, cst.Attribute) and parent.attr.value in (*_SHAPES, "items", "values", "keys"):
         return True
     if isinstance(parent, cst.Arg):
         call = request.source.parent(parent)
-        return isinstance(call, cst.Call) and dotted(call.func) == "len"
+        return isinstance(call, cst.Call) and (dotted(call.func) == "len" or _asks_for_tensor(call, variable.value))
+    if isinstance(parent, cst.DictComp):
+        return parent.key is variable  # keys stay where they are
+    if isinstance(parent, cst.IfExp):
+        return parent.orelse is variable and _asks_for_tensor(parent.test, variable.value)
     if isinstance(parent, cst.Assign):
         return all(t.value in names for n in (parent,) for t in _names_of(n))
     return isinstance(parent, (cst.For, cst.CompFor))
+
+
+def _asks_for_tensor(test: cst.BaseExpression, name: str) -> bool:
+    """`isinstance(v, torch.Tensor)`: what fails it is no tensor, and stays as it is in both."""
+    if not isinstance(test, cst.Call) or not test.args or dotted(test.args[0].value) != name:
+        return False
+    other = test.args[1].value if len(test.args) > 1 else None
+    method = other.value.strip("\"'") if isinstance(other, cst.SimpleString) else ""
+    called = dotted(test.func)
+    if called == "hasattr":
+        return method == "to"
+    return called == "torch.is_tensor" or (called == "isinstance" and dotted(other) in ("torch.Tensor", "Tensor"))
 
 
 def _names_of(node: cst.Assign) -> Iterator[cst.Name]:

@@ -1,0 +1,121 @@
+"""more-workers (unsafe): the loader of a training loop gets the number of workers that the replay found enough.
+
+In: a Request. Out: one Proposal per loader. Items are then made in other processes: random draws of the data set and
+its transforms come from the workers' generators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import libcst as cst
+
+from tracelens.model import Declined
+from tracelens.patch import workers
+from tracelens.patch.loaders import construction, has_hidden_arguments, keyword, loader_of
+from tracelens.patch.loops import Blocked, check_framework, training_loop
+from tracelens.patch.names import walk
+from tracelens.patch.proposal import Answer, Proposal, Request
+from tracelens.patch.recipes.async_copy import with_argument
+from tracelens.patch.source import Splice
+
+WORKERS, WORKERS_POSITION = "num_workers", 5
+DRAWS = (
+    "random draws of the data set and its transforms come from the workers' generators: numbers change where there are"
+)
+
+
+@dataclass(frozen=True)
+class Loading:
+    """A training loop and the call that makes its loader."""
+
+    loop: cst.For
+    call: cst.Call
+
+
+def propose(request: Request) -> Answer:
+    proposals: dict[int, Proposal] = {}
+    declined: list[Declined] = []
+    for loading in loadings(request, declined):
+        try:
+            proposal = _proposal(request, loading)
+        except Blocked as blocked:
+            declined.append(request.decline(loading.call, blocked))
+            continue
+        if proposal is not None:
+            proposals[id(loading.call)] = proposal
+    return Answer(tuple(proposals.values()), tuple(declined))
+
+
+def loadings(request: Request, declined: list[Declined]) -> Iterator[Loading]:
+    """The training loops that the targets mean, by a line or all of the file, with their loaders."""
+    for loop in _loops(request):
+        try:
+            yield Loading(loop, _loader_call(request, loop))
+        except Blocked as blocked:
+            declined.append(request.decline(loop, blocked))
+
+
+def _loader_call(request: Request, loop: cst.For) -> cst.Call:
+    """The call whose arguments may be changed; raises `Blocked`."""
+    source, names = request.source, request.names
+    check_framework(names)
+    loader = loader_of(loop, names)
+    call = construction(source, names, loader) if loader is not None else None
+    if call is None:
+        raise Blocked(None, "the loader is made elsewhere", "change the arguments of its DataLoader")
+    if has_hidden_arguments(call):
+        raise Blocked(call, "the loader's arguments are hidden in `*` or `**`", "change them there")
+    if source.kept_by_comment(call):
+        raise Blocked(call, "it is marked `# tracelens: keep`", "remove the comment to have it patched")
+    return call
+
+
+def _loops(request: Request) -> Iterator[cst.For]:
+    source = request.source
+    lines = {target.line for target in request.targets} - {None}
+    found: dict[int, cst.For] = {}
+    for node in walk(source.module):
+        if not (isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)):
+            continue
+        if node.func.attr.value != "backward":
+            continue
+        try:
+            loop = training_loop(source, node)
+        except Blocked:
+            continue  # in a step function: which loop calls it, and with which loader, is not told here
+        if isinstance(loop, cst.For):
+            found[id(loop)] = loop
+    for loop in found.values():
+        if not lines or any(source.line(loop) <= line <= source.last_line(loop) for line in lines if line):
+            yield loop
+
+
+def _proposal(request: Request, loading: Loading) -> Proposal | None:
+    source, call, wanted = request.source, loading.call, request.edit.workers
+    given = keyword(call, WORKERS, WORKERS_POSITION)
+    if given is not None and not isinstance(given, cst.Integer):
+        text = source.code(given)
+        raise Blocked(call, f"the number of workers comes from `{text}`", f"set `{text}` to {wanted}")
+    now = given.evaluated_value if isinstance(given, cst.Integer) else 0
+    if wanted <= now:
+        return None
+    start = workers.startable(source, call)
+    workers.check_same_in_workers(call, loading.loop)
+    reason = f"{wanted} worker{'s' * (wanted > 1)} instead of {now or 'none'}: {DRAWS}; {start}"
+    if not request.unsafe:
+        raise Blocked(None, f"needs --unsafe: {reason}", "apply with --unsafe, then compare with `verify`")
+    splice = (
+        with_argument(source, call, f"{WORKERS}={wanted}")
+        if given is None
+        else Splice(*source.outer_span(given), str(wanted))
+    )
+    return Proposal(
+        edit="more-workers",
+        tier="unsafe",
+        location=request.place(call),
+        reason=reason,
+        evidence="the loop waits for its loader (replayed)",
+        splices=(splice,),
+    )

@@ -1,0 +1,111 @@
+"""persistent-workers (unsafe): the loader's worker processes stay alive from one epoch to the next.
+
+In: a Request. Out: one Proposal per loader of a loop that runs more than once. A loader with such workers draws the
+seed of their generators once only, from the generator that the shuffling uses: from the second epoch on, that one
+gives other numbers.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from tracelens.model import Declined
+from tracelens.patch import workers
+from tracelens.patch.loaders import keyword
+from tracelens.patch.loops import Blocked, Loop
+from tracelens.patch.names import dotted, targets, walk
+from tracelens.patch.proposal import NO_RECORD, Answer, Proposal, Request
+from tracelens.patch.recipes.async_copy import with_argument
+from tracelens.patch.recipes.more_workers import WORKERS, WORKERS_POSITION, Loading, loadings
+from tracelens.patch.source import SourceFile
+
+PERSISTENT, _KEYWORD_ONLY = "persistent_workers", 99
+SHUFFLE = (
+    "the workers are started once and not in each epoch; the loader then draws its base seed once only, so from the "
+    "second epoch on the shuffle and the random numbers drawn on the CPU differ"
+)
+
+
+def propose(request: Request) -> Answer:
+    proposals: dict[int, Proposal] = {}
+    declined: list[Declined] = []
+    for loading in loadings(request, declined):
+        try:
+            proposal = _proposal(request, loading)
+        except Blocked as blocked:
+            declined.append(request.decline(loading.call, blocked))
+            continue
+        if proposal is not None:
+            proposals[id(loading.call)] = proposal
+    return Answer(tuple(proposals.values()), tuple(declined))
+
+
+def _proposal(request: Request, loading: Loading) -> Proposal | None:
+    source, call = request.source, loading.call
+    if keyword(call, PERSISTENT, _KEYWORD_ONLY) is not None:
+        return None
+    value = _value(request, call)
+    if not _runs_again(source, loading.loop):
+        raise Blocked(loading.loop, "the loop runs once: there is no second epoch", "nothing to do")
+    workers.check_same_in_workers(call, loading.loop)
+    _check_dataset_stays(source, call)
+    if not request.unsafe:
+        by_hand = "apply with --unsafe, then compare with `verify`"
+        raise Blocked(None, f"needs --unsafe: {SHUFFLE}", by_hand)
+    return Proposal(
+        edit="persistent-workers",
+        tier="unsafe",
+        location=request.place(call),
+        reason=SHUFFLE,
+        evidence=NO_RECORD,
+        splices=(with_argument(source, call, f"{PERSISTENT}={value}"),),
+    )
+
+
+def _value(request: Request, call: cst.Call) -> str:
+    """True, or the condition that there are workers: torch refuses to keep none alive."""
+    given = keyword(call, WORKERS, WORKERS_POSITION)
+    if isinstance(given, (cst.Name, cst.Attribute)):
+        return f"{request.source.code(given)} > 0"
+    if isinstance(given, cst.Integer) and given.evaluated_value > 0:
+        if given.evaluated_value == request.workers:
+            raise Blocked(call, "its workers are new", "record the run with them first")
+        return "True"
+    if given is None or isinstance(given, cst.Integer):
+        raise Blocked(call, "the loader has no workers", "nothing to do")
+    raise Blocked(call, f"the number of workers comes from `{request.source.code(given)}`", f"add {PERSISTENT}=True")
+
+
+def _runs_again(source: SourceFile, loop: Loop) -> bool:
+    """Whether the loop stands in another one, or in a function that is called in one."""
+    for ancestor in source.ancestors(loop):
+        if isinstance(ancestor, (cst.For, cst.While)):
+            return True
+        if isinstance(ancestor, cst.FunctionDef):
+            return any(
+                isinstance(call, cst.Call)
+                and dotted(call.func).rpartition(".")[2] == ancestor.name.value
+                and any(isinstance(above, (cst.For, cst.While)) for above in source.ancestors(call))
+                for call in walk(source.module)
+            )
+    return False
+
+
+def _check_dataset_stays(source: SourceFile, call: cst.Call) -> None:
+    """Workers that stay alive keep their copy of the data set: nobody may change it between two epochs."""
+    given = keyword(call, "dataset", 0)
+    for node in walk(source.module):
+        for changed in _changed(node):
+            name = dotted(changed)
+            same = name != "" and (name.endswith(".dataset") or (given is not None and name == dotted(given)))
+            if same and any(isinstance(above, (cst.For, cst.While)) for above in source.ancestors(node)):
+                obstacle = "the data set may change between two epochs, which workers that stay alive would not see"
+                raise Blocked(node, obstacle, "start the workers anew where that happens")
+
+
+def _changed(node: cst.CSTNode) -> list[cst.BaseExpression]:
+    """The objects that a statement stores into, or that a call is a method of."""
+    if isinstance(node, cst.Call):
+        return [node.func.value] if isinstance(node.func, cst.Attribute) else []
+    found = targets(node) if isinstance(node, (cst.Assign, cst.AugAssign, cst.AnnAssign)) else ()
+    return [one.value for one in found if isinstance(one, (cst.Attribute, cst.Subscript))]

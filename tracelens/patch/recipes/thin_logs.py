@@ -1,0 +1,344 @@
+"""thin-logs (unsafe): lines that show a value of each batch are written every N batches only.
+
+In: a Request. Out: one Proposal per loop. Statements stay where they stand, below a condition on the number of the
+batch, so that those that are written show what they always showed. Sums, meters and lists are not touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+
+from tracelens.model import Declined, Location
+from tracelens.patch import guards, host
+from tracelens.patch.facts import LoopFacts, facts_of, is_pure
+from tracelens.patch.loops import (
+    Blocked,
+    Loop,
+    check_framework,
+    check_unpatched,
+    globals_of,
+    own_nodes,
+    training_loop,
+)
+from tracelens.patch.names import dotted, is_output, key, rebound, root_key, variables, walk
+from tracelens.patch.outside import BESIDES, words
+from tracelens.patch.proposal import Answer, Proposal, Request, Target, evidence
+from tracelens.patch.sites import find, read_of
+from tracelens.patch.source import SourceFile, Splice
+from tracelens.patch.thinned import MARK, is_thinned
+
+FEWER = "only the lines of every {n}th batch are written: the others are lost"
+
+_SHOWS = words(
+    "set_postfix set_postfix_str set_description set_description_str add_scalar add_scalars add_text write"
+    " writelines writerow log_metric log_metrics report_scalar"
+)
+"""Methods of progress bars, event files, files and trackers: they show a value and keep nothing for the script."""
+_ASKS = ("time.", "datetime.", "torch.cuda.memory", "torch.cuda.max_memory", "torch.cuda.get_device")
+"""Calls that only tell something."""
+_BY_HAND = "write the line every N batches: if step % N == 0"
+
+
+def propose(request: Request) -> Answer:
+    found: dict[int, tuple[Loop, list[tuple[_Place, Target]]]] = {}
+    declined: list[Declined] = []
+    for target in request.targets:
+        place = _place(request, target)
+        if place is None:
+            continue
+        try:
+            _check(request, place)
+        except Blocked as blocked:
+            declined.append(request.decline(place.lines[0], blocked))
+            continue
+        found.setdefault(id(place.loop), (place.loop, []))[1].append((place, target))
+    proposals = [_proposal(request, loop, members) for loop, members in found.values()]
+    if request.unsafe:
+        return Answer(tuple(proposals), tuple(declined))
+    for proposal in proposals:
+        why = f"needs --unsafe: {proposal.reason}"
+        declined.append(Declined("thin-logs", proposal.location, why, "apply with --unsafe, or " + _BY_HAND))
+    return Answer((), tuple(declined))
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Lines that show a value: the statement that the recording names, and those that show what it assigns."""
+
+    loop: cst.For
+    lines: tuple[cst.SimpleStatementLine, ...]
+
+
+def _place(request: Request, target: Target) -> _Place | None:
+    """What stands at a line, if it is of this kind at all: written, shown, or read for nothing else."""
+    line = _line_at(request.source, target.line)
+    if line is None:
+        return None
+    try:
+        loop = training_loop(request.source, line)
+    except Blocked:
+        return None
+    if not isinstance(loop, cst.For) or is_thinned(request.source, line) or _ends(request, loop, line):
+        return None
+    small = line.body[0]
+    if _shows(small, request):
+        return _Place(loop, (line,))
+    users = _users(request, loop, line) if isinstance(small, cst.Assign) else ()
+    return _Place(loop, (line, *users)) if users else None
+
+
+def _ends(request: Request, loop: Loop, line: cst.CSTNode) -> bool:
+    """Whether a line stands in a branch that leaves the batch: a last word is not said in each batch."""
+    for above in request.source.ancestors(line):
+        if above is loop:
+            return False
+        last = above.body[-1] if isinstance(above, cst.IndentedBlock) else None
+        small = last.body[-1] if isinstance(last, cst.SimpleStatementLine) else None
+        if isinstance(small, (cst.Raise, cst.Return, cst.Break, cst.Continue, cst.Assert)):
+            return request.source.parent(above) is not loop
+        if small is not None and guards.is_exit(small, request.names):
+            return request.source.parent(above) is not loop
+    return False
+
+
+def _line_at(source: SourceFile, number: int | None) -> cst.SimpleStatementLine | None:
+    """The statement at a line that has its lines for itself."""
+    for node in walk(source.module):
+        alone = isinstance(node, cst.SimpleStatementLine) and len(node.body) == 1
+        if alone and number is not None and source.line(node) <= number <= source.last_line(node):
+            return cst.ensure_type(node, cst.SimpleStatementLine)
+    return None
+
+
+def _shows(small: cst.CSTNode, request: Request) -> bool:
+    """`print(…)`, `logger.info(…)`, `bar.set_postfix(…)`, `writer.add_scalar(…)`, `file.write(…)`."""
+    call = small.value if isinstance(small, cst.Expr) else None
+    if not isinstance(call, cst.Call):
+        return False
+    return is_output(call, request.names) or (isinstance(call.func, cst.Attribute) and call.func.attr.value in _SHOWS)
+
+
+def _users(request: Request, loop: cst.For, line: cst.SimpleStatementLine) -> tuple[cst.SimpleStatementLine, ...]:
+    """The lines that show the value of a plain assignment, where nothing else in its function looks at it."""
+    assign = cst.ensure_type(line.body[0], cst.Assign)
+    target = assign.targets[0].target
+    if len(assign.targets) > 1 or not isinstance(target, cst.Name) or read_of(assign.value) is None:
+        return ()
+    source, facts = request.source, facts_of(request.source, loop)
+    if target.value in globals_of(facts.scope):
+        return ()
+    uses = [v for v in variables(facts.scope) if key(v) == target.value and v is not target]
+    block = source.parent(line)
+    out: dict[int, cst.SimpleStatementLine] = {}
+    for use in uses:
+        shown = next((one for one in source.ancestors(use) if isinstance(one, cst.SimpleStatementLine)), None)
+        if shown is None or not any(above is block for above in source.ancestors(shown)):
+            return ()
+        if source.line(shown) <= source.line(line) or len(shown.body) > 1 or not _shows(shown.body[0], request):
+            return ()
+        out[id(shown)] = shown
+    return tuple(out.values())
+
+
+def _check(request: Request, place: _Place) -> None:
+    """Raise `Blocked` where the lines do more than show a value, or must stay for another reason."""
+    check_framework(request.names, reads=True)
+    check_unpatched(place.loop, request.names)
+    if place.loop.asynchronous is not None:
+        raise Blocked(place.loop, "the training loop is an async for", _BY_HAND)
+    facts = facts_of(request.source, place.loop)
+    for line in place.lines:
+        small = line.body[0]
+        if request.source.kept_by_comment(small):
+            raise Blocked(line, "it is marked `# tracelens: keep`", "remove the comment to have it patched")
+        if not isinstance(request.source.parent(line), cst.IndentedBlock):
+            raise Blocked(line, "it does not stand in a block of its own", _BY_HAND)
+        values = [small.value] if isinstance(small, cst.Assign) else _values(small)
+        for value in values:
+            _check_value(value, facts)
+        if isinstance(small, cst.Expr):
+            _check_call(cst.ensure_type(small.value, cst.Call), facts)
+
+
+def _values(small: cst.CSTNode) -> list[cst.BaseExpression]:
+    call = cst.ensure_type(cst.ensure_type(small, cst.Expr).value, cst.Call)
+    owner = [call.func.value] if isinstance(call.func, cst.Attribute) else []
+    return [*owner, *(argument.value for argument in call.args)]
+
+
+def _check_call(call: cst.Call, facts: LoopFacts) -> None:
+    """The call itself: one of the file's own functions, or an object of the training, may do more than show."""
+    name = dotted(call.func)
+    root = root_key(call.func.value) if isinstance(call.func, cst.Attribute) else ""
+    if name in facts.names.functions and not _only_shows(call, name, facts):
+        raise Blocked(call, f"`{name}(…)` does more than print", _BY_HAND)
+    if root and (host.TRAINERS.search(root.rpartition(".")[2]) or root in facts.trained):
+        raise Blocked(call, f"the value reaches `{name}(…)`, which takes part in the training", _BY_HAND)
+    method = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
+    if method and (method in facts.names.functions or method in facts.names.elsewhere):  # a class of the project
+        raise Blocked(call, f"`{name}(…)` may do more than write a line", _BY_HAND)
+
+
+def _check_value(value: cst.BaseExpression, facts: LoopFacts) -> None:
+    """Whatever is not evaluated any more must not have changed anything: no draw, no update, no other batch taken."""
+    for part in walk(value):
+        if isinstance(part, (cst.NamedExpr, cst.Await, cst.Yield)):
+            raise Blocked(part, "the line also binds a name, or waits", _BY_HAND)
+        if isinstance(part, cst.Call) and not _tells(part, facts):
+            raise Blocked(part, f"`{dotted(part.func) or 'a call'}(…)` in it may change something", _BY_HAND)
+        if isinstance(part, cst.Attribute) and facts.behind(part).changed:
+            raise Blocked(part, f"`{part.attr.value}` in it may change something", _BY_HAND)
+
+
+def _tells(call: cst.Call, facts: LoopFacts) -> bool:
+    full = facts.names.qualified(call.func)
+    if is_pure(full) or full.startswith(_ASKS) or read_of(call) is not None:
+        return True
+    if full in facts.names.functions:
+        return _only_shows(call, full, facts)
+    return host.repeats(call, facts)
+
+
+def _only_shows(call: cst.Call, name: str, facts: LoopFacts) -> bool:
+    """Whether a function of the file computes and writes lines, and neither draws nor changes anything."""
+    behind, names = facts.behind(call), facts.names
+    inner = [part for node in names.functions[name] for part in walk(node.body) if isinstance(part, cst.Call)]
+    plain = all(names.qualified(part.func) == "print" or host.repeats(part, facts) for part in inner)
+    return plain and host.host_only(name, names) and not behind.draws and not behind.changed - BESIDES
+
+
+# --------------------------------------------------------------------------------------------------- the hunk
+
+
+def _proposal(request: Request, loop: Loop, members: Sequence[tuple[_Place, Target]]) -> Proposal:
+    source, every = request.source, request.edit.interval
+    over = cst.ensure_type(loop, cst.For)
+    lines = {id(line): line for place, _ in members for line in place.lines}
+    ordered = sorted(lines.values(), key=source.line)
+    condition, head = _condition(request, over)
+    splices = [*head]
+    for group in _groups(source, ordered):
+        splices += _below(source, group, f"if {condition}:  {MARK}")
+    inside = {id(node) for line in ordered for node in walk(line)}
+    sites = find(source)
+    covered = {target.line for _, target in members} | {source.line(line) for line in ordered}
+    return Proposal(
+        edit="thin-logs",
+        tier="unsafe",
+        location=request.place(ordered[0], _function(source, ordered[0])),
+        reason=FEWER.format(n=every),
+        evidence=evidence([stall for _, target in members for stall in target.stalls]),
+        splices=tuple(splices),
+        rare=tuple(n for n, site in enumerate(sites) if id(site.node) in inside),
+        covers=tuple(Location(source.shown, line) for line in sorted(n for n in covered if n is not None)),
+    )
+
+
+def _condition(request: Request, loop: cst.For) -> tuple[str, list[Splice]]:
+    """What holds in every Nth batch, from the first on; and what the `for` line needs so that batches are counted."""
+    source, every = request.source, request.edit.interval
+    counted = _counter(loop)
+    if counted is not None:
+        name, first = counted
+        return f"{name} % {every} == {first % every}", []
+    name = _unused(source, "batch_number")
+    target, iterated = loop.target, loop.iter
+    bare = isinstance(target, cst.Tuple) and not target.lpar
+    before, after = ("(", ")") if bare else ("", "")
+    start, end = source.outer_span(target)
+    inner = isinstance(iterated, cst.Tuple) and not iterated.lpar
+    opening, closing = ("enumerate((", "))") if inner else ("enumerate(", ")")
+    first, last = source.outer_span(iterated)
+    # Around whatever else goes into the line: another hunk may wrap the loader itself.
+    head = [
+        Splice(start, start, f"{name}, {before}"),
+        Splice(first, first, opening, _OUTER_BEGIN),
+        Splice(last, last, closing, _OUTER_END),
+    ]
+    return f"{name} % {every} == 0", [*head, Splice(end, end, after)] if after else head
+
+
+_OUTER_BEGIN, _OUTER_END = -1, 1
+
+
+def _counter(loop: cst.For) -> tuple[str, int] | None:
+    """The loop's own count of its batches, with the number of the first one, if nothing in the loop changes it."""
+    call = loop.iter
+    if not isinstance(call, cst.Call) or any(argument.star for argument in call.args):
+        return None
+    called = dotted(call.func)
+    target: cst.BaseExpression | None = loop.target
+    first = 0
+    if called == "enumerate" and isinstance(loop.target, (cst.Tuple, cst.List)):
+        target = loop.target.elements[0].value
+        start = call.args[1].value if len(call.args) == 2 else None
+        if start is not None and not isinstance(start, cst.Integer):
+            return None
+        first = start.evaluated_value if isinstance(start, cst.Integer) else 0
+    elif called != "range" or len(call.args) > 1:
+        return None
+    if not isinstance(target, cst.Name) or _changes(loop, target.value):
+        return None
+    return target.value, first
+
+
+def _changes(loop: cst.For, name: str) -> bool:
+    nodes = own_nodes(loop.body)
+    return any(
+        isinstance(node, (cst.BaseSmallStatement, cst.For, cst.With)) and name in rebound(node) for node in nodes
+    )
+
+
+def _groups(source: SourceFile, lines: Sequence[cst.SimpleStatementLine]) -> Iterator[list[cst.SimpleStatementLine]]:
+    """Neighbors in one block go below one condition."""
+    group: list[cst.SimpleStatementLine] = []
+    for line in lines:
+        if group:
+            block = cst.ensure_type(source.parent(group[-1]), cst.IndentedBlock)
+            follows = source.parent(line) is block and _next_to(block, group[-1]) is line
+            if not follows:
+                yield group
+                group = []
+        group.append(line)
+    if group:
+        yield group
+
+
+def _next_to(block: cst.IndentedBlock, line: cst.CSTNode) -> cst.CSTNode | None:
+    place = next(number for number, one in enumerate(block.body) if one is line)
+    return block.body[place + 1] if place + 1 < len(block.body) else None
+
+
+def _below(source: SourceFile, group: Sequence[cst.SimpleStatementLine], head: str) -> Iterator[Splice]:
+    """Insertions that put neighboring lines below a condition, as they are."""
+    unit, indent = source.module.default_indent, source.indentation(group[0])
+    first, last = source.line(group[0]), source.last_line(group[-1])
+    start = source.line_start(first)
+    yield Splice(start, start, f"{indent}{head}\n{unit}")
+    text = {number for line in group for number in _lines_of_text(source, line)}
+    for number in range(first + 1, last + 1):
+        if number not in text and source.line_text(number).strip():
+            begin = source.line_start(number)
+            yield Splice(begin, begin, unit)
+
+
+def _lines_of_text(source: SourceFile, line: cst.SimpleStatementLine) -> Iterator[int]:
+    """Lines that begin inside a string: what is put before them would become a part of it."""
+    for node in walk(line):
+        if isinstance(node, (cst.SimpleString, cst.FormattedString)):
+            yield from range(source.line(node) + 1, source.last_line(node) + 1)
+
+
+def _unused(source: SourceFile, wanted: str) -> str:
+    name, number = wanted, 2
+    while name in source.identifiers:
+        name, number = f"{wanted}_{number}", number + 1
+    return name
+
+
+def _function(source: SourceFile, node: cst.CSTNode) -> str | None:
+    inner = next((one for one in source.ancestors(node) if isinstance(one, cst.FunctionDef)), None)
+    return inner.name.value if inner is not None else None

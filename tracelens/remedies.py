@@ -1,0 +1,224 @@
+"""What each scheme would do to this run: its Edits, the patch that makes them, and what that buys.
+
+In: the Edits that fit a loop, and the ground they stand on (the tape, the source as it was recorded). Out: one `Remedy`
+per scheme. Patch first, because only what a patch can really make is worth an estimate; then drop what does not pay,
+and patch again. Apart from the pipeline, which tells the order of the stages and no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tracelens.model import (
+    UNSAFE_EDITS,
+    Abstention,
+    Declined,
+    Edit,
+    EditKind,
+    Estimate,
+    Hunk,
+    Location,
+    Patch,
+    Stall,
+)
+from tracelens.patch.apply import Standing
+from tracelens.replay import estimate
+from tracelens.replay.items import Tape
+from tracelens.report.sources import Script
+from tracelens.schemes import plan as planning
+from tracelens.schemes.wording import gain_percent
+
+SYNCHRONIZES: frozenset[EditKind] = frozenset({"event-sync", "interval-sync"})
+NAMES_ITS_PLACES: frozenset[EditKind] = frozenset({"thin-logs", "move-guard"})
+"""Edits that are asked for at every read, of which few are places of their kind: their hunks say which."""
+TRIED = 2
+"""Schemes that are patched and replayed once more to find what --unsafe would add: each takes a second or two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What every remedy of a run stands on, and how patches are to be made."""
+
+    tape: Tape | Abstention
+    code: Script | Abstention
+    applied: Standing | None
+    stalls: tuple[Stall, ...]
+    interval: int
+    unsafe: bool = False
+    import_runtime: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hunks:
+    """Which hunks of a patch to keep: only these, or all but those."""
+
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """One scheme on this run: its Edits or why not, what they buy, and the patch that makes them."""
+
+    edits: tuple[Edit, ...] | str
+    estimate: Estimate | Abstention | None = None
+    patch: Patch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitted:
+    """What a scheme would do to this loop: its Edits, or why it has none, and those that only --unsafe makes."""
+
+    name: str
+    edits: tuple[Edit, ...] | str
+    offers: tuple[Edit, ...]
+
+    @property
+    def all(self) -> tuple[Edit, ...]:
+        return (*(() if isinstance(self.edits, str) else self.edits), *self.offers)
+
+
+def of(
+    ground: Ground,
+    fitted: Mapping[str, tuple[Edit, ...] | str],
+    offers: Mapping[str, tuple[Edit, ...]],
+    forced: str | None = None,
+) -> dict[str, Remedy]:
+    """The remedy of each scheme; of the `forced` one all Edits are made, also those that do not pay."""
+    out = {}
+    for name, edits in fitted.items():
+        offered = offers.get(name, ())
+        alone = isinstance(edits, str) and not (ground.unsafe and offered)
+        out[name] = Remedy(edits) if alone else _remedy(_Fitted(name, edits, offered), ground, name == forced)
+    return out
+
+
+def change(ground: Ground, code: Script, edits: tuple[Edit, ...], hunks: Hunks) -> Patch:
+    """The patch that makes `edits`, or those of its hunks that were asked for."""
+    from tracelens.patch import originals  # LibCST, which `analyze` should not pay for
+
+    def make(root: Path, script: Path) -> Patch:
+        from tracelens.patch import recipes
+
+        return recipes.make(
+            root, script, edits, ground.stalls, ground.interval, unsafe=ground.unsafe,
+            only=hunks.only, skip=hunks.skip, import_runtime=ground.import_runtime,
+        )  # fmt: skip
+
+    places = (stall.location for stall in ground.stalls if stall.location is not None)
+    return originals.make(ground.applied, code.root, code.path, places, make)
+
+
+def worth_asking(
+    ground: Ground,
+    fitted: Mapping[str, tuple[Edit, ...] | str],
+    offers: Mapping[str, tuple[Edit, ...]],
+    without: Remedy | None = None,
+) -> tuple[Hunk, ...]:
+    """The hunks that --unsafe would add and that pay more than the remedy `without` it, or than no change at all.
+
+    Only the schemes that offer the most are tried: what these cannot make, the others mostly cannot either.
+    """
+    asking = replace(ground, unsafe=True)
+    best = without.estimate if without is not None and isinstance(without.estimate, Estimate) else None
+    for name in sorted(fitted, key=lambda name: -len(offers.get(name, ())))[:TRIED]:
+        if not offers.get(name):
+            break
+        remedy = _remedy(_Fitted(name, fitted[name], offers[name]), asking, forced=False)
+        hunks = remedy.patch.hunks if remedy.patch is not None else ()
+        found = tuple(hunk for hunk in hunks if hunk.tier == "unsafe" and hunk.edit in UNSAFE_EDITS)
+        if found and _pays(remedy.estimate, best):
+            return found
+    return ()
+
+
+def _pays(after: Estimate | Abstention | None, best: Estimate | None) -> bool:
+    """Whether a step is shorter than after the best safe remedy; by more than a range is wide, if there is none."""
+    if not isinstance(after, Estimate):
+        return False
+    if best is not None:
+        return after.step_ns < best.step_ns * (1 - planning.WORTH_SHARE)
+    return after.base_ns - after.step_ns > after.noise_ns
+
+
+def _remedy(fitted: _Fitted, ground: Ground, forced: bool) -> Remedy:
+    """Patch first, then estimate what the patch can make, then drop what does not pay and patch again.
+
+    What only --unsafe makes is in the first patch too: without --unsafe it is declined there, with its reason.
+    """
+    program, edits = ground.tape, fitted.edits
+    patch = _patch(fitted.all, ground)
+    own = () if isinstance(edits, str) else edits
+    possible = own if patch is None else _made(fitted.all, patch, ground.stalls)
+    if patch is not None and ground.unsafe and fitted.offers and not forced:
+        possible = _safe_first(own, possible, ground)
+    if not possible:
+        return Remedy(edits, None, None if isinstance(edits, str) else patch)
+    if isinstance(program, Abstention):
+        return Remedy(possible, program, patch)
+    if not forced:
+        paying = planning.keep_paying(planning.judged(possible), lambda some: estimate.of(program, some))
+        if patch is not None and paying != possible:
+            offered = () if ground.unsafe else fitted.offers
+            patch = _patch((*paying, *offered), ground)
+            patch = patch and _with_left_out(patch, possible, paying, (program, fitted.name))
+        possible = paying
+    return Remedy(possible, estimate.of(program, possible), patch)
+
+
+def _safe_first(own: tuple[Edit, ...], possible: tuple[Edit, ...], ground: Ground) -> tuple[Edit, ...]:
+    """With what the scheme's own Edits can do without the others: a place that both can change is theirs."""
+    alone = _patch(own, ground) if own else None
+    safe = _made(own, alone, ground.stalls) if alone is not None else ()
+    return (*safe, *(edit for edit in possible if edit.kind in UNSAFE_EDITS))
+
+
+def _patch(edits: tuple[Edit, ...], ground: Ground) -> Patch | None:
+    """None where the source is not at hand."""
+    return None if isinstance(ground.code, Abstention) else change(ground, ground.code, edits, Hunks())
+
+
+def _with_left_out(
+    patch: Patch, possible: tuple[Edit, ...], paying: tuple[Edit, ...], asked: tuple[Tape, str]
+) -> Patch:
+    """The patch with a word on each Edit that was asked for with --unsafe and is not in it, with its number."""
+    left = [edit for edit in possible if edit.kind in UNSAFE_EDITS and edit not in paying]
+    told = [one for edit in left for one in _left_out(edit, paying, *asked)]
+    return replace(patch, declined=(*patch.declined, *told))
+
+
+def _left_out(edit: Edit, paying: tuple[Edit, ...], program: Tape, name: str) -> list[Declined]:
+    alone, before, after = (estimate.of(program, some) for some in ((edit,), paying, (*paying, edit)))
+    if isinstance(alone, Abstention):
+        why = f"left out, it has no number: {alone.missing}"
+    elif isinstance(before, Estimate) and isinstance(after, Estimate):
+        gain = gain_percent(before.step_ns, after.step_ns)
+        why = f"left out, it buys nothing here: {gain:+.1f} % beside the rest (replayed)"
+    else:
+        why = "left out, what it buys could not be replayed"
+    by_hand = f"to have it all the same: --scheme {name} --unsafe"
+    return [Declined(edit.kind, place, why, by_hand) for place in edit.locations or (Location("?", None),)]
+
+
+def _made(edits: tuple[Edit, ...], patch: Patch, found: tuple[Stall, ...]) -> tuple[Edit, ...]:
+    """The Edits without the places that the patcher declined; an Edit that it made nowhere is gone."""
+    declined = {(item.edit, item.location.path, item.location.line) for item in patch.declined}
+    covered = {(hunk.edit, place.path, place.line) for hunk in patch.hunks for place in hunk.covers}
+    kinds = {hunk.edit for hunk in patch.hunks}
+    if kinds & SYNCHRONIZES:  # one hunk marks the batch and spaces the waits out
+        kinds |= SYNCHRONIZES
+    places = {stall.id: stall.location for stall in found}
+
+    def left(kind: EditKind, location: Location | None) -> bool:
+        if kind in NAMES_ITS_PLACES:
+            return location is not None and (kind, location.path, location.line) in covered
+        return location is None or (kind, location.path, location.line) not in declined
+
+    kept = []
+    for edit in edits:
+        waits = tuple(name for name in edit.stalls if left(edit.kind, places.get(name)))
+        if edit.kind in kinds and (waits or not edit.stalls):
+            kept.append(replace(edit, stalls=waits, locations=tuple(p for p in edit.locations if left(edit.kind, p))))
+    return tuple(kept)
