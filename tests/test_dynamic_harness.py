@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 HARNESS = Path(__file__).parent / "dynamic"
 SCRIPT = """\
@@ -18,7 +19,7 @@ from torch.utils.data import DataLoader
 
 torch.manual_seed(0)
 data = [(torch.randn(4), float(n % 3)) for n in range(120)]
-model = torch.nn.Linear(4, 1)
+model = torch.nn.Linear(4, 1).to("cuda" if torch.cuda.is_available() else "cpu")
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for epoch in range(2):
     total = 0.0
@@ -40,7 +41,7 @@ worker.prepare()
 import patches, row
 from dataclasses import replace
 right = patches.assumed
-def planted(root, script, _schemes=()):
+def planted(root, script, _schemes=(), **_):
     plan = right(root, script)
     patch = plan.patches["event-interval"]
     def spoiled(old, new):
@@ -130,12 +131,35 @@ def test_the_page_would_show_a_changed_number(tmp_path: Path) -> None:
     assert "**loss: backward 3" in page
 
 
+def test_an_unsafe_version_stands_apart_and_changes_no_count(tmp_path: Path) -> None:
+    table = _table()
+    row = json.loads((table.DATA / "h200" / "gan.json").read_text())
+    (tmp_path / "h200").mkdir()
+    for verdict, share in (("within seed noise", 0.1), ("diverges", 0.6)):
+        noise = {"verdict": verdict, "seeds": 3, "curves": [{"outside_share": share}], "reason": None}
+        row["versions"]["event-interval --unsafe"] = {
+            "hunks": {"thin-logs": 2},
+            "difference": "loss: backward 3: 1 in the original, 2 in the patched version",
+            "seed_noise": {**noise, "lines": [200, 20], "equal_losses": False},
+        }
+        (tmp_path / "h200" / "gan.json").write_text(json.dumps(row))
+        page = table.page(tmp_path)
+        assert "changed in **0** of 1 patched versions" in page
+        assert f"| {verdict}, {100 * share:.0f} % of the blocks outside | 200 → 20 |" in page
+        assert "| gan | NVIDIA H200 | event-interval --unsafe | 2 thin-logs | differ: loss: backward 3" in page
+
+
+def _loaded(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"dynamic_{name}", HARNESS / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def _rounds(table: ModuleType, tmp_path: Path, originals: list[float], patched: list[float]) -> str:
     """The page of one row whose rounds took so long, in ms."""
-    spec = importlib.util.spec_from_file_location("dynamic_times", HARNESS / "times_of.py")
-    assert spec is not None and spec.loader is not None
-    times_of = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(times_of)
+    times_of = _loaded("times_of")
     row = json.loads((table.DATA / "h200" / "gan.json").read_text())
     rounds = [{"original": a * 1e6, "event-interval": b * 1e6} for a, b in zip(originals, patched, strict=True)]
     times_of.put(row, rounds)
@@ -147,11 +171,75 @@ def _rounds(table: ModuleType, tmp_path: Path, originals: list[float], patched: 
 def test_no_speed_is_named_where_the_pairs_do_not_decide(tmp_path: Path) -> None:
     table = _table()
     sure = _rounds(table, tmp_path, [10.0, 10.1, 9.9, 10.0, 10.1], [8.0, 8.1, 7.9, 8.1, 8.0])
-    assert "| gan | event-interval | 10.0 (9.9 to 10.1) | 1.249 (1.2" in sure
-    assert "| 5 | faster |" in sure
+    assert "| gan | event-interval |  |  | 1.249 (1.2" in sure
+    assert "[5] | 10.0 (9.9 to 10.1) | faster |" in sure
     slow = _rounds(table, tmp_path, [10.0, 10.1, 9.9, 10.0, 10.1], [11.0, 11.1, 10.9, 11.1, 11.0])
-    assert "| 5 | slower |" in slow
+    assert "| slower |" in slow
     undecided = _rounds(table, tmp_path, [7.0, 13.0, 9.0, 8.0, 10.0], [9.0, 8.0, 13.0, 7.0, 11.0])
-    assert "| gan | event-interval | 9.0 (7.0 to 13.0) | 0.644 to 1.494 | 5 | undecided |" in undecided
+    assert "| gan | event-interval |  |  | 0.644 to 1.494 [5] | 9.0 (7.0 to 13.0) | undecided |" in undecided
     wild = _rounds(table, tmp_path, [7.0, 70.0, 9.0], [90.0, 8.0, 13.0])
-    assert "| the pairs scatter too much | 3 | undecided |" in wild
+    assert "| the pairs scatter too much [3] | 9.0 (7.0 to 70.0) | undecided |" in wild
+
+
+def test_processes_that_host_all_versions_count_once_each_and_are_judged_first(tmp_path: Path) -> None:
+    table, times_of = _table(), _loaded("times_of")
+    hosted = [
+        [{"original": 10.0, "event-interval": 8.0 * luck, "original again": 10.0}] * 4 + [{"original": 10.0}]
+        for luck in (1.0, 1.01, 0.99)
+    ]
+    found = times_of.within([*hosted, hosted[0][:2]])  # two rounds are too few to be a process
+    assert found["event-interval"]["processes"] == 3
+    assert (round(found["event-interval"]["value"], 3), found["original again"]["value"]) == (1.25, 1.0)
+    assert found["original again"]["low"] == found["original again"]["high"] == 1.0
+    row = json.loads((table.DATA / "h200" / "gan.json").read_text())
+    row["versions"]["event-interval"]["speed_within"] = found["event-interval"]
+    row["original"]["speed_within"] = found["original again"]
+    (tmp_path / "h200").mkdir()
+    (tmp_path / "h200" / "gan.json").write_text(json.dumps(row))
+    page = table.page(tmp_path)
+    assert "| gan | event-interval | 1.250 (1.219 to 1.282) [3] | 1.000 (1.000 to 1.000) |" in page
+    assert "| faster |" in page
+
+
+HOSTED = """\
+import sys
+sys.path[:0] = [sys.argv[1], str(__import__("pathlib").Path(sys.argv[1]).parents[1])]
+import json
+from pathlib import Path
+import within
+within.TURN_SECONDS, within.WARM_STEPS, within.SETTLE_STEPS, within.FEWEST = 0.05, 8, 4, 10
+scripts = {name: Path(sys.argv[2], name, "train.py") for name in ("original", "slow", "original again", *sys.argv[3:])}
+print("FOUND" + json.dumps(within.alternate(scripts, 0.0)))
+"""
+ENDLESS = SCRIPT.replace("range(120)", "range(4000)").replace("total +=", "time.sleep(0.002); total +=")
+
+
+def _hosted(folder: Path, scripts: dict[str, str]) -> dict[str, Any]:
+    for name, text in scripts.items():
+        (folder / name).mkdir()
+        (folder / name / "train.py").write_text(text)
+    words = [sys.executable, "-c", HOSTED, str(HARNESS), str(folder), *list(scripts)[3:]]
+    environment = dict(os.environ, OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=100)
+    found = [line for line in done.stdout.splitlines() if "FOUND" in line]
+    assert found, done.stderr[-2000:]
+    value: dict[str, Any] = json.loads(found[0].partition("FOUND")[2])
+    return value
+
+
+def test_versions_take_turns_inside_one_process_and_a_slow_one_is_seen(tmp_path: Path) -> None:
+    slow = ENDLESS.replace("sleep(0.002)", "sleep(0.08)")
+    found = _hosted(tmp_path, {"original": ENDLESS, "slow": slow, "original again": ENDLESS})
+    assert found["ended"] == {} and len(found["rounds"]) >= 3, found
+    assert found["timed_steps"] % 10 == 0
+    speeds = _loaded("times_of").within([found["rounds"]] * 2)
+    assert speeds["slow"]["value"] < 0.75, "78 ms more per step"
+    assert speeds["original again"]["value"] > speeds["slow"]["value"] + 0.1
+
+
+def test_a_version_that_ends_or_fails_is_said(tmp_path: Path) -> None:
+    broken = ENDLESS.replace("time.sleep(0.002)", "1 / (3 - i)")
+    scripts = {"original": ENDLESS, "slow": SCRIPT.replace("120", "24"), "original again": ENDLESS, "broken": broken}
+    found = _hosted(tmp_path, scripts)
+    assert found["ended"]["slow"] == "the script ended"
+    assert found["ended"]["broken"].startswith("ZeroDivisionError")

@@ -120,6 +120,18 @@ def test_the_padding_of_a_masked_number_is_masked_with_it():
     assert output.difference(padded(8.1), padded(11.2, loss=2.6), wide).line == 1
 
 
+def test_a_time_is_masked_as_a_whole():
+    """Two originals that both took two hours and some minutes say nothing of one that took three."""
+    mask = output.mask_of(["it 10 eta: 2:47:53 acc 3:1\n", "it 10 eta: 2:51:09 acc 3:1\n"])
+    assert output.difference("it 10 eta: 2:47:53 acc 3:1\n", "it 10 eta: 3:02:11 acc 3:1\n", mask) is None
+    assert output.difference("it 10 eta: 2:47:53 acc 3:1\n", "it 10 eta: 3:02:11 acc 4:1\n", mask).line == 1
+    assert output.difference("it 10 eta: 2:47:53 acc 3:1\n", "it 20 eta: 2:47:53 acc 3:1\n", mask).line == 1
+    clock = output.mask_of(["at 17:29:19.25 ok\n", "at 17:29:20.75 ok\n"])
+    assert output.difference("at 17:29:19.25 ok\n", "at 18:00:02.00 ok\n", clock) is None
+    step = output.mask_of(["12:0.25\n", "12:0.31\n"])  # a step and a time, no clock
+    assert output.difference("12:0.25\n", "13:0.25\n", step).line == 1
+
+
 def test_spaces_that_nothing_masks_count():
     assert output.difference("a  1\n", "a 1\n", output.mask_of(["a  1\n", "a  1\n"])) is not None
 

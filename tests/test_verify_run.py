@@ -14,7 +14,8 @@ import psutil
 import pytest
 
 from tracelens.errors import Inconclusive, InputError, Refused
-from tracelens.model import Estimate, FilePatch, Patch
+from tracelens.model import Edit, Estimate, FilePatch, Location, Patch
+from tracelens.patch import recipes
 from tracelens.verify import arms, copy, recorded, request, result, run, store
 from tracelens.verify.arms import Arm
 from tracelens.verify.policy import POLICY
@@ -175,6 +176,38 @@ def test_planted_bugs_are_caught(project):
     assert (broken.outcome, broken.numbers_equal) == ("failed", None)
     assert broken.verdict.startswith("The patched version failed: the broken version ended with exit code 1")
     assert "the patched loop fails" in broken.verdict
+
+
+def test_bugs_planted_into_the_patchers_own_patch_are_caught(project):
+    """Without its `.clone()`, where the loss is divided in place; without its last drain. As it is, it is right."""
+    body = TRAIN.replace("        opt.step()\n", "        opt.step()\n        loss.data /= 4\n")
+    on_gpu = "if torch.cuda.is_available(): net.cuda()\n"  # where nothing uses one, nothing is patched
+    path = script(project, body.replace("def main():", on_gpu + "def main():"))
+    line = path.read_text().splitlines().index("        shown = loss.item()") + 1
+    reads = Edit("defer-read", interval=10, locations=(Location("train.py", line),))
+    patch = recipes.make(project, path, (reads,), (), 10)
+    assert [file.path.name for file in patch.files] == ["train.py", "tracelens_runtime.py"]
+
+    def spoiled(name, old, new):
+        main, helper = patch.files
+        assert helper.after.count(old) == 1
+        return Change(
+            replace(patch, files=(main, replace(helper, after=helper.after.replace(old, new)))), name, None, 10
+        )
+
+    finish = b"def _finish(self) -> None:\n"
+    found = session(
+        path,
+        Change(patch, "right", None, 10),
+        spoiled("no clone", b"source.detach().clone()", b"source.detach()"),
+        spoiled("no drain", finish, finish + b"        return\n"),
+    )
+    found.compare_numbers()
+    right, clone, drain = (result.of(found.outcome_of(trial, ())) for trial in found.trials)
+    assert right.numbers_equal is True and right.details["numbers"]["compared"]["lines"] == 24, right.verdict
+    assert clone.outcome == drain.outcome == "different numbers"
+    assert "line 1 of standard output" in clone.verdict
+    assert drain.details["numbers"]["first_difference"]["patched"] == "nothing"
 
 
 def test_a_script_with_a_seed_from_the_clock_is_inconclusive_about_numbers(project):

@@ -24,6 +24,8 @@ INTERVAL = 10
 RECORDING_SECONDS = 75.0
 """A recording that has not ended by then is given up."""
 BY_HAND = "by hand"
+UNSAFE = " --unsafe"
+"""Behind a scheme's name: with the hunks that change what is printed, when a run stops, or which numbers it draws."""
 KINDS = {
     "event-interval": {"read": ("defer-read",), "sync": ("event-sync", "interval-sync")},
     "full-pipeline": {"read": ("defer-read",), "sync": ("event-sync", "interval-sync"), "copy": ("async-copy",)},
@@ -99,7 +101,7 @@ def _forked(
         time.sleep(0.1)
 
 
-def planned(run: Path, schemes: tuple[str, ...] = ASKED) -> Plan:
+def planned(run: Path, schemes: tuple[str, ...] = ASKED, *, unsafe: bool = False) -> Plan:
     """The plan as `recommend` makes it, and the patches of the schemes that are asked for by name."""
     from tracelens import pipeline
 
@@ -112,6 +114,10 @@ def planned(run: Path, schemes: tuple[str, ...] = ASKED) -> Plan:
     for name in schemes:
         forced = pipeline.plan(examined, pipeline.Options(forced=name))
         patches[name] = forced.patches.get(name) or Patch(Path("/"), (), (), (), "")
+    if unsafe:
+        for name in ASKED:
+            forced = pipeline.plan(examined, pipeline.Options(forced=name, unsafe=True))
+            patches |= _with_unsafe_hunks(name, forced.patches.get(name))
     steps = own.steps
     return Plan(
         patches,
@@ -127,7 +133,17 @@ def planned(run: Path, schemes: tuple[str, ...] = ASKED) -> Plan:
     )
 
 
-def assumed(root: Path, script: Path, schemes: tuple[str, ...] = ASKED) -> Plan:
+def may_differ(name: str) -> bool:
+    """Whether a version of this name may print less, or compute something else."""
+    return name.endswith(UNSAFE)
+
+
+def _with_unsafe_hunks(name: str, patch: Patch | None) -> dict[str, Patch]:
+    """A version of its own, if --unsafe adds anything."""
+    return {name + UNSAFE: patch} if patch and any(hunk.tier == "unsafe" for hunk in patch.hunks) else {}
+
+
+def assumed(root: Path, script: Path, schemes: tuple[str, ...] = ASKED, *, unsafe: bool = False) -> Plan:
     """Without a recording: patches that assume every read, copy and synchronize of the file to have fired."""
     from tracelens.patch import sites, source
     from tracelens.patch.recipes import make
@@ -143,6 +159,11 @@ def assumed(root: Path, script: Path, schemes: tuple[str, ...] = ASKED) -> Plan:
                 places.setdefault(kind, []).append(Location(shown, site.line))
         edits = tuple(Edit(kind, locations=tuple(where), interval=INTERVAL) for kind, where in places.items())  # type: ignore[arg-type]
         patches[name] = make(root, script, edits, (), INTERVAL)
+    if unsafe:
+        reads = tuple(Location(shown, site.line) for site in found if site.kind == "read")
+        kinds_of_reads = ("defer-read", "thin-logs", "move-guard")
+        edits = tuple(Edit(kind, locations=reads, interval=INTERVAL) for kind in kinds_of_reads)  # type: ignore[arg-type]
+        patches |= _with_unsafe_hunks(ASKED[0], make(root, script, edits, (), INTERVAL, unsafe=True))
     return Plan(patches)
 
 

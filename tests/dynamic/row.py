@@ -7,13 +7,15 @@ all of them also interrupted and counted; the revert. `timing` takes the times a
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import pickle
 import shutil
+import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,7 @@ from worker import Arm, Result
 
 from tracelens.model import Patch
 from tracelens.patch import apply
-from tracelens.verify import arms, numbers
+from tracelens.verify import arms, band, numbers
 from tracelens.verify.recorded import _slope
 
 MANY_IMAGES = 60_000
@@ -34,6 +36,10 @@ NOT_REACHED = "the script ended before that step"
 SYNC_STEPS = 210
 """Twenty intervals of ten, after the ten in which nothing is counted."""
 COMPARED_IMAGES = 2560
+MAKE_SECONDS = 150
+"""On a GPU: a recording or plan that takes longer is given up, so that the rows behind it are tried."""
+SHIFTS = (1, 2)
+"""Three seeds of the original in all."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,10 @@ class Entry:
     """Further schemes to patch where every place is assumed to fire."""
     folders: tuple[str, ...] = ()
     """Folders the script expects below its own."""
+    edits: dict[str, str] | None = None
+    """Texts to replace on every machine, so that many copies can run side by side and without a network."""
+    unsafe: bool = False
+    """Also patch with --unsafe; what such a version computes is held against other seeds of the original."""
     hand: dict[str, str] | None = None
     """Texts that somebody who knows the script would replace to make it fast; losses and weights stay the same."""
 
@@ -134,7 +144,8 @@ class Row:
                 self._write()
                 break
             try:
-                stage()
+                with _limited(MAKE_SECONDS if stage == self.make and self.setting.gpu else 0):
+                    stage()
             except Exception as error:
                 self.value["failed"] = f"{stage.__name__}: {type(error).__name__}: {error}"[:1500]
                 break
@@ -154,9 +165,10 @@ class Row:
             environment = {"TRACELENS_SYNTHETIC_IMAGES": str(self.entry.record_images)}
             run = patches.record(script, self.arguments, self.place / "runs", environment)
             self.value["seconds"]["record"] = round(time.monotonic() - begun, 1)
-            self.plan = patches.planned(run, (*patches.ASKED, *self.entry.also))
+            self.plan = patches.planned(run, (*patches.ASKED, *self.entry.also), unsafe=self.entry.unsafe)
         else:
-            self.plan = patches.assumed(project, script, (*patches.ASKED, *self.entry.also))
+            schemes = (*patches.ASKED, *self.entry.also)
+            self.plan = patches.assumed(project, script, schemes, unsafe=self.entry.unsafe)
         self.value["recommended"] = {"scheme": self.plan.recommended, "verdict": self.plan.verdict}
         self.value["recorded"] = self.plan.recorded
         if self.entry.hand:
@@ -181,7 +193,9 @@ class Row:
         """
         names = [ORIGINAL, "again", *self.alive]
         jobs = [(name, "numbers") for name in names]
-        jobs += [(name, "interrupted") for name in names if name != BY_HAND]
+        if any(map(patches.may_differ, names)):
+            jobs += [(f"seed {shift}", "numbers") for shift in SHIFTS]
+        jobs += [(name, "interrupted") for name in names if not _prints_less(name)]
         counted = [(name, "syncs") for name in (ORIGINAL, *self.alive) if self.setting.gpu]
         found = self.arms([*jobs, *counted])
         noise = _parted(found[ORIGINAL, "numbers"], found["again", "numbers"])
@@ -212,12 +226,24 @@ class Row:
         for kind, key in (("numbers", "difference"), ("interrupted", "interrupted_difference")):
             if (name, kind) in found:
                 first, again = found[ORIGINAL, kind], found["again", kind]
-                more = () if name == BY_HAND else (again,)  # which prints less
+                more = () if _prints_less(name) else (again,)
                 version[key] = _parted(first, found[name, kind], more) if comparable else "not comparable"
-        if name != BY_HAND and found[ORIGINAL, "interrupted"].status == found[ORIGINAL, "numbers"].status == 0:
+        if patches.may_differ(name):
+            version["seed_noise"] = self._band(found, result)
+        if not _prints_less(name) and found[ORIGINAL, "interrupted"].status == found[ORIGINAL, "numbers"].status == 0:
             version["interrupted_difference"] = NOT_REACHED
         if version["difference"] and result.status != found[ORIGINAL, "numbers"].status:
             version["stderr"] = result.stderr[-800:]
+
+    def _band(self, found: dict[tuple[str, str], Result], result: Result) -> dict[str, Any] | None:
+        """The losses of a version that may change numbers, against those of the original under other seeds."""
+        records = [found[name, "numbers"].record for name in (ORIGINAL, *(f"seed {shift}" for shift in SHIFTS))]
+        if result.record is None or None in records:
+            return None
+        losses = [band.losses_of(record) for record in records if record is not None]
+        judged = band.judge(losses, band.losses_of(result.record), result.record["steps"], patches.INTERVAL)
+        lines = [len(one.stdout.splitlines()) for one in (found[ORIGINAL, "numbers"], result)]
+        return {**judged.document(), "lines": lines, "equal_losses": losses[0] == band.losses_of(result.record)}
 
     def revert(self) -> None:
         """Apply and revert in a copy: every byte as before, nothing left."""
@@ -240,7 +266,8 @@ class Row:
             folder = self.place / f"arm-{self.setting.worker:02d}-{number:02d}"
             shutil.rmtree(folder, ignore_errors=True)
             self._copy_to(folder, self.plan.patches.get(name))
-            made.append(Arm(folder, self.entry.path, self.arguments, **self._options(kind)))
+            shift = int(name.split()[1]) if name.startswith("seed ") else 0
+            made.append(Arm(folder, self.entry.path, self.arguments, **self._options(kind), seed_shift=shift))
         return dict(zip(jobs, worker.run(made, self.setting.timeout_s), strict=True))
 
     def _options(self, kind: str) -> dict[str, Any]:
@@ -272,6 +299,8 @@ class Row:
 
     def _here(self, text: str) -> str:
         """The script's text as it runs on this machine."""
+        for old, new in (self.entry.edits or {}).items():
+            text = text.replace(old, new)
         for old, new in (self.entry.cpu or {}).items() if not self.setting.gpu else ():
             text = text.replace(old, new)
         return text
@@ -281,6 +310,27 @@ class Row:
         path = self.setting.results / f"{self.entry.name}.json"
         path.with_suffix(".part").write_text(json.dumps(self.value, indent=1, sort_keys=True) + "\n")
         path.with_suffix(".part").replace(path)
+
+
+@contextlib.contextmanager
+def _limited(seconds: int) -> Iterator[None]:
+    """Raise `TimeoutError` in the block after so many seconds; 0 for no limit. In a process's main thread only."""
+
+    def late(*_: Any) -> None:
+        raise TimeoutError(f"longer than {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _prints_less(name: str) -> bool:
+    """Neither its output nor what it leaves when it is interrupted is compared."""
+    return name == BY_HAND or patches.may_differ(name)
 
 
 def _described(patch: Patch) -> dict[str, Any]:

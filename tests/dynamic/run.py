@@ -1,12 +1,15 @@
 """The dynamic corpus: public training scripts, original against patched, on this machine.
 
     python tests/dynamic/run.py DIR --results OUT [--gpus N] [--budget SECONDS] [--only NAME,…] [--rounds N]
+                                [--decide NAME,… --processes N]
 
 In: DIR with the scripts of manifest.json, one folder per repository (`owner+name/path`); none of them is part of this
 project. Out: OUT/NAME.json per row. Without a GPU the patches assume that every place fires.
 
-Two phases. First every row is recorded and its versions are compared, one worker per GPU. When all are done, and with
-the machine quiet, come the times. Each worker has an equal share of the processor's cores for itself.
+Three phases. First every row is recorded and its versions are compared, one worker per GPU. When all are done, and with
+the machine quiet, come the times: of fresh processes by turns, and of processes that host all versions by turns. Each
+worker has an equal share of the processor's cores for itself. With --scratch, the times can be taken by a second call
+on the same machine (--times-only).
 """
 
 from __future__ import annotations
@@ -33,7 +36,8 @@ def main() -> int:
     wishes = _parsed()
     wishes.results = wishes.results.resolve()
     wishes.results.mkdir(parents=True, exist_ok=True)
-    wishes.scratch = Path(tempfile.mkdtemp(prefix="tracelens-dynamic-"))
+    kept = wishes.scratch is not None
+    wishes.scratch = wishes.scratch if kept else Path(tempfile.mkdtemp(prefix="tracelens-dynamic-"))
     wishes.ends = time.monotonic() + wishes.budget
     # Arms run side by side; tiny models on shared cores wait for their own threads only
     os.environ["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", "4") if wishes.gpus else "1"
@@ -45,13 +49,18 @@ def main() -> int:
     worker.prepare((row.COMPARED_IMAGES, row.MANY_IMAGES))
     print(f"imports: {time.monotonic() - begun:.1f} s", flush=True)
     try:
-        _side_by_side(wishes, wishes.entries, _compare)
+        if not wishes.times_only:
+            _side_by_side(wishes, wishes.entries, _compare)
+        entries = [row.Entry.of(one) for one in wishes.entries if one.get("kind") not in OWN_KINDS]
         if wishes.rounds:
-            entries = [row.Entry.of(one) for one in wishes.entries if one.get("kind") not in OWN_KINDS]
-            _side_by_side(wishes, timing.plan(entries, wishes.results, wishes.rounds, wishes.more), _time)
-            timing.merge(wishes.results)
+            fresh = [one for one in entries if not wishes.fresh or one.name in wishes.fresh.split(",")]
+            _side_by_side(wishes, timing.plan(fresh, wishes.results, wishes.rounds, wishes.more), _time)
+        if wishes.processes:
+            _side_by_side(wishes, _hosts(entries, wishes), _within)
+        timing.merge(wishes.results)
     finally:
-        shutil.rmtree(wishes.scratch, ignore_errors=True)
+        if not kept:
+            shutil.rmtree(wishes.scratch, ignore_errors=True)
     print(f"all: {time.monotonic() - begun:.1f} s", flush=True)
     return 0
 
@@ -70,6 +79,14 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds for one batch of arms")
     parser.add_argument("--rounds", type=int, default=0, help="interleaved timed rounds of each row")
     parser.add_argument("--more", type=int, default=3, help="further rounds where the intervals do not decide")
+    parser.add_argument("--scratch", type=Path, help="a folder that outlives this call: its plans can be timed later")
+    parser.add_argument("--times-only", action="store_true", help="the rows of --scratch and --results are compared")
+    parser.add_argument("--fresh", default="", help="rows for --rounds; all")
+    parser.add_argument("--processes", type=int, default=0, help="processes that host all versions of a row by turns")
+    parser.add_argument(
+        "--decide", default="", help="rows to host so, separated by commas; NAME*3 for three times as many"
+    )
+    parser.add_argument("--hosted", type=float, default=20.0, help="seconds of each such process")
     parser.add_argument("--compared", default="", help="rows that another run has compared: only their times are taken")
     parser.add_argument("--versions", default="", help="time these versions only, separated by commas")
     wishes = parser.parse_args()
@@ -135,6 +152,27 @@ def _time(stretch: Any, wishes: argparse.Namespace, number: int) -> str:
 
     only = tuple(wishes.versions.split(",")) if wishes.versions else ()
     return timing.run(stretch, _setting(wishes, number, timed=True), only)
+
+
+def _hosts(entries: list[Any], wishes: argparse.Namespace) -> list[Any]:
+    """Jobs in the order of the wish, one process of each row first: what time is left for repeats them."""
+    import within
+
+    wanted = dict((*one.split("*"), "1")[:2] for one in wishes.decide.split(",") if one)
+    named = {entry.name: entry for entry in entries}
+    jobs = [
+        within.Together(named[name], number, wishes.hosted)
+        for name, times in wanted.items()
+        for number in range(int(times) * wishes.processes)
+    ]
+    return sorted(jobs, key=lambda job: job.number)
+
+
+def _within(job: Any, wishes: argparse.Namespace, number: int) -> str:
+    import within
+
+    only = tuple(wishes.versions.split(",")) if wishes.versions else ()
+    return within.run(job, _setting(wishes, number, timed=True), only)
 
 
 def _own(entry: dict[str, Any], wishes: argparse.Namespace) -> str:

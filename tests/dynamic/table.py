@@ -18,6 +18,7 @@ from typing import Any
 DATA = Path(__file__).resolve().parents[2] / "docs" / "data" / "dynamic"
 NOT_REACHED = "the script ended before that step"
 BY_HAND = "by hand"
+UNSAFE = " --unsafe"
 EVERY_BATCH = 0.95
 """A place that waits in so many of the steps waits in each batch; others are guarded."""
 PREDICTED = re.compile(r"[+-][\d.]+ % \([^)]*?%")
@@ -27,6 +28,8 @@ NEVER_BELOW = 0.99
 WORTH = 1.03
 """A hand-made variant that gains less is no yardstick."""
 SHARE_OF_HAND = 0.85
+UNSAFE_HEAD = 5
+"""Lines above the rows of that table."""
 LONG = 1000
 """Steps over which memory must be flat."""
 LEAST_PAIRS = 3
@@ -37,7 +40,9 @@ HEAD = """\
 
 Public training scripts that we did not write, with synthetic data in place of downloads: what TraceLens makes of them,
 held against what they were. Made by `python tests/dynamic/table.py > docs/dynamic.md` from the files in
-`docs/data/dynamic`; no number on this page is typed.
+`docs/data/dynamic`; no number on this page is typed. The rows of the H200 were made with everything that
+[patching](patching.md) names; those of the CPU, but for dino and dino_linear, before the patcher had learned the last
+of it.
 """
 METHOD = """\
 ## How it is measured
@@ -54,9 +59,13 @@ printed before it, and the weights, equal those of the original interrupted at t
 finished batch is lost. **Waits** are the calls per step at which the host waits for the GPU, counted by torch's own
 warnings and by wrapping the explicit ones: reads of values, copies to the GPU, synchronizes, checkpoints; of a patched
 script also its drain, and the prefetcher's gate, which waits for a batch four steps back. **Speed** is step time of the
-original ÷ patched, from interleaved fresh processes, every second round in reverse order, one process
-per GPU and sixteen processor cores, with its 95 % interval. Each process is forked from one that has imported torch and
-has never touched a GPU.
+original ÷ patched with its 95 % interval, one process per GPU and sixteen processor cores, taken in two ways. *Fresh
+processes*: original and versions by turns, every second round in reverse order, each forked from a process that has
+imported torch and has never touched a GPU. *One process*: all versions are threads of one process, each a run of the
+whole script; all but one hold still at the start of a batch, with the GPU idle and their loader's workers stopped; a
+turn is ten steps that do not count and some tens that do, timed by CUDA events (`tests/dynamic/within.py`). What one
+process is slower by than the next (its cores, clock, memory) is then the same for all its versions. Each process counts
+once, with the median of its rounds; the original takes part twice, and what the second one shows is the method's error.
 
 `event-interval` and `full-pipeline` are patched because they were asked for by name, whether they pay or not; what is
 recommended is marked. "By hand" is what somebody who knows the script would change (pinned loader, non-blocking copies,
@@ -73,6 +82,9 @@ def page(data: Path = DATA) -> str:
         if rows:
             sections = (_counts(rows), _table(rows, folder == "h200"), _notes(rows))
             parts += [f"## {title}\n", *("\n".join(lines) + "\n" for lines in sections)]
+    unsafe = list(_unsafe([row for folder in FOLDERS for row in rows_of(data / folder)]))
+    if len(unsafe) > UNSAFE_HEAD:
+        parts += ["## With --unsafe\n", "\n".join(unsafe) + "\n"]
     races = data / "h200" / "races.json"
     if races.is_file():
         parts += ["## A prefetcher without `record_stream`\n", "\n".join(_races(json.loads(races.read_text()))) + "\n"]
@@ -90,7 +102,7 @@ def compared(rows: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], str, 
         (row, name, version)
         for row in rows
         for name, version in row["versions"].items()
-        if "difference" in version and version["difference"] != "not comparable"
+        if "difference" in version and version["difference"] != "not comparable" and not name.endswith(UNSAFE)
     ]
 
 
@@ -103,25 +115,49 @@ def reads_in_each_batch(value: dict[str, Any]) -> int | None:
 
 
 def timed(rows: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], str, dict[str, Any]]]:
-    """(row, name, speed) of every version with enough pairs; what matters comes first."""
+    """(row, name, version) of every version with enough pairs; what matters comes first."""
     found = [
-        (row, name, version["speed"])
+        (row, name, version)
         for row in rows
         for name, version in row["versions"].items()
-        if version.get("speed", {}).get("pairs", 0) >= LEAST_PAIRS
+        if _counts_as(version.get("speed"), "pairs") or _counts_as(version.get("speed_within"), "processes")
     ]
     return sorted(
         found, key=lambda one: (not is_recommended(one[0], one[1]), one[1] != BY_HAND, one[1], one[0]["name"])
     )
 
 
-def judged(speed: dict[str, Any]) -> str:
+def _counts_as(speed: dict[str, Any] | None, what: str) -> bool:
+    return speed is not None and speed[what] >= LEAST_PAIRS
+
+
+def best_of(version: dict[str, Any]) -> dict[str, Any] | None:
+    """The speed to judge by: where processes hosted all versions theirs, else that of fresh processes."""
+    inside, fresh = version.get("speed_within"), version.get("speed")
+    if _counts_as(inside, "processes"):
+        return inside
+    return fresh if _counts_as(fresh, "pairs") else None
+
+
+def judged(speed: dict[str, Any] | None) -> str:
     """What an interval says."""
+    if speed is None:
+        return "not timed"
     if speed["high"] < NEVER_BELOW:
         return "slower"
     if speed["low"] > 1:
         return "faster"
     return "not slower" if speed["low"] >= NEVER_BELOW else "undecided"
+
+
+def says(row: dict[str, Any], version: dict[str, Any]) -> str:
+    """What is known of a version's speed; nothing, where the original differs from itself by as much."""
+    speed, again = best_of(version), row["original"].get("speed_within")
+    said = judged(speed)
+    blind = (
+        again is not None and speed is version.get("speed_within") and again["low"] <= speed["value"] <= again["high"]
+    )
+    return "undecided" if blind and said in ("faster", "slower") else said
 
 
 def is_recommended(row: dict[str, Any], name: str) -> bool:
@@ -194,12 +230,15 @@ def _paid(rows: list[dict[str, Any]]) -> Iterator[str]:
     times = timed(rows)
     if not times:
         return
-    said = Counter(judged(speed) for row, name, speed in times if is_recommended(row, name))
+    said = Counter(says(row, version) for row, name, version in times if is_recommended(row, name))
     parts = [f"{count} {what}" for what, count in said.items()]
     yield f"- **Speed** of the recommended versions, by their intervals: {', '.join(parts) or 'not measured'}; below"
     yield f"  {NEVER_BELOW} x: **{said['slower']}**. All that were timed are in the table below."
+    left = sorted({row["name"] for row, _, _ in compared(rows)} - {row["name"] for row, _, _ in times})
+    if left:
+        yield f"- **Not timed**, for want of time on the machine: {', '.join(left)}."
     for row in rows:
-        speeds = {name: version.get("speed") for name, version in row["versions"].items()}
+        speeds = {name: best_of(version) for name, version in row["versions"].items()}
         hand, own = speeds.get(BY_HAND), speeds.get("recommended")
         if hand and own and hand["value"] > WORTH and hand["low"] > 1:
             share = (own["value"] - 1) / (hand["value"] - 1)
@@ -215,18 +254,72 @@ def _own_tests(folder: Path) -> Iterator[str]:
 
 
 def _speeds(times: list[tuple[dict[str, Any], str, dict[str, Any]]]) -> Iterator[str]:
-    yield "| script | version | the original's processes, ms | speed, 95 % interval | pairs | says | predicted |"
-    yield "|---|---|---|---|---|---|---|"
-    for row, name, speed in times:
+    yield "| script | version | in one process | original again | fresh processes | of these, ms | says | predicted |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for row, name, version in times:
         scheme = row["recommended"]["scheme"] if name == "recommended" else name
         shown = f"**{scheme}** (recommended)" if is_recommended(row, name) else scheme
         said = PREDICTED.search(row["recommended"]["verdict"]) if is_recommended(row, name) else None
-        predicted = f"{said[0]})" if said else ""
-        cells = (row["name"], shown, _steps(row, name), _speed(speed), str(speed["pairs"]), judged(speed), predicted)
-        yield f"| {' | '.join(cells)} |"
+        inside = _shown_speed(version.get("speed_within"), "processes")
+        fresh = _shown_speed(version.get("speed"), "pairs")
+        again = _shown_speed(row["original"].get("speed_within"), None) if inside else ""
+        cells = (row["name"], shown, inside, again, fresh, _steps(row, name), says(row, version))
+        yield f"| {' | '.join((*cells, f'{said[0]})' if said else ''))} |"
     yield ""
-    yield "Where an interval does not decide, its middle is not named: these scripts wait for the processor, and two"
-    yield "processes of one and the same version differ by more than the patch could gain or lose (third column)."
+    yield "Judged by the first interval there is; where it does not decide, its middle is not named, and where the"
+    yield "original differs from itself by as much, nothing is decided. In brackets: how many processes or pairs (of"
+    yield "these, in ms: the median original, the fastest and the slowest). Most of these scripts wait for the"
+    yield "processor."
+    yield from _turns({row["name"]: row for row, _, _ in times if row.get("within")})
+
+
+def _turns(rows: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """How much the turns of one version in one process differ: what hosting all versions cannot take away."""
+    apart = {
+        name: statistics.median(
+            max(took) / min(took) - 1
+            for process in row["within"]
+            for version in (process["rounds"] or [{}])[0]
+            if (took := [one[version] for one in process["rounds"]])
+        )
+        for name, row in rows.items()
+    }
+    if apart:
+        shown = ", ".join(f"{100 * value:.0f} % ({name})" for name, value in sorted(apart.items(), key=lambda x: x[1]))
+        yield "To host all versions in one process helps less than was hoped: the slowest and the fastest turn of one"
+        yield f"version in one process, a few seconds apart, differ by {shown}"
+        yield "(medians). What differs is the moment, not only the process."
+
+
+def _shown_speed(speed: dict[str, Any] | None, what: str | None) -> str:
+    if speed is None or (what and not _counts_as(speed, what)):
+        return ""
+    return _speed(speed) + (f" [{speed[what]}]" if what else "")
+
+
+def _unsafe(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """What was asked for with --unsafe: its losses against those of other seeds."""
+    yield "Patched with `--unsafe`: thinned lines, guards that look every N batches, workers. The losses are held"
+    yield "against the band of three seeds of the original, as `tracelens verify` does it (`tracelens/verify/band.py`)."
+    yield ""
+    yield "| script | on | version | hunks | losses | against three seeds | lines printed |"
+    yield "|---|---|---|---|---|---|---|"
+    for row in rows:
+        for name, version in row["versions"].items():
+            if name.endswith(UNSAFE) and version.get("same_as"):
+                yield f"| {row['name']} | {row['device']} | {name} | the same patch as {version['same_as']} | | | |"
+            elif name.endswith(UNSAFE) and version.get("seed_noise"):
+                yield f"| {row['name']} | {row['device']} | {name} | {' | '.join(_against_seeds(version))} |"
+
+
+def _against_seeds(version: dict[str, Any]) -> Iterator[str]:
+    noise = version["seed_noise"]
+    yield ", ".join(f"{count} {kind}" for kind, count in version["hunks"].items())
+    yield "the same" if noise["equal_losses"] else f"differ: {_one_line(version['difference'] or '', 80)}"
+    outside = max((curve["outside_share"] for curve in noise["curves"]), default=None)
+    share = f", {100 * outside:.0f} % of the blocks outside" if outside is not None else f": {noise['reason']}"
+    yield f"{noise['verdict'] or 'no verdict'}{share}"
+    yield " → ".join(map(str, noise["lines"]))
 
 
 def _table(rows: list[dict[str, Any]], on_gpu: bool) -> Iterator[str]:
@@ -236,7 +329,7 @@ def _table(rows: list[dict[str, Any]], on_gpu: bool) -> Iterator[str]:
         shown = [
             (name, version)
             for name, version in row["versions"].items()
-            if "difference" in version or version.get("same_as")
+            if not name.endswith(UNSAFE) and ("difference" in version or version.get("same_as"))
         ]
         if not any("difference" in version for _, version in shown):
             shown = []
@@ -308,7 +401,9 @@ def _waits(value: dict[str, Any]) -> str:
 
 def _steps(row: dict[str, Any], name: str) -> str:
     """Median, fastest and slowest process of the original, of the rounds in which the version ran."""
-    took = [one["original"] / 1000 for one in row["rounds_us"] if name in one and "original" in one]
+    took = [one["original"] / 1000 for one in row.get("rounds_us", ()) if name in one and "original" in one]
+    if not took:
+        return ""
     return f"{statistics.median(took):.1f} ({min(took):.1f} to {max(took):.1f})"
 
 

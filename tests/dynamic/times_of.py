@@ -11,6 +11,9 @@ from typing import Any
 from tracelens.verify import times
 
 ORIGINAL = "original"
+AGAIN = "original again"
+"""In one process with the versions: what it differs from the original by is the error of the method."""
+LEAST_ROUNDS = 3
 NEVER_BELOW = 0.99
 """What a recommended patch must not fall below; an interval that lies on one side of it decides."""
 
@@ -34,6 +37,24 @@ def speeds(rounds: list[dict[str, float]]) -> dict[str, dict[str, Any]]:
             speed = {"value": 1 / ratio.value, "low": 1 / ratio.high, "high": 1 / ratio.low, "tells": ratio.tells}
             found[name] = {key: round(one, 4) if key != "tells" else one for key, one in speed.items()}
             found[name]["pairs"] = len(pairs)
+    return found
+
+
+def within(processes: list[list[dict[str, float]]]) -> dict[str, dict[str, Any]]:
+    """Original ÷ version over processes that hosted both by turns: each counts once, with the median of its rounds."""
+    found = {}
+    able = [rounds for rounds in processes if len(rounds) >= LEAST_ROUNDS]
+    for name in sorted({name for rounds in able for one in rounds for name in one} - {ORIGINAL}):
+        medians = [
+            statistics.median(one[name] / one[ORIGINAL] for one in rounds if name in one)
+            for rounds in able
+            if any(name in one for one in rounds)
+        ]
+        ratio = times.ratio_of([(1.0, median) for median in medians])
+        if ratio is not None:
+            speed = {"value": 1 / ratio.value, "low": 1 / ratio.high, "high": 1 / ratio.low, "tells": ratio.tells}
+            found[name] = {key: round(one, 4) if key != "tells" else one for key, one in speed.items()}
+            found[name]["processes"] = len(medians)
     return found
 
 

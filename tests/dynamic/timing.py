@@ -16,7 +16,7 @@ from typing import Any
 
 from patches import BY_HAND
 from row import Entry, Row, Setting
-from times_of import ORIGINAL, decided, put
+from times_of import ORIGINAL, decided, put, within
 
 from tracelens.verify import arms
 
@@ -74,19 +74,27 @@ def run(stretch: Stretch, setting: Setting, only: tuple[str, ...] = ()) -> str:
 
 def merge(results: Path) -> None:
     """Into each row's file: the step times of its rounds and, from two pairs on, the speed with its interval."""
-    for path in sorted(results.glob("*.json")):
-        rounds = rounds_of(results, path.stem) if "." not in path.stem else []
+    for path in sorted(one for one in results.glob("*.json") if "." not in one.stem):
+        rounds = rounds_of(results, path.stem)
+        processes = [_read(one) for one in sorted(results.glob(f"{path.stem}.within-*.json"))]
+        if not rounds and not processes:
+            continue
+        value = _read(path)
         if rounds:
-            value = _read(path)
             put(value, rounds)
-            path.write_text(json.dumps(value, indent=1, sort_keys=True) + "\n")
+        if processes:
+            value["within"] = processes
+            for name, speed in within([one["rounds"] for one in processes]).items():
+                target = value["versions"][name] if name in value["versions"] else value["original"]
+                target["speed_within"] = speed
+        path.write_text(json.dumps(value, indent=1, sort_keys=True) + "\n")
 
 
 def rounds_of(results: Path, name: str) -> list[dict[str, float]]:
     return [one for path in sorted(results.glob(f"{name}.times-*.json")) for one in json.loads(path.read_text())]
 
 
-def versions_of(value: dict[str, Any]) -> list[str]:
+def versions_of(value: dict[str, Any], *, every: bool = False) -> list[str]:
     """The versions of a row whose times are taken: those that are right, as far as this run has compared them."""
     if value.get("failed"):
         return []
@@ -96,7 +104,7 @@ def versions_of(value: dict[str, Any]) -> list[str]:
         for name, one in value.get("versions", {}).items()
         if (one.get("difference", "") is None if compared else one["patched"] and "same_as" not in one)
     ]
-    return right if _matters(value) else [name for name in right if name != NAMED]
+    return right if every or _matters(value) else [name for name in right if name != NAMED]
 
 
 def _matters(value: dict[str, Any]) -> bool:

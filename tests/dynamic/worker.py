@@ -57,6 +57,8 @@ class Arm:
     poison: bool = False
     """Overwrite freed GPU memory, as `verify` does for versions that copy on a stream of their own."""
     environment: dict[str, str] = field(default_factory=dict)
+    seed_shift: int = 0
+    """Added to every seed that the script sets: another run of the same experiment."""
 
 
 @dataclass(frozen=True)
@@ -176,6 +178,18 @@ def fork(
         os._exit(status)
 
 
+def seed() -> None:
+    """What an arm is seeded with, where no agent does it."""
+    import random
+
+    import numpy
+    import torch
+
+    random.seed(0)
+    numpy.random.seed(0)
+    torch.manual_seed(0)
+
+
 def run_script(name: str, finish: Callable[[], None] = lambda: None) -> int:
     """Run the script as `__main__`, then what waits for the process's end; returns its exit code."""
     status = 0
@@ -219,7 +233,8 @@ def _observe(arm: Arm) -> Watch:
         "least_steps": LEAST_STEPS,
         "warmup": 10,
         "block": 10,
-        "seed": 0,
+        "seed": arm.seed_shift,
+        "seed_shift": arm.seed_shift,
         "deterministic": arm.deterministic,
         "deadline_s": arm.deadline_s,
         "poison": arm.poison,
@@ -230,7 +245,7 @@ def _observe(arm: Arm) -> Watch:
     hooks.install()
     hooks.on_step(watch.step)  # before the agent's: at the last step that one ends the process
     agent.arm(config)
-    numpy.random.seed(0)
+    numpy.random.seed(arm.seed_shift)
     return watch
 
 

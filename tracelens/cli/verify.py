@@ -79,7 +79,7 @@ def verify(words: Sequence[str], every: bool, effort: Effort, wishes: Wishes, sh
         if every:
             raise UsageError("--all tries the schemes of a run, and two scripts were given", hint="leave --all out")
         measured = trials.of_scripts(Path(words[0]), Path(words[1]), tuple(words[2:]), trial)
-        after = commands.line("profile", words[1], *words[2:])
+        after = _after_scripts(words, measured[0])
     else:
         if len(words) > 1 or (words and words[0].endswith(".py")):
             raise UsageError("verify takes one run, or two scripts", hint="tracelens verify BEFORE.py AFTER.py [ARGS]")
@@ -90,7 +90,7 @@ def verify(words: Sequence[str], every: bool, effort: Effort, wishes: Wishes, sh
             _nothing(headline(diagnosis), shown, commands.line("report", *typed((folder,), wishes)))
             return 0
         measured = trials.of_schemes(diagnosis, names, trial)
-        after = commands.line("report", *typed((folder,), wishes))
+        after = _after_run(folder, measured, wishes)
     ranked = planned((folder,), wishes) if every and folder else None
     if shown.form == "json":
         _document(measured, ranked)
@@ -98,8 +98,31 @@ def verify(words: Sequence[str], every: bool, effort: Effort, wishes: Wishes, sh
         shorter = "\n".join(f"{one.scheme}: {one.verdict}" if every else one.verdict for one in measured)
         output.result(shorter if shown.quiet else text.verification(measured, shown.look(), after))
         if ranked is not None:
-            output.result(f"With these measurements: {headline(ranked)}")
+            told = any(one.ratio is not None for one in measured)
+            output.result(f"{'With these measurements' if told else 'No speed was measured'}: {headline(ranked)}")
     return max(EXIT[one.outcome] for one in measured)
+
+
+def _after_run(folder: Path, measured: Sequence[Verification], wishes: Wishes) -> str:
+    """What is in the user's files and was measured to be wrong, or slower, is taken back first."""
+    from tracelens import run as runs
+    from tracelens.patch import apply as patcher
+    from tracelens.report import commands
+
+    applied = patcher.standing(folder / runs.BACKUP_FOLDER)
+    if applied is not None and any(one.scheme == applied.scheme and commands.unwanted(one) for one in measured):
+        return commands.line("revert", str(folder))
+    return commands.line("report", *typed((folder,), wishes))
+
+
+def _after_scripts(words: Sequence[str], measured: Verification) -> str:
+    """A script that computes something else is mended and compared again; one that does not can be recorded."""
+    from tracelens.report import commands
+
+    if measured.outcome in ("different numbers", "failed"):
+        output.note(f"{words[1]} has to be mended before it can take the place of {words[0]}; then compare again")
+        return commands.line("verify", *words)
+    return commands.line("profile", words[1], *words[2:])
 
 
 def _document(measured: Sequence[Verification], ranked: Diagnosis | None) -> None:

@@ -15,6 +15,8 @@ from itertools import zip_longest
 
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf)", re.IGNORECASE)
 _PIECE = re.compile(r"([^\s,;:=()\[\]{}|/%]+)")
+_SIXTIETHS = re.compile(r"[0-5]\d(?:\.\d+)?")
+"""Minutes or seconds behind a colon."""
 _MASK = "\N{WHITE SQUARE}"
 
 
@@ -53,8 +55,9 @@ def mask_of(outputs: Sequence[str]) -> Mask:
                 whole.add(number)
                 continue
             for index in (i for i in range(1, len(a), 2) if a[i] != b[i]):
-                tokens.add((number, index))
-                columns.update(((_shape(left), index), (_shape(right), index)))
+                for part in _clock(a, index):
+                    tokens.add((number, part))
+                    columns.update(((_shape(left), part), (_shape(right), part)))
     return Mask(frozenset(tokens), frozenset(columns), frozenset(whole))
 
 
@@ -81,6 +84,17 @@ def masked(number: int, line: str, mask: Mask) -> str:
         if (number, index) in mask.tokens or (shape, index) in mask.columns:
             pieces[index - 1 : index + 2] = _unspaced(pieces[index - 1]), _MASK, _unspaced(pieces[index + 1])
     return "".join(pieces)
+
+
+def _clock(pieces: Sequence[str], index: int) -> range:
+    """The tokens of the time that token `index` is a part of: where the minutes differ, the hours may at any moment."""
+    first = last = index
+    while first > 1 and pieces[first - 1] == ":" and _SIXTIETHS.fullmatch(pieces[first]):
+        first -= 2
+    while last + 2 < len(pieces) and pieces[last + 1] == ":" and _SIXTIETHS.fullmatch(pieces[last + 2]):
+        last += 2
+    whole = last > first and pieces[first].isdigit()
+    return range(first, last + 1, 2) if whole else range(index, index + 1)
 
 
 def _shape(line: str) -> str:

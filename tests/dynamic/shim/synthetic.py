@@ -1,9 +1,9 @@
 """Synthetic stand-ins for the data sets that public training scripts download.
 
-In: an import of torchvision's MNIST, CIFAR or FakeData classes. Out: the same classes, filled with made-up images
-instead of files: indexing, transforms, `data`, `targets` and `len` are torchvision's own. Images of a class share a
-pattern, so that a loss falls as it does on real data. Sizes come from the environment; the contents depend on nothing
-else.
+In: an import of torchvision's MNIST, CIFAR, FakeData or ImageFolder classes. Out: the same classes, filled with made-up
+images instead of files: indexing, transforms, `data`, `targets` and `len` are torchvision's own. Images of a class
+share a pattern, so that a loss falls as it does on real data. Sizes come from the environment; the contents depend on
+nothing else.
 """
 
 from __future__ import annotations
@@ -86,7 +86,27 @@ def _fill_fake(module: Any) -> None:
     module.FakeData.__init__ = construct
 
 
+def _fill_folder(module: Any) -> None:
+    """A folder of images: whatever its name holds `val` is the test set."""
+
+    def construct(
+        self: Any, root: Any, transform: Any = None, target_transform: Any = None, *_: Any, **__: Any
+    ) -> None:
+        from PIL import Image
+
+        super(module.DatasetFolder, self).__init__(str(root), transform=transform, target_transform=target_transform)
+        data, labels = images("val" not in os.path.basename(str(root)), (32, 32, 3))
+        self.classes = [str(number) for number in range(CLASSES)]
+        self.class_to_idx = {name: index for index, name in enumerate(self.classes)}
+        self.targets = labels.tolist()
+        self.samples = self.imgs = list(enumerate(self.targets))
+        self.loader = lambda index: Image.fromarray(data[index].numpy())
+
+    module.ImageFolder.__init__ = construct
+
+
 _FILL = {
+    "torchvision.datasets.folder": _fill_folder,
     "torchvision.datasets.mnist": _fill_mnist,
     "torchvision.datasets.cifar": _fill_cifar,
     "torchvision.datasets.fakedata": _fill_fake,
