@@ -270,6 +270,8 @@ def _speeds(times: list[tuple[dict[str, Any], str, dict[str, Any]]]) -> Iterator
     yield "original differs from itself by as much, nothing is decided. In brackets: how many processes or pairs (of"
     yield "these, in ms: the median original, the fastest and the slowest). Most of these scripts wait for the"
     yield "processor."
+    if then := {row["rounds_of"] for row, _, _ in times if row.get("rounds_of")}:
+        yield f"The pairs of fresh processes were timed {'; '.join(sorted(then))}."
     yield from _turns({row["name"]: row for row, _, _ in times if row.get("within")})
 
 
