@@ -113,10 +113,10 @@ def test_a_loop_through_a_function_counts_the_loops_around_it() -> None:
     assert epochs == [[3, 2], [1, 0]]
 
 
-def test_a_while_loop_and_a_generator_are_unknown() -> None:
-    turns = 0
-    while turns < 2:
-        turns += 1
+def test_a_while_loop_without_a_counter_and_a_generator_are_unknown() -> None:
+    pending = ["a", "b"]
+    while pending:
+        pending.pop()
         assert left() is None
     for _ in (number for number in range(3)):
         assert left() is None

@@ -211,3 +211,51 @@ def test_the_examples_of_the_docs_run(tmp_path: Path) -> None:
     assert run.read(tmp_path / "runs" / "first").complete
     (owned,) = (tmp_path / "runs" / "owned").iterdir()
     assert run.read(owned).complete
+
+
+def notebook(path: Path, *cells: str) -> None:
+    """A file with these cells, for whoever executes it."""
+    nbformat = pytest.importorskip("nbformat")
+    pytest.importorskip("nbconvert")
+    pytest.importorskip("ipykernel")
+    kernel = {"name": "python3", "display_name": "Python", "language": "python"}
+    book = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(cell) for cell in cells], metadata={"kernelspec": kernel}
+    )
+    nbformat.write(book, path)
+
+
+def execute(folder: Path, *before: str) -> tuple[subprocess.CompletedProcess[str], list[str]]:
+    """Run `book.ipynb` as one does without a browser; what came of it, and what its cells printed."""
+    command = [sys.executable, *before, "-m", "nbconvert", "--to", "notebook", "--execute", "book.ipynb"]
+    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(folder), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [*command, "--output", "done.ipynb"],
+        cwd=folder, capture_output=True, text=True, check=False, timeout=300, env=environment,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    cells = json.loads((folder / "done.ipynb").read_text(encoding="utf-8"))["cells"]
+    return done, ["".join(text for output in cell["outputs"] for text in output.get("text", [])) for cell in cells]
+
+
+def test_a_notebook_that_nbconvert_executes_records_its_cell(tmp_path: Path) -> None:
+    notebook(
+        tmp_path / "book.ipynb", "%load_ext tracelens", LOOP, "%%tracelens --steps 3 -o out\ntrain(200)\nprint('ran')"
+    )
+    _, printed = execute(tmp_path)
+    assert printed[2].startswith("ran\ntracelens: ")
+    assert "next: tracelens recommend" in printed[2]
+    assert run.read(tmp_path / "out").complete
+
+
+def test_a_notebook_that_knows_nothing_of_us_is_recorded_in_its_kernel(tmp_path: Path) -> None:
+    cell = LOOP.replace("import tracelens\n", "").strip()
+    notebook(tmp_path / "book.ipynb", cell, "train(300)\nprint('ran')")
+    done, printed = execute(tmp_path, "-m", "tracelens", "profile", "-o", "out", "--", sys.executable)
+    assert printed[1] == "ran\n"  # nothing of ours in the notebook
+    assert "next: tracelens recommend" in done.stderr
+    recorded = run.read(tmp_path / "out")
+    assert recorded.complete
+    (recording,) = recorded.recordings  # the kernel; not the program that started it
+    line = cell.splitlines().index("        loss.item()") + 1
+    assert any(mark.call == "Tensor.item" and mark.location.line == line for mark in recording.marks)

@@ -70,6 +70,28 @@ def test_as_the_seeds_use_it(tmp_path: Path) -> None:
         monitor.start_monitoring()
 
 
+def test_the_calls_of_the_seeds_guide_and_not_a_word_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No argument anywhere, wall clock times, the summary printed as it is."""
+    monkeypatch.chdir(tmp_path)
+    monitor = TrainingMonitor()
+    monitor.start_monitoring()
+    for _ in range(3):
+        start_time = time.time()
+        time.sleep(0.01)
+        monitor.log_iteration(time.time() - start_time)
+    monitor.stop_monitoring()
+    print(monitor.get_summary())
+    first, *others = capsys.readouterr().out.splitlines()
+    assert first.startswith("3 iterations in ")
+    assert any(line.startswith("GPU") for line in others)
+    assert any(line.startswith("process: CPU ") for line in others)
+    rows = run.rows(tmp_path / "monitor.jsonl")
+    assert [row["iteration"] for row in rows if "iteration" in row] == [0, 1, 2]
+    assert all(row["iteration_seconds"] >= 0.01 for row in rows if "iteration" in row)
+
+
 def test_around_a_loader_it_times_each_turn(tmp_path: Path) -> None:
     with TrainingMonitor(tmp_path / "m.jsonl") as monitor:
         for number in monitor.watch(range(4)):

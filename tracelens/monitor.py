@@ -37,6 +37,7 @@ from typing import Any, TypeVar
 
 from tracelens import run
 from tracelens.capture.monitor import PERIOD_SECONDS, Monitor
+from tracelens.capture.one_writer import OneWriter
 from tracelens.errors import UsageError
 
 Batch = TypeVar("Batch")
@@ -104,7 +105,8 @@ class TrainingMonitor:
     """Watches a training from inside its process. Thread-safe; a monitor can be started once."""
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, period_seconds: float = PERIOD_SECONDS) -> None:
-        """`path`: the file to write, `monitor.jsonl` in the current folder by default; an older one is kept aside."""
+        """`path`: the file to write, `monitor.jsonl` in the current folder by default; an older one is kept aside.
+        Rank 3 writes `monitor-rank3.jsonl`; whoever finds somebody writing adds the number of its process."""
         if not 0.01 <= period_seconds <= 3600 or math.isnan(period_seconds):
             raise UsageError(
                 f"period_seconds is {period_seconds}: NVML gives a new value every 1/6 s at best",
@@ -114,6 +116,7 @@ class TrainingMonitor:
         self._period = period_seconds
         self._seconds: deque[float] = deque(maxlen=RECENT)
         self._count = 0
+        self._writer = OneWriter()
         self._monitor: Monitor | None = None
         self._began: float | None = None
         self._ended: float | None = None
@@ -124,9 +127,7 @@ class TrainingMonitor:
         if self._began is not None:
             raise UsageError("this monitor was started before", hint="make a new TrainingMonitor for another stretch")
         try:
-            _set_aside(self._path)
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._path.touch()
+            self._path = self._writer.claim(self._path)
         except OSError as error:
             raise UsageError(
                 f"{self._path} cannot be written: {error.strerror or error}", hint="give another path"
@@ -152,6 +153,7 @@ class TrainingMonitor:
         self._ended = time.perf_counter()
         if self._monitor is not None:
             self._monitor.stop()
+        self._writer.release()
 
     def get_summary(self) -> Summary:
         """What was seen so far; also while it runs."""
@@ -247,14 +249,6 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 def _most(values: Iterable[int | None]) -> int | None:
     return max((value for value in values if value is not None), default=None)
-
-
-def _set_aside(path: Path) -> None:
-    """Rename an older file; what somebody measured is not overwritten."""
-    if not path.exists() or not path.is_file() or not path.stat().st_size:
-        return
-    number = next(n for n in range(1, 1_000_000) if not path.with_name(f"{path.name}.{n}").exists())
-    path.rename(path.with_name(f"{path.name}.{number}"))
 
 
 # -------------------------------------------------------------------------------------------------------------- words

@@ -17,6 +17,7 @@ import argparse
 import ast
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -88,7 +89,8 @@ def _rows(sources: Path | None) -> list[dict[str, Any]]:
                 continue
             script = sources.resolve() / row["repository"].replace("/", "+") / row["path"]
             rows.append({"name": row["name"], "script": str(script), "arguments": row.get("arguments", []),
-                         "images": row.get("images", 2560), "folders": row.get("folders", [])})  # fmt: skip
+                         "images": row.get("images", 2560), "folders": row.get("folders", []),
+                         "path": row["path"] if row.get("beside") else None})  # fmt: skip
     return rows
 
 
@@ -122,14 +124,15 @@ def _one(row: dict[str, Any]) -> dict[str, Any]:
     os.environ["MPLBACKEND"] = "agg"
     os.environ.setdefault("OMP_NUM_THREADS", "2")  # several scripts at once share the cores
     with tempfile.TemporaryDirectory() as work:
+        place = _place(row, Path(work))
         for folder in row.get("folders", []):
-            (Path(work) / folder).mkdir(parents=True)
+            (place / folder).mkdir(parents=True, exist_ok=True)
         outcome = profile(
             ProfileOptions(
                 kind="command",
                 words=(sys.executable, __file__, "exec", row["script"], *row["arguments"]),
                 out=Path(work) / "run",
-                cwd=Path(work),
+                cwd=place,
                 plan=Plan(unprofiled_seconds=0.3, unprofiled_most_seconds=5.0),
                 stop_after_window=True,
                 monitor=False,
@@ -138,6 +141,16 @@ def _one(row: dict[str, Any]) -> dict[str, Any]:
         if not outcome.ranks:
             return {"name": row["name"], "failed": outcome.reason, "status": outcome.status}
         return {"name": row["name"], "status": outcome.status, "notes": outcome.notes, **_judge(outcome.folder)}
+
+
+def _place(row: dict[str, Any], work: Path) -> Path:
+    """The folder to run in: one that looks like the script's own, where it imports from folders beside it."""
+    if row.get("path") is None:
+        return work
+    source = Path(row["script"])
+    repository = source.parents[len(Path(row["path"]).parts) - 1]
+    shutil.copytree(repository, work / "repository")
+    return (work / "repository" / row["path"]).parent
 
 
 def _judge(folder: Path) -> dict[str, Any]:

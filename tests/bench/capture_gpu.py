@@ -216,6 +216,146 @@ def teardown_with_graphs() -> dict[str, Any]:
     return {"values": values, "replay_us": times}
 
 
+def torn_down() -> dict[str, Any]:
+    """Whether CUPTI can be detached after the window: what else a process may do, one process for each. Those that
+    hang are ended after a while."""
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(24) as pool:
+        runs = [(name, code, turn) for name, code in _TORN.items() for turn in range(_TURNS.get(name, 1))]
+
+        def run(one: tuple[str, str, int]) -> tuple[str, Any]:
+            name, code, _ = one
+            path = Path(folder) / f"{len(name)}-{abs(hash(one))}.py"
+            path.write_text(_TORN_HEAD.format(root=str(ROOT)) + code, encoding="utf-8")
+            try:
+                done = subprocess.run(
+                    [sys.executable, str(path)], capture_output=True, text=True, check=False, timeout=60
+                )
+            except subprocess.TimeoutExpired as late:
+                return name, {"status": "hangs", "said": str(late.stdout)[-200:]}
+            said = done.stdout.strip().splitlines()[-3:]
+            why = [] if done.returncode == 0 else done.stderr.strip().splitlines()[-1:]
+            return name, {"status": done.returncode, "said": said, "why": why}
+
+        found: dict[str, list[Any]] = {}
+        for name, outcome in pool.map(run, runs):
+            found.setdefault(name, []).append(outcome)
+    return found
+
+
+_TURNS = {"threads": 2, "pinned": 2, "graph_replayed_in_the_window": 2}
+_TORN_HEAD = """
+import os, sys, threading, time
+sys.path.insert(0, {root!r})
+import torch
+from tracelens.capture.recorder import Recorder
+
+torch.manual_seed(0)
+model = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(8)]).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+rows = torch.randn(32, 64, device="cuda")
+
+def steps(count):
+    for _ in range(count):
+        loss = model(rows).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    torch.cuda.synchronize()
+    return float(loss)
+
+def record(how="late", between=lambda: None):
+    recorder = Recorder()
+    recorder.prepare()
+    steps(2)
+    recorder.start()
+    steps(4)
+    between()
+    os.environ["TEARDOWN_CUPTI"] = "1"
+    recorder.stop()
+    if how == "late":
+        time.sleep(0.2)
+        for _ in range(20):
+            torch.cuda.current_stream().query()
+            time.sleep(0.001)
+    if how != "kept":
+        del os.environ["TEARDOWN_CUPTI"]
+
+def kernels(work=lambda: steps(3)):
+    from torch.profiler import ProfilerActivity, profile
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as session:
+        work()
+    return sum(1 for e in session.profiler.kineto_results.events() if e.device_type() == torch.autograd.DeviceType.CUDA)
+
+def graph(times=200):
+    one = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(one):
+        made = (rows @ rows.T).sum()
+    for _ in range(times):
+        one.replay()
+    torch.cuda.synchronize()
+    return one, float(made)
+
+steps(5)
+"""
+_TORN: dict[str, str] = {
+    "profiled_later_early": "record('early'); steps(300); print(kernels()); steps(100); print(kernels()); steps(100)",
+    "profiled_later_kept": "record('kept'); steps(300); print(kernels()); steps(100); print(kernels()); steps(100)",
+    "profiled_later": "record(); steps(300); print(kernels()); steps(100); print(kernels()); steps(100)",
+    "profiled_at_once": "record(); print(kernels()); steps(100); print(kernels())",
+    "profiled_at_once_kept": "record('kept'); print(kernels()); steps(100); print(kernels())",
+    "never_torn_for_comparison": "print(kernels()); steps(100); print(kernels())",
+    "graph_after": "record(); steps(50); g, v = graph(); print(v); record(); steps(50); g.replay(); print(kernels())",
+    "graph_after_in_step": "record(); g, v = graph(); print(v); steps(50)",
+    "graph_before": "g, v = graph(); record(); steps(50); [g.replay() for _ in range(200)]; steps(1); print(v)",
+    "graph_replayed_in_the_window": "g, v = graph(); record(between=lambda: [g.replay() for _ in range(5)])\n"
+    "steps(50); [g.replay() for _ in range(200)]; steps(1); print(v); record(); steps(9); g.replay(); steps(9)",
+    "graph_before_deleted": "g, v = graph(); del g; record(); steps(50); g, v = graph(); print(v)",
+    "graph_in_the_window": "record(between=lambda: graph(5)); steps(50); g, v = graph(); print(v)",
+    "reduce_overhead_after": "record(); f = torch.compile(model, mode='reduce-overhead')\n"
+    "for _ in range(20): f(rows).sum().backward()\ntorch.cuda.synchronize(); print('done')",
+    "threads": """
+stop = []
+def other():
+    with torch.cuda.stream(torch.cuda.Stream()):
+        mine = torch.randn(64, 64, device="cuda")
+        while not stop: (mine @ mine).sum()
+many = [threading.Thread(target=other) for _ in range(3)]
+for one in many: one.start()
+record(); print(steps(300)); stop.append(1)
+for one in many: one.join()
+""",
+    "pinned": """
+data = torch.utils.data.TensorDataset(torch.randn(4096, 64))
+if __name__ == "__main__":
+    for turn in range(3):
+        loader = torch.utils.data.DataLoader(data, batch_size=32, num_workers=2, pin_memory=True)
+        for number, (batch,) in enumerate(loader):
+            model(batch.cuda(non_blocking=True)).sum().backward()
+            if turn == 1 and number == 20: record()
+    torch.cuda.synchronize(); print("done")
+""",
+    "nccl": """
+import torch.distributed as dist
+def rank(number):
+    torch.cuda.set_device(number % torch.cuda.device_count())
+    dist.init_process_group("nccl", init_method="tcp://127.0.0.1:29777", rank=number, world_size=2)
+    net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 64).cuda())
+    def work(count):
+        for _ in range(count): net(torch.randn(8, 64, device="cuda")).sum().backward()
+    work(5)
+    recorder = Recorder(); recorder.prepare(); work(2); recorder.start(); work(4)
+    os.environ["TEARDOWN_CUPTI"] = "1"; recorder.stop(); del os.environ["TEARDOWN_CUPTI"]
+    work(300); torch.cuda.synchronize(); dist.destroy_process_group(); print("rank done", flush=True)
+if torch.cuda.device_count() > 1 and __name__ == "__main__":
+    import multiprocessing
+    both = [multiprocessing.get_context("spawn").Process(target=rank, args=(n,)) for n in (0, 1)]
+    for one in both: one.start()
+    for one in both: one.join()
+    print([one.exitcode for one in both])
+""",
+}
+
+
 # ------------------------------------------------------------------------------------------------------- what is lost
 
 
@@ -420,7 +560,7 @@ for number in range(60):
 
 QUESTIONS: dict[str, Callable[[], dict[str, Any]]] = {
     function.__name__: function
-    for function in (events, teardown_with_graphs, orphans, sampler, attribution, two_profilers, hung)
+    for function in (events, teardown_with_graphs, torn_down, orphans, sampler, attribution, two_profilers, hung)
 }
 
 if __name__ == "__main__":

@@ -4,19 +4,21 @@ In: nothing but torch, with or without a GPU. Out: one JSON document, and a tabl
 
     python tests/bench/capture_price.py -o docs/data/capture/price_cpu.json       (or price_h200.json)
 
-How: all comparisons are interleaved in one process, A B B A …, so that a busy host hits both sides alike. Ratios are
-of neighbouring blocks; the interval is a 95 % bootstrap of their median. The hook's own microseconds come from a loop
-in which everything that the hooks wrap does nothing.
+How: all comparisons are interleaved, A B B A …, so that a busy host hits both sides alike: step by step outside the
+window, blocks of a few steps of one session inside it, blocks of several processes after it. Ratios are of neighbors;
+each is given as their median with the interval that holds it in 95 of 100 cases, by ranks alone. The hook's own
+microseconds come from a loop in which everything that the hooks wrap does nothing.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import itertools
 import json
+import math
 import os
 import platform
-import random
 import statistics
 import subprocess
 import sys
@@ -30,12 +32,22 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
 BLOCK_SECONDS = 0.03
-RESAMPLES = 2000
+AFTER_BLOCK_SECONDS = 0.05
+AFTER_PROCESSES = 4
+"""Of each kind: two processes alike differ by ten percent and more over half a minute."""
+GROUP = 16
+"""Neighboring pairs whose median is one value: what disturbs the host lasts longer than a step."""
 ENDLESS = {"settle": 1, "unprofiled_steps": 10**9, "unprofiled_most_steps": 10**9, "unprofiled_most_seconds": 1e9,
            "shrunk": True, "blind_seconds": 0}  # fmt: skip
 """A plan that stays in W0: what a script pays before and instead of a window."""
-INSIDE_STEPS = 6
-SESSION_PAIRS = 24
+BATCHES = 127
+"""Of an epoch: odd, so that its first step, which starts a loader, falls to both sides alike."""
+IN_PLACE_STEPS = 64
+"""The hooks look closely once in so many steps: the mean over them holds all that they do."""
+INSIDE_STEPS = 4
+SESSION_PAIRS = 16
+ARMS = ("never", "attached", "detached")
+"""What a process of the last part has recorded, and how that ended."""
 
 
 def main() -> None:
@@ -53,11 +65,11 @@ def main() -> None:
     command = "python tests/bench/capture_price.py -o OUT"
     document: dict[str, Any] = {**older, "command": command, "seconds": words.seconds}
     for name, part in (
-        ("start", lambda: _start(words.seconds * 0.05)),
-        ("micro", lambda: _child("micro", words.seconds * 0.05)),
-        ("in_place", lambda: _child("in_place", words.seconds * 0.1)),
+        ("start", lambda: _start(words.seconds * 0.07)),
+        ("micro", lambda: _child("micro", words.seconds * 0.04)),
+        ("in_place", lambda: _child("in_place", words.seconds * 0.09)),
         ("loop", lambda: _child("loop", words.seconds * 0.6)),
-        ("after", lambda: _child("after", words.seconds * 0.15)),
+        ("after", lambda: _after(words.seconds * 0.2)),
     ):
         if name in words.skip.split(","):
             continue
@@ -175,13 +187,13 @@ def _in_place(seconds: float) -> dict[str, Any]:
 
     def block(side: int) -> float:
         torch.autograd.backward, base.__next__, type(loop.optimizer).step = sides[side]
-        taken = []
-        for _ in range(20):
-            spent[0] = 0
+        for _ in range(4):
             loop.step()
-            taken.append(spent[0])
-        loop._finish()
-        return statistics.median(taken[4:]) / 1e9
+        spent[0] = 0
+        for _ in range(IN_PLACE_STEPS):
+            loop.step()
+        loop.finish()
+        return spent[0] / IN_PLACE_STEPS / 1e9
 
     found = _difference(_interleaved(lambda: block(0), lambda: block(1), seconds), 1e6)
     assert engine._phase.name == "UNPROFILED", engine._phase
@@ -199,9 +211,14 @@ def _loop_parts(seconds: float) -> dict[str, Any]:
     loop.run(30)
     found: dict[str, Any] = {"torch": torch.__version__, "cuda": torch.version.cuda, **_host(torch)}
     toggle = _Toggle(torch, loop)
-    blocks = _interleaved(lambda: toggle.hooked(loop.block), lambda: toggle.bare(loop.block), seconds * 0.5, discard=4)
-    found["step_us"] = round(1e6 * statistics.median(bare for _, bare in blocks), 1)
-    found["outside_window"] = _ratio(blocks)
+    gc.collect()
+    gc.freeze()  # what has been imported is not walked through within a step of either side
+    pairs = _interleaved(
+        lambda: toggle.hooked(loop.timed), lambda: toggle.bare(loop.timed), seconds * 0.5, discard=GROUP
+    )
+    found["step_us"] = round(1e6 * statistics.median(bare for _, bare in pairs), 1)
+    found["outside_window"] = _ratio(pairs)
+    assert engine._phase.name == "UNPROFILED", engine._phase
     engine.end("measured")
     toggle.bare(lambda: found.update(inside=_inside(torch, loop, seconds * 0.4)))
     return found
@@ -219,11 +236,10 @@ class _Loop:
         self.model = torch.nn.Sequential(*layers, torch.nn.Linear(256, 1)).to(self.device)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
         self._batches = self._endless()
-        self._per_block = 1
 
     def _endless(self) -> Iterator[Any]:
         data = self._torch.utils.data
-        rows = data.TensorDataset(self._torch.randn(4096, 256))
+        rows = data.TensorDataset(self._torch.randn(32 * BATCHES, 256))
         while True:
             yield from data.DataLoader(rows, batch_size=32)
 
@@ -234,22 +250,23 @@ class _Loop:
         loss.backward()
         self.optimizer.step()
 
+    def timed(self) -> float:
+        """Host seconds of one step. The GPU is done with it long before the next one has been launched."""
+        begin = time.perf_counter()
+        self.step()
+        return time.perf_counter() - begin
+
     def run(self, steps: int, before: Callable[[], Any] = lambda: None) -> float:
         """Seconds per step, with whatever the GPU still has to do."""
-        self._finish()
+        self.finish()
         begin = time.perf_counter()
         for _ in range(steps):
             before()
             self.step()
-        self._finish()
-        lasted = (time.perf_counter() - begin) / steps
-        self._per_block = max(1, round(BLOCK_SECONDS / lasted))
-        return lasted
+        self.finish()
+        return (time.perf_counter() - begin) / steps
 
-    def block(self) -> float:
-        return self.run(self._per_block)
-
-    def _finish(self) -> None:
+    def finish(self) -> None:
         if self.device != "cpu":
             self._torch.cuda.synchronize()
 
@@ -312,6 +329,7 @@ def _inside(torch: Any, loop: _Loop, seconds: float) -> dict[str, Any]:
                 sampler.stop()
                 log.remove()
 
+        ours()
         for turn in range(SESSION_PAIRS):
             order = (0, 1) if turn % 2 else (1, 0)
             taken = {side: (ours() if side == 0 else loop.run(INSIDE_STEPS)) for side in order}
@@ -319,55 +337,117 @@ def _inside(torch: Any, loop: _Loop, seconds: float) -> dict[str, Any]:
         recorder.stop()
     unprofiled = loop.run(50)
     return {
-        "ours_against_bare_profiler": _ratio(pairs),
+        "ours_against_bare_profiler": _ratio(pairs, group=1),
         "bare_profiler_us": round(1e6 * statistics.median(bare for _, bare in pairs), 1),
         "unprofiled_us": round(1e6 * unprofiled, 1),
     }
 
 
 def _after(seconds: float) -> dict[str, Any]:
-    """The loop, and bare launches, before any recording, after one, and after one whose CUPTI was torn down."""
+    """The loop in processes that have recorded against those that never do, each also against itself before."""
+    arms = ARMS * AFTER_PROCESSES
+    workers = [_Worker(arm) for arm in arms]
+    try:
+        before = _in_turn(workers, seconds * 0.35)
+        for worker in workers:
+            worker.ask("record")
+        after = _in_turn(workers, seconds * 0.65)
+    finally:
+        ended = [worker.end() for worker in workers]
+    found: dict[str, Any] = {
+        "what": "percent of a step, against processes that never record; lowest and highest process"
+    }
+    for place, key in ((0, "step"), (1, "launch")):
+        changes = [
+            _typical(after, at, place, arms) / _typical(before, at, place, arms) - 1 for at in range(len(workers))
+        ]
+        for arm in ARMS:
+            each = sorted(round(100 * change, 2) for change, one in zip(changes, arms, strict=True) if one == arm)
+            found[f"{key}_{arm}"] = {"percent": round(statistics.median(each), 2), "low": each[0], "high": each[-1],
+                                     "each_process": each, "pairs": len(after)}  # fmt: skip
+    found["ended"] = ended
+    return found
+
+
+def _typical(rows: list[list[tuple[float, float]]], at: int, place: int, arms: tuple[str, ...]) -> float:
+    """A process's time against that of those that never record, block by block."""
+    never = [number for number, arm in enumerate(arms) if arm == ARMS[0] and number != at]
+    return statistics.median(row[at][place] / statistics.median(row[one][place] for one in never) for row in rows)
+
+
+def _in_turn(workers: list[_Worker], seconds: float) -> list[list[tuple[float, float]]]:
+    """Rows of (seconds per step, seconds per launch), one per process; only one of them works at a time."""
+    end, rows = time.perf_counter() + seconds, []
+    while time.perf_counter() < end or len(rows) < 5:
+        order = range(len(workers)) if len(rows) % 2 else range(len(workers) - 1, -1, -1)
+        row = {at: workers[at].ask("block") for at in order}
+        rows.append([row[at] for at in range(len(workers))])
+    return rows
+
+
+class _Worker:
+    """A process with a loop of its own, which works only when it is asked."""
+
+    def __init__(self, arm: str) -> None:
+        command = [sys.executable, __file__, "-o", os.devnull, "--part", "worker"]
+        environment = {**os.environ, "CAPTURE_ARM": arm}
+        self._process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def ask(self, what: str) -> Any:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(what + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+    def end(self) -> int:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            return self._process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+
+
+def _work(_seconds: float) -> Any:
+    """The other end of a `_Worker`."""
     import torch
 
-    from tracelens.capture.recorder import Recorder
-
     loop = _Loop(torch)
-    loop.run(30)
+    steps = max(3, round(AFTER_BLOCK_SECONDS / loop.run(30)))
     value = torch.zeros(8, device=loop.device)
 
     def launches() -> float:
-        loop._finish()
+        loop.finish()
         begin = time.perf_counter()
         for _ in range(500):
             value.add_(1)
-        loop._finish()
+        loop.finish()
         return (time.perf_counter() - begin) / 500
 
-    def measured() -> dict[str, Any]:
-        end, steps, single = time.perf_counter() + seconds / 3, [], []
-        while time.perf_counter() < end or len(steps) < 5:
-            steps.append(1e6 * loop.block())
-            single.append(1e6 * launches())
-        return {"step_us": _spread(steps), "launch_us": _spread(single)}
-
-    def record(teardown: str) -> dict[str, Any]:
-        os.environ["TEARDOWN_CUPTI"] = teardown
-        recorder = Recorder()
-        recorder.prepare()
+    for line in sys.stdin:
+        arm = os.environ["CAPTURE_ARM"]
+        if line.strip() == "record" and arm != ARMS[0]:
+            _record(loop, detached=arm == ARMS[2])
         loop.run(2)
-        recorder.start()
-        loop.run(4)
+        print(json.dumps([loop.run(steps), launches()]), flush=True)
+    return {}
+
+
+def _record(loop: _Loop, *, detached: bool) -> None:
+    from tracelens.capture import detach
+    from tracelens.capture.recorder import Recorder
+
+    recorder = Recorder()
+    recorder.prepare()
+    loop.run(2)
+    recorder.start()
+    loop.run(12)
+    with detach.detaching(wanted=detached, notes=[]):
         recorder.stop()
-        del os.environ["TEARDOWN_CUPTI"]
-        loop.run(5)
-        return measured()
-
-    return {"before": measured(), "attached": record("0"), "torn_down": record("1")}
-
-
-def _spread(values: list[float]) -> dict[str, float]:
-    low, high = _interval(values)
-    return {"median": round(statistics.median(values), 2), "low": round(low, 2), "high": round(high, 2)}
+        time.sleep(0.2)  # as long as it takes to write a trace
 
 
 # --------------------------------------------------------------------------------------------------------- statistics
@@ -390,12 +470,18 @@ def _interleaved(first: Callable[[], float], second: Callable[[], float], second
     return pairs[discard:]
 
 
-def _ratio(pairs: Pairs) -> dict[str, Any]:
+def _ratio(pairs: Pairs, group: int = GROUP) -> dict[str, Any]:
     """How much more the first takes, in percent."""
-    values = [100 * (a / b - 1) for a, b in pairs]
+    ratios = [100 * (a / b - 1) for a, b in pairs]
+    group = max(1, min(group, len(ratios) // 20))
+    groups = [statistics.median(ratios[at : at + group]) for at in range(0, len(ratios) - group + 1, group)]
+    return _percent(groups, len(pairs))
+
+
+def _percent(values: list[float], pairs: int) -> dict[str, Any]:
     low, high = _interval(values)
     return {"percent": round(statistics.median(values), 3), "low": round(low, 3), "high": round(high, 3),
-            "pairs": len(pairs)}  # fmt: skip
+            "pairs": pairs}  # fmt: skip
 
 
 def _difference(pairs: Pairs, scale: float) -> dict[str, Any]:
@@ -406,9 +492,10 @@ def _difference(pairs: Pairs, scale: float) -> dict[str, Any]:
 
 
 def _interval(values: list[float]) -> tuple[float, float]:
-    chance = random.Random(0)
-    medians = sorted(statistics.median(chance.choices(values, k=len(values))) for _ in range(RESAMPLES))
-    return medians[round(0.025 * RESAMPLES)], medians[round(0.975 * RESAMPLES) - 1]
+    """Two of the values, between which the median lies in 95 of 100 cases: sign test, normal approximation."""
+    ordered, reach = sorted(values), 0.98 * math.sqrt(len(values))
+    first = max(0, math.floor(len(ordered) / 2 - reach))
+    return ordered[first], ordered[len(ordered) - 1 - first]
 
 
 # ------------------------------------------------------------------------------------------------------------- helpers
@@ -439,7 +526,7 @@ def _host(torch: Any) -> dict[str, Any]:
 
 
 PARTS: dict[str, Callable[[float], Any]] = {
-    "micro": _micro, "in_place": _in_place, "loop": _loop_parts, "after": _after
+    "micro": _micro, "in_place": _in_place, "loop": _loop_parts, "worker": _work
 }  # fmt: skip
 
 if __name__ == "__main__":

@@ -144,6 +144,10 @@ ELSEWHERE = (
      "tests/test_capture_limits.py::test_a_step_that_records_much_is_recorded_less_often"),
     ("a step that does not end", "tests/test_capture_limits.py::test_a_step_that_does_not_end_closes_the_window"),
     ("two nodes, one Run (`--run-dir`)", "tests/test_capture_limits.py::test_parents_of_two_nodes_make_one_run"),
+    ("a notebook that `jupyter nbconvert --execute` runs, recorded in its kernel",
+     "tests/test_inside.py::test_a_notebook_that_knows_nothing_of_us_is_recorded_in_its_kernel"),
+    ("a notebook cell with `%%tracelens`, without a browser",
+     "tests/test_inside.py::test_a_notebook_that_nbconvert_executes_records_its_cell"),
     ("`--ranks`", "tests/test_capture_limits.py::test_only_the_ranks_that_are_wanted_record"),
 )  # fmt: skip
 """Rows that are tests of their own: a title, and the test."""

@@ -94,7 +94,7 @@ class Engine:
         self._now = Gathered(Plan.of(self._config.get("plan", {})))
         self._tools = saving.Tools()
         self._phase = Phase.SETTLE
-        self._count = self._batches = self._stops = 0
+        self._count = self._stops = 0
         self._graphs = facts.Graphs()
         self._length = bounds.Length(self._block)
         self._limit: Later | None = None
@@ -199,12 +199,12 @@ class Engine:
         phase, gathered = self._phase, self._now
         if phase is _UNPROFILED:
             gathered.ended((now,))
-            seconds = gathered.unprofiled_ns / 1e9
-            if gathered.plan.unprofiled_enough(self._count, seconds):
+            if gathered.plan.unprofiled_enough(self._count, gathered.unprofiled_seconds):
                 self._record_event()
+                gathered.loaders.measure_supply()
                 self._attach(step)
             else:
-                hooks.let_pass(gathered.plan.unseen(self._count, seconds))
+                hooks.let_pass(gathered.plan.unseen(self._count, gathered.unprofiled_seconds))
         elif phase is Phase.SETTLE:
             self._settle(now)
         elif phase is Phase.PROBE:
@@ -344,7 +344,7 @@ class Engine:
         self._now.last_ns = time.perf_counter_ns()
 
     def _window_is_long(self) -> bool:
-        return bool(time.time_ns() - self._now.window["start_unix_ns"] > 1e9 * self._now.plan.most_window_seconds)
+        return sum(self._now.profiled.values()) > 1e9 * self._now.plan.most_window_seconds  # no clock that may be set
 
     def _overrun(self) -> None:
         """A step does not end (a long evaluation, say), and all the while its events pile up."""
@@ -389,11 +389,8 @@ class Engine:
             gathered.window["unfinished_step"] = unfinished
             if unfinished not in gathered.attributed:
                 gathered.attributed.append(unfinished)  # it ends with the recording, so it enters no statistic
-        if phase in (Phase.SETTLE, Phase.UNPROFILED):
-            seen = "1 step" if gathered.steps_seen == 1 else f"{gathered.steps_seen} steps"
-            reason = f"{reason}, after {seen}, before the profiler was started"
-        elif phase in (Phase.PROBE, Phase.WARMUP) or not gathered.profiled:
-            reason = f"{reason}, before one step was recorded"
+        if not gathered.profiled:
+            reason = bounds.too_early(gathered, reason, attached=phase in _RECORDING, inside=self._block is not None)
         self._save(reason)
 
     def _idle(self) -> bool:

@@ -3,6 +3,9 @@
 In: nothing but an installed torch. Out: marks (start, end, thread, call, place) while `installed`; afterwards torch is
 exactly as before. Runs for one or two steps after the clean window, whose timings are never reported. The classes'
 methods are replaced, so implicit reads (`if loss > 1:`, `f"{loss}"`) are seen as well and compiled code stays compiled.
+
+Whoever looks at a method instead of calling it gets torch's own: TorchScript, `__torch_function__` of the script's
+tensors and modes; warnings and errors go on as if no wrapper had been between.
 """
 
 from __future__ import annotations
@@ -16,9 +19,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.overrides import has_torch_function
 
 from tracelens.capture.frames import Place, innermost
 from tracelens.capture.sync_debug import SyncDebug
+from tracelens.capture.warned import Warned
+from tracelens.launch import stand_ins
+from tracelens.launch.tracebacks import hide_our_frames
 
 MOST_MARKS = 50_000
 """A step makes tens, rarely thousands of such calls; more would be a loop over the elements of a tensor."""
@@ -58,18 +65,47 @@ class Mark:
 
 
 @dataclass
+class _Patch:
+    """One replaced attribute. `bare`: so many calls have torch's own in its place at the moment."""
+
+    owner: Any
+    name: str
+    previous: Any
+    original: Callable[..., Any]
+    replacement: Any = None
+    bare: int = 0
+
+    def put_on(self) -> None:
+        setattr(self.owner, self.name, self.replacement)
+
+    def take_off(self) -> None:
+        """As before; what the script itself has put there meanwhile stays."""
+        if vars(self.owner).get(self.name, _MISSING) is not self.replacement:
+            return
+        if self.previous is _MISSING:
+            delattr(self.owner, self.name)
+        else:
+            setattr(self.owner, self.name, self.previous)
+
+
+@dataclass
 class Attribution:
     """Patches that note calls; `install` and `remove` are called at step boundaries."""
 
     marks: list[Mark] = field(default_factory=list)
-    _patched: list[tuple[Any, str, Any]] = field(default_factory=list)
+    _patched: list[_Patch] = field(default_factory=list)
     _local: threading.local = field(default_factory=threading.local)
     _active: bool = False
     _debug: SyncDebug | None = None
+    _warned: Warned = field(default_factory=lambda: Warned(__name__, __file__))
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+    _unmade: list[Any] = field(default_factory=list)
 
     def install(self) -> None:
         """Replace the methods; on any failure everything is put back before the error is raised."""
         try:
+            self._unmade = stand_ins.unmade_lists()
+            self._warned.install()
             self._install_tensor()
             self._install_cuda()
             self._debug = SyncDebug(self._reported)
@@ -84,12 +120,14 @@ class Attribution:
         self._active = False
         if self._debug is not None:
             self._debug.remove()
-        while self._patched:
-            owner, name, previous = self._patched.pop()
-            if previous is _MISSING:
-                delattr(owner, name)
-            else:
-                setattr(owner, name, previous)
+        with self._turn:
+            while self._patched:
+                patch = self._patched.pop()
+                stand_ins.withdraw(patch.replacement)
+                patch.take_off()
+        self._warned.remove()
+        stand_ins.unmake(self._unmade)
+        self._unmade = []
 
     def _install_tensor(self) -> None:
         for name in READS:
@@ -114,23 +152,42 @@ class Attribution:
         original = getattr(owner, name, None)
         if original is None:
             return
-        previous = vars(owner).get(name, _MISSING)
-        self._patched.append((owner, name, previous))
-        setattr(owner, name, self._marked(original, call, skip))
+        patch = _Patch(owner, name, vars(owner).get(name, _MISSING), original)
+        patch.replacement = self._marked(patch, call, skip)
+        stand_ins.introduce(original, patch.replacement)
+        self._patched.append(patch)
+        patch.put_on()
 
-    def _marked(
-        self, original: Callable[..., Any], call: str, skip: Callable[[tuple[Any, ...]], bool] | None
-    ) -> Callable[..., Any]:
+    def _bare(self, patch: _Patch, *args: Any, **kwargs: Any) -> Any:
+        """Call torch's own with itself in its place: overrides get what torch finds there, and compare it."""
+        with self._turn:
+            patch.bare += 1
+            patch.take_off()
+        try:
+            return patch.original(*args, **kwargs)
+        finally:
+            with self._turn:
+                patch.bare -= 1
+                if not patch.bare and any(one is patch for one in self._patched):
+                    patch.put_on()
+
+    def _marked(self, patch: _Patch, call: str, skip: Callable[[tuple[Any, ...]], bool] | None) -> Callable[..., Any]:
         local, clock, native_id = self._local, time.time_ns, threading.get_native_id
+        original, bare = patch.original, functools.partial(self._bare, patch)
 
         @functools.wraps(original)
         def marked(*args: Any, **kwargs: Any) -> Any:
-            if not self._active or getattr(local, "inside", False) or (skip is not None and skip(args)):
-                return original(*args, **kwargs)
+            overridden = has_torch_function((*args, *kwargs.values()))
+            function = bare if overridden else original
+            if not self._active or getattr(local, "inside", False) or (skip and not overridden and skip(args)):
+                return function(*args, **kwargs)
             local.inside = True  # the outermost of nested calls is the one the user wrote
             start = clock()
             try:
-                return original(*args, **kwargs)
+                return function(*args, **kwargs)
+            except BaseException as error:
+                hide_our_frames(error)
+                raise
             finally:
                 end = clock()
                 local.inside = False

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from tracelens.capture import facts
 from tracelens.capture.gathered import Gathered
-from tracelens.capture.remaining import Block, iterations
+from tracelens.capture.remaining import Block, Left, look
 
 _PREFIX = ".events-"
+_SHORT = "a short run"
+_ENDS = ("the script ended before", "the `with")
 
 
 class Length:
@@ -25,22 +29,24 @@ class Length:
 
     def __init__(self, block: Block | None = None) -> None:
         self._block = block
-        self._remaining: int | None = None
-        self._looks = 0
+        self._before: Left | None = None
 
     def look(self, gathered: Gathered, frame: FrameType) -> None:
         """Fit the plan once it can be told; `frame` is anywhere below the loop."""
         if gathered.plan.shrunk:
             return
-        self._looks += 1
-        before, self._remaining = self._remaining, _iterations_left(frame, self._block)
-        if before is None or self._remaining is None or before <= self._remaining:
-            gathered.plan = gathered.plan.with_unknown_length() if self._looks == 2 else gathered.plan
+        # A short pass that only reads, for the mean of the data, say, shall not be taken for all that comes.
+        live = gathered.loaders.live() if gathered.source != "dataloader" else []
+        before, self._before = self._before, _look(frame, self._block, live)
+        if before is None:
             return
-        left = self._remaining // (before - self._remaining)
+        left = self._before.steps(before)
+        if left is None:
+            gathered.plan = gathered.plan.with_unknown_length()
+            return
         gathered.plan = gathered.plan.fitted(left)
         if gathered.plan.shrunk:
-            gathered.notes.append(f"a short run: about {left} steps were left, so the windows were made shorter")
+            gathered.notes.append(f"{_SHORT}: about {left} steps were left, so the windows were made shorter")
 
 
 def keep(gathered: Gathered, folder: str) -> None:
@@ -53,6 +59,17 @@ def keep(gathered: Gathered, folder: str) -> None:
     if fitting != gathered.plan:
         gathered.notes.append(f"a step records about {most:,} events, so only {fitting.clean} steps were recorded")
         gathered.plan = fitting
+
+
+def too_early(gathered: Gathered, reason: str, *, attached: bool, inside: bool) -> str:
+    """`reason`, in full, of a recording in which no step was recorded; and what helps, if the script did nothing but
+    end too early."""
+    seen = "1 step" if gathered.steps_seen == 1 else f"{gathered.steps_seen} steps"
+    others = [note for note in gathered.notes if not note.startswith(_SHORT)]
+    fits = reason.startswith(_ENDS) and not others and not hasattr(sys, "last_value")  # not after an uncaught error
+    advice = gathered.plan.advice(gathered.steps_seen, "steps=" if inside else "--steps ") if fits else ""
+    when = "before one step was recorded" if attached else "before the profiler was started"
+    return f"{reason}, after {seen}, {when}{advice}"
 
 
 def publish(folder: str, events: int) -> None:
@@ -84,11 +101,11 @@ def free_bytes(folder: str, ranks: int) -> int | None:
         return None
 
 
-def _iterations_left(frame: FrameType, block: Block | None) -> int | None:
+def _look(frame: FrameType, block: Block | None, live: list[Any]) -> Left:
     try:
-        return iterations(frame, block)
-    except Exception:  # noqa: BLE001 -- a `__len__` of the user's may raise anything; it was only a guess
-        return None
+        return look(frame, block, live)
+    except Exception:  # noqa: BLE001 -- the user's values may raise anything when looked at; it was only a guess
+        return Left()
 
 
 def _own(folder: str) -> Path:

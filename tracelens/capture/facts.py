@@ -10,10 +10,13 @@ import os
 import platform
 import sys
 import weakref
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
 import torch
+
+from tracelens.capture.supply import Supply
 
 RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 WORLD_VARIABLES = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
@@ -101,26 +104,45 @@ class Loaders:
 
     def __init__(self) -> None:
         self._seen: dict[tuple[Any, ...], dict[str, Any]] = {}
-        self._last: weakref.ref[Any] | None = None  # a strong reference would keep an epoch's workers alive
+        self._supply = Supply()
+        self._supplied: dict[Any, dict[str, Any]] = {}
+        self._begun: deque[weakref.ref[Any]] = deque(maxlen=MOST_LOADERS)  # strong ones would keep workers alive
 
     def saw(self, iterator: Any, batch: Any) -> None:
-        if self._last is not None and iterator is self._last():
-            return
-        self._last = weakref.ref(iterator)
         sampler = getattr(iterator, "_index_sampler", None)
         key = (id(iterator._dataset), iterator._num_workers, getattr(sampler, "batch_size", None))
+        self._supply.began(key, iterator)
+        if self._begun and iterator is self._begun[0]():
+            return
+        self._begun.appendleft(weakref.ref(iterator))
         if key not in self._seen and len(self._seen) < MOST_LOADERS:
             self._seen[key] = {**_loader(iterator), **_batch(batch)}
 
+    def measure_supply(self) -> None:
+        """At the end of the unprofiled steps: what the workers have done by now, before anything slows the loop."""
+        self._supplied = self._supply.so_far()
+
+    def live(self) -> list[Any]:
+        """The iterators that still exist, the one that began last first."""
+        return [iterator for reference in self._begun if (iterator := reference()) is not None]
+
     def listed(self) -> list[dict[str, Any]]:
-        return list(self._seen.values())
+        return [{**told, "supply": self._supplied.get(key)} for key, told in self._seen.items()]
+
+
+def length(value: Any) -> int | None:
+    """`len`, where there is one; a DataLoader asked by us does not warn its user later that it had told too little."""
+    told = getattr(value, "_IterableDataset_len_called", None)
+    try:
+        return len(value)
+    except Exception:  # noqa: BLE001 -- a `__len__` of the user's may raise anything; we only wanted to know
+        return None
+    finally:
+        if told is None and getattr(value, "_IterableDataset_len_called", None) is not None:
+            value._IterableDataset_len_called = None
 
 
 def _loader(iterator: Any) -> dict[str, Any]:
-    try:
-        batches = len(iterator)
-    except TypeError:  # an IterableDataset without a length
-        batches = None
     return {
         "kind": type(iterator).__name__,
         "dataset": type(iterator._dataset).__name__,
@@ -129,7 +151,7 @@ def _loader(iterator: Any) -> dict[str, Any]:
         "batch_size": getattr(getattr(iterator, "_index_sampler", None), "batch_size", None),
         "prefetch_factor": getattr(iterator, "_prefetch_factor", None),
         "persistent_workers": bool(getattr(iterator, "_persistent_workers", False)),
-        "batches": batches,
+        "batches": length(iterator),
     }
 
 

@@ -41,6 +41,10 @@ class Gathered:
     stranded: bool = False
     """The training thread hangs in a C call and another one saves: nothing may be asked of the GPU any more."""
 
+    @property
+    def unprofiled_seconds(self) -> float:
+        return self.unprofiled_ns / 1e9
+
     def ended(self, ends: Iterable[int]) -> None:
         """Unprofiled steps ended at these times."""
         for end in ends:

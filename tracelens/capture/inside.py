@@ -22,6 +22,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -54,12 +55,16 @@ class Recording:
         self.notes: tuple[str, ...] = ()
         self._plan = plan
         self._quiet = quiet
+        self._entered = False
         self._rank, self._world = facts.rank_and_world()
         self._engine: Engine | None = None
         self._ledger = Ledger(folder, _start(plan, interval)) if not self._rank else None
         self._monitor = Monitor(folder / run.MONITOR_FILE, os.getpid()) if monitor and not self._rank else None
 
     def __enter__(self) -> Recording:
+        if self._entered:
+            raise UsageError(f"{self.folder} was recorded into before", hint="call tracelens.profile() for each block")
+        self._entered = True
         if self._ledger is not None:
             self._ledger.write()
         if _observed_from_outside():
@@ -72,7 +77,8 @@ class Recording:
         _engines.append(self._engine)
         self._engine.observe()
         if self._monitor is not None:
-            self._monitor.start()
+            with suppress(RuntimeError):  # no room for another thread: the job matters more than its samples
+                self._monitor.start()
         return self
 
     def __exit__(
@@ -100,7 +106,7 @@ class Recording:
             reasons = [str(entry["reason"]) for entry in ledger.entries if entry.get("reason")]
             missing = "no training step was seen inside the block" if not ledger.entries else None
             self.reason = missing or "; ".join(dict.fromkeys(reasons)) or None
-        self.notes = tuple(str(note) for entry in ledger.entries for note in entry.get("notes", ()))
+        self.notes = ledger.notes()
         ledger.close(None, self.reason)
         ledger.clear()
 
@@ -125,8 +131,10 @@ def profile(
     timed without the profiler, so the block should hold a few dozen. Under torchrun every rank enters the block and
     all write into one folder. Raises `UsageError` if the folder cannot be made.
     """
-    if steps is not None and steps < 1:
-        raise UsageError(f"steps is {steps}: at least one step must be recorded", hint="leave it out for 12")
+    if steps is not None and not (isinstance(steps, int) and steps >= 1):
+        raise UsageError(f"steps is {steps!r}: at least one whole step must be recorded", hint="leave it out for 12")
+    if not (isinstance(interval, int) and interval >= 1):
+        raise UsageError(f"interval is {interval!r}: it must be at least one batch", hint="leave it out for 10")
     plan = Plan() if steps is None else replace(Plan(), clean=steps)
     return Recording(_folder(out), plan, interval, monitor=monitor, quiet=quiet)
 

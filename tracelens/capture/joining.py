@@ -75,7 +75,7 @@ def amend(folder: Path, ledger: Ledger) -> None:
     path = folder / run.RUN_FILE
     with suppress(OSError, ValueError):
         meta: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        known = {entry.get("trace") for entry in meta["ranks"]}
+        known = {entry.get("trace") for entry in (*meta["ranks"], *meta.get("set_aside", ()))}
         late = [entry for entry in ledger.entries if entry.get("trace") not in known]
         if not late:
             return

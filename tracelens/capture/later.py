@@ -12,9 +12,21 @@ from __future__ import annotations
 
 import _thread
 import ctypes
+import os
+import threading
+import time
 from collections.abc import Callable
 
 STOP_SECONDS = 2.0
+DEPARTURE_SECONDS = 0.05
+"""A thread that Python has let go of is the system's for some microseconds more, and counts in a fork's warning."""
+
+
+def departed(native: int | None) -> None:
+    """Return when the system has no thread of this number any more."""
+    end = time.monotonic() + DEPARTURE_SECONDS
+    while native is not None and os.path.exists(f"/proc/self/task/{native}") and time.monotonic() < end:
+        time.sleep(0)
 
 
 class Later:
@@ -26,6 +38,7 @@ class Later:
         self._act = act
         self._wake = _thread.allocate_lock()
         self._gone = _thread.allocate_lock()
+        self._native: int | None = None
         self._pending = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._on_main)
 
     def start(self) -> None:
@@ -40,8 +53,10 @@ class Later:
             self._wake.release()
             if self._gone.acquire(timeout=STOP_SECONDS):
                 self._gone.release()
+                departed(self._native)
 
     def _run(self) -> None:
+        self._native = threading.get_native_id()
         try:
             while not self._wake.acquire(timeout=self._seconds):
                 if self._worth is None or self._worth():

@@ -22,6 +22,7 @@ from tracelens.capture.monitor import describe_gpus
 _CHUNK_BYTES = 1 << 20
 _GZIP_WINDOW = 31
 _TAIL_BYTES = 64
+_ASIDE = ("rank", "trace", "complete", "reason", "steps_seen")
 NOT_ENDED = "the run has not ended yet"
 
 
@@ -94,14 +95,36 @@ class Ledger:
         self._meta |= {"exit_code": exit_code, "complete": reason is None, "reason": reason}
         self._write(self._meta)
 
+    def notes(self) -> tuple[str, ...]:
+        """What there is to say of the recordings."""
+        entries, aside = self._chosen()
+        return tuple(str(note) for entry in (*entries, *aside) for note in entry.get("notes", ()))
+
     def clear(self) -> None:
         """Remove the ranks' own files: what they say is in run.json now."""
         for path in (*self._entries, *self._folder.glob(".events-*")):
             path.unlink(missing_ok=True)
 
+    def _chosen(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """One entry per rank, in order, and the others: a rank that was started anew, or processes that each train by
+        themselves (a pool's) and all call themselves rank 0. The reports are about one of them."""
+        chosen: dict[int, dict[str, Any]] = {}
+        aside = []
+        best = sorted(self._entries.items(), key=lambda item: (len(item[0].parent.name), item[0]))
+        for _, entry in sorted(best, key=_worth, reverse=True):
+            if chosen.setdefault(int(entry["rank"]), entry) is not entry:
+                aside.append(entry)
+        for rank, entry in chosen.items():
+            if others := sum(int(other["rank"]) == rank for other in aside):
+                note = f"{others + 1} processes trained as rank {rank}; the one with the most steps stands for them"
+                chosen[rank] = {**entry, "notes": [*entry.get("notes", ()), note]}
+        return [chosen[rank] for rank in sorted(chosen)], aside
+
     def _write(self, meta: Mapping[str, Any]) -> None:
-        entries = sorted(self._entries.values(), key=lambda entry: int(entry["rank"]))
+        entries, aside = self._chosen()
         meta = dict(meta)
+        if aside:
+            meta["set_aside"] = [{key: entry.get(key) for key in _ASIDE} for entry in aside]
         meta["ranks"] = [{key: value for key, value in entry.items() if key != "process"} for entry in entries]
         meta["world_size"] = self.world_size() if entries else None
         if entries:
@@ -112,6 +135,11 @@ class Ledger:
             if measured is not None:
                 meta["calibration"] = constants.values(measured)
         run.write_json(self._folder / run.RUN_FILE, meta)
+
+
+def _worth(item: tuple[Path, dict[str, Any]]) -> tuple[bool, bool, int]:
+    entry = item[1]
+    return bool(entry.get("trace")), bool(entry.get("complete")), int(entry.get("steps_seen") or 0)
 
 
 def _opening(start: Start, folder: Path) -> dict[str, Any]:

@@ -19,6 +19,8 @@ SPARE_DISK = 0.5
 """A recording takes at most this share of what is free: the job's own checkpoints come first."""
 UNKNOWN_LENGTH_STEPS = 150
 """Enough for a median and its spread; with warm-up and window below the 200 steps that small demonstrations have."""
+FEWEST_STEPS = 4
+"""Of a script whose loop says its length: two looks at it, one unprofiled step, one recorded one."""
 
 MOST_UNSEEN = 64
 UNSEEN_SECONDS = 0.25
@@ -55,6 +57,8 @@ class Plan:
     blind_seconds: float = 3.0
     """Its length. 0: no such window."""
     shrunk: bool = False
+    open_ended: bool = False
+    """The loop does not say how long it is."""
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Plan:
@@ -110,8 +114,34 @@ class Plan:
         )
 
     def with_unknown_length(self) -> Plan:
-        """For loops that do not say how long they are: fast steps must not run out while W0 waits for its seconds."""
-        return replace(self, unprofiled_most_steps=min(self.unprofiled_most_steps, UNKNOWN_LENGTH_STEPS))
+        """For loops that do not say how long they are: fast steps must not run out while W0 waits for its seconds. Who
+        asks for fewer recorded steps has a short script."""
+        most = max(1, round(UNKNOWN_LENGTH_STEPS * min(1.0, self.clean / Plan.clean)))
+        return replace(
+            self,
+            unprofiled_steps=min(self.unprofiled_steps, most),
+            unprofiled_most_steps=min(self.unprofiled_most_steps, most),
+            open_ended=True,
+        )
+
+    def longest(self) -> int:
+        """Steps after which the recording is complete, however fast they are."""
+        return self.settle + self.unprofiled_most_steps + self.warmup + self.clean + self.attributed
+
+    def advice(self, steps: int, option: str) -> str:
+        """What helps a script that ended after so few steps, before the profiler was started. `option`: what asks for
+        fewer; "" where the number of steps was not the reason."""
+        if not self.open_ended:
+            return f": let it make at least {FEWEST_STEPS} steps" if steps < FEWEST_STEPS else ""
+        fewer = [replace(self, clean=clean).with_unknown_length() for clean in range(self.clean - 1, 0, -1)]
+        fits = next((plan.clean for plan in fewer if plan.longest() <= steps), None)
+        enough = f"let it make {self.longest()} steps"
+        if fits is not None:
+            enough = f"record fewer with {option}{fits}, or {enough}"
+        elif fewer:
+            enough += f" (or {fewer[-1].longest()}, with {option}1)"
+        most = self.unprofiled_most_steps
+        return f": its loop does not say how long it is, so up to {most} steps are timed first; {enough}"
 
     def fitted(self, remaining: int) -> Plan:
         """The same plan, or one that a script with `remaining` steps can still fill."""

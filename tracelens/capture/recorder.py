@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 import os
 import threading
 from collections.abc import Callable
@@ -22,7 +21,8 @@ from typing import Any
 import torch
 from torch.autograd import profiler as autograd_profiler
 
-from tracelens.capture import facts
+from tracelens.capture import detach, facts
+from tracelens.launch import sessions
 
 PROFILES_ITSELF = "the script profiles itself; give the trace files that it writes to `tracelens analyze`"
 _TAIL_BYTES = 64
@@ -50,8 +50,7 @@ class Recorder:
                 activities=_activities(),
                 record_shapes=False,
                 with_stack=False,
-                experimental_config=_configuration(),
-                **_quietly(),
+                **sessions.options(),
             )
             self._session.prepare_trace()
 
@@ -94,7 +93,9 @@ class Recorder:
         results = getattr(getattr(self._session, "profiler", None), "kineto_results", None)
         if results is None or results.trace_start_ns() == 0:
             return None
-        return len(results.events())
+        events = results.events()
+        detach.saw(event.name() for event in events)
+        return len(events)
 
     def export(self, path: Path) -> None:
         """Write the trace as plain JSON; the profiler reports no failure itself, so the file is looked at."""
@@ -120,7 +121,9 @@ class Recorder:
 
 
 def watch_foreign(on_foreign: Callable[[], None]) -> None:
-    """Call `on_foreign` just before a profiler that is not ours is prepared, whichever interface it was made with."""
+    """Call `on_foreign` just before a profiler that is not ours is prepared, whichever interface it was made with; and
+    note what else a session must know of the script."""
+    detach.watch_graphs()
     original = autograd_profiler.profile._prepare_trace
 
     @functools.wraps(original)
@@ -148,22 +151,9 @@ def _device_in_use() -> contextlib.AbstractContextManager[Any]:
     return contextlib.nullcontext() if device is None else torch.cuda.device(device)
 
 
-def _quietly() -> dict[str, Any]:
-    """Since 2.5 torch warns, into the user's output, that a second cycle would drop the first; there is no second."""
-    return {"acc_events": True} if "acc_events" in inspect.signature(torch.profiler.profile).parameters else {}
-
-
 def _activities() -> list[Any]:
     activities = [torch.profiler.ProfilerActivity.CPU]
     # Stopping a session with CUDA activity synchronizes the device, which would create a context in a CPU-only job.
     if facts.device_in_use() is not None:
         activities.append(torch.profiler.ProfilerActivity.CUDA)
     return activities
-
-
-def _configuration() -> Any:
-    """Synchronization events where this torch can record them."""
-    try:
-        return torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)
-    except (AttributeError, TypeError):
-        return None

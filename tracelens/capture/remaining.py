@@ -1,40 +1,47 @@
 """How many iterations the script's loops still have, read from the source of the loops that are running.
 
-In: a frame of the user's code. Out: a number of iterations, or None where a loop does not say its length. Only reads
-values that exist (names, attributes, `len`), calls nothing of the user's but `__len__`, so the script cannot notice.
-Apart because it is a guess: it may shrink a plan that would not fit, and nothing else depends on it.
+In: a frame of the user's code, and the DataLoaders' iterators that are in use. Out: numbers of iterations, None where
+a loop does not say its length. Only reads values that exist (names, attributes, `len`), calls nothing of the user's
+but `__len__`, so the script cannot notice. Apart because it is a guess: it may shrink a plan that would not fit, and
+nothing else depends on it.
 """
 
 from __future__ import annotations
 
 import ast
 import linecache
-import operator
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any
 
+from tracelens.capture import facts
+from tracelens.capture.counters import Key, counters, turns
+from tracelens.capture.expressions import Unknown, integer, length, value
 from tracelens.capture.frames import is_users
 
 FRAMES = 60
 """A framework's training loop lies within so many frames of the optimizer's step."""
 LONGEST_SOURCE = 20_000
 """Lines; parsing takes about 10 ms per thousand, once."""
+MOST_LOOKED_THROUGH = 100_000
+"""Elements of a list among which the current one is looked for: a millisecond."""
+FEWEST_IN_EPOCH = 20
+"""Where only the end of this epoch can be told: a shorter one is one of many."""
 
-_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-}
+_PASSING_ON = ("enumerate", "tqdm", "trange", "track", "zip", "prefetch", "iter")
+"""Functions that hand on as many values as they are given; `DataLoader(rows)` does not."""
+_LISTS = (list, tuple)
+_Node = ast.For | ast.AsyncFor | ast.While
 
 
 @dataclass(frozen=True)
 class _Loop:
     left: int
     length: int
+    loads: bool = False
+    """Told by a DataLoader's iterator."""
 
 
 @dataclass(frozen=True)
@@ -45,50 +52,78 @@ class Block:
     line: int
 
 
-class _Unknown(Exception):
-    """An expression whose value cannot be told without running the user's code."""
+@dataclass(frozen=True)
+class Left:
+    """What can be told at one moment. Moments that lie a step apart say how many steps that is: `steps`."""
+
+    total: int | None = None
+    """Iterations of the innermost loop, over all the loops around it."""
+    epoch: int | None = None
+    """Only those up to the first loop that does not tell."""
+    counters: Mapping[Key, int] = field(default_factory=dict)
+    """How far the counters are from ending a loop."""
+
+    def steps(self, before: Left) -> int | None:
+        """Steps that are left, where `before` was seen one step ago."""
+        pairs = [(before.total, self.total), *((before.counters.get(key), at) for key, at in self.counters.items())]
+        ends = [left for first, last in pairs if (left := _steps(first, last)) is not None]
+        if ends:
+            return min(ends)
+        epoch = _steps(before.epoch, self.epoch)
+        return epoch if epoch is not None and epoch >= FEWEST_IN_EPOCH else None
 
 
-def iterations(frame: FrameType | None, block: Block | None = None) -> int | None:
-    """Iterations of the innermost loop that are still to come, over all the loops around it; None where unknown.
+def iterations(frame: FrameType | None, block: Block | None = None, live: Sequence[Any] = ()) -> int | None:
+    """Iterations of the innermost loop that are still to come, over all the loops around it; None where unknown."""
+    return look(frame, block, live).total
+
+
+def look(frame: FrameType | None, block: Block | None = None, live: Sequence[Any] = ()) -> Left:
+    """Everything that the running loops say; `live`: iterators of DataLoaders, the last one first.
 
     Counts the loops inside `block` only, if there is one.
     """
-    left, inner, found = 0, 1, False
+    loops: list[_Loop | None] = []
+    found: dict[Key, int] = {}
+    for at, node in _running(frame, block):
+        found |= counters(node, at)
+        loops.append(_told(node, at, live, innermost=not loops))
+    loader = _loader(live)
+    if not loops or loops[0] is None:
+        return Left(epoch=None if loader is None else loader.left, counters=found)
+    if loops[0].loads and any(loop is not None and loop.loads for loop in loops[1:]):  # it was another one's
+        return Left(counters=found)
+    left, inner = 0, 1
+    for loop in loops:
+        if loop is None:
+            return Left(None, left, found)
+        left += loop.left * inner
+        inner *= max(1, loop.length)
+    return Left(left, left, found)
+
+
+def _steps(before: int | None, now: int | None) -> int | None:
+    return None if before is None or now is None or before <= now else now // (before - now)
+
+
+def _running(frame: FrameType | None, block: Block | None) -> Iterator[tuple[FrameType, _Node]]:
+    """The loops of the script around its current line, innermost first."""
     for _ in range(FRAMES):
         if frame is None:
-            break
-        last = block is not None and frame.f_code is block.code
-        if is_users(frame.f_code):
-            for loop in _loops(frame, block.line if last and block else 0):
-                if loop is None:  # a `while`, or an iterable without a length
-                    return None
-                found = True
-                left += loop.left * inner
-                inner *= max(1, loop.length)
+            return
+        code = frame.f_code
+        last = block is not None and code is block.code
+        if is_users(code):
+            for node in _around(code.co_filename, code.co_firstlineno, code.co_name, frame.f_lineno):
+                if not (last and block and node.lineno <= block.line):
+                    yield frame, node
         if last:
-            break
+            return
         frame = frame.f_back
-    return left if found else None
-
-
-def _loops(frame: FrameType, after: int) -> Iterator[_Loop | None]:
-    """The loops of this frame around its current line that begin after the line `after`, innermost first."""
-    code = frame.f_code
-    for node in _around(code.co_filename, code.co_firstlineno, code.co_name, frame.f_lineno):
-        if node.lineno <= after:
-            continue
-        if isinstance(node, ast.While):
-            yield None
-            continue
-        try:
-            yield _measure(node, frame)
-        except _Unknown:
-            yield None
 
 
 @lru_cache(maxsize=64)
-def _around(path: str, first: int, function: str, line: int) -> tuple[ast.For | ast.AsyncFor | ast.While, ...]:
+def _around(path: str, first: int, function: str, line: int) -> tuple[_Node, ...]:
     lines = linecache.getlines(path)
     if not lines or len(lines) > LONGEST_SOURCE:
         return ()
@@ -101,7 +136,7 @@ def _around(path: str, first: int, function: str, line: int) -> tuple[ast.For | 
         if not named:
             return ()
         scope = named[0]
-    loops: list[ast.For | ast.AsyncFor | ast.While] = []
+    loops: list[_Node] = []
     pending = list(ast.iter_child_nodes(scope))
     while pending:
         node = pending.pop()
@@ -122,72 +157,103 @@ def _holds(body: list[ast.stmt], line: int) -> bool:
     return body[0].lineno <= line <= (body[-1].end_lineno or 0)
 
 
-def _measure(node: ast.For | ast.AsyncFor, frame: FrameType) -> _Loop:
-    iterable, index, first = node.iter, node.target, 0
+def _told(node: _Node, frame: FrameType, live: Sequence[Any], *, innermost: bool) -> _Loop | None:
+    """What one loop says; None: nothing."""
+    if isinstance(node, ast.While):
+        left = turns(node, frame)
+        return None if left is None else _Loop(left, left + 1)
+    try:
+        return _measure(node, frame, live, sure=innermost)
+    except Unknown:
+        return _loader(live) if innermost else None
+
+
+def _measure(node: ast.For | ast.AsyncFor, frame: FrameType, live: Sequence[Any], *, sure: bool) -> _Loop:
+    """`sure`: a loop that does not say where it is counts as unknown, not as one that has just begun."""
+    iterable, index, first = node.iter, None, 0
     if isinstance(iterable, ast.Call):
-        name = getattr(iterable.func, "id", getattr(iterable.func, "attr", ""))
+        name = _name(iterable)
         if name == "range" and iterable.args and not iterable.keywords:
-            numbers = range(*(_integer(argument, frame) for argument in iterable.args))
-            return _Loop(_after(numbers, node.target, frame), len(numbers))
-        if not iterable.args or name not in ("enumerate", "tqdm", "trange", "track", "zip", "prefetch", "iter"):
-            raise _Unknown
+            return _ranged(range(*(integer(argument, frame) for argument in iterable.args)), node.target, frame)
+        if not iterable.args or name not in _PASSING_ON:
+            raise Unknown
         if name == "trange":
-            numbers = range(_integer(iterable.args[0], frame))
-            return _Loop(_after(numbers, node.target, frame), len(numbers))
+            return _ranged(range(integer(iterable.args[0], frame)), node.target, frame)
         if name == "enumerate" and isinstance(node.target, ast.Tuple):
             index = node.target.elts[0]
             first = _first_number(iterable, frame)
         iterable = iterable.args[0]
-        if isinstance(iterable, ast.Call):  # enumerate(tqdm(loader))
-            iterable = iterable.args[0] if iterable.args else iterable
-    length = _length(_value(iterable, frame))
-    return _Loop(_after(range(first, first + length), index, frame), length)
+        if isinstance(iterable, ast.Call) and _name(iterable) in _PASSING_ON and iterable.args:  # enumerate(tqdm(x))
+            iterable = iterable.args[0]
+    looped = value(iterable, frame)
+    known = length(looped)
+    if index is not None and (after := _after(range(first, first + known), index, frame)) is not None:
+        return _Loop(after, known)
+    if (after := _found_in(looped, node.target, frame)) is not None:
+        return _Loop(after, known)
+    for iterator in sorted(live, key=lambda one: not _feeds(one, looped)):
+        if known > iterator._num_yielded and (_feeds(iterator, looped) or facts.length(iterator) == known):
+            return _Loop(known - iterator._num_yielded, known, loads=True)
+    if sure:
+        raise Unknown
+    return _Loop(known, known)
+
+
+def _ranged(numbers: range, target: ast.expr, frame: FrameType) -> _Loop:
+    after = _after(numbers, target, frame)
+    return _Loop(len(numbers) if after is None else after, len(numbers))
+
+
+def _feeds(iterator: Any, looped: Any) -> bool:
+    """`iterator` was made by the DataLoader `looped`: they share what chooses the rows."""
+    sampler = getattr(iterator, "_index_sampler", None)
+    return sampler is not None and sampler is getattr(looped, "_index_sampler", None)
+
+
+def _loader(live: Sequence[Any]) -> _Loop | None:
+    """The loop over the DataLoader that was begun last."""
+    for iterator in live[:1]:
+        known = facts.length(iterator)
+        if known is not None and known > iterator._num_yielded:
+            return _Loop(known - iterator._num_yielded, known, loads=True)
+    return None
+
+
+def _found_in(looped: Any, target: ast.expr, frame: FrameType) -> int | None:
+    """Elements of a list that follow the current one; None where it is not there, or there twice."""
+    if type(looped) not in _LISTS or len(looped) > MOST_LOOKED_THROUGH:
+        return None
+    parts = target.elts if isinstance(target, ast.Tuple) else [target]
+    try:
+        current = [value(part, frame) for part in parts]
+    except Unknown:
+        return None
+    one = isinstance(target, ast.Name)
+    places = [at for at, element in enumerate(looped) if _is(element, current, one=one)]
+    return len(looped) - 1 - places[0] if len(places) == 1 else None
+
+
+def _is(element: Any, current: list[Any], *, one: bool) -> bool:
+    if one:
+        return element is current[0]
+    if type(element) not in _LISTS or len(element) != len(current):
+        return False
+    return all(own is other for own, other in zip(element, current, strict=True))
+
+
+def _name(call: ast.Call) -> str:
+    return str(getattr(call.func, "id", getattr(call.func, "attr", "")))
 
 
 def _first_number(call: ast.Call, frame: FrameType) -> int:
     """Where `enumerate` begins to count."""
     given = [*call.args[1:], *(keyword.value for keyword in call.keywords if keyword.arg == "start")]
-    return _integer(given[0], frame) if given else 0
+    return integer(given[0], frame) if given else 0
 
 
-def _after(numbers: range, target: ast.expr, frame: FrameType) -> int:
-    """How many of `numbers` follow the loop variable's value; all of them where it has no such value."""
+def _after(numbers: range, target: ast.expr, frame: FrameType) -> int | None:
+    """How many of `numbers` follow the loop variable's value; None where it has no such value."""
     current = frame.f_locals.get(target.id) if isinstance(target, ast.Name) else None
     if isinstance(current, int) and current in numbers:
         return len(numbers) - 1 - numbers.index(current)
-    return len(numbers)
-
-
-def _integer(node: ast.expr, frame: FrameType) -> int:
-    value = _value(node, frame)
-    if not isinstance(value, int):
-        raise _Unknown
-    return value
-
-
-def _length(value: Any) -> int:
-    try:
-        return len(value)
-    except (TypeError, NotImplementedError) as error:
-        raise _Unknown from error
-
-
-def _value(node: ast.expr, frame: FrameType) -> Any:
-    """The value of a plain expression, by looking it up; raises `_Unknown` for everything else."""
-    if isinstance(node, ast.Constant):
-        return node.value
-    if isinstance(node, ast.Name):
-        for names in (frame.f_locals, frame.f_globals):
-            if node.id in names:
-                return names[node.id]
-    if isinstance(node, ast.Attribute):
-        inner = getattr(_value(node.value, frame), "__dict__", {})
-        if node.attr in inner:
-            return inner[node.attr]
-    if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
-        left, right = _integer(node.left, frame), _integer(node.right, frame)
-        if right or not isinstance(node.op, ast.FloorDiv):
-            return _ARITHMETIC[type(node.op)](left, right)
-    if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "len" and len(node.args) == 1:
-        return _length(_value(node.args[0], frame))
-    raise _Unknown
+    return None

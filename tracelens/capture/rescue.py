@@ -23,6 +23,9 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, NoReturn
 
+from tracelens.capture.later import Later
+from tracelens.launch import interrupts
+
 TURN_SECONDS = 3.0
 """A main thread that runs Python gets to the handler within milliseconds; one in a long kernel, within its length."""
 SAVE_SECONDS = 25.0
@@ -42,6 +45,8 @@ class Rescue:
         self._exit: Any = None
         self._handles_term = False
         self._pipe: int | None = None
+        self._pipe_is: tuple[int, int] | None = None
+        self._forgets = Later(0.0, self._unwatch)
         self._turn = threading.Lock()
         """Taken, for good, by whoever answers SIGTERM: the handler, or the thread that waits for it in vain."""
         self._saving = False
@@ -83,7 +88,8 @@ class Rescue:
         """While saving: a SIGTERM in between (torchrun ends the ranks of a failed one) ends the process afterwards."""
         self._saving = True
         try:
-            yield
+            with interrupts.held(but=self._terminated):
+                yield
         finally:
             self._saving = False
             if self._deferred is not None:
@@ -98,8 +104,8 @@ class Rescue:
             os.close(reading)
             os.close(writing)
             return
-        self._pipe = writing
-        _thread.start_new_thread(self._wait, (reading,))
+        self._pipe, self._pipe_is = writing, _identity(writing)
+        _thread.start_new_thread(self._wait, (reading, self._pipe_is))
 
     def _unwatch(self) -> None:
         if self._pipe is None:
@@ -107,9 +113,9 @@ class Rescue:
         if (others := signal.set_wakeup_fd(-1)) not in (-1, self._pipe):
             signal.set_wakeup_fd(others)
         pipe, self._pipe = self._pipe, None
-        os.close(pipe)  # which ends the thread that reads from it
+        _close(pipe, self._pipe_is)  # which ends the thread that reads from it
 
-    def _wait(self, reading: int) -> None:
+    def _wait(self, reading: int, identity: tuple[int, int] | None) -> None:
         """On a thread of its own; Python writes a signal's number into the pipe even while the main thread hangs."""
         with contextlib.suppress(OSError):
             while numbers := os.read(reading, 64):
@@ -120,7 +126,9 @@ class Rescue:
                     else:
                         time.sleep(SAVE_SECONDS - TURN_SECONDS)
                     _let_it_end(signal.SIGTERM)
-        os.close(reading)
+        _close(reading, identity)
+        if identity == self._pipe_is and self._pipe is not None:  # the script has closed all descriptors:
+            self._forgets.start()  # signals shall not be written into the file that has this number next
 
     def _keep_what_needs_no_main_thread(self) -> None:
         if self._stranded is None:
@@ -158,6 +166,20 @@ def leave_now() -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
+
+
+def _identity(descriptor: int) -> tuple[int, int] | None:
+    try:
+        found = os.fstat(descriptor)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _close(descriptor: int, identity: tuple[int, int] | None) -> None:
+    """Close it if it is still ours: a script that closes all descriptors may have opened a file of that number."""
+    if identity is not None and _identity(descriptor) == identity:
+        os.close(descriptor)
 
 
 def _let_it_end(number: int) -> None:

@@ -23,7 +23,7 @@ class Sampler:
 
     def __init__(self, thread: int) -> None:
         self._thread = thread
-        self._done = threading.Event()
+        self._done = False
         self._worker = threading.Thread(target=self._run, name="tracelens-sampler", daemon=True)
         self.samples: list[tuple[int, Place]] = []
 
@@ -31,11 +31,15 @@ class Sampler:
         self._worker.start()
 
     def stop(self) -> None:
-        self._done.set()
-        self._worker.join(timeout=1.0)
+        """Without waiting for the thread, which ends within a period: a step may be under way."""
+        self._done = True
 
     def _run(self) -> None:
-        while not self._done.wait(PERIOD_SECONDS) and len(self.samples) < MOST_SAMPLES:
+        # Plain sleep: an Event's wait runs Python of its own, and all that runs here holds up the training thread.
+        while True:
+            time.sleep(PERIOD_SECONDS)
+            if self._done or len(self.samples) >= MOST_SAMPLES:
+                return
             now = time.time_ns()
             place = innermost(sys._current_frames().get(self._thread))
             if place is not None:

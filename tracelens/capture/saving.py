@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tracelens.capture import facts, output
+from tracelens.capture import detach, facts, output
 from tracelens.capture.attribution import Attribution
 from tracelens.capture.event_log import EventLog
 from tracelens.capture.gathered import Gathered
@@ -46,7 +46,7 @@ class Tools:
         self.put_back()
         recorder, self.recorder = self.recorder, None
         if recorder is not None:
-            with suppress(NotRecorded):
+            with suppress(NotRecorded, RuntimeError):
                 recorder.stop()
 
     def put_back(self) -> None:
@@ -60,14 +60,23 @@ class Tools:
 def save(config: Mapping[str, Any], gathered: Gathered, tools: Tools, reason: str | None) -> Path:
     """Write everything; `reason` says why the recording is not complete, None that it is. Returns the rank's folder.
 
-    Raises `OSError` only if not even rank.json can be written.
+    Raises `OSError` only if not even rank.json can be written. However it ends, nothing records any more.
     """
     tools.put_back()
+    try:
+        return _save(config, gathered, tools, reason)
+    finally:
+        tools.give_up()
+
+
+def _save(config: Mapping[str, Any], gathered: Gathered, tools: Tools, reason: str | None) -> Path:
     rank, world = facts.rank_and_world()
     folder = output.claim_folder(Path(config["run"]), rank)
     trace = None
     try:
-        trace = _save_trace(folder, rank, gathered, tools)
+        goes_on = reason is None and not config.get("stop_after_window")
+        with detach.detaching(wanted=goes_on, notes=gathered.notes):
+            trace = _save_trace(folder, rank, gathered, tools)
     except (NotRecorded, OSError, RuntimeError) as error:
         gathered.notes.append(f"no trace: {error}")
         reason = reason or f"no trace was saved: {error}"

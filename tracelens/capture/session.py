@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,8 +27,11 @@ from tracelens.launch import supervise
 AGENT = "tracelens.capture.agent"
 BOOT_FOLDER = "boot"
 _OUT_OF_REACH = (
-    "it started one with -I, -E or -S, with a PYTHONPATH of its own, in a container, or with a cleaned environment"
+    "it started one with -I, -E or -S, with a PYTHONPATH of its own, in a container, with a cleaned environment, "
+    "or in the background"
 )
+MOST_NAMED = 8
+"""Ranks that a sentence names."""
 RANKS_SECONDS = 5.0
 """After the first rank's window the others' are waited for so long: ranks step together, files take a moment."""
 
@@ -101,10 +105,11 @@ class _Recording:
         self._monitor: Monitor | None = None
         self._error: Exception | None = None
         self._in_python = False
+        self._written = True
 
     def record(self) -> Outcome:
         if self._leads():
-            self._ledger.write()
+            self._begin()
         boot_folder = BOOT_FOLDER if self._joining is None else self._joining.boot_folder
         launch = supervise.Launch(
             command=self._command,
@@ -131,11 +136,20 @@ class _Recording:
         if self._joining is not None and self._joining.leads:
             self._joining.wait(self._ledger, self._options.ranks)
         outcome = self._conclude(status, reached)
-        if self._leads():
+        if self._leads() and self._written:
             self._ledger.clear()
         if self._joining is not None:
             self._joining.close() if self._joining.leads else self._joining.follow(self._ledger)
         return outcome
+
+    def _begin(self) -> None:
+        try:
+            self._ledger.write()
+        except OSError as error:
+            raise UsageError(
+                f"the run folder cannot be written: {self._folder}: {error.strerror}",
+                hint="give a folder on a disk with room with -o",
+            ) from error
 
     def _leads(self) -> bool:
         return self._joining is None or self._joining.leads
@@ -166,7 +180,8 @@ class _Recording:
 
     def _announce(self) -> None:
         self._announced = True
-        self._ledger.write()
+        with suppress(OSError):  # the command is still running, and it is tried again when it has ended
+            self._ledger.write()
         if self._on_window is None:
             return
         try:
@@ -183,7 +198,11 @@ class _Recording:
             status = 0
         reason = self._reason(status, reached)
         if self._leads():
-            self._ledger.close(supervise.finish(status), reason)
+            try:
+                self._ledger.close(supervise.finish(status), reason)
+            except OSError as error:  # the command has done its work: its status is what counts
+                self._written = False
+                reason = f"run.json could not be written: {error.strerror}" + (f"; {reason}" if reason else "")
         if not self._announced and self._ledger.recorded() and self._leads():
             self._announce_ended()
         if self._error is not None:
@@ -195,7 +214,7 @@ class _Recording:
             reason=reason,
             ranks=len(self._ledger.recorded()),
             stopped=stopped,
-            notes=tuple(str(note) for entry in entries for note in entry.get("notes", ())),
+            notes=self._ledger.notes(),
         )
 
     def _announce_ended(self) -> None:
@@ -226,14 +245,22 @@ class _Recording:
         if status and self._in_python:
             return f"the command {_ended(status)} before {'anything was saved' if reached else 'it imported torch'}"
         if reached:
-            return (
-                "no training step was seen: no optimizer stepped and too few batches were read to tell a loop "
-                f"(in {len(reached)} {'process' if len(reached) == 1 else 'processes'} with torch)"
-            )
+            return self._why_no_step(len(reached))
         if self._in_python:
             return f"no Python process below the command imported torch, unless {_OUT_OF_REACH}"
         ended = f"the command {_ended(status)}, and " if status else ""
         return f"{ended}injection did not reach any Python process: the command started none, or {_OUT_OF_REACH}"
+
+    def _why_no_step(self, processes: int) -> str:
+        """Processes with torch were reached, and none has anything to tell."""
+        asked = self._options.ranks
+        if asked is not None:
+            named = ", ".join(map(str, asked[:MOST_NAMED])) + (", …" if len(asked) > MOST_NAMED else "")
+            return f"no rank that was asked for ({named}) made a training step"
+        return (
+            "no training step was seen: no optimizer stepped and too few batches were read to tell a loop "
+            f"(in {processes} {'process' if processes == 1 else 'processes'} with torch)"
+        )
 
 
 # ---------------------------------------------------------------------------------------------------- helpers

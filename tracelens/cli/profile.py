@@ -41,8 +41,8 @@ def _ranks(_context: click.Context, _option: click.Parameter, given: str | None)
         return None
     found: set[int] = set()
     for part in given.split(","):
-        first, _, last = part.partition("-")
-        last = last or first
+        first, span, last = part.partition("-")
+        last = last if span else first
         if not (first.isdecimal() and last.isdecimal()) or not 0 <= int(last) - int(first) < MOST_RANKS:
             raise click.BadParameter(f"{given!r} is no list of ranks such as 0,4-7")
         found.update(range(int(first), int(last) + 1))
@@ -127,6 +127,9 @@ class _Announcement:
             written = pipeline.save(diagnosis)
         except TracelensError as error:  # the recording is there; its analysis can be repeated
             output.failure(error)
+            return
+        except OSError as error:  # a full disk is no bug of ours
+            output.note(f"tracelens: the report could not be written: {error}")
             return
         self.command = commands.line("recommend", output.shown(folder))
         if not self.quiet:

@@ -38,7 +38,7 @@ from typing import Any
 
 import torch
 
-from tracelens.launch import compiling, followed, observed
+from tracelens.launch import compiling, followed, interrupts, observed, stand_ins
 from tracelens.launch.lane import MOST_BACKWARDS, MOST_BATCHES, Lane
 from tracelens.launch.observed import Observed, Observers, State
 from tracelens.launch.steps import StepRule
@@ -47,7 +47,7 @@ from tracelens.launch.tracebacks import hide_our_frames
 _OUTSIDE = -1
 """What autograd answers where no backward is running on this thread."""
 
-# Looked up once: these run several times per step of the user's loop.
+# Looked up once, and held in the hooks' closures where the loop is plain: a module's dictionary is memory to fetch too.
 _is_compiling = getattr(torch.compiler, "is_dynamo_compiling", torch.compiler.is_compiling)
 _graph_task = torch._C._current_graph_task_id
 _thread = threading.get_ident
@@ -56,7 +56,6 @@ _clock = time.perf_counter_ns
 Remove = Callable[[], None]
 Wrapped = Callable[..., Any]
 Step = observed.Step
-
 
 _state = State()
 _observers = Observed()
@@ -81,7 +80,7 @@ def install() -> tuple[str, ...]:
                 _installed.append(name)
             except (AttributeError, ImportError) as error:  # a torch that has moved the name: the others still work
                 _report(f"cannot observe {name}: {error!r}")
-        compiling.leave_alone(_tell, _step_ended, _leave_lane, _is_ours, _tensors, _call, Lane.leave, Lane.open)
+        compiling.leave_alone(_tell, _step_ended, _batch_wanted, _leave_lane, _is_ours, _tensors, Lane.leave, Lane.open)
         compiling.leave_alone(*(one for one in vars(StepRule).values() if inspect.isfunction(one)))
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=_forget)
@@ -163,7 +162,9 @@ def _tell(kind: str, observers: Observers, *values: Any) -> None:
         for observer in observers:
             try:
                 observer(*values)
-            except Exception as error:  # noqa: BLE001 -- the user's training must survive any mistake of ours
+            except Exception as error:  # the user's training must survive any mistake of ours
+                if interrupts.raised(error):
+                    raise
                 _discard(kind, observer)
                 _report(f"{kind} observer failed: {error!r}")
     finally:
@@ -243,22 +244,24 @@ def _hook_scaler() -> None:
 
 def _observed_step(inner: Wrapped, place: int) -> Wrapped:
     """`place` of the optimizer among the arguments."""
-    lane = _lane
+    lane, compiling_now, count, identity, clock = _lane, _is_compiling, len, id, _clock
     step = _watched_step(inner, place)
 
     @functools.wraps(inner)
     def quickly(*args: Any, **kwargs: Any) -> Any:
-        if _is_compiling():
+        if compiling_now():
             return inner(*args, **kwargs)
-        if not lane.room or lane.inside or len(args) <= place or id(args[place]) != lane.key:
-            return step(*args, **kwargs)
-        if _thread() != _state.thread:
-            return step(*args, **kwargs)
+        if not lane.room or lane.inside or count(args) <= place or identity(args[place]) != lane.key:
+            try:
+                return step(*args, **kwargs)
+            except BaseException as error:
+                hide_our_frames(error)
+                raise
         lane.inside = True
         try:
             result = inner(*args, **kwargs)
-        except BaseException:
-            hide_our_frames()
+        except BaseException as error:
+            hide_our_frames(error)
             raise
         finally:
             lane.inside = False
@@ -267,7 +270,7 @@ def _observed_step(inner: Wrapped, place: int) -> Wrapped:
             lane.batches = 0
         else:
             lane.backwards = lane.batches = 0
-            lane.stamps.append(_clock())
+            lane.stamps.append(clock())
             lane.room -= 1
             if not lane.room:
                 _leave_lane()
@@ -284,19 +287,16 @@ def _watched_step(inner: Wrapped, place: int) -> Wrapped:
         if lane.room and not lane.inside:
             _leave_lane()
         if lane.inside or not _observers.any:  # what GradScaler or ZeRO wraps is the same step
-            return _call(inner, args, kwargs)
+            return inner(*args, **kwargs)
         state = _state
         if _graph_task() != _OUTSIDE:
             state.stepped_inside = True
-            return _call(inner, args, kwargs)
+            return inner(*args, **kwargs)
         if state.thread != _thread() and not _is_ours():
-            return _call(inner, args, kwargs)
+            return inner(*args, **kwargs)
         state.depth += 1
         try:
             result = inner(*args, **kwargs)
-        except BaseException:
-            hide_our_frames()
-            raise
         finally:
             state.depth -= 1
         if not state.depth:
@@ -309,65 +309,55 @@ def _watched_step(inner: Wrapped, place: int) -> Wrapped:
 
 
 def _hook_backward() -> None:
-    original, lane = torch.autograd.backward, _lane
+    original, lane, most = torch.autograd.backward, _lane, MOST_BACKWARDS
 
     @functools.wraps(original)
     def backward(*args: Any, **kwargs: Any) -> None:
-        if _is_compiling():
-            original(*args, **kwargs)
-            return
-        if lane.room and lane.backwards < MOST_BACKWARDS:
-            lane.backwards += 1
-            try:
+        try:
+            if lane.room and lane.backwards < most:
+                lane.backwards += 1
                 original(*args, **kwargs)
-            except BaseException:
-                hide_our_frames()
-                raise
-            return
-        if not _observers.any or _graph_task() != _OUTSIDE or not _is_ours():
-            _call(original, args, kwargs)
-            return
+            elif not _observers.any or _graph_task() != _OUTSIDE or not _is_ours():
+                original(*args, **kwargs)
+            else:
+                watched_backward(*args, **kwargs)
+        except BaseException as error:
+            hide_our_frames(error)
+            raise
+
+    def watched_backward(*args: Any, **kwargs: Any) -> None:
         _leave_lane()
         if _observers.backward:
             _tell("backward", _observers.backward, _tensors(args[0] if args else kwargs.get("tensors", ())))
         state = _state
         state.stepped_inside = False
-        try:
-            original(*args, **kwargs)
-        except BaseException:
-            hide_our_frames()
-            raise
+        original(*args, **kwargs)
         if state.rule.backward_ended(stepped_inside=state.stepped_inside):
             _step_ended(None)
 
-    compiling.leave_alone(backward)
-    torch.autograd.backward = backward
+    compiling.leave_alone(watched_backward)
+    torch.autograd.backward = compiling.transparent(backward, original)
+    stand_ins.introduce(original, torch.autograd.backward)
 
 
 def _hook_dataloader() -> None:
     from torch.utils.data import dataloader
 
     base = dataloader._BaseDataLoaderIter
-    original, lane = base.__next__, _lane
+    original, lane, watched, most, compiling_now = base.__next__, _lane, _observers, MOST_BATCHES, _is_compiling
 
     @functools.wraps(original)
     def following(iterator: Any) -> Any:
-        if _is_compiling():
+        if compiling_now():
             return original(iterator)
-        watched = _observers
-        if lane.room and lane.batches >= MOST_BATCHES:
-            _leave_lane()
-        if lane.room:
+        if lane.room and lane.batches < most:
             lane.batches += 1
-        elif watched.any and (_state.thread is None or _state.thread == _thread()) and _state.rule.batch_wanted():
-            _is_ours()
-            _step_ended(None)
+        elif watched.any:
+            _batch_wanted()
         try:
             batch = original(iterator)
-        except StopIteration:
-            raise
-        except BaseException:
-            hide_our_frames()
+        except BaseException as error:
+            hide_our_frames(error)
             raise
         if watched.loader and getattr(iterator, "_num_yielded", 1) == 1:  # each iterator once: this runs per batch
             _tell("loader", watched.loader, iterator, batch)
@@ -375,6 +365,14 @@ def _hook_dataloader() -> None:
 
     compiling.leave_alone(following)
     base.__next__ = following
+
+
+def _batch_wanted() -> None:
+    _leave_lane()
+    state = _state
+    if (state.thread is None or state.thread == _thread()) and state.rule.batch_wanted():
+        _is_ours()
+        _step_ended(None)
 
 
 def _step_ended(optimizer: torch.optim.Optimizer | None) -> None:
@@ -385,16 +383,3 @@ def _step_ended(optimizer: torch.optim.Optimizer | None) -> None:
 
 def _tensors(value: Any) -> tuple[torch.Tensor, ...]:
     return (value,) if isinstance(value, torch.Tensor) else tuple(value)
-
-
-# ------------------------------------------------------------------------------------------------------ tracebacks
-
-
-def _call(function: Wrapped, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    try:
-        return function(*args, **kwargs)
-    except StopIteration:
-        raise
-    except BaseException:
-        hide_our_frames()
-        raise

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from tracelens.launch import sessions
+
 
 class Window:
     """`first` is the step after which recording begins; `size` steps are recorded; all others sample memory."""
@@ -61,9 +63,7 @@ class Window:
         if torch.cuda.is_initialized():
             activities.append(torch.profiler.ProfilerActivity.CUDA)
         schedule = torch.profiler.schedule(wait=0, warmup=self._warmup, active=self._size, repeat=1)
-        self._profiler = torch.profiler.profile(
-            activities=activities, schedule=schedule, experimental_config=_sync_events(), acc_events=True
-        )
+        self._profiler = torch.profiler.profile(activities=activities, schedule=schedule, **sessions.options())
         self._profiler.start()
 
     def _obstacle(self) -> str | None:
@@ -109,14 +109,6 @@ class Window:
         (first, *start), (last, *end) = stretch[0], stretch[-1]
         wall, thread, process = (b - a for a, b in zip(start, end, strict=True))
         return {"steps": last - first, "wall_ns": wall, "thread_ns": thread, "process_ns": process}
-
-
-def _sync_events() -> Any:
-    """Rows for synchronizations, where this torch can record them."""
-    try:
-        return torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)
-    except (AttributeError, TypeError):
-        return None
 
 
 def _peak_bytes() -> int | None:

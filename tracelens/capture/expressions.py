@@ -1,0 +1,63 @@
+"""The value of a plain expression in a running frame, found by looking it up; nothing of the user's is run but `len`.
+
+In: a piece of the script's source, and the frame that runs it. Out: its value, or `Unknown`. Apart from `remaining`
+because loops and the conditions that end them both need it.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from tracelens.capture import facts
+
+_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+}
+
+
+class Unknown(Exception):
+    """An expression whose value cannot be told without running the user's code."""
+
+
+def value(node: ast.expr, frame: FrameType) -> Any:
+    """The value of a name, an attribute, a number, a sum or a length; raises `Unknown` for everything else."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Name):
+        for names in (frame.f_locals, frame.f_globals):
+            if node.id in names:
+                return names[node.id]
+    if isinstance(node, ast.Attribute):
+        inner = getattr(value(node.value, frame), "__dict__", {})
+        if node.attr in inner:
+            return inner[node.attr]
+    if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
+        left, right = integer(node.left, frame), integer(node.right, frame)
+        if right or not isinstance(node.op, ast.FloorDiv):
+            return _ARITHMETIC[type(node.op)](left, right)
+    if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "len" and len(node.args) == 1:
+        return length(value(node.args[0], frame))
+    raise Unknown
+
+
+def integer(node: ast.expr, frame: FrameType) -> int:
+    """The same, where it is a whole number."""
+    found = value(node, frame)
+    if not isinstance(found, int):
+        raise Unknown
+    return found
+
+
+def length(of: Any) -> int:
+    """`len`, where there is one."""
+    found = facts.length(of)
+    if found is None:
+        raise Unknown
+    return found
