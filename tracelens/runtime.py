@@ -107,8 +107,9 @@ class RunAhead:
         return _Pending(value, "item") if _plain(value) and value.numel() == 1 else value.item()
 
     def number(self, value: Any) -> Any:
-        """The number in a tensor of one element, later; anything else as it is."""
-        return _Pending(value, "item") if _plain(value) and value.numel() == 1 else value
+        """The number in a tensor of one element, later; anything else as it is: a complex one is none."""
+        waits = _plain(value) and value.numel() == 1 and not value.is_complex()
+        return _Pending(value, "item") if waits else value
 
     def formatted(self, value: Any) -> Any:
         """What a format specification sees: the number in a tensor without dimensions; anything else as it is."""

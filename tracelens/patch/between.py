@@ -23,6 +23,7 @@ from tracelens.patch.names import dotted, rebound, walk
 from tracelens.patch.outside import words
 
 _BY_HAND = "hand it the value every N batches, where N divides its printing interval"
+_BASES = words("object dict defaultdict OrderedDict")
 _ON_NUMBERS = words("len int float round abs min max bool")
 
 Methods = dict[str, tuple[tuple[ast.ClassDef | None, ast.FunctionDef], ...]]
@@ -129,8 +130,10 @@ def _means(facts: LoopFacts, full: str, owner: ast.ClassDef, place: str) -> bool
 def _check_class(facts: LoopFacts, method: str, owner: ast.ClassDef) -> None:
     """The method is not replaced, and no other of the class hands the object on."""
     text = facts.source.project_text
-    if f".{method} =" in text or f".{method}=" in text:
+    if any(written in text for written in (f".{method} =", f".{method}=", f'"{method}"', f"'{method}'")):
         raise Unproven("is replaced by another function")
+    if owner.decorator_list or owner.keywords or any(ast.unparse(base) not in _BASES for base in owner.bases):
+        raise Unproven("belongs to a class that has a part of another, which could hand the object on")
     for part in owner.body:
         if isinstance(part, ast.FunctionDef) and part.name != method and hands_on(part):
             raise Unproven(f"belongs to a class whose `{part.name}` hands the object on")

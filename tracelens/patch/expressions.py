@@ -106,7 +106,7 @@ class Expressions:
         self._arguments(node)
 
     def _arguments(self, call: cst.Call) -> None:
-        shown = {id(value) for value, _ in formats.values(call)}
+        shown = {id(value) for value, _ in formats.values(call, formats.templates(self.facts.source))}
         for argument in call.args:
             value = argument.value
             self._shown(value, "formatted", id(value) in shown and (bool(dotted(value)) or self._is_tensor(value)))

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import libcst as cst
 
-from tracelens.patch.names import children
+from tracelens.patch.names import children, rebound, walk
 from tracelens.patch.outside import words
+from tracelens.patch.source import PARSED_FILES, SourceFile
 
 Asked = Literal["number", "formatted"]
 
@@ -33,25 +36,55 @@ ON_ARRAYS = REDUCES | words("reshape ravel flatten squeeze astype round tolist i
 """Methods of arrays on the host that change none of them, and draw and print nothing."""
 
 
-def values(node: cst.CSTNode) -> Iterator[tuple[cst.BaseExpression, Asked]]:
+@dataclass(frozen=True)
+class Templates:
+    """What formats in a file: the names of constant texts, and whether `format` is Python's own."""
+
+    texts: frozenset[str]
+    builtin: bool
+
+
+@lru_cache(maxsize=PARSED_FILES)
+def templates(source: SourceFile) -> Templates:
+    """The names that stand for constant texts only, none of which looks at more than numbers."""
+    texts: set[str] = set()
+    others: set[str] = {*source.names.functions, *source.names.classes, *source.names.imports}
+    for node in walk(source.module):
+        if isinstance(node, cst.Param):
+            others.add(node.name.value)
+        elif isinstance(node, (cst.BaseSmallStatement, cst.For, cst.With)):
+            (texts if isinstance(node, cst.Assign) and _plain(node.value) else others).update(rebound(node))
+        elif isinstance(node, (cst.CompFor, cst.NamedExpr)):
+            others |= {part.value for part in walk(node.target) if isinstance(part, cst.Name)}
+    return Templates(frozenset(texts - others), "format" not in texts | others)
+
+
+def values(node: cst.CSTNode, known: Templates) -> Iterator[tuple[cst.BaseExpression, Asked]]:
     """The values that one formatting takes a number of; nothing for other nodes."""
     if isinstance(node, cst.BinaryOperation):
         yield from ((value, "number") for value, letter in percent(node) if letter in NUMERIC)
     elif isinstance(node, cst.FormattedStringExpression):
         if node.conversion is None:
             yield node.expression, "formatted"
-    elif isinstance(node, cst.Call) and formats(node):
+    elif isinstance(node, cst.Call) and formats(node, known):
         given = node.args if isinstance(node.func, cst.Attribute) else node.args[:1]
         yield from ((argument.value, "formatted") for argument in given if not argument.star)
 
 
-def formats(call: cst.Call) -> bool:
+def formats(call: cst.Call, known: Templates) -> bool:
     """`"…".format(…)`, `template.format(…)` and `format(…, …)` that see numbers only, not `"{!r} {0.shape}"`."""
     if isinstance(call.func, cst.Name):
-        return call.func.value == "format" and len(call.args) == 2
+        return call.func.value == "format" and known.builtin and len(call.args) == 2
     if not isinstance(call.func, cst.Attribute) or call.func.attr.value != "format":
         return False
-    return not _LOOKS_INSIDE.search(_text(call.func.value) or "")
+    owner = call.func.value
+    return owner.value in known.texts if isinstance(owner, cst.Name) else _plain(owner)
+
+
+def _plain(node: cst.BaseExpression) -> bool:
+    """A constant text that asks for no conversion, attribute or element."""
+    text = _text(node)
+    return text is not None and not _LOOKS_INSIDE.search(text)
 
 
 def percent(node: cst.BinaryOperation) -> tuple[tuple[cst.BaseExpression, str], ...]:

@@ -110,7 +110,7 @@ class _Generator:
 
     def _made_of_object(self) -> set[str]:
         """Names that were made of the object, or handed a part of it: they may show what it holds."""
-        tainted, size = {first_parameter(self._function)}, 0
+        tainted, size = {first_parameter(self._function), "super"}, 0
         while size != len(tainted):
             size = len(tainted)
             for node in ast.walk(self._function):

@@ -133,7 +133,7 @@ def lookouts(facts: LoopFacts, moved: frozenset[cst.CSTNode]) -> tuple[cst.CSTNo
     for leaf in facts.leaves if facts.guards else ():
         if leaf in moved or not isinstance(leaf, cst.BaseSmallStatement):
             continue
-        saves = any(isinstance(part, cst.Call) and _SAVES.search(dotted(part.func)) for part in walk(leaf))
+        saves = _saves(facts, leaf, frozenset())
         if not saves and not isinstance(leaf, cst.Return):
             continue
         if not any(isinstance(one, cst.If) for one in _up_to(facts.source, leaf, facts.loop)):
@@ -145,6 +145,19 @@ def lookouts(facts: LoopFacts, moved: frozenset[cst.CSTNode]) -> tuple[cst.CSTNo
         if _breaks(facts) and not leaves_loop(facts, out[-1]):
             raise Blocked(leaf, "a `break` that comes later would not stop this", "keep the check")
     return tuple(out)
+
+
+def _saves(facts: LoopFacts, node: cst.CSTNode, seen: frozenset[str]) -> bool:
+    """Whether a statement, or a function of the file that it calls, may write the weights somewhere."""
+    names = facts.names
+    for part in walk(node):
+        if isinstance(part, cst.Call):
+            called = dotted(part.func)
+            last = called.rpartition(".")[2]
+            inner = names.functions.get(last, ()) if last not in seen else ()
+            if _SAVES.search(called) or any(_saves(facts, one.body, seen | {last}) for one in inner):
+                return True
+    return False
 
 
 def leaves_loop(facts: LoopFacts, node: cst.CSTNode) -> bool:
@@ -166,13 +179,22 @@ def _guard(node: cst.If, source: SourceFile) -> Guard:
         word = type(doing[0]).__name__.lower() if doing else ""
         return Guard(node, "", f"it does something else than to end the training (`{word}`)" if word else _OTHER)
     if isinstance(last, cst.Raise) and last.cause is None:
-        return Guard(node, "raises an error")
+        other = _GENERATORS if _ends_generators(last.exc) else ""
+        return Guard(node, "" if other else "raises an error", other)
     if isinstance(last, cst.Assert) or is_exit(last, source.names):
         return Guard(node, "raises an error" if isinstance(last, cst.Assert) else "ends the program")
     if isinstance(last, cst.Break):
         return Guard(node, "ends the loop")
     word = type(last).__name__.lower() if doing else ""
     return Guard(node, "", f"it does something else than to end the training (`{word}`)" if word else _OTHER)
+
+
+_GENERATORS = "it raises what ends a generator, and the loop runs over one then"
+
+
+def _ends_generators(raised: cst.BaseExpression | None) -> bool:
+    called = raised.func if isinstance(raised, cst.Call) else raised
+    return dotted(called) in ("StopIteration", "StopAsyncIteration", "GeneratorExit")
 
 
 _OTHER = "it does something else than to end the training"

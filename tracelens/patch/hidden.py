@@ -11,14 +11,18 @@ import libcst as cst
 
 from tracelens.patch.loops import Blocked, own_nodes, scope_of
 from tracelens.patch.names import dotted, walk
+from tracelens.patch.outside import words
 from tracelens.patch.source import SourceFile
 
+_SEES_EVERYTHING = words("exec eval globals locals vars")
 _DEEPEST = 4
 """Dicts followed one into the other; real scripts need two."""
 
 
 def names(source: SourceFile, call: cst.Call) -> frozenset[str] | None:
     """All names that the call's `**` arguments can bring along; empty for a call without them."""
+    if not _means_builtins(source) and any(argument.star for argument in call.args):
+        return None
     out: set[str] = set()
     for argument in call.args:
         if argument.star == "*":
@@ -28,6 +32,13 @@ def names(source: SourceFile, call: cst.Call) -> frozenset[str] | None:
             return None
         out |= found
     return frozenset(out)
+
+
+def _means_builtins(source: SourceFile) -> bool:
+    """Whether what is followed here means what it says: nothing of the name is the file's own, no text is run."""
+    own = {*source.names.functions, *source.names.classes, *source.names.imports}
+    calls = (dotted(node.func) for node in walk(source.module) if isinstance(node, cst.Call))
+    return not own & {"dict", "print", "len"} and not any(called in _SEES_EVERYTHING for called in calls)
 
 
 def _keys(source: SourceFile, call: cst.Call, value: cst.BaseExpression, depth: int) -> frozenset[str] | None:

@@ -23,6 +23,8 @@ _MAKES_STORAGE = words(
     " Counter collections.Counter open io.StringIO numpy.zeros numpy.empty numpy.ones numpy.full numpy.array"
     " torch.zeros torch.empty torch.ones torch.full torch.tensor"
 )
+_METERS = re.compile(r"Meter|Metric|Averager?$|SmoothedValue|Tracker|History|Accumulator")
+_TAKES_IN = words("update add append push put log write track record")
 _HOOKS = re.compile(r"register_((forward|full_backward|backward|module|post|comm)\w*_)?hook|append|add|update")
 """A function that is handed over in another way seldom prints between two batches."""
 _DISPLAYS = (cst.List, cst.Dict, cst.Set, cst.ListComp, cst.DictComp, cst.SetComp)
@@ -64,8 +66,17 @@ def storage(source: SourceFile, scope: Scope) -> frozenset[str]:
 
 def _stores(source: SourceFile, value: cst.BaseExpression) -> bool:
     if isinstance(value, cst.Call):
-        return source.names.qualified(value.func) in _MAKES_STORAGE
+        full = source.names.qualified(value.func)
+        return full in _MAKES_STORAGE or _is_meter(source, full)
     return isinstance(value, _DISPLAYS)
+
+
+def _is_meter(source: SourceFile, full: str) -> bool:
+    """Whether a class takes in values: what holds one of its objects hands them on."""
+    made = source.names.classes.get(full)
+    if made is None:
+        return bool(_METERS.search(full.rpartition(".")[2]))
+    return any(isinstance(part, cst.FunctionDef) and part.name.value in _TAKES_IN for part in made.body.body)
 
 
 def _of(source: SourceFile, node: cst.CSTNode, within: bool) -> Iterator[Holder]:

@@ -32,6 +32,8 @@ def loader_of(loop: cst.For, names: FileNames) -> cst.BaseExpression | None:
 
 
 def is_data_loader(call: cst.Call, names: FileNames) -> bool:
+    if dotted(call.func) in names.classes or dotted(call.func) in names.functions:
+        return False  # the file's own, whatever it imports under that name
     return names.qualified(call.func) in (
         "torch.utils.data.DataLoader",
         "torch.utils.data.dataloader.DataLoader",

@@ -148,7 +148,7 @@ def _unlocated(request: Request, sites: Sequence[Site]) -> tuple[list[Site], str
 
 def _uncertain(site: Site) -> bool:
     """A `float(x)` or `{x:.3f}` may or may not wait: only a recorded line tells."""
-    if not isinstance(site.node, cst.Call) or formats.formats(site.node):
+    if not isinstance(site.node, cst.Call) or formats.formats(site.node, formats.templates(site.source)):
         return True
     return isinstance(site.node.func, cst.Name)
 

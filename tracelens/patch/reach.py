@@ -197,7 +197,9 @@ def _of_call(called: cst.BaseExpression, names: FileNames) -> Iterator[tuple[cst
         name, on_self = called.attr.value, dotted(called.value) in ("self", "cls")
         if name in elsewhere.LOGGING:
             yield from ((function, False) for one in _OF_HANDLERS for function in names.functions.get(one, ()))
-        if (name in _OF_A_LIBRARY and not on_self) or names.is_library(root_key(called.value) or ""):
+        moves = name in ("to", "cuda") and name in names.printing
+        unlikely = name in _OF_A_LIBRARY and not on_self and not moves
+        if unlikely or names.is_library(root_key(called.value) or ""):
             yield from ((function, False) for function in _of_trainers(name, called.value, names))
             return
         definitions = names.functions.get(name, ())

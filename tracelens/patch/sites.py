@@ -77,7 +77,7 @@ def find(source: SourceFile) -> tuple[Site, ...]:
     found = []
     tensors = tensor_names(source)
     for node in walk(source.module):
-        kind = _kind(node, source.names, tensors)
+        kind = _kind(node, source, tensors)
         if kind is not None:
             found.append(Site(kind, source, node, statement_of(source, node)))
     return tuple(sorted(found, key=lambda site: source.span(site.node)))
@@ -210,8 +210,9 @@ def _computed_on_host(node: cst.Call) -> Read | None:
     while isinstance(current, cst.Call) and isinstance(current.func, cst.Attribute):
         method = current.func.attr.value
         if _leads_to_host(current) and method != "detach":
-            tensor = _bare(current.func.value)
-            return Read("values" if number else "host", current, tensor) if reduced else None
+            owner = current.func.value
+            found = Read("values", current, _bare(owner)) if number else Read("host", current, _on_device(owner))
+            return found if reduced else None
         constant = all(isinstance(a.value, (cst.BaseNumber, cst.UnaryOperation)) and not a.star for a in current.args)
         if method not in formats.REDUCES | formats.CONVERTS or not constant:
             return None
@@ -220,7 +221,8 @@ def _computed_on_host(node: cst.Call) -> Read | None:
     return None
 
 
-def _kind(node: cst.CSTNode, names: FileNames, tensors: frozenset[str]) -> SiteKind | None:
+def _kind(node: cst.CSTNode, source: SourceFile, tensors: frozenset[str]) -> SiteKind | None:
+    names = source.names
     if isinstance(node, cst.Call):
         if is_synchronize(node, names):
             return "sync"
@@ -230,7 +232,7 @@ def _kind(node: cst.CSTNode, names: FileNames, tensors: frozenset[str]) -> SiteK
             return "read"
     elif isinstance(node, cst.FormattedStringExpression) and node.format_spec and dotted(node.expression):
         return "read"
-    shown = (value for value, _ in formats.values(node))
+    shown = (value for value, _ in formats.values(node, formats.templates(source)))
     return "read" if any(is_tensor(value, tensors) for value in shown) else None
 
 
@@ -243,6 +245,15 @@ def _bare(tensor: cst.BaseExpression) -> cst.BaseExpression:
             tensor = tensor.func.value
         else:
             return tensor
+
+
+def _on_device(tensor: cst.BaseExpression) -> cst.BaseExpression:
+    """As `_bare`, up to the first `detach()` or `data`: a sum of the tensor itself would have its graph."""
+    while isinstance(tensor, cst.Call) and isinstance(tensor.func, cst.Attribute) and _leads_to_host(tensor):
+        if tensor.func.attr.value == "detach":
+            break
+        tensor = tensor.func.value
+    return tensor
 
 
 def _leads_to_host(call: cst.Call) -> bool:

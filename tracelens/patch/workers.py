@@ -11,18 +11,23 @@ import multiprocessing
 import libcst as cst
 
 from tracelens.patch.loaders import keyword
-from tracelens.patch.loops import Blocked, Loop, own_nodes
-from tracelens.patch.names import dotted, key, root_key, variables, walk
+from tracelens.patch.loops import BUILTINS, Blocked, Loop, own_nodes
+from tracelens.patch.names import dotted, key, rebound, root_key, targets, variables, walk
+from tracelens.patch.outside import words
+from tracelens.patch.reach import own_names
 from tracelens.patch.source import SourceFile
 
 _OPEN_HANDLES = ("h5py.File(", "lmdb.open(", "sqlite3.connect(", "zipfile.ZipFile(")
 _STREAMS = ("IterableDataset", "IterDataPipe", "webdataset", "streaming=True")
+_KEEPS = words("append extend insert pop popleft remove add")
+"""Methods of containers that leave them changed; a cache (`self.items[i] = …`) gives the same items in each worker."""
 _POSITIONS = {"dataset": 0, "collate_fn": 6, "worker_init_fn": 10, "multiprocessing_context": 11}
 
 
-def startable(source: SourceFile, call: cst.Call) -> str:
+def startable(source: SourceFile, call: cst.Call, loop: Loop) -> str:
     """How workers of this loader can be started, in words; raises `Blocked` where they could not, or would repeat."""
     _check_dataset(source, call)
+    _check_items(source, call, loop)
     context = keyword(call, "multiprocessing_context", _POSITIONS["multiprocessing_context"])
     chosen = _chosen_method(source)
     pickles = _cannot_be_pickled(source, call)
@@ -51,6 +56,49 @@ def check_same_in_workers(call: cst.Call, loop: Loop) -> None:
         touches = isinstance(node, (cst.Name, cst.Attribute)) and name is not None
         if touches and isinstance(node, cst.Name) and node.value == name:
             raise Blocked(node, f"the loop uses its data set `{name}`", "change it between two epochs")
+
+
+def _check_items(source: SourceFile, call: cst.Call, loop: Loop) -> None:
+    """Raise `Blocked` where making an item leaves something behind, or looks at what the training changes."""
+    imported = set(source.names.imports) | set(source.names.functions) | set(source.names.classes) | BUILTINS
+    changed = {name for node in own_nodes(loop.body) for name in _changed(node)} - imported
+    for made in _classes(source, call):
+        for part in walk(made):
+            if not (isinstance(part, cst.FunctionDef) and part.name.value in ("__getitem__", "__getitems__")):
+                continue
+            own = own_names(part)
+            used = {v.value for v in variables(part.body) if isinstance(v, cst.Name)} - own
+            if used & changed:
+                obstacle = f"`__getitem__` looks at `{min(used & changed)}`, which the loop changes"
+                raise Blocked(part, f"{obstacle}: workers would not see that", "hand it to the loop, not to the items")
+            left = next((node for node in walk(part.body) if _leaves_behind(node, own)), None)
+            if left is not None:
+                obstacle = "`__getitem__` counts, takes from a list or prints, which each worker would do for itself"
+                raise Blocked(left, obstacle, "make an item of its number alone")
+
+
+def _changed(node: cst.CSTNode) -> set[str]:
+    """The names that a statement of the loop binds, or whose objects it stores into or calls."""
+    out = set(rebound(node)) if isinstance(node, cst.BaseSmallStatement) else set()
+    if isinstance(node, (cst.Assign, cst.AugAssign, cst.AnnAssign)):
+        out |= {root.partition(".")[0] for target in targets(node) if (root := root_key(target)) is not None}
+    elif isinstance(node, cst.Call):
+        called = node.func.value if isinstance(node.func, cst.Attribute) else node.func
+        out |= {called.value} if isinstance(called, cst.Name) else set()
+    return out
+
+
+def _leaves_behind(node: cst.CSTNode, own: set[str]) -> bool:
+    if isinstance(node, (cst.Global, cst.Nonlocal)):
+        return True
+    if isinstance(node, cst.AugAssign):
+        return (root_key(node.target) or "").startswith("self.")
+    if not isinstance(node, cst.Call):
+        return False
+    if isinstance(node.func, cst.Attribute):
+        root = root_key(node.func.value) or ""
+        return node.func.attr.value in _KEEPS and root not in own and bool(root)
+    return dotted(node.func) in ("next", "print")
 
 
 def _check_dataset(source: SourceFile, call: cst.Call) -> None:

@@ -101,7 +101,7 @@ def _proposal(request: Request, loading: Loading) -> Proposal | None:
     now = given.evaluated_value if isinstance(given, cst.Integer) else 0
     if wanted <= now:
         return None
-    start = workers.startable(source, call)
+    start = workers.startable(source, call, loading.loop)
     workers.check_same_in_workers(call, loading.loop)
     reason = f"{wanted} worker{'s' * (wanted > 1)} instead of {now or 'none'}: {DRAWS}; {start}"
     if not request.unsafe:

@@ -28,7 +28,7 @@ from tracelens.patch.outside import BESIDES, words
 from tracelens.patch.proposal import Answer, Proposal, Request, Target, evidence
 from tracelens.patch.sites import find, read_of
 from tracelens.patch.source import SourceFile, Splice
-from tracelens.patch.thinned import MARK, is_thinned
+from tracelens.patch.thinned import MARK, check_unwatched, is_thinned, means_builtin
 
 FEWER = "only the lines of every {n}th batch are written: the others are lost"
 
@@ -149,9 +149,12 @@ def _check(request: Request, place: _Place) -> None:
     check_unpatched(place.loop, request.names)
     if place.loop.asynchronous is not None:
         raise Blocked(place.loop, "the training loop is an async for", _BY_HAND)
+    if not all(means_builtin(request.source, name) for name in ("enumerate", "range")):
+        raise Blocked(place.loop, "`enumerate` or `range` is the file's own", _BY_HAND)
     facts = facts_of(request.source, place.loop)
     for line in place.lines:
         small = line.body[0]
+        check_unwatched(facts, line)
         if request.source.kept_by_comment(small):
             raise Blocked(line, "it is marked `# tracelens: keep`", "remove the comment to have it patched")
         if not isinstance(request.source.parent(line), cst.IndentedBlock):
