@@ -20,8 +20,8 @@ import pytest
 from tracelens import run
 from tracelens.errors import InputError, Refused
 from tracelens.model import FilePatch, Patch
-from tracelens.patch import alone, apply
-from tracelens.patch.source import Unreadable, parse
+from tracelens.patch.code.source import Unreadable, parse
+from tracelens.patch.files import alone, apply
 
 BEFORE = b"print(1)\r\n# no newline at the end"
 AFTER = b"print(2)\r\n# no newline at the end"
@@ -118,7 +118,7 @@ import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
 from tracelens.model import FilePatch, Patch
-from tracelens.patch import apply
+from tracelens.patch.files import apply
 
 left = [int(sys.argv[1])]
 def counted(function):
@@ -233,7 +233,7 @@ sys.path.insert(0, {root!r})
 from tracelens import run
 from tracelens.errors import Refused
 from tracelens.model import FilePatch, Patch
-from tracelens.patch import apply
+from tracelens.patch.files import apply
 
 folder, name, pause = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
 real = run.write_bytes

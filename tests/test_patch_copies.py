@@ -9,7 +9,7 @@ import pytest
 from patching import assert_same, fired, patch_of, patched_text, script
 
 from tracelens.model import Edit, Patch
-from tracelens.patch import movers
+from tracelens.patch.code import movers
 
 DATA = """
 from torch.utils.data import DataLoader, TensorDataset

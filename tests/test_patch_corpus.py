@@ -12,7 +12,7 @@ from corpus import static
 from corpus.collect import batches, scripts
 from corpus.uses import uses
 
-from tracelens.patch import trust
+from tracelens.patch.files import trust
 
 TRAIN = """
 import torch

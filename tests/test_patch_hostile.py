@@ -15,9 +15,9 @@ from hostile.stays import STAYS
 from patching import Outcome, run, script
 
 from tracelens.model import Edit, Location, Patch
+from tracelens.patch.code.source import parse
+from tracelens.patch.loop.sites import find
 from tracelens.patch.recipes import make
-from tracelens.patch.sites import find
-from tracelens.patch.source import parse
 
 Case = str | dict[str, str]
 NEVER = 1000

@@ -12,9 +12,9 @@ from patching import assert_same, defer, fired, patch_of, patched_text, script
 
 from tracelens.errors import UsageError
 from tracelens.model import Edit, Location, Patch, Stall
-from tracelens.patch import trust, vendored
+from tracelens.patch.code.source import parse
+from tracelens.patch.files import trust, vendored
 from tracelens.patch.recipes import make
-from tracelens.patch.source import parse
 
 SUM = """
     def main():
@@ -118,7 +118,7 @@ def test_a_second_run_over_the_patched_file_changes_nothing(tmp_path: Path) -> N
 
 def test_an_unstable_rewrite_is_given_up(tmp_path: Path) -> None:
     text = script(SUM)
-    with mock.patch("tracelens.patch.trust.mistake", return_value="the patched file does not compile: line 3"):
+    with mock.patch("tracelens.patch.files.trust.mistake", return_value="the patched file does not compile: line 3"):
         patch = patch_of(tmp_path, text)
     assert patch.empty
     assert patch.hunks == ()

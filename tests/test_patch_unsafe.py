@@ -13,9 +13,9 @@ import pytest
 from patching import Outcome, assert_same, defer, fired, patch_of, patched_text, run, script
 
 from tracelens.model import UNSAFE_EDITS, Edit, Location, Patch, Stall
-from tracelens.patch import apply
+from tracelens.patch.files import apply
+from tracelens.patch.loop.thinned import MARK
 from tracelens.patch.recipes import make
-from tracelens.patch.thinned import MARK
 
 N = 10
 READS = ("thin-logs", "move-guard")

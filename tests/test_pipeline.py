@@ -16,7 +16,7 @@ from tracelens import pipeline, remedies
 from tracelens import run as runs
 from tracelens.errors import InputError, Refused
 from tracelens.model import Diagnosis, Ratio, Recommendation, Verification
-from tracelens.patch import apply
+from tracelens.patch.files import apply
 from tracelens.report import html, words
 from tracelens.verify import store
 

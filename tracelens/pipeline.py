@@ -33,8 +33,8 @@ from tracelens.model import (
     Trace,
     Verification,
 )
-from tracelens.patch import apply as patcher
-from tracelens.patch.apply import Standing
+from tracelens.patch.files import apply as patcher
+from tracelens.patch.files.apply import Standing
 from tracelens.remedies import Ground, Hunks, Remedy
 from tracelens.replay import bounds, combine, exposed, hiring, sentences, tape
 from tracelens.replay.calibrate import Calibration

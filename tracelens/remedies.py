@@ -23,7 +23,7 @@ from tracelens.model import (
     Patch,
     Stall,
 )
-from tracelens.patch.apply import Standing
+from tracelens.patch.files.apply import Standing
 from tracelens.replay import estimate
 from tracelens.replay.items import Tape
 from tracelens.report.sources import Script
@@ -97,7 +97,7 @@ def of(
 
 def change(ground: Ground, code: Script, edits: tuple[Edit, ...], hunks: Hunks) -> Patch:
     """The patch that makes `edits`, or those of its hunks that were asked for."""
-    from tracelens.patch import originals  # LibCST, which `analyze` should not pay for
+    from tracelens.patch.files import originals  # LibCST, which `analyze` should not pay for
 
     def make(root: Path, script: Path) -> Patch:
         from tracelens.patch import recipes

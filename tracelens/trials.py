@@ -14,7 +14,7 @@ from pathlib import Path
 from tracelens import run as runs
 from tracelens.errors import UsageError
 from tracelens.model import Diagnosis, FilePatch, Patch, Run, Verification
-from tracelens.patch import apply as patcher
+from tracelens.patch.files import apply as patcher
 from tracelens.pipeline import patch_of
 from tracelens.verify import request, store
 from tracelens.verify import run as verifying

@@ -29,10 +29,11 @@ from typing import Literal
 from corpus.collect import batches, parsed, scripts
 from corpus.uses import Use, uses
 from tracelens.model import Declined, Edit, EditKind, Hunk, Location, Patch, Stall
-from tracelens.patch import apply, guards, trust
+from tracelens.patch.code.source import Unreadable, parse
+from tracelens.patch.files import apply, trust
+from tracelens.patch.loop import guards
+from tracelens.patch.loop.sites import find
 from tracelens.patch.recipes import make
-from tracelens.patch.sites import find
-from tracelens.patch.source import Unreadable, parse
 
 Verdict = Literal["patched", "declined", "unchanged", "failed"]
 KINDS: dict[str, tuple[EditKind, ...]] = {

@@ -145,7 +145,8 @@ def _with_unsafe_hunks(name: str, patch: Patch | None) -> dict[str, Patch]:
 
 def assumed(root: Path, script: Path, schemes: tuple[str, ...] = ASKED, *, unsafe: bool = False) -> Plan:
     """Without a recording: patches that assume every read, copy and synchronize of the file to have fired."""
-    from tracelens.patch import sites, source
+    from tracelens.patch.code import source
+    from tracelens.patch.loop import sites
     from tracelens.patch.recipes import make
 
     shown = str(script.relative_to(root))

@@ -27,7 +27,7 @@ from times_of import ORIGINAL
 from worker import Arm, Result
 
 from tracelens.model import Patch
-from tracelens.patch import apply
+from tracelens.patch.files import apply
 from tracelens.verify import arms, band, numbers
 from tracelens.verify.recorded import _slope
 

@@ -15,7 +15,7 @@ from tracelens.errors import UsageError
 
 if TYPE_CHECKING:
     from tracelens.model import Diagnosis, Hunk, Patch
-    from tracelens.patch.apply import Standing
+    from tracelens.patch.files.apply import Standing
 
 SAID = {
     "written": "Written.",
@@ -68,7 +68,7 @@ class Done:
 def _apply(diagnosis: Diagnosis, folder: Path, wishes: Wishes, hunks: Hunks, dry_run: bool) -> Done:
     from tracelens import pipeline, remedies
     from tracelens import run as runs
-    from tracelens.patch import apply as patcher
+    from tracelens.patch.files import apply as patcher
     from tracelens.report import commands, words
 
     patcher.check_not_edited(folder / runs.BACKUP_FOLDER)

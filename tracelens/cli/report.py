@@ -119,7 +119,7 @@ def _subject(diagnosis: Diagnosis, wishes: Wishes) -> Subject | None:
 def _applied(diagnosis: Diagnosis) -> str | None:
     """The scheme whose patch is in the files at present."""
     from tracelens import run as runs
-    from tracelens.patch import apply as patcher
+    from tracelens.patch.files import apply as patcher
 
     standing = patcher.standing(diagnosis.run.path / runs.BACKUP_FOLDER) if diagnosis.run else None
     return standing.scheme if standing is not None else None

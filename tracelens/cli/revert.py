@@ -16,7 +16,7 @@ from tracelens.cli.options import Shown
 def revert(run: Path | None, shown: Shown) -> None:
     """Undo `apply`, byte for byte; refused where a file was edited since."""
     from tracelens import run as runs
-    from tracelens.patch import apply as patcher
+    from tracelens.patch.files import apply as patcher
     from tracelens.report import commands
 
     folder = options.run_folder(run)

@@ -106,7 +106,7 @@ def verify(words: Sequence[str], every: bool, effort: Effort, wishes: Wishes, sh
 def _after_run(folder: Path, measured: Sequence[Verification], wishes: Wishes) -> str:
     """What is in the user's files and was measured to be wrong, or slower, is taken back first."""
     from tracelens import run as runs
-    from tracelens.patch import apply as patcher
+    from tracelens.patch.files import apply as patcher
     from tracelens.report import commands
 
     applied = patcher.standing(folder / runs.BACKUP_FOLDER)

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 import libcst as cst
 
 from tracelens.model import Declined, Edit, EditKind, Location, Stall, Tier
-from tracelens.patch import devices, formats, unread
-from tracelens.patch.loops import Blocked, Loop, is_rare
-from tracelens.patch.names import FileNames, walk
-from tracelens.patch.sites import Site, SiteKind, find
-from tracelens.patch.source import SourceFile, Splice
+from tracelens.patch.code import devices, formats
+from tracelens.patch.code.names import FileNames, walk
+from tracelens.patch.code.source import SourceFile, Splice
+from tracelens.patch.loop import unread
+from tracelens.patch.loop.loops import Blocked, Loop, is_rare
+from tracelens.patch.loop.sites import Site, SiteKind, find
 from tracelens.units import ms
 
 DECIDES = (

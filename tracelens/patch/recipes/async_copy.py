@@ -9,14 +9,14 @@ from __future__ import annotations
 import libcst as cst
 
 from tracelens.model import Declined
-from tracelens.patch import hidden
-from tracelens.patch.loaders import batch_names, construction, has_hidden_arguments, keyword, loader_of, whole_of
-from tracelens.patch.loops import Blocked, check_framework, loop_over_batches, own_nodes
-from tracelens.patch.names import FileNames, root_key, targets, walk
-from tracelens.patch.outside import words
+from tracelens.patch.code.names import FileNames, root_key, targets, walk
+from tracelens.patch.code.outside import words
+from tracelens.patch.code.source import SourceFile, Splice
+from tracelens.patch.loop import hidden
+from tracelens.patch.loop.loaders import batch_names, construction, has_hidden_arguments, keyword, loader_of, whole_of
+from tracelens.patch.loop.loops import Blocked, check_framework, loop_over_batches, own_nodes
+from tracelens.patch.loop.sites import Site, is_built_on_gpu
 from tracelens.patch.proposal import Answer, Proposal, Request, Target, evidence, matched
-from tracelens.patch.sites import Site, is_built_on_gpu
-from tracelens.patch.source import SourceFile, Splice
 
 Found = list[tuple[Site, Target]]
 

@@ -12,11 +12,23 @@ from pathlib import Path
 
 from tracelens.errors import InputError, UsageError
 from tracelens.model import Declined, Edit, EditKind, FilePatch, Hunk, Location, Patch, Stall
-from tracelens.patch import diff, guards, movers, trust, vendored
-from tracelens.patch.deferral import plan
-from tracelens.patch.facts import facts_of
-from tracelens.patch.loops import Blocked, training_loop
-from tracelens.patch.names import FileNames
+from tracelens.patch.code import movers
+from tracelens.patch.code.names import FileNames
+from tracelens.patch.code.source import (
+    Conflict,
+    SourceFile,
+    Unreadable,
+    apply_splices,
+    moved_lines,
+    parse,
+)
+from tracelens.patch.files import diff, trust, vendored
+from tracelens.patch.later.deferral import plan
+from tracelens.patch.later.rewrite import LoopChange, file_splices, import_splice, plain
+from tracelens.patch.loop import guards
+from tracelens.patch.loop.facts import facts_of
+from tracelens.patch.loop.loops import Blocked, training_loop
+from tracelens.patch.loop.sites import Site, find
 from tracelens.patch.proposal import Answer, Proposal, Request, Target
 from tracelens.patch.recipes import (
     async_copy,
@@ -27,16 +39,6 @@ from tracelens.patch.recipes import (
     prefetch,
     synchronize,
     thin_logs,
-)
-from tracelens.patch.rewrite import LoopChange, file_splices, import_splice, plain
-from tracelens.patch.sites import Site, find
-from tracelens.patch.source import (
-    Conflict,
-    SourceFile,
-    Unreadable,
-    apply_splices,
-    moved_lines,
-    parse,
 )
 
 RECIPES: Mapping[EditKind, Callable[[Request], Answer]] = {

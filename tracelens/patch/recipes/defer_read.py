@@ -11,9 +11,11 @@ from collections.abc import Sequence
 import libcst as cst
 
 from tracelens.model import Declined
-from tracelens.patch.deferral import Deferral, plan
-from tracelens.patch.facts import LoopFacts, facts_of
-from tracelens.patch.loops import (
+from tracelens.patch.code.names import meets, walk
+from tracelens.patch.code.outside import OUTPUT
+from tracelens.patch.later.deferral import Deferral, plan
+from tracelens.patch.loop.facts import LoopFacts, facts_of
+from tracelens.patch.loop.loops import (
     HOST_COPIES,
     SIDE_STREAMS,
     Blocked,
@@ -24,11 +26,9 @@ from tracelens.patch.loops import (
     side_work,
     training_loop,
 )
-from tracelens.patch.names import meets, walk
-from tracelens.patch.outside import OUTPUT
+from tracelens.patch.loop.sites import Site, find
+from tracelens.patch.loop.thinned import check_not_thinned
 from tracelens.patch.proposal import DECIDES, Answer, Proposal, Request, Target, evidence, matched
-from tracelens.patch.sites import Site, find
-from tracelens.patch.thinned import check_not_thinned
 
 Found = list[tuple[Site, Target]]
 

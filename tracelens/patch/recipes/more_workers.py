@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import libcst as cst
 
 from tracelens.model import Declined
-from tracelens.patch import workers
-from tracelens.patch.loaders import construction, has_hidden_arguments, keyword, loader_of
-from tracelens.patch.loops import Blocked, check_framework, training_loop
-from tracelens.patch.names import walk
+from tracelens.patch.code.names import walk
+from tracelens.patch.code.source import Splice
+from tracelens.patch.loop import workers
+from tracelens.patch.loop.loaders import construction, has_hidden_arguments, keyword, loader_of
+from tracelens.patch.loop.loops import Blocked, check_framework, training_loop
 from tracelens.patch.proposal import Answer, Proposal, Request
 from tracelens.patch.recipes.async_copy import with_argument
-from tracelens.patch.source import Splice
 
 WORKERS, WORKERS_POSITION = "num_workers", 5
 DRAWS = (

@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 import libcst as cst
 
 from tracelens.model import Declined, Location
-from tracelens.patch import guards
-from tracelens.patch.deferral import Deferral, plan
-from tracelens.patch.facts import LoopFacts, facts_of
-from tracelens.patch.guards import GUARD_BY_HAND, Guard
-from tracelens.patch.loops import Blocked, Loop, training_loop
-from tracelens.patch.names import rebound, touched
+from tracelens.patch.code.names import rebound, touched
+from tracelens.patch.later.deferral import Deferral, plan
+from tracelens.patch.loop import guards
+from tracelens.patch.loop.facts import LoopFacts, facts_of
+from tracelens.patch.loop.guards import GUARD_BY_HAND, Guard
+from tracelens.patch.loop.loops import Blocked, Loop, training_loop
+from tracelens.patch.loop.sites import Site, find
 from tracelens.patch.proposal import Answer, Proposal, Request, Target, evidence, matched
 from tracelens.patch.recipes import defer_read
-from tracelens.patch.sites import Site, find
 
 Found = list[tuple[Site, Target]]
 

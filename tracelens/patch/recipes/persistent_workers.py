@@ -10,14 +10,14 @@ from __future__ import annotations
 import libcst as cst
 
 from tracelens.model import Declined
-from tracelens.patch import workers
-from tracelens.patch.loaders import keyword
-from tracelens.patch.loops import Blocked, Loop
-from tracelens.patch.names import dotted, targets, walk
+from tracelens.patch.code.names import dotted, targets, walk
+from tracelens.patch.code.source import SourceFile
+from tracelens.patch.loop import workers
+from tracelens.patch.loop.loaders import keyword
+from tracelens.patch.loop.loops import Blocked, Loop
 from tracelens.patch.proposal import NO_RECORD, Answer, Proposal, Request
 from tracelens.patch.recipes.async_copy import with_argument
 from tracelens.patch.recipes.more_workers import WORKERS, WORKERS_POSITION, Loading, loadings
-from tracelens.patch.source import SourceFile
 
 PERSISTENT, _KEYWORD_ONLY = "persistent_workers", 99
 SHUFFLE = (

@@ -11,16 +11,16 @@ from collections.abc import Iterator
 import libcst as cst
 
 from tracelens.model import Tier
-from tracelens.patch import hidden
-from tracelens.patch.facts import facts_of
-from tracelens.patch.loaders import batch_names, construction, keyword, loader_of, whole_of
-from tracelens.patch.loops import Blocked, check_framework, own_nodes, side_work
-from tracelens.patch.names import dotted, key, rebound, root_key, variables, walk
+from tracelens.patch.code.names import dotted, key, rebound, root_key, variables, walk
+from tracelens.patch.code.source import SourceFile, Splice
+from tracelens.patch.files.vendored import MODULE
+from tracelens.patch.loop import hidden
+from tracelens.patch.loop.facts import facts_of
+from tracelens.patch.loop.loaders import batch_names, construction, keyword, loader_of, whole_of
+from tracelens.patch.loop.loops import Blocked, check_framework, own_nodes, side_work
+from tracelens.patch.loop.sites import Site, find, is_typed_copy
 from tracelens.patch.proposal import Answer, Proposal, Request, Target, evidence, matched
 from tracelens.patch.recipes.async_copy import copy_loop
-from tracelens.patch.sites import Site, find, is_typed_copy
-from tracelens.patch.source import SourceFile, Splice
-from tracelens.patch.vendored import MODULE
 
 _SHAPES = frozenset({"size", "shape", "dim", "ndim", "numel", "dtype"})
 _WORKERS_POSITION = 5

@@ -10,10 +10,11 @@ from dataclasses import replace
 
 import libcst as cst
 
-from tracelens.patch import timing
-from tracelens.patch.deferral import Deferral, plan
-from tracelens.patch.facts import LoopFacts, facts_of
-from tracelens.patch.loops import (
+from tracelens.patch.code.names import FileNames, dotted, walk
+from tracelens.patch.later.deferral import Deferral, plan
+from tracelens.patch.loop import timing
+from tracelens.patch.loop.facts import LoopFacts, facts_of
+from tracelens.patch.loop.loops import (
     Blocked,
     Loop,
     check_framework,
@@ -24,10 +25,9 @@ from tracelens.patch.loops import (
     side_work,
     training_loop,
 )
-from tracelens.patch.names import FileNames, dotted, walk
+from tracelens.patch.loop.sites import Site, find, statement_of
+from tracelens.patch.loop.timing import Timing
 from tracelens.patch.proposal import Answer, Proposal, Request, Target, evidence, matched
-from tracelens.patch.sites import Site, find, statement_of
-from tracelens.patch.timing import Timing
 
 Found = list[tuple[Site, Target]]
 

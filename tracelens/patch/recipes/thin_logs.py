@@ -12,9 +12,12 @@ from dataclasses import dataclass
 import libcst as cst
 
 from tracelens.model import Declined, Location
-from tracelens.patch import guards, host
-from tracelens.patch.facts import LoopFacts, facts_of, is_pure
-from tracelens.patch.loops import (
+from tracelens.patch.code.names import dotted, is_output, key, rebound, root_key, variables, walk
+from tracelens.patch.code.outside import BESIDES, words
+from tracelens.patch.code.source import SourceFile, Splice
+from tracelens.patch.loop import guards, host
+from tracelens.patch.loop.facts import LoopFacts, facts_of, is_pure
+from tracelens.patch.loop.loops import (
     Blocked,
     Loop,
     check_framework,
@@ -23,12 +26,9 @@ from tracelens.patch.loops import (
     own_nodes,
     training_loop,
 )
-from tracelens.patch.names import dotted, is_output, key, rebound, root_key, variables, walk
-from tracelens.patch.outside import BESIDES, words
+from tracelens.patch.loop.sites import find, read_of
+from tracelens.patch.loop.thinned import MARK, check_unwatched, is_thinned, means_builtin
 from tracelens.patch.proposal import Answer, Proposal, Request, Target, evidence
-from tracelens.patch.sites import find, read_of
-from tracelens.patch.source import SourceFile, Splice
-from tracelens.patch.thinned import MARK, check_unwatched, is_thinned, means_builtin
 
 FEWER = "only the lines of every {n}th batch are written: the others are lost"
 

@@ -1,0 +1,203 @@
+"""Functions in other files of the project that a script imports: whether they write lines, draw, change settings.
+
+In: a script and the project's root. Out: by a function's last name, what it does that a loop calling it could
+notice. Read with Python's own parser and only as far as imports lead, because a project may be large. What is not a
+file of the project is a library, and keeps to itself.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from tracelens.patch.code.outside import FILES, OUTPUT, STREAMS, looked_at, words
+
+MAX_FILES = 200
+MAX_BYTES = 1 << 20
+"""What is followed of a project's imports; a training script has fewer and shorter modules of its own."""
+REMEMBERED = 2 * MAX_FILES
+OF_A_LIBRARY = words(
+    "step backward zero_grad to cuda cpu item detach append extend get items keys values size view reshape float long"
+    " sum mean max min abs add mul div clone train eval parameters format join split numpy tolist"
+)
+"""Methods of tensors, optimizers and containers: a function of that name in the project is seldom what is called."""
+LOGGING = words("debug info warning error critical exception")
+_WRITES = words("write writelines writerow writerows")
+_CHANCE = ("random.", "numpy.random.", "torch.rand", "torch.bernoulli", "torch.multinomial", "torch.normal")
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """One function: what it looks at (attributes of others than self as `*.x`), and what `settings` it stores into."""
+
+    looks: frozenset[str] = frozenset()
+    settings: frozenset[str] = frozenset()
+    draws: bool = False
+    calls: frozenset[str] = frozenset()
+    """Last names of what it calls in turn."""
+
+
+Functions = Mapping[str, tuple[Foreign, ...]]
+
+
+@dataclass(frozen=True)
+class _Module:
+    functions: Functions
+    wanted: tuple[tuple[str, int], ...]
+    """Modules that it imports, with the dots before their names."""
+
+
+def functions(path: Path, root: Path) -> Functions:
+    """All functions and methods of the project's modules that the script imports, directly or through others."""
+    out: dict[str, tuple[Foreign, ...]] = {}
+    for module in _followed(path, root).values():
+        for name, found in module.functions.items():
+            out[name] = (*out.get(name, ()), *found)
+    return out
+
+
+def files(path: Path, root: Path) -> tuple[Path, ...]:
+    """The project's modules that the script imports, directly or through others; not the script itself."""
+    return tuple(_followed(path, root))
+
+
+def reached(names: Iterable[str], known: Functions) -> Foreign:
+    """What the functions of these last names do, themselves or through one another."""
+    waiting, seen = list(names), set[str]()
+    looks, settings, draws = set[str](), set[str](), False
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        for one in known.get(name, ()):
+            looks |= one.looks
+            settings |= one.settings
+            draws = draws or one.draws
+            waiting += one.calls
+    return Foreign(frozenset(looks), frozenset(settings), draws)
+
+
+def _followed(path: Path, root: Path) -> dict[Path, _Module]:
+    out: dict[Path, _Module] = {}
+    waiting = [path]
+    seen = {path}
+    while waiting and len(seen) <= MAX_FILES:
+        current = waiting.pop(0)
+        module = _read(current)
+        if current != path:
+            out[current] = module
+        for name, dots in module.wanted:
+            for found in _resolved(name, dots, current, root):
+                if found not in seen:
+                    seen.add(found)
+                    waiting.append(found)
+    return out
+
+
+def _resolved(name: str, dots: int, importer: Path, root: Path) -> Iterator[Path]:
+    """The file of a module, if the project has it; for `from a import b` both `a` and `a.b` are asked for."""
+    parts = [part for part in name.split(".") if part]
+    if dots:
+        above = importer.parents
+        bases = [above[dots - 1]] if dots <= len(above) else []
+    else:
+        bases = list(dict.fromkeys([importer.parent, *(p for p in importer.parents if p.is_relative_to(root)), root]))
+    for base in bases:
+        for candidate in (base.joinpath(*parts).with_suffix(".py"), base.joinpath(*parts, "__init__.py")):
+            if parts and base.is_relative_to(root) and candidate.is_file():
+                yield candidate
+                return
+
+
+def _read(path: Path) -> _Module:
+    try:
+        data = path.read_bytes() if path.stat().st_size <= MAX_BYTES else b""
+    except OSError:
+        return _Module({}, ())
+    return _parsed(data)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _parsed(data: bytes) -> _Module:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the user's code, not for them here
+            tree = ast.parse(data)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return _Module({}, ())
+    imports = dict(_imports(tree))
+    found: dict[str, tuple[Foreign, ...]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            found[node.name] = (*found.get(node.name, ()), _foreign(node, imports))
+        elif isinstance(node, ast.ClassDef):
+            made = [part for part in node.body if isinstance(part, ast.FunctionDef) and part.name == "__init__"]
+            found[node.name] = (*found.get(node.name, ()), *(_foreign(one, imports) for one in made))
+    return _Module(found, tuple(_wanted(tree)))
+
+
+def _imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield (alias.asname, alias.name) if alias.asname else (alias.name.partition(".")[0],) * 2
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                yield alias.asname or alias.name, f"{node.module or ''}.{alias.name}"
+
+
+def _wanted(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, 0) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            yield base, node.level
+            yield from ((f"{base}.{alias.name}", node.level) for alias in node.names)
+
+
+def _foreign(function: ast.FunctionDef | ast.AsyncFunctionDef, imports: Mapping[str, str]) -> Foreign:
+    looks, settings, calls, draws = set[str](), set[str](), set[str](), False
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call):
+            full, method = _full(node.func, imports), node.func.attr if isinstance(node.func, ast.Attribute) else ""
+            found = looked_at(full, method, bool(node.args))
+            looks |= found
+            if full == "print" or method in LOGGING | _WRITES:
+                looks.add(OUTPUT)
+            if full == "open" or method in _WRITES:
+                looks.add(FILES)
+            draws = draws or full.startswith(_CHANCE)
+            calls.add(_followed_name(node.func, full, imports))
+        elif isinstance(node, ast.Attribute):
+            if isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"):
+                looks.add(f"self.{node.attr}")
+            else:
+                looks.add(f"*.{node.attr}")
+            if _full(node, imports) in STREAMS:
+                looks.add(OUTPUT)
+            if isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Name):
+                settings.add(node.value.id)
+    return Foreign(frozenset(looks), frozenset(settings), draws, frozenset(calls - {""}))
+
+
+def _followed_name(called: ast.expr, full: str, imports: Mapping[str, str]) -> str:
+    """The last name of what is called, "" for a method that tensors, containers and optimizers have."""
+    if isinstance(called, ast.Attribute):
+        root = called.value.id if isinstance(called.value, ast.Name) else ""
+        return "" if called.attr in OF_A_LIBRARY and root not in ("self", "cls", *imports) else called.attr
+    return full.rpartition(".")[2]
+
+
+def _full(node: ast.expr, imports: Mapping[str, str]) -> str:
+    if isinstance(node, ast.Name):
+        return imports.get(node.id, node.id)
+    if isinstance(node, ast.Attribute):
+        base = _full(node.value, imports)
+        return f"{base}.{node.attr}" if base else ""
+    return ""

@@ -1,0 +1,360 @@
+"""Which names and objects a piece of code touches, and what its calls are called.
+
+In: nodes of one file. Out: `keys`: plain names ("running"), attributes of self ("self.total"), and OUTPUT for
+whatever writes lines. Deliberately coarse: where two spellings could mean one object, they get one key, because a
+key too many makes the patcher decline and a key too few would make it wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from functools import cache
+
+import libcst as cst
+
+from tracelens.patch.code.elsewhere import Functions
+from tracelens.patch.code.outside import EVERYTHING, FILES, MODULES, OUTPUT, STREAMS, looked_at, words
+
+_SELF = ("self", "cls")
+WHOLE_SELF = frozenset({"self", "cls", "self.__dict__"})
+"""Keys of the object as a whole: whoever has one of them can see all its attributes."""
+_CONSTANTS = frozenset({"True", "False", "None"})
+"""Names to LibCST, values to Python: nothing can change them, and no parameter can be called so."""
+_PRINTERS = frozenset({"print", "open", "pprint.pprint", "display"})
+_OUTPUT_MODULES = frozenset(
+    {"logging", "wandb", "mlflow", "neptune", "comet_ml", "clearml", "loguru.logger", "absl.logging"}
+)
+_OUTPUT_OBJECTS = frozenset({"logger", "log", "logging", "_logger", "LOGGER", "LOG"})
+_LIBRARIES = words(
+    "torch torchvision torchaudio numpy math os sys time datetime random gc json re collections itertools functools"
+    " copy shutil subprocess pathlib warnings logging wandb mlflow neptune comet_ml clearml loguru absl tqdm pprint"
+)
+"""A plotting library is none of them, nor is a logger that the project imports: their calls must keep their order."""
+_TRACKERS = frozenset({"accelerator.log", "accelerator.print"})
+"""They write lines and change nothing of the object that the rest of the loop uses."""
+_OUTPUT_METHODS = frozenset({"debug", "info", "warning", "warn", "error", "exception", "critical", "log"})
+_TO_FILES = frozenset({"write", "writelines", "writerow", "writerows"})
+_STREAM_METHODS = frozenset({"sys.stdout.write", "sys.stderr.write", "sys.stdout.flush", "sys.stderr.flush"})
+_PUNCTUATION = (
+    "whitespace",
+    "leading_lines",
+    "lines_after",
+    "lpar",
+    "rpar",
+    "lbracket",
+    "rbracket",
+    "comma",
+    "semicolon",
+    "header",
+    "footer",
+    "trailing_whitespace",
+    "equal",
+    "dot",
+)
+_PROGRESS_WRITES = ("tqdm.write", "tqdm.tqdm.write", "tqdm.auto.tqdm.write")
+
+
+@dataclass(frozen=True, eq=False)
+class FileNames:
+    """What names mean in one file: imports with their full names, and the file's own functions.
+
+    Compared by identity, as nodes are. `touches` remembers answers of `touched`: the same few statements are asked
+    about for every place that is planned.
+    """
+
+    imports: dict[str, str]
+    functions: dict[str, tuple[cst.FunctionDef, ...]]
+    printing: frozenset[str]
+    """Functions of this file that write lines, themselves or through one another."""
+    cuda_types: frozenset[str] = frozenset()
+    """Names bound to a tensor type on the GPU: `Tensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor`."""
+    elsewhere: Functions = field(default_factory=dict)
+    """Functions of the project's other files that this one imports."""
+    classes: dict[str, cst.ClassDef] = field(default_factory=dict)
+    attributes: frozenset[str] = frozenset()
+    """Keys of what is stored on self anywhere in the file: an attribute that is called is not always a method."""
+    makers: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """What is called to make the value of a name or an attribute."""
+    touches: dict[cst.CSTNode, frozenset[str]] = field(default_factory=dict)
+
+    def is_library(self, name: str) -> bool:
+        """Whether a name stands for a module whose functions keep nothing that a loop could look at later."""
+        return name in self.imports and self.imports[name].partition(".")[0] in _LIBRARIES
+
+    def qualified(self, node: cst.BaseExpression) -> str:
+        """`torch.cuda.synchronize` for `cuda.synchronize` after `from torch import cuda`; "" for no plain name."""
+        text = dotted(node)
+        root, _, rest = text.partition(".")
+        full = self.imports.get(root, root)
+        return f"{full}.{rest}" if rest else full
+
+
+def survey(module: cst.Module, elsewhere: Functions) -> FileNames:
+    """Read the imports and functions of a file."""
+    classes: dict[str, cst.ClassDef] = {}
+    attributes: set[str] = set()
+    makers: dict[str, tuple[str, ...]] = {}
+    imports: dict[str, str] = {}
+    functions: dict[str, tuple[cst.FunctionDef, ...]] = {}
+    types: set[str] = set()
+    for node in walk(module):
+        if isinstance(node, cst.Assign) and _names_cuda_type(node.value):
+            types |= rebound(node)
+        if isinstance(node, (cst.Assign, cst.AnnAssign)):
+            attributes |= {key(t) for t in targets(node) if isinstance(t, cst.Attribute)}
+            if isinstance(node.value, cst.Call):
+                for name in map(dotted, targets(node)):
+                    makers[name] = (*makers.get(name, ()), dotted(node.value.func))
+        elif isinstance(node, cst.ClassDef):
+            classes[node.name.value] = node
+            attributes |= {f"self.{name}" for part in node.body.body for name in _bound_in_class(part)}
+        elif isinstance(node, cst.Import):
+            for alias in node.names:
+                full = dotted(alias.name)
+                name = bound_name(alias)
+                imports[name] = full if alias.asname else full.partition(".")[0]
+        elif isinstance(node, cst.ImportFrom) and not isinstance(node.names, cst.ImportStar):
+            base = "." * len(node.relative) + (dotted(node.module) if node.module else "")
+            for alias in node.names:
+                imports[bound_name(alias)] = f"{base}.{dotted(alias.name)}"
+        elif isinstance(node, cst.FunctionDef):
+            functions[node.name.value] = (*functions.get(node.name.value, ()), node)
+    names = FileNames(imports, functions, frozenset())
+    printing = _printing(names)
+    return FileNames(imports, functions, printing, frozenset(types), elsewhere, classes, frozenset(attributes), makers)
+
+
+def _bound_in_class(statement: cst.CSTNode) -> frozenset[str]:
+    small = statement.body if isinstance(statement, cst.SimpleStatementLine) else ()
+    return frozenset().union(*(rebound(one) for one in small))
+
+
+def bound_name(alias: cst.ImportAlias) -> str:
+    if alias.asname is not None and isinstance(alias.asname.name, cst.Name):
+        return alias.asname.name.value
+    return dotted(alias.name).partition(".")[0]
+
+
+def children(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The parts of a node that mean something: no white space, no punctuation."""
+    for name in _meaningful_fields(type(node)):
+        value = getattr(node, name)
+        kind = type(value)
+        if kind is tuple or kind is list:
+            yield from value
+        elif _is_node(kind):  # type: ignore[arg-type]  # classes are hashable, whatever mypy takes `type[Any]` for
+            yield value
+
+
+def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The node and everything below it, in the order of the text."""
+    waiting = [node]
+    while waiting:
+        current = waiting.pop()
+        yield current
+        waiting.extend(reversed(list(children(current))))
+
+
+def dotted(node: cst.CSTNode | None) -> str:
+    """`a.b.c` for a chain of plain attributes on a name, else ""."""
+    if isinstance(node, cst.Name):
+        return node.value
+    if isinstance(node, cst.Attribute):
+        base = dotted(node.value)
+        return f"{base}.{node.attr.value}" if base else ""
+    return ""
+
+
+def variables(node: cst.CSTNode) -> Iterator[cst.Name | cst.Attribute]:
+    """The names that stand for values; for `self.x` the attribute, because that is where the value lives."""
+    if isinstance(node, cst.Name):
+        if node.value not in _CONSTANTS:
+            yield node
+    elif isinstance(node, cst.Attribute):
+        if isinstance(node.value, cst.Name) and node.value.value in _SELF:
+            yield node
+        else:
+            yield from variables(node.value)
+    elif not isinstance(node, (cst.Import, cst.ImportFrom)):
+        label = _label(node)
+        for child in children(node):
+            if child is not label:
+                yield from variables(child)
+
+
+def key(variable: cst.Name | cst.Attribute) -> str:
+    return variable.value if isinstance(variable, cst.Name) else _attribute_key(variable)
+
+
+def _attribute_key(node: cst.Attribute) -> str:
+    """`cls.total` is `self.total`: one may be looked at by the name of the other."""
+    return f"self.{node.attr.value}"
+
+
+def root_key(node: cst.CSTNode) -> str | None:
+    """The key of the object at the bottom of `a.b[0].c()`; None if that is no name."""
+    if isinstance(node, cst.Name):
+        return None if node.value in _CONSTANTS else node.value
+    if isinstance(node, cst.Attribute):
+        if isinstance(node.value, cst.Name) and node.value.value in _SELF:
+            return _attribute_key(node)
+        return root_key(node.value)
+    if isinstance(node, cst.Subscript):
+        return root_key(node.value)
+    if isinstance(node, cst.Call):
+        return root_key(node.func)
+    return None
+
+
+def touched(node: cst.CSTNode, names: FileNames) -> frozenset[str]:
+    """All keys that a piece of code reads or writes."""
+    known = names.touches.get(node)
+    if known is not None:
+        return known
+    out = {key(variable) for variable in variables(node)}
+    for part in walk(node):
+        if isinstance(part, cst.Call):
+            out |= _looked_at(part, names)
+        elif isinstance(part, (cst.Attribute, cst.Name)):
+            full = names.qualified(part)
+            if full in STREAMS:
+                out.add(OUTPUT)
+            elif full == MODULES:
+                out.add(EVERYTHING)
+    return names.touches.setdefault(node, frozenset(out))
+
+
+def meets(keys: frozenset[str], others: frozenset[str]) -> bool:
+    """Whether code that touches `keys` may see something of `others`."""
+    if keys & others:
+        return True
+    own = [name for name in others if name.startswith("self.")]
+    if own and (keys & WHOLE_SELF or any(f"*.{name[5:]}" in keys for name in own)):
+        return True
+    return EVERYTHING in keys and bool(others)
+
+
+def _looked_at(call: cst.Call, names: FileNames) -> set[str]:
+    method = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
+    full = names.qualified(call.func)
+    found = looked_at(full, method, bool(call.args))
+    out = set(found)
+    if full in ("open", "io.open", "pathlib.Path.open") or method in _TO_FILES:
+        out.add(FILES)
+    writes = method in _TO_FILES or method in _OUTPUT_METHODS - {"log"}
+    return out | {OUTPUT} if writes or is_output(call, names) else out
+
+
+def targets(statement: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+    """The expressions that a simple statement or the head of a loop assigns to."""
+    if isinstance(statement, cst.Assign):
+        for target in statement.targets:
+            yield from _flat(target.target)
+    elif isinstance(statement, (cst.AugAssign, cst.AnnAssign, cst.For)):
+        yield from _flat(statement.target)
+    elif isinstance(statement, cst.With):
+        for item in statement.items:
+            if item.asname is not None:
+                yield from _flat(item.asname.name)
+    elif isinstance(statement, cst.Del):
+        yield from _flat(statement.target)
+
+
+def rebound(statement: cst.CSTNode) -> frozenset[str]:
+    """The plain names that a statement binds."""
+    out = {target.value for target in targets(statement) if isinstance(target, cst.Name)}
+    for part in walk(statement) if isinstance(statement, cst.BaseSmallStatement) else ():
+        if isinstance(part, cst.NamedExpr) and isinstance(part.target, cst.Name):
+            out.add(part.target.value)
+        elif isinstance(part, cst.ImportAlias):
+            out.add(bound_name(part))
+    return frozenset(out)
+
+
+def written(statement: cst.CSTNode, names: FileNames) -> frozenset[str]:
+    """The keys that a statement changes: names it binds, objects it stores into or calls a method of, output."""
+    out = set(rebound(statement))
+    for target in targets(statement):
+        found = root_key(target)
+        if found is not None:
+            out.add(found)
+    if isinstance(statement, cst.Expr) and isinstance(statement.value, cst.Call):
+        call = statement.value
+        receiver = call.func.value if isinstance(call.func, cst.Attribute) else None
+        found = root_key(receiver) if receiver is not None else None
+        if found is not None and not names.is_library(found) and dotted(call.func) not in _TRACKERS:
+            out.add(found)
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value in _TO_FILES:
+            out |= {OUTPUT, FILES}
+    for part in walk(statement):
+        if isinstance(part, cst.Call) and is_output(part, names):
+            out |= {OUTPUT} | _file_of(part)
+    return frozenset(out)
+
+
+def _file_of(call: cst.Call) -> set[str]:
+    """The key of `print(…, file=this)`."""
+    given = (a.value for a in call.args if a.keyword is not None and a.keyword.value == "file")
+    return {key for value in given if (root := root_key(value)) is not None for key in (root, FILES)}
+
+
+def is_output(call: cst.Call, names: FileNames) -> bool:
+    """Whether a call writes lines that people or files see."""
+    text, full = dotted(call.func), names.qualified(call.func)
+    root, _, rest = text.partition(".")
+    if full in _PRINTERS or full in _STREAM_METHODS or full in _PROGRESS_WRITES or text in names.printing:
+        return True
+    if names.imports.get(root, "") in _OUTPUT_MODULES and rest:
+        return True
+    if text in _TRACKERS:
+        return True
+    method = text.rpartition(".")[2]
+    receiver = text.rpartition(".")[0].rpartition(".")[2]
+    return method in _OUTPUT_METHODS and receiver in _OUTPUT_OBJECTS
+
+
+def _names_cuda_type(node: cst.BaseExpression) -> bool:
+    if isinstance(node, cst.IfExp):
+        return _names_cuda_type(node.body) or _names_cuda_type(node.orelse)
+    return isinstance(node, cst.Attribute) and dotted(node.value) == "torch.cuda" and node.attr.value.endswith("Tensor")
+
+
+@cache
+def _is_node(kind: type[object]) -> bool:
+    """Asked of classes, once each: asking every value takes most of the time of a walk."""
+    return issubclass(kind, cst.CSTNode)
+
+
+@cache
+def _meaningful_fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind) if not field.name.startswith(_PUNCTUATION))
+
+
+def _label(node: cst.CSTNode) -> cst.CSTNode | None:
+    """The name in a node that stands for itself: of a keyword argument, a parameter, a definition."""
+    if isinstance(node, cst.Arg):
+        return node.keyword
+    return node.name if isinstance(node, (cst.Param, cst.FunctionDef, cst.ClassDef)) else None
+
+
+def _flat(target: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    if isinstance(target, (cst.Tuple, cst.List)):
+        for element in target.elements:
+            yield from _flat(element.value)
+    else:
+        yield target
+
+
+def _printing(names: FileNames) -> frozenset[str]:
+    found: set[str] = set()
+    grown = True
+    while grown:
+        grown = False
+        now = FileNames(names.imports, names.functions, frozenset(found))
+        for name, definitions in names.functions.items():
+            calls = (part for node in definitions for part in walk(node) if isinstance(part, cst.Call))
+            if name not in found and any(is_output(call, now) for call in calls):
+                found.add(name)
+                grown = True
+    return frozenset(found)

@@ -1,0 +1,216 @@
+"""One source file as bytes, as text and as a syntax tree, and how pieces of it are replaced.
+
+In: a file. Out: `SourceFile`, from which recipes cut text by node, and new bytes made by splices. Recipes change
+text, not trees: whatever no splice covers stays the same to the byte, so formatting, line ends and a missing last
+newline need no care anywhere else.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import cast
+
+import libcst as cst
+from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
+
+from tracelens.patch.code import elsewhere
+from tracelens.patch.code.names import FileNames, children, survey, walk
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
+KEEP_COMMENT = re.compile(r"#\s*tracelens:\s*keep\b")
+
+
+PARSED_FILES = 16
+"""Parsed files that are kept: a patch per scheme is made of the same few files, and each is parsed before and after."""
+
+
+class Unreadable(Exception):
+    """The file cannot be taken apart; the message says why, for people."""
+
+
+class Conflict(Exception):
+    """Two splices want the same text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Splice:
+    """Replace the characters [start, end) by `text`. Insertions at one place keep the order of `rank`."""
+
+    start: int
+    end: int
+    text: str
+    rank: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class SourceFile:
+    """A parsed file; compared by identity, as its nodes are. Offsets count characters of `text`."""
+
+    path: Path
+    shown: str
+    """The path relative to the project's root, with forward slashes."""
+    data: bytes
+    text: str
+    module: cst.Module
+    positions: Mapping[cst.CSTNode, CodeRange]
+
+    @property
+    def root(self) -> Path:
+        """The project's root, to which the file is shown relative."""
+        return self.path.parents[self.shown.count("/")]
+
+    @cached_property
+    def names(self) -> FileNames:
+        return survey(self.module, elsewhere.functions(self.path, self.root))
+
+    @cached_property
+    def project_text(self) -> str:
+        """This file and the project's files that it imports, to be searched for words."""
+        others = (path.read_bytes() for path in elsewhere.files(self.path, self.root))
+        return "\n".join([self.text, *(data.decode("utf-8", errors="replace") for data in others)])
+
+    @cached_property
+    def parents(self) -> Mapping[cst.CSTNode, cst.CSTNode]:
+        return {child: node for node in walk(self.module) for child in children(node)}
+
+    @cached_property
+    def identifiers(self) -> frozenset[str]:
+        return frozenset(node.value for node in walk(self.module) if isinstance(node, cst.Name))
+
+    @cached_property
+    def line_starts(self) -> tuple[int, ...]:
+        return (0, *(match.end() for match in _LINE_END.finditer(self.text)))
+
+    @property
+    def newline(self) -> str:
+        return self.module.default_newline
+
+    def offset(self, line: int, column: int = 0) -> int:
+        return self.line_starts[line - 1] + column
+
+    def line_start(self, line: int) -> int:
+        """Where the line begins; the end of the text for the line after the last."""
+        return self.line_starts[line - 1] if line <= len(self.line_starts) else len(self.text)
+
+    def line_text(self, line: int) -> str:
+        return self.text[self.line_start(line) : self.line_start(line + 1)]
+
+    def span(self, node: cst.CSTNode) -> tuple[int, int]:
+        """The characters of a node, without the parentheses around it."""
+        where = self.positions[node]
+        return self.offset(where.start.line, where.start.column), self.offset(where.end.line, where.end.column)
+
+    def outer_span(self, node: cst.BaseExpression) -> tuple[int, int]:
+        """The characters of an expression, with the parentheses around it."""
+        start, end = self.span(node)
+        for _ in node.lpar:
+            start = self.text.rindex("(", 0, start)
+        for _ in node.rpar:
+            end = self.text.index(")", end) + 1
+        return start, end
+
+    def code(self, node: cst.CSTNode) -> str:
+        if isinstance(node, cst.BaseExpression):
+            start, end = self.outer_span(node)
+        else:
+            start, end = self.span(node)
+        return self.text[start:end]
+
+    def line(self, node: cst.CSTNode) -> int:
+        return self.positions[node].start.line
+
+    def last_line(self, node: cst.CSTNode) -> int:
+        return self.positions[node].end.line
+
+    def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        return self.parents.get(node)
+
+    def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        current = self.parents.get(node)
+        while current is not None:
+            yield current
+            current = self.parents.get(current)
+
+    def indentation(self, statement: cst.CSTNode) -> str:
+        """The white space before a statement that begins its line."""
+        line = self.line(statement)
+        return self.text[self.line_start(line) : self.span(statement)[0]]
+
+    def kept_by_comment(self, node: cst.CSTNode) -> bool:
+        """Whether `# tracelens: keep` stands on one of the node's lines or alone on the line above."""
+        first, last = self.line(node), self.last_line(node)
+        above = self.line_text(first - 1).strip() if first > 1 else ""
+        if above.startswith("#") and KEEP_COMMENT.search(above):
+            return True
+        return any(KEEP_COMMENT.search(self.line_text(line)) for line in range(first, last + 1))
+
+
+@lru_cache(maxsize=PARSED_FILES)
+def parse(path: Path, shown: str, data: bytes) -> SourceFile:
+    """Take a file apart; raises `Unreadable` if it is no Python that this program can give back to the byte."""
+    _check_syntax(shown, data)
+    try:
+        wrapper = MetadataWrapper(cst.parse_module(data), unsafe_skip_copy=True)  # fresh: no node occurs twice
+        positions = cast(Mapping[cst.CSTNode, CodeRange], wrapper.resolve(PositionProvider))
+        text = wrapper.module.code
+        same = text.encode(wrapper.module.encoding) == data
+    except cst.ParserSyntaxError as error:
+        raise Unreadable(f"does not parse as Python 3, line {error.raw_line}") from None
+    except (UnicodeError, LookupError, SyntaxError) as error:  # SyntaxError: no, or a wrong, coding line
+        raise Unreadable(f"cannot be decoded: {error}") from None
+    except RecursionError:
+        raise Unreadable("is nested too deeply") from None
+    if not same:
+        raise Unreadable("cannot be written back byte for byte")
+    return SourceFile(path, shown, data, text, wrapper.module, positions)
+
+
+def _check_syntax(shown: str, data: bytes) -> None:
+    """Python's own parser first: LibCST lets a wrong coding line escape, and deep nesting can end its process."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the user's code, not for them here
+            compile(data, shown, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+    except SyntaxError as error:
+        where = f", line {error.lineno}" if error.lineno else f": {error.msg}"
+        raise Unreadable(f"does not parse as Python 3{where}") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise Unreadable(f"cannot be parsed: {error or 'it is nested too deeply'}") from None
+
+
+def apply_splices(source: SourceFile, splices: Sequence[Splice]) -> bytes:
+    """The file's bytes with all splices made; raises `Conflict` where two of them overlap."""
+    ordered = sorted(splices, key=lambda splice: (splice.start, splice.end, splice.rank))
+    pieces, position = [], 0
+    for splice in ordered:
+        if splice.start < position:
+            raise Conflict(f"two changes overlap at character {splice.start}")
+        pieces += [source.text[position : splice.start], _with_newlines(splice.text, source.newline)]
+        position = splice.end
+    pieces.append(source.text[position:])
+    return "".join(pieces).encode(source.module.encoding)
+
+
+def moved_lines(source: SourceFile, splices: Sequence[Splice]) -> tuple[int | None, ...]:
+    """Where each line of the file stands once all splices are made, first line first; None if its start is gone."""
+    ordered = sorted(splices, key=lambda splice: (splice.start, splice.end))
+    out: list[int | None] = []
+    added, done = 0, 0
+    for number, start in enumerate(source.line_starts, 1):
+        while done < len(ordered) and ordered[done].end <= start:
+            gone = source.text[ordered[done].start : ordered[done].end]
+            added += len(_LINE_END.findall(ordered[done].text)) - len(_LINE_END.findall(gone))
+            done += 1
+        cut = done < len(ordered) and ordered[done].start <= start < ordered[done].end
+        out.append(None if cut else number + added)
+    return tuple(out)
+
+
+def _with_newlines(text: str, newline: str) -> str:
+    return text if newline == "\n" else _LINE_END.sub(newline, text)

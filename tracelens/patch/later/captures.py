@@ -1,0 +1,91 @@
+"""Values that are kept for statements that run later: each under a name, and each no more often than it takes.
+
+In: the expression that a statement needs, and what is kept already. Out: a `Capture` more, or a place more in one of
+them; raises `Blocked` where the value must not be taken out of its place. Two places share a capture only where the
+expression has the same value in both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import libcst as cst
+
+from tracelens.patch.code.names import variables, walk
+from tracelens.patch.code.naming import name_for
+from tracelens.patch.loop import host
+from tracelens.patch.loop.facts import LoopFacts
+from tracelens.patch.loop.loops import Blocked
+
+
+@dataclass(frozen=True)
+class Capture:
+    """One value that is kept. `nodes` are replaced by `name` in the statements; none for a name that stays."""
+
+    name: str
+    text: str
+    read: str
+    """The kind of read, or "" for a host value."""
+    nodes: tuple[cst.CSTNode, ...]
+    loud: bool = False
+    """To evaluate it may change what other captures see: none of those before it serves for a place after it."""
+    moment: int = 0
+    """How many loud captures come before it."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """An expression that a statement needs. `tensor` is what is read, where it is not the expression itself."""
+
+    node: cst.BaseExpression
+    read: str
+    tensor: cst.BaseExpression | None
+    stores: bool
+    """The statement keeps objects: one that the loop goes on to change must not become a copy."""
+    definite: frozenset[str] | None
+    """In a branch that may not be taken: the names that are bound all the same; None outside of branches."""
+
+
+def keep(known: dict[str, Capture], facts: LoopFacts, wanted: Wanted) -> None:
+    """Add a value to `known`, or a place to one that is kept already."""
+    node, read = wanted.node, wanted.read
+    stays = isinstance(node, cst.Name) and wanted.tensor is None
+    source = wanted.tensor if wanted.tensor is not None else node
+    text = facts.source.code(source)
+    name = node.value if stays and isinstance(node, cst.Name) else name_for(source, read)
+    if stays and wanted.stores and name in facts.mutated:
+        obstacle = f"it keeps `{name}` itself, which the loop changes"
+        raise Blocked(node, obstacle, "keep a copy of it, or do this every N batches")
+    moment = sum(capture.loud for capture in known.values())
+    for taken, other in known.items():
+        if (other.text, other.read) == (text, read) or (stays and taken == name):
+            if host.repeats(source, facts) and (other.moment == moment or host.is_counter(source, facts)):
+                kind = read if other.read == read else ""  # used in two ways: kept as it is
+                known[taken] = replace(other, read=kind, nodes=(*other.nodes, *(() if stays else (node,))))
+                return
+            stays = stays and taken != name
+    if wanted.definite is not None:
+        _check_branch(facts, wanted, wanted.definite)
+    loud = host.is_loud(source, facts)
+    chosen = name if stays else _free(known, facts, name)
+    known[chosen] = Capture(chosen, text, read, () if stays else (node,), loud, moment + loud)
+
+
+def replaces(known: dict[str, Capture], node: cst.CSTNode) -> bool:
+    """Whether a name takes the place of some part of an expression."""
+    parts = {id(part) for part in walk(node)}
+    return any(id(one) in parts for capture in known.values() for one in capture.nodes)
+
+
+def _check_branch(facts: LoopFacts, wanted: Wanted, definite: frozenset[str]) -> None:
+    needs = {v.value for v in variables(wanted.node) if isinstance(v, cst.Name)} & facts.varying
+    if wanted.read or not isinstance(wanted.node, cst.Name) or not needs <= definite:
+        obstacle = "the value is read only where a result decides it"
+        raise Blocked(wanted.node, obstacle, "read the value every N batches")
+
+
+def _free(known: dict[str, Capture], facts: LoopFacts, wanted: str) -> str:
+    name, number = wanted, 2
+    while name in facts.taken or name in known:
+        name, number = f"{wanted}_{number}", number + 1
+    return name

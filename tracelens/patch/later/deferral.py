@@ -1,0 +1,342 @@
+"""Which statements of a loop run later, and before which ones they must have run.
+
+In: a loop and the statements whose reads should wait. Out: a `Deferral`, or `Blocked`. Every statement that touches
+a result of a deferred one is deferred too, so that all of them keep their order; one that cannot be is preceded by
+a drain if it is rare (a checkpoint every 1,000 steps, a return), and blocks the whole otherwise. Lines on the
+screen are a result like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+
+from tracelens.patch.code.names import dotted, meets, rebound, touched, walk, written
+from tracelens.patch.code.outside import FILES, OUTPUT, words
+from tracelens.patch.later.captures import Capture
+from tracelens.patch.later.record import Recorder
+from tracelens.patch.loop import guards, heads
+from tracelens.patch.loop.between import Looks
+from tracelens.patch.loop.facts import LoopFacts
+from tracelens.patch.loop.host import opens_file
+from tracelens.patch.loop.loops import Blocked, check_scope, clock_reads, globals_of, is_rare
+from tracelens.patch.loop.reach import hidden_uses
+
+_PLAIN_CONTEXTS = words(
+    "no_grad autocast enable_grad inference_mode nullcontext record_function amp no_sync accumulate"
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Statements that stand together and become one function: whole lines, or one small statement within a line."""
+
+    statements: tuple[cst.CSTNode, ...]
+    captures: tuple[Capture, ...]
+
+    @property
+    def inline(self) -> bool:
+        return isinstance(self.statements[0], cst.BaseSmallStatement)
+
+
+@dataclass(frozen=True)
+class Deferral:
+    """A plan for one loop. `state` are the keys that deferred statements write."""
+
+    facts: LoopFacts
+    runs: tuple[Run, ...]
+    drains: tuple[cst.CSTNode, ...]
+    """Statements before which everything deferred must have run."""
+    state: frozenset[str]
+    notes: tuple[str, ...]
+    looks: Looks | None = None
+    """When the iterator of the loop looks at the results: what waits runs before."""
+
+
+def plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode]) -> Deferral:
+    """Plan to defer the statements in `seeds` and whatever depends on them; raises `Blocked`.
+
+    Statements in rare branches are deferred with the others where that is possible; where not, all that waits runs
+    before them.
+    """
+    check_scope(facts.scope)
+    try:
+        return _plan(facts, seeds, wait_for_rare=False)
+    except Blocked as blocked:
+        try:
+            return _plan(facts, seeds, wait_for_rare=True)
+        except Blocked:
+            raise blocked from None
+
+
+def _plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode], wait_for_rare: bool) -> Deferral:
+    members, state = _closure(facts, seeds, wait_for_rare)
+    _check_names(facts, members, state)
+    planner = _Planner(facts, state, frozenset(members), wait_for_rare)
+    runs, drains = planner.block(facts.loop.body, rare=False)
+    looks = heads.check(facts, members, state - guards.last_words(facts, members))
+    missing = [seed for seed in seeds if not any(_holds(run, seed) for run in runs)]
+    if missing or not runs:
+        node = missing[0] if missing else facts.loop
+        raise Blocked(node, "it is read only in few batches", "nothing to do: it costs little")
+    moved = frozenset(node for run in runs for statement in run.statements for node in walk(statement))
+    drains += tuple(node for node in guards.lookouts(facts, moved) if node not in drains)
+    return Deferral(facts, runs, drains, state, tuple(_notes(facts, looks)), looks)
+
+
+def _closure(
+    facts: LoopFacts, seeds: Sequence[cst.CSTNode], wait_for_rare: bool = False
+) -> tuple[list[cst.CSTNode], frozenset[str]]:
+    """All statements that touch a result of a deferred one, and the keys of these results."""
+    members = [part for seed in seeds for part in (seed, *guards.inside(facts, seed))]
+    state = _results(facts, frozenset(), members)
+    grown = True
+    while grown:
+        grown = False
+        for leaf in facts.leaves:
+            if any(leaf is member for member in members) or not facts.uses(leaf, state):
+                continue
+            members.append(leaf)
+            grown = True
+            if within := guards.inside(facts, leaf):
+                members += within
+                state = _results(facts, state, within)
+            stays = wait_for_rare and facts.in_rare_branch(leaf)
+            if isinstance(leaf, cst.BaseSmallStatement) and not stays and _recordable(facts, state, leaf):
+                state = _results(facts, state, [leaf])
+    return members, state
+
+
+def _results(facts: LoopFacts, state: frozenset[str], statements: Sequence[cst.CSTNode]) -> frozenset[str]:
+    """The keys in `state` and those that the statements write, with the objects that hold one another."""
+    keys = {key for statement in statements for key in written(statement, facts.names)}
+    keys |= {key for statement in statements for key in facts.behind(statement).changed}
+    objects = keys - {name for statement in statements for name in rebound(statement)}
+    return state | keys | facts.aliases(frozenset(objects), frozenset(keys))
+
+
+def _recordable(facts: LoopFacts, state: frozenset[str], leaf: cst.BaseSmallStatement) -> bool:
+    try:
+        Recorder(facts, state | written(leaf, facts.names) | facts.behind(leaf).changed).small(leaf)
+    except Blocked:
+        return False
+    return not facts.source.kept_by_comment(leaf)
+
+
+def _check_names(facts: LoopFacts, members: Iterable[cst.CSTNode], state: frozenset[str]) -> None:
+    names = state - {OUTPUT, FILES}
+    behind = {name for member in members for name in facts.behind(member).changed}
+    used = facts.inner_use(names - behind.difference(*(written(member, facts.names) for member in members)))
+    if used is not None:
+        raise Blocked(used, "a function defined here uses the results", "hand the results to it as arguments")
+    for leaf in facts.leaves:
+        if isinstance(leaf, (cst.FunctionDef, cst.ClassDef)) and meets(touched(leaf, facts.names), state):
+            raise Blocked(leaf, "a function defined in the loop uses the value", "read the value every N batches")
+    for member in members:
+        bare_self = any(
+            isinstance(n, cst.Arg) and isinstance(n.value, cst.Name) and n.value.value == "self" for n in walk(member)
+        )
+        if bare_self:
+            raise Blocked(member, "a call receives `self` and could see the results", "hand the results to it")
+    for function, seen in hidden_uses(facts.names, facts.loop):
+        if meets(seen, state):
+            obstacle = f"`{function.name.value}`, which is called without its name, uses the results"
+            raise Blocked(function, obstacle, "read the value every N batches")
+    shared = {name for name in names if name.startswith("self.")} | (names & globals_of(facts.scope))
+    if shared:
+        _check_called(facts, frozenset(shared))
+
+
+def _check_called(facts: LoopFacts, names: frozenset[str]) -> None:
+    """Results kept in attributes or globals must not be seen by what the loop calls, nor by code that gets `self`."""
+    for node in walk(facts.loop.body):
+        if isinstance(node, cst.Arg) and isinstance(node.value, cst.Name) and node.value.value == "self":
+            raise Blocked(node, "a call receives `self` and could see the results", "hand the results to it")
+        if isinstance(node, cst.Call) and _sees(node, facts, names, set()):
+            raise Blocked(node, f"`{dotted(node.func)}()` uses the results", "call it every N batches")
+
+
+def _sees(call: cst.Call, facts: LoopFacts, names: frozenset[str], seen: set[str]) -> bool:
+    """Whether a function of the file, or one that it calls in turn, touches one of the names."""
+    owner, _, name = dotted(call.func).rpartition(".")
+    if owner not in ("", "self", "cls") or name in seen:
+        return False
+    seen.add(name)
+    for function in facts.names.functions.get(name, ()):
+        if function is facts.scope:
+            continue
+        inner = (node for node in walk(function) if isinstance(node, cst.Call))
+        if touched(function, facts.names) & names or any(_sees(one, facts, names, seen) for one in inner):
+            return True
+    return False
+
+
+@dataclass(frozen=True)
+class _Planner:
+    facts: LoopFacts
+    state: frozenset[str]
+    members: frozenset[cst.CSTNode]
+    wait_for_rare: bool
+
+    def block(self, block: cst.BaseSuite, rare: bool) -> tuple[tuple[Run, ...], tuple[cst.CSTNode, ...]]:
+        """Runs and drains of one block; in a rare one, a statement that cannot wait makes the block stay as it is."""
+        if not (rare and self.wait_for_rare):
+            try:
+                return self._block(block)
+            except Blocked:
+                if not rare:
+                    raise
+        return (), (next(statement for statement in _statements(block) if self._touches(statement)),)
+
+    def _block(self, block: cst.BaseSuite) -> tuple[tuple[Run, ...], tuple[cst.CSTNode, ...]]:
+        runs: list[Run] = []
+        drains: list[cst.CSTNode] = []
+        together: list[cst.CSTNode] = []
+        recorder = self._recorder()
+        for statement in _statements(block):
+            grown = self._taken(recorder, statement)
+            if grown is not None:
+                recorder = grown
+                together.append(statement)
+                continue
+            runs += _run(together, recorder)
+            together, recorder = [], self._recorder()
+            if self._touches(statement):
+                inner_runs, inner_drains = self._inside(statement)
+                runs += inner_runs
+                drains += inner_drains
+        return (*runs, *_run(together, recorder)), tuple(drains)
+
+    def _recorder(self) -> Recorder:
+        return Recorder(self.facts, self.state)
+
+    def _taken(self, recorder: Recorder, statement: cst.CSTNode) -> Recorder | None:
+        """The recorder with the statement added, or None where it does not run later as a whole."""
+        if not self._touches(statement) or isinstance(statement, cst.BaseSmallStatement):
+            return None
+        if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) > 1:
+            return None
+        whole = isinstance(statement, (cst.SimpleStatementLine, cst.If)) or opens_file(statement)
+        if not whole or not self._all_members(statement):
+            return None
+        if self.wait_for_rare and isinstance(statement, cst.If) and is_rare(statement.test, self.facts.varying):
+            return None
+        trial = Recorder(self.facts, self.state, dict(recorder.captures))
+        try:
+            trial.statement(statement)
+        except Blocked:
+            return None
+        return trial
+
+    def _all_members(self, statement: cst.CSTNode) -> bool:
+        leaves = [n for n in walk(statement) if isinstance(n, cst.BaseSmallStatement)]
+        return all(
+            (leaf in self.members or isinstance(leaf, cst.Pass)) and not self.facts.source.kept_by_comment(leaf)
+            for leaf in leaves
+        )
+
+    def _touches(self, statement: cst.CSTNode) -> bool:
+        return any(node in self.members for node in walk(statement))
+
+    def _inside(self, statement: cst.CSTNode) -> tuple[tuple[Run, ...], tuple[cst.CSTNode, ...]]:
+        """A statement that stays, with runs inside it, or a drain before it."""
+        if isinstance(statement, cst.Return):
+            return (), (statement,)
+        if isinstance(statement, cst.SimpleStatementLine):
+            return self._line(statement)
+        if isinstance(statement, cst.BaseSmallStatement):
+            return self._small(statement)
+        if statement in self.members:
+            raise Blocked(statement, *self._why_not(statement))
+        if isinstance(statement, cst.If):
+            return self._branches(statement)
+        if isinstance(statement, (cst.For, cst.While, cst.With)):
+            if isinstance(statement, cst.With) and not _plain_context(statement):
+                raise Blocked(statement, "the value is used inside a `with`", "read it after the block")
+            return self._both(statement.body, getattr(statement, "orelse", None))
+        raise Blocked(statement, "the value is used where an exception may be caught", "read it every N batches")
+
+    def _line(self, line: cst.SimpleStatementLine) -> tuple[tuple[Run, ...], tuple[cst.CSTNode, ...]]:
+        if len(line.body) == 1:
+            small = line.body[0]
+            if isinstance(small, (cst.Return, cst.Raise)):
+                return (), (line,)
+            raise Blocked(small, *self._why_not(small))
+        found = [self._small(small) for small in line.body if small in self.members]
+        return tuple(r for runs, _ in found for r in runs), tuple(d for _, drains in found for d in drains)
+
+    def _small(self, small: cst.BaseSmallStatement) -> tuple[tuple[Run, ...], tuple[cst.CSTNode, ...]]:
+        if isinstance(small, (cst.Return, cst.Raise)):
+            return (), (small,)
+        recorder = self._recorder()
+        if self.facts.source.kept_by_comment(small):
+            raise Blocked(small, *self._why_not(small))
+        recorder.small(small)
+        return tuple(_run([small], recorder)), ()
+
+    def _branches(self, node: cst.If) -> tuple[tuple[Run, ...], tuple[cst.CSTNode, ...]]:
+        rare = is_rare(node.test, self.facts.varying)
+        runs, drains = self.block(node.body, rare) if self._touches(node.body) else ((), ())
+        if isinstance(node.orelse, cst.Else) and self._touches(node.orelse):
+            more, further = self.block(node.orelse.body, rare=False)
+            return (*runs, *more), (*drains, *further)
+        if isinstance(node.orelse, cst.If) and self._touches(node.orelse):
+            more, further = self._inside(node.orelse)
+            return (*runs, *more), (*drains, *further)
+        return runs, drains
+
+    def _both(self, body: cst.BaseSuite, orelse: cst.Else | None) -> tuple[tuple[Run, ...], tuple[cst.CSTNode, ...]]:
+        runs, drains = self.block(body, rare=False)
+        if orelse is None or not self._touches(orelse):
+            return runs, drains
+        more, further = self.block(orelse.body, rare=False)
+        return (*runs, *more), (*drains, *further)
+
+    def _why_not(self, node: cst.CSTNode) -> tuple[str, str]:
+        """The reason why a statement that touches the results cannot run later, in words."""
+        if self.facts.source.kept_by_comment(node):
+            return "it is marked `# tracelens: keep`", "remove the comment to have it patched"
+        if isinstance(node, (cst.If, cst.While)) and node not in self.facts.guards:
+            why = "the value decides what the same batch does next"
+            return why, "keep the check, or make it every N batches on a tensor kept on the GPU"
+        if isinstance(node, (cst.For, cst.With)):
+            return "the value is used by the head of a block", "read it every N batches"
+        try:
+            recorder = self._recorder()
+            recorder.small(node) if isinstance(node, cst.BaseSmallStatement) else recorder.statement(node)
+        except Blocked as blocked:
+            return blocked.obstacle, blocked.by_hand
+        return "it uses the value in the same batch", "read the value every N batches"
+
+
+def _statements(block: cst.BaseSuite) -> Sequence[cst.CSTNode]:
+    return tuple(block.body)
+
+
+def _run(together: list[cst.CSTNode], recorder: Recorder) -> Iterator[Run]:
+    if together:
+        yield Run(tuple(together), tuple(recorder.captures.values()))
+
+
+def _holds(run: Run, seed: cst.CSTNode) -> bool:
+    return any(node is seed for statement in run.statements for node in walk(statement))
+
+
+def _plain_context(node: cst.With) -> bool:
+    """A context that changes nothing for statements that run after it: gradients off, autocast, a profiler's label."""
+    for item in node.items:
+        call = item.item.func if isinstance(item.item, cst.Call) else item.item
+        last = call.attr.value if isinstance(call, cst.Attribute) else getattr(call, "value", "")
+        if item.asname is not None or not (isinstance(last, str) and any(word in last for word in _PLAIN_CONTEXTS)):
+            return False
+    return True
+
+
+def _notes(facts: LoopFacts, looks: Looks | None) -> Iterator[str]:
+    if looks is not None:
+        yield f"all that waits runs before `{looks.function}` ({looks.place}) shows it, so its lines stay the same"
+        yield f"times and GPU memory that `{looks.function}` itself measures are those of a host that runs ahead"
+    if clock_reads(facts.loop, facts.names):
+        yield "times that this loop measures no longer include the wait for the GPU"

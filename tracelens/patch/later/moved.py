@@ -1,0 +1,213 @@
+"""The user's statements as a function that runs later, and the call that records them.
+
+In: a `Run` of a `Deferral`. Out: the function's text and the splice for the call. The statements are moved as they
+stand, comments included; only the places where a value was read become names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import libcst as cst
+
+from tracelens.patch.code.names import key, rebound, touched, variables, walk
+from tracelens.patch.code.source import SourceFile, Splice
+from tracelens.patch.later.captures import Capture
+from tracelens.patch.later.deferral import Run
+from tracelens.patch.loop.facts import LoopFacts
+from tracelens.patch.loop.loops import globals_of, own_nodes
+from tracelens.patch.loop.sites import reads_in
+
+LINE_LENGTH = 100
+"""Longer calls are broken into one argument per line, as formatters do."""
+DOCSTRING = '"""What the loop did here, run later and in order (TraceLens)."""'
+
+
+@dataclass(frozen=True)
+class Moved:
+    """One run of statements, taken out of its loop."""
+
+    facts: LoopFacts
+    run: Run
+    name: str
+    ahead: str
+    """The name of the RunAhead object of the loop."""
+
+    def definition(self) -> str:
+        """The function, at the loop's indentation, with a newline at its end."""
+        body: list[cst.BaseStatement] = [_line(DOCSTRING)]
+        shared = sorted(self.shared())
+        for word, names in (("nonlocal", [n for n in shared if self._nested(n)]), ("global", shared)):
+            chosen = [n for n in names if word == "nonlocal" or not self._nested(n)]
+            if chosen:
+                body.append(_line(f"{word} {', '.join(chosen)}"))
+        body += self._statements()
+        parameters = cst.Parameters([cst.Param(cst.Name(capture.name)) for capture in self.run.captures])
+        function = cst.FunctionDef(cst.Name(self.name), parameters, cst.IndentedBlock(body))
+        return _render(function, self.facts.source, self.facts.source.indentation(self.facts.loop))
+
+    def call(self) -> Splice:
+        """Puts the recording call where the statements stood."""
+        source, statements = self.facts.source, self.run.statements
+        arguments = [self.name, *(self._argument(capture) for capture in self.run.captures)]
+        if isinstance(statements[0], cst.BaseSmallStatement):
+            return Splice(*source.span(statements[0]), f"{self.ahead}.later({', '.join(arguments)})")
+        text = _wrapped(f"{self.ahead}.later", arguments, source.indentation(statements[0]), source)
+        start = source.line_start(_first_comment(source, statements[0]))
+        end = source.line_start(source.last_line(statements[-1]) + 1)
+        ending = "\n" if source.text[start:end].endswith(("\n", "\r")) else ""
+        return Splice(start, end, text + ending)
+
+    def shared(self) -> frozenset[str]:
+        """Names that the statements bind and that others may see."""
+        bound = {name for statement in self.run.statements for node in walk(statement) for name in _bound(node)}
+        return frozenset(name for name in bound if not self._private(name))
+
+    def unbound(self, moved: frozenset[cst.CSTNode]) -> frozenset[str]:
+        """Shared names that nothing in the enclosing function binds any more once `moved` has left it."""
+        return frozenset(name for name in self.shared() if self._nested(name) and not self._bound_outside(name, moved))
+
+    def _nested(self, name: str) -> bool:
+        """Whether the loop's function owns the name; else it is a global."""
+        scope = self.facts.scope
+        return isinstance(scope, cst.FunctionDef) and name not in globals_of(scope)
+
+    def _bound_outside(self, name: str, moved: frozenset[cst.CSTNode]) -> bool:
+        scope = self.facts.scope
+        if not isinstance(scope, cst.FunctionDef):
+            return True
+        if name in _nonlocals(scope):
+            return True
+        if any(isinstance(part, cst.Param) and part.name.value == name for part in walk(scope.params)):
+            return True
+        return any(name in _bound(node) for node in own_nodes(scope) if node not in moved)
+
+    def _private(self, name: str) -> bool:
+        """Bound afresh by these statements before anything reads it, and mentioned nowhere else."""
+        if not isinstance(self.facts.scope, cst.FunctionDef):
+            return False
+        first = next(s for s in self.run.statements if name in touched(s, self.facts.names))
+        assign = first.body[0] if isinstance(first, cst.SimpleStatementLine) else first
+        if not isinstance(assign, cst.Assign) or name not in rebound(assign):
+            return False
+        if name in touched(assign.value, self.facts.names):
+            return False
+        inside = sum(_mentions(statement, name) for statement in self.run.statements)
+        return _mentions(self.facts.scope, name) == inside
+
+    def _statements(self) -> Iterator[cst.BaseStatement]:
+        replacer = _ByName(
+            {id(node): capture.name for capture in self.run.captures for node in capture.nodes}, self.ahead
+        )
+        for position, statement in enumerate(self.run.statements):
+            new = statement.visit(replacer)
+            new = _unannotated(new) if isinstance(new, cst.CSTNode) else new
+            if isinstance(new, cst.BaseSmallStatement):
+                yield cst.SimpleStatementLine([new.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)])
+            elif isinstance(new, (cst.SimpleStatementLine, cst.BaseCompoundStatement)):
+                yield new if position else _without_blank_lines(new)
+
+    def _argument(self, capture: Capture) -> str:
+        if capture.read == "choice":
+            return _choice(self.facts.source, capture.nodes[0], self.ahead)
+        if capture.read == "elapsed":
+            return self._elapsed(cst.ensure_type(capture.nodes[0], cst.BinaryOperation))
+        return f"{self.ahead}.{capture.read}({capture.text})" if capture.read else capture.text
+
+    def _elapsed(self, span: cst.BinaryOperation) -> str:
+        code = self.facts.source.code
+        stop = f"{self.ahead}.tick({code(span.left.func)})" if isinstance(span.left, cst.Call) else code(span.left)
+        return f"{self.ahead}.elapsed({code(span.right)}, {stop})"
+
+
+class _ByName(cst.CSTTransformer):
+    """Puts names in the places where values were read."""
+
+    def __init__(self, names: Mapping[int, str], ahead: str) -> None:
+        super().__init__()
+        self._names = names
+        self._ahead = ahead
+
+    def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> cst.CSTNode:  # type: ignore[override]
+        if isinstance(original_node, cst.Break):  # of a guard that looks later; the loop is no longer around it
+            return cst.Return(cst.parse_expression(f"{self._ahead}.leave()"))
+        name = self._names.get(id(original_node))
+        return updated_node if name is None else cst.Name(name)
+
+
+def _unannotated(node: cst.CSTNode) -> cst.CSTNode:
+    """`v = x` for `v: float = x`: a name that belongs to another scope cannot be annotated."""
+    for part in list(walk(node)):
+        if isinstance(part, cst.AnnAssign) and part.value is not None and isinstance(part.target, cst.Name):
+            plain = cst.Assign([cst.AssignTarget(part.target)], part.value, part.semicolon)
+            node = plain if node is part else node.deep_replace(part, plain)
+    return node
+
+
+def _choice(source: SourceFile, node: cst.CSTNode, ahead: str) -> str:
+    """`a.item() if test else 0` with each read turned into a pending one; evaluated where it stood."""
+    start, end = source.span(node)
+    pieces, position = [], start
+    for read in sorted(reads_in(node), key=lambda read: source.span(read.node)):
+        first, last = source.span(read.node)
+        if first < position:
+            continue  # inside the one before
+        pieces += [source.text[position:first], f"{ahead}.{read.kind}({source.code(read.tensor)})"]
+        position = last
+    return "".join([*pieces, source.text[position:end]])
+
+
+def _nonlocals(scope: cst.FunctionDef) -> frozenset[str]:
+    return frozenset(item.name.value for n in own_nodes(scope) if isinstance(n, cst.Nonlocal) for item in n.names)
+
+
+def _line(code: str) -> cst.BaseStatement:
+    return cst.ensure_type(cst.parse_statement(code), cst.SimpleStatementLine)
+
+
+def _render(function: cst.FunctionDef, source: SourceFile, indent: str) -> str:
+    """The function's code at an indentation: written inside a dummy block of that indentation, which is cut off."""
+    if not indent:
+        return source.module.with_changes(header=[], footer=[], body=[function]).code_for_node(function)
+    wrapper = cst.If(cst.Name("x"), cst.IndentedBlock([function], indent=indent))
+    code = cst.Module([wrapper], default_indent=source.module.default_indent).code
+    return code.partition("\n")[2]
+
+
+def _wrapped(function: str, arguments: list[str], indent: str, source: SourceFile) -> str:
+    line = f"{indent}{function}({', '.join(arguments)})"
+    if len(line) <= LINE_LENGTH or "\n" in line:
+        return line
+    inner = indent + source.module.default_indent
+    return "\n".join([f"{indent}{function}(", *(f"{inner}{argument}," for argument in arguments), f"{indent})"])
+
+
+def _without_blank_lines(node: cst.SimpleStatementLine | cst.BaseCompoundStatement) -> cst.BaseStatement:
+    """Without the empty lines above it, which stay where they were."""
+    lines = list(node.leading_lines)
+    while lines and lines[0].comment is None:
+        lines.pop(0)
+    return node.with_changes(leading_lines=lines)
+
+
+def _first_comment(source: SourceFile, statement: cst.CSTNode) -> int:
+    """The line of the first comment above a statement, or its own."""
+    leading = getattr(statement, "leading_lines", ())
+    commented = [index for index, above in enumerate(leading) if above.comment is not None]
+    line = source.line(statement)
+    return line - (len(leading) - commented[0]) if commented else line
+
+
+def _bound(node: cst.CSTNode) -> frozenset[str]:
+    if isinstance(node, (cst.BaseSmallStatement, cst.For, cst.With)):
+        return rebound(node)
+    if isinstance(node, (cst.FunctionDef, cst.ClassDef)):
+        return frozenset({node.name.value})
+    if isinstance(node, cst.ExceptHandler) and node.name is not None and isinstance(node.name.name, cst.Name):
+        return frozenset({node.name.name.value})
+    return frozenset()
+
+
+def _mentions(node: cst.CSTNode, name: str) -> int:
+    return sum(1 for variable in variables(node) if key(variable) == name)

@@ -1,0 +1,156 @@
+"""What statements that only log or accumulate need so that they can run later.
+
+In: statements that stand together, the facts of their loop, and the keys of the results ("state") that all such
+statements share. Out: `Recorder.captures`: the expressions to evaluate where the statements stood, and the names that
+stand for them in the function that runs later. Raises `Blocked` where a statement does more than log or accumulate.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from tracelens.patch.code.names import WHOLE_SELF, dotted, is_output, rebound, root_key
+from tracelens.patch.code.outside import looked_at
+from tracelens.patch.later.expressions import Expressions
+from tracelens.patch.loop import guards, host
+from tracelens.patch.loop.loops import Blocked
+from tracelens.patch.loop.sites import reads_in
+
+
+class Recorder(Expressions):
+    """Collects the captures of statements that stand together; one Recorder makes one function."""
+
+    def statement(self, node: cst.CSTNode) -> None:
+        """Take in one statement; raises `Blocked` if it must not run later."""
+        if isinstance(node, cst.SimpleStatementLine):
+            for small in node.body:
+                self.small(small)
+        elif isinstance(node, cst.If):
+            self._branch(node)
+        elif isinstance(node, cst.With) and host.opens_file(node):
+            self._file(node)
+        else:
+            raise Blocked(node, "a loop, with or try around the results cannot run later", "read every N batches")
+
+    def small(self, node: cst.CSTNode) -> None:
+        if guards.ends(self.facts, node):
+            self._guard(node)
+        elif isinstance(node, cst.Expr):
+            self._expression_statement(node)
+        elif isinstance(node, (cst.Assign, cst.AugAssign, cst.AnnAssign)):
+            self._assignment(node)
+        elif not isinstance(node, cst.Pass):
+            word = type(node).__name__.lower()
+            raise Blocked(node, f"`{word}` depends on the value in the same batch", "keep it, or check every N batches")
+
+    def _file(self, node: cst.With) -> None:
+        """`with open(path, "a") as file:`, whose whole body writes into the file."""
+        for item in node.items:
+            self._arguments(cst.ensure_type(item.item, cst.Call))
+        self.state |= rebound(node)
+        for statement in node.body.body:
+            self.statement(cst.ensure_type(statement, cst.SimpleStatementLine))
+
+    def _branch(self, node: cst.If) -> None:
+        outer = self._definite
+        self._guard(node) if node in self.facts.guards else self.expression(node.test)
+        if isinstance(node.orelse, cst.Else) and outer is None:
+            for read in self._read_by_both(node.body, node.orelse.body):
+                self._read(read)
+        if self._definite is None:
+            self._definite = self.facts.definite(node)
+        for block in (node.body, node.orelse.body if isinstance(node.orelse, cst.Else) else None):
+            for statement in block.body if block is not None else ():
+                if isinstance(statement, cst.BaseSmallStatement):
+                    self.small(statement)
+                else:
+                    self.statement(statement)
+        if isinstance(node.orelse, cst.If):
+            self._branch(node.orelse)
+        self._definite = outer
+
+    def _guard(self, node: cst.CSTNode) -> None:
+        """A guard that looks later, or the end of one: what it looks at is kept, and what it says."""
+        for part, tensor in guards.parts(node, self.facts.names):
+            if tensor is not None and self._independent(part) and self._may_be_tensor(tensor):
+                self._capture(tensor, "number", tensor)
+            else:
+                self.expression(part)
+
+    def _expression_statement(self, node: cst.Expr) -> None:
+        call = node.value
+        if isinstance(call, cst.BaseString):
+            return
+        if not isinstance(call, cst.Call):
+            raise Blocked(node, "the statement does more than log or accumulate", "read the value every N batches")
+        host.check_behind(call, self.facts, self.state)
+        self._stores = not is_output(call, self.facts.names)
+        if not self._stores:
+            self._check_printer(call)
+        elif not self._collects(call):
+            text = dotted(call.func) or "a call"
+            raise Blocked(node, f"`{text}(…)` may do more than log or accumulate", "call it every N batches")
+        self._arguments(call)
+        if isinstance(call.func, cst.Attribute):
+            self._receiver(call.func.value)
+
+    def _collects(self, call: cst.Call) -> bool:
+        if not isinstance(call.func, cst.Attribute):
+            return False
+        receiver = root_key(call.func.value) or ""
+        method = call.func.attr.value
+        holds = self.facts.held_by(frozenset({receiver})) & self.facts.trained
+        if method in host.TRAINS or holds or host.TRAINERS.search(receiver.rpartition(".")[2]):
+            obstacle = f"the value reaches `{dotted(call.func)}(…)`, which takes part in the training"
+            raise Blocked(call, obstacle, "hand it the tensor instead of the number, if it can use that")
+        if looked_at(self.facts.names.qualified(call.func), method, bool(call.args)):
+            return False
+        return bool(host.COLLECTS.fullmatch(method)) or (receiver in self.state and self._only_shows(call, receiver))
+
+    def _only_shows(self, call: cst.Call, receiver: str) -> bool:
+        """A method of a result that is given nothing, such as `progress.display(i)`, and knows nothing of the rest."""
+        has_read = any(self._independent(read.tensor) for read in reads_in(call)) or self._measures(call)
+        if has_read or not all(self._independent(argument.value) for argument in call.args):
+            return False
+        method, names = dotted(call.func).rpartition(".")[2], self.facts.names
+        if receiver in WHOLE_SELF:
+            return method in names.functions
+        others = self.facts.held_by(frozenset({receiver})) - self.state
+        return not (receiver in names.imports and method in names.elsewhere) and not others & self.facts.changed_inside
+
+    def _assignment(self, node: cst.Assign | cst.AugAssign | cst.AnnAssign) -> None:
+        if isinstance(node, cst.Assign):
+            for target in node.targets:
+                self._target(target.target)
+        else:
+            self._target(node.target)
+        self._stores = True
+        if node.value is not None:
+            self.expression(node.value)
+
+    def _target(self, target: cst.BaseExpression) -> None:
+        if isinstance(target, (cst.Tuple, cst.List)):
+            for element in target.elements:
+                self._target(element.value)
+        elif isinstance(target, cst.Subscript):
+            self._receiver(target.value)
+            for part in target.slice:
+                if not isinstance(part.slice, cst.Index):
+                    raise Blocked(target, "it stores into a slice", "store every N batches")
+                self.expression(part.slice.value)
+        elif isinstance(target, cst.Attribute):
+            self._receiver(target.value)
+        elif not isinstance(target, cst.Name):
+            raise Blocked(target, "it stores where that cannot be followed", "store every N batches")
+
+    def _receiver(self, node: cst.BaseExpression) -> None:
+        """The object a method is called on, or stored into: indices on the way to it are kept like other values."""
+        if isinstance(node, cst.Subscript):
+            self._receiver(node.value)
+            for part in node.slice:
+                if isinstance(part.slice, cst.Index):
+                    self.expression(part.slice.value)
+        elif isinstance(node, cst.Attribute):
+            self._receiver(node.value)
+        elif isinstance(node, cst.Call):
+            self.expression(node)

@@ -1,0 +1,237 @@
+"""Turns the plan for one loop into splices: the functions before it, the calls in it, the wrapper around its items.
+
+In: a `LoopChange`. Out: splices of one file. Everything that the patch writes into a loop is written here, so that
+one loop gets one `RunAhead` however many Edits touch it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+
+from tracelens.patch.code.names import dotted, walk
+from tracelens.patch.code.source import SourceFile, Splice
+from tracelens.patch.files.vendored import MODULE
+from tracelens.patch.later import inline
+from tracelens.patch.later.deferral import Deferral
+from tracelens.patch.later.moved import Moved
+from tracelens.patch.loop import guards
+from tracelens.patch.loop.between import Looks
+from tracelens.patch.loop.facts import LoopFacts
+from tracelens.patch.loop.loops import Loop, head, own_nodes
+
+_BEFORE, _INSIDE, _AROUND = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class LoopChange:
+    """All that happens to one loop. `every` None: values are used as soon as the GPU has them."""
+
+    facts: LoopFacts
+    every: int | None
+    deferral: Deferral | None = None
+    syncs: tuple[tuple[cst.Call, str], ...] = ()
+    """Calls to replace, each with the method of the runtime that takes its place."""
+    ticks: tuple[cst.Call, ...] = ()
+    """Clock reads that become events."""
+
+
+def file_splices(changes: Sequence[LoopChange]) -> list[Splice]:
+    """The splices for all loops of a file that change."""
+    plans = (change.deferral for change in changes)
+    runs = [run for plan in plans if plan is not None for run in plan.runs]
+    gone = frozenset(node for run in runs for statement in run.statements for node in walk(statement))
+    used: set[str] = set()
+    return [splice for change in changes for splice in _loop_splices(change, used, gone)]
+
+
+def _loop_splices(change: LoopChange, used: set[str], gone: frozenset[cst.CSTNode]) -> list[Splice]:
+    """The splices for one loop; `used` collects new names, `gone` holds every node that leaves its function."""
+    facts = change.facts
+    lines = plain(change, used)
+    if lines is not None:
+        return _plain_splices(change, lines)
+    ahead = _unused(facts, "ahead", used)
+    moved = _moved(change, ahead, used)
+    out = [one.call() for one in moved]
+    if change.deferral is not None:
+        out += [_drain_before(facts, node, ahead) for node in change.deferral.drains]
+    for call, method in change.syncs:
+        arguments = facts.source.code(call.args[0].value) if call.args else ""
+        out.append(Splice(*facts.source.span(call), f"{ahead}.{method}({arguments})"))
+    for call in change.ticks:
+        out.append(Splice(*facts.source.span(call), f"{ahead}.tick({facts.source.code(call.func)})"))
+    return out + _around(change, moved, ahead, gone, used)
+
+
+def plain(change: LoopChange, used: set[str] | None = None) -> inline.Lines | None:
+    """The few lines of torch that are enough for a loop, or None where it needs the runtime."""
+    if change.deferral is not None or change.ticks or len(change.syncs) != 1:
+        return None
+    taken = set() if used is None else used
+    call, method = change.syncs[0]
+    return inline.lines_for(change.facts, call, method, change.every, lambda name: _unused(change.facts, name, taken))
+
+
+def _plain_splices(change: LoopChange, lines: inline.Lines) -> list[Splice]:
+    source, loop = change.facts.source, change.facts.loop
+    indent, top = source.indentation(loop), source.line_start(_first_line(source, loop))
+    before = "".join(f"{indent}{line}\n" for line in lines.before)
+    after = "\n".join(f"{indent}{line}" for line in inline.indented(lines.after, source))
+    out = [Splice(top, top, before, _BEFORE), _whole_line(source, _line_after(source, loop), after)]
+    return out + inline.splices(change.facts, change.syncs[0][0], lines)
+
+
+def import_splice(source: SourceFile, before: int, installed: bool = False) -> Splice | None:
+    """`import tracelens_runtime` below the imports at the top; None where it is there already.
+
+    `before`: the line of the first use. `installed`: from the TraceLens that is installed where the script runs,
+    instead of the file beside it.
+    """
+    if MODULE in source.names.imports:
+        return None
+    line = _line_of_import(source, before)
+    return _whole_line(source, line, f"from tracelens import runtime as {MODULE}" if installed else f"import {MODULE}")
+
+
+def _line_of_import(source: SourceFile, before: int) -> int:
+    """Below the imports among which torch is: what a script sets before it imports torch stays before that."""
+    body = [part for part in source.module.body if source.last_line(part) < before]
+    first = next((number for number, part in enumerate(body) if _imports_torch(part)), None)
+    if first is None:
+        imports = [part for part in body if _is_import(part)]
+        if imports:
+            return source.last_line(imports[-1]) + 1
+        docstring = bool(body) and _is_docstring(body[0])
+        return source.last_line(body[0]) + 1 if docstring else 1 + len(source.module.header)
+    while first + 1 < len(body) and _is_import(body[first + 1]):
+        first += 1
+    return source.last_line(body[first]) + 1
+
+
+def _imports_torch(statement: cst.CSTNode) -> bool:
+    for node in (statement, *own_nodes(statement)):
+        if isinstance(node, cst.Import) and any(dotted(a.name).partition(".")[0] == "torch" for a in node.names):
+            return True
+        if isinstance(node, cst.ImportFrom) and dotted(node.module).partition(".")[0] == "torch":
+            return not node.relative
+    return False
+
+
+def _is_import(statement: cst.CSTNode) -> bool:
+    return isinstance(statement, cst.SimpleStatementLine) and isinstance(
+        statement.body[0], (cst.Import, cst.ImportFrom)
+    )
+
+
+def _is_docstring(statement: cst.CSTNode) -> bool:
+    small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
+    return isinstance(small, cst.Expr) and isinstance(small.value, (cst.SimpleString, cst.ConcatenatedString))
+
+
+def _moved(change: LoopChange, ahead: str, used: set[str]) -> list[Moved]:
+    runs = change.deferral.runs if change.deferral is not None else ()
+    return [Moved(change.facts, run, _unused(change.facts, "replay_batch", used), ahead) for run in runs]
+
+
+def _around(
+    change: LoopChange, moved: Sequence[Moved], ahead: str, gone: frozenset[cst.CSTNode], used: set[str]
+) -> list[Splice]:
+    source, loop = change.facts.source, change.facts.loop
+    indent = source.indentation(loop)
+    first = _first_line(source, loop)
+    top = source.line_start(first)
+    blocks = _functions(moved, indent, gone)
+    looks = change.deferral.looks if change.deferral is not None else None
+    asking = _unused(change.facts, f"{looks.function}_shows_them", used) if looks is not None else ""
+    blocks += [_asked(looks, asking, source, indent)] if looks is not None else []
+    making = f"{indent}{ahead} = {MODULE}.RunAhead(every={change.every})\n"
+    above = source.line_text(first - 1).strip() if first > 1 else ""
+    apart = "\n" if blocks and above and not above.endswith((":", '"""')) else ""
+    out = [Splice(top, top, apart + "\n".join([*blocks, making]), _BEFORE), *_head(change.facts, ahead, used, asking)]
+    if any(isinstance(node, cst.Break) for node in own_nodes(loop.body)):
+        out.append(_whole_line(source, _line_after(source, loop), f"{indent}{ahead}.drain()"))
+    return out
+
+
+def _asked(looks: Looks, name: str, source: SourceFile, indent: str) -> str:
+    """A function that says after which batches the iterator shows the results."""
+    given = "".join(f", {parameter}={text}" for parameter, text in looks.given)
+    inner = indent + source.module.default_indent
+    return (
+        f"{indent}def {name}({looks.counter}{given}):\n"
+        f'{inner}"""Whether `{looks.function}` ({looks.place}) shows results after this batch (TraceLens)."""\n'
+        f"{inner}return {looks.condition}\n"
+    )
+
+
+def _head(facts: LoopFacts, ahead: str, used: set[str], asking: str = "") -> list[Splice]:
+    """The loop's first line, which then tells `ahead` where batches begin and end."""
+    source, loop = facts.source, facts.loop
+    start, end = source.outer_span(head(loop))
+    if isinstance(loop, cst.While):
+        name = _unused(facts, "_batch", used)
+        before = f"for {name} in {ahead}.over_while(lambda: "
+        return [Splice(source.span(loop)[0], start, before), Splice(end, end, ")", _AROUND)]
+    bare_tuple = isinstance(loop.iter, cst.Tuple) and not loop.iter.lpar
+    opening, closing = ("((", "))") if bare_tuple else ("(", f", {asking})" if asking else ")")
+    return [Splice(start, start, f"{ahead}.over{opening}", _AROUND), Splice(end, end, closing, _AROUND)]
+
+
+def _functions(moved: Sequence[Moved], indent: str, gone: frozenset[cst.CSTNode]) -> list[str]:
+    """Blocks of lines: the functions, and before them a line for each name that only they bind from now on."""
+    unbound = sorted({name for one in moved for name in one.unbound(gone)})
+    bindings = "".join(f"{indent}{name}: object  # bound by a function below\n" for name in unbound)
+    return [*([bindings] if bindings else []), *(one.definition() for one in moved)]
+
+
+def _first_line(source: SourceFile, statement: Loop) -> int:
+    """The line of a statement, or of the comments directly above it."""
+    line = source.line(statement)
+    for above in reversed(statement.leading_lines):
+        if above.comment is None:
+            break
+        line -= 1
+    return line
+
+
+def _line_after(source: SourceFile, loop: Loop) -> int:
+    """The first line that is neither a part of the loop nor a comment at its body's indentation."""
+    last = max(source.last_line(node) for node in walk(loop) if isinstance(node, cst.BaseSmallStatement))
+    indent = len(source.indentation(loop))
+    for line in range(last + 1, len(source.line_starts) + 1):
+        text = source.line_text(line)
+        deeper = len(text) - len(text.lstrip(" \t")) > indent
+        if not (text.lstrip().startswith("#") and deeper):
+            break
+        last = line
+    return last + 1
+
+
+def _whole_line(source: SourceFile, line: int, text: str) -> Splice:
+    """A line of its own before `line`, also at the end of a file without a newline there."""
+    position = source.line_start(line)
+    missing = position == len(source.text) and bool(source.text) and not source.text.endswith(("\n", "\r"))
+    return Splice(position, position, f"\n{text}" if missing else f"{text}\n", _INSIDE)
+
+
+def _drain_before(facts: LoopFacts, node: cst.CSTNode, ahead: str) -> Splice:
+    source = facts.source
+    start, _ = source.span(node)
+    if isinstance(node, (cst.SimpleStatementLine, cst.BaseCompoundStatement)):
+        begin, indent = source.line_start(source.line(node)), source.indentation(node)
+        if guards.leaves_loop(facts, node):
+            inner = indent + source.module.default_indent
+            return Splice(begin, begin, f"{indent}if {ahead}.drain():\n{inner}break\n", _INSIDE)
+        return Splice(begin, begin, f"{indent}{ahead}.drain()\n", _INSIDE)
+    return Splice(start, start, f"{ahead}.drain(); ", _INSIDE)
+
+
+def _unused(facts: LoopFacts, wanted: str, used: set[str]) -> str:
+    name, number = wanted, 2
+    while name in facts.taken or name in used:
+        name, number = f"{wanted}_{number}", number + 1
+    used.add(name)
+    return name

@@ -1,0 +1,355 @@
+"""What is known about the names of one training loop, gathered once: who changes, who is a tensor, who aliases whom.
+
+In: a parsed file and the loop. Out: `LoopFacts`. Flow-insensitive on purpose: a name that is assigned anywhere in
+the loop counts as varying everywhere in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import libcst as cst
+
+from tracelens.patch.code.names import (
+    FileNames,
+    dotted,
+    key,
+    meets,
+    rebound,
+    root_key,
+    targets,
+    touched,
+    variables,
+    walk,
+    written,
+)
+from tracelens.patch.code.outside import BESIDES, words
+from tracelens.patch.code.source import SourceFile
+from tracelens.patch.loop import holders
+from tracelens.patch.loop.holders import Holder
+from tracelens.patch.loop.loops import (
+    BUILTINS,
+    REMEMBERED,
+    Loop,
+    Scope,
+    head,
+    inner_functions,
+    is_rare,
+    own_nodes,
+    scope_of,
+)
+from tracelens.patch.loop.reach import SETTINGS, Reach, own_names, reach
+from tracelens.patch.loop.sites import read_of
+
+PURE_BUILTINS = words(
+    "abs all any bool bytes dict divmod enumerate filter float format frozenset int isinstance len list max min"
+    " pow range repr reversed round set sorted str sum tuple type zip"
+)
+PURE_MODULES = ("math.", "numpy.", "statistics.", "datetime.", "operator.", "json.dumps")
+_IMPURE = ("numpy.random", "numpy.load", "numpy.genfromtxt", "numpy.fromfile")
+_MOMENTS = (".now", ".utcnow", ".today")
+_TENSOR_METHODS = words("backward detach item cpu to cuda requires_grad_ grad_fn mean sum")
+_HOST_CALLS = words("len int float round str max min abs range")
+
+
+@dataclass(frozen=True)
+class LoopFacts:
+    """Everything that is asked about names while a loop is being rewritten."""
+
+    source: SourceFile
+    names: FileNames
+    loop: Loop
+    scope: Scope
+    spans: frozenset[cst.CSTNode] = frozenset()
+    """Differences of two times that are measured on the GPU, so that they are known later."""
+    guards: frozenset[cst.CSTNode] = frozenset()
+    """Statements that end the training where a value is not a number, and may look for that later (unsafe)."""
+
+    @cached_property
+    def leaves(self) -> tuple[cst.CSTNode, ...]:
+        """Small statements of the loop's body, and the compound ones for their heads, in source order."""
+        return tuple(_leaves(self.loop.body))
+
+    @cached_property
+    def varying(self) -> frozenset[str]:
+        """Names that some statement of the loop binds."""
+        out = {name for leaf in self.leaves for name in rebound(leaf)}
+        return frozenset(out | {t.value for t in targets(self.loop) if isinstance(t, cst.Name)})
+
+    @cached_property
+    def changed_inside(self) -> frozenset[str]:
+        """Keys of objects that the loop stores into, calls methods of, calls, or hands to code that is not known."""
+        out: set[str] = set()
+        for leaf in self.leaves:
+            out |= written(leaf, self.names)
+            for node in _head(leaf):
+                if isinstance(node, cst.Call):
+                    out |= self._reached_by(node)
+            out |= set().union(*(self.behind(part).changed for part in _head_parts(leaf)))
+        out |= self.gone_through.changed | {key(v) for v in variables(head(self.loop))}
+        return self.held_by(frozenset(out)) - BESIDES - set(self.names.imports) - BUILTINS
+
+    @cached_property
+    def mutated(self) -> frozenset[str]:
+        """Names of objects that the loop changes in place: stores into, extends, calls methods of for their effect."""
+        out: set[str] = set()
+        for leaf in self.leaves:
+            out |= {root for t in targets(leaf) if not isinstance(t, cst.Name) and (root := root_key(t)) is not None}
+            if isinstance(leaf, cst.Expr) and isinstance(leaf.value, cst.Call):
+                out |= written(leaf, self.names)
+            elif isinstance(leaf, cst.AugAssign) and isinstance(leaf.value, (cst.List, cst.ListComp, cst.Dict)):
+                out |= rebound(leaf)
+        return frozenset(out)
+
+    @cached_property
+    def tensors(self) -> frozenset[str]:
+        """Names that the loop treats as tensors."""
+        out: set[str] = set()
+        for node in walk(self.loop.body):
+            if not (isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name)):
+                continue
+            if node.attr.value in _TENSOR_METHODS and node.value.value in self.varying:
+                out.add(node.value.value)
+        return frozenset(out)
+
+    @cached_property
+    def numbers(self) -> frozenset[str]:
+        """Names that are Python numbers for certain: counters, lengths, clock reads."""
+        out = set(self._counters())
+        for leaf in self.leaves:
+            if isinstance(leaf, cst.Assign) and self._makes_number(leaf.value, frozenset(out)):
+                out |= rebound(leaf)
+        for leaf in self.leaves:
+            if isinstance(leaf, cst.Assign) and not self._makes_number(leaf.value, frozenset(out)):
+                out -= rebound(leaf)
+        return frozenset(out)
+
+    @cached_property
+    def taken(self) -> frozenset[str]:
+        """Every identifier of the file; new names must differ from all of them."""
+        return self.source.identifiers
+
+    def touched(self, node: cst.CSTNode) -> frozenset[str]:
+        """All keys that a piece of code reads or writes, itself or by the functions of the file that it calls."""
+        return touched(node, self.names) | self.behind(node).seen
+
+    def uses(self, node: cst.CSTNode, keys: frozenset[str]) -> bool:
+        """Whether a statement (a compound one by its head) touches one of the keys."""
+        return any(meets(self.touched(part), keys) for part in _head_parts(node))
+
+    def behind(self, node: cst.CSTNode) -> Reach:
+        """What the functions of the file that a piece of code calls look at and change."""
+        known = self._reaches.get(node)
+        return known or self._reaches.setdefault(node, reach(node, self.names, self.scope))
+
+    @cached_property
+    def gone_through(self) -> Reach:
+        """What runs between two batches: the iterator, where it is written in this file."""
+        return reach(head(self.loop), self.names, self.scope, iterates=isinstance(self.loop, cst.For))
+
+    @cached_property
+    def trained(self) -> frozenset[str]:
+        """Objects of which the loop makes a step."""
+        calls = (node.func for node in walk(self.loop.body) if isinstance(node, cst.Call))
+        steps = (f.value for f in calls if isinstance(f, cst.Attribute) and f.attr.value in ("step", "zero_grad"))
+        return frozenset(found for node in steps if (found := root_key(node)) is not None)
+
+    def held_by(self, objects: frozenset[str]) -> frozenset[str]:
+        """What the objects were given when they were made, and may change: the optimizer of a scheduler."""
+        out = set(objects)
+        for one in reversed(self._holders):
+            if one.bound & out:
+                out |= one.inside
+        return frozenset(out)
+
+    def aliases(self, objects: frozenset[str], names: frozenset[str]) -> frozenset[str]:
+        """Who else sees what is done to `objects`: `progress = Progress([losses, top1])`, and to variables `names`."""
+        held, size = set(objects), -1
+        while size != len(held):
+            size = len(held)
+            whole = {"self"} if any(name.startswith("self.") for name in held | names) else set()
+            for one in self._holders:
+                shared = one.inside & held
+                watches = one.inside & whole or meets(one.closure, frozenset(held | names))
+                if one.bound & self._mentioned and (shared or watches):
+                    held |= one.bound | (one.inside - {"self"} if shared else set())
+                if one.bound & held:
+                    held |= one.inside - {"self"} if one.same else one.inside & self._storage
+        return frozenset(held)
+
+    def in_rare_branch(self, leaf: cst.CSTNode) -> bool:
+        """Whether a statement of the loop is below a condition that few batches meet."""
+        below = leaf
+        for ancestor in self.source.ancestors(leaf):
+            if ancestor is self.loop:
+                return False
+            if isinstance(ancestor, cst.If) and below is ancestor.body and is_rare(ancestor.test, self.varying):
+                return True
+            below = ancestor
+        return False
+
+    def inner_use(self, keys: frozenset[str]) -> cst.CSTNode | None:
+        """A function or class, other than the loop's own, that uses one of the names; its calls cannot be followed."""
+        return next((node for node, used in self._inner_names if used & keys), None)
+
+    def definite(self, statement: cst.CSTNode) -> frozenset[str]:
+        """Names of the loop that are bound for certain when `statement` is reached."""
+        out = {t.value for t in targets(self.loop) if isinstance(t, cst.Name)}
+        current: cst.CSTNode | None = statement
+        while current is not None and current is not self.loop:
+            block = self.source.parent(current)
+            for before in _block(block):
+                if before is current:
+                    break
+                if isinstance(before, cst.SimpleStatementLine):
+                    for small in before.body:
+                        out |= rebound(small)
+            current = block
+        return frozenset(out)
+
+    def varies(self, expression: cst.CSTNode) -> bool:
+        """Whether an expression may have another value, or another meaning, when it is evaluated later."""
+        for node in walk(expression):
+            if isinstance(node, cst.Call) and not self._pure(node):
+                return True
+        for variable in variables(expression):
+            name = key(variable)
+            if name.startswith("self.") or name in self.varying or name in self.changed_inside:
+                return True
+        return False
+
+    def _pure(self, call: cst.Call) -> bool:
+        full = self.names.qualified(call.func)
+        return is_pure(full) or full.endswith((".format", ".join"))
+
+    def _reached_by(self, call: cst.Call) -> set[str]:
+        full = self.names.qualified(call.func)
+        out = set()
+        owner = call.func.value if isinstance(call.func, cst.Attribute) else call.func
+        found = root_key(owner)
+        if found is not None and found not in self.names.imports and found not in PURE_BUILTINS:
+            out.add(found)
+        if not is_pure(full) and full != "print":
+            for argument in call.args:
+                found = root_key(argument.value) if isinstance(argument.value, cst.Name) else None
+                if found is not None and found not in SETTINGS and found not in BUILTINS:
+                    out.add(found)
+        return out
+
+    @cached_property
+    def _inner_names(self) -> tuple[tuple[cst.CSTNode, frozenset[str]], ...]:
+        """The functions and classes inside the loop's own, with the names that each takes from outside."""
+        inner = inner_functions(self.scope)
+        return tuple((node, frozenset({key(v) for v in variables(node)} - own_names(node))) for node in inner)
+
+    @cached_property
+    def _reaches(self) -> dict[cst.CSTNode, Reach]:
+        return {}
+
+    @cached_property
+    def _holders(self) -> tuple[Holder, ...]:
+        return holders.find(self.source, self.loop, self.scope, self.leaves)
+
+    @cached_property
+    def _storage(self) -> frozenset[str]:
+        return holders.storage(self.source, self.scope)
+
+    @cached_property
+    def _mentioned(self) -> frozenset[str]:
+        return frozenset(key(v) for part in (self.loop.body, head(self.loop)) for v in variables(part))
+
+    def _counters(self) -> Iterator[str]:
+        for loop in (self.loop, *own_nodes(self.loop.body)):
+            if not isinstance(loop, cst.For):
+                continue
+            called = dotted(loop.iter.func) if isinstance(loop.iter, cst.Call) else ""
+            if called == "range" and isinstance(loop.target, cst.Name):
+                yield loop.target.value
+            text = self.source.code(loop.iter)
+            if "enumerate(" in text and isinstance(loop.target, cst.Tuple):
+                first = loop.target.elements[0].value
+                if isinstance(first, cst.Name):
+                    yield first.value
+
+    def _makes_number(self, value: cst.BaseExpression, numbers: frozenset[str]) -> bool:
+        if isinstance(value, (cst.BaseNumber, cst.BaseString, cst.Name)):
+            return not isinstance(value, cst.Name) or value.value in numbers
+        if isinstance(value, cst.BinaryOperation):
+            return self._makes_number(value.left, numbers) and self._makes_number(value.right, numbers)
+        if isinstance(value, cst.Call):
+            return self._returns_number(value)
+        return False
+
+    def _returns_number(self, call: cst.Call) -> bool:
+        read, full = read_of(call), self.names.qualified(call.func)
+        if full in _HOST_CALLS or full.startswith("time."):
+            return True
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value in ("size", "numel"):
+            return bool(call.args)
+        return read is not None and read.kind in ("item", "values")
+
+
+@lru_cache(maxsize=REMEMBERED)
+def facts_of(source: SourceFile, loop: Loop) -> LoopFacts:
+    return LoopFacts(source, source.names, loop, scope_of(source, loop))
+
+
+def _head_parts(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The node itself for a small statement; for a compound one what is evaluated before its body."""
+    if isinstance(node, (cst.If, cst.While)):
+        yield node.test
+    elif isinstance(node, cst.For):
+        yield from (node.target, node.iter)
+    elif isinstance(node, cst.With):
+        yield from node.items
+    elif isinstance(node, (cst.Try, cst.TryStar)):
+        return
+    else:
+        yield node
+
+
+def _head(leaf: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    for part in _head_parts(leaf):
+        yield from walk(part)
+
+
+def _leaves(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    if isinstance(node, (cst.SimpleStatementLine, cst.SimpleStatementSuite)):
+        yield from node.body
+    elif isinstance(node, cst.IndentedBlock):
+        for statement in node.body:
+            yield from _leaves(statement)
+    elif isinstance(node, (cst.FunctionDef, cst.ClassDef)):
+        yield node
+    elif isinstance(node, cst.BaseCompoundStatement):
+        yield node
+        for block in _blocks(node):
+            yield from _leaves(block)
+    elif isinstance(node, (cst.Else, cst.Finally, cst.ExceptHandler, cst.ExceptStarHandler)):
+        yield from _leaves(node.body)
+
+
+def _blocks(node: cst.BaseCompoundStatement) -> Iterator[cst.CSTNode]:
+    if isinstance(node, cst.Match):
+        yield from (case.body for case in node.cases)
+        return
+    yield node.body
+    for name in ("orelse", "handlers", "finalbody"):
+        value = getattr(node, name, None)
+        if isinstance(value, cst.CSTNode):
+            yield value
+        elif value:
+            yield from value
+
+
+def is_pure(full: str) -> bool:
+    """Whether a function of that full name gives the same value whenever it is called, and does nothing else."""
+    return full in PURE_BUILTINS or (
+        full.startswith(PURE_MODULES) and not full.startswith(_IMPURE) and not full.endswith(_MOMENTS)
+    )
+
+
+def _block(node: cst.CSTNode | None) -> tuple[cst.CSTNode, ...]:
+    return tuple(node.body) if isinstance(node, (cst.IndentedBlock, cst.SimpleStatementSuite)) else ()

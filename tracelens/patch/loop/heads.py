@@ -1,0 +1,71 @@
+"""The first line of a loop, which runs between the batches: what of the results it sees there, and when.
+
+In: the facts of a loop, the statements that should run later and the keys of their results. Out: None, or for an
+iterator that shows the results `Looks`: after which batches what waits has to run first. Raises `Blocked`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import libcst as cst
+
+from tracelens.patch.code.names import key, meets, rebound, root_key, touched, variables, walk
+from tracelens.patch.code.outside import words
+from tracelens.patch.loop.between import Looks, looks
+from tracelens.patch.loop.facts import PURE_BUILTINS, LoopFacts
+from tracelens.patch.loop.loops import Blocked
+from tracelens.patch.loop.reach import counts_passes
+
+BAR_TEXTS = words("set_postfix set_postfix_str set_description set_description_str write display refresh desc postfix")
+"""What is called on a progress bar that the loop runs over; it draws itself again whenever one of them is called."""
+
+
+def check(facts: LoopFacts, members: Sequence[cst.CSTNode], state: frozenset[str]) -> Looks | None:
+    """Raise `Blocked` where the line binds or reads what the statements change, in a way that cannot be foreseen."""
+    loop = facts.loop
+    if isinstance(loop, cst.While):
+        _check_condition(facts, loop, state)
+        return None
+    bound = {key(v) for v in variables(loop.target)} & state
+    if bound:
+        obstacle = f"`{min(bound)}` is another object in each pass of the loop, and the statement changes it"
+        raise Blocked(loop, obstacle, "keep the objects in a list, and fill them after the loop")
+    read = {key(v) for v in variables(loop.iter)} & state
+    is_bar = not any(isinstance(node, cst.Attribute) and root_key(node) in read for node in walk(loop.iter))
+    if meets(facts.gone_through.seen, state):
+        obstacle = "the iterator uses the results between two batches"
+        raise Blocked(loop.iter, obstacle, "read the value every N batches")
+    shown = {name for name in read if is_bar and _is_shown(facts, members, name)}
+    if len(read - shown) > 1:
+        obstacle = f"the loop runs over `{min(read - shown)}`, which can show the results between two batches"
+        raise Blocked(loop.iter, obstacle, "hand it the value every N batches, where N divides its printing interval")
+    return looks(facts, min(read - shown)) if read - shown else None
+
+
+def _check_condition(facts: LoopFacts, loop: cst.While, state: frozenset[str]) -> None:
+    """The condition moves into a function, from which a StopIteration would end the loop without a word."""
+    if touched(loop.test, facts.names) & state:
+        raise Blocked(loop.test, "the value decides whether the loop goes on", "look at it every N batches")
+    for node in walk(loop.test):
+        if isinstance(node, (cst.NamedExpr, cst.Await, cst.Yield)):
+            raise Blocked(loop.test, "the loop's condition binds a name", "bind it in the loop")
+        called = facts.names.qualified(node.func) if isinstance(node, cst.Call) else ""
+        if isinstance(node, cst.Call) and called not in PURE_BUILTINS and not called.startswith("time."):
+            obstacle = f"the loop's condition calls `{called or 'something'}(…)`, which may end it in another way"
+            raise Blocked(node, obstacle, "call it in the loop, and break")
+
+
+def _is_shown(facts: LoopFacts, members: Sequence[cst.CSTNode], name: str) -> bool:
+    mentioned = any(name in touched(member, facts.names) for member in members)
+    if counts_passes(facts.names, BAR_TEXTS):
+        return False
+    return mentioned and all(_only_shows(member, name) for member in members)
+
+
+def _only_shows(member: cst.CSTNode, name: str) -> bool:
+    """Whether a statement touches a progress bar in no other way than to set the text beside it."""
+    for node in walk(member):
+        if isinstance(node, cst.Attribute) and root_key(node) == name and node.attr.value not in BAR_TEXTS:
+            return False
+    return not isinstance(member, (cst.Assign, cst.AugAssign)) or name not in rebound(member)

@@ -1,0 +1,278 @@
+"""The training loop around a place, and what in its surroundings stands in the way of changing it.
+
+In: a parsed file and a node. Out: the `for` loop whose passes are the batches, or `Blocked` with the line that
+stands in the way and what to do by hand. Apart because every recipe asks the same questions first.
+"""
+
+from __future__ import annotations
+
+import builtins
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+import libcst as cst
+
+from tracelens.patch.code.names import FileNames, children, dotted, walk
+from tracelens.patch.code.source import PARSED_FILES, SourceFile
+
+Scope = cst.FunctionDef | cst.Module
+Loop = cst.For | cst.While
+RUNTIME = "tracelens_runtime"
+"""The module that patched scripts import."""
+BUILTINS = frozenset(dir(builtins))
+REMEMBERED = 64 * PARSED_FILES
+"""Answers that are kept: each place of a file asks the same questions about the same few loops."""
+
+_CLOCKS = frozenset(
+    {
+        "time.time",
+        "time.perf_counter",
+        "time.monotonic",
+        "time.time_ns",
+        "time.perf_counter_ns",
+        "time.monotonic_ns",
+        "time.process_time",
+        "timeit.default_timer",
+        "datetime.datetime.now",
+    }
+)
+_FRAMEWORKS = {
+    "pytorch_lightning": "Lightning",
+    "lightning": "Lightning",
+    "accelerate": "Accelerate",
+    "fastai": "fastai",
+    "ignite": "Ignite",
+    "mmengine": "mmengine",
+    "deepspeed": "DeepSpeed",
+}
+_NAME_SEES_ALL = frozenset({"locals", "vars", "exec", "eval", "dir"})
+_STEP_OWNER = re.compile(r"opt|scaler|^o$", re.IGNORECASE)
+_RARE_NAMES = re.compile(
+    r"log|print|save|eval|valid|test|ckpt|checkpoint|last|final|dry_run|debug|done|update_grad", re.IGNORECASE
+)
+
+
+class Blocked(Exception):
+    """A place stays as it is: the line that stands in the way, why, and what to do by hand."""
+
+    def __init__(self, node: cst.CSTNode | None, obstacle: str, by_hand: str) -> None:
+        super().__init__(obstacle)
+        self.node = node
+        self.obstacle = obstacle
+        self.by_hand = by_hand
+
+
+def training_loop(source: SourceFile, node: cst.CSTNode) -> Loop:
+    """The loop whose passes are the batches: the innermost that itself makes an optimizer step, else a backward.
+
+    A loop over micro-batches has the backward but not the step, so it is not taken; a loop over epochs has both, but
+    only inside another loop. Raises `Blocked`.
+    """
+    loops: list[Loop] = []
+    for ancestor in source.ancestors(node):
+        if isinstance(ancestor, (cst.FunctionDef, cst.Lambda, cst.ClassDef)):
+            break
+        if isinstance(ancestor, (cst.For, cst.While)):
+            loops.append(ancestor)
+        if isinstance(ancestor, cst.BaseComp):
+            raise Blocked(node, "it stands in a comprehension", "move it into a statement of the loop")
+    if not loops:
+        raise Blocked(node, *_outside(source, node))
+    chosen = next((loop for loop in loops if _steps(loop)), None) or next((p for p in loops if _goes_back(p)), loops[0])
+    if isinstance(chosen, cst.For) and chosen.asynchronous is not None:
+        raise Blocked(chosen, "the training loop is an async for", "read the values every N batches")
+    return chosen
+
+
+def _outside(source: SourceFile, node: cst.CSTNode) -> tuple[str, str]:
+    """Why a place in a step function or a helper stays, and what to do: the loop that calls it, if the file has it."""
+    function = next((a for a in source.ancestors(node) if isinstance(a, cst.FunctionDef)), None)
+    by_hand = "return the tensor, and take its number where it is logged, every N batches"
+    if function is None:
+        return "it is not in a loop of its own function", "move it into the training loop"
+    name = function.name.value
+    for call in walk(source.module):
+        called = isinstance(call, cst.Call) and dotted(call.func).rpartition(".")[2] == name
+        if called and any(isinstance(ancestor, Loop) for ancestor in source.ancestors(call)):
+            return f"it is not in a loop of its own function: line {source.line(call)} calls `{name}` in one", by_hand
+    return "it is not in a loop of its own function", by_hand
+
+
+def loop_over_batches(source: SourceFile, node: cst.CSTNode) -> cst.For:
+    """The training loop, where it is one that takes its batches from its `for` line. Raises `Blocked`."""
+    loop = training_loop(source, node)
+    if isinstance(loop, cst.While):
+        raise Blocked(loop, "the training loop is a while loop", "copy with non_blocking=True, from a pinned loader")
+    return loop
+
+
+def check_unpatched(loop: Loop, names: FileNames) -> None:
+    """Raise `Blocked` where the loop runs ahead already: what was left in it was left for a reason."""
+    iterated = loop.iter if isinstance(loop, cst.For) else None
+    called = dotted(iterated.func) if isinstance(iterated, cst.Call) else ""
+    if called.endswith((".over", ".over_while")) and RUNTIME in names.imports:
+        raise Blocked(loop, "the loop is patched already", "revert the patch first, then apply again")
+
+
+def head(loop: Loop) -> cst.BaseExpression:
+    """What the loop's first line evaluates before each pass: its items, or its condition."""
+    return loop.iter if isinstance(loop, cst.For) else loop.test
+
+
+def scope_of(source: SourceFile, node: cst.CSTNode) -> Scope:
+    """The function (or module) that owns the names used at a node. Raises `Blocked` in a class body or a lambda."""
+    for ancestor in source.ancestors(node):
+        if isinstance(ancestor, (cst.FunctionDef, cst.Module)):
+            return ancestor
+        if isinstance(ancestor, (cst.ClassDef, cst.Lambda)):
+            raise Blocked(node, "it stands in a class body or a lambda", "move the loop into a function")
+    return source.module
+
+
+def check_scope(scope: Scope) -> None:
+    """Raise `Blocked` where names may be seen by code that cannot be followed, or the frame outlives the loop."""
+    found = _scope_obstacle(scope)
+    if found is not None:
+        raise Blocked(*found)
+
+
+def check_framework(names: FileNames, reads: bool = False) -> None:
+    """Raise `Blocked` in files whose loop belongs to a framework.
+
+    Accelerate owns the copies of a loop, its devices and streams, but what the loop does with a loss (`reads`) is the
+    script's own.
+    """
+    for full in names.imports.values():
+        root = full.partition(".")[0]
+        if root in _FRAMEWORKS and not (reads and root == "accelerate"):
+            obstacle = f"the file uses {_FRAMEWORKS[root]}, which owns a part of the loop"
+            raise Blocked(None, obstacle, "log every N steps through the framework's own setting")
+        if full in ("transformers.Trainer", "transformers.Seq2SeqTrainer"):
+            by_hand = "set logging_steps and dataloader_pin_memory"
+            raise Blocked(None, "the loop belongs to transformers.Trainer", by_hand)
+
+
+@lru_cache(maxsize=PARSED_FILES)
+def side_work(names: FileNames, module: cst.Module) -> tuple[tuple[cst.CSTNode, str], ...]:
+    """Signs in a file that work is issued elsewhere than on the current stream of the main thread, one of each kind."""
+    found: dict[str, cst.CSTNode] = {}
+    for node in walk(module):
+        if isinstance(node, cst.Call):
+            full = names.qualified(node.func)
+            for words, meaning in _SIDE_WORK.items():
+                if full in words:
+                    found.setdefault(meaning, node)
+            if _copies_to_host(node):
+                found.setdefault(HOST_COPIES, node)
+    return tuple((node, meaning) for meaning, node in found.items())
+
+
+def clock_reads(loop: Loop, names: FileNames) -> list[cst.Call]:
+    """Reads of the host clock inside the loop."""
+    return [n for n in walk(loop.body) if isinstance(n, cst.Call) and names.qualified(n.func) in _CLOCKS]
+
+
+def own_nodes(scope: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """Everything in a function (or module) that is not in a function or class defined inside it."""
+    waiting = list(_direct(scope))[::-1]
+    while waiting:
+        current = waiting.pop()
+        yield current
+        if not isinstance(current, (cst.FunctionDef, cst.ClassDef, cst.Lambda)):
+            waiting.extend(reversed(list(children(current))))
+
+
+def globals_of(scope: Scope) -> frozenset[str]:
+    """Names that a function declares to be those of the file."""
+    return frozenset(item.name.value for n in own_nodes(scope) if isinstance(n, cst.Global) for item in n.names)
+
+
+def inner_functions(scope: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The functions and classes defined directly inside."""
+    return (n for n in own_nodes(scope) if isinstance(n, (cst.FunctionDef, cst.ClassDef, cst.Lambda)))
+
+
+def is_rare(test: cst.BaseExpression, varying: frozenset[str]) -> bool:
+    """Whether a condition is likely to hold for few batches only: `step % 100 == 0`, `step >= limit`, `save_now`."""
+    for node in walk(test):
+        if isinstance(node, cst.Modulo):
+            return True
+        if isinstance(node, cst.Name) and _RARE_NAMES.search(node.value):
+            return True
+        if isinstance(node, cst.Comparison):
+            operators = [part.operator for part in node.comparisons]
+            bounds = (cst.Equal, cst.GreaterThan, cst.GreaterThanEqual)
+            if isinstance(operators[0], bounds) and dotted(node.left) in varying:
+                return True
+    return False
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _scope_obstacle(scope: Scope) -> tuple[cst.CSTNode, str, str] | None:
+    if isinstance(scope, cst.FunctionDef) and scope.asynchronous is not None:
+        return scope, "the loop is in an async function", "read the values every N batches"
+    for node in own_nodes(scope):
+        if isinstance(node, (cst.Yield, cst.Await)):
+            return node, "the loop is in a generator", "read the values every N batches"
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and _sees_all(node, scope):
+            obstacle = f"`{node.func.value}()` can see every name of the function"
+            return node, obstacle, "name the values that it needs"
+    return None
+
+
+def _direct(scope: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    if isinstance(scope, cst.FunctionDef):
+        yield scope.body
+    else:
+        yield from children(scope)
+
+
+def _sees_all(call: cst.Call, scope: Scope) -> bool:
+    name = call.func.value if isinstance(call.func, cst.Name) else ""
+    if name in ("vars", "dir") and call.args:
+        return False  # of an object, not of the frame
+    if isinstance(scope, cst.Module):  # globals are seen by name at any time; a configurator above the loop is common
+        return name in ("locals", "vars")
+    return name in _NAME_SEES_ALL
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _steps(loop: Loop) -> bool:
+    calls = (node.func for node in _outside_inner_loops(loop.body) if isinstance(node, cst.Call))
+    attributes = (func for func in calls if isinstance(func, cst.Attribute) and func.attr.value == "step")
+    return any(_STEP_OWNER.search(dotted(func.value).rpartition(".")[2]) for func in attributes)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _goes_back(loop: Loop) -> bool:
+    calls = (node.func for node in _outside_inner_loops(loop.body) if isinstance(node, cst.Call))
+    return any(isinstance(func, cst.Attribute) and func.attr.value == "backward" for func in calls)
+
+
+def _outside_inner_loops(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    for child in children(node):
+        if not isinstance(child, (cst.For, cst.While, cst.FunctionDef, cst.ClassDef, cst.Lambda)):
+            yield child
+            yield from _outside_inner_loops(child)
+
+
+SIDE_STREAMS = "uses side streams"
+HOST_COPIES = "copies to the host without blocking, which only a wait makes safe to read"
+_SIDE_WORK: dict[frozenset[str], str] = {
+    frozenset({"torch.cuda.Stream", "torch.cuda.stream", "torch.cuda.ExternalStream"}): SIDE_STREAMS,
+    frozenset({"torch.cuda.CUDAGraph", "torch.cuda.graph", "torch.cuda.make_graphed_callables"}): "captures graphs",
+    frozenset({"threading.Thread", "concurrent.futures.ThreadPoolExecutor"}): "starts threads",
+    frozenset(
+        {"torch.distributed.init_process_group", "torch.nn.parallel.DistributedDataParallel", "torch.nn.DataParallel"}
+    ): "runs on several GPUs, whose communication has streams of its own",
+    frozenset({"os.fork", "torch.multiprocessing.spawn"}): "starts processes that may share GPU memory",
+}
+
+
+def _copies_to_host(call: cst.Call) -> bool:
+    if not any(arg.keyword is not None and arg.keyword.value == "non_blocking" for arg in call.args):
+        return False
+    name = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
+    to_host = any(isinstance(arg.value, cst.SimpleString) and "cpu" in arg.value.value for arg in call.args)
+    return name in ("copy_", "cpu") or (name == "to" and to_host)

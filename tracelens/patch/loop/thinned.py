@@ -1,0 +1,116 @@
+"""Lines of output that are written every N batches only, and how they are known again.
+
+In: a node of a parsed file. Out: whether it stands below a condition that a patch put there. Apart because recipes
+that do not thin anything have to know it too: what such a statement reads is read rarely by now.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from tracelens.patch.code.names import dotted, is_output, key, rebound, root_key, targets, variables, walk
+from tracelens.patch.code.outside import words
+from tracelens.patch.code.source import SourceFile
+from tracelens.patch.loop.facts import LoopFacts
+from tracelens.patch.loop.loops import Blocked, own_nodes
+
+MARK = "# thinned by tracelens"
+"""Behind the condition: it tells readers where it comes from, and a second run that nothing is left to do."""
+
+_BY_HAND = "write the line every N batches: if step % N == 0"
+_USED_UP = words("iter zip map filter reversed enumerate open defaultdict collections.defaultdict itertools.count")
+"""What is another thing after somebody has looked: an iterator, a dict that makes what it lacks."""
+_READS_BACK = ("tell", "getvalue", "read", "readlines", "seek", "truncate")
+_SEES_NAMES = words("globals locals vars eval exec")
+_NO_LOOKS = words(
+    "__init__ __new__ __enter__ __exit__ __call__ __iter__ __next__ __getitem__ __setitem__ __setattr__ __delitem__"
+    " __setstate__ __post_init__ __del__"
+)
+"""Special methods that store for other reasons than that somebody looked."""
+_LISTENS = words("emit filter")
+
+
+def is_thinned(source: SourceFile, node: cst.CSTNode) -> bool:
+    return any(
+        isinstance(above, cst.If) and MARK in source.line_text(source.line(above)) for above in source.ancestors(node)
+    )
+
+
+def check_not_thinned(source: SourceFile, node: cst.CSTNode) -> None:
+    """Raise `Blocked` where a patch has made a read rare already."""
+    if is_thinned(source, node):
+        raise Blocked(None, "it is thinned out already", "nothing to do")
+
+
+def check_unwatched(facts: LoopFacts, line: cst.SimpleStatementLine) -> None:
+    """Raise `Blocked` where something else than the screen or a file tells whether a line was written."""
+    small, names = line.body[0], facts.names
+    for above in facts.source.ancestors(line):
+        if above is facts.loop:
+            break
+        if isinstance(above, (cst.Try, cst.TryStar)):
+            raise Blocked(line, "an error in the line is caught, and the loop goes on in another way", _BY_HAND)
+    if isinstance(small, cst.Assign):
+        seers = (n for n in walk(facts.source.module) if isinstance(n, cst.Call) and dotted(n.func) in _SEES_NAMES)
+        seer = next(seers, None)
+        if seer is not None:
+            raise Blocked(seer, f"`{dotted(seer.func)}()` can see every name of the function", _BY_HAND)
+        return
+    for variable in variables(small):
+        made = set(names.makers.get(key(variable), ())) & _USED_UP
+        if made and not (isinstance(small, cst.Expr) and "open" in made):
+            raise Blocked(line, f"`{key(variable)}` is another thing after somebody has looked at it", _BY_HAND)
+    call = small.value if isinstance(small, cst.Expr) else None
+    if isinstance(call, cst.Call):
+        _check_stream(facts, call)
+    for name, definitions in names.functions.items():
+        for function in definitions:
+            looks = (name.startswith("__") and name not in _NO_LOOKS) or _is_property(function)
+            if looks and _counts(function):
+                raise Blocked(line, f"`{name}` of the file changes its object when it is looked at", _BY_HAND)
+
+
+def means_builtin(source: SourceFile, name: str) -> bool:
+    """Whether a name such as `enumerate` is Python's own in the whole file."""
+    if name in source.names.functions or name in source.names.classes or name in source.names.imports:
+        return False
+    binds = (n for n in walk(source.module) if isinstance(n, (cst.BaseSmallStatement, cst.For, cst.With, cst.Param)))
+    return not any(node.name.value == name if isinstance(node, cst.Param) else name in rebound(node) for node in binds)
+
+
+def _check_stream(facts: LoopFacts, call: cst.Call) -> None:
+    """The rest of a line is not written by somebody else, and nobody asks the file how long it is."""
+    named = {argument.keyword.value: argument.value for argument in call.args if argument.keyword is not None}
+    printed = (n for n in walk(facts.loop.body) if isinstance(n, cst.Call) and dotted(n.func) == "print")
+    if dotted(call.func) == "print" and any(_leaves_line_open(one) for one in printed):
+        raise Blocked(call, "it writes a part of a line, to which others write the rest", _BY_HAND)
+    stream = named["file"] if "file" in named else call.func.value if isinstance(call.func, cst.Attribute) else None
+    root = root_key(stream) if stream is not None else None
+    if root and any(f"{root}.{method}(" in facts.source.text for method in _READS_BACK):
+        raise Blocked(call, f"what was written to `{root}` is looked at again", _BY_HAND)
+    if not is_output(call, facts.names):
+        return
+    logs = isinstance(call.func, cst.Attribute) and set(facts.names.functions) & _LISTENS
+    if logs:
+        raise Blocked(call, f"`{min(logs)}` of the file may count the lines of a log", _BY_HAND)
+
+
+def _leaves_line_open(call: cst.Call) -> bool:
+    for argument in call.args:
+        if argument.keyword is not None and argument.keyword.value == "end":
+            text = argument.value.evaluated_value if isinstance(argument.value, cst.SimpleString) else None
+            return not isinstance(text, str) or not ("\n" in text or "\r" in text)
+    return False
+
+
+def _is_property(function: cst.FunctionDef) -> bool:
+    return any(dotted(one.decorator).endswith("property") for one in function.decorators)
+
+
+def _counts(function: cst.FunctionDef) -> bool:
+    """Whether a method stores into its own object."""
+    for node in own_nodes(function):
+        stores = isinstance(node, (cst.Assign, cst.AugAssign, cst.AnnAssign))
+        if stores and any((root_key(target) or "").startswith("self.") for target in targets(node)):
+            return True
+    return False

@@ -1,0 +1,93 @@
+"""Clock reads around a synchronize: which differences of two of them can be measured by events on the GPU instead.
+
+In: the facts of a loop. Out: `Timing`: the clock reads that become events, and the differences that are known when
+the values are read. Raises `Blocked` where a time is used in another way, because then only the host's clock has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import libcst as cst
+
+from tracelens.patch.code.names import rebound, variables, walk
+from tracelens.patch.code.outside import words
+from tracelens.patch.loop.facts import LoopFacts
+from tracelens.patch.loop.loops import Blocked, clock_reads, inner_functions, own_nodes
+from tracelens.patch.loop.sites import statement_of
+
+SECONDS = words("time.time time.perf_counter time.monotonic timeit.default_timer")
+"""Clocks whose differences are seconds, as those of events will be."""
+_BY_HAND = "time every N batches as a whole, or with pairs of CUDA events"
+
+
+@dataclass(frozen=True)
+class Timing:
+    """`starts` are calls of a clock that are assigned to a name; `spans` are subtractions of two times."""
+
+    starts: tuple[cst.Call, ...]
+    spans: tuple[cst.BinaryOperation, ...]
+
+
+def of(facts: LoopFacts) -> Timing:
+    """How the loop measures time; empty where it does not."""
+    reads = clock_reads(facts.loop, facts.names)
+    if not reads:
+        return Timing((), ())
+    for read in reads:
+        if facts.names.qualified(read.func) not in SECONDS or read.args:
+            raise Blocked(read, "the loop reads a clock that does not count in seconds", _BY_HAND)
+    starts, names = _assigned(facts, reads)
+    spans = tuple(_spans(facts, names))
+    within = {id(part) for span in spans for part in (span.left, span.right)}
+    for read in reads:
+        if id(read) not in within and not any(read is start for start in starts):
+            raise Blocked(read, "the loop reads the clock, and the synchronize makes what it measures true", _BY_HAND)
+    _check_other_uses(facts, names, within)
+    return Timing(starts, spans)
+
+
+def _assigned(facts: LoopFacts, reads: list[cst.Call]) -> tuple[tuple[cst.Call, ...], frozenset[str]]:
+    """`start = time.time()` in the loop: the calls, and the names."""
+    starts, names = [], set()
+    for read in reads:
+        statement = statement_of(facts.source, read)
+        if isinstance(statement, cst.Assign) and statement.value is read and len(statement.targets) == 1:
+            target = statement.targets[0].target
+            if isinstance(target, cst.Name):
+                starts.append(read)
+                names.add(target.value)
+    for leaf in facts.leaves:
+        other = rebound(leaf) & names
+        if other and not (isinstance(leaf, cst.Assign) and any(leaf.value is start for start in starts)):
+            raise Blocked(leaf, f"`{min(other)}` is a time, and something else as well", _BY_HAND)
+    return tuple(starts), frozenset(names)
+
+
+def _spans(facts: LoopFacts, names: frozenset[str]) -> Iterator[cst.BinaryOperation]:
+    """`stop - start` and `time.time() - start`, with a start that was taken in the loop."""
+    for node in walk(facts.loop.body):
+        if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, cst.Subtract):
+            continue
+        if _is_time(facts, node.left, names) and isinstance(node.right, cst.Name) and node.right.value in names:
+            yield node
+
+
+def _is_time(facts: LoopFacts, node: cst.BaseExpression, names: frozenset[str]) -> bool:
+    if isinstance(node, cst.Name):
+        return node.value in names
+    return isinstance(node, cst.Call) and facts.names.qualified(node.func) in SECONDS
+
+
+def _check_other_uses(facts: LoopFacts, names: frozenset[str], within: set[int]) -> None:
+    bound = {id(t.target) for n in own_nodes(facts.scope) if isinstance(n, cst.Assign) for t in n.targets}
+    for node in own_nodes(facts.scope):
+        if isinstance(node, cst.Name) and node.value in names and id(node) not in within | bound:
+            parent = facts.source.parent(node)
+            label = isinstance(parent, (cst.Attribute, cst.Arg)) and getattr(parent, "value", None) is not node
+            if not label:
+                raise Blocked(node, f"the time in `{node.value}` is used in another way than to measure", _BY_HAND)
+    for inner in inner_functions(facts.scope):
+        if any(isinstance(v, cst.Name) and v.value in names for v in variables(inner)):
+            raise Blocked(inner, "a function defined here uses a time of the loop", _BY_HAND)
