@@ -165,7 +165,7 @@ def plain() -> Tape:
 
 
 @given(tapes())
-@settings(QUICK, max_examples=150)
+@settings(QUICK, max_examples=80)
 def test_of_any_program_removing_waits_is_exact(made: Tape) -> None:
     """To the nanosecond: fewer waits are never slower, and nothing is faster than its limits."""
     base = time_of(made)
@@ -175,6 +175,20 @@ def test_of_any_program_removing_waits_is_exact(made: Tape) -> None:
     for place in made.stalls.values():
         without = step_time(compile_program(edits.without(made, place.waits), 0.0))
         assert without_all <= without <= base
+
+
+def test_two_clocks_that_swing_against_each_other_have_one_rate() -> None:
+    """Found by the property above: host and stream took 57,400 and 57,000 ns in turn, each 57,200 on average."""
+    items = (
+        Item("work", gap_ns=1_000, issue_ns=0, rows=0, stream=-1),
+        Item("launch", gap_ns=0, issue_ns=0, rows=0, stream=0, duration_ns=56_000, call=1),
+        Item("blocking", gap_ns=0, issue_ns=200, rows=0, stream=1, engine="d2h", size=4, wait=2, call=2),
+        Item("staged", gap_ns=55_200, issue_ns=0, rows=0, stream=1, duration_ns=2_000, engine="h2d", size=4, wait=3),
+        Item("staged", gap_ns=0, issue_ns=0, rows=0, stream=0, engine="h2d", size=10_000_000, wait=4, call=4),
+    )
+    made = replace(plain(), steps=(items,), streams=("a", "b"))
+    without = step_time(compile_program(edits.without(made, frozenset({2})), 0.0))
+    assert without <= time_of(made) == 57_200
 
 
 @given(tapes(), st.integers(5, 40))

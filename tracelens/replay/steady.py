@@ -38,10 +38,13 @@ def _steady(compiled: Compiled, order: Sequence[int] | None) -> float:
     if whole and machine.state(OLDEST_NS) == before:
         return previous
     for _ in range(MOST_DOUBLINGS):
+        # Twice as long, because the slowest clock of a window may be another in the next: two windows of one step can
+        # agree on a rate that neither keeps up.
+        window *= 2
         current = machine.rate(order, window)
         if abs(current - previous) <= allowed * current:
             return (previous + current) / 2
-        previous, window = current, window * 2
+        previous = current
     return previous
 
 
