@@ -6,7 +6,7 @@ its transforms come from the workers' generators.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import libcst as cst
@@ -35,11 +35,16 @@ class Loading:
 
 
 def propose(request: Request) -> Answer:
+    return of_each_loader(request, _proposal)
+
+
+def of_each_loader(request: Request, make: Callable[[Request, Loading], Proposal | None]) -> Answer:
+    """What `make` proposes for the loaders that the targets mean, each once; it raises `Blocked` to decline one."""
     proposals: dict[int, Proposal] = {}
     declined: list[Declined] = []
-    for loading in loadings(request, declined):
+    for loading in _loadings(request, declined):
         try:
-            proposal = _proposal(request, loading)
+            proposal = make(request, loading)
         except Blocked as blocked:
             declined.append(request.decline(loading.call, blocked))
             continue
@@ -48,7 +53,7 @@ def propose(request: Request) -> Answer:
     return Answer(tuple(proposals.values()), tuple(declined))
 
 
-def loadings(request: Request, declined: list[Declined]) -> Iterator[Loading]:
+def _loadings(request: Request, declined: list[Declined]) -> Iterator[Loading]:
     """The training loops that the targets mean, by a line or all of the file, with their loaders."""
     for loop in _loops(request):
         try:

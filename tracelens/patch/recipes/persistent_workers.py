@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import libcst as cst
 
-from tracelens.model import Declined
 from tracelens.patch.code.names import dotted, targets, walk
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.loop import workers
@@ -17,7 +16,7 @@ from tracelens.patch.loop.loaders import keyword
 from tracelens.patch.loop.loops import Blocked, Loop
 from tracelens.patch.proposal import NO_RECORD, Answer, Proposal, Request
 from tracelens.patch.recipes.async_copy import with_argument
-from tracelens.patch.recipes.more_workers import WORKERS, WORKERS_POSITION, Loading, loadings
+from tracelens.patch.recipes.more_workers import WORKERS, WORKERS_POSITION, Loading, of_each_loader
 
 PERSISTENT, _KEYWORD_ONLY = "persistent_workers", 99
 SHUFFLE = (
@@ -27,17 +26,7 @@ SHUFFLE = (
 
 
 def propose(request: Request) -> Answer:
-    proposals: dict[int, Proposal] = {}
-    declined: list[Declined] = []
-    for loading in loadings(request, declined):
-        try:
-            proposal = _proposal(request, loading)
-        except Blocked as blocked:
-            declined.append(request.decline(loading.call, blocked))
-            continue
-        if proposal is not None:
-            proposals[id(loading.call)] = proposal
-    return Answer(tuple(proposals.values()), tuple(declined))
+    return of_each_loader(request, _proposal)
 
 
 def _proposal(request: Request, loading: Loading) -> Proposal | None:
