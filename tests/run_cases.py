@@ -7,7 +7,7 @@ spacing the waits out pays: 40 kernels of 50 us, each issued in 30 us.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -77,10 +77,16 @@ def trace(path: Path, steps: int = 12, kernels: int = 40) -> Path:
 
 def recorded(project: Path, **changes: Any) -> Path:
     """Write the project and its Run below it; returns the Run folder."""
+    return placed(project, SCRIPT, trace, **changes)
+
+
+def placed(project: Path, text: str, write: Callable[[Path], object], **changes: Any) -> Path:
+    """The project with one script, and its Run with the trace that `write` writes; returns the Run folder."""
     script = project / "train.py"
-    script.write_text(SCRIPT, encoding="utf-8")
+    script.write_text(text, encoding="utf-8")
     folder = project / runs.RUNS_FOLDER / "20260101-000000-train-made"
-    trace(folder / "rank0" / "made.pt.trace.json.gz")
+    (folder / "rank0").mkdir(parents=True, exist_ok=True)
+    write(folder / "rank0" / "made.pt.trace.json.gz")
     meta = {
         "schema_version": 1,
         "command": ["python", "train.py"],

@@ -14,11 +14,11 @@ from pathlib import Path
 import jsonschema
 import pytest
 from builders import Machine
+from run_cases import placed
 from test_replay_known import build, time_us
 from test_replay_loader import TWO, more, starved
 
 from tracelens import pipeline, remedies
-from tracelens import run as runs
 from tracelens.cli import main
 from tracelens.model import Abstention, Diagnosis, Edit, Estimate, InventoryItem, Location, Stall
 from tracelens.replay import estimate, hiring
@@ -78,25 +78,7 @@ def record(project: Path, text: str = SCRIPT, line: int = READ_LINE, steps: int 
             with at(line):
                 machine.item()
             machine.host(400)
-    (project / "train.py").write_text(text)
-    folder = project / runs.RUNS_FOLDER / "20260101-000000-train-made"
-    (folder / "rank0").mkdir(parents=True)
-    machine.events.write(folder / "rank0" / "made.pt.trace.json.gz")
-    meta = {
-        "schema_version": 1,
-        "command": ["python", "train.py"],
-        "cwd": "../..",
-        "script": {"path": "train.py", "sha256": runs.sha256(text.encode())},
-        "environment": {"python": "3.11", "torch": "2.13.0"},
-        "world_size": 1,
-        "ranks": [{"rank": 0, "trace": "rank0/made.pt.trace.json.gz", "clock": {}}],
-        "capture": {"kind": "script"},
-        "exit_code": 0,
-        "complete": True,
-        "reason": None,
-    }
-    runs.write_json(folder / runs.RUN_FILE, meta)
-    return folder
+    return placed(project, text, machine.events.write)
 
 
 def planned(folder: Path, **options: object) -> Diagnosis:

@@ -111,12 +111,12 @@ class Loaders:
     def saw(self, iterator: Any, batch: Any) -> None:
         sampler = getattr(iterator, "_index_sampler", None)
         key = (id(iterator._dataset), iterator._num_workers, getattr(sampler, "batch_size", None))
-        self._supply.began(key, iterator)
-        if self._begun and iterator is self._begun[0]():
-            return
-        self._begun.appendleft(weakref.ref(iterator))
-        if key not in self._seen and len(self._seen) < MOST_LOADERS:
-            self._seen[key] = {**_loader(iterator), **_batch(batch)}
+        if not self._begun or iterator is not self._begun[0]():
+            self._begun.appendleft(weakref.ref(iterator))
+            if key not in self._seen and len(self._seen) < MOST_LOADERS:
+                self._seen[key] = {**_loader(iterator), **_batch(batch)}
+        if key in self._seen:
+            self._supply.began(key, iterator)
 
     def measure_supply(self) -> None:
         """At the end of the unprofiled steps: what the workers have done by now, before anything slows the loop."""

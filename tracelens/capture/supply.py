@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 FEWEST_BATCHES = 8
 """Fewer say nothing: workers make their first ones while they still import."""
-MOST_ITERATORS = 16
 _UTIME, _STIME = 11, 12
 """Where /proc/PID/stat has them, behind the name in parentheses, which may hold anything."""
 
@@ -34,12 +33,13 @@ class Supply:
     """Readings of the loaders in use, by the key that their owner gives them."""
 
     def __init__(self) -> None:
+        # a strong reference would keep an epoch's workers alive
         self._first: dict[Any, tuple[weakref.ref[Any], Reading]] = {}
 
     def began(self, key: Any, iterator: Any) -> None:
         """An iterator has handed out its first batch; the last one of each key counts."""
         reading = read(iterator)
-        if reading is not None and (key in self._first or len(self._first) < MOST_ITERATORS):
+        if reading is not None:
             self._first[key] = (weakref.ref(iterator), reading)
 
     def so_far(self) -> dict[Any, dict[str, Any]]:

@@ -122,13 +122,21 @@ def _read(path: Path) -> _Module:
     return _parsed(data)
 
 
-@lru_cache(maxsize=REMEMBERED)
-def _parsed(data: bytes) -> _Module:
+def parsed(data: bytes) -> ast.Module | None:
+    """A file's tree by Python's own parser, without its warnings: they are about the user's code, and not for them
+    here. None where there is none."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the user's code, not for them here
-            tree = ast.parse(data)
+            warnings.simplefilter("ignore")
+            return ast.parse(data)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _parsed(data: bytes) -> _Module:
+    tree = parsed(data)
+    if tree is None:
         return _Module({}, ())
     imports = dict(_imports(tree))
     found: dict[str, tuple[Foreign, ...]] = {}

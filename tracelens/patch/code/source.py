@@ -131,6 +131,11 @@ class SourceFile:
     def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
         return self.parents.get(node)
 
+    def function_around(self, node: cst.CSTNode) -> str | None:
+        """The name of the innermost function that holds a node."""
+        inner = next((one for one in self.ancestors(node) if isinstance(one, cst.FunctionDef)), None)
+        return inner.name.value if inner is not None else None
+
     def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         current = self.parents.get(node)
         while current is not None:

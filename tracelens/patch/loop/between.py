@@ -8,7 +8,6 @@ the call hands it; when the method looks at the object is told by `generators`.
 from __future__ import annotations
 
 import ast
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -89,11 +88,8 @@ def _files(facts: LoopFacts) -> Iterator[tuple[str, bytes]]:
 
 @lru_cache(maxsize=elsewhere.REMEMBERED)
 def _methods(data: bytes) -> Methods:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the user's code, not for them here
-            tree = ast.parse(data)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = elsewhere.parsed(data)
+    if tree is None:
         return {}
     owners = {id(part): node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for part in node.body}
     out: Methods = {}

@@ -17,7 +17,7 @@ from tracelens.patch.loop.loops import Blocked, own_nodes
 MARK = "# thinned by tracelens"
 """Behind the condition: it tells readers where it comes from, and a second run that nothing is left to do."""
 
-_BY_HAND = "write the line every N batches: if step % N == 0"
+BY_HAND = "write the line every N batches: if step % N == 0"
 _USED_UP = words("iter zip map filter reversed enumerate open defaultdict collections.defaultdict itertools.count")
 """What is another thing after somebody has looked: an iterator, a dict that makes what it lacks."""
 _READS_BACK = ("tell", "getvalue", "read", "readlines", "seek", "truncate")
@@ -49,17 +49,17 @@ def check_unwatched(facts: LoopFacts, line: cst.SimpleStatementLine) -> None:
         if above is facts.loop:
             break
         if isinstance(above, (cst.Try, cst.TryStar)):
-            raise Blocked(line, "an error in the line is caught, and the loop goes on in another way", _BY_HAND)
+            raise Blocked(line, "an error in the line is caught, and the loop goes on in another way", BY_HAND)
     if isinstance(small, cst.Assign):
         seers = (n for n in walk(facts.source.module) if isinstance(n, cst.Call) and dotted(n.func) in _SEES_NAMES)
         seer = next(seers, None)
         if seer is not None:
-            raise Blocked(seer, f"`{dotted(seer.func)}()` can see every name of the function", _BY_HAND)
+            raise Blocked(seer, f"`{dotted(seer.func)}()` can see every name of the function", BY_HAND)
         return
     for variable in variables(small):
         made = set(names.makers.get(key(variable), ())) & _USED_UP
         if made and not (isinstance(small, cst.Expr) and "open" in made):
-            raise Blocked(line, f"`{key(variable)}` is another thing after somebody has looked at it", _BY_HAND)
+            raise Blocked(line, f"`{key(variable)}` is another thing after somebody has looked at it", BY_HAND)
     call = small.value if isinstance(small, cst.Expr) else None
     if isinstance(call, cst.Call):
         _check_stream(facts, call)
@@ -67,7 +67,7 @@ def check_unwatched(facts: LoopFacts, line: cst.SimpleStatementLine) -> None:
         for function in definitions:
             looks = (name.startswith("__") and name not in _NO_LOOKS) or _is_property(function)
             if looks and _counts(function):
-                raise Blocked(line, f"`{name}` of the file changes its object when it is looked at", _BY_HAND)
+                raise Blocked(line, f"`{name}` of the file changes its object when it is looked at", BY_HAND)
 
 
 def means_builtin(source: SourceFile, name: str) -> bool:
@@ -83,16 +83,16 @@ def _check_stream(facts: LoopFacts, call: cst.Call) -> None:
     named = {argument.keyword.value: argument.value for argument in call.args if argument.keyword is not None}
     printed = (n for n in walk(facts.loop.body) if isinstance(n, cst.Call) and dotted(n.func) == "print")
     if dotted(call.func) == "print" and any(_leaves_line_open(one) for one in printed):
-        raise Blocked(call, "it writes a part of a line, to which others write the rest", _BY_HAND)
+        raise Blocked(call, "it writes a part of a line, to which others write the rest", BY_HAND)
     stream = named["file"] if "file" in named else call.func.value if isinstance(call.func, cst.Attribute) else None
     root = root_key(stream) if stream is not None else None
     if root and any(f"{root}.{method}(" in facts.source.text for method in _READS_BACK):
-        raise Blocked(call, f"what was written to `{root}` is looked at again", _BY_HAND)
+        raise Blocked(call, f"what was written to `{root}` is looked at again", BY_HAND)
     if not is_output(call, facts.names):
         return
     logs = isinstance(call.func, cst.Attribute) and set(facts.names.functions) & _LISTENS
     if logs:
-        raise Blocked(call, f"`{min(logs)}` of the file may count the lines of a log", _BY_HAND)
+        raise Blocked(call, f"`{min(logs)}` of the file may count the lines of a log", BY_HAND)
 
 
 def _leaves_line_open(call: cst.Call) -> bool:

@@ -130,7 +130,7 @@ def _proposal(request: Request, loop: Loop, found: Sequence[Guard]) -> Proposal:
     return Proposal(
         edit="move-guard",
         tier="unsafe",
-        location=request.place(first, _function(request, first)),
+        location=request.place(first, request.source.function_around(first)),
         reason=reason,
         evidence=evidence([stall for target in _targets(request, movable, own) for stall in target.stalls]),
         loop_line=request.source.line(loop),
@@ -214,8 +214,3 @@ def _has_else(loop: Loop) -> bool:
 
 def _inner_loop(request: Request, guard: Guard) -> cst.CSTNode | None:
     return next((one for one in request.source.ancestors(guard.node) if isinstance(one, (cst.For, cst.While))), None)
-
-
-def _function(request: Request, node: cst.CSTNode) -> str | None:
-    inner = next((one for one in request.source.ancestors(node) if isinstance(one, cst.FunctionDef)), None)
-    return inner.name.value if inner is not None else None

@@ -27,7 +27,7 @@ from tracelens.patch.loop.loops import (
     training_loop,
 )
 from tracelens.patch.loop.sites import find, read_of
-from tracelens.patch.loop.thinned import MARK, check_unwatched, is_thinned, means_builtin
+from tracelens.patch.loop.thinned import BY_HAND, MARK, check_unwatched, is_thinned, means_builtin
 from tracelens.patch.proposal import Answer, Proposal, Request, Target, evidence
 
 FEWER = "only the lines of every {n}th batch are written: the others are lost"
@@ -39,7 +39,6 @@ _SHOWS = words(
 """Methods of progress bars, event files, files and trackers: they show a value and keep nothing for the script."""
 _ASKS = ("time.", "datetime.", "torch.cuda.memory", "torch.cuda.max_memory", "torch.cuda.get_device")
 """Calls that only tell something."""
-_BY_HAND = "write the line every N batches: if step % N == 0"
 
 
 def propose(request: Request) -> Answer:
@@ -60,7 +59,7 @@ def propose(request: Request) -> Answer:
         return Answer(tuple(proposals), tuple(declined))
     for proposal in proposals:
         why = f"needs --unsafe: {proposal.reason}"
-        declined.append(Declined("thin-logs", proposal.location, why, "apply with --unsafe, or " + _BY_HAND))
+        declined.append(Declined("thin-logs", proposal.location, why, "apply with --unsafe, or " + BY_HAND))
     return Answer((), tuple(declined))
 
 
@@ -148,9 +147,9 @@ def _check(request: Request, place: _Place) -> None:
     check_framework(request.names, reads=True)
     check_unpatched(place.loop, request.names)
     if place.loop.asynchronous is not None:
-        raise Blocked(place.loop, "the training loop is an async for", _BY_HAND)
+        raise Blocked(place.loop, "the training loop is an async for", BY_HAND)
     if not all(means_builtin(request.source, name) for name in ("enumerate", "range")):
-        raise Blocked(place.loop, "`enumerate` or `range` is the file's own", _BY_HAND)
+        raise Blocked(place.loop, "`enumerate` or `range` is the file's own", BY_HAND)
     facts = facts_of(request.source, place.loop)
     for line in place.lines:
         small = line.body[0]
@@ -158,7 +157,7 @@ def _check(request: Request, place: _Place) -> None:
         if request.source.kept_by_comment(small):
             raise Blocked(line, "it is marked `# tracelens: keep`", "remove the comment to have it patched")
         if not isinstance(request.source.parent(line), cst.IndentedBlock):
-            raise Blocked(line, "it does not stand in a block of its own", _BY_HAND)
+            raise Blocked(line, "it does not stand in a block of its own", BY_HAND)
         values = [small.value] if isinstance(small, cst.Assign) else _values(small)
         for value in values:
             _check_value(value, facts)
@@ -177,23 +176,23 @@ def _check_call(call: cst.Call, facts: LoopFacts) -> None:
     name = dotted(call.func)
     root = root_key(call.func.value) if isinstance(call.func, cst.Attribute) else ""
     if name in facts.names.functions and not _only_shows(call, name, facts):
-        raise Blocked(call, f"`{name}(…)` does more than print", _BY_HAND)
+        raise Blocked(call, f"`{name}(…)` does more than print", BY_HAND)
     if root and (host.TRAINERS.search(root.rpartition(".")[2]) or root in facts.trained):
-        raise Blocked(call, f"the value reaches `{name}(…)`, which takes part in the training", _BY_HAND)
+        raise Blocked(call, f"the value reaches `{name}(…)`, which takes part in the training", BY_HAND)
     method = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
     if method and (method in facts.names.functions or method in facts.names.elsewhere):  # a class of the project
-        raise Blocked(call, f"`{name}(…)` may do more than write a line", _BY_HAND)
+        raise Blocked(call, f"`{name}(…)` may do more than write a line", BY_HAND)
 
 
 def _check_value(value: cst.BaseExpression, facts: LoopFacts) -> None:
     """Whatever is not evaluated any more must not have changed anything: no draw, no update, no other batch taken."""
     for part in walk(value):
         if isinstance(part, (cst.NamedExpr, cst.Await, cst.Yield)):
-            raise Blocked(part, "the line also binds a name, or waits", _BY_HAND)
+            raise Blocked(part, "the line also binds a name, or waits", BY_HAND)
         if isinstance(part, cst.Call) and not _tells(part, facts):
-            raise Blocked(part, f"`{dotted(part.func) or 'a call'}(…)` in it may change something", _BY_HAND)
+            raise Blocked(part, f"`{dotted(part.func) or 'a call'}(…)` in it may change something", BY_HAND)
         if isinstance(part, cst.Attribute) and facts.behind(part).changed:
-            raise Blocked(part, f"`{part.attr.value}` in it may change something", _BY_HAND)
+            raise Blocked(part, f"`{part.attr.value}` in it may change something", BY_HAND)
 
 
 def _tells(call: cst.Call, facts: LoopFacts) -> bool:
@@ -231,7 +230,7 @@ def _proposal(request: Request, loop: Loop, members: Sequence[tuple[_Place, Targ
     return Proposal(
         edit="thin-logs",
         tier="unsafe",
-        location=request.place(ordered[0], _function(source, ordered[0])),
+        location=request.place(ordered[0], source.function_around(ordered[0])),
         reason=FEWER.format(n=every),
         evidence=evidence([stall for _, target in members for stall in target.stalls]),
         splices=tuple(splices),
@@ -340,8 +339,3 @@ def _unused(source: SourceFile, wanted: str) -> str:
     while name in source.identifiers:
         name, number = f"{wanted}_{number}", number + 1
     return name
-
-
-def _function(source: SourceFile, node: cst.CSTNode) -> str | None:
-    inner = next((one for one in source.ancestors(node) if isinstance(one, cst.FunctionDef)), None)
-    return inner.name.value if inner is not None else None
