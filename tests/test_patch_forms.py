@@ -469,6 +469,7 @@ def test_the_copy_of_a_compiled_functions_result_is_made_outside_of_it_and_befor
 
 @pytest.mark.gpu
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # torch 2.11's own, when it imports its compiler
+@pytest.mark.filterwarnings("ignore::UserWarning")  # its advice about speed, and about graphs with nothing in them
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_reads_of_a_compiled_function_with_cuda_graphs_can_wait(tmp_path: Path) -> None:
     patch = patch_of(tmp_path, COMPILED)
