@@ -114,6 +114,8 @@ def test_a_large_gain_with_a_range_below_zero_is_for_a_trial_to_judge():
     assert "event-interval may pay: +18 % (-2.0 to +33 %, replayed)" in found.verdict
     assert "verify --scheme event-interval measures it" in found.verdict and len(found.verdict) <= 240
     assert answer({"interval-sync": 0.3}, binding="host").measure is None
+    bare = answer({"interval-sync": 0.3}, binding="host", estimates={"event-interval": unsure}, has_run=False)
+    assert "may pay" in bare.verdict and "tracelens verify" not in bare.verdict and "tracelens profile" in bare.verdict
 
 
 def test_what_is_done_already_is_not_suggested():
@@ -186,7 +188,7 @@ def test_the_gain_gives_way_first():
 
 def test_then_the_time_and_the_amount_of_change():
     time = answer({"more-streams": 8.0}, Limits(days=1, change="acceptable"))
-    assert time.scheme == "more-streams" and "the time gives way: 5 of 1 days" in time.verdict
+    assert time.scheme == "more-streams" and "the time gives way: it takes 5 days, not 1" in time.verdict
     change = answer({"more-streams": 8.0}, Limits(days=9, change="minimal"))
     assert "the amount of change gives way: acceptable, not minimal" in change.verdict
     both = answer({"full-pipeline": 14.0}, Limits(days=1, change="minimal", gain_percent=5))

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from tracelens.model import Binding, Edit
+from tracelens.replay import before
 from tracelens.replay import edits as rewriting
-from tracelens.replay.items import Block, Item, Tape
-from tracelens.replay.program import compile_program, host_time
-from tracelens.replay.steady import step_time
+from tracelens.replay.items import Block, Item, ItemKind, Stretch, Tape, Variant
+from tracelens.replay.program import KEPT, host_time
 
 LONGEST_CYCLE = 1_000
 """Steps over which several intervals are counted exactly; beyond, only the longest is."""
-_NO_WORK = ("background",)
+_NO_WORK: tuple[ItemKind, ...] = ("background",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,22 +52,19 @@ class Bounds:
 def of(tape: Tape, edits: Sequence[Edit] = ()) -> Bounds:
     """The limits after `edits`; without Edits those of the loop as it is, its waits not counted."""
     program = rewriting.apply(tape, edits)
-    base = step_time(compile_program(rewriting.apply(tape), tape.overhead.row_ns))
-    scale = tape.base_ns / base
+    scale = tape.base_ns / before.of(tape).step_ns
     whole = math.lcm(*program.intervals)
     cycle = whole if whole <= LONGEST_CYCLE else max(program.intervals)
     left_out = _NO_WORK if program.loader_period_ns is None else (*_NO_WORK, "loader")
+    met = Counter(
+        program.variant(recorded, step) for recorded in range(program.recorded_steps) for step in range(cycle)
+    )
     host, streams, engines = 0, Counter[int](), Counter[str]()
-    for recorded in range(program.recorded_steps):
-        for step in range(cycle):
-            for element in program.variants[program.variant(recorded, step)]:
-                if isinstance(element, Block):
-                    load = _of_block(element, tape.overhead.row_ns)
-                else:
-                    load = _of((element,), tape.overhead.row_ns, left_out)
-                host += load.host
-                streams.update(load.streams)
-                engines.update(load.engines)
+    for variant, times in met.items():
+        for load in _loads(program.variants[variant], tape.overhead.row_ns, left_out):
+            host += times * load.host
+            streams.update({stream: times * spent for stream, spent in load.streams.items()})
+            engines.update({engine: times * spent for engine, spent in load.engines.items()})
     engines.pop("", None)
     share = scale / (program.recorded_steps * cycle)
     return Bounds(
@@ -87,7 +84,17 @@ class _Load:
     engines: Mapping[str, int]
 
 
-@lru_cache(maxsize=4096)
+def _loads(step: Variant, row_ns: float, left_out: tuple[ItemKind, ...]) -> Iterator[_Load]:
+    for element in step:
+        if isinstance(element, Block):
+            yield _of_block(element, row_ns)
+        elif isinstance(element, Stretch):
+            yield from _loads(element.elements, row_ns, left_out)
+        else:
+            yield _of((element,), row_ns, left_out)
+
+
+@lru_cache(maxsize=KEPT)
 def _of_block(block: Block, row_ns: float) -> _Load:
     """Blocks are shared by all Programs of a Tape, and none holds a loader's item."""
     return _of(block.items, row_ns, _NO_WORK)

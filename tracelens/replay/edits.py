@@ -18,13 +18,15 @@ are combined, never applied one after the other and never added up afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise, product
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
 
 from tracelens.model import Edit, EditKind
+from tracelens.replay import places
 from tracelens.replay.calibrate import Calibration
-from tracelens.replay.items import ALL_STREAMS, Block, Item, Step, Tape, single
+from tracelens.replay.items import ALL_STREAMS, Block, Item, Stretch, Tape, Variant
+from tracelens.replay.places import Cut, Plan
 from tracelens.replay.program import Program
 from tracelens.replay.workers import hired, least_step_ns
 
@@ -32,29 +34,50 @@ COPIED = "prefetch"
 """Name of the event behind a prefetched batch."""
 STACK_NS = 3_000
 """GPU time of stacking the kept losses: one small kernel (1-4 µs for small elementwise kernels on one H200)."""
+OWN_MAPPING_BYTES = 128 << 10
+"""Memory of at least this size is mapped, and unmapped, by itself (the C library's default threshold)."""
 
 
 def apply(tape: Tape, edits: Sequence[Edit] = ()) -> Program:
     """The Program of the Tape with all `edits` in place; without Edits, the loop as it was recorded."""
-    tape = hired(tape, edits)
-    plan = _plan(tape, edits)
-    variants = []
-    for step in tape.steps:
-        for flags in product((False, True), repeat=len(plan.intervals)):
-            # Bit i of the variant's number is intervals[i]: the last factor of a product varies fastest.
-            last = {interval for interval, flag in zip(plan.intervals, reversed(flags), strict=True) if flag}
-            variants.append(_Rewriting(tape, plan, last).step(step))
-    return Program(
-        variants=tuple(variants),
-        streams=len(tape.streams) + (1 if plan.depth else 0),
-        queue_limit=tape.calibration.queue_limit,
-        staging_bytes=tape.calibration.staging_bytes,
-        intervals=plan.intervals,
-        depth=plan.depth,
-        loader_period_ns=_loader_period(tape, plan),
-        loads=sum(item.kind == "loader" for step in tape.steps for item in single(step)),
-        least_step_ns=least_step_ns(tape),
-    )
+    return Change(tape, edits).program(tape.calibration)
+
+
+class Change:
+    """A set of Edits of one Tape: looked up once, made under as many calibrations as are asked for."""
+
+    def __init__(self, tape: Tape, edits: Sequence[Edit]) -> None:
+        self.tape, self.edits = tape, edits
+        self.plan = places.plan(tape, edits)
+        self.cuts = self._cuts(tape)
+
+    def program(self, costs: Calibration) -> Program:
+        """The Program under these constants."""
+        own = replace(self.tape, calibration=costs)
+        tape = hired(own, self.edits)
+        cuts = self.cuts if tape.steps is own.steps else self._cuts(tape)
+        return Program(
+            variants=tuple(self._variants(tape, cuts)) if self.plan.places else tape.steps,
+            streams=len(tape.streams) + (1 if self.plan.depth else 0),
+            queue_limit=costs.queue_limit,
+            staging_bytes=costs.staging_bytes,
+            intervals=self.plan.intervals,
+            depth=self.plan.depth,
+            loader_period_ns=_loader_period(tape, cuts),
+            loads=sum(len(cut.loaders) for cut in cuts),
+            least_step_ns=least_step_ns(tape),
+        )
+
+    def _cuts(self, tape: Tape) -> tuple[Cut, ...]:
+        return tuple(places.cut(step, self.plan) for step in tape.steps)
+
+    def _variants(self, tape: Tape, cuts: Sequence[Cut]) -> Iterator[Variant]:
+        intervals = self.plan.intervals
+        for cut in cuts:
+            for flags in product((False, True), repeat=len(intervals)):
+                # Bit i of the variant's number is intervals[i]: the last factor of a product varies fastest.
+                last = {interval for interval, flag in zip(intervals, reversed(flags), strict=True) if flag}
+                yield _Rewriting(tape, self.plan, last).step(cut)
 
 
 def without(tape: Tape, waits: Collection[int]) -> Program:
@@ -62,7 +85,7 @@ def without(tape: Tape, waits: Collection[int]) -> Program:
 
     Nothing else changes: a copy keeps its duration, a call its issue time.
     """
-    calls, costs = _calls(tape, waits), tape.calibration
+    calls, costs = places.calls(tape, waits), tape.calibration
     steps = tuple(
         tuple(_unwaited(item, costs) if isinstance(item, Item) and item.call in calls else item for item in step)
         for step in tape.steps
@@ -70,90 +93,20 @@ def without(tape: Tape, waits: Collection[int]) -> Program:
     return apply(replace(tape, steps=steps))
 
 
-def stall_waits(tape: Tape, stalls: Collection[str]) -> frozenset[int]:
-    """The waits of these Stalls; a Stall the Tape does not know has none."""
-    return frozenset(wait for name in stalls if name in tape.stalls for wait in tape.stalls[name].waits)
-
-
-# ------------------------------------------------------------------------------------------------------ the plan
-
-
-Place = tuple[str, int]
-OWN_MAPPING_BYTES = 128 << 10
-"""Memory of at least this size is mapped, and unmapped, by itself (the C library's default threshold)."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """Which Edits act at which place, with what interval."""
-
-    places: dict[Place, dict[EditKind, int]]
-    intervals: tuple[int, ...]
-    depth: int
-    batch_copies: frozenset[Place]
-    """Places where a batch goes to the GPU: only copy Edits act there."""
-
-
-def _plan(tape: Tape, edits: Sequence[Edit]) -> _Plan:
-    places: dict[Place, dict[EditKind, int]] = {}
-    for edit in edits:
-        for place in _addressed(tape, edit):
-            chosen = places.setdefault(place, {})
-            chosen[edit.kind] = max(edit.interval, chosen.get(edit.kind, 1))
-    intervals = sorted({interval for chosen in places.values() for interval in chosen.values() if interval > 1})
-    depth = max((edit.depth or 1 for edit in edits if edit.kind == "prefetch"), default=0)
-    return _Plan(places, tuple(intervals), depth, frozenset(_batch_copies(tape)))
-
-
-def _addressed(tape: Tape, edit: Edit) -> set[Place]:
-    """The places of an Edit's Stalls; a copy Edit that names none acts on every pageable or waited-for batch copy."""
-    if edit.stalls:
-        return _places(tape, stall_waits(tape, edit.stalls))
-    if edit.kind not in ("async-copy", "prefetch"):
-        return set()
-    return _batch_copies(tape)
-
-
-def _batch_copies(tape: Tape) -> set[Place]:
-    return {_place(item) for step in tape.steps for item in single(step) if item.engine == "h2d" and not item.detached}
-
-
-def _calls(tape: Tape, waits: Collection[int]) -> set[int]:
-    """The calls behind these waits. A copy takes the synchronize behind it along: it is one call of the user's. The
-    synchronize behind a batch's copy goes alone, because that copy has a wait of its own."""
-    calls: set[int] = set()
-    for step in tape.steps:
-        batch = {item.pair for item in single(step) if item.engine == "h2d" and item.pair >= 0}
-        named = [item for item in single(step) if item.wait in waits and item.wait >= 0]
-        pairs = {item.pair for item in named if item.pair >= 0 and (item.engine or item.pair not in batch)}
-        calls |= {item.call for item in single(step) if item.pair in pairs} | {item.call for item in named}
-    return calls
-
-
-def _places(tape: Tape, waits: Collection[int]) -> set[Place]:
-    return {_place(item) for step in tape.steps for item in single(step) if item.wait in waits and item.wait >= 0}
-
-
-def _place(item: Item) -> Place:
-    """Where an Edit acts: a copy and the synchronize behind it are one place."""
-    return ("pair", item.pair) if item.pair >= 0 else ("wait", item.wait) if item.wait >= 0 else ("call", item.call)
-
-
-def _loader_period(tape: Tape, plan: _Plan) -> int | None:
+def _loader_period(tape: Tape, cuts: Sequence[Cut]) -> int | None:
     """Steps cannot be shorter than what the slowest producer of batches needs: the workers, or the new pin thread."""
     periods = [tape.loader.period_ns] if tape.loader.period_ns is not None else []
     if tape.loader.workers != 0:
-        taken_over = [time for step in tape.steps if (time := _pin_thread_time(tape, step, plan))]
+        taken_over = [time for cut in cuts if (time := _pin_thread_time(cut, tape.calibration))]
         if taken_over:
             periods.append(sum(taken_over) // len(taken_over))
     return max(periods, default=None)
 
 
-def _pin_thread_time(tape: Tape, step: Step, plan: _Plan) -> int:
+def _pin_thread_time(cut: Cut, costs: Calibration) -> int:
     """What a pin thread takes over from the main thread for one batch, 0 if it has nothing to pin."""
-    costs = tape.calibration
-    copying = sum(_pin_thread_copy(item, costs) for item in single(step) if _pins(item, plan))
-    return round(_loading(step, costs) + sum(_released(step, plan, costs).values()) + copying) if copying else 0
+    copying = sum(_pin_thread_copy(item, costs) for item in cut.pinned)
+    return round(_loading(cut, costs) + sum(_released(cut, costs).values()) + copying) if copying else 0
 
 
 def _pin_thread_copy(copy: Item, costs: Calibration) -> float:
@@ -161,34 +114,23 @@ def _pin_thread_copy(copy: Item, costs: Calibration) -> float:
     return max(costs.pin_thread_copy_factor * copy.issue_ns, copy.size * 1_000 / costs.pin_thread_bytes_per_us)
 
 
-def _loading(step: Step, costs: Calibration) -> int:
+def _loading(cut: Cut, costs: Calibration) -> int:
     """The main thread's own work inside the loader; what exceeds the usual is waiting."""
-    return sum(min(item.issue_ns, costs.loader_work_limit_ns) for item in single(step) if item.kind == "loader")
+    return sum(min(item.issue_ns, costs.loader_work_limit_ns) for item in cut.loaders)
 
 
-def _released(step: Step, plan: _Plan, costs: Calibration) -> dict[int, int]:
-    """Host time that the loop spends on giving back the workers' batches, by position of the item that it precedes.
-
-    The memory of a batch goes when the loop drops it: right after its copy, or when the next batch takes its name.
-    """
-    sizes = [item.size for item in single(step) if _pins(item, plan)]
+def _released(cut: Cut, costs: Calibration) -> dict[int, int]:
+    """Host time that the loop spends on giving back the workers' batches, by position of the item that it precedes."""
+    sizes = [item.size for item in cut.pinned]
     most = sum(round(size * 1_000 / costs.release_bytes_per_us) for size in sizes)
     most += sum(costs.release_tensor_ns for size in sizes if size >= OWN_MAPPING_BYTES)
-    places = {_place(item) for item in single(step) if _pins(item, plan)}
     found: dict[int, int] = {}
-    for index, (before, item) in enumerate(pairwise(step), start=1):
-        if isinstance(before, Block) or isinstance(item, Block):
-            continue
-        dropped = before.kind == "loader" or (_place(before) in places and _place(item) not in places)
-        spent = min(max(0, item.gap_ns - costs.usual_gap_ns), most) if dropped or _pins(before, plan) else 0
+    for index, item in cut.dropping:
+        spent = min(max(0, item.gap_ns - costs.usual_gap_ns), most)
         if spent:
             found[index] = spent
             most -= spent
     return found
-
-
-def _pins(item: Item, plan: _Plan) -> bool:
-    return item.kind == "staged" and "async-copy" in plan.places.get(_place(item), {})
 
 
 def _unwaited(item: Item, costs: Calibration) -> Item:
@@ -209,39 +151,37 @@ def _unwaited(item: Item, costs: Calibration) -> Item:
 class _Rewriting:
     """Rewrites steps; `last` are the intervals of which the step is the last."""
 
-    def __init__(self, tape: Tape, plan: _Plan, last: set[int]) -> None:
+    def __init__(self, tape: Tape, plan: Plan, last: set[int]) -> None:
         self.tape, self.plan, self.last = tape, plan, last
         self.costs = tape.calibration
 
-    def step(self, items: Step) -> Step:
-        copies = [item for item in single(items) if self._kinds(item) and item.engine == "h2d"]
-        pinned = [item for item in copies if _pins(item, self.plan)]
-        moved = [item for item in copies if "prefetch" in self._kinds(item)]
+    def step(self, cut: Cut) -> Variant:
+        pinned = [item for item in cut.copies if self.plan.pins(item)]
+        moved = [item for item in cut.copies if "prefetch" in self.plan.kinds(item)]
         pin_thread = bool(pinned) and self.tape.loader.workers != 0
-        released = _released(items, self.plan, self.costs) if pin_thread else {}
-        out: list[Item | Block] = [self._contention(items, released)] if pin_thread else []
+        released = _released(cut, self.costs) if pin_thread else {}
+        out: list[Item | Block | Stretch] = [self._contention(cut, released)] if pin_thread else []
         ahead = self._prefetched(moved) if moved else ()
-        for index, recorded in enumerate(items):
-            if isinstance(recorded, Block):
-                out.append(recorded)
+        for part in cut.parts:
+            if isinstance(part, Stretch):
+                out.append(part)
                 continue
-            item = recorded._replace(gap_ns=recorded.gap_ns - released[index]) if index in released else recorded
-            if item.kind == "loader":
-                out += [self._loader(item, pinned, handed_over=pin_thread), *ahead]
-                pinned, ahead = [], ()
-            else:
-                out += self._rewrite(item)
+            for position, recorded, kinds, carries in part:
+                item = recorded
+                if position in released:
+                    item = recorded._replace(gap_ns=recorded.gap_ns - released[position])
+                if item.kind == "loader":
+                    out += [self._loader(item, pinned, handed_over=pin_thread), *ahead]
+                    pinned, ahead = [], ()
+                elif kinds:
+                    out += self._rewrite(item, kinds, carries)
+                else:
+                    out.append(item)
         # Without a loader in the step, batches are pinned and prefetched where the step begins.
         return (*(_work(self._pin_cost(copy)) for copy in pinned), *ahead, *out)
 
-    def _kinds(self, item: Item) -> dict[EditKind, int]:
-        return self.plan.places.get(_place(item), {})
-
-    def _rewrite(self, item: Item) -> Sequence[Item]:
-        kinds = self._kinds(item)
-        if not kinds:
-            return (item,)
-        if _place(item) in self.plan.batch_copies:
+    def _rewrite(self, item: Item, kinds: Mapping[EditKind, int], carries: bool) -> Sequence[Item]:
+        if carries:
             if "prefetch" in kinds or ("async-copy" in kinds and item.engine != "h2d"):
                 return (_emptied(item),)
             return (self._asynchronous(item),) if "async-copy" in kinds else (item,)
@@ -302,10 +242,10 @@ class _Rewriting:
             return item._replace(issue_ns=min(item.issue_ns, self.costs.loader_get_ns), rows=0)
         return item._replace(issue_ns=item.issue_ns + sum(map(self._pin_cost, pinned)))
 
-    def _contention(self, items: Step, released: dict[int, int]) -> Item:
+    def _contention(self, cut: Cut, released: dict[int, int]) -> Item:
         """What the pin thread does with the interpreter: unpack a batch, and give back the memory of the last one."""
-        loads = sum(item.kind == "loader" for item in single(items))
-        taken_over = max(0, _loading(items, self.costs) - loads * self.costs.loader_get_ns) + sum(released.values())
+        own = len(cut.loaders) * self.costs.loader_get_ns
+        taken_over = max(0, _loading(cut, self.costs) - own) + sum(released.values())
         return Item("background", issue_ns=round(taken_over * self.costs.pin_thread_contention))
 
     def _pin_cost(self, copy: Item) -> int:
@@ -318,7 +258,7 @@ class _Rewriting:
         own = len(self.tape.streams)
         out: list[Item] = []
         for copy in copies:
-            pinned = "async-copy" in self._kinds(copy)
+            pinned = "async-copy" in self.plan.kinds(copy)
             moved = (self._asynchronous(copy) if pinned else copy)._replace(stream=own, gap_ns=0, rows=0)
             out.append(moved)
         consumer = copies[0].stream

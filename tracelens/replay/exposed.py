@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tracelens.replay import edits
+from tracelens.replay import before, edits, places
 from tracelens.replay.items import Tape
-from tracelens.replay.program import Program, compile_program
+from tracelens.replay.program import compile_program
 from tracelens.replay.steady import step_time
 
 
@@ -19,8 +19,7 @@ def of(tape: Tape) -> dict[str, int]:
     that the trace does not tell: a zero found there would be no measurement."""
     if tape.unresolved_waits:
         return {}
-    base = _time(tape, edits.apply(tape))
-    return {name: _difference(tape, base, place.waits) for name, place in tape.stalls.items()}
+    return {name: _difference(tape, place.waits) for name, place in tape.stalls.items()}
 
 
 def together(tape: Tape, stalls: Collection[str] | None = None) -> int | None:
@@ -28,15 +27,12 @@ def together(tape: Tape, stalls: Collection[str] | None = None) -> int | None:
     if tape.unresolved_waits:
         return None
     chosen = tape.stalls if stalls is None else stalls
-    return _difference(tape, _time(tape, edits.apply(tape)), edits.stall_waits(tape, chosen))
+    return _difference(tape, places.stall_waits(tape, chosen))
 
 
-def _difference(tape: Tape, base: float, waits: Collection[int]) -> int:
+def _difference(tape: Tape, waits: Collection[int]) -> int:
     if not waits:
         return 0
-    without = _time(tape, edits.without(tape, waits))
+    base = before.of(tape).step_ns
+    without = step_time(compile_program(edits.without(tape, waits), tape.overhead.row_ns))
     return max(0, round((base - without) / base * tape.base_ns))
-
-
-def _time(tape: Tape, program: Program) -> float:
-    return step_time(compile_program(program, tape.overhead.row_ns))

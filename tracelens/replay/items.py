@@ -84,6 +84,18 @@ class Block:
 Step = tuple[Item | Block, ...]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Stretch:
+    """What lies between two places that a set of Edits acts on, from the edge of one Block to that of another.
+    Compared by identity: under however many calibrations the Edits are made, it is compiled once."""
+
+    elements: Step
+
+
+Variant = tuple[Item | Block | Stretch, ...]
+"""A step of a Program."""
+
+
 def fold(items: Sequence[Item]) -> Step:
     """A step with its untouchable stretches as Blocks. What follows a copy, a wait or the loader directly stays an
     Item: Edits may take host time out of it."""
@@ -100,11 +112,13 @@ def fold(items: Sequence[Item]) -> Step:
     return (*out, Block(tuple(run))) if run else tuple(out)
 
 
-def flat(step: Step) -> Iterator[Item]:
+def flat(step: Variant) -> Iterator[Item]:
     """The Items of a step one by one."""
     for element in step:
         if isinstance(element, Block):
             yield from element.items
+        elif isinstance(element, Stretch):
+            yield from flat(element.elements)
         else:
             yield element
 
@@ -154,9 +168,10 @@ class Errors:
     anchor: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Tape:
-    """The kept steps of one recording, ready to be replayed. Immutable; Edits make a Program of it."""
+    """The kept steps of one recording, ready to be replayed. Immutable; Edits make a Program of it. Compared by
+    identity, so that what was asked of it is answered once."""
 
     steps: tuple[Step, ...]
     streams: tuple[str, ...]

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from tracelens.replay.items import Block, Item, Step, is_plain
+from tracelens.replay.items import Block, Item, Stretch, Variant, is_plain
 
 LEAST_HOST_SHARE = 0.2
 """Profiler cost is taken out of a stretch of host time down to this share of it: Python never runs for free."""
 LONGEST_RUN = 32
 """Launches that collapse into one: the launch-queue limit (about 1,000) is then kept to within this many."""
+KEPT = 1 << 15
+"""Compiled pieces that are kept: a loop that waits 300 times per step has 7,000, at each of three host speeds."""
 _NEVER = -(1 << 62)
 
 
@@ -25,7 +27,7 @@ class Program:
     """Steps to repeat. Step j of the replay is `variants[k * 2**len(intervals) + flags]`: k the recorded step it
     repeats, and bit i of flags set when step j is the last of its `intervals[i]`."""
 
-    variants: tuple[Step, ...]
+    variants: tuple[Variant, ...]
     streams: int
     queue_limit: int
     staging_bytes: int
@@ -93,20 +95,26 @@ def host_time(item: Item, row_ns: float) -> tuple[int, int]:
 # ---------------------------------------------------------------------------------------------------- compiling
 
 
-def _compile(step: Step, row_ns: float, longest: int) -> tuple[Op, ...]:
+def _compile(step: Variant, row_ns: float, longest: int) -> tuple[Op, ...]:
     ops: list[Op] = []
     run: list[Item] = []
     for element in step:
-        if isinstance(element, Block):
-            ops += _collapse(tuple(run), row_ns, longest)
-            ops += _collapsed(element, row_ns, longest)
-            run = []
-        else:
+        if isinstance(element, Item):
             run.append(element)
+            continue
+        ops += _collapse(tuple(run), row_ns, longest)
+        ops += (_collapsed if isinstance(element, Block) else _stretched)(element, row_ns, longest)
+        run = []
     return (*ops, *_collapse(tuple(run), row_ns, longest))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=KEPT)
+def _stretched(stretch: Stretch, row_ns: float, longest: int) -> tuple[Op, ...]:
+    """Shared by all Programs that one set of Edits makes. It ends at a Block's edge, where no run goes on."""
+    return _compile(stretch.elements, row_ns, longest)
+
+
+@lru_cache(maxsize=KEPT)
 def _collapsed(block: Block, row_ns: float, longest: int) -> tuple[Op, ...]:
     """Blocks are shared by all Programs of a Tape: each is collapsed once per host speed."""
     return _collapse(block.items, row_ns, longest)

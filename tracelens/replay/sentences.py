@@ -21,6 +21,12 @@ NEGLIGIBLE = 0.01
 """Below 1 % of the step a wait is harmless and a copy is no cost."""
 NO_ROOM = 0.02
 """When the largest limit leaves less than 2 % of the step, no patch is worth making."""
+LIMITED = {
+    "host": "limited by the host",
+    "stream": "limited by the GPU",
+    "copy": "limited by the copies",
+    "loader": "limited by the DataLoader",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +195,7 @@ def _no_room(facts: _Facts) -> Sentence | None:
             "busy_with_batches", text, {"host_ns": facts.limits.host_ns, "batches_ns": facts.handed_over_ns}
         )
     text = (
-        f"Without any wait a step still takes {ms(facts.limits.largest_ns)} ({facts.limits.binding}): "
+        f"Without any wait a step still takes {ms(facts.limits.largest_ns)}, {LIMITED[facts.limits.binding]}: "
         f"ordering the same work differently gains at most {100 * share:.1f} %."
     )
     return Sentence("no_room", text, {"bound_ns": facts.limits.largest_ns, "share": share})

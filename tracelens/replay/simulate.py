@@ -122,6 +122,13 @@ class Machine:
             self.outstanding[stream] -= gone
             self._wait_until(started)
 
+    def _forget(self) -> None:
+        """Launches of a stream that is done hold up nobody."""
+        for stream, done in enumerate(self.end):
+            if done <= self.time and self.outstanding[stream]:
+                self.queued[stream].clear()
+                self.outstanding[stream] = 0
+
     def _copy(self, op: Op) -> None:
         item = op.item
         called = self.time + op.gap
@@ -133,6 +140,7 @@ class Machine:
             self.time = called + op.issue
             if item.kind == "blocking":
                 self._wait_until(done + item.return_ns)
+                self._forget()
             self._draw_call(op, called)
 
     def _staged(self, op: Op) -> None:
@@ -162,6 +170,7 @@ class Machine:
         self.time = called + op.issue
         # Also where the work was done a moment before the call: the host learns of it no sooner than others do.
         self._wait_until(done + item.return_ns)
+        self._forget()
         self._draw_call(op, called)
 
     def _record(self, op: Op) -> None:

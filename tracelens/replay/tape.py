@@ -86,7 +86,8 @@ def _unfit(timeline: Timeline) -> Abstention | None:
         return _abstain("the trace has no CUDA calls", "record CPU and CUDA activities together: tracelens profile")
     if timeline.step_source == "none" or int(steps["kept"].sum()) < FEWEST_STEPS:
         kept = int(steps["kept"].sum()) if timeline.step_source != "none" else 0
-        return _abstain(f"{kept} complete steps, {FEWEST_STEPS} are needed", "record more steps: --steps 12")
+        found = f"{kept or 'no'} complete step{'' if kept == 1 else 's'}, {FEWEST_STEPS} are needed"
+        return _abstain(found, "record more of them: tracelens profile train.py")
     unmatched = _unmatched(ops)
     if unmatched > MOST_UNMATCHED:
         return _abstain(
@@ -173,7 +174,11 @@ def _assemble(timeline: Timeline, stalls: tuple[Stall, ...], calibration: Calibr
     return Tape(
         steps=steps,
         streams=measures.streams,
-        stalls={stall.id: StallPlace(stall.kind, frozenset(stall.waits), stall.wait_ns) for stall in stalls},
+        stalls={
+            stall.id: StallPlace(stall.kind, frozenset(stall.waits), stall.wait_ns)
+            for stall in stalls
+            if stall.verdict != "window_edge"  # the profiler's own drain enters no sum
+        },
         calibration=measures.calibration,
         overhead=Overhead(0.0, 0.0, 0.0, fitted=False),
         loader=Loader(calibration.loader_workers),

@@ -102,7 +102,10 @@ def _sentence(scheme: Scheme, gave_way: tuple[str, ...], rules: Rules, facts: Fa
         if name == "gain":
             parts.append(f"the gain gives way: {scheme_gain(scheme) or 0.0:.1f} % of {limits.gain_percent:g} %")
         elif name == "time" and rule is not None:
-            parts.append(f"the time gives way: {_days(rule, facts.patches.get(scheme.id)):g} of {limits.days:g} days")
+            takes = _days(rule, facts.patches.get(scheme.id))
+            parts.append(
+                f"the time gives way: it takes {takes:g} {'day' if takes == 1 else 'days'}, not {limits.days:g}"
+            )
         elif rule is not None:
             parts.append(f"the amount of change gives way: {rule.change}, not {limits.change}")
     return "; ".join(parts)

@@ -44,6 +44,8 @@ class Facts:
     """False where the trace has no runtime calls: no stall in it is then no sign of health."""
     steps_found: bool = True
     """False where the whole recording had to stand for one step."""
+    has_run: bool = True
+    """False for a bare trace, which nothing can be tried on."""
     batch_bytes: int | None = None
     """Bytes of one batch on the GPU, as measured."""
     free_bytes: int | None = None

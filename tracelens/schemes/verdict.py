@@ -79,6 +79,8 @@ def nothing(schemes: Sequence[Scheme], facts: Facts) -> str:
         text = f"Do nothing: the host never waits for the GPU in {where}"
     elif (maybe := uncertain(schemes)) is not None and maybe.estimate is not None:
         text = f"Do nothing yet: waits last {cost(waited)}, and {maybe.id} may pay: {gain(maybe.estimate)}"
+        if not facts.has_run:
+            return _bounded(text, "only a run can be measured: tracelens profile train.py")
         return _bounded(text, f"tracelens verify --scheme {maybe.id} measures it", "measure it with tracelens verify")
     else:
         text = f"Do nothing: waits last {cost(waited)} but {_best_attempt(schemes)}"

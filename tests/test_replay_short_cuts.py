@@ -1,0 +1,121 @@
+"""What makes the replay quick changes no answer: pieces compiled once, host work merged, queues forgotten, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from builders import Machine
+from hypothesis import given
+from hypothesis import strategies as st
+from test_replay_properties import MOVES, QUICK, Move, build, play, stalls
+
+from tracelens.model import Edit
+from tracelens.replay import before, edits, estimate, places, simulate, tape
+from tracelens.replay.items import Item, Loader, Step, Stretch, Tape, Variant
+from tracelens.replay.program import Program, compile_program
+from tracelens.replay.steady import step_time
+from tracelens.trace import timeline
+
+READ, COPY = "d2h", "h2d"
+CHANGES: tuple[tuple[Edit, ...], ...] = (
+    (Edit("defer-read", (READ,)),),
+    (Edit("defer-read", (READ,), interval=3), Edit("interval-sync", ("device",), interval=3)),
+    (Edit("event-sync", ("device",)), Edit("interval-sync", ("device",), interval=2)),
+    (Edit("async-copy", (COPY,)),),
+    (Edit("async-copy", (COPY,)), Edit("prefetch", (COPY,), depth=2), Edit("thin-logs", (READ,), interval=4)),
+    (Edit("async-copy", (COPY,)), Edit("prefetch", (COPY,)), Edit("more-workers", workers=8)),
+)
+
+
+def spread(step: Variant) -> Iterator[Step]:
+    """A step without its Stretches."""
+    for element in step:
+        yield from element.elements if isinstance(element, Stretch) else (element,)
+
+
+def uncut(program: Program) -> Program:
+    return replace(program, variants=tuple(tuple(spread(step)) for step in program.variants))
+
+
+@given(st.lists(MOVES, min_size=1, max_size=12), st.sampled_from(CHANGES), st.sampled_from((0, 4, None)))
+@QUICK
+def test_pieces_that_no_edit_touches_compile_to_what_they_do_in_one_go(
+    moves: list[Move], changes: tuple[Edit, ...], workers: int | None
+) -> None:
+    made = build([("load", 700), *moves, ("h2d", 90), *[("launch", 9.0)] * 3, ("sync", 0), *moves, ("item", 0)])
+    made = replace(made, loader=Loader(workers))
+    program = edits.apply(made, changes)
+    assert any(isinstance(element, Stretch) for step in program.variants for element in step)
+    for row_ns in (0.0, 900.0):
+        assert compile_program(program, row_ns).ops == compile_program(uncut(program), row_ns).ops
+
+
+@given(st.lists(MOVES, min_size=1, max_size=12), st.sampled_from(CHANGES))
+@QUICK
+def test_host_work_that_goes_with_the_op_before_it_takes_the_same_time(
+    moves: list[Move], changes: tuple[Edit, ...]
+) -> None:
+    made = build([("load", 700), *moves, ("h2d", 90), ("item", 0)])
+    program = edits.apply(made, changes)
+    whole, single = (step_time(compile_program(program, 900.0, merge=merge)) for merge in (True, False))
+    assert whole == single
+
+
+@given(st.lists(MOVES, min_size=1, max_size=12), st.sampled_from(((), *CHANGES)))
+@QUICK
+def test_launches_of_a_stream_that_is_done_may_be_forgotten(moves: list[Move], changes: tuple[Edit, ...]) -> None:
+    """With a queue so short that it is often full."""
+    made = build([*[("launch", 70.0)] * 6, *moves, *[("launch", 30.0)] * 6])
+    program = replace(edits.apply(made, changes), queue_limit=4)
+    compiled = compile_program(program, 0.0, merge=False)
+    quick = step_time(compiled)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(simulate.Machine, "_forget", lambda _: None)
+        assert step_time(compiled) == quick
+
+
+def test_the_first_part_of_a_cut_takes_what_an_edit_adds_to_the_beginning() -> None:
+    made = build([("launch", 40), ("launch", 40), ("h2d", 90), ("launch", 40), ("launch", 40)])
+    plan = places.plan(made, (Edit("async-copy", (COPY,)),))
+    parts = places.cut(made.steps[0], plan).parts
+    assert isinstance(parts[0], tuple)
+    assert not isinstance(parts[0], Stretch)
+    touched = [one.item.kind for part in parts if not isinstance(part, Stretch) for one in part if one.kinds]
+    assert touched == ["staged"]
+
+
+def test_what_was_asked_is_not_replayed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = build([("launch", 300), ("item", 0), ("host", 50)])
+    passes = []
+    run = simulate.Machine.run_steps
+    monkeypatch.setattr(simulate.Machine, "run_steps", lambda *words: (passes.append(1), run(*words))[1])
+    first = estimate.of(made, CHANGES[0])
+    asked = len(passes)
+    assert estimate.of(made, CHANGES[0]) == first
+    assert len(passes) == asked
+    estimate.of(made, CHANGES[1])
+    other = len(passes) - asked
+    assert 0 < other < asked, "the unchanged loop was replayed for the first answer"
+    again = estimate.of(replace(made, notes=("another tape",)), CHANGES[0])
+    assert len(passes) > asked + other, "another Tape is another question"
+    assert replace(again, assumptions=()) == replace(first, assumptions=())
+
+
+def test_a_loop_that_reads_a_value_for_each_of_its_weights_is_planned_in_seconds() -> None:
+    """160 tensors are clipped one by one, two reads each: pieces of a step must not be compiled anew in each draw."""
+    machine = Machine()
+    for number in range(4):
+        with machine.step(number):
+            machine.synchronize()
+            for _ in range(160):
+                play(machine, [("launch", 3), ("item", 0), ("launch", 2), ("launch", 2), ("item", 0), ("launch", 3)])
+            machine.synchronize()
+    picture = timeline.build(machine.trace())
+    made = tape.build(picture, stalls(picture))
+    assert isinstance(made, Tape), made
+    change = edits.Change(made, (Edit("interval-sync", ("device",), interval=2),))
+    programs = [change.program(draw.costs) for draw in before.draws(made)[:3]]
+    rewritten = [sum(isinstance(one, Item) for step in program.variants for one in step) for program in programs]
+    assert max(rewritten) < 0.02 * sum(map(len, made.steps)) * 2, "only what lies beside the synchronizes"
