@@ -20,6 +20,7 @@ from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
+from lean import PRELUDE
 
 from tracelens.capture import bounds
 from tracelens.capture.ledger import Ledger, Start
@@ -550,7 +551,7 @@ for x, y in (row for row in rows):
 
 
 def test_a_plain_loop_over_a_loader_of_sixty_batches_is_recorded(tmp_path: Path) -> None:
-    (tmp_path / "short.py").write_text(FORMS.replace("(row for row in rows)", "loader"))
+    (tmp_path / "short.py").write_text(PRELUDE + FORMS.replace("(row for row in rows)", "loader"))
     outcome = profile(ProfileOptions("script", ("short.py", "60"), cwd=tmp_path, monitor=False))
     assert (outcome.complete, outcome.reason) == (True, None)
     (recording,) = read_run(outcome.folder).recordings
@@ -572,7 +573,9 @@ def test_a_short_pass_that_only_reads_is_not_recorded_in_the_trainings_place() -
 
 
 def test_a_script_that_was_too_short_says_how_many_steps_there_were(tmp_path: Path) -> None:
-    (tmp_path / "short.py").write_text(FORMS.replace("in rows", "in [(torch.ones(8), torch.ones(1))] * steps"))
+    (tmp_path / "short.py").write_text(
+        PRELUDE + FORMS.replace("in rows", "in [(torch.ones(8), torch.ones(1))] * steps")
+    )
     plan = Plan(unprofiled_seconds=1e6)  # however slow this machine is
     outcome = profile(ProfileOptions("script", ("short.py", "60"), cwd=tmp_path, monitor=False, plan=plan))
     assert (outcome.reason or "").startswith("the script ended before the recording was complete, after 60 steps")
@@ -692,7 +695,7 @@ def test_each_rank_has_a_monitors_file_of_its_own(tmp_path: Path, monkeypatch: p
 
 
 def test_a_clock_that_is_set_does_not_end_the_window(tmp_path: Path) -> None:
-    text = FORMS.replace("(row for row in rows)", "loader") + "    time.time_ns = lambda at=next(later): at\n"
+    text = PRELUDE + FORMS.replace("(row for row in rows)", "loader") + "    time.time_ns = lambda at=next(later): at\n"
     head = "import itertools, time\nlater = itertools.count(10**18, 10**14)\n"
     (tmp_path / "clock.py").write_text(head + text)
     outcome = profile(ProfileOptions("script", ("clock.py", "60"), cwd=tmp_path, monitor=False))
@@ -767,7 +770,7 @@ print(on[-1])
 def test_where_not_even_a_folder_can_be_made_the_profiler_does_not_stay_on(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "gone.py").write_text(GONE)
+    (tmp_path / "gone.py").write_text(PRELUDE + GONE)
     plan = Plan(unprofiled_steps=8, unprofiled_seconds=0.0, unprofiled_most_steps=8, clean=5)
     options = ProfileOptions("script", ("gone.py", "run"), cwd=tmp_path, out=Path("run"), monitor=False, plan=plan)
     outcome = profile(options)

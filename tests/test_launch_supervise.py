@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tracelens.errors import InputError
+from tracelens.errors import InputError, UsageError
 from tracelens.launch import supervise
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -119,6 +119,22 @@ def test_the_users_own_sitecustomize_still_runs_and_the_path_is_as_before(tmp_pa
     file = str(own / "sitecustomize.py")
     assert json.loads(done.stdout) == [file, file, []]
     assert done.stderr == ""
+
+
+def test_a_disk_without_room_for_our_code_is_said_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(supervise.shutil, "copyfile", full)
+    launch = supervise.Launch(("true",), "none", {})
+    with (
+        pytest.raises(UsageError, match=r"cannot be written to .*boot: No space left"),
+        supervise.bootstrap(launch, tmp_path / "boot"),
+    ):
+        pass
+    assert not (tmp_path / "boot").exists()
 
 
 def test_a_broken_agent_leaves_the_program_alone_and_says_why(tmp_path: Path) -> None:

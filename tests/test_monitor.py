@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 
@@ -136,3 +137,22 @@ def test_gpus_are_averaged_and_what_is_missing_stays_unknown(tmp_path: Path, mon
     assert gpus[0].throttle_reasons == 5
     assert (gpus[1].utilization_mean, gpus[1].power_mean_w, gpus[1].throttle_reasons) == (None, None, None)
     assert "GPU 1: utilization not available" in str(monitor.get_summary())
+
+
+def test_the_first_sample_of_a_process_is_no_measured_zero(tmp_path: Path) -> None:
+    """psutil's first answer for a process is always 0.0: it only sets the zero."""
+    family = capture_monitor._Family(os.getpid())
+    first = family.sample()
+    assert first["process_cpu_percent"] is None and first["process_memory"] > 0
+    until = time.process_time() + 0.05
+    while time.process_time() < until:
+        pass
+    assert family.sample()["process_cpu_percent"] > 5
+    monitor = TrainingMonitor(tmp_path / "monitor.jsonl", period_seconds=0.1)
+    monitor.start_monitoring()
+    until = time.monotonic() + 0.35
+    while time.monotonic() < until:
+        pass
+    monitor.stop_monitoring()
+    shares = [row["process_cpu_percent"] for row in run.samples(tmp_path)]
+    assert shares and all(share is not None and share > 5 for share in shares)

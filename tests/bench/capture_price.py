@@ -1,11 +1,11 @@
-"""What recording costs: outside the window, inside it, at the start of a process, and after it.
+"""What recording costs: outside the window, inside it, and at the start of a process; after it: `capture_after`.
 
 In: nothing but torch, with or without a GPU. Out: one JSON document, and a table on stderr. Run it again with
 
     python tests/bench/capture_price.py -o docs/data/capture/price_cpu.json       (or price_h200.json)
 
 How: all comparisons are interleaved, A B B A …, so that a busy host hits both sides alike: step by step outside the
-window, blocks of a few steps of one session inside it, blocks of several processes after it. Ratios are of neighbors;
+window, blocks of a few steps of one session inside it. Ratios are of neighbors;
 each is given as their median with the interval that holds it in 95 of 100 cases, by ranks alone. The hook's own
 microseconds come from a loop in which everything that the hooks wrap does nothing.
 """
@@ -32,9 +32,6 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
 BLOCK_SECONDS = 0.03
-AFTER_BLOCK_SECONDS = 0.05
-AFTER_PROCESSES = 4
-"""Of each kind: two processes alike differ by ten percent and more over half a minute."""
 GROUP = 16
 """Neighboring pairs whose median is one value: what disturbs the host lasts longer than a step."""
 ENDLESS = {"settle": 1, "unprofiled_steps": 10**9, "unprofiled_most_steps": 10**9, "unprofiled_most_seconds": 1e9,
@@ -46,8 +43,6 @@ IN_PLACE_STEPS = 64
 """The hooks look closely once in so many steps: the mean over them holds all that they do."""
 INSIDE_STEPS = 4
 SESSION_PAIRS = 16
-ARMS = ("never", "attached", "detached")
-"""What a process of the last part has recorded, and how that ended."""
 
 
 def main() -> None:
@@ -69,7 +64,6 @@ def main() -> None:
         ("micro", lambda: _child("micro", words.seconds * 0.04)),
         ("in_place", lambda: _child("in_place", words.seconds * 0.09)),
         ("loop", lambda: _child("loop", words.seconds * 0.6)),
-        ("after", lambda: _after(words.seconds * 0.2)),
     ):
         if name in words.skip.split(","):
             continue
@@ -343,113 +337,6 @@ def _inside(torch: Any, loop: _Loop, seconds: float) -> dict[str, Any]:
     }
 
 
-def _after(seconds: float) -> dict[str, Any]:
-    """The loop in processes that have recorded against those that never do, each also against itself before."""
-    arms = ARMS * AFTER_PROCESSES
-    workers = [_Worker(arm) for arm in arms]
-    try:
-        before = _in_turn(workers, seconds * 0.35)
-        for worker in workers:
-            worker.ask("record")
-        after = _in_turn(workers, seconds * 0.65)
-    finally:
-        ended = [worker.end() for worker in workers]
-    found: dict[str, Any] = {
-        "what": "percent of a step, against processes that never record; lowest and highest process"
-    }
-    for place, key in ((0, "step"), (1, "launch")):
-        changes = [
-            _typical(after, at, place, arms) / _typical(before, at, place, arms) - 1 for at in range(len(workers))
-        ]
-        for arm in ARMS:
-            each = sorted(round(100 * change, 2) for change, one in zip(changes, arms, strict=True) if one == arm)
-            found[f"{key}_{arm}"] = {"percent": round(statistics.median(each), 2), "low": each[0], "high": each[-1],
-                                     "each_process": each, "pairs": len(after)}  # fmt: skip
-    found["ended"] = ended
-    return found
-
-
-def _typical(rows: list[list[tuple[float, float]]], at: int, place: int, arms: tuple[str, ...]) -> float:
-    """A process's time against that of those that never record, block by block."""
-    never = [number for number, arm in enumerate(arms) if arm == ARMS[0] and number != at]
-    return statistics.median(row[at][place] / statistics.median(row[one][place] for one in never) for row in rows)
-
-
-def _in_turn(workers: list[_Worker], seconds: float) -> list[list[tuple[float, float]]]:
-    """Rows of (seconds per step, seconds per launch), one per process; only one of them works at a time."""
-    end, rows = time.perf_counter() + seconds, []
-    while time.perf_counter() < end or len(rows) < 5:
-        order = range(len(workers)) if len(rows) % 2 else range(len(workers) - 1, -1, -1)
-        row = {at: workers[at].ask("block") for at in order}
-        rows.append([row[at] for at in range(len(workers))])
-    return rows
-
-
-class _Worker:
-    """A process with a loop of its own, which works only when it is asked."""
-
-    def __init__(self, arm: str) -> None:
-        command = [sys.executable, __file__, "-o", os.devnull, "--part", "worker"]
-        environment = {**os.environ, "CAPTURE_ARM": arm}
-        self._process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
-    def ask(self, what: str) -> Any:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(what + "\n")
-        self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
-
-    def end(self) -> int:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            return self._process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            return self._process.wait()
-
-
-def _work(_seconds: float) -> Any:
-    """The other end of a `_Worker`."""
-    import torch
-
-    loop = _Loop(torch)
-    steps = max(3, round(AFTER_BLOCK_SECONDS / loop.run(30)))
-    value = torch.zeros(8, device=loop.device)
-
-    def launches() -> float:
-        loop.finish()
-        begin = time.perf_counter()
-        for _ in range(500):
-            value.add_(1)
-        loop.finish()
-        return (time.perf_counter() - begin) / 500
-
-    for line in sys.stdin:
-        arm = os.environ["CAPTURE_ARM"]
-        if line.strip() == "record" and arm != ARMS[0]:
-            _record(loop, detached=arm == ARMS[2])
-        loop.run(2)
-        print(json.dumps([loop.run(steps), launches()]), flush=True)
-    return {}
-
-
-def _record(loop: _Loop, *, detached: bool) -> None:
-    from tracelens.capture import detach
-    from tracelens.capture.recorder import Recorder
-
-    recorder = Recorder()
-    recorder.prepare()
-    loop.run(2)
-    recorder.start()
-    loop.run(12)
-    with detach.detaching(wanted=detached, notes=[]):
-        recorder.stop()
-        time.sleep(0.2)  # as long as it takes to write a trace
-
-
 # --------------------------------------------------------------------------------------------------------- statistics
 
 Pairs = list[tuple[float, float]]
@@ -526,7 +413,7 @@ def _host(torch: Any) -> dict[str, Any]:
 
 
 PARTS: dict[str, Callable[[float], Any]] = {
-    "micro": _micro, "in_place": _in_place, "loop": _loop_parts, "worker": _work
+    "micro": _micro, "in_place": _in_place, "loop": _loop_parts
 }  # fmt: skip
 
 if __name__ == "__main__":

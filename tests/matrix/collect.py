@@ -23,6 +23,9 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "data" / "capture"
 PAGE = ROOT / "docs" / "capture.md"
 WHERE = {"cpu": "CPU", "h200": "H200"}
+PARTS = {"step": "**the whole step**", "batch": "its batch", "copy": "the batch's copy to the GPU",
+         "forward": "forward", "backward": "backward", "update": "update", "launch": "a launch alone",
+         "cpu": "work of the CPU alone"}  # fmt: skip
 
 
 def main() -> None:
@@ -38,7 +41,7 @@ def main() -> None:
 
 def filled(page: str) -> str:
     """The page with its generated parts as the results have them."""
-    for name, part in (("price", price()), ("truth", truth()), ("matrix", table())):
+    for name, part in (("price", price()), ("after", after()), ("truth", truth()), ("matrix", table())):
         begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
         head, tail = page[: page.index(begin) + len(begin)], page[page.index(end) :]
         page = f"{head}\n{part}\n{tail}"
@@ -88,6 +91,17 @@ def price() -> str:
         path = RESULTS / f"price_{machine}.json"
         if path.exists():
             lines.append(_price_row(shown, json.loads(path.read_text(encoding="utf-8"))))
+    return "\n".join(lines)
+
+
+def after() -> str:
+    """Markdown: what a recording leaves behind, part by part."""
+    found = json.loads((RESULTS / "after_h200.json").read_text(encoding="utf-8"))
+    heads = ("part of a step", "before", "as recorded by us", "CUPTI left attached", "no CUDA events asked for")
+    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    for name, arms in found["percent_against_never"].items():
+        shown = [f"{one['percent']:+.1f} % ({one['low']:+.1f} to {one['high']:+.1f})" for one in arms.values()]
+        lines.append(f"| {PARTS[name]} | {found['absolute_before'][name]:,.1f} µs | {' | '.join(shown)} |")
     return "\n".join(lines)
 
 

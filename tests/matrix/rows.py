@@ -148,6 +148,8 @@ ELSEWHERE = (
      "tests/test_inside.py::test_a_notebook_that_knows_nothing_of_us_is_recorded_in_its_kernel"),
     ("a notebook cell with `%%tracelens`, without a browser",
      "tests/test_inside.py::test_a_notebook_that_nbconvert_executes_records_its_cell"),
+    ("a pass that only reads, then the training",
+     "tests/test_capture_first_pass.py::test_a_training_takes_the_place_of_a_pass_that_was_recorded"),
     ("`--ranks`", "tests/test_capture_limits.py::test_only_the_ranks_that_are_wanted_record"),
 )  # fmt: skip
 """Rows that are tests of their own: a title, and the test."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lean import PRELUDE
 
 from matrix.rows import ROWS, Row
 from tracelens import run
@@ -83,6 +84,8 @@ def test_matrix(row: Row, tmp_path: Path, capfd: pytest.CaptureFixture[str], mon
     skip_without(row)
     place = prepare(tmp_path)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    if not os.environ.get("TRACELENS_MATRIX"):
+        monkeypatch.setenv("MATRIX_LEAN", PRELUDE)
     words = command(row)
     plain = subprocess.run(words, cwd=place, capture_output=True, text=True, check=False) if row.stdout else None
     capfd.readouterr()

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import enum
 import multiprocessing
 import multiprocessing.util
 import os
@@ -26,32 +25,19 @@ import torch
 
 from tracelens.capture import bounds, facts, rescue, saving
 from tracelens.capture.blind import LastResort
+from tracelens.capture.first_pass import FirstPass
 from tracelens.capture.gathered import Gathered
 from tracelens.capture.later import Later
+from tracelens.capture.phases import RECORDING, Phase
 from tracelens.capture.plan import NoRoomError, Plan
 from tracelens.capture.recorder import PROFILES_ITSELF, NotRecorded, Recorder, watch_foreign
 from tracelens.capture.remaining import Block
 from tracelens.capture.sampler import Sampler
 from tracelens.launch import hooks
 
-LONGEST_SECONDS = 120.0
-"""A window whose length is given in steps alone (several ranks) ends after so long all the same."""
+_UNPROFILED, _DONE = Phase.UNPROFILED, Phase.DONE  # members of an Enum are slow to look up, and this runs per step
 PATIENCE_WITH_STOP = 3
 """Steps after which a script that swallows SystemExit is ended for good."""
-
-
-class Phase(enum.Enum):
-    SETTLE = "settle"
-    UNPROFILED = "unprofiled"
-    PROBE = "probe"
-    WARMUP = "warm-up"
-    CLEAN = "clean"
-    ATTRIBUTED = "attributed"
-    DONE = "done"
-
-
-_UNPROFILED, _DONE = Phase.UNPROFILED, Phase.DONE  # members of an Enum are slow to look up, and this runs per step
-_RECORDING = (Phase.PROBE, Phase.WARMUP, Phase.CLEAN, Phase.ATTRIBUTED)
 
 
 def arm(config: Mapping[str, Any]) -> None:
@@ -98,14 +84,17 @@ class Engine:
         self._graphs = facts.Graphs()
         self._length = bounds.Length(self._block)
         self._limit: Later | None = None
+        self._first_pass = FirstPass()
 
     # -------------------------------------------------------------------------------------------- observers
 
     def on_step(self, step: hooks.Step) -> None:
-        now = time.perf_counter_ns()
+        now, anew = time.perf_counter_ns(), False
         if self._phase is _DONE:
-            self._stop_again()
-            return
+            anew = self._first_pass.over()
+            if not anew:
+                self._stop_again()
+                return
         if self._last_resort.open or self._graphs.capturing():
             return  # a step that is being captured into a CUDA graph does not run
         gathered = self._now
@@ -113,13 +102,13 @@ class Engine:
             self._first_step()
         self._catch_up()
         gathered.steps_seen += 1
-        if (step.restarted or gathered.source is None) and not gathered.profiled:
+        if anew or gathered.source is None or (step.restarted and gathered.gives_way_to(step.source)):
             self._settle_again(step)
         if step.source == self._now.source:  # an evaluation between epochs, counted by its batches, is no step
             self._go_on(step, now)
 
     def on_batch(self, iterator: Any, batch: Any) -> None:
-        if self._phase is not _DONE:
+        if self._phase is not _DONE or self._first_pass.pending:
             self._now.loaders.saw(iterator, batch)
 
     def on_failure(self, text: str) -> None:
@@ -141,7 +130,7 @@ class Engine:
 
     def forked(self) -> None:
         """In a forked child: begin afresh, unless the parent was recording (its session is not ours to touch)."""
-        recording = self._phase in _RECORDING or self._last_resort.open
+        recording = self._phase in RECORDING or self._last_resort.open
         for inherited in (self._now, self._tools, self._last_resort):
             rescue.never_free(inherited)  # a CUDA event that dies in a forked child takes the child with it
         self._last_resort = LastResort(self._config, self._idle)
@@ -159,8 +148,6 @@ class Engine:
         if self._phase is _DONE:
             return
         self._last_resort.stop()
-        if self._limit is not None:
-            self._limit.stop()
         self._catch_up()
         phase, self._phase = self._phase, Phase.DONE
         try:
@@ -168,7 +155,7 @@ class Engine:
         except Exception as error:  # noqa: BLE001 -- at the end of the user's process: nothing of ours may show
             self._now.notes.append(f"the partial recording was lost: {error!r}")
         finally:
-            self._rescue.remove()
+            self._release()
             self._unobserve()
 
     def stranded(self, reason: str) -> None:
@@ -182,8 +169,8 @@ class Engine:
             saving.save(self._config, self._now, self._tools, f"{reason}, after {self._now.steps_seen} steps")
 
     def _unobserve(self) -> None:
-        """Afterwards the hooks only call what they wrap, and nothing of ours runs."""
-        while self._removers:
+        """Afterwards the hooks only call what they wrap, and nothing of ours runs; but where a training may follow."""
+        while self._removers and not self._first_pass.pending:
             self._removers.pop()()
 
     def _first_step(self) -> None:
@@ -230,10 +217,11 @@ class Engine:
         gathered = self._now
         if self._tools.recorder is not None:
             self._tools.give_up()
-            self._rescue.remove()
+            self._release()
             self._tools = saving.Tools()
         self._now = Gathered(Plan.of(self._config.get("plan", {})), thread=gathered.thread, loaders=gathered.loaders)
-        self._now.steps_seen, self._now.source = gathered.steps_seen, step.source
+        self._now.steps_seen = 1 if self._phase is _DONE else gathered.steps_seen
+        self._now.source = step.source
         self._length = bounds.Length(self._block)
         self._enter(Phase.SETTLE)
 
@@ -314,7 +302,7 @@ class Engine:
         self._enter(Phase.CLEAN)
         self._tools.sampler = Sampler(threading.get_ident())
         self._tools.sampler.start()
-        self._limit = Later(min(self._now.plan.most_window_seconds, LONGEST_SECONDS) + 1.0, self._overrun)
+        self._limit = Later(self._now.plan.longest_window_seconds() + 1.0, self._overrun)
         self._limit.start()
         self._now.window |= {"first_step": step.number + 1, "start_unix_ns": time.time_ns()}
         self._recorder.mark_step(step.number + 1)
@@ -359,19 +347,29 @@ class Engine:
         try:
             self._save(None)
         finally:
-            self._rescue.remove()
-            if self._limit is not None:
-                self._limit.stop()
+            self._release()
         self._stop_again()
+
+    def _release(self) -> None:
+        self._rescue.remove()
+        if self._limit is not None:
+            self._limit.stop()
 
     def _save(self, reason: str | None) -> None:
         self._last_resort.discard()
+        self._first_pass.discard(self._now)
+        stops = bool(self._config.get("stop_after_window"))
+        first = self._first_pass.begins(self._now, stops=stops)
         with self._rescue.undisturbed():
-            saving.save(self._config, self._now, self._tools, reason)
+            config = {**self._config, "stop_after_window": stops and not first}
+            folder = saving.save(config, self._now, self._tools, reason)
+        if first:
+            self._first_pass.keep(folder)
         bounds.withdraw(self._config["run"])
 
     def _stop_again(self) -> None:
-        if not self._config.get("stop_after_window") or not self._now.window.get("saved"):
+        goes_on = not self._config.get("stop_after_window") or self._first_pass.pending
+        if goes_on or not self._now.window.get("saved"):
             self._unobserve()
             return
         self._stops += 1
@@ -390,7 +388,10 @@ class Engine:
             if unfinished not in gathered.attributed:
                 gathered.attributed.append(unfinished)  # it ends with the recording, so it enters no statistic
         if not gathered.profiled:
-            reason = bounds.too_early(gathered, reason, attached=phase in _RECORDING, inside=self._block is not None)
+            reason = bounds.too_early(gathered, reason, attached=phase in RECORDING, inside=self._block is not None)
+            if self._first_pass.stays(reason):
+                self._tools.give_up()
+                return
         self._save(reason)
 
     def _idle(self) -> bool:

@@ -46,7 +46,8 @@ class Length:
             return
         gathered.plan = gathered.plan.fitted(left)
         if gathered.plan.shrunk:
-            gathered.notes.append(f"{_SHORT}: about {left} steps were left, so the windows were made shorter")
+            were = "1 step was" if left == 1 else f"{left} steps were"
+            gathered.notes.append(f"{_SHORT}: about {were} left, so the windows were made shorter")
 
 
 def keep(gathered: Gathered, folder: str) -> None:
@@ -55,9 +56,11 @@ def keep(gathered: Gathered, folder: str) -> None:
         return
     most = agreed(folder, gathered.window["events_per_step"])
     seconds = gathered.unprofiled_ns / 1e9 / len(gathered.unprofiled) if gathered.unprofiled else 0.0
-    fitting = gathered.plan.bounded(most, seconds, free_bytes(folder, facts.rank_and_world()[1]))
+    free = free_bytes(folder, facts.rank_and_world()[1])
+    fitting = gathered.plan.bounded(most, seconds, free)
     if fitting != gathered.plan:
-        gathered.notes.append(f"a step records about {most:,} events, so only {fitting.clean} steps were recorded")
+        were = "1 step was" if fitting.clean == 1 else f"{fitting.clean} steps were"
+        gathered.notes.append(f"{gathered.plan.bound(most, seconds, free)[1]}, so only {were} recorded")
         gathered.plan = fitting
 
 

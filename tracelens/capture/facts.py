@@ -17,9 +17,8 @@ from typing import Any
 import torch
 
 from tracelens.capture.supply import Supply
+from tracelens.launch import ranks
 
-RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
-WORLD_VARIABLES = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 MOST_LOADERS = 16
 _BATCH_DEPTH = 6
 """Nesting of dictionaries and lists in a batch; deeper structures are not measured."""
@@ -30,7 +29,8 @@ def rank_and_world() -> tuple[int, int]:
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
-    return _first_number(RANK_VARIABLES, 0), _first_number(WORLD_VARIABLES, 1)
+    rank, world = ranks.rank(), ranks.world()
+    return rank or 0, 1 if world is None else world
 
 
 def device_in_use() -> int | None:
@@ -94,7 +94,7 @@ def process() -> dict[str, Any]:
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "threads": torch.get_num_threads(),
         "compiled": "torch._dynamo" in sys.modules,
-        "restart": _first_number(("TORCHELASTIC_RESTART_COUNT",), 0),
+        "restart": ranks.number("TORCHELASTIC_RESTART_COUNT") or 0,
         **_device(),
     }
 
@@ -189,11 +189,3 @@ def _device() -> dict[str, Any]:
         "device_index": index,
         "allocator": torch.cuda.get_allocator_backend(),
     }
-
-
-def _first_number(names: tuple[str, ...], otherwise: int) -> int:
-    for name in names:
-        value = os.environ.get(name, "")
-        if value.isdigit():
-            return int(value)
-    return otherwise

@@ -45,6 +45,11 @@ class Gathered:
     def unprofiled_seconds(self) -> float:
         return self.unprofiled_ns / 1e9
 
+    def gives_way_to(self, source: str) -> bool:
+        """Steps told in another way end what was begun: always, until something is recorded; afterwards, if an
+        optimizer makes them and this is of batches that were only read."""
+        return not self.profiled or (self.source == "dataloader" and source == "optimizer")
+
     def ended(self, ends: Iterable[int]) -> None:
         """Unprofiled steps ended at these times."""
         for end in ends:

@@ -60,6 +60,7 @@ class Monitor:
 
     def _run(self) -> None:
         psutil.cpu_percent()  # the first call only sets the zero
+        self._family.sample()
         try:
             with self._path.open("w", encoding="utf-8") as out:
                 for number in range(MOST_LINES):
@@ -101,19 +102,21 @@ class _Family:
         self._members: dict[int, psutil.Process] = {}
 
     def sample(self) -> dict[str, Any]:
+        known = self._members
         self._refresh()
-        percent, memory, alive = 0.0, 0, 0
-        for member in self._members.values():
+        shares, memory, alive = [], 0, 0
+        for number, member in self._members.items():
             try:
-                percent += member.cpu_percent()
+                used = member.cpu_percent()  # the first call only sets the zero: its 0 is no measurement
                 memory += member.memory_info().rss
                 alive += 1
             except psutil.Error:
                 continue
-        known = alive > 0
+            if number in known:
+                shares.append(used)
         return {
-            "process_cpu_percent": round(percent, 1) if known else None,
-            "process_memory": memory if known else None,
+            "process_cpu_percent": round(sum(shares), 1) if shares else None,
+            "process_memory": memory if alive else None,
             "processes": alive,
         }
 

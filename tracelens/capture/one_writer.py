@@ -12,7 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+from tracelens.launch import ranks
+
 _MOST_IN_ONE_PROCESS = 1000
 
 
@@ -25,8 +26,8 @@ class OneWriter:
     def claim(self, asked: Path) -> Path:
         """`asked` for rank 0, `<name>-rank3` for rank 3; `<name>-<process>` where somebody is writing. An older file is
         set aside. Raises `OSError` where nothing can be written."""
-        rank = next((os.environ[name] for name in RANK_VARIABLES if os.environ.get(name, "").isdigit()), "0")
-        own = asked if int(rank) == 0 else asked.with_name(f"{asked.stem}-rank{int(rank)}{asked.suffix}")
+        rank = ranks.rank()
+        own = asked.with_name(f"{asked.stem}-rank{rank}{asked.suffix}") if rank else asked
         own.parent.mkdir(parents=True, exist_ok=True)
         others = (own.with_name(f"{own.stem}-{os.getpid()}-{n}{own.suffix}") for n in range(1, _MOST_IN_ONE_PROCESS))
         for path in (own, own.with_name(f"{own.stem}-{os.getpid()}{own.suffix}"), *others):

@@ -22,6 +22,8 @@ UNKNOWN_LENGTH_STEPS = 150
 FEWEST_STEPS = 4
 """Of a script whose loop says its length: two looks at it, one unprofiled step, one recorded one."""
 
+LONGEST_SECONDS = 120.0
+"""A window whose length is given in steps alone (several ranks) ends after so long all the same."""
 MOST_UNSEEN = 64
 UNSEEN_SECONDS = 0.25
 """So many steps, or so long, go by in W0 with their times noted and nothing else: what we do in a step costs that."""
@@ -91,16 +93,26 @@ class Plan:
 
         Raises `NoRoomError` if not even one step does.
         """
-        events, seconds = max(1, events), max(seconds, 1e-6)
-        disk = self.most_bytes if free_bytes is None else min(self.most_bytes, int(SPARE_DISK * free_bytes))
-        most = min(self.most_events // events, disk // (events * BYTES_PER_EVENT))
-        if not disk // (events * BYTES_PER_EVENT):
-            raise NoRoomError(f"one step records about {events:,} events, {events * BYTES_PER_EVENT:,} bytes")
-        if math.isfinite(self.most_window_seconds):
-            most = min(most, int(self.most_window_seconds / seconds))
-        most = max(1, most)
+        most, _why = self.bound(events, seconds, free_bytes)
+        if not most:
+            size = max(1, events) * BYTES_PER_EVENT
+            raise NoRoomError(f"one step records about {events:,} events, {size:,} bytes")
         attributed = min(self.attributed, 1) if most < self.clean + self.attributed else self.attributed
         return replace(self, clean=max(1, min(self.clean, most - attributed)), attributed=attributed)
+
+    def bound(self, events: int, seconds: float, free_bytes: int | None) -> tuple[int, str]:
+        """How many such steps the limits allow, and which of them says so. 0: there is no room on the disk for one."""
+        events, seconds = max(1, events), max(seconds, 1e-6)
+        disk = self.most_bytes if free_bytes is None else min(self.most_bytes, int(SPARE_DISK * free_bytes))
+        room = disk // (events * BYTES_PER_EVENT)
+        limits = [(max(1, self.most_events // events), f"a step records about {events:,} events")]
+        if math.isfinite(self.most_window_seconds):
+            limits.append((max(1, int(self.most_window_seconds / seconds)), f"a step lasts {seconds:.3g} s"))
+        much = disk == self.most_bytes
+        limits.append(
+            (room, limits[0][1] if much else f"the recording may take {disk:,} bytes of the disk's free ones")
+        )
+        return min(limits, key=lambda limit: limit[0])
 
     def in_step(self) -> Plan:
         """The same plan by counts alone: ranks that read their own clocks would open their windows at different steps,
@@ -123,6 +135,10 @@ class Plan:
             unprofiled_most_steps=min(self.unprofiled_most_steps, most),
             open_ended=True,
         )
+
+    def longest_window_seconds(self) -> float:
+        """After which a step that does not end closes the window."""
+        return min(self.most_window_seconds, LONGEST_SECONDS)
 
     def longest(self) -> int:
         """Steps after which the recording is complete, however fast they are."""

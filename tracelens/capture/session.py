@@ -275,7 +275,7 @@ def _make_folder(options: ProfileOptions) -> Path:
         )
     try:
         if out is None:
-            return run.new_folder(options.words[0], options.cwd / options.parent)
+            return run.new_folder(_name(options), options.cwd / options.parent)
         out = options.cwd / out
         if not options.join and out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise UsageError(f"{out} exists and is not an empty folder", hint="give another folder with -o")
@@ -307,6 +307,14 @@ def _ended(status: int) -> str:
         return f"was killed by {signal.Signals(-status).name}"
     except ValueError:  # a real-time signal
         return f"was killed by signal {-status}"
+
+
+def _name(options: ProfileOptions) -> str:
+    """What a Run folder is called after: the script, also where a launcher starts it; of a module its last name."""
+    word = options.words[0]
+    if options.kind == "command":
+        return _script_among(options) or word
+    return word.rpartition(".")[2] if options.kind == "module" else word
 
 
 def _script_among(options: ProfileOptions) -> str | None:

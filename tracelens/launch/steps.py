@@ -93,9 +93,13 @@ class StepRule:
     def batch_wanted(self) -> bool:
         """A DataLoader is asked for its next batch: the end of the previous iteration, for want of a better one."""
         self._batches += 1
-        trains = self._backwards > 0 or self._exits > 0
-        patience = BATCHES_WITHOUT_OPTIMIZER if trains else BATCHES_WITHOUT_BACKWARD
+        patience = BATCHES_WITHOUT_OPTIMIZER if self.trains else BATCHES_WITHOUT_BACKWARD
         return self._batches > patience and self._count("dataloader", None)
+
+    @property
+    def trains(self) -> bool:
+        """A backward ran, or an optimizer stepped."""
+        return self._backwards > 0 or self._exits > 0
 
     @property
     def batches(self) -> int:

@@ -23,7 +23,7 @@ from types import FrameType
 from typing import Any, Literal
 
 import tracelens
-from tracelens.errors import InputError
+from tracelens.errors import InputError, UsageError
 
 Kind = Literal["script", "module", "command"]
 
@@ -114,11 +114,21 @@ def bootstrap(launch: Launch, folder: Path) -> Iterator[Path]:
     root = Path(tracelens.__file__).resolve().parent.parent
     config = {**launch.config, "agent": launch.agent, "root": str(root)}
     try:
-        (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
-        shutil.copyfile(BOOTSTRAP, folder / "sitecustomize.py")
+        _equip(folder, config)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _equip(folder: Path, config: Mapping[str, Any]) -> None:
+    try:
+        (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        shutil.copyfile(BOOTSTRAP, folder / "sitecustomize.py")
+    except OSError as error:
+        raise UsageError(
+            f"what goes into the process cannot be written to {folder}: {error.strerror}",
+            hint="make room there, or give another place with -o",
+        ) from error
 
 
 def handshakes(boot: Path) -> tuple[Handshake, ...]:
