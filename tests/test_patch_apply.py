@@ -16,8 +16,10 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+import run_cases
 
 from tracelens import run
+from tracelens.cli import main
 from tracelens.errors import InputError, Refused
 from tracelens.model import FilePatch, Patch
 from tracelens.patch.code.source import Unreadable, parse
@@ -231,6 +233,7 @@ import sys, time
 from pathlib import Path
 sys.path.insert(0, {root!r})
 from tracelens import run
+from tracelens.cli import main
 from tracelens.errors import Refused
 from tracelens.model import FilePatch, Patch
 from tracelens.patch.files import apply
@@ -573,3 +576,24 @@ def test_a_damaged_list_of_files_is_an_input_error(tmp_path: Path, text: str) ->
 def test_source_that_python_cannot_read_is_said_and_not_patched(data: bytes) -> None:
     with pytest.raises(Unreadable):
         parse(Path("train.py"), "train.py", data)
+
+
+def test_a_script_in_latin_1_is_patched_reported_and_given_back_to_the_byte(tmp_path: Path) -> None:
+    """Its bytes are no UTF-8: they once ended `apply` with a traceback after the files were written."""
+    text = run_cases.SCRIPT.replace('"""A training loop as people write it."""', "# -*- coding: latin-1 -*-")
+    text = text.replace("torch.cuda.synchronize()", "torch.cuda.synchronize()  # attente à l'arrêt")
+    folder = run_cases.recorded(tmp_path)
+    script, before = tmp_path / "train.py", text.encode("latin-1")
+    script.write_bytes(before)
+    meta = json.loads((folder / run.RUN_FILE).read_text())
+    meta["script"]["sha256"] = run.sha256(before)
+    run.write_json(folder / run.RUN_FILE, meta)
+    assert main(["apply", str(folder), "--scheme", "event-interval"]) == 0
+    assert "# attente à l'arrêt".encode("latin-1") in script.read_bytes()
+    assert script.read_bytes() != before
+    compile(script.read_bytes(), "train.py", "exec")
+    (folder / run.REPORT_FILE).read_text(encoding="utf-8")
+    if (folder / run.PATCH_FILE).exists():
+        assert "à".encode("latin-1") in (folder / run.PATCH_FILE).read_bytes()
+    assert main(["revert", str(folder)]) == 0
+    assert script.read_bytes() == before

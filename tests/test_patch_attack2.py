@@ -54,6 +54,28 @@ def test_text_and_objects_of_the_file_are_what_they_were(name: str, tmp_path: Pa
         assert patch.declined
 
 
+HELD = """
+from utils import SpeedMeter
+import journal
+speed = SpeedMeter()
+for i, (x, y) in enumerate(loader):
+    speed.begin()
+    STEP
+    rate = speed.update(len(x))
+    journal.log(step=i, data={{"loss": loss.item(), "rate": rate}})  # fires
+last = {{"rate": {held}}}
+journal.log(data=last)
+"""
+
+
+@pytest.mark.parametrize(("held", "deferred"), [("speed.avg", True), ("speed", False), ("speed.history", False)])
+def test_who_is_given_the_average_of_a_meter_does_not_have_the_meter(held: str, deferred: bool, tmp_path: Path) -> None:
+    """`speed` is not declared here: only a journal that has it could show what it holds when a line is written."""
+    patch = patch_of(tmp_path, script(HELD.format(held=held)))
+    assert bool(patch.hunks) is deferred
+    assert deferred or "speed.begin" in patch.declined[0].obstacle
+
+
 SEEN = {
     "super": meters(before="            super().__init__()\n            passes.update(1)\n"),
     "a base class": meters().replace("class Meters:", "class Base: pass\nclass Meters(Base):"),

@@ -10,7 +10,7 @@ import torch
 from patching import Outcome, assert_same, defer, fired, patch_of, patched_text, script
 
 from tracelens.model import Edit, EditKind, Location, Patch, Stall
-from tracelens.patch.recipes import make
+from tracelens.patch.recipes import Wanted, make
 
 METERS = """
 from collections import defaultdict
@@ -275,7 +275,9 @@ def test_a_generator_over_a_loader_that_is_prefetched_is_asked_for_the_loader_it
     text = logged(meters() + data, loop)
     edits = (*defer(text), Edit("prefetch", locations=fired(text, "# copied")))
     after = patched_text(patch_of(tmp_path, text, edits))
-    assert "logger.log_every(tracelens_runtime.prefetch(loader, device, depth=1), print_freq" in after
+    assert (
+        "logger.log_every(tracelens_runtime.prefetch(loader, device, depth=1, leaves_early=True), print_freq" in after
+    )
     assert "(i, iterable=loader, print_freq=print_freq):" in after
 
 
@@ -530,7 +532,7 @@ def test_a_wait_that_was_recorded_shows_that_there_is_a_gpu(tmp_path: Path) -> N
     stall = Stall("read", "cudaStreamSynchronize", "d2h", 1.0, 0, 0, None, "unknown", place)
     (tmp_path / "train.py").write_text(ON_CPU)
     edits = (Edit("defer-read", stalls=("read",), interval=10),)
-    assert make(tmp_path, tmp_path / "train.py", edits, (stall,), 10).hunks
+    assert make(tmp_path, tmp_path / "train.py", edits, (stall,), Wanted(10)).hunks
 
 
 def test_a_module_of_a_project_that_names_a_gpu_is_no_script_for_the_cpu(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tracelens.errors import UsageError
 from tracelens.model import Edit, Location, Patch, Stall
 from tracelens.patch.code.source import parse
 from tracelens.patch.files import trust, vendored
-from tracelens.patch.recipes import make
+from tracelens.patch.recipes import Wanted, make
 
 SUM = """
     def main():
@@ -99,7 +99,7 @@ def test_latin_1_stays_latin_1(tmp_path: Path) -> None:
     text = "# -*- coding: latin-1 -*-\n" + script(SUM).replace("so far", "größer")
     path = tmp_path / "train.py"
     path.write_bytes(text.encode("latin-1"))
-    patch = make(tmp_path, path, defer(text), (), 10)
+    patch = make(tmp_path, path, defer(text), (), Wanted(10))
     after = next(one.after for one in patch.files if one.path == path)
     assert "größer".encode("latin-1") in after
 
@@ -142,11 +142,11 @@ def test_evidence_comes_from_the_stalls(tmp_path: Path) -> None:
     path = tmp_path / "train.py"
     path.write_text(text)
     edits = (Edit("defer-read", stalls=("s1",), locations=(place,), interval=10),)
-    (hunk,) = make(tmp_path, path, edits, (stall("s1", place.line),), 10).hunks
+    (hunk,) = make(tmp_path, path, edits, (stall("s1", place.line),), Wanted(10)).hunks
     assert hunk.evidence == "1 call per step, 3.10 ms per step host-blocked, 1.20 ms exposed"
-    (hunk,) = make(tmp_path, path, edits, (stall("s1", place.line, exposed=None),), 10).hunks
+    (hunk,) = make(tmp_path, path, edits, (stall("s1", place.line, exposed=None),), Wanted(10)).hunks
     assert hunk.evidence.endswith("exposed time unknown")
-    (hunk,) = make(tmp_path, path, edits, (stall("s1", place.line, exposed=2_667),), 10).hunks
+    (hunk,) = make(tmp_path, path, edits, (stall("s1", place.line, exposed=2_667),), Wanted(10)).hunks
     assert hunk.evidence.endswith("2.7 µs exposed"), "0.00 ms would be a zero that nobody measured"
 
 
@@ -175,7 +175,7 @@ def test_without_a_line_the_reads_of_each_batch_in_the_only_training_loop_are_me
     path = tmp_path / "train.py"
     path.write_text(text)
     edits = (Edit("defer-read", stalls=("s1",), interval=10),)
-    patch = make(tmp_path, path, edits, (stall("s1", None),), 10)
+    patch = make(tmp_path, path, edits, (stall("s1", None),), Wanted(10))
     assert len(patch.hunks) == 1
     assert_same(tmp_path, text, patch)
 
@@ -260,7 +260,7 @@ def test_a_loop_in_another_file_of_the_project_is_patched_there(tmp_path: Path) 
     (tmp_path / "lib" / "engine.py").write_text(engine)
     (tmp_path / "train.py").write_text("from lib.engine import train\n")
     edits = (Edit("defer-read", locations=fired(engine, path="lib/engine.py"), interval=10),)
-    patch = make(tmp_path, tmp_path / "train.py", edits, (), 10)
+    patch = make(tmp_path, tmp_path / "train.py", edits, (), Wanted(10))
     assert {one.path.relative_to(tmp_path).as_posix() for one in patch.files} == {
         "lib/engine.py",
         "tracelens_runtime.py",

@@ -13,7 +13,7 @@ import yaml
 from patching import _importable, fired
 
 from tracelens.model import UNSAFE_EDITS, Edit, Patch
-from tracelens.patch.recipes import make
+from tracelens.patch.recipes import Wanted, make
 from tracelens.patch.recipes.build import RECIPES
 
 FOLDER = Path(__file__).parent.parent / "rules" / "recipes"
@@ -27,7 +27,7 @@ def patch_example(folder: Path, kind: str) -> Patch:
     text = "\n".join(line.partition("# fires")[0] + "# fires" if "# fires" in line else line for line in lines)
     locations = fired(text, path="before.py")
     edit = Edit(kind, locations=locations, interval=10, depth=1, workers=2)  # type: ignore[arg-type]
-    return make(folder, path, (edit,), (), 10, unsafe=kind in UNSAFE_EDITS)
+    return make(folder, path, (edit,), (), Wanted(10, unsafe=kind in UNSAFE_EDITS))
 
 
 def test_every_recipe_has_its_folder_and_no_other() -> None:

@@ -8,7 +8,7 @@ import pytest
 from patching import assert_same, patched_text
 
 from tracelens.model import Edit, Location
-from tracelens.patch.recipes import make
+from tracelens.patch.recipes import Wanted, make
 
 SAMPLES = Path(__file__).parent.parent / "sample_traces"
 CASES = sorted(path.parent.name for path in SAMPLES.glob("*/train.py"))
@@ -57,7 +57,7 @@ def _fires(line: str, kind: str) -> bool:
 def test_every_scheme_is_made_on_every_sample(case: str, scheme: str, tmp_path: Path) -> None:
     text = (SAMPLES / case / "train.py").read_text()
     (tmp_path / "train.py").write_text(text)
-    patch = make(tmp_path, tmp_path / "train.py", edits(text, scheme), (), 10, unsafe=True)
+    patch = make(tmp_path, tmp_path / "train.py", edits(text, scheme), (), Wanted(10, unsafe=True))
     if scheme in ("event-sync", "interval-sync", "event-interval"):
         assert patch.declined == ()
         after = [line.strip() for line in patched_text(patch).splitlines()] if patch.files else []
@@ -72,7 +72,7 @@ RUNS = [(case, "full-pipeline") for case in CASES] + [("sync_every_batch", "even
 def test_the_patched_samples_print_the_same(case: str, scheme: str, tmp_path: Path) -> None:
     text = (SAMPLES / case / "train.py").read_text()
     (tmp_path / "train.py").write_text(text)
-    patch = make(tmp_path, tmp_path / "train.py", edits(text, scheme), (), 10, unsafe=True)
+    patch = make(tmp_path, tmp_path / "train.py", edits(text, scheme), (), Wanted(10, unsafe=True))
     left = assert_same(tmp_path, text, patch, ARGUMENTS.get(case, ("--batches", "53")))
     assert left.ending == ""
     assert "loss" in left.output or "D " in left.output

@@ -15,7 +15,7 @@ from patching import Outcome, assert_same, defer, fired, patch_of, patched_text,
 from tracelens.model import UNSAFE_EDITS, Edit, Location, Patch, Stall
 from tracelens.patch.files import apply
 from tracelens.patch.loop.thinned import MARK
-from tracelens.patch.recipes import make
+from tracelens.patch.recipes import Wanted, make
 
 N = 10
 READS = ("thin-logs", "move-guard")
@@ -535,7 +535,7 @@ def test_a_second_run_changes_nothing_and_revert_is_exact(kinds: tuple[str, ...]
     again = tuple(
         replace(edit, locations=(), stalls=tuple(s.id for s in stalls)) if edit.locations else edit for edit in wanted
     )
-    assert make(tmp_path, path, again, stalls, N, unsafe=True).diff == ""
+    assert make(tmp_path, path, again, stalls, Wanted(N, unsafe=True)).diff == ""
     apply.revert(tmp_path / "backup")
     assert path.read_bytes() == text.encode()
     shutil.rmtree(tmp_path / "backup", ignore_errors=True)

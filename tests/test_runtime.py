@@ -6,6 +6,8 @@ import ast
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -201,7 +203,11 @@ class FakeCuda:
         fake = self
 
         class Event:
-            def record(self, stream: object = None) -> None:
+            device = None
+
+            def record(self, stream: Any = None) -> None:
+                assert self.device in (None, stream.device), "as torch says: another device than it was made on"
+                self.device = stream.device
                 fake.calls.append("record")
 
             def synchronize(self) -> None:
@@ -209,8 +215,11 @@ class FakeCuda:
 
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
         monkeypatch.setattr(torch.cuda, "Event", Event)
-        monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: None)
-        monkeypatch.setattr(torch.cuda, "synchronize", lambda device=None: self.calls.append("synchronize"))
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: SimpleNamespace(device=device or 0))
+        monkeypatch.setattr(torch.cuda, "synchronize", self._synchronize)
+
+    def _synchronize(self, device: object = None) -> None:
+        self.calls.append("synchronize" if device is None else f"synchronize {device}")
 
 
 def test_an_event_per_batch_is_waited_for_every_n_batches_and_after_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,6 +246,22 @@ def test_interval_synchronize(monkeypatch: pytest.MonkeyPatch) -> None:
         seen.append(len(cuda.calls))
     assert seen == [0, 0, 0, 1, 1, 1, 1, 2, 2, 2]
     assert cuda.calls == ["synchronize"] * 3
+
+
+def test_each_device_that_the_loop_waits_for_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda, ahead = FakeCuda(monkeypatch), RunAhead(4)
+    for _ in ahead.over(range(6)):
+        ahead.record(0)
+        ahead.record(1)
+    assert cuda.calls == ["record"] * 7 + ["event synchronize", "record", "event synchronize"] + [
+        *["record"] * 4,
+        *["event synchronize"] * 2,
+    ]
+    cuda.calls.clear()
+    ahead = RunAhead(4)
+    for _ in ahead.over(range(2)):
+        ahead.synchronize("cuda:1")
+    assert cuda.calls == ["synchronize cuda:1"]
 
 
 # ---------------------------------------------------------------------------------------------------- prefetch

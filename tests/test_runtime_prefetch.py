@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.testing._internal.two_tensor import TwoTensor
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+)
 
 from tracelens import runtime
 from tracelens.runtime import prefetch
@@ -213,6 +223,81 @@ def test_one_copy_stream_serves_all_loops(gpu: FakeGpu, monkeypatch: pytest.Monk
         for _ in wrapped:
             pass
     assert len(made) == 1
+
+
+class Remembering(DataLoader):
+    """Goes on in the next epoch where the last one was left."""
+
+    def __iter__(self) -> Any:
+        self.__dict__.setdefault("batches", super().__iter__())
+        return self.batches
+
+
+class OwnSampler(Sampler):
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows
+
+    def __iter__(self) -> Any:
+        return iter(range(len(self.rows)))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+class OwnLoader:
+    """Gives the same memory again and again."""
+
+    num_workers = 2
+
+    def __iter__(self) -> Any:
+        memory = torch.zeros(2)
+        for _ in range(3):
+            yield memory.add_(1)
+
+
+ROWS = Rows()
+AS_IT_IS = {
+    "a class that iterates in its own way": lambda: Remembering(ROWS, num_workers=1),
+    "a sampler of the script's own": lambda: DataLoader(ROWS, num_workers=1, sampler=OwnSampler(ROWS)),
+    "batches of the script's own": lambda: DataLoader(ROWS, num_workers=1, batch_sampler=[[0, 1], [2]]),
+    "a sampler of its own in torch's batches": lambda: DataLoader(
+        ROWS, num_workers=1, batch_sampler=BatchSampler(OwnSampler(ROWS), 2, False)
+    ),
+    "a generator that others hold": lambda: DataLoader(ROWS, num_workers=1, generator=torch.Generator()),
+    "a sampler's generator": lambda: DataLoader(
+        ROWS, num_workers=1, sampler=RandomSampler(ROWS, generator=torch.Generator())
+    ),
+    "no loader of torch's": OwnLoader,
+    "a list of batches": lambda: [torch.ones(2)],
+}
+
+
+@pytest.mark.parametrize("name", AS_IT_IS)
+def test_a_loader_that_would_notice_being_asked_earlier_stays_as_it_is(gpu: FakeGpu, name: str) -> None:
+    loader = AS_IT_IS[name]()
+    assert prefetch(loader, "cuda") is loader
+    assert prefetch(loader, "cuda", move_random_draws=True) is not loader, "as somebody asked for by --unsafe"
+
+
+@pytest.mark.parametrize("sampler", [RandomSampler, SubsetRandomSampler, SequentialSampler])
+def test_samplers_of_torch_draw_nothing_between_two_batches(gpu: FakeGpu, sampler: Any) -> None:
+    loader = DataLoader(ROWS, num_workers=1, sampler=sampler(ROWS))
+    assert prefetch(loader, "cuda") is not loader
+    assert prefetch(DataLoader(ROWS, num_workers=1, shuffle=True), "cuda", leaves_early=True) is not loader
+
+
+def test_workers_that_live_on_are_not_asked_for_a_batch_that_a_break_would_leave(gpu: FakeGpu) -> None:
+    loader = DataLoader(ROWS, num_workers=1, persistent_workers=True)
+    assert prefetch(loader, "cuda", leaves_early=True) is loader
+    assert prefetch(loader, "cuda") is not loader
+
+
+def test_tensors_without_memory_of_their_own_are_left_to_the_script(gpu: FakeGpu) -> None:
+    """`record_stream` knows no sparse tensors, nor those made of others: the first batch would have failed."""
+    odd = [torch.eye(2).to_sparse(), TwoTensor(torch.ones(2), torch.ones(2))]
+    (got,) = list(ahead(DataLoader([[*odd, torch.ones(2)]], batch_size=None)))
+    assert all(one is other for one, other in zip(got[:-1], odd, strict=True))
+    assert len(gpu.copies) == 1
 
 
 def test_without_workers_a_loader_keeps_its_random_draws_where_they_are(gpu: FakeGpu) -> None:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
+import lean
 import pytest
 from builders import Machine
 from run_cases import placed
@@ -242,9 +243,10 @@ def test_apply_names_what_needs_unsafe_and_makes_it_when_asked(
     assert "TL601" in shown and "need --unsafe" not in shown and "needs --unsafe" not in shown
     assert "RunAhead(every=10)" in (tmp_path / "train.py").read_text()
     (tmp_path / "before.py").write_text(SCRIPT)
-    for arguments in ((), ("13",)):
-        assert ran(tmp_path, "train.py", *arguments) == ran(tmp_path, "before.py", *arguments)
-    assert ran(tmp_path, "train.py", "13")[0] == 1
+    for arguments, code in (((), 0), (("13",), 1)):
+        patched = ran(tmp_path, "train.py", *arguments)
+        assert patched == ran(tmp_path, "before.py", *arguments)
+        assert patched[0] == code
     assert main(["revert", str(made)]) == 0
     assert (tmp_path / "train.py").read_text() == SCRIPT
     assert not (tmp_path / "tracelens_runtime.py").exists()
@@ -266,7 +268,7 @@ def test_apply_thins_the_lines_of_a_recorded_run_and_nothing_else(tmp_path: Path
 def ran(folder: Path, *words: str) -> tuple[int, str]:
     """Exit status and lines of a script."""
     done = subprocess.run(
-        [sys.executable, *words], cwd=folder, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, lean.__file__, *words], cwd=folder, capture_output=True, text=True, timeout=120, check=False
     )
     return done.returncode, done.stdout
 

@@ -8,17 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from lean import PRELUDE
 from patching import fired
-from test_verify_run import PRELUDE, session
+from test_verify_run import session
 
 from tracelens.model import Edit
-from tracelens.patch.recipes import make
+from tracelens.patch.recipes import Wanted, make
 from tracelens.verify import result
 from tracelens.verify.request import Change
 
 LOOP = """\
 import math
-torch._dynamo = stub
 torch.set_num_threads(1)
 torch.manual_seed(17)
 net = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.BatchNorm1d(32), torch.nn.Linear(32, 1))
@@ -50,7 +50,7 @@ def project() -> Iterator[Path]:
 def changed(path: Path, name: str, kind: str, mark: str = "", **asked: int) -> Change:
     text = path.read_text()
     edit = Edit(kind, locations=fired(text, mark) if mark else (), interval=10, **asked)  # type: ignore[arg-type]
-    patch = make(path.parent, path, (edit,), (), 10, unsafe=True)
+    patch = make(path.parent, path, (edit,), (), Wanted(10, unsafe=True))
     assert [hunk.edit for hunk in patch.hunks] == [kind], patch.declined
     return Change(patch, name, interval=10)
 
@@ -92,7 +92,7 @@ if __name__ == "__main__":
 
 def test_workers_that_draw_other_numbers_stay_within_seed_noise(project: Path) -> None:
     path = project / "train.py"
-    path.write_text(PRELUDE.replace("stub = ", "import torch\nstub = ") + DRAWN)
+    path.write_text("import torch\n" + PRELUDE + DRAWN)  # for its generators
     found = session(path, changed(path, "workers", "more-workers", workers=1))
     found.request, found.steps = replace(found.request, steps=60), 60
     found.compare_numbers()

@@ -205,9 +205,10 @@ def patch_of(diagnosis: Diagnosis, name: str) -> Patch:
     patch = diagnosis.patches.get(name)
     if patch is not None:
         return patch
-    reasons = [item.missing for item in diagnosis.abstentions if item.detector == "patch"]
-    if not reasons:
-        reasons = [reason for scheme in diagnosis.schemes if scheme.id == name for reason in scheme.reasons]
+    source = next((item for item in diagnosis.abstentions if item.detector == "patch"), None)
+    if source is not None:
+        raise Refused(f"there is no patch for {name}: {source.missing}", hint=source.hint)
+    reasons = [reason for scheme in diagnosis.schemes if scheme.id == name for reason in scheme.reasons]
     raise Refused(f"there is no patch for {name}: {'; '.join(reasons)}", hint="see: tracelens recommend")
 
 
@@ -238,7 +239,9 @@ def save(diagnosis: Diagnosis, source: Source = "project") -> tuple[Path, ...]:
     if chosen is not None and chosen in diagnosis.patches:
         files[runs.PATCH_FILE] = diagnosis.patches[chosen].diff
     for name, text in files.items():
-        runs.write_output(folder / name, text.encode())
+        # A source line in another encoding than UTF-8: the patch needs its very bytes, a page for people does not
+        unknown = "surrogateescape" if name == runs.PATCH_FILE else "backslashreplace"
+        runs.write_output(folder / name, text.encode(errors=unknown))
     return tuple(folder / name for name in files)
 
 
@@ -314,6 +317,7 @@ def _facts(examined: Examined, found: Mapping[str, Remedy], measured: tuple[Veri
         has_gpu="gpu" in diagnosis.timeline.trace.signals,
         waits_recorded=calls_recorded(diagnosis.timeline),
         steps_found=diagnosis.steps.source != "none",
+        has_run=diagnosis.run is not None,
         batch_bytes=_batch_bytes(examined.recording),
         free_bytes=memory.get("free_bytes"),
         inventory=diagnosis.inventory,

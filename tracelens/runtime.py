@@ -1,4 +1,4 @@
-# tracelens runtime 4: copied beside the training script by `tracelens apply`; needs torch and nothing else.
+# tracelens runtime 5: copied beside the training script by `tracelens apply`; needs torch and nothing else.
 """What patched training scripts use: reads that wait, batches copied ahead, and named streams.
 
 In: the tensors, loaders and statements of a training loop. Out: the same values in the same order, later. On a
@@ -21,8 +21,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
+from torch.utils.data import BatchSampler, DataLoader
 
-VERSION = 4
+VERSION = 5
 
 MAX_DELAY_S = 1.0
 """Statements wait about this long at most, so that a slow loop still shows its lines while it runs."""
@@ -53,8 +54,8 @@ class RunAhead:
         self._unsealed_calls = 0
         self._ahead = 0
         self._drained_at = time.monotonic()
-        self._event: Any = None
-        self._unsynchronized = False
+        self._events: dict[Any, Any] = {}
+        self._unsynchronized: dict[Any, None] = {}
         self._error: BaseException | None = None
         self._left = False
 
@@ -141,19 +142,25 @@ class RunAhead:
         """In place of `torch.cuda.synchronize()`: mark the batch; wait every `every` batches and after the loop."""
         if not torch.cuda.is_available():
             return
-        if self._event is None:
+        stream = torch.cuda.current_stream(device)
+        if stream.device not in self._events:  # an event belongs to the device that it was first recorded on
             _protect_workers()
-            self._event = torch.cuda.Event()
-        self._event.record(torch.cuda.current_stream(device))
+            self._events[stream.device] = torch.cuda.Event()
+        self._events[stream.device].record(stream)
         if self._due():
-            self._event.synchronize()
+            self._events[stream.device].synchronize()
 
     def synchronize(self, device: Any = None) -> None:
         """`torch.cuda.synchronize()`, but only every `every` batches and after the loop."""
-        self._unsynchronized = torch.cuda.is_available()
-        if self._unsynchronized and self._due():
+        if torch.cuda.is_available():
+            self._unsynchronized[device] = None
+        if self._due():
+            self._synchronize()
+
+    def _synchronize(self) -> None:
+        for device in self._unsynchronized:
             torch.cuda.synchronize(device)
-            self._unsynchronized = False
+        self._unsynchronized.clear()
 
     def tick(self, clock: Callable[[], float]) -> _Tick:
         """In place of `clock()` where a time is measured: this moment on the GPU, and on the clock."""
@@ -234,11 +241,9 @@ class RunAhead:
 
     def _finish(self) -> None:
         self.drain()
-        if self._event is not None:
-            self._event.synchronize()
-        if self._unsynchronized:
-            torch.cuda.synchronize()
-            self._unsynchronized = False
+        for event in self._events.values():
+            event.synchronize()
+        self._synchronize()
 
     def _finish_on_the_way_out(self) -> None:
         try:
@@ -458,20 +463,46 @@ def _start_copy(tensor: torch.Tensor) -> torch.Tensor:
 # ---------------------------------------------------------------------------------------------------- prefetch
 
 
-def prefetch(loader: Any, device: Any = None, depth: int = 1, move_random_draws: bool = False) -> Any:
+def prefetch(
+    loader: Any, device: Any = None, depth: int = 1, move_random_draws: bool = False, leaves_early: bool = False
+) -> Any:
     """`loader`, with `depth` batches copied to the GPU ahead of their use.
 
-    The batches are the same and come in the same order. A loader without worker processes draws its random numbers
-    when a batch is fetched, so fetching ahead would move them: it is left as it is unless `move_random_draws`.
+    The batches are the same and come in the same order. Where asking for one earlier would show, as in the random
+    draws of a loader without worker processes, the loader is left as it is unless `move_random_draws`.
+    `leaves_early`: the loop may end before the loader does, which must not have made a batch too many by then.
     """
     target = torch.device("cuda") if device is None else torch.device(device)
-    workers = getattr(loader, "num_workers", 0)
-    if target.type != "cuda" or not torch.cuda.is_available() or not (workers or move_random_draws):
+    if target.type != "cuda" or not torch.cuda.is_available():
+        return loader
+    if not (move_random_draws or _can_be_asked_ahead(loader, leaves_early)):
         return loader
     if target.index is None:
         target = torch.device("cuda", torch.cuda.current_device())
     _protect_workers()
     return _Prefetched(loader, target, max(1, depth))
+
+
+def _can_be_asked_ahead(loader: Any, leaves_early: bool) -> bool:
+    """Whether nothing but time passes in the main process when this loader is asked for a batch.
+
+    Not so where items are made or sampled by the script's own code, where a generator is shared with whoever holds
+    it, where the class hands out batches in its own way (it may go on from there in the next epoch, or give the same
+    memory again), and where workers that live on would have drawn for one batch more.
+    """
+    if not isinstance(loader, DataLoader) or type(loader).__iter__ is not DataLoader.__iter__:
+        return False
+    if not loader.num_workers or loader.generator is not None or (leaves_early and loader.persistent_workers):
+        return False
+    batches = loader.batch_sampler
+    samplers = [loader.sampler, getattr(batches, "sampler", None)]
+    plain = batches is None or type(batches) is BatchSampler
+    return plain and all(sampler is None or _samples_by_itself(sampler) for sampler in samplers)
+
+
+def _samples_by_itself(sampler: Any) -> bool:
+    """One of torch's own, which draws nothing between two batches from a generator that others use."""
+    return type(sampler).__module__.startswith("torch.utils.data.") and getattr(sampler, "generator", None) is None
 
 
 class _Prefetched:
@@ -560,10 +591,16 @@ def _copied(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     return tensor.to(device, non_blocking=True)
 
 
+def _has_memory_of_its_own(tensor: torch.Tensor) -> bool:
+    """Sparse, nested and quantized tensors, and those made of others, have none that `record_stream` could keep."""
+    ordinary = tensor.layout is torch.strided and not tensor.is_nested and not tensor.is_quantized
+    return ordinary and type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__
+
+
 def _to_device(value: Any, device: torch.device, moved: list[torch.Tensor]) -> Any:
     """Tensors in nested lists, tuples and dicts, copied; all else as it is. Copies are added to `moved`."""
     if isinstance(value, torch.Tensor):
-        if value.device.type != "cpu":
+        if value.device.type != "cpu" or not _has_memory_of_its_own(value):
             return value
         moved.append(_copied(value, device))
         return moved[-1]

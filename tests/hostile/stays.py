@@ -239,7 +239,7 @@ for i, (x, y) in enumerate(loader):
     print(i, loss.item())
 """,
         },
-        "the value goes into `criterion(…)`",
+        "(…)` may write lines or files: a `forward` of the project does",
     ),
     "imported dataset prints": (
         {
@@ -768,7 +768,7 @@ for i, (x, y) in enumerate(loader):
     STEP
     print(loss.item())
 """,
-        "the value reaches `optimizer.step(…)`, which takes part in the training",
+        "(…)` writes lines or files itself",
     ),
     "optimizer zero_grad prints": (
         """
@@ -781,7 +781,7 @@ for i, (x, y) in enumerate(loader):
     STEP
     print(loss.item())
 """,
-        "the value reaches `optimizer.zero_grad(…)`, which takes part in the training",
+        "(…)` writes lines or files itself",
     ),
     "scheduler of the file prints": (
         """
@@ -798,7 +798,7 @@ for i, (x, y) in enumerate(loader):
     print(loss.item(), optimizer.param_groups[0]["lr"])
     sched.step()
 """,
-        "the value reaches `sched.step(…)`, which takes part in the training",
+        "(…)` writes lines or files itself",
     ),
     "backward hook prints": (
         """
@@ -1122,7 +1122,7 @@ for i, (x, y) in enumerate(loader):
     print(loss.item())
 c = 0
 """,
-        "the value goes into `C(…)`",
+        "(…)` writes lines or files itself",
     ),
     "constructor sees": (
         """
@@ -1199,7 +1199,7 @@ for i, (x, y) in enumerate(loader):
     helper.report(i)
 """,
         },
-        "may do more than log or accumulate",
+        "(…)` writes lines or files itself",
     ),
     "imported evaluator every batch": (
         {
@@ -1218,7 +1218,7 @@ for i, (x, y) in enumerate(loader):
     ev.run(i)
 """,
         },
-        "may do more than log or accumulate",
+        "(…)` writes lines or files itself",
     ),
     "imported evaluate": (
         {
@@ -1236,6 +1236,6 @@ for i, (x, y) in enumerate(loader):
     helper.evaluate(model, i)
 """,
         },
-        "may do more than log or accumulate",
+        "(…)` writes lines or files itself",
     ),
 }

@@ -16,7 +16,7 @@ from tracelens.patch.code import devices, formats
 from tracelens.patch.code.names import FileNames, walk
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.loop import unread
-from tracelens.patch.loop.loops import Blocked, Loop, is_rare
+from tracelens.patch.loop.loops import RETURN_TENSOR, Blocked, Loop, is_rare
 from tracelens.patch.loop.sites import Site, SiteKind, find
 from tracelens.units import ms
 
@@ -31,6 +31,13 @@ ON_CPU = (
     "nothing to do; move the model and its batches to a GPU first",
 )
 """The same for every place of a script that runs on the CPU alone."""
+
+_COPY_THERE = "copy with non_blocking=True there, from pinned memory"
+_WAIT_RARELY = "wait every N batches, in the loop that calls it"
+_IN_A_HELPER: dict[EditKind, str] = {
+    "async-copy": _COPY_THERE, "prefetch": _COPY_THERE, "event-sync": _WAIT_RARELY, "interval-sync": _WAIT_RARELY
+}  # fmt: skip
+"""What to do by hand in a function without a loop, where it is no value that is read."""
 
 NO_RECORD = "no wait was recorded for it; found by its call"
 
@@ -67,7 +74,8 @@ class Request:
             line = self.source.line(blocked.node)
             if line != self.source.line(node):
                 obstacle = f"{self.source.shown}:{line}: {obstacle}"
-        return Declined(self.edit.kind, self.place(node), obstacle, blocked.by_hand)
+        by_hand = _IN_A_HELPER.get(self.edit.kind) if blocked.by_hand == RETURN_TENSOR else None
+        return Declined(self.edit.kind, self.place(node), obstacle, by_hand or blocked.by_hand)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ file of the project is a library, and keeps to itself.
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -25,6 +26,10 @@ OF_A_LIBRARY = words(
     " sum mean max min abs add mul div clone train eval parameters format join split numpy tolist"
 )
 """Methods of tensors, optimizers and containers: a function of that name in the project is seldom what is called."""
+STEPPERS = re.compile(r"optim|Optimizer$|Scheduler$", re.IGNORECASE)
+STEPS = words("step zero_grad backward")
+OWN_STEP = "step()"
+"""Among the functions: `step` of the optimizers and schedulers that the project makes itself."""
 LOGGING = words("debug info warning error critical exception")
 _WRITES = words("write writelines writerow writerows")
 _CHANCE = ("random.", "numpy.random.", "torch.rand", "torch.bernoulli", "torch.multinomial", "torch.normal")
@@ -39,6 +44,10 @@ class Foreign:
     draws: bool = False
     calls: frozenset[str] = frozenset()
     """Last names of what it calls in turn."""
+    surely: frozenset[str] = frozenset()
+    """Those among them that it calls on self or without an object: no other method can be meant."""
+    uses: frozenset[str] = frozenset()
+    """Names of its module that it looks at; a script may have imported one, and change what it stands for."""
 
 
 Functions = Mapping[str, tuple[Foreign, ...]]
@@ -51,24 +60,34 @@ class _Module:
     """Modules that it imports, with the dots before their names."""
 
 
-def functions(path: Path, root: Path) -> Functions:
-    """All functions and methods of the project's modules that the script imports, directly or through others."""
+def functions(path: Path, root: Path, entry: Path | None = None) -> Functions:
+    """All functions and methods of the project's other modules that can be behind a call in the file `path`.
+
+    Also, without anything behind them, what their classes store on self: `self.model` of a base class is no method.
+    """
     out: dict[str, tuple[Foreign, ...]] = {}
-    for module in _followed(path, root).values():
+    for module in _followed(path, root, entry).values():
         for name, found in module.functions.items():
             out[name] = (*out.get(name, ()), *found)
     return out
 
 
-def files(path: Path, root: Path) -> tuple[Path, ...]:
-    """The project's modules that the script imports, directly or through others; not the script itself."""
-    return tuple(_followed(path, root))
+def files(path: Path, root: Path, entry: Path | None = None) -> tuple[Path, ...]:
+    """The project's modules that a file imports, directly or through others; not the file itself.
+
+    `entry`: the script that was started, whose objects the file may be handed; with it come its own imports.
+    """
+    return tuple(_followed(path, root, entry))
 
 
-def reached(names: Iterable[str], known: Functions) -> Foreign:
-    """What the functions of these last names do, themselves or through one another."""
+def reached(names: Iterable[str], known: Functions, *, surely: bool = False) -> Foreign:
+    """What the functions of these last names do, themselves or through one another.
+
+    `surely`: not through `out.update(…)`, which can be a dict's. Of an object that is called (`model(x)`) nobody knows
+    which of all `forward` it has, and through all methods of such names each of them would reach a `print`.
+    """
     waiting, seen = list(names), set[str]()
-    looks, settings, draws = set[str](), set[str](), False
+    looks, settings, uses, draws = set[str](), set[str](), set[str](), False
     while waiting:
         name = waiting.pop()
         if name in seen:
@@ -77,15 +96,16 @@ def reached(names: Iterable[str], known: Functions) -> Foreign:
         for one in known.get(name, ()):
             looks |= one.looks
             settings |= one.settings
+            uses |= one.uses
             draws = draws or one.draws
-            waiting += one.calls
-    return Foreign(frozenset(looks), frozenset(settings), draws)
+            waiting += one.surely if surely else one.calls
+    return Foreign(frozenset(looks), frozenset(settings), draws, uses=frozenset(uses))
 
 
-def _followed(path: Path, root: Path) -> dict[Path, _Module]:
+def _followed(path: Path, root: Path, entry: Path | None = None) -> dict[Path, _Module]:
     out: dict[Path, _Module] = {}
-    waiting = [path]
-    seen = {path}
+    waiting = [path] if entry is None or entry == path else [path, entry]
+    seen = set(waiting)
     while waiting and len(seen) <= MAX_FILES:
         current = waiting.pop(0)
         module = _read(current)
@@ -138,7 +158,7 @@ def _parsed(data: bytes) -> _Module:
     tree = parsed(data)
     if tree is None:
         return _Module({}, ())
-    imports = dict(_imports(tree))
+    imports = dict(imported(tree))
     found: dict[str, tuple[Foreign, ...]] = {}
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -146,10 +166,16 @@ def _parsed(data: bytes) -> _Module:
         elif isinstance(node, ast.ClassDef):
             made = [part for part in node.body if isinstance(part, ast.FunctionDef) and part.name == "__init__"]
             found[node.name] = (*found.get(node.name, ()), *(_foreign(one, imports) for one in made))
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self":
+            found.setdefault(f"self.{node.attr}", ())
+        if isinstance(node, ast.ClassDef) and any(STEPPERS.search(ast.unparse(base)) for base in node.bases):
+            steps = [part for part in node.body if isinstance(part, ast.FunctionDef) and part.name == "step"]
+            found[OWN_STEP] = (*found.get(OWN_STEP, ()), *(_foreign(one, imports) for one in steps))
     return _Module(found, tuple(_wanted(tree)))
 
 
-def _imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
+def imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """The names that a file imports, with their full ones."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -170,10 +196,10 @@ def _wanted(tree: ast.Module) -> Iterator[tuple[str, int]]:
 
 
 def _foreign(function: ast.FunctionDef | ast.AsyncFunctionDef, imports: Mapping[str, str]) -> Foreign:
-    looks, settings, calls, draws = set[str](), set[str](), set[str](), False
+    looks, settings, calls, surely, draws = set[str](), set[str](), set[str](), set[str](), False
     for node in ast.walk(function):
         if isinstance(node, ast.Call):
-            full, method = _full(node.func, imports), node.func.attr if isinstance(node.func, ast.Attribute) else ""
+            full, method = full_name(node.func, imports), node.func.attr if isinstance(node.func, ast.Attribute) else ""
             found = looked_at(full, method, bool(node.args))
             looks |= found
             if full == "print" or method in LOGGING | _WRITES:
@@ -182,16 +208,26 @@ def _foreign(function: ast.FunctionDef | ast.AsyncFunctionDef, imports: Mapping[
                 looks.add(FILES)
             draws = draws or full.startswith(_CHANCE)
             calls.add(_followed_name(node.func, full, imports))
+            if isinstance(node.func, ast.Name) or full.startswith(("self.", "cls.")):
+                surely.add(_followed_name(node.func, full, imports))
         elif isinstance(node, ast.Attribute):
             if isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"):
                 looks.add(f"self.{node.attr}")
             else:
                 looks.add(f"*.{node.attr}")
-            if _full(node, imports) in STREAMS:
+            if full_name(node, imports) in STREAMS:
                 looks.add(OUTPUT)
             if isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Name):
                 settings.add(node.value.id)
-    return Foreign(frozenset(looks), frozenset(settings), draws, frozenset(calls - {""}))
+    named = (frozenset(calls - {""}), frozenset(surely - {""}))
+    return Foreign(frozenset(looks), frozenset(settings), draws, *named, _uses(function))
+
+
+def _uses(function: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[str]:
+    found = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
+    own = {node.id for node in found if isinstance(node.ctx, ast.Store)}
+    own |= {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
+    return frozenset(node.id for node in found) - own
 
 
 def _followed_name(called: ast.expr, full: str, imports: Mapping[str, str]) -> str:
@@ -202,10 +238,11 @@ def _followed_name(called: ast.expr, full: str, imports: Mapping[str, str]) -> s
     return full.rpartition(".")[2]
 
 
-def _full(node: ast.expr, imports: Mapping[str, str]) -> str:
+def full_name(node: ast.expr, imports: Mapping[str, str]) -> str:
+    """`torch.cuda.Event` for `cuda.Event` after `from torch import cuda`; "" for no plain name."""
     if isinstance(node, ast.Name):
         return imports.get(node.id, node.id)
     if isinstance(node, ast.Attribute):
-        base = _full(node.value, imports)
+        base = full_name(node.value, imports)
         return f"{base}.{node.attr}" if base else ""
     return ""

@@ -14,7 +14,7 @@ from functools import cache
 import libcst as cst
 
 from tracelens.patch.code.elsewhere import Functions
-from tracelens.patch.code.outside import EVERYTHING, FILES, MODULES, OUTPUT, STREAMS, looked_at, words
+from tracelens.patch.code.outside import EVERYTHING, FILES, LIBRARIES, MODULES, OUTPUT, STREAMS, looked_at
 
 _SELF = ("self", "cls")
 WHOLE_SELF = frozenset({"self", "cls", "self.__dict__"})
@@ -26,11 +26,6 @@ _OUTPUT_MODULES = frozenset(
     {"logging", "wandb", "mlflow", "neptune", "comet_ml", "clearml", "loguru.logger", "absl.logging"}
 )
 _OUTPUT_OBJECTS = frozenset({"logger", "log", "logging", "_logger", "LOGGER", "LOG"})
-_LIBRARIES = words(
-    "torch torchvision torchaudio numpy math os sys time datetime random gc json re collections itertools functools"
-    " copy shutil subprocess pathlib warnings logging wandb mlflow neptune comet_ml clearml loguru absl tqdm pprint"
-)
-"""A plotting library is none of them, nor is a logger that the project imports: their calls must keep their order."""
 _TRACKERS = frozenset({"accelerator.log", "accelerator.print"})
 """They write lines and change nothing of the object that the rest of the loop uses."""
 _OUTPUT_METHODS = frozenset({"debug", "info", "warning", "warn", "error", "exception", "critical", "log"})
@@ -80,7 +75,7 @@ class FileNames:
 
     def is_library(self, name: str) -> bool:
         """Whether a name stands for a module whose functions keep nothing that a loop could look at later."""
-        return name in self.imports and self.imports[name].partition(".")[0] in _LIBRARIES
+        return name in self.imports and self.imports[name].partition(".")[0] in LIBRARIES
 
     def qualified(self, node: cst.BaseExpression) -> str:
         """`torch.cuda.synchronize` for `cuda.synchronize` after `from torch import cuda`; "" for no plain name."""
@@ -103,9 +98,8 @@ def survey(module: cst.Module, elsewhere: Functions) -> FileNames:
             types |= rebound(node)
         if isinstance(node, (cst.Assign, cst.AnnAssign)):
             attributes |= {key(t) for t in targets(node) if isinstance(t, cst.Attribute)}
-            if isinstance(node.value, cst.Call):
-                for name in map(dotted, targets(node)):
-                    makers[name] = (*makers.get(name, ()), dotted(node.value.func))
+            for name, maker in _made(node):
+                makers[name] = (*makers.get(name, ()), maker)
         elif isinstance(node, cst.ClassDef):
             classes[node.name.value] = node
             attributes |= {f"self.{name}" for part in node.body.body for name in _bound_in_class(part)}
@@ -123,6 +117,16 @@ def survey(module: cst.Module, elsewhere: Functions) -> FileNames:
     names = FileNames(imports, functions, frozenset())
     printing = _printing(names)
     return FileNames(imports, functions, printing, frozenset(types), elsewhere, classes, frozenset(attributes), makers)
+
+
+def _made(statement: cst.Assign | cst.AnnAssign) -> Iterator[tuple[str, str]]:
+    """Names, and what is called for their values; `a, b = list(), dict()` has two."""
+    values = statement.value.elements if isinstance(statement.value, (cst.Tuple, cst.List)) else ()
+    names = list(targets(statement))
+    made = [one.value for one in values] if len(values) == len(names) else [statement.value] * len(names)
+    for name, value in zip(names, made, strict=True):
+        if isinstance(value, cst.Call):
+            yield dotted(name), dotted(value.func)
 
 
 def _bound_in_class(statement: cst.CSTNode) -> frozenset[str]:
@@ -312,6 +316,12 @@ def is_output(call: cst.Call, names: FileNames) -> bool:
     method = text.rpartition(".")[2]
     receiver = text.rpartition(".")[0].rpartition(".")[2]
     return method in _OUTPUT_METHODS and receiver in _OUTPUT_OBJECTS
+
+
+def is_property(function: cst.FunctionDef) -> bool:
+    """Whether a method runs where its name is: a property, cached or not, or what sets one."""
+    texts = (dotted(decorator.decorator) for decorator in function.decorators)
+    return any(text.endswith(("property", ".setter")) for text in texts)
 
 
 def _names_cuda_type(node: cst.BaseExpression) -> bool:

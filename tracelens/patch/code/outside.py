@@ -23,6 +23,12 @@ BESIDES = frozenset({OUTPUT, FILES, EVERYTHING})
 STREAMS = words("sys.stdout sys.stderr sys.__stdout__ sys.__stderr__")
 MODULES = "sys.modules"
 
+LIBRARIES = words(
+    "torch torchvision torchaudio numpy math os sys time datetime random gc json re collections itertools functools"
+    " copy shutil subprocess pathlib warnings logging wandb mlflow neptune comet_ml clearml loguru absl tqdm pprint"
+)
+"""A plotting library is none of them, nor is a logger that the project imports: their calls must keep their order."""
+
 _PROGRAMS = words("os.system os.popen os.spawnv os.posix_spawn")
 _SCREEN = words(
     "os.write os.dup2 input traceback.print_exc traceback.print_exception"
@@ -31,7 +37,8 @@ _SCREEN = words(
     " warnings.warn_explicit"
 )
 _DISK = words(
-    "os.path.getsize os.path.getmtime os.stat os.listdir os.scandir os.walk os.remove os.unlink os.rename os.replace"
+    "os.path.exists os.path.isfile os.path.isdir os.path.getsize os.path.getmtime"
+    " os.stat os.listdir os.scandir os.walk os.remove os.unlink os.rename os.replace"
     " shutil.copy shutil.copy2 shutil.copyfile shutil.copytree shutil.move shutil.rmtree shutil.make_archive"
     " glob.glob glob.iglob numpy.loadtxt numpy.genfromtxt pandas.read_csv pandas.read_json json.load"
 )
@@ -41,7 +48,10 @@ _EVERY_NAME = words(
     " inspect.getframeinfo gc.get_objects gc.get_referrers code.interact dill.dump_session pdb.set_trace"
     " IPython.embed"
 )
-_READS_FILE = words("read_text read_bytes")
+SEES_NAMES = words("globals locals vars eval exec")
+"""Builtins that look names up by their text, or run text that does."""
+_READS_FILE = words("read_text read_bytes exists is_file is_dir unlink iterdir rglob")
+"""Methods of a path."""
 
 
 def looked_at(full: str, method: str, has_arguments: bool) -> frozenset[str]:

@@ -19,8 +19,8 @@ from typing import cast
 import libcst as cst
 from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
-from tracelens.patch.code import elsewhere
-from tracelens.patch.code.names import FileNames, children, survey, walk
+from tracelens.patch.code import clocked, elsewhere
+from tracelens.patch.code.names import FileNames, children, dotted, rebound, survey, walk
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 KEEP_COMMENT = re.compile(r"#\s*tracelens:\s*keep\b")
@@ -59,6 +59,8 @@ class SourceFile:
     text: str
     module: cst.Module
     positions: Mapping[cst.CSTNode, CodeRange]
+    entry: Path | None = None
+    """The script that was started: it hands its models, data sets and callbacks to the functions of other files."""
 
     @property
     def root(self) -> Path:
@@ -67,12 +69,22 @@ class SourceFile:
 
     @cached_property
     def names(self) -> FileNames:
-        return survey(self.module, elsewhere.functions(self.path, self.root))
+        return survey(self.module, elsewhere.functions(self.path, self.root, self.entry))
+
+    @cached_property
+    def clocked(self) -> clocked.Clocked:
+        """Which functions of this file and of the project's files that it imports read a clock."""
+        return clocked.of(self.data, tuple(path.read_bytes() for path in self.others))
+
+    @cached_property
+    def others(self) -> tuple[Path, ...]:
+        """The project's files whose functions can be behind a call in this one."""
+        return elsewhere.files(self.path, self.root, self.entry)
 
     @cached_property
     def project_text(self) -> str:
         """This file and the project's files that it imports, to be searched for words."""
-        others = (path.read_bytes() for path in elsewhere.files(self.path, self.root))
+        others = (path.read_bytes() for path in self.others)
         return "\n".join([self.text, *(data.decode("utf-8", errors="replace") for data in others)])
 
     @cached_property
@@ -80,8 +92,28 @@ class SourceFile:
         return {child: node for node in walk(self.module) for child in children(node)}
 
     @cached_property
+    def calls(self) -> Mapping[str, tuple[cst.Call, ...]]:
+        """All calls in the file, by the last name of what is called."""
+        found: dict[str, list[cst.Call]] = {}
+        for node in walk(self.module):
+            if isinstance(node, cst.Call):
+                found.setdefault(dotted(node.func).rpartition(".")[2], []).append(node)
+        return {name: tuple(calls) for name, calls in found.items()}
+
+    @cached_property
     def identifiers(self) -> frozenset[str]:
         return frozenset(node.value for node in walk(self.module) if isinstance(node, cst.Name))
+
+    def means_builtin(self, name: str) -> bool:
+        """Whether a name such as `enumerate` is Python's own in the whole file."""
+        if name in self.names.functions or name in self.names.classes or name in self.names.imports:
+            return False
+        for node in walk(self.module):
+            if isinstance(node, cst.Param) and node.name.value == name:
+                return False
+            if isinstance(node, (cst.BaseSmallStatement, cst.For, cst.With)) and name in rebound(node):
+                return False
+        return True
 
     @cached_property
     def line_starts(self) -> tuple[int, ...]:
@@ -157,7 +189,7 @@ class SourceFile:
 
 
 @lru_cache(maxsize=PARSED_FILES)
-def parse(path: Path, shown: str, data: bytes) -> SourceFile:
+def parse(path: Path, shown: str, data: bytes, entry: Path | None = None) -> SourceFile:
     """Take a file apart; raises `Unreadable` if it is no Python that this program can give back to the byte."""
     _check_syntax(shown, data)
     try:
@@ -173,7 +205,7 @@ def parse(path: Path, shown: str, data: bytes) -> SourceFile:
         raise Unreadable("is nested too deeply") from None
     if not same:
         raise Unreadable("cannot be written back byte for byte")
-    return SourceFile(path, shown, data, text, wrapper.module, positions)
+    return SourceFile(path, shown, data, text, wrapper.module, positions, entry)
 
 
 def _check_syntax(shown: str, data: bytes) -> None:

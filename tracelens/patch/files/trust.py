@@ -16,7 +16,7 @@ from tracelens.patch.code.source import SourceFile, Unreadable, parse
 def mistake(before: SourceFile, after: bytes) -> str | None:
     """What is wrong with a rewritten file, in a sentence; None if it parses, compiles and kept its comments."""
     try:
-        parse(before.path, before.shown, after)
+        parse(before.path, before.shown, after, before.entry)
     except Unreadable as error:
         return f"the patched file {error}"
     try:

@@ -53,8 +53,8 @@ def keep(known: dict[str, Capture], facts: LoopFacts, wanted: Wanted) -> None:
     source = wanted.tensor if wanted.tensor is not None else node
     text = facts.source.code(source)
     name = node.value if stays and isinstance(node, cst.Name) else name_for(source, read)
-    if stays and wanted.stores and name in facts.mutated:
-        obstacle = f"it keeps `{name}` itself, which the loop changes"
+    if wanted.stores and ((stays and name in facts.mutated) or text in facts.changed_parts):
+        obstacle = f"it keeps `{text}` itself, which the loop changes"
         raise Blocked(node, obstacle, "keep a copy of it, or do this every N batches")
     moment = sum(capture.loud for capture in known.values())
     for taken, other in known.items():

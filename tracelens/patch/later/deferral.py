@@ -13,11 +13,12 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from tracelens.patch.code import elsewhere
 from tracelens.patch.code.names import dotted, meets, rebound, touched, walk, written
-from tracelens.patch.code.outside import FILES, OUTPUT, words
+from tracelens.patch.code.outside import BESIDES, FILES, OUTPUT, words
 from tracelens.patch.later.captures import Capture
 from tracelens.patch.later.record import Recorder
-from tracelens.patch.loop import guards, heads
+from tracelens.patch.loop import guards, heads, timing
 from tracelens.patch.loop.between import Looks
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.host import opens_file
@@ -62,6 +63,7 @@ def plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode]) -> Deferral:
     before them.
     """
     check_scope(facts.scope)
+    timing.check_events(facts)
     try:
         return _plan(facts, seeds, wait_for_rare=False)
     except Blocked as blocked:
@@ -82,8 +84,22 @@ def _plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode], wait_for_rare: bool) -
         node = missing[0] if missing else facts.loop
         raise Blocked(node, "it is read only in few batches", "nothing to do: it costs little")
     moved = frozenset(node for run in runs for statement in run.statements for node in walk(statement))
+    for leaf in moved:
+        if isinstance(leaf, cst.BaseSmallStatement):
+            _check_results(facts, leaf, state)
     drains += tuple(node for node in guards.lookouts(facts, moved) if node not in drains)
     return Deferral(facts, runs, drains, state, tuple(_notes(facts, looks)), looks)
+
+
+def _check_results(facts: LoopFacts, leaf: cst.BaseSmallStatement, state: frozenset[str]) -> None:
+    """Raise `Blocked` where a statement would run later, and what it writes is not known to be written then.
+
+    What a function behind its arguments changes is no matter of this: those are evaluated where they stand.
+    """
+    results = written(leaf, facts.names)
+    if not results <= state:
+        Recorder(facts, state | results).small(leaf)  # raises why they were left out
+        raise Blocked(leaf, "it uses the value in the same batch", "read the value every N batches")
 
 
 def _closure(
@@ -113,7 +129,7 @@ def _results(facts: LoopFacts, state: frozenset[str], statements: Sequence[cst.C
     """The keys in `state` and those that the statements write, with the objects that hold one another."""
     keys = {key for statement in statements for key in written(statement, facts.names)}
     keys |= {key for statement in statements for key in facts.behind(statement).changed}
-    objects = keys - {name for statement in statements for name in rebound(statement)}
+    objects = keys - {name for statement in statements for name in rebound(statement) - facts.kept_by(statement)}
     return state | keys | facts.aliases(frozenset(objects), frozenset(keys))
 
 
@@ -303,12 +319,28 @@ class _Planner:
             return why, "keep the check, or make it every N batches on a tensor kept on the GPU"
         if isinstance(node, (cst.For, cst.With)):
             return "the value is used by the head of a block", "read it every N batches"
+        if (loud := self._loud(node)) is not None:
+            why = f"`{loud}(…)` {self._writes(loud)}, which keep their place among those that would wait"
+            return why, "write these lines every N batches too, or not at all"
         try:
             recorder = self._recorder()
             recorder.small(node) if isinstance(node, cst.BaseSmallStatement) else recorder.statement(node)
         except Blocked as blocked:
             return blocked.obstacle, blocked.by_hand
         return "it uses the value in the same batch", "read the value every N batches"
+
+    def _writes(self, called: str) -> str:
+        name, names = called.rpartition(".")[2], self.facts.names
+        known = name in names.functions or name in names.classes or any(names.elsewhere.get(name, ()))
+        own = known or name in elsewhere.STEPS
+        return "writes lines or files itself" if own else "may write lines or files: a `forward` of the project does"
+
+    def _loud(self, node: cst.CSTNode) -> str | None:
+        """What a statement calls that writes, where it has to do with the results by that alone."""
+        if meets(touched(node, self.facts.names), self.state):
+            return None
+        calls = (part for part in walk(node) if isinstance(part, cst.Call))
+        return next((dotted(call.func) for call in calls if self.facts.behind(call).seen & BESIDES & self.state), None)
 
 
 def _statements(block: cst.BaseSuite) -> Sequence[cst.CSTNode]:

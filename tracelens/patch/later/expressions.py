@@ -15,7 +15,7 @@ import libcst as cst
 from tracelens.patch.code import formats
 from tracelens.patch.code.names import children, dotted, is_output, meets, variables, walk
 from tracelens.patch.later.captures import Capture, Wanted, keep, replaces
-from tracelens.patch.loop import host
+from tracelens.patch.loop import host, moments
 from tracelens.patch.loop.facts import LoopFacts, is_pure
 from tracelens.patch.loop.loops import Blocked
 from tracelens.patch.loop.sites import Read, is_tensor, read_of, reads_in, tensor_names
@@ -61,6 +61,8 @@ class Expressions:
     def _parts(self, node: cst.BaseExpression) -> None:
         if isinstance(node, (cst.Await, cst.Yield, cst.NamedExpr, cst.Lambda)):
             raise Blocked(node, "the expression cannot be evaluated later", "take it out of the statement")
+        if isinstance(node, (cst.Name, cst.Attribute)):
+            moments.check(node, self.facts)
         if isinstance(node, cst.BaseComp):
             self._comprehension(node)
         elif isinstance(node, cst.IfExp):

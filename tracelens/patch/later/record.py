@@ -12,8 +12,8 @@ import libcst as cst
 from tracelens.patch.code.names import WHOLE_SELF, dotted, is_output, rebound, root_key
 from tracelens.patch.code.outside import looked_at
 from tracelens.patch.later.expressions import Expressions
-from tracelens.patch.loop import guards, host
-from tracelens.patch.loop.loops import Blocked
+from tracelens.patch.loop import guards, host, moments
+from tracelens.patch.loop.loops import BUILTINS, Blocked
 from tracelens.patch.loop.sites import reads_in
 
 
@@ -88,7 +88,7 @@ class Recorder(Expressions):
         if not self._stores:
             self._check_printer(call)
         elif not self._collects(call):
-            text = dotted(call.func) or "a call"
+            text = dotted(call.func) or "a function"
             raise Blocked(node, f"`{text}(…)` may do more than log or accumulate", "call it every N batches")
         self._arguments(call)
         if isinstance(call.func, cst.Attribute):
@@ -103,6 +103,11 @@ class Recorder(Expressions):
         if method in host.TRAINS or holds or host.TRAINERS.search(receiver.rpartition(".")[2]):
             obstacle = f"the value reaches `{dotted(call.func)}(…)`, which takes part in the training"
             raise Blocked(call, obstacle, "hand it the tensor instead of the number, if it can use that")
+        if _handed_out(call.func.value):
+            obstacle = f"`{receiver}(…)` hands out an object that others may have too"
+            raise Blocked(call, obstacle, "give it a name before the loop, and use that")
+        if receiver in BUILTINS - {"super"}:  # `list.append(losses, …)`: what it changes is an argument
+            return False
         if looked_at(self.facts.names.qualified(call.func), method, bool(call.args)):
             return False
         return bool(host.COLLECTS.fullmatch(method)) or (receiver in self.state and self._only_shows(call, receiver))
@@ -138,8 +143,9 @@ class Recorder(Expressions):
                 if not isinstance(part.slice, cst.Index):
                     raise Blocked(target, "it stores into a slice", "store every N batches")
                 self.expression(part.slice.value)
-        elif isinstance(target, cst.Attribute):
-            self._receiver(target.value)
+        elif isinstance(target, (cst.Name, cst.Attribute)):
+            moments.check(target, self.facts)
+            self._receiver(target)
         elif not isinstance(target, cst.Name):
             raise Blocked(target, "it stores where that cannot be followed", "store every N batches")
 
@@ -154,3 +160,12 @@ class Recorder(Expressions):
             self._receiver(node.value)
         elif isinstance(node, cst.Call):
             self.expression(node)
+
+
+def _handed_out(receiver: cst.BaseExpression) -> bool:
+    """Whether an object comes from a plain function, or is made where it is used."""
+    while isinstance(receiver, (cst.Attribute, cst.Subscript, cst.Call)):
+        if isinstance(receiver, cst.Call) and isinstance(receiver.func, cst.Name):
+            return receiver.func.value != "super"
+        receiver = receiver.func if isinstance(receiver, cst.Call) else receiver.value
+    return False

@@ -51,6 +51,7 @@ PURE_MODULES = ("math.", "numpy.", "statistics.", "datetime.", "operator.", "jso
 _IMPURE = ("numpy.random", "numpy.load", "numpy.genfromtxt", "numpy.fromfile")
 _MOMENTS = (".now", ".utcnow", ".today")
 _TENSOR_METHODS = words("backward detach item cpu to cuda requires_grad_ grad_fn mean sum")
+_FILLS = words("copyto put place putmask fill_diagonal shuffle heappush heappop heapify insort")
 _HOST_CALLS = words("len int float round str max min abs range")
 
 
@@ -83,13 +84,15 @@ class LoopFacts:
         """Keys of objects that the loop stores into, calls methods of, calls, or hands to code that is not known."""
         out: set[str] = set()
         for leaf in self.leaves:
-            out |= written(leaf, self.names)
+            out |= written(leaf, self.names) | _filled(leaf)
             for node in _head(leaf):
                 if isinstance(node, cst.Call):
                     out |= self._reached_by(node)
             out |= set().union(*(self.behind(part).changed for part in _head_parts(leaf)))
         out |= self.gone_through.changed | {key(v) for v in variables(head(self.loop))}
-        return self.held_by(frozenset(out)) - BESIDES - set(self.names.imports) - BUILTINS
+        held = self.held_by(frozenset(out))
+        around = (one.bound for one in self._holders if one.inside & held)
+        return held.union(*(bound & self._storage for bound in around)) - BESIDES - set(self.names.imports) - BUILTINS
 
     @cached_property
     def mutated(self) -> frozenset[str]:
@@ -97,11 +100,23 @@ class LoopFacts:
         out: set[str] = set()
         for leaf in self.leaves:
             out |= {root for t in targets(leaf) if not isinstance(t, cst.Name) and (root := root_key(t)) is not None}
+            out |= _filled(leaf)
             if isinstance(leaf, cst.Expr) and isinstance(leaf.value, cst.Call):
                 out |= written(leaf, self.names)
             elif isinstance(leaf, cst.AugAssign) and isinstance(leaf.value, (cst.List, cst.ListComp, cst.Dict)):
                 out |= rebound(leaf)
         return frozenset(out)
+
+    @cached_property
+    def changed_parts(self) -> frozenset[str]:
+        """The text of what the loop changes within an object: `batch["ids"]` of `batch["ids"].append(i)`."""
+        called = (
+            leaf.value.func for leaf in self.leaves if isinstance(leaf, cst.Expr) and isinstance(leaf.value, cst.Call)
+        )
+        changed = [func.value for func in called if isinstance(func, cst.Attribute)]
+        stored = (target for leaf in self.leaves for target in targets(leaf))
+        changed += [target.value for target in stored if isinstance(target, (cst.Subscript, cst.Attribute))]
+        return frozenset(self.source.code(part) for part in changed if isinstance(part, cst.Subscript))
 
     @cached_property
     def tensors(self) -> frozenset[str]:
@@ -178,6 +193,12 @@ class LoopFacts:
                 if one.bound & held:
                     held |= one.inside - {"self"} if one.same else one.inside & self._storage
         return frozenset(held)
+
+    def kept_by(self, statement: cst.CSTNode) -> frozenset[str]:
+        """The object that `losses += [loss]` changes: the name stands for the same one as before."""
+        if not isinstance(statement, cst.AugAssign):
+            return frozenset()
+        return frozenset(name for name in rebound(statement) if name in self._storage or name in self.names.makers)
 
     def in_rare_branch(self, leaf: cst.CSTNode) -> bool:
         """Whether a statement of the loop is below a condition that few batches meet."""
@@ -349,6 +370,19 @@ def is_pure(full: str) -> bool:
     return full in PURE_BUILTINS or (
         full.startswith(PURE_MODULES) and not full.startswith(_IMPURE) and not full.endswith(_MOMENTS)
     )
+
+
+def _filled(leaf: cst.CSTNode) -> frozenset[str]:
+    """What a library's function fills that is handed it: `np.copyto(buffer, x)`, `np.add(a, b, out=buffer)`."""
+    roots: set[str | None] = set()
+    for node in walk(leaf) if isinstance(leaf, cst.BaseSmallStatement) else ():
+        if isinstance(node, cst.Call):
+            last = dotted(node.func).rpartition(".")[2]
+            given = (
+                node.args[:1] if last in _FILLS else [a for a in node.args if a.keyword and a.keyword.value == "out"]
+            )
+            roots |= {root_key(argument.value) for argument in given}
+    return frozenset(root for root in roots if root is not None)
 
 
 def _block(node: cst.CSTNode | None) -> tuple[cst.CSTNode, ...]:

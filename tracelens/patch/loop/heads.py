@@ -15,7 +15,7 @@ from tracelens.patch.code.outside import words
 from tracelens.patch.loop.between import Looks, looks
 from tracelens.patch.loop.facts import PURE_BUILTINS, LoopFacts
 from tracelens.patch.loop.loops import Blocked
-from tracelens.patch.loop.reach import counts_passes
+from tracelens.patch.loop.reach import shares_passes
 
 BAR_TEXTS = words("set_postfix set_postfix_str set_description set_description_str write display refresh desc postfix")
 """What is called on a progress bar that the loop runs over; it draws itself again whenever one of them is called."""
@@ -58,7 +58,7 @@ def _check_condition(facts: LoopFacts, loop: cst.While, state: frozenset[str]) -
 
 def _is_shown(facts: LoopFacts, members: Sequence[cst.CSTNode], name: str) -> bool:
     mentioned = any(name in touched(member, facts.names) for member in members)
-    if counts_passes(facts.names, BAR_TEXTS):
+    if shares_passes(facts.names, BAR_TEXTS):
         return False
     return mentioned and all(_only_shows(member, name) for member in members)
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 import libcst as cst
 
 from tracelens.patch.code.names import dotted, walk
-from tracelens.patch.code.outside import words
+from tracelens.patch.code.outside import SEES_NAMES
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.loop.loops import Blocked, own_nodes, scope_of
 
-_SEES_EVERYTHING = words("exec eval globals locals vars")
 _DEEPEST = 4
 """Dicts followed one into the other; real scripts need two."""
 
@@ -36,9 +35,9 @@ def names(source: SourceFile, call: cst.Call) -> frozenset[str] | None:
 
 def _means_builtins(source: SourceFile) -> bool:
     """Whether what is followed here means what it says: nothing of the name is the file's own, no text is run."""
-    own = {*source.names.functions, *source.names.classes, *source.names.imports}
     calls = (dotted(node.func) for node in walk(source.module) if isinstance(node, cst.Call))
-    return not own & {"dict", "print", "len"} and not any(called in _SEES_EVERYTHING for called in calls)
+    plain = all(source.means_builtin(name) for name in ("dict", "print", "len"))
+    return plain and not any(called in SEES_NAMES for called in calls)
 
 
 def _keys(source: SourceFile, call: cst.Call, value: cst.BaseExpression, depth: int) -> frozenset[str] | None:

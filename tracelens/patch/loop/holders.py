@@ -9,14 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import libcst as cst
 
-from tracelens.patch.code.names import dotted, key, rebound, root_key, targets, variables, walk
-from tracelens.patch.code.outside import OUTPUT, STREAMS, words
-from tracelens.patch.code.source import SourceFile
+from tracelens.patch.code.names import WHOLE_SELF, dotted, key, rebound, root_key, targets, touched, variables, walk
+from tracelens.patch.code.outside import BESIDES, OUTPUT, STREAMS, words
+from tracelens.patch.code.source import PARSED_FILES, SourceFile
+from tracelens.patch.loop import given
 from tracelens.patch.loop.loops import BUILTINS, Loop, Scope, own_nodes
-from tracelens.patch.loop.reach import own_names, seen_by
+from tracelens.patch.loop.reach import SETTINGS, own_names, seen_by
 
 _MAKES_STORAGE = words(
     "list dict set deque collections.deque defaultdict collections.defaultdict OrderedDict collections.OrderedDict"
@@ -24,6 +26,8 @@ _MAKES_STORAGE = words(
     " torch.zeros torch.empty torch.ones torch.full torch.tensor"
 )
 _METERS = re.compile(r"Meter|Metric|Averager?$|SmoothedValue|Tracker|History|Accumulator")
+_FIGURES = words("avg average global_avg")
+"""Attributes that are a number in every meter: who was given `meter.avg` does not have the meter."""
 _TAKES_IN = words("update add append push put log write track record")
 _HOOKS = re.compile(r"register_((forward|full_backward|backward|module|post|comm)\w*_)?hook|append|add|update")
 """A function that is handed over in another way seldom prints between two batches."""
@@ -52,13 +56,38 @@ def find(source: SourceFile, loop: Loop, scope: Scope, leaves: Sequence[cst.CSTN
     found += _parameters(source, scope)
     if isinstance(scope, cst.FunctionDef):
         found += _of_class(source, scope)
-    return tuple(found)
+        found += _outside(source, scope)
+    found += _one_of_a_class(source)
+    return (*found, *_given(source, loop))
+
+
+def _given(source: SourceFile, loop: Loop) -> Iterator[Holder]:
+    """Objects that use another one, with it where the loop calls it, and with one another where they share it.
+
+    What the loop only reads, such as settings and numbers, is nobody's result.
+    """
+    calls = [node.func for node in walk(loop.body) if isinstance(node, cst.Call)]
+    stepped = {root_key(f.value) for f in calls if isinstance(f, cst.Attribute) and f.attr.value == "step"}
+    called = {root_key(func.value if isinstance(func, cst.Attribute) else func) for func in calls}  # also `model(x)`
+    sharing: dict[str, set[str]] = {}
+    for who, whom in given.pairs(source):
+        if whom.removeprefix("self.") not in SETTINGS or whom in stepped:  # `opt` may be either
+            sharing.setdefault(whom, set()).add(who)
+    for whom, users in sharing.items():
+        objects = frozenset(users | ({whom} if whom in called else set()))
+        if len(objects) > 1:
+            yield Holder(objects, objects, True)
 
 
 def storage(source: SourceFile, scope: Scope) -> frozenset[str]:
     """Names of lists, dicts, files and arrays: a wrapper that is given one writes into it."""
-    out = {OUTPUT}
-    for node in (*own_nodes(scope), *own_nodes(source.module)):
+    return _stored(source, scope) | _stored(source, source.module) | {OUTPUT}
+
+
+@lru_cache(maxsize=4 * PARSED_FILES)
+def _stored(source: SourceFile, scope: Scope) -> frozenset[str]:
+    out = set[str]()
+    for node in own_nodes(scope):
         if isinstance(node, (cst.Assign, cst.AnnAssign)) and node.value is not None and _stores(source, node.value):
             out |= {found for target in targets(node) if (found := root_key(target)) is not None}
     return frozenset(out)
@@ -98,7 +127,24 @@ def _of(source: SourceFile, node: cst.CSTNode, within: bool) -> Iterator[Holder]
             for argument in node.value.args:
                 inside, closure = _objects(source, argument.value)
                 hooked = bool(_HOOKS.fullmatch(dotted(node.value.func).rpartition(".")[2]))
-                yield Holder(frozenset({owner}), inside, False, closure if hooked else closure - {OUTPUT})
+                kept = isinstance(argument.value, cst.Name) and bool(_own_classes(source, owner))
+                yield Holder(frozenset({owner}), inside, kept, closure if hooked else closure - {OUTPUT})
+
+
+def _own_classes(source: SourceFile, name: str) -> frozenset[str]:
+    """The classes of the project that an object is made of."""
+    made = frozenset(maker.rpartition(".")[2] for maker in source.names.makers.get(name, ()))
+    return made & (set(source.names.classes) | set(source.names.elsewhere))
+
+
+def _one_of_a_class(source: SourceFile) -> Iterator[Holder]:
+    """Objects of a class that decides itself what a new object is: all may be one."""
+    for name, made in source.names.classes.items():
+        parts = {node.value for node in walk(made) if isinstance(node, cst.Name)}
+        if parts & {"__new__", "__dict__"}:
+            same = frozenset(key for key in source.names.makers if name in _own_classes(source, key))
+            if len(same) > 1:
+                yield Holder(same, same, True)
 
 
 def _pairs(
@@ -137,6 +183,27 @@ def _passes(source: SourceFile, loop: cst.For) -> Iterator[Holder]:
         yield Holder(bound, _objects(source, head)[0], True)
 
 
+def _outside(source: SourceFile, scope: cst.FunctionDef) -> Iterator[Holder]:
+    """What the file itself, and the functions around this one, say of their own objects."""
+    local = frozenset(own_names(scope))
+    outer = (a for a in source.ancestors(scope) if isinstance(a, (cst.FunctionDef, cst.Module)))
+    for around in {id(one): one for one in (*outer, source.module)}.values():
+        for one in _said(source, around):
+            inside, closure = _as_seen(one.inside, local), _as_seen(one.closure, local)
+            yield Holder(_as_seen(one.bound, local), inside, one.same, closure)
+
+
+@lru_cache(maxsize=4 * PARSED_FILES)
+def _said(source: SourceFile, around: cst.FunctionDef | cst.Module) -> tuple[Holder, ...]:
+    """The holders of a function or file, for the loops of all functions in it."""
+    return tuple(one for node in own_nodes(around) for one in _of(source, node, False))
+
+
+def _as_seen(keys: frozenset[str], local: frozenset[str]) -> frozenset[str]:
+    """An object whose name means something else here gets a key of its own."""
+    return frozenset(f"{name}@" if name in local else name for name in keys)
+
+
 def _parameters(source: SourceFile, scope: Scope) -> Iterator[Holder]:
     """What the file's own calls hand to the loop's function: two parameters, or a global, may be one object."""
     if isinstance(scope, cst.FunctionDef):
@@ -147,9 +214,7 @@ def _parameters(source: SourceFile, scope: Scope) -> Iterator[Holder]:
 def _handed(source: SourceFile, function: cst.FunctionDef, called: str, local: set[str]) -> Iterator[Holder]:
     names = [parameter.name.value for parameter in function.params.params]
     bare = names[1:] if names[:1] in (["self"], ["cls"]) else names
-    for call in walk(source.module):
-        if not isinstance(call, cst.Call) or dotted(call.func).rpartition(".")[2] != called:
-            continue
+    for call in source.calls.get(called, ()):
         for position, argument in enumerate(call.args):
             named = argument.keyword.value if argument.keyword is not None else ""
             name = named or (bare[position] if position < len(bare) and not argument.star else "")
@@ -218,7 +283,8 @@ def _objects(source: SourceFile, expression: cst.CSTNode) -> tuple[frozenset[str
     """The objects that an expression is made of, and the variables that functions among them look at."""
     names = source.names
     known = set(names.imports) | set(names.functions) | BUILTINS
-    skipped = {id(part) for n in walk(expression) if _is_len(n) for part in walk(n)}
+    # a plain `other = meter.avg` is one object by two names, whatever its type
+    skipped = {id(part) for n in walk(expression) if n is not expression and _is_number(n) for part in walk(n)}
     parts = [v for v in variables(expression) if id(v) not in skipped]
     lines = any(names.qualified(n) in STREAMS for n in walk(expression) if isinstance(n, cst.Attribute))
     called = {id(n.func) for n in walk(expression) if isinstance(n, cst.Call)}
@@ -229,7 +295,7 @@ def _objects(source: SourceFile, expression: cst.CSTNode) -> tuple[frozenset[str
             closure |= seen_by(name, names)
     for node in walk(expression):
         if isinstance(node, cst.Lambda):
-            closure |= {key(v) for v in variables(node.body)}
+            closure |= {key(v) for v in variables(node.body)} | (touched(node.body, names) & BESIDES)
     objects = frozenset(key(v) for v in parts) - known
     return objects | (frozenset({OUTPUT}) if lines else frozenset()), frozenset(closure - known)
 
@@ -242,5 +308,8 @@ def _constant(value: cst.BaseExpression) -> bool:
     return isinstance(value, (cst.BaseNumber, cst.BaseString)) or dotted(value) == "None"
 
 
-def _is_len(node: cst.CSTNode) -> bool:
+def _is_number(node: cst.CSTNode) -> bool:
+    """`len(losses)`, `losses.avg`."""
+    if isinstance(node, cst.Attribute):
+        return node.attr.value in _FIGURES and isinstance(node.value, cst.Name) and node.value.value not in WHOLE_SELF
     return isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value == "len"

@@ -14,6 +14,7 @@ from tracelens.patch.code import elsewhere
 from tracelens.patch.code.names import WHOLE_SELF, FileNames, dotted, root_key, walk
 from tracelens.patch.code.outside import EVERYTHING, words
 from tracelens.patch.code.source import SourceFile
+from tracelens.patch.loop import moments
 from tracelens.patch.loop.facts import LoopFacts, is_pure
 from tracelens.patch.loop.loops import Blocked
 
@@ -40,7 +41,8 @@ _NAMES_THE_LINE = re.compile(r"%\((lineno|funcName)\)|\{(line|function)\b")
 
 
 def check_behind(call: cst.Call, facts: LoopFacts, state: frozenset[str]) -> None:
-    """Raise `Blocked` where a function of this file sees other things later, or moves random draws."""
+    """Raise `Blocked` where a function of this file sees other things later, another time, or moves random draws."""
+    moments.check(call, facts)
     behind = facts.behind(call)
     if behind.draws:
         raise Blocked(call, f"`{dotted(call.func)}(…)` draws random numbers", "call it every N batches")

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import libcst as cst
 
+from tracelens.patch.code.clocks import CLOCKS, MOMENTS
 from tracelens.patch.code.names import FileNames, children, dotted, walk
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
 
@@ -21,22 +22,10 @@ Loop = cst.For | cst.While
 RUNTIME = "tracelens_runtime"
 """The module that patched scripts import."""
 BUILTINS = frozenset(dir(builtins))
+RETURN_TENSOR = "return the tensor, and take its number where it is logged, every N batches"
 REMEMBERED = 64 * PARSED_FILES
 """Answers that are kept: each place of a file asks the same questions about the same few loops."""
 
-_CLOCKS = frozenset(
-    {
-        "time.time",
-        "time.perf_counter",
-        "time.monotonic",
-        "time.time_ns",
-        "time.perf_counter_ns",
-        "time.monotonic_ns",
-        "time.process_time",
-        "timeit.default_timer",
-        "datetime.datetime.now",
-    }
-)
 _FRAMEWORKS = {
     "pytorch_lightning": "Lightning",
     "lightning": "Lightning",
@@ -88,7 +77,7 @@ def training_loop(source: SourceFile, node: cst.CSTNode) -> Loop:
 def _outside(source: SourceFile, node: cst.CSTNode) -> tuple[str, str]:
     """Why a place in a step function or a helper stays, and what to do: the loop that calls it, if the file has it."""
     function = next((a for a in source.ancestors(node) if isinstance(a, cst.FunctionDef)), None)
-    by_hand = "return the tensor, and take its number where it is logged, every N batches"
+    by_hand = RETURN_TENSOR
     if function is None:
         return "it is not in a loop of its own function", "move it into the training loop"
     name = function.name.value
@@ -97,6 +86,11 @@ def _outside(source: SourceFile, node: cst.CSTNode) -> tuple[str, str]:
         if called and any(isinstance(ancestor, Loop) for ancestor in source.ancestors(call)):
             return f"it is not in a loop of its own function: line {source.line(call)} calls `{name}` in one", by_hand
     return "it is not in a loop of its own function", by_hand
+
+
+def trains(loop: Loop) -> bool:
+    """Whether the loop itself makes an optimizer step or goes backward."""
+    return _steps(loop) or _goes_back(loop)
 
 
 def loop_over_batches(source: SourceFile, node: cst.CSTNode) -> cst.For:
@@ -163,14 +157,12 @@ def side_work(names: FileNames, module: cst.Module) -> tuple[tuple[cst.CSTNode, 
             for words, meaning in _SIDE_WORK.items():
                 if full in words:
                     found.setdefault(meaning, node)
-            if _copies_to_host(node):
-                found.setdefault(HOST_COPIES, node)
     return tuple((node, meaning) for meaning, node in found.items())
 
 
 def clock_reads(loop: Loop, names: FileNames) -> list[cst.Call]:
     """Reads of the host clock inside the loop."""
-    return [n for n in walk(loop.body) if isinstance(n, cst.Call) and names.qualified(n.func) in _CLOCKS]
+    return [n for n in walk(loop.body) if isinstance(n, cst.Call) and names.qualified(n.func) in CLOCKS | MOMENTS]
 
 
 def own_nodes(scope: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -258,7 +250,6 @@ def _outside_inner_loops(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 
 SIDE_STREAMS = "uses side streams"
-HOST_COPIES = "copies to the host without blocking, which only a wait makes safe to read"
 _SIDE_WORK: dict[frozenset[str], str] = {
     frozenset({"torch.cuda.Stream", "torch.cuda.stream", "torch.cuda.ExternalStream"}): SIDE_STREAMS,
     frozenset({"torch.cuda.CUDAGraph", "torch.cuda.graph", "torch.cuda.make_graphed_callables"}): "captures graphs",
@@ -268,11 +259,3 @@ _SIDE_WORK: dict[frozenset[str], str] = {
     ): "runs on several GPUs, whose communication has streams of its own",
     frozenset({"os.fork", "torch.multiprocessing.spawn"}): "starts processes that may share GPU memory",
 }
-
-
-def _copies_to_host(call: cst.Call) -> bool:
-    if not any(arg.keyword is not None and arg.keyword.value == "non_blocking" for arg in call.args):
-        return False
-    name = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
-    to_host = any(isinstance(arg.value, cst.SimpleString) and "cpu" in arg.value.value for arg in call.args)
-    return name in ("copy_", "cpu") or (name == "to" and to_host)

@@ -18,6 +18,7 @@ from tracelens.patch.code import elsewhere
 from tracelens.patch.code.names import (
     FileNames,
     dotted,
+    is_property,
     key,
     rebound,
     root_key,
@@ -27,7 +28,7 @@ from tracelens.patch.code.names import (
     walk,
     written,
 )
-from tracelens.patch.code.outside import BESIDES, words
+from tracelens.patch.code.outside import BESIDES, FILES, OUTPUT, words
 from tracelens.patch.code.source import PARSED_FILES
 from tracelens.patch.loop.loops import own_nodes
 
@@ -35,18 +36,20 @@ SETTINGS = words("args opt opts cfg config conf params hparams hps hp flags FLAG
 """Names whose attributes a training script reads and a helper that receives them seldom changes."""
 
 _ITERATES = words("__iter__ __next__ __getitem__ collate_fn")
+_PASSES = words("__iter__ __next__")
 _CALLED = words("forward __call__")
 _OF_A_LIBRARY = words("step backward zero_grad to cuda item detach append extend get items keys values size")
 """Methods of tensors, optimizers and containers: a function of that name in the file is seldom what is called."""
 _STEPS = words("step zero_grad")
-_STEPPERS = re.compile(r"optim|Optimizer$|Scheduler$", re.IGNORECASE)
 _MAKES = words("__init__ __new__ __post_init__")
+_OF_ITEMS = words("__setitem__ __delitem__")
+_OF_ATTRIBUTES = words("__setattr__ __delattr__")
+_IN_PLACE = words("__iadd__ __isub__ __imul__ __itruediv__")
 _OF_HANDLERS = words("filter format emit")
 _BUILTIN = words(
     "print len float int str bool round abs min max sum format repr list tuple dict set sorted zip enumerate range"
 )
 """Functions of Python's own: they call no model."""
-_PROPERTIES = words("property cached_property functools.cached_property")
 _CHANCE = re.compile(r"random\.|numpy\.random\.|torch\.(rand|bernoulli|multinomial|normal)")
 _PLAIN_BASES = words("object ABC abc.ABC Exception dict list str int float tuple set enum.Enum typing.NamedTuple")
 _OF_BLOCKS = words("__enter__ __exit__ __aenter__ __aexit__")
@@ -103,17 +106,20 @@ def _in_other_files(node: cst.CSTNode, functions: list[tuple[cst.FunctionDef, bo
     for name, on_self in called:
         one = _foreign(name, names)
         seen |= {look for look in one.looks if on_self or not look.startswith("self.")}
-        changed |= one.settings & SETTINGS
+        seen |= one.uses & set(names.imports)
+        changed |= (one.settings & SETTINGS) | (one.looks & {OUTPUT, FILES})
         changed |= {look for look in one.looks if on_self and look.startswith("self.")}
         out = one if one.draws else out
-        if on_self and unknown_base and name not in names.elsewhere and f"self.{name}" not in names.attributes:
+        stored = f"self.{name}" in names.attributes or f"self.{name}" in names.elsewhere
+        if on_self and unknown_base and name not in names.elsewhere and not stored:
             seen.add("self")
     return Reach(frozenset(seen), frozenset(changed), out.draws)
 
 
 @lru_cache(maxsize=4096)
 def _foreign(name: str, names: FileNames) -> elsewhere.Foreign:
-    return elsewhere.reached([name], names.elsewhere)
+    unnamed = name in _CALLED | _ITERATES or name == elsewhere.OWN_STEP
+    return elsewhere.reached([name], names.elsewhere, surely=unnamed)
 
 
 @lru_cache(maxsize=4096)
@@ -125,11 +131,18 @@ def _named_in(node: cst.CSTNode, names: FileNames) -> Iterator[tuple[str, bool]]
     """The last names of what is called and is not of this file, and whether it is called on `self`."""
     for call in walk(node):
         name = _last_name(call.func, names) if isinstance(call, cst.Call) else ""
+        if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) and call.func.attr.value == "step":
+            yield elsewhere.OWN_STEP, False
+        for owner, name_of_it in _special(call):
+            if _classes_of(owner, names) & set(names.elsewhere):
+                yield name_of_it, False
         if not isinstance(call, cst.Call) or not name or name in names.functions:
             continue
         yield name, dotted(call.func) in (f"self.{name}", f"cls.{name}")
         plain = isinstance(call.func, cst.Name) and call.func.value not in names.imports and name not in _BUILTIN
-        if plain and name not in names.elsewhere:
+        if (
+            plain or f"self.{name}" == dotted(call.func)
+        ) and name not in names.elsewhere:  # `model(x)`, `self.model(x)`
             yield from ((one, False) for one in _CALLED)
 
 
@@ -137,7 +150,8 @@ def _last_name(called: cst.BaseExpression, names: FileNames) -> str:
     if isinstance(called, cst.Attribute):
         on_self = dotted(called.value) in ("self", "cls")
         name = called.attr.value
-        if (name in elsewhere.OF_A_LIBRARY and not on_self) or names.is_library(root_key(called.value) or ""):
+        unlikely = name in elsewhere.OF_A_LIBRARY and not _classes_of(called.value, names) & set(names.elsewhere)
+        if (unlikely and not on_self) or names.is_library(root_key(called.value) or ""):
             return ""
         return name
     return names.qualified(called).rpartition(".")[2] if isinstance(called, cst.Name) else ""
@@ -163,12 +177,19 @@ def hidden_uses(names: FileNames, loop: cst.CSTNode) -> Iterator[tuple[cst.Funct
             yield from ((function, _of(function, False, names).seen) for function in definitions)
 
 
-def counts_passes(names: FileNames, methods: frozenset[str]) -> bool:
-    """Whether one of these methods, in a class of the file, looks at what its iterator changes in each pass."""
-    going = [function for name in ("__iter__", "__next__") for function in names.functions.get(name, ())]
-    changed = frozenset().union(*(_of(function, True, names).changed for function in going))
-    shown = [function for name in methods for function in names.functions.get(name, ())]
-    return any(_of(function, True, names).seen & changed for function in shown)
+def shares_passes(names: FileNames, methods: frozenset[str]) -> bool:
+    """Whether one of these methods, in a class of the project, and its iterator look at what the other one changes."""
+    going = [_of(function, True, names) for name in _PASSES for function in names.functions.get(name, ())]
+    shown = [_of(function, True, names) for name in methods for function in names.functions.get(name, ())]
+    here = any(one.seen & other.changed or one.changed & other.seen for one in going for other in shown)
+    around = _own_looks(_PASSES, names) & _own_looks(methods, names)
+    return here or bool(around)
+
+
+def _own_looks(called: frozenset[str], names: FileNames) -> frozenset[str]:
+    """What the functions of these names in the project's other files look at of their own object."""
+    looks = frozenset().union(*(_foreign(name, names).looks for name in called))
+    return frozenset(look for look in looks if look.startswith("self."))
 
 
 def seen_by(name: str, names: FileNames) -> frozenset[str]:
@@ -200,7 +221,9 @@ def _called(node: cst.CSTNode, names: FileNames) -> Iterator[tuple[cst.FunctionD
             yield from _of_call(part.func, names)
         elif isinstance(part, cst.Attribute):
             on_self = dotted(part.value) in ("self", "cls")
-            yield from ((f, on_self) for f in names.functions.get(part.attr.value, ()) if _is_property(f))
+            yield from ((f, on_self) for f in names.functions.get(part.attr.value, ()) if is_property(f))
+        for owner, name in _special(part):
+            yield from ((function, False) for function in _own_methods(owner, name, names))
 
 
 def _of_call(called: cst.BaseExpression, names: FileNames) -> Iterator[tuple[cst.FunctionDef, bool]]:
@@ -209,7 +232,7 @@ def _of_call(called: cst.BaseExpression, names: FileNames) -> Iterator[tuple[cst
         if name in elsewhere.LOGGING:
             yield from ((function, False) for one in _OF_HANDLERS for function in names.functions.get(one, ()))
         moves = name in ("to", "cuda") and name in names.printing
-        unlikely = name in _OF_A_LIBRARY and not on_self and not moves
+        unlikely = name in _OF_A_LIBRARY and not on_self and not moves and not _own_methods(called.value, name, names)
         if unlikely or names.is_library(root_key(called.value) or ""):
             yield from ((function, False) for function in _of_trainers(name, called.value, names))
             return
@@ -230,12 +253,42 @@ def _of_call(called: cst.BaseExpression, names: FileNames) -> Iterator[tuple[cst
     yield from ((function, False) for name in _CALLED for function in names.functions.get(name, ()))
 
 
+def _special(node: cst.CSTNode) -> Iterator[tuple[cst.BaseExpression, str]]:
+    """The objects that a statement stores into, each with the methods that Python calls for that."""
+    for target in targets(node) if isinstance(node, (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.Del)) else ():
+        if isinstance(target, cst.Subscript):
+            yield from ((target.value, name) for name in _OF_ITEMS)
+        elif isinstance(target, cst.Attribute):
+            yield from ((target.value, name) for name in _OF_ATTRIBUTES)
+        if isinstance(node, cst.AugAssign):
+            yield from ((target, name) for name in _IN_PLACE)
+
+
+def _classes_of(owner: cst.BaseExpression, names: FileNames) -> frozenset[str]:
+    """What an object is made of, by the last names of what is called for it."""
+    return frozenset(maker.rpartition(".")[2] for maker in names.makers.get(dotted(owner), ()))
+
+
+def _own_methods(owner: cst.BaseExpression, name: str, names: FileNames) -> tuple[cst.FunctionDef, ...]:
+    """The methods of that name in the classes of this file that an object is made of, or in their bases."""
+    waiting, seen, found = list(_classes_of(owner, names)), set[str](), []
+    while waiting:
+        made = waiting.pop()
+        definition = names.classes.get(made)
+        if definition is None or made in seen:
+            continue
+        seen.add(made)
+        waiting += [dotted(base.value) for base in definition.bases]
+        found += [p for p in definition.body.body if isinstance(p, cst.FunctionDef) and p.name.value == name]
+    return tuple(found)
+
+
 def _of_trainers(name: str, owner: cst.BaseExpression, names: FileNames) -> Iterator[cst.FunctionDef]:
     """`step` of an optimizer or scheduler that the file defines, and what runs behind `loss.backward()`."""
     for definition in names.classes.values() if name in _STEPS or name == "backward" else ():
         bases = [names.qualified(base.value) for base in definition.bases]
         maker = definition.name.value in names.makers.get(dotted(owner), ())
-        steps = name in _STEPS and (maker or any(_STEPPERS.search(base) for base in bases))
+        steps = name in _STEPS and (maker or any(elsewhere.STEPPERS.search(base) for base in bases))
         if steps or (name == "backward" and any(base.endswith("Function") for base in bases)):
             for part in definition.body.body:
                 if isinstance(part, cst.FunctionDef) and part.name.value == name:
@@ -278,8 +331,3 @@ def _own_scope(scope: cst.CSTNode) -> tuple[frozenset[str], frozenset[int]]:
     for node in nodes:
         names |= rebound(node) if isinstance(node, (cst.BaseSmallStatement, cst.For, cst.With)) else frozenset()
     return frozenset(names - shared), frozenset(id(n) for n in walk(scope.body) if isinstance(n, cst.FunctionDef))
-
-
-def _is_property(function: cst.FunctionDef) -> bool:
-    texts = [dotted(decorator.decorator) for decorator in function.decorators]
-    return any(text in _PROPERTIES or text.endswith(".setter") for text in texts)

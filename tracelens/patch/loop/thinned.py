@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import libcst as cst
 
-from tracelens.patch.code.names import dotted, is_output, key, rebound, root_key, targets, variables, walk
-from tracelens.patch.code.outside import words
+from tracelens.patch.code.names import dotted, is_output, is_property, key, root_key, targets, variables, walk
+from tracelens.patch.code.outside import SEES_NAMES, words
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import Blocked, own_nodes
@@ -21,7 +21,6 @@ BY_HAND = "write the line every N batches: if step % N == 0"
 _USED_UP = words("iter zip map filter reversed enumerate open defaultdict collections.defaultdict itertools.count")
 """What is another thing after somebody has looked: an iterator, a dict that makes what it lacks."""
 _READS_BACK = ("tell", "getvalue", "read", "readlines", "seek", "truncate")
-_SEES_NAMES = words("globals locals vars eval exec")
 _NO_LOOKS = words(
     "__init__ __new__ __enter__ __exit__ __call__ __iter__ __next__ __getitem__ __setitem__ __setattr__ __delitem__"
     " __setstate__ __post_init__ __del__"
@@ -51,7 +50,7 @@ def check_unwatched(facts: LoopFacts, line: cst.SimpleStatementLine) -> None:
         if isinstance(above, (cst.Try, cst.TryStar)):
             raise Blocked(line, "an error in the line is caught, and the loop goes on in another way", BY_HAND)
     if isinstance(small, cst.Assign):
-        seers = (n for n in walk(facts.source.module) if isinstance(n, cst.Call) and dotted(n.func) in _SEES_NAMES)
+        seers = (n for n in walk(facts.source.module) if isinstance(n, cst.Call) and dotted(n.func) in SEES_NAMES)
         seer = next(seers, None)
         if seer is not None:
             raise Blocked(seer, f"`{dotted(seer.func)}()` can see every name of the function", BY_HAND)
@@ -65,17 +64,9 @@ def check_unwatched(facts: LoopFacts, line: cst.SimpleStatementLine) -> None:
         _check_stream(facts, call)
     for name, definitions in names.functions.items():
         for function in definitions:
-            looks = (name.startswith("__") and name not in _NO_LOOKS) or _is_property(function)
+            looks = (name.startswith("__") and name not in _NO_LOOKS) or is_property(function)
             if looks and _counts(function):
                 raise Blocked(line, f"`{name}` of the file changes its object when it is looked at", BY_HAND)
-
-
-def means_builtin(source: SourceFile, name: str) -> bool:
-    """Whether a name such as `enumerate` is Python's own in the whole file."""
-    if name in source.names.functions or name in source.names.classes or name in source.names.imports:
-        return False
-    binds = (n for n in walk(source.module) if isinstance(n, (cst.BaseSmallStatement, cst.For, cst.With, cst.Param)))
-    return not any(node.name.value == name if isinstance(node, cst.Param) else name in rebound(node) for node in binds)
 
 
 def _check_stream(facts: LoopFacts, call: cst.Call) -> None:
@@ -101,10 +92,6 @@ def _leaves_line_open(call: cst.Call) -> bool:
             text = argument.value.evaluated_value if isinstance(argument.value, cst.SimpleString) else None
             return not isinstance(text, str) or not ("\n" in text or "\r" in text)
     return False
-
-
-def _is_property(function: cst.FunctionDef) -> bool:
-    return any(dotted(one.decorator).endswith("property") for one in function.decorators)
 
 
 def _counts(function: cst.FunctionDef) -> bool:

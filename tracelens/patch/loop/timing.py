@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from tracelens.patch.code.names import rebound, variables, walk
+from tracelens.patch.code.names import dotted, rebound, variables, walk
 from tracelens.patch.code.outside import words
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import Blocked, clock_reads, inner_functions, own_nodes
@@ -32,6 +32,9 @@ class Timing:
 
 def of(facts: LoopFacts) -> Timing:
     """How the loop measures time; empty where it does not."""
+    measured = next(_measured(facts, facts.loop.body), None)
+    if measured is not None:
+        raise Blocked(measured, "the time between two CUDA events is asked for, when both must be over", _BY_HAND)
     reads = clock_reads(facts.loop, facts.names)
     if not reads:
         return Timing((), ())
@@ -46,6 +49,49 @@ def of(facts: LoopFacts) -> Timing:
             raise Blocked(read, "the loop reads the clock, and the synchronize makes what it measures true", _BY_HAND)
     _check_other_uses(facts, names, within)
     return Timing(starts, spans)
+
+
+def check_events(facts: LoopFacts) -> None:
+    """Raise `Blocked` where a read may be all that waits for the events whose time is asked for."""
+    for measured in _measured(facts, facts.loop.body):
+        if not _waited_for(facts, measured):
+            obstacle = "the time between two CUDA events is asked for, and this read is what waits for them"
+            raise Blocked(measured, obstacle, "synchronize the later event before that, or ask every N batches")
+
+
+def _measured(facts: LoopFacts, node: cst.CSTNode) -> Iterator[cst.Call]:
+    """Calls of `elapsed_time`, in a piece of code and in the functions of the file that it names."""
+    named: set[str] = set()
+    for part in walk(node):
+        if isinstance(part, cst.Call):
+            method = part.func.attr.value if isinstance(part.func, cst.Attribute) else dotted(part.func)
+            if method == "elapsed_time" and isinstance(part.func, cst.Attribute):
+                yield part
+            named.add(method)
+    if node is facts.loop.body:
+        for name in sorted(named & set(facts.names.functions)):
+            for function in facts.names.functions[name]:
+                yield from _measured(facts, function.body)
+
+
+def _waited_for(facts: LoopFacts, measured: cst.Call) -> bool:
+    """Whether a synchronize comes before a call for certain, in its block or in one around it."""
+    current: cst.CSTNode = measured
+    for ancestor in facts.source.ancestors(measured):
+        for before in ancestor.body if isinstance(ancestor, cst.IndentedBlock) else ():
+            if before is current:
+                break
+            simple = isinstance(before, cst.SimpleStatementLine)
+            if simple and any(_synchronizes(part) for part in walk(before)):
+                return True
+        if ancestor is facts.loop or isinstance(ancestor, cst.FunctionDef):
+            return False
+        current = ancestor
+    return False
+
+
+def _synchronizes(node: cst.CSTNode) -> bool:
+    return isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "synchronize"
 
 
 def _assigned(facts: LoopFacts, reads: list[cst.Call]) -> tuple[tuple[cst.Call, ...], frozenset[str]]:

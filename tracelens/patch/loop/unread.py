@@ -18,6 +18,7 @@ from tracelens.patch.loop.sites import is_tensor, tensor_names
 
 _SHAPED_BY_VALUES = words("nonzero masked_select unique unique_consecutive argwhere")
 _COMPARES = words("eq ne gt lt ge le isnan isinf isfinite bool logical_and logical_or logical_not")
+_RESHAPES = words("unsqueeze squeeze expand expand_as view reshape flatten repeat to cuda")
 _SHAPE_BY_HAND = "keep the shape: torch.where, or a product with the mask, whose zeros the loss leaves out"
 
 
@@ -31,7 +32,7 @@ def why(source: SourceFile, line: int) -> tuple[str, str] | None:
             return _shaped(source, node)
     shown = next(_shown(source, line), None)
     if shown is None:
-        return None
+        return next(_on_the_host(source, line), None)
     text = source.code(shown)
     obstacle = f"the text of the tensor `{text}` itself is written: more than its number (type, device, graph)"
     return obstacle, f"write `{text}.item()`, which can wait, or do this every N batches"
@@ -40,6 +41,14 @@ def why(source: SourceFile, line: int) -> tuple[str, str] | None:
 def _shaped(source: SourceFile, node: cst.BaseExpression) -> tuple[str, str]:
     text = " ".join(source.code(node).split())
     return f"the shape of `{text}` depends on values, which the host must know before it goes on", _SHAPE_BY_HAND
+
+
+def _on_the_host(source: SourceFile, line: int) -> Iterator[tuple[str, str]]:
+    """Copies to the host of what is no number: the host computes with it."""
+    for node in _on(source, line):
+        if isinstance(node, cst.Call) and not node.args and _last_name(node.func) in ("cpu", "numpy"):
+            text = " ".join(source.code(node).split())
+            yield f"`{text}` is used on the host in the same batch", "compute with it on the GPU, or every N batches"
 
 
 def _shown(source: SourceFile, line: int) -> Iterator[cst.BaseExpression]:
@@ -71,8 +80,20 @@ def _on(source: SourceFile, line: int) -> Iterator[cst.CSTNode]:
 
 def _masks(source: SourceFile) -> frozenset[str]:
     """Names of comparisons: tensors of truth values, where they are tensors."""
-    assigned = (node for node in walk(source.module) if isinstance(node, cst.Assign) and _compares(node.value))
-    return frozenset(t.target.value for node in assigned for t in node.targets if isinstance(t.target, cst.Name))
+    assigned = [node for node in walk(source.module) if isinstance(node, cst.Assign)]
+    found: frozenset[str] = frozenset()
+    for _ in range(2):  # `positive = target > 0`, and then `mask = positive.unsqueeze(2).expand_as(boxes)`
+        masks = (node for node in assigned if _compares(node.value) or _reshapes(node.value, found))
+        found = frozenset(t.target.value for node in masks for t in node.targets if isinstance(t.target, cst.Name))
+    return found
+
+
+def _reshapes(node: cst.BaseExpression, masks: frozenset[str]) -> bool:
+    while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _RESHAPES:
+        node = node.func.value
+        if isinstance(node, cst.Name):
+            return node.value in masks
+    return False
 
 
 def _compares(node: cst.BaseExpression) -> bool:
@@ -86,6 +107,8 @@ def _compares(node: cst.BaseExpression) -> bool:
 
 
 def _is_mask(node: cst.BaseExpression, masks: frozenset[str]) -> bool:
+    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.BitInvert):
+        return True  # `x[~own]`: whole numbers are not inverted to count with them
     inverted = node.expression if isinstance(node, cst.UnaryOperation) else node
     return _compares(inverted) or (isinstance(inverted, cst.Name) and inverted.value in masks)
 

@@ -5,6 +5,6 @@ In: the project's files, the Edits of a scheme and the recorded Stalls. Out: a `
 
 from __future__ import annotations
 
-from tracelens.patch.recipes.build import make
+from tracelens.patch.recipes.build import Wanted, make
 
-__all__ = ["make"]
+__all__ = ["Wanted", "make"]

@@ -1,47 +1,45 @@
 """async-copy: batches are copied to the GPU from pinned memory, without blocking the host.
 
-In: a Request. Out: a Proposal for the copies of a loop and one for its loader. Host to device only: a copy to the
-host that does not block is garbage until somebody waits for it, and other devices than CUDA copy wrongly.
+In: a Request. Out: a Proposal for the copies of a loop and one for its loader (see `pinned`). Host to device only: a
+copy to the host that does not block is garbage until somebody waits for it, and other devices than CUDA copy wrongly.
 """
 
 from __future__ import annotations
 
 import libcst as cst
 
-from tracelens.model import Declined
 from tracelens.patch.code.names import FileNames, root_key, targets, walk
 from tracelens.patch.code.outside import words
-from tracelens.patch.code.source import SourceFile, Splice
-from tracelens.patch.loop import hidden
-from tracelens.patch.loop.loaders import batch_names, construction, has_hidden_arguments, keyword, loader_of, whole_of
+from tracelens.patch.code.source import SourceFile
+from tracelens.patch.loop.loaders import batch_names, has_hidden_arguments, whole_of
 from tracelens.patch.loop.loops import Blocked, check_framework, loop_over_batches, own_nodes
 from tracelens.patch.loop.sites import Site, is_built_on_gpu
-from tracelens.patch.proposal import Answer, Proposal, Request, Target, evidence, matched
-
-Found = list[tuple[Site, Target]]
+from tracelens.patch.proposal import Answer, Proposal, Request, evidence, matched
+from tracelens.patch.recipes import pinned, relied
+from tracelens.patch.recipes.arguments import with_argument
+from tracelens.patch.recipes.grouped import Found, by_loop
+from tracelens.patch.recipes.written import text_of, views, writes_into
 
 _VIEWS = words(
     "view reshape squeeze unsqueeze transpose permute narrow select flatten unflatten t expand chunk split unbind"
     " Variable items values keys __next__ next to cuda type get pop detach requires_grad_"
 )
-PIN = "pin_memory"
-_PIN_POSITION, _WORKERS_POSITION = 7, 5
+_STIFF = words("detectron2 pytorch3d")
+"""Libraries with objects that move themselves by a `to` which takes the device only; a batch of transformers did so
+before its version 4.46."""
+_SMALL_INTEGERS = words("torch.uint8 torch.int8 torch.int16 torch.short")
 
 
 def propose(request: Request) -> Answer:
     found, declined = matched(request, "copy")
-    loops: dict[int, tuple[cst.For, Found]] = {}
-    for site, target in found:
-        try:
-            loop = copy_loop(request, site)
-        except Blocked as blocked:
-            declined.append(request.decline(site.node, blocked))
-            continue
-        loops.setdefault(id(loop), (loop, []))[1].append((site, target))
     proposals: list[Proposal] = []
-    for loop, members in loops.values():
+    for loop, members in by_loop(request, found, declined, copy_loop):
         proposals += _copies(request, members)
-        proposals += _pinned(request, loop, members, declined)
+        stalls = [stall for _, target in members for stall in target.stalls]
+        try:
+            proposals += pinned.propose(request, loop, stalls)
+        except Blocked as blocked:
+            declined.append(request.decline(blocked.node or loop, blocked))
     once = {proposal.splices: proposal for proposal in reversed(proposals)}  # two loops can share a loader
     return Answer(tuple(reversed(once.values())), tuple(declined))
 
@@ -69,7 +67,11 @@ def copy_loop(request: Request, site: Site) -> cst.For:
         raise Blocked(None, obstacle, "let it pass `non_blocking` on, where the batch can hold such an object")
     if has_hidden_arguments(call):
         raise Blocked(None, "its arguments are hidden in `*` or `**`", "add non_blocking=True to them")
-    _check_not_written(loop, site, owner)
+    for sign, meaning in relied.signs(source, "copy"):
+        by_hand = "wait for an event before the host uses that memory again, then copy without blocking"
+        raise Blocked(sign, f"the file {meaning}, and this copy may be what keeps it safe", by_hand)
+    _check_type(request, loop, call, owner)
+    _check_not_written(request.names, loop, site, owner)
     return loop
 
 
@@ -112,19 +114,40 @@ def _is_view(call: cst.Call) -> bool:
     return isinstance(call.func, cst.Attribute) and call.func.attr.value in _VIEWS
 
 
-def _check_not_written(loop: cst.For, site: Site, owner: cst.BaseExpression) -> None:
+def _check_type(request: Request, loop: cst.For, call: cst.Call, owner: cst.BaseExpression) -> None:
+    """What `to` is known to be a tensor's, and converts as the CPU does: a copy that does not block converts later."""
+    known = {full.partition(".")[0] for full in request.names.imports.values()}
+    stiff = sorted(known & (_STIFF | ({"transformers"} if _is_undivided(loop, owner) else set())))
+    if stiff and isinstance(owner, cst.Name):
+        obstacle = f"`{owner.value}` may be an object of {stiff[0]}, whose `to` need not know `non_blocking`"
+        raise Blocked(call, obstacle, "add non_blocking=True where its version knows it")
+    if any(request.names.qualified(argument.value) in _SMALL_INTEGERS for argument in call.args):
+        obstacle = "it converts to a small integer, which the GPU does otherwise where a value does not fit"
+        raise Blocked(call, obstacle, "convert after the copy, if all values fit")
+
+
+def _is_undivided(loop: cst.For, owner: cst.BaseExpression) -> bool:
+    """Whether a name is all of what the loader gave: `batch` of `for batch in …` or `for i, batch in enumerate(…)`."""
+    target: cst.BaseExpression = loop.target
+    if isinstance(target, cst.Tuple) and "enumerate(" in text_of(loop.iter):
+        target = target.elements[-1].value
+    return isinstance(target, cst.Name) and text_of(owner) == target.value
+
+
+def _check_not_written(names: FileNames, loop: cst.For, site: Site, owner: cst.BaseExpression) -> None:
     """The host must not write into memory that is still being copied."""
-    names = whole_of(loop, root_key(owner) or "")
-    if isinstance(site.statement, cst.Assign) and names[-1] in {
-        t.value for t in targets(site.statement) if isinstance(t, cst.Name)
-    }:
+    whole = whole_of(loop, root_key(owner) or "")
+    bound = targets(site.statement) if isinstance(site.statement, cst.Assign) else ()
+    if any(text_of(target) in (whole[-1], text_of(owner)) for target in bound):
         return  # the host's tensor is gone
+    memory = views(loop.body, {text_of(owner), *whole} if isinstance(owner, cst.Name) else {text_of(owner)})
     for node in own_nodes(loop.body):
-        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-            name, method = root_key(node.func.value), node.func.attr.value
-            if name in names and method.endswith("_") and not method.startswith("_"):
-                obstacle = f"`{name}.{method}(…)` may write into the batch during the copy"
-                raise Blocked(node, obstacle, "write to the copy")
+        method = node.func.attr.value if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) else ""
+        in_place = method.endswith("_") and not method.startswith("_")
+        part = isinstance(node, cst.Call) and in_place and (root_key(node.func) in whole)
+        if part or writes_into(node, memory, names):
+            line = site.source.code(node).strip().partition("\n")[0]
+            raise Blocked(node, f"`{line}` may write into the batch during the copy", "write to the copy")
 
 
 def _copies(request: Request, members: Found) -> list[Proposal]:
@@ -144,66 +167,5 @@ def _copies(request: Request, members: Found) -> list[Proposal]:
     ]
 
 
-def _pinned(request: Request, loop: cst.For, members: Found, declined: list[Declined]) -> list[Proposal]:
-    source, names = request.source, request.names
-    loader = loader_of(loop, names)
-    call = construction(source, names, loader) if loader is not None else None
-    if call is None:
-        by_hand = "give its DataLoader pin_memory=torch.cuda.is_available()"
-        blocked = Blocked(None, "the loader is made elsewhere", by_hand)
-        declined.append(request.decline(loop, blocked))
-        return []
-    hidden_names = hidden.names(source, call) or frozenset()
-    if keyword(call, PIN, _PIN_POSITION) is not None or PIN in hidden_names:
-        return []
-    obstacle = _pin_obstacle(source, names, call)
-    if obstacle is not None:
-        declined.append(request.decline(call, Blocked(None, obstacle, "pass pin_memory=torch.cuda.is_available()")))
-        return []
-    workers = keyword(call, "num_workers", _WORKERS_POSITION)
-    none = workers is None and "num_workers" not in hidden_names
-    alone = none or (isinstance(workers, cst.Integer) and workers.evaluated_value == 0)
-    reason = "copies from pinned memory are faster and need not block"
-    if alone:
-        reason += "; without workers the pinning itself runs in the main process and can cost more than it saves"
-    return [
-        Proposal(
-            edit="async-copy",
-            tier="safe",
-            location=request.place(call),
-            reason=reason,
-            evidence=evidence([stall for _, target in members for stall in target.stalls]),
-            splices=(with_argument(source, call, f"pin_memory={_torch(names)}.cuda.is_available()"),),
-        )
-    ]
-
-
-def _pin_obstacle(source: SourceFile, names: FileNames, call: cst.Call) -> str | None:
-    if hidden.names(source, call) is None:
-        return "the loader's arguments are hidden in `*` or `**`, and pin_memory may be among them"
-    if source.kept_by_comment(call):
-        return "it is marked `# tracelens: keep`"
-    return None if _torch(names) else "the file does not import torch by name"
-
-
-def _torch(names: FileNames) -> str:
-    return next((name for name, full in names.imports.items() if full == "torch"), "")
-
-
 def call_of(site: Site) -> cst.Call:
     return cst.ensure_type(site.node, cst.Call)
-
-
-def with_argument(source: SourceFile, call: cst.Call, text: str) -> Splice:
-    """One more argument at the end of a call, in its own layout: on a line of its own if the others are."""
-    if not call.args:
-        _, end = source.span(call)
-        return Splice(end - 1, end - 1, text)
-    last = call.args[-1]
-    _, end = source.outer_span(last.value)
-    line = source.line(last)
-    own_line = source.line_text(line)[: source.positions[last].start.column].strip() == ""
-    if own_line and isinstance(last.comma, cst.Comma) and source.last_line(last.value) == line:
-        indent = source.line_text(line)[: source.positions[last].start.column]
-        return Splice(end, end, f",\n{indent}{text}")
-    return Splice(end, end, f", {text}")

@@ -68,33 +68,32 @@ FAMILIES: Mapping[EditKind, int] = {
 _GIVEN_UP = "the file is left as it is: "
 
 
-def make(  # noqa: PLR0913 - the contract with the pipeline; the choice of hunks comes as keywords
-    source_root: Path,
-    script: Path,
-    edits: Sequence[Edit],
-    stalls: Sequence[Stall],
-    interval: int,
-    *,
-    unsafe: bool = False,
-    only: Collection[str] = (),
-    skip: Collection[str] = (),
-    import_runtime: bool = False,
-) -> Patch:
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How a patch is to be made: which of its hunks, and where its helpers come from."""
+
+    interval: int
+    """For Edits of kind interval-sync and defer-read that leave theirs open (0)."""
+    unsafe: bool = False
+    only: Collection[str] = ()
+    skip: Collection[str] = ()
+    import_runtime: bool = False
+    """Helpers come from the installed TraceLens, not from a file beside the script."""
+
+
+def make(source_root: Path, script: Path, edits: Sequence[Edit], stalls: Sequence[Stall], wanted: Wanted) -> Patch:
     """The Patch that makes `edits` in the files under `source_root`; nothing is written.
 
-    A place that the recording does not name stays as it is. `interval` stands in for Edits of kind interval-sync
-    and defer-read that leave theirs open (0). `only` and `skip` choose hunks by id; raises `UsageError` for an id
-    that does not exist and `InputError` if the script cannot be read. `import_runtime`: helpers come from the
-    installed TraceLens, not from a file beside the script.
+    A place that the recording does not name stays as it is. Raises `UsageError` for the id of a hunk that does not
+    exist and `InputError` if the script cannot be read.
     """
-    project = _Project(
-        source_root.resolve(), script.resolve(), {stall.id: stall for stall in stalls}, unsafe, import_runtime
-    )
-    complete = tuple(replace(edit, interval=interval) if edit.interval < 1 else edit for edit in edits)
+    recorded = {stall.id: stall for stall in stalls}
+    project = _Project(source_root.resolve(), script.resolve(), recorded, wanted.unsafe, wanted.import_runtime)
+    complete = tuple(replace(edit, interval=wanted.interval) if edit.interval < 1 else edit for edit in edits)
     files, declined = project.read(complete)
     drafts = [project.draft(source, targets) for source, targets in files]
     declined += [one for draft in drafts for one in draft.declined]
-    chosen, hunks = _choose(drafts, only, skip)
+    chosen, hunks = _choose(drafts, wanted.only, wanted.skip)
     written, kept, given_up = project.write(chosen, hunks)
     ordered = sorted({(str(d.location), d.edit, d.obstacle): d for d in (*declined, *given_up)}.items())
     return Patch(
@@ -155,7 +154,7 @@ class _Project:
         for path, targets in sorted(wanted.items()):
             shown = path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else path.name
             try:
-                files.append((parse(path, shown, path.read_bytes()), targets))
+                files.append((parse(path, shown, path.read_bytes(), self.script), targets))
             except Unreadable as error:
                 declined += [_unreadable(edit, shown, str(error)) for edit in targets]
             except OSError as error:
@@ -209,7 +208,7 @@ class _Project:
 
     def _rewritten(self, draft: _Draft, proposals: Sequence[Proposal]) -> _Rewritten:
         within = [splice for one in proposals for splice in one.splices]
-        source = parse(draft.source.path, draft.source.shown, apply_splices(draft.source, within))
+        source = parse(draft.source.path, draft.source.shown, apply_splices(draft.source, within), self.script)
         changes = _changes(source, proposals, draft.targets)
         splices = file_splices(changes)
         helped = any(p.needs_runtime for p in proposals if p.splices) or any(plain(c) is None for c in changes)
@@ -230,7 +229,7 @@ class _Project:
         for edit, places in draft.targets.items():
             now = [(p, _moved(new.lines, p.line)) for p in places]
             moved[edit] = [replace(p, line=line) for p, line in now if line is not None or p.line is None]
-        again = self.draft(parse(draft.source.path, draft.source.shown, new.data), moved)
+        again = self.draft(parse(draft.source.path, draft.source.shown, new.data, self.script), moved)
         return f"a second run would change {again.proposals[0].location} again" if again.proposals else None
 
     def _places(self, edit: Edit) -> list[tuple[Location | None, tuple[Stall, ...]]]:

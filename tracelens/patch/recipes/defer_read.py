@@ -16,22 +16,22 @@ from tracelens.patch.code.outside import OUTPUT
 from tracelens.patch.later.deferral import Deferral, plan
 from tracelens.patch.loop.facts import LoopFacts, facts_of
 from tracelens.patch.loop.loops import (
-    HOST_COPIES,
-    SIDE_STREAMS,
     Blocked,
     Loop,
     check_framework,
     check_unpatched,
     is_rare,
-    side_work,
     training_loop,
+    trains,
 )
 from tracelens.patch.loop.sites import Site, find
 from tracelens.patch.loop.thinned import check_not_thinned
 from tracelens.patch.proposal import DECIDES, Answer, Proposal, Request, Target, evidence, matched
+from tracelens.patch.recipes import relied
+from tracelens.patch.recipes.grouped import Found, by_loop
 
-Found = list[tuple[Site, Target]]
-
+SEVERAL = 1.5
+"""Reads per step, of one place, from which its loop runs within a batch: half of one for a last, shorter batch."""
 OFTEN = 0.5
 """Calls per step from which a read below `if step % k == 0` is taken for one of every batch (k is 1 by default)."""
 
@@ -39,7 +39,8 @@ OFTEN = 0.5
 def propose(request: Request) -> Answer:
     found, declined = matched(request, "read")
     proposals: list[Proposal] = []
-    loops = _by_loop(request, found, declined)
+    lasting = [(site, target) for site, target in found if _lasts(request, site, target, found, declined)]
+    loops = sorted(by_loop(request, lasting, declined, _loop), key=lambda one: request.source.line(one[0]))
     while loops:
         loop, members = loops.pop(0)
         facts = facts_of(request.source, loop)
@@ -81,16 +82,20 @@ def _shares(request: Request, facts: LoopFacts, members: Found, inner: Loop, mor
     return inside or any(node in within for node in around.drains) or meets(around.state, deferred.state)
 
 
-def _by_loop(request: Request, found: Found, declined: list[Declined]) -> list[tuple[Loop, Found]]:
-    loops: dict[int, tuple[Loop, Found]] = {}
-    for site, target in found:
-        try:
-            loop = _loop(request, site)
-        except Blocked as blocked:
-            declined.append(request.decline(site.node, blocked))
-            continue
-        loops.setdefault(id(loop), (loop, []))[1].append((site, target))
-    return sorted(loops.values(), key=lambda one: request.source.line(one[0]))
+def _lasts(request: Request, site: Site, target: Target, found: Found, declined: list[Declined]) -> bool:
+    """Whether the loop of a read goes on over batches: after a few rounds within each, one wait stays anyway."""
+    try:
+        loop = training_loop(request.source, site.node)
+    except Blocked:
+        return True  # is declined with its own reason
+    reads = sum(other is target for _, other in found)
+    rounds = sum(stall.calls_per_step for stall in target.stalls) / reads
+    if trains(loop) or not SEVERAL < rounds <= request.edit.interval:
+        return True
+    obstacle = f"its loop makes {rounds:.3g} rounds in each batch, after which the sum is needed"
+    by_hand = "add the tensors up, and read their sum where it is logged, every N batches"
+    declined.append(request.decline(site.node, Blocked(loop, obstacle, by_hand)))
+    return False
 
 
 def _loop(request: Request, site: Site) -> Loop:
@@ -110,12 +115,9 @@ def loop_of_read(request: Request, node: cst.CSTNode) -> Loop:
     loop = training_loop(request.source, node)
     check_unpatched(loop, request.names)
     check_not_thinned(request.source, node)
-    for sign, meaning in side_work(request.names, request.source.module):
-        if meaning in (SIDE_STREAMS, HOST_COPIES):
-            by_hand = (
-                "make the stream or the copy safe by an event (wait_stream, record_stream), then read every N batches"
-            )
-            raise Blocked(sign, f"the file {meaning}, and this read may be what keeps it safe", by_hand)
+    for sign, meaning in relied.signs(request.source, "read"):
+        by_hand = "make the stream or the copy safe by an event (wait_stream, record_stream), then read every N batches"
+        raise Blocked(sign, f"the file {meaning}, and this read may be what keeps it safe", by_hand)
     return loop
 
 

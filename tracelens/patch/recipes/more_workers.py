@@ -18,7 +18,7 @@ from tracelens.patch.loop import workers
 from tracelens.patch.loop.loaders import construction, has_hidden_arguments, keyword, loader_of
 from tracelens.patch.loop.loops import Blocked, check_framework, training_loop
 from tracelens.patch.proposal import Answer, Proposal, Request
-from tracelens.patch.recipes.async_copy import with_argument
+from tracelens.patch.recipes.arguments import with_argument
 
 WORKERS, WORKERS_POSITION = "num_workers", 5
 DRAWS = (

@@ -15,7 +15,7 @@ from tracelens.patch.loop import workers
 from tracelens.patch.loop.loaders import keyword
 from tracelens.patch.loop.loops import Blocked, Loop
 from tracelens.patch.proposal import NO_RECORD, Answer, Proposal, Request
-from tracelens.patch.recipes.async_copy import with_argument
+from tracelens.patch.recipes.arguments import with_argument
 from tracelens.patch.recipes.more_workers import WORKERS, WORKERS_POSITION, Loading, of_each_loader
 
 PERSISTENT, _KEYWORD_ONLY = "persistent_workers", 99

@@ -18,26 +18,27 @@ from tracelens.patch.loop import hidden
 from tracelens.patch.loop.facts import facts_of
 from tracelens.patch.loop.loaders import batch_names, construction, keyword, loader_of, whole_of
 from tracelens.patch.loop.loops import Blocked, check_framework, own_nodes, side_work
-from tracelens.patch.loop.sites import Site, find, is_typed_copy
-from tracelens.patch.proposal import Answer, Proposal, Request, Target, evidence, matched
+from tracelens.patch.loop.sites import find, is_typed_copy
+from tracelens.patch.proposal import Answer, Proposal, Request, evidence, matched
 from tracelens.patch.recipes.async_copy import copy_loop
+from tracelens.patch.recipes.grouped import Found, by_loop
 
 _SHAPES = frozenset({"size", "shape", "dim", "ndim", "numel", "dtype"})
 _WORKERS_POSITION = 5
-_OWN_SAMPLING = ("sampler", "batch_sampler")
+_SAMPLING = "a sampler of the script's own may draw random numbers when it is asked one batch earlier"
+_MOVED = (
+    ("sampler", _SAMPLING),
+    ("batch_sampler", _SAMPLING),
+    ("generator", "its generator may be used by others as well, who would draw before it and not after"),
+)
+_PERSISTENT = "persistent_workers"
+_ONE_MORE = "the loop can end early, and workers that live on would have drawn random numbers for one batch more"
 
 
 def propose(request: Request) -> Answer:
     found, declined = matched(request, "copy")
-    loops: dict[int, tuple[cst.For, list[tuple[Site, Target]]]] = {}
-    for site, target in found:
-        try:
-            loop = copy_loop(request, site)
-            loops.setdefault(id(loop), (loop, []))[1].append((site, target))
-        except Blocked as blocked:
-            declined.append(request.decline(site.node, blocked))
     proposals = []
-    for loop, members in loops.values():
+    for loop, members in by_loop(request, found, declined, copy_loop):
         try:
             proposal = _proposal(request, loop, members)
         except Blocked as blocked:
@@ -48,7 +49,7 @@ def propose(request: Request) -> Answer:
     return Answer(tuple(proposals), tuple(declined))
 
 
-def _proposal(request: Request, loop: cst.For, members: list[tuple[Site, Target]]) -> Proposal | None:
+def _proposal(request: Request, loop: cst.For, members: Found) -> Proposal | None:
     source, names = request.source, request.names
     check_framework(names)
     for sign, meaning in side_work(names, source.module):
@@ -62,7 +63,7 @@ def _proposal(request: Request, loop: cst.For, members: list[tuple[Site, Target]
         return None
     device = _device(request, loop)
     _check_uses(request, loop)
-    tier, extra, reason = _draws(request, loader)
+    tier, extra, reason = _draws(request, loop, loader)
     start, end = source.outer_span(loader)
     argument = f", {device}" if device else ""
     return Proposal(
@@ -79,29 +80,34 @@ def _proposal(request: Request, loop: cst.For, members: list[tuple[Site, Target]
     )
 
 
-def _draws(request: Request, loader: cst.BaseExpression) -> tuple[Tier, str, str]:
-    """Whether fetching ahead moves random draws: it does where the main process makes the items."""
+def _draws(request: Request, loop: cst.For, loader: cst.BaseExpression) -> tuple[Tier, str, str]:
+    """Whether fetching ahead moves random draws: it does where the main process makes the items or chooses them."""
     ahead = "the next batch is copied on a stream of its own while the current one is computed"
+    checked = f"{ahead}, if the loader has workers and samples by itself (checked at run time)"
+    early = ", leaves_early=True" if _leaves_early(loop) else ""
     call = construction(request.source, request.names, loader)
     if call is None:
-        return "safe", "", f"{ahead}, if the loader has workers (checked at run time)"
+        return "safe", early, checked
     hidden_names = hidden.names(request.source, call)
-    sampled = hidden_names is None or not hidden_names.isdisjoint(_OWN_SAMPLING)
-    if sampled or any(keyword(call, name, 99) is not None for name in _OWN_SAMPLING):
-        sampling = "a sampler of the script's own may draw random numbers when it is asked one batch earlier"
-        if not request.unsafe:
-            raise Blocked(call, f"needs --unsafe: {sampling}", "apply with --unsafe, then compare with `verify`")
-        return "unsafe", "", f"{ahead}; {sampling}"
+    given = {name for name in (*dict(_MOVED), _PERSISTENT) if keyword(call, name, 99)} | (hidden_names or set())
+    moved = next((said for name, said in _MOVED if hidden_names is None or name in given), None)
+    if moved is None and early and _PERSISTENT in given and dotted(keyword(call, _PERSISTENT, 99)) != "False":
+        moved = _ONE_MORE
     workers = keyword(call, "num_workers", _WORKERS_POSITION)
-    perhaps = "num_workers" in (hidden_names or ())
-    if perhaps or (workers is not None and not isinstance(workers, cst.Integer)):
-        return "safe", "", f"{ahead}, if the loader has workers (checked at run time)"
-    if isinstance(workers, cst.Integer) and workers.evaluated_value > 0:
-        return "safe", "", ahead
-    moved = "without workers, items are made one batch earlier, which moves their random draws: numbers change"
+    if moved is None and (workers is None or getattr(workers, "value", "") == "0") and "num_workers" not in given:
+        moved = "without workers, items are made one batch earlier, which moves their random draws: numbers change"
+    if moved is None:
+        return "safe", early, ahead if isinstance(workers, cst.Integer) else checked
     if not request.unsafe:
-        raise Blocked(call, f"needs --unsafe: {moved}", "give the loader workers, or apply with --unsafe")
+        raise Blocked(call, f"needs --unsafe: {moved}", "apply with --unsafe, then compare with `verify`")
     return "unsafe", ", move_random_draws=True", f"{ahead}; {moved}"
+
+
+def _leaves_early(loop: cst.For) -> bool:
+    """Whether the loop can end before its loader does."""
+    inner = {id(n) for one in walk(loop.body) if isinstance(one, (cst.For, cst.While)) for n in walk(one.body)}
+    ends = (n for n in own_nodes(loop.body) if isinstance(n, (cst.Break, cst.Return)))
+    return any(isinstance(node, cst.Return) or id(node) not in inner for node in ends)
 
 
 def _device(request: Request, loop: cst.For) -> str:

@@ -22,27 +22,19 @@ from tracelens.patch.loop.loops import (
     check_unpatched,
     head,
     is_rare,
-    side_work,
     training_loop,
 )
 from tracelens.patch.loop.sites import Site, find, statement_of
 from tracelens.patch.loop.timing import Timing
-from tracelens.patch.proposal import Answer, Proposal, Request, Target, evidence, matched
-
-Found = list[tuple[Site, Target]]
+from tracelens.patch.proposal import Answer, Proposal, Request, evidence, matched
+from tracelens.patch.recipes import relied
+from tracelens.patch.recipes.grouped import Found, by_loop
 
 
 def propose(request: Request) -> Answer:
     found, declined = matched(request, "sync")
-    loops: dict[int, tuple[Loop, Found]] = {}
-    for site, target in found:
-        try:
-            loop = _loop(request, site)
-        except Blocked as blocked:
-            declined.append(request.decline(site.node, blocked))
-            continue
-        loops.setdefault(id(loop), (loop, []))[1].append((site, target))
-    return Answer(tuple(_proposal(request, loop, members) for loop, members in loops.values()), tuple(declined))
+    loops = by_loop(request, found, declined, _loop)
+    return Answer(tuple(_proposal(request, loop, members) for loop, members in loops), tuple(declined))
 
 
 def _loop(request: Request, site: Site) -> Loop:
@@ -63,7 +55,7 @@ def _loop(request: Request, site: Site) -> Loop:
         if isinstance(ancestor, cst.If) and is_rare(ancestor.test, facts.varying):
             raise Blocked(ancestor, "it is made only in some batches already", "nothing to do")
     timed(facts, ())
-    for sign, meaning in side_work(names, source.module):
+    for sign, meaning in relied.signs(source, "sync"):
         raise Blocked(sign, f"the file {meaning}", "keep it unless you can show that nothing relies on it")
     return loop
 

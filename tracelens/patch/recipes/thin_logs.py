@@ -27,7 +27,7 @@ from tracelens.patch.loop.loops import (
     training_loop,
 )
 from tracelens.patch.loop.sites import find, read_of
-from tracelens.patch.loop.thinned import BY_HAND, MARK, check_unwatched, is_thinned, means_builtin
+from tracelens.patch.loop.thinned import BY_HAND, MARK, check_unwatched, is_thinned
 from tracelens.patch.proposal import Answer, Proposal, Request, Target, evidence
 
 FEWER = "only the lines of every {n}th batch are written: the others are lost"
@@ -148,7 +148,7 @@ def _check(request: Request, place: _Place) -> None:
     check_unpatched(place.loop, request.names)
     if place.loop.asynchronous is not None:
         raise Blocked(place.loop, "the training loop is an async for", BY_HAND)
-    if not all(means_builtin(request.source, name) for name in ("enumerate", "range")):
+    if not all(request.source.means_builtin(name) for name in ("enumerate", "range")):
         raise Blocked(place.loop, "`enumerate` or `range` is the file's own", BY_HAND)
     facts = facts_of(request.source, place.loop)
     for line in place.lines:

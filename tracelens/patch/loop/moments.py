@@ -1,0 +1,42 @@
+"""What must not run later because it looks at a clock or meets other ranks: a meter of speed, a sum over all GPUs.
+
+In: a part of a statement that should run later, and the facts of its loop. Raises `Blocked`. What the statement only
+needs (`time.time() - start` as an argument) is evaluated where it stands, and is no matter of this.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from tracelens.patch.code.names import dotted
+from tracelens.patch.loop.facts import LoopFacts
+from tracelens.patch.loop.loops import Blocked
+
+_BY_HAND = "do this in the loop and hand the result over, or do it every N batches"
+
+
+def check(node: cst.CSTNode, facts: LoopFacts) -> None:
+    """Raise `Blocked` where a call, a property or an object's own text is bound to its moment."""
+    clocked, shown, why = facts.source.clocked, dotted(node), ""
+    if isinstance(node, cst.Call):
+        receiver = _text(node.func.value) if isinstance(node.func, cst.Attribute) else ""
+        method = node.func.attr.value if isinstance(node.func, cst.Attribute) else facts.names.qualified(node.func)
+        shown = f"{dotted(node.func) or method}(…)"
+        if method and not facts.names.is_library(receiver.partition(".")[0]):
+            why = clocked.call(receiver, method)
+    elif isinstance(node, cst.Attribute):
+        why = clocked.text(_text(node)) or clocked.attribute(_text(node.value), node.attr.value)
+    elif isinstance(node, cst.Name):
+        why = clocked.text(node.value)
+    if why:
+        raise Blocked(node, f"`{shown or 'a part of it'}` {why}", _BY_HAND)
+
+
+def _text(node: cst.CSTNode) -> str:
+    """As `clocked` calls objects: `self.meters[]` for `self.meters["loss"]`."""
+    if isinstance(node, cst.Name):
+        return node.value
+    if isinstance(node, (cst.Attribute, cst.Subscript)):
+        base = _text(node.value)
+        return base + (f".{node.attr.value}" if isinstance(node, cst.Attribute) else "[]") if base != "?" else base
+    return "?"

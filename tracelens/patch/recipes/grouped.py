@@ -1,0 +1,33 @@
+"""Places of one kind by the training loop that they stand in, as each recipe that changes loops needs them.
+
+In: sites with their targets. Out: loops with their members, in the order of the file; what stands in no loop, or must
+stay, is declined. Apart because four recipes begin in this way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from tracelens.model import Declined
+from tracelens.patch.loop.loops import Blocked, Loop
+from tracelens.patch.loop.sites import Site
+from tracelens.patch.proposal import Request, Target
+
+Found = list[tuple[Site, Target]]
+L = TypeVar("L", bound=Loop)
+
+
+def by_loop(
+    request: Request, found: Found, declined: list[Declined], loop_of: Callable[[Request, Site], L]
+) -> list[tuple[L, Found]]:
+    """`loop_of` gives the loop of a site, or raises `Blocked`."""
+    loops: dict[int, tuple[L, Found]] = {}
+    for site, target in found:
+        try:
+            loop = loop_of(request, site)
+        except Blocked as blocked:
+            declined.append(request.decline(site.node, blocked))
+            continue
+        loops.setdefault(id(loop), (loop, []))[1].append((site, target))
+    return list(loops.values())

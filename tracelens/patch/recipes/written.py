@@ -1,0 +1,89 @@
+"""Which code writes into a tensor's memory, so that nobody may still be copying from it.
+
+In: a piece of code and the expressions that stand for the memory, as text (`x`, `batch["x"]`, `self.buffer`). Out:
+whether it may write there. A name that is bound anew is no write; functions of the file are looked into, one level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import libcst as cst
+
+from tracelens.patch.code.names import FileNames, dotted, targets, walk
+from tracelens.patch.code.outside import words
+
+_VIEWS = words("view reshape squeeze unsqueeze transpose permute narrow select flatten detach numpy expand chunk t")
+_FIRST_ARGUMENT = words("numpy.copyto random.shuffle numpy.random.shuffle")
+
+
+def text_of(node: cst.CSTNode) -> str:
+    """The code of an expression without its spaces: equal for equal expressions."""
+    return "".join(cst.Module([]).code_for_node(node).split())
+
+
+def writes_into(node: cst.CSTNode, memory: Collection[str], known: FileNames) -> bool:
+    """Whether a statement or call, by itself, may write into the memory."""
+    if isinstance(node, cst.AugAssign):
+        return any(text in memory for text in _shown_by(node.target))
+    if isinstance(node, (cst.Assign, cst.AnnAssign)):
+        parts = (target.value for target in targets(node) if isinstance(target, cst.Subscript))
+        return any(text in memory for part in parts for text in _shown_by(part))
+    return isinstance(node, cst.Call) and (_method_writes(node, memory) or _is_handed_on(node, memory, known))
+
+
+def views(scope: cst.CSTNode, memory: Collection[str]) -> frozenset[str]:
+    """The memory, and names that the code binds to views of it: `a = x.numpy()`, `b = x[0]`, `c = x`."""
+    out, size = set(memory), -1
+    while size != len(out):
+        size = len(out)
+        for node in walk(scope):
+            if isinstance(node, cst.Assign) and any(text in out for text in _shown_by(node.value)):
+                out |= {target.value for target in targets(node) if isinstance(target, cst.Name)}
+    return frozenset(out)
+
+
+def _method_writes(call: cst.Call, memory: Collection[str]) -> bool:
+    """`x.mul_(2)`, `x[0].fill_(1)`."""
+    if not isinstance(call.func, cst.Attribute):
+        return False
+    method = call.func.attr.value
+    in_place = method.endswith("_") and not method.startswith("_")
+    return in_place and any(text in memory for text in _shown_by(call.func.value))
+
+
+def _is_handed_on(call: cst.Call, memory: Collection[str], known: FileNames) -> bool:
+    """`f(…, out=x)`, `np.copyto(x, …)`; `fill(x)`, where the file's own `fill` writes into what it is given."""
+    full = known.qualified(call.func)
+    for number, argument in enumerate(call.args):
+        if not any(text in memory for text in _shown_by(argument.value)):
+            continue
+        if argument.keyword is not None and argument.keyword.value == "out":
+            return True
+        if full in _FIRST_ARGUMENT and number == 0:
+            return True
+        definitions = known.functions.get(dotted(call.func), ())
+        if any(_writes_parameter(definition, number, argument, known) for definition in definitions):
+            return True
+    return False
+
+
+def _writes_parameter(definition: cst.FunctionDef, number: int, argument: cst.Arg, known: FileNames) -> bool:
+    parameters = [parameter.name.value for parameter in definition.params.params]
+    named = argument.keyword.value if argument.keyword is not None else None
+    name = named or (parameters[number] if number < len(parameters) else "")
+    shallow = FileNames(known.imports, {}, frozenset())
+    same = views(definition.body, {name})
+    return bool(name) and any(writes_into(part, same, shallow) for part in walk(definition.body))
+
+
+def _shown_by(node: cst.BaseExpression) -> Iterator[str]:
+    """The expressions whose memory this one shows: `x.view(-1)[0]`, `x.view(-1)`, `x`."""
+    while True:
+        yield text_of(node)
+        if isinstance(node, cst.Subscript) or (isinstance(node, cst.Attribute) and node.attr.value in ("data", "T")):
+            node = node.value
+        elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _VIEWS:
+            node = node.func.value
+        else:
+            return
