@@ -89,4 +89,5 @@ def test_a_script_with_other_numbers_is_mended_and_compared_again(
     main(["verify", "a.py", "my b.py", "--lr", "2"])
     wrong = outcome in ("different numbers", "failed")
     after = next_line(capsys)
-    assert after == (["verify", "a.py", "my b.py", "--lr", "2"] if wrong else ["profile", "my b.py", "--lr", "2"])
+    again = ["verify", "a.py", "my b.py", "--", "--lr", "2"]
+    assert after == (again if wrong else ["profile", "my b.py", "--lr", "2"])

@@ -177,6 +177,18 @@ def test_environment_leads_nowhere_out_and_nowhere_online(tmp_path, project):
     assert "CUBLAS_WORKSPACE_CONFIG" not in out
 
 
+def test_the_file_that_our_own_output_goes_to_is_nobody_elses_change(tmp_path):
+    """`tracelens verify > verify.log`, in the project."""
+    with (tmp_path / "verify.log").open("w") as log, (tmp_path / "other").open("w") as other:
+        before = copy.snapshot((tmp_path,), (log.fileno(),))
+        for file in (log, other):
+            file.write("said")
+            file.flush()
+        assert [Path(path).name for path in copy.changed(before, copy.snapshot((tmp_path,), (log.fileno(),)))] == [
+            "other"
+        ]
+
+
 def test_snapshot_notices_a_new_a_changed_and_a_vanished_file(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).write_text("1")

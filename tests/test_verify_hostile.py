@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from lean import PRELUDE
 from test_verify_files import landlock
 from test_verify_run import TRAIN, asked, change, one_arm, project, script  # noqa: F401 -- project is a fixture
 
@@ -98,7 +99,7 @@ def test_a_checkpoint_at_an_absolute_path_ends_the_verification_with_its_name(pr
 def test_two_versions_made_by_hand_from_the_command_line(tmp_path):
     """`tracelens verify BEFORE.py AFTER.py`: a change that alters the numbers is caught, and exit code 1 says so."""
     before, after = tmp_path / "before.py", tmp_path / "after.py"
-    text = "import time\nimport torch\n" + TRAIN.replace("torch._dynamo = stub\n", "").replace("100_000", "30")
+    text = PRELUDE + TRAIN.replace("100_000", "30")
     before.write_text(text)
     after.write_text(text.replace("lr=0.1", "lr=0.11"))
     words = [sys.executable, "-m", "tracelens", "verify", str(before), str(after), "--steps", "20", "--budget", "60s"]

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from lean import PRELUDE
 from test_verify_run import change, project  # noqa: F401 -- project is a fixture
 
 from tracelens.verify import arms, copy, numbers, output, request, result, run
@@ -43,7 +44,7 @@ def torchrun(words):
 
 def test_a_change_on_one_rank_of_two_is_found_and_named(project):  # noqa: F811
     path = project / "train.py"
-    path.write_text(BODY)
+    path.write_text(PRELUDE + BODY)
     second = change(path, SEEN, "    if rank == 1 and step == 20: net.weight.data += 1e-6\n" + SEEN, "second")
     scratch = project.parent / "scratch"
     scratch.mkdir()

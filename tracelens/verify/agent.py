@@ -17,9 +17,10 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
 
+from tracelens.launch import ranks
 from tracelens.verify.inside import fence, overlay
 
 STUBBORN = 3
@@ -124,6 +125,15 @@ class Observer:
             from multiprocessing import util
 
             util.Finalize(None, self._finish, args=("script ended",), exitpriority=100)
+        # Some scripts end so, lest a thread or a library keep them
+        os._exit = self._leaving(os._exit)  # type: ignore[assignment]  # to mypy a function is not its name alone
+
+    def _leaving(self, leave: Callable[[int], NoReturn]) -> Callable[[int], NoReturn]:
+        def leaving(status: int) -> NoReturn:
+            self._finish("script ended")
+            leave(status)
+
+        return leaving
 
     def _late(self) -> bool:
         deadline = self._config.get("deadline_s")
@@ -257,9 +267,9 @@ def _file(module: Any) -> Any:
 
 
 def _rank() -> int:
-    for name in ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"):
-        if os.environ.get(name, "").isdigit():
-            return int(os.environ[name])
+    told = ranks.rank()
+    if told is not None:
+        return told
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_rank())

@@ -13,14 +13,14 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from tracelens.errors import Inconclusive, InputError, Refused, TracelensError
 from tracelens.launch import supervise
 from tracelens.model import Patch
-from tracelens.verify import agent, copy
+from tracelens.verify import agent, copy, papers
 from tracelens.verify.copy import Place
 from tracelens.verify.policy import POLICY
 from tracelens.verify.times import Stretch
@@ -81,6 +81,8 @@ class ArmRecord:
     refused: tuple[str, ...] = ()
     written: tuple[str, ...] = ()
     """Files that the arm made or changed in its working copy, by the path they stand for."""
+    papers: Mapping[str, str] = field(default_factory=dict)
+    """What it told elsewhere than on standard output, where its numbers are compared."""
 
     @property
     def steps(self) -> int:
@@ -132,7 +134,9 @@ def run(
             runs(0)
         seconds = time.monotonic() - begun
         reached = supervise.handshakes(boot)
-    return replace(_record(arm, place, status, seconds, reached), written=copy.written(place, since))
+    record, written = _record(arm, place, status, seconds, reached), copy.written(place, since)
+    told = papers.read(place, (place.out / "stderr").read_bytes(), written) if arm.mode == "numbers" else {}
+    return replace(record, written=written, papers=told)
 
 
 def stretch_of(clock: Mapping[str, Any]) -> Stretch | None:

@@ -11,7 +11,7 @@ import contextlib
 import os
 import shutil
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -116,9 +116,11 @@ def written(place: Place, since: float) -> tuple[str, ...]:
     return tuple(sorted(found)[:SHOWN_WRITES])
 
 
-def snapshot(folders: tuple[Path, ...]) -> dict[str, tuple[int, int]]:
-    """Size and time of change of the files below `folders`, to prove afterwards that none was touched."""
+def snapshot(folders: tuple[Path, ...], streams: tuple[int, ...] = (1, 2)) -> dict[str, tuple[int, int]]:
+    """Size and time of change of the files below `folders`, to prove afterwards that none was touched; without the
+    files that our own output (`streams`, by descriptor) goes to: `tracelens verify > verify.log` writes one of them."""
     found: dict[str, tuple[int, int]] = {}
+    ours = set(_files_behind(streams))
     pending = deque(str(folder) for folder in folders)
     while pending and len(found) < SNAPSHOT_FILES:
         with contextlib.suppress(OSError), os.scandir(pending.popleft()) as entries:
@@ -129,8 +131,16 @@ def snapshot(folders: tuple[Path, ...]) -> dict[str, tuple[int, int]]:
                             pending.append(entry.path)
                     else:
                         status = entry.stat(follow_symlinks=False)
-                        found[entry.path] = (status.st_size, status.st_mtime_ns)
+                        if (status.st_dev, status.st_ino) not in ours:
+                            found[entry.path] = (status.st_size, status.st_mtime_ns)
     return found
+
+
+def _files_behind(streams: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    for stream in streams:
+        with contextlib.suppress(OSError):  # closed
+            status = os.fstat(stream)
+            yield status.st_dev, status.st_ino
 
 
 def changed(before: Mapping[str, tuple[int, int]], after: Mapping[str, tuple[int, int]]) -> tuple[str, ...]:

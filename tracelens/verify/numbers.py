@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from typing import Any, Literal
 
-from tracelens.verify import output
+from tracelens.verify import output, papers
 from tracelens.verify.arms import ArmRecord
 
 Part = Literal["ranks", "steps", "loss", "state", "output"]
@@ -70,13 +70,29 @@ def states(original: ArmRecord, patched: ArmRecord) -> bool:
 def printed(originals: Sequence[ArmRecord], patched: ArmRecord) -> tuple[Difference | None, output.Mask]:
     """The first line that differs from what every original prints. Lines of several ranks have no order."""
     mask = output.mask_of([record.stdout for record in originals])
-    if not mask.comparable:
-        return None, mask
-    found = output.difference(originals[0].stdout, patched.stdout, mask, ordered=len(patched.ranks) == 1)
+    found = None
+    if mask.comparable:
+        found = output.difference(originals[0].stdout, patched.stdout, mask, ordered=len(patched.ranks) == 1)
     if found is None:
-        return None, mask
+        return told(originals, patched), mask
     where = f"line {found.line} of standard output"
     return Difference("output", where, _quoted(found.original), _quoted(found.patched)), mask
+
+
+def told(originals: Sequence[ArmRecord], patched: ArmRecord) -> Difference | None:
+    """The same for standard error and text files. A library may speak up on standard error while lines wait: what
+    stands there has no order."""
+    for name in papers.shared([record.papers for record in originals]):
+        texts = [record.papers[name] for record in originals]
+        mask = output.mask_of(texts)
+        if name not in patched.papers:
+            return Difference("output", name, "written", "missing")
+        ordered = len(patched.ranks) == 1 and name != papers.ERRORS
+        found = output.difference(texts[0], patched.papers[name], mask, ordered=ordered) if mask.comparable else None
+        if found is not None:
+            where = f"line {found.line} of {name}" if ordered else name
+            return Difference("output", where, _quoted(found.original), _quoted(found.patched))
+    return None
 
 
 def compared(record: ArmRecord) -> dict[str, int]:
@@ -88,6 +104,8 @@ def compared(record: ArmRecord) -> dict[str, int]:
         "tensors": sum(len(rank["state"]) for rank in record.ranks),
         "unreadable_tensors": sum("unreadable" in entry for rank in record.ranks for entry in rank["state"]),
         "lines": len(output.lines(record.stdout)),
+        "error_lines": len(output.lines(record.papers.get(papers.ERRORS, ""))),
+        "text_files": len(record.papers.keys() - {papers.ERRORS}),
     }
 
 
