@@ -8,97 +8,32 @@ all of them also interrupted and counted; the revert. `timing` takes the times a
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import pickle
 import shutil
 import signal
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import against
 import patches
 import worker
+from entry import MANY_IMAGES, Entry, Setting
 from patches import BY_HAND
 from times_of import ORIGINAL
 from worker import Arm, Result
 
 from tracelens.model import Patch
 from tracelens.patch.files import apply
-from tracelens.verify import arms, band, numbers
-from tracelens.verify.recorded import _slope
+from tracelens.verify import band, numbers
 
-MANY_IMAGES = 60_000
 NOT_REACHED = "the script ended before that step"
-SYNC_STEPS = 210
-"""Twenty intervals of ten, after the ten in which nothing is counted."""
-COMPARED_IMAGES = 2560
 MAKE_SECONDS = 150
 """On a GPU: a recording or plan that takes longer is given up, so that the rows behind it are tried."""
 SHIFTS = (1, 2)
 """Three seeds of the original in all."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One line of the manifest."""
-
-    name: str
-    repository: str
-    commit: str
-    path: str
-    arguments: tuple[str, ...] = ()
-    beside: tuple[str, ...] = ()
-    """Files of the repository that the script imports."""
-    images: int = COMPARED_IMAGES
-    record_images: int = MANY_IMAGES
-    """Enough for a recording of a loop whose steps last three milliseconds."""
-    steps: int = 100
-    interrupt_at: int = 57
-    sync_steps: int = SYNC_STEPS
-    """Steps in which waits are counted and memory is watched."""
-    timed_s: float = 3.5
-    """Of a timed process, from the fork on: the first one or two seconds go into CUDA's start."""
-    noisy: str | None = None
-    """How two originals were seen to differ on a GPU; they are compared under deterministic algorithms then."""
-    cpu: dict[str, str] | None = None
-    """Texts to replace for a trial without a GPU; None: nothing needs to be."""
-    cpu_arguments: tuple[str, ...] | None = None
-    also: tuple[str, ...] = ()
-    """Further schemes to patch where every place is assumed to fire."""
-    folders: tuple[str, ...] = ()
-    """Folders the script expects below its own."""
-    edits: dict[str, str] | None = None
-    """Texts to replace on every machine, so that many copies can run side by side and without a network."""
-    unsafe: bool = False
-    """Also patch with --unsafe; what such a version computes is held against other seeds of the original."""
-    hand: dict[str, str] | None = None
-    """Texts that somebody who knows the script would replace to make it fast; losses and weights stay the same."""
-
-    @staticmethod
-    def of(value: dict[str, Any]) -> Entry:
-        lists = ("arguments", "beside", "folders", "also", "cpu_arguments")
-        return Entry(**{key: tuple(item) if key in lists else item for key, item in value.items()})
-
-
-@dataclass(frozen=True)
-class Setting:
-    """Where and how rows are run."""
-
-    sources: Path
-    scratch: Path
-    results: Path
-    gpu: bool
-    assume: bool
-    """Patch every place as if it had fired, instead of recording first."""
-    ends: float
-    """time.monotonic() after which nothing new is begun."""
-    timeout_s: float = 60.0
-    """For one batch of arms."""
-    worker: int = 0
 
 
 class Row:
@@ -176,7 +111,7 @@ class Row:
             self.plan.patches[BY_HAND] = patches.by_hand(script, edits)
         seen: dict[tuple[bytes, ...], str] = {}
         for name, patch in self.plan.patches.items():
-            self.value["versions"][name] = version = _described(patch)
+            self.value["versions"][name] = version = against.described(patch)
             key = tuple(file.after for file in patch.files)
             if key and key in seen:
                 version["same_as"] = seen[key]
@@ -198,15 +133,15 @@ class Row:
         jobs += [(name, "interrupted") for name in names if not _prints_less(name)]
         counted = [(name, "syncs") for name in (ORIGINAL, *self.alive) if self.setting.gpu]
         found = self.arms([*jobs, *counted])
-        noise = _parted(found[ORIGINAL, "numbers"], found["again", "numbers"])
+        noise = against.parted(found[ORIGINAL, "numbers"], found["again", "numbers"])
         self.value["noise"] = self.entry.noisy if self.deterministic else noise
         if noise is not None and not self.deterministic:
             self.deterministic = True
             found |= self.arms(jobs)
-            noise = _parted(found[ORIGINAL, "numbers"], found["again", "numbers"])
+            noise = against.parted(found[ORIGINAL, "numbers"], found["again", "numbers"])
         self.value["noise_deterministic"] = noise if self.deterministic else None
         first = found[ORIGINAL, "numbers"]
-        self.value["original"] = _left(first)
+        self.value["original"] = against.left(first)
         if first.record is None or first.status != 0:
             raise RuntimeError(f"the original ended with {first.status}: {first.stderr[-800:]}")
         self.value["device"] = first.record["device"]
@@ -216,18 +151,18 @@ class Row:
             self._judge(name, found, comparable=noise is None)
         for name, _ in counted:
             target = self.value["original"] if name == ORIGINAL else self.value["versions"][name]
-            target["syncs"] = _syncs(found[name, "syncs"])
-            target["memory"] = _memory(found[name, "syncs"].memory)
+            target["syncs"] = against.syncs(found[name, "syncs"])
+            target["memory"] = against.memory(found[name, "syncs"].memory)
 
     def _judge(self, name: str, found: dict[tuple[str, str], Result], comparable: bool) -> None:
         version, result = self.value["versions"][name], found[name, "numbers"]
         version["ended"] = result.status
-        version["compared"] = None if result.record is None else numbers.compared(_record(result))
+        version["compared"] = None if result.record is None else numbers.compared(against.record(result))
         for kind, key in (("numbers", "difference"), ("interrupted", "interrupted_difference")):
             if (name, kind) in found:
                 first, again = found[ORIGINAL, kind], found["again", kind]
                 more = () if _prints_less(name) else (again,)
-                version[key] = _parted(first, found[name, kind], more) if comparable else "not comparable"
+                version[key] = against.parted(first, found[name, kind], more) if comparable else "not comparable"
         if patches.may_differ(name):
             version["seed_noise"] = self._band(found, result)
         if not _prints_less(name) and found[ORIGINAL, "interrupted"].status == found[ORIGINAL, "numbers"].status == 0:
@@ -333,78 +268,11 @@ def _prints_less(name: str) -> bool:
     return name == BY_HAND or patches.may_differ(name)
 
 
-def _described(patch: Patch) -> dict[str, Any]:
-    return {
-        "hunks": dict(Counter(hunk.edit for hunk in patch.hunks)),
-        "tiers": dict(Counter(hunk.tier for hunk in patch.hunks)),
-        "declined": [f"{one.location.path}:{one.location.line} {one.edit}: {one.obstacle}" for one in patch.declined],
-        "patched": not patch.empty,
-        "sha256": hashlib.sha256(b"".join(file.after for file in patch.files)).hexdigest(),
-    }
-
-
 def _moved(patch: Patch, old: Path, new: Path) -> Patch:
     from dataclasses import replace
 
     files = tuple(replace(file, path=new / file.path.resolve().relative_to(old.resolve())) for file in patch.files)
     return replace(patch, root=new, files=files)
-
-
-def _record(result: Result) -> arms.ArmRecord:
-    arm = arms.Arm("version", "numbers", 0, 0)
-    ranks = (result.record,) if result.record is not None else ()
-    return arms.ArmRecord(arm, result.seconds, result.stdout, result.stderr, ranks)
-
-
-def _parted(original: Result, other: Result, more: tuple[Result, ...] = ()) -> str | None:
-    """Where two arms part: how they ended, losses, weights, buffers, then the printed lines in order."""
-    if original.status != other.status:
-        return f"ended with {other.status}, the original with {original.status}"
-    if (original.record is None) != (other.record is None):
-        return "only one of them made a training step"
-    if original.record is not None:
-        found = numbers.tensors(_record(original), _record(other))
-        if found is not None:
-            return f"{found.part}: {found}"
-    if not more:
-        return None
-    printed, mask = numbers.printed([_record(one) for one in (original, *more)], _record(other))
-    if not mask.comparable:
-        return "two originals print different numbers of lines"
-    return None if printed is None else f"{printed.part}: {printed}"
-
-
-def _left(result: Result) -> dict[str, Any]:
-    if result.record is None:
-        return {"ended": result.status}
-    return {"ended": result.status, **numbers.compared(_record(result)), "stopped": result.record["stopped"]}
-
-
-def _memory(samples: list[tuple[int, int, int]]) -> dict[str, Any] | None:
-    """How much more is held in the last tenth of the steps than in the second one; None for a short run."""
-    tenth = len(samples) // 10
-    if tenth < 10:
-        return None
-    early, late = samples[tenth : 2 * tenth], samples[-tenth:]
-    grown = [max(one[column] for one in late) - max(one[column] for one in early) for column in (1, 2)]
-    return {
-        "steps": samples[-1][0],
-        "device_growth_bytes": grown[0],
-        "host_growth_bytes": grown[1],
-        "device_slope_bytes_per_step": _slope([(step, held) for step, held, _ in samples]),
-    }
-
-
-def _syncs(result: Result) -> dict[str, Any] | None:
-    if result.syncs is None:
-        return None
-    steps, kinds = result.syncs["steps"], Counter()
-    for place, count in result.syncs["places"].items():
-        kinds[place.rsplit(" ", 1)[0]] += count
-    return {
-        "per_step": {kind: round(count / steps, 3) for kind, count in sorted(kinds.items())},
-        "places": {place: round(count / steps, 3) for place, count in sorted(result.syncs["places"].items())},
-    }
 
 
 def _tree(folder: Path) -> dict[str, bytes]:

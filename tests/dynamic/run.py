@@ -41,17 +41,17 @@ def main() -> int:
     wishes.ends = time.monotonic() + wishes.budget
     # Arms run side by side; tiny models on shared cores wait for their own threads only
     os.environ["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", "4") if wishes.gpus else "1"
-    import row
+    import entry
     import timing
     import worker
 
     begun = time.monotonic()
-    worker.prepare((row.COMPARED_IMAGES, row.MANY_IMAGES))
+    worker.prepare((entry.COMPARED_IMAGES, entry.MANY_IMAGES))
     print(f"imports: {time.monotonic() - begun:.1f} s", flush=True)
     try:
         if not wishes.times_only:
-            _side_by_side(wishes, wishes.entries, _compare)
-        entries = [row.Entry.of(one) for one in wishes.entries if one.get("kind") not in OWN_KINDS]
+            _side_by_side(wishes, wishes.entries, _compare, wishes.per_gpu)
+        entries = [entry.Entry.of(one) for one in wishes.entries if one.get("kind") not in OWN_KINDS]
         if wishes.rounds:
             fresh = [one for one in entries if not wishes.fresh or one.name in wishes.fresh.split(",")]
             _side_by_side(wishes, timing.plan(fresh, wishes.results, wishes.rounds, wishes.more), _time)
@@ -71,6 +71,7 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--results", type=Path, required=True)
     parser.add_argument("--manifest", type=Path, default=HERE / "manifest.json")
     parser.add_argument("--gpus", type=int, default=0, help="0: the CPU only")
+    parser.add_argument("--per-gpu", type=int, default=1, help="rows that are compared at once on one GPU; timed: one")
     parser.add_argument("--assume", default="", help="rows to patch at every place, without a recording; all")
     parser.add_argument("--record-on-cpu", action="store_true", help="record without a GPU: a trial of the recording")
     parser.add_argument("--budget", type=float, default=7200.0, help="seconds after which nothing new is begun")
@@ -96,24 +97,27 @@ def _parsed() -> argparse.Namespace:
     return wishes
 
 
-def _side_by_side(wishes: argparse.Namespace, jobs: list[Any], do: Callable[..., str]) -> None:
-    """One worker per GPU takes job after job; all are forked from this process, which has never touched a GPU."""
+def _side_by_side(wishes: argparse.Namespace, jobs: list[Any], do: Callable[..., str], each: int = 1) -> None:
+    """So many workers per GPU take job after job; all are forked from this process, which has never touched a GPU."""
     context = get_context("fork")
     queue: Any = context.SimpleQueue()
-    workers = max(1, wishes.gpus)
+    workers = max(1, wishes.gpus) * each
     for job in [*jobs, *[None] * workers]:
         queue.put(job)
-    processes = [context.Process(target=_work, args=(number, queue, wishes, do)) for number in range(workers)]
+    processes = [
+        context.Process(target=_work, args=((number, workers), queue, wishes, do)) for number in range(workers)
+    ]
     for process in processes:
         process.start()
     for process in processes:
         process.join()
 
 
-def _work(number: int, queue: Any, wishes: argparse.Namespace, do: Callable[..., str]) -> None:
-    os.environ["CUDA_VISIBLE_DEVICES"] = str(number) if wishes.gpus else ""
+def _work(place: tuple[int, int], queue: Any, wishes: argparse.Namespace, do: Callable[..., str]) -> None:
+    number, workers = place
+    os.environ["CUDA_VISIBLE_DEVICES"] = str(number % wishes.gpus) if wishes.gpus else ""
     cores = sorted(os.sched_getaffinity(0))
-    share = len(cores) // max(1, wishes.gpus)
+    share = len(cores) // workers
     if share >= 1:
         os.sched_setaffinity(0, cores[number * share : (number + 1) * share])
     while (job := queue.get()) is not None:
@@ -122,9 +126,9 @@ def _work(number: int, queue: Any, wishes: argparse.Namespace, do: Callable[...,
 
 
 def _setting(wishes: argparse.Namespace, number: int, *, assume: bool = False, timed: bool = False) -> Any:
-    import row
+    import entry
 
-    return row.Setting(
+    return entry.Setting(
         sources=wishes.sources.resolve(),
         scratch=wishes.scratch,
         results=wishes.results,
@@ -136,15 +140,16 @@ def _setting(wishes: argparse.Namespace, number: int, *, assume: bool = False, t
     )
 
 
-def _compare(entry: dict[str, Any], wishes: argparse.Namespace, number: int) -> str:
+def _compare(line: dict[str, Any], wishes: argparse.Namespace, number: int) -> str:
+    import entry
     import row
 
-    if entry.get("kind") in OWN_KINDS:
-        return f"{entry['name']}: {_own(entry, wishes) if wishes.gpus else 'only on a GPU'}"
+    if line.get("kind") in OWN_KINDS:
+        return f"{line['name']}: {_own(line, wishes) if wishes.gpus else 'only on a GPU'}"
     recorded = wishes.gpus > 0 or wishes.record_on_cpu
-    assume = not recorded or wishes.assume == "all" or entry["name"] in wishes.assume.split(",")
-    known = entry["name"] in wishes.compared.split(",")
-    return _line(row.Row(row.Entry.of(entry), _setting(wishes, number, assume=assume)).run(compare=not known))
+    assume = not recorded or wishes.assume == "all" or line["name"] in wishes.assume.split(",")
+    known = line["name"] in wishes.compared.split(",")
+    return _line(row.Row(entry.Entry.of(line), _setting(wishes, number, assume=assume)).run(compare=not known))
 
 
 def _time(stretch: Any, wishes: argparse.Namespace, number: int) -> str:

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from entry import Entry, Setting
 from patches import BY_HAND
-from row import Entry, Row, Setting
+from row import Row
 from times_of import ORIGINAL, decided, put, within
 
 from tracelens.verify import arms

@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import worker
-from row import MANY_IMAGES, Entry, Row, Setting
+from entry import MANY_IMAGES, Entry, Setting
+from row import Row
 from times_of import AGAIN, LEAST_ROUNDS, ORIGINAL
 from timing import versions_of
 
