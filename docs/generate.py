@@ -127,20 +127,18 @@ def _readme(readme: str, tour: str) -> str:
 
 
 def _excerpt(tour: str) -> str:
-    answers = {
-        found[1].split()[0]: found[2].rstrip()
-        for found in re.finditer(r"```\n\$ tracelens ([^\n]+)\n(.*?)```", tour, re.S)
-    }
+    found = [(one[1], one[2].rstrip()) for one in re.finditer(r"```\n\$ tracelens ([^\n]+)\n(.*?)```", tour, re.S)]
+    answers = {words.split()[0]: answer for words, answer in found}
     recorded = [line for line in answers["profile"].splitlines() if line.startswith("tracelens: ")]
     apply = answers["apply"].partition("\nChanges\n")[0].rstrip()
     parts = {
-        "profile train.py": "\n".join(recorded),
+        "profile": "\n".join(recorded),
         "recommend": answers["recommend"].partition("\n\nWhy not")[0],
         "report": answers["report"].splitlines()[0],
         "apply": apply[_second_hunk(apply) :],
         "verify": "\n".join([*answers["verify"].splitlines()[:9], "  …"]),
     }
-    return "\n\n".join(f"$ tracelens {words}\n{text}" for words, text in parts.items())
+    return "\n\n".join(f"$ tracelens {words}\n{parts[words.split()[0]]}" for words, _ in found)
 
 
 def _second_hunk(diff: str) -> int:

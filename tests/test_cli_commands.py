@@ -6,6 +6,7 @@ import errno
 import gzip
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,18 @@ def test_revert_gives_back_the_exact_bytes(project: Path, capsys: Capture) -> No
     assert main(["revert"]) == 4 and "no backup" in said(capsys)
 
 
+def test_revert_names_the_older_run_whose_patch_is_in_the_files(project: Path, capsys: Capture) -> None:
+    """Applied, and recorded again to see what it brought: the newest run has nothing to undo."""
+    older = next((project / "tracelens-runs").iterdir())
+    assert main(["apply"]) == 0
+    shutil.copytree(older, older.with_name("20260202-000000-train-made"), ignore=shutil.ignore_patterns("backup"))
+    said(capsys)
+    assert main(["revert"]) == 4
+    assert f"tracelens revert tracelens-runs/{older.name}" in said(capsys)
+    assert main(["revert", f"tracelens-runs/{older.name}"]) == 0
+    assert (project / "train.py").read_text() == cases.SCRIPT
+
+
 def test_revert_refuses_when_the_file_was_edited_since(project: Path, capsys: Capture) -> None:
     assert main(["apply"]) == 0
     edited = (project / "train.py").read_text() + "# mine\n"
@@ -106,7 +119,9 @@ def test_revert_refuses_when_the_file_was_edited_since(project: Path, capsys: Ca
 
 def test_apply_refuses_a_script_that_changed(project: Path, capsys: Capture) -> None:
     (project / "train.py").write_text(cases.SCRIPT + "# mine\n")
-    assert main(["apply"]) == 1 and "changed since it was recorded" in said(capsys)
+    assert main(["apply"]) == 1
+    shown = said(capsys)
+    assert "changed since it was recorded" in shown and "record again: tracelens profile" in shown
     assert (project / "train.py").read_text() == cases.SCRIPT + "# mine\n"
 
 

@@ -105,12 +105,24 @@ def test_the_command_after_the_report_depends_on_what_was_measured_and_applied()
     typed = ("my run", "--interval", "10")
     words = "'my run' --interval 10 --scheme event-interval"
     assert commands.after_report(fresh, typed) == f"tracelens verify {words}"
-    unsure = replace(fresh, verifications=(trial("inconclusive"),))
+    short = replace(fresh, verifications=(trial("inconclusive"),))
+    assert commands.after_report(short, typed) == f"tracelens verify {words} --budget 1200s"
+    unsure = replace(fresh, verifications=(replace(trial("inconclusive"), ratio=Ratio(1.0, 0.9, 1.1)),))
     assert commands.after_report(unsure, typed) == f"tracelens verify {words} --steps 400 --budget 1200s"
     measured = replace(fresh, verifications=(trial("faster"),))
     assert commands.after_report(measured, typed) == f"tracelens apply {words}"
     assert commands.after_report(measured, typed, "event-interval").startswith("tracelens profile ")
     assert "Measure it again" in commands.patch_commands(measured)[0][0]
+
+
+def test_after_two_scripts_their_own_options_stay_theirs() -> None:
+    """`--steps 5` after `--` is the script's; without the two dashes it would be taken for ours."""
+    words = ("a.py", "b c.py", "--steps", "5")
+    assert verify._after_scripts(words, trial("different numbers")) == "tracelens verify a.py 'b c.py' -- --steps 5"
+    longer = "tracelens verify --budget 1200s a.py 'b c.py' -- --steps 5"
+    assert verify._after_scripts(words, trial("inconclusive")) == longer
+    assert verify._after_scripts(words, trial("faster")) == "tracelens profile 'b c.py' --steps 5"
+    assert verify._after_scripts(words[:2], trial("failed")) == "tracelens verify a.py 'b c.py'"
 
 
 def test_commands_of_a_page_keep_the_interval_that_the_page_is_about() -> None:
@@ -140,6 +152,23 @@ def test_profile_names_the_next_command_where_nothing_was_recorded(
     done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0 and "hello" in done.stdout
     assert "not complete" in done.stderr and next_line(done.stderr) == ["tracelens", "doctor"]
+
+
+def test_a_script_that_fails_or_ends_early_is_recorded_again(tmp_path: Path) -> None:
+    """A doctor for the machine helps neither; and nothing was recorded in a folder that is named all the same."""
+    loop = "import torch\nw = torch.ones(1, requires_grad=True)\no = torch.optim.SGD([w], lr=0.1)\n"
+    loop += "for i in range(3):\n    o.zero_grad(); (2 * w).sum().backward(); o.step()\n"
+    (tmp_path / "short.py").write_text(loop)
+    (tmp_path / "fails.py").write_text("raise RuntimeError('data is broken')\n")
+    for given, code, after in (
+        (["-o", "runs a", "--steps", "3", "short.py"], 0, ["--steps", "3", "short.py"]),
+        (["fails.py", "--lr", "1"], 1, ["fails.py", "--lr", "1"]),
+    ):
+        words = [sys.executable, "-m", "tracelens", "profile", *given]
+        done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False)
+        assert done.returncode == code
+        assert "recorded in" not in done.stderr and "run folder: " in done.stderr, done.stderr
+        assert next_line(done.stderr) == ["tracelens", "profile", *after]
 
 
 @pytest.mark.parametrize(("found", "kept"), [("cpu", False), ("NVIDIA H200", True), (None, True)])

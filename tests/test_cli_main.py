@@ -145,9 +145,11 @@ def test_json_is_alone_on_stdout(command: str, folder: Path) -> None:
     assert json.loads(done.stdout)["schema_version"] == 1
 
 
-@pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}])
-def test_a_pipe_gets_no_escape_codes(folder: Path, environment: dict[str, str]) -> None:
-    done = run("recommend", str(folder), **environment)
+@pytest.mark.parametrize(
+    ("command", "environment"), [("recommend", {}), ("analyze", {"NO_COLOR": "1"}), ("analyze", {"TERM": "dumb"})]
+)
+def test_a_pipe_gets_no_escape_codes(folder: Path, command: str, environment: dict[str, str]) -> None:
+    done = run(command, str(folder), **environment)
     assert done.returncode == 0
     assert "\x1b" not in done.stdout + done.stderr
 

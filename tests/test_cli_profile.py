@@ -86,6 +86,20 @@ def test_the_report_appears_when_the_window_closes(
 
 
 @pytest.mark.parametrize(
+    ("kind", "words", "name"),
+    [
+        ("script", ("src/my train.py",), "src/my train.py"),
+        ("module", ("package.train", "--lr", "3"), "train"),
+        ("command", ("torchrun", "--nproc-per-node=4", "fit.py"), "fit.py"),
+        ("command", ("torchrun", "absent.py"), "torchrun"),
+    ],
+)
+def test_a_run_is_called_after_its_script(kind: Any, words: tuple[str, ...], name: str, tmp_path: Path) -> None:
+    (tmp_path / "fit.py").write_text("")
+    assert session._name(session.ProfileOptions(kind, words, cwd=tmp_path)) == name
+
+
+@pytest.mark.parametrize(
     ("outcome", "code"),
     [("faster", 0), ("no change", 0), ("slower", 1), ("different numbers", 1), ("inconclusive", 3)],
 )

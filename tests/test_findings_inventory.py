@@ -174,6 +174,9 @@ def test_a_trace_without_a_gpu_claims_nothing_about_one():
     items = taken(timeline.build(events.trace()))
     unknown = ("reads_every_k", "host_copies", "pinned_memory", "copy_stream", "compute_streams", "events", "amp")
     assert {name: items[name].present for name in unknown} == dict.fromkeys(unknown)
+    every_batch = SCRIPT + "\nfor batch in loader:\n    total += loss.item()\n"
+    said = taken(timeline.build(events.trace()), source=every_batch)["reads_every_k"]
+    assert said.present is None and "no GPU work" in said.evidence  # `% 20` stands in it, and so does a read per batch
 
 
 # -------------------------------------------------------------------------------------- from the recording, the text

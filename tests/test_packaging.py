@@ -36,10 +36,10 @@ def test_the_wheel_carries_rules_template_and_licence(wheel: Path) -> None:
 def test_the_installed_wheel_lists_its_rules(wheel: Path, tmp_path: Path) -> None:
     """An empty venv that sees this one's dependencies but not its `tracelens`: only the wheel can bring the rules."""
     venv = tmp_path / "venv"
-    subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True, timeout=120)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True, timeout=120)
     python = venv / "bin" / "python"
-    install = [str(python), "-m", "pip", "install", "-qq", "--no-deps", "--no-index", str(wheel)]
-    subprocess.run(install, check=True, timeout=120)
+    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "-qq", "--no-deps", "--no-index"]
+    subprocess.run([*install, str(wheel)], check=True, timeout=120)
     dependencies = next(path for path in sys.path if path.endswith("site-packages"))
     site = next((venv / "lib").glob("python*/site-packages"))
     (site / "zz_dependencies.pth").write_text(f"{dependencies}\n")  # a plain path line: the editable hook is not run

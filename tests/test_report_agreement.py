@@ -51,6 +51,15 @@ def test_the_verdict_is_one_sentence(answers: Answers) -> None:
     assert recommended["verdict"] == verdict
 
 
+def test_the_waits_of_a_sentence_are_those_of_the_rows_without_the_profilers_drain(answers: Answers) -> None:
+    waits = [row for row in answers["json"]["syncs"] if row["verdict"] != "window_edge"]
+    total = sum(row["wait_us_per_step"] for row in waits)
+    said = re.findall(r"The host waits ([\d.]+) ms per step", answers["page"])
+    assert [float(number) for number in said] == pytest.approx([total / 1000] * len(said), abs=0.01)
+    assert len(said) == (answers["json"]["verdict"].startswith("Do nothing: waits last 20"))
+    assert not re.search(r"still takes [\d.]+ ms \(", answers["page"])
+
+
 def test_each_scheme_has_the_same_numbers(answers: Answers) -> None:
     judged = [scheme for scheme in answers["json"]["schemes"] if scheme["estimate"]]
     assert judged

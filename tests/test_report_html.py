@@ -13,9 +13,10 @@ from pathlib import Path
 
 import report_cases as cases
 
-from tracelens.model import Location
-from tracelens.report import html
+from tracelens.model import Abstention, Location
+from tracelens.report import html, text
 from tracelens.report import json as json_report
+from tracelens.report.terminal import Look
 
 HOSTILE = "</script><img src=x onerror=window.pwn=1>"
 
@@ -129,7 +130,36 @@ def test_a_diagnosis_without_gpu_steps_or_schemes_renders() -> None:
         stalls=(), findings=(), abstentions=(), inventory=(),
     )  # fmt: skip
     out = html.render(bare)
-    assert "no GPU events" in out and 'id="timeline"' not in out and "did not wait for the GPU" in out
+    assert "no GPU events" in out and 'id="timeline"' not in out
+    assert "did not wait for the GPU" not in out and "nothing that the host could have waited for" in out
+
+
+def test_no_row_of_waits_is_health_only_where_waits_could_be_seen() -> None:
+    base = replace(cases.diagnosis(), stalls=())
+    assert "The host did not wait for the GPU in this recording." in html.render(base)
+    blind = replace(base.timeline.trace, signals=frozenset({"gpu"}))
+    out = html.render(replace(base, timeline=replace(base.timeline, trace=blind)))
+    assert "calls were not recorded" in out and "did not wait for the GPU" not in out
+
+
+def test_a_recommendation_without_its_patch_says_why_and_sends_nobody_to_verify() -> None:
+    """The script changed since: `verify` would only refuse."""
+    missing = Abstention("patch", "the training script train.py changed since it was recorded", "record again")
+    base = cases.recommended()
+    stage = replace(base.recommendation.stages[0], advice="next command", command=("verify", "event-interval"))
+    answer = replace(base.recommendation, stages=(stage,))
+    unpatched = replace(base, patches={}, abstentions=(missing,), recommendation=answer)
+    for shown in (html.render(unpatched), text.recommendation(unpatched, Look(120, color=False))):
+        assert "train.py changed since it was recorded; record again" in shown
+        assert "verify tracelens-runs/r1" not in shown
+    assert "verify tracelens-runs/r1 --scheme event-interval" in html.render(replace(base, recommendation=answer))
+
+
+def test_a_page_that_leaves_the_decision_to_a_trial_has_its_command() -> None:
+    base = cases.recommended()
+    unsure = replace(base.recommendation, scheme=None, measure="event-interval", stages=())
+    out = html.render(replace(base, recommendation=unsure, verifications=()))
+    assert "tracelens verify tracelens-runs/r1 --scheme event-interval" in out
 
 
 def test_missing_utilization_is_a_gap_and_said_to_be_missing() -> None:

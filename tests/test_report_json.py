@@ -51,10 +51,21 @@ def test_times_are_microseconds_and_parts_add_up() -> None:
 
 
 def test_unknown_is_null_and_a_measured_zero_is_zero() -> None:
-    exposed, harmless, unknown = report.document(cases.diagnosis())["syncs"]
+    exposed, unknown, harmless = report.document(cases.diagnosis())["syncs"]
     assert exposed["exposed_us_per_step"] == 1_500.0
     assert harmless["exposed_us_per_step"] == 0 and harmless["exposed_us_per_step"] is not None
     assert unknown["exposed_us_per_step"] is None and unknown["location"] is None
+
+
+def test_waits_are_ranked_by_what_they_cost_and_never_by_how_long_they_last() -> None:
+    """The costliest first, as on screen; the profiler's own drain last, however long it is."""
+    base = cases.diagnosis().stalls[0]
+    long, costly = replace(base, id="a", exposed_ns=10, wait_ns=10**9), replace(base, id="b", exposed_ns=20, wait_ns=5)
+    owns = replace(base, id="c", exposed_ns=None, verdict="unknown", gpu_idle_ns=10**8, wait_ns=7)
+    edge = replace(base, id="d", exposed_ns=None, verdict="window_edge", wait_ns=10**9, gpu_idle_ns=10**9)
+    shown = report.document(replace(cases.diagnosis(), stalls=(edge, long, owns, costly)))["syncs"]
+    assert [row["wait_us_per_step"] * 1000 for row in shown] == [5, 10**9, 7, 10**9]
+    assert [row["verdict"] for row in shown] == ["exposed", "exposed", "unknown", "window_edge"]
 
 
 def test_no_gpu_means_no_breakdown() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from datetime import UTC, datetime
 from pathlib import Path
@@ -111,7 +112,14 @@ def test_two_runs_of_one_second_get_two_folders(tmp_path: Path) -> None:
     now = datetime(2026, 11, 21, 5, 45, 0, tzinfo=UTC)
     first, second = (run.new_folder("dir/my train.py", tmp_path, now) for _ in range(2))
     assert first != second
-    assert first.name.startswith("20261121-054500-my_train-")
+    assert re.fullmatch("20261121-054500-my_train-[0-9a-f]{4}", first.name)
+
+
+def test_an_id_that_is_taken_is_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, drawn = datetime(2026, 11, 21, 5, 45, 0, tzinfo=UTC), iter([b"\x3f\x9a", b"\x3f\x9a", b"\x00\x01"])
+    monkeypatch.setattr(os, "urandom", lambda size: next(drawn))
+    names = [run.new_folder("train.py", tmp_path, now).name for _ in range(2)]
+    assert names == ["20261121-054500-train-3f9a", "20261121-054500-train-0001"]
 
 
 def test_writing_keeps_the_old_file_when_it_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

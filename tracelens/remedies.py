@@ -8,7 +8,7 @@ and patch again. Apart from the pipeline, which tells the order of the stages an
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tracelens.model import (
@@ -48,6 +48,8 @@ class Ground:
     interval: int
     unsafe: bool = False
     import_runtime: bool = False
+    made: dict[tuple[tuple[Edit, ...], bool], Patch] = field(default_factory=dict, compare=False, repr=False)
+    """Patches by their Edits and whether they may be unsafe: several schemes come down to the same Edits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +104,8 @@ def change(ground: Ground, code: Script, edits: tuple[Edit, ...], hunks: Hunks) 
     def make(root: Path, script: Path) -> Patch:
         from tracelens.patch import recipes
 
-        return recipes.make(
-            root, script, edits, ground.stalls, ground.interval, unsafe=ground.unsafe,
-            only=hunks.only, skip=hunks.skip, import_runtime=ground.import_runtime,
-        )  # fmt: skip
+        wanted = recipes.Wanted(ground.interval, ground.unsafe, hunks.only, hunks.skip, ground.import_runtime)
+        return recipes.make(root, script, edits, ground.stalls, wanted)
 
     places = (stall.location for stall in ground.stalls if stall.location is not None)
     return originals.make(ground.applied, code.root, code.path, places, make)
@@ -177,7 +177,12 @@ def _safe_first(own: tuple[Edit, ...], possible: tuple[Edit, ...], ground: Groun
 
 def _patch(edits: tuple[Edit, ...], ground: Ground) -> Patch | None:
     """None where the source is not at hand."""
-    return None if isinstance(ground.code, Abstention) else change(ground, ground.code, edits, Hunks())
+    if isinstance(ground.code, Abstention):
+        return None
+    asked = (edits, ground.unsafe)
+    if asked not in ground.made:
+        ground.made[asked] = change(ground, ground.code, edits, Hunks())
+    return ground.made[asked]
 
 
 def _with_left_out(

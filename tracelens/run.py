@@ -75,7 +75,11 @@ def new_folder(script: str, parent: Path, now: datetime | None = None) -> Path:
     stamp = (now or datetime.now(timezone.utc)).strftime("%Y%m%d-%H%M%S")  # noqa: UP017
     stem = "".join(c if c.isalnum() or c in "-_" else "_" for c in Path(script).stem)[:40] or "run"
     parent.mkdir(parents=True, exist_ok=True)
-    return Path(tempfile.mkdtemp(prefix=f"{stamp}-{stem}-", dir=parent))
+    while True:
+        folder = parent / f"{stamp}-{stem}-{os.urandom(2).hex()}"
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir()
+            return folder
 
 
 def newest(parent: Path) -> Path:

@@ -1,8 +1,14 @@
 """Training loops whose steps are not one optimizer call per batch. Argument: which one. 48 iterations each."""
 
+import os
 import sys
 
-import torch
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from lean import PRELUDE
+
+sys.path.pop()
+exec(PRELUDE)
+import torch  # noqa: E402
 
 
 def accumulate(model: torch.nn.Module, number: int) -> None:

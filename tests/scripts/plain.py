@@ -4,6 +4,12 @@ import os
 import signal
 import sys
 
+if "TRACELENS_OTHER_PYTHONS" not in os.environ:  # another torch imports other things
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    from lean import PRELUDE
+
+    sys.path.pop()
+    exec(PRELUDE)
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 

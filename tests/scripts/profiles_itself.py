@@ -1,8 +1,14 @@
 """A script that uses torch.profiler. Argument: the step before which its session begins; it lasts for 40 steps."""
 
+import os
 import sys
 
-import torch
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from lean import PRELUDE
+
+sys.path.pop()
+exec(PRELUDE)
+import torch  # noqa: E402
 
 net = torch.nn.Linear(4, 1)
 sgd = torch.optim.SGD(net.parameters(), lr=0.01)

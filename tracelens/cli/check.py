@@ -144,7 +144,7 @@ def _evidence(examined: Examined, found: Gate, out: Path | None) -> tuple[Path, 
         }
         try:
             for name, text in files.items():
-                runs.write_output(folder / name, text.encode())
+                runs.write_output(folder / name, text.encode(errors="backslashreplace"))
         except UsageError as error:
             if out is not None:  # asked for by name; a run that is only to be read still gets its verdict
                 raise

@@ -24,7 +24,7 @@ MOST_RANKS = 100_000
 
 
 class AnyCommand(click.Command):
-    """A command that knows whether its arguments came after `--`: then they are a program, not a Python script."""
+    """A command that knows what came before its arguments: after `--` they are a program, not a Python script."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         given = list(args)
@@ -32,6 +32,7 @@ class AnyCommand(click.Command):
         words = ctx.params.get("words") or ()
         before = len(given) - len(words) - 1
         ctx.params["program"] = before >= 0 and bool(words) and given[before] == "--"
+        ctx.params["before"] = tuple(given[: before + 1])
         return rest
 
 
@@ -62,7 +63,9 @@ def _ranks(_context: click.Context, _option: click.Parameter, given: str | None)
 @click.option("-m", "module", is_flag=True, help="SCRIPT is a module, as in python -m.")
 @click.option("-q", "--quiet", is_flag=True, help="No words of ours while the script runs, only errors.")
 @click.argument("words", metavar="SCRIPT [ARGS]...", nargs=-1, required=True, type=click.UNPROCESSED)
-def profile(*, quiet: bool, words: Sequence[str], program: bool = False, **chosen: Any) -> int:
+def profile(
+    *, quiet: bool, words: Sequence[str], program: bool = False, before: tuple[str, ...] = (), **chosen: Any
+) -> int:
     """Run SCRIPT unmodified, record a short window of its training steps, and say what the GPU waited for.
 
     Also for modules and launchers:
@@ -73,12 +76,14 @@ def profile(*, quiet: bool, words: Sequence[str], program: bool = False, **chose
     """
     from tracelens.capture import session
     from tracelens.launch import supervise
+    from tracelens.report import commands
 
     wanted = _options(tuple(words), program=program, **chosen)
     announcement = _Announcement(quiet)
     outcome = session.profile(wanted, announcement.start)
     announcement.wait()
-    _conclude(outcome, announcement, quiet)
+    again = commands.line("profile", *_elsewhere(before), *words)
+    _conclude(outcome, announcement, again, quiet)
     return 0 if outcome.stopped else supervise.end_as(outcome.status)
 
 
@@ -98,7 +103,8 @@ def _options(
 
 
 AFTER_NOTHING = "tracelens doctor"
-"""Where nothing was recorded, the first question is whether this machine can."""
+"""Where nothing was recorded and the script neither failed nor ended early, the first question is whether this machine
+can record."""
 
 
 class _Announcement:
@@ -137,12 +143,30 @@ class _Announcement:
             output.note(f"tracelens: {words.headline(diagnosis)}\ntracelens: report: {output.shown(page)}")
 
 
-def _conclude(outcome: Outcome, announcement: _Announcement, quiet: bool) -> None:
+def _conclude(outcome: Outcome, announcement: _Announcement, again: str, quiet: bool) -> None:
     if outcome.reason:
         output.note(f"tracelens: the recording is not complete: {outcome.reason}")
     if quiet:
         return
     for text in outcome.notes:
-        output.note(f"tracelens: note: {text}")
-    output.note(f"tracelens: recorded in {output.shown(outcome.folder)}")
-    output.note(f"\nnext: {announcement.command or AFTER_NOTHING}")
+        if text not in (outcome.reason or ""):
+            output.note(f"tracelens: note: {text}")
+    output.note(f"tracelens: {'recorded in' if outcome.ranks else 'run folder:'} {output.shown(outcome.folder)}")
+    mendable = not outcome.ranks and (outcome.status != 0 or _made_steps(outcome.folder))
+    output.note(f"\nnext: {announcement.command or (again if mendable else AFTER_NOTHING)}")
+
+
+def _elsewhere(before: Sequence[str]) -> list[str]:
+    """The options of a recording that is to be made again: its folder is taken by the first attempt."""
+    named = [place for place, word in enumerate(before) if word == "-o"]
+    return [word for place, word in enumerate(before) if place not in named and place - 1 not in named]
+
+
+def _made_steps(folder: Path) -> bool:
+    """Whether training steps were seen, so that machine and script are well and only the recording came to nothing."""
+    from tracelens import run as runs
+
+    try:
+        return bool(runs.read(folder).recordings)
+    except TracelensError:
+        return False

@@ -8,6 +8,7 @@ import click
 
 from tracelens.cli import options, output
 from tracelens.cli.options import Shown
+from tracelens.errors import InputError
 
 
 @click.command(short_help="Undo apply, byte for byte.")
@@ -22,7 +23,13 @@ def revert(run: Path | None, shown: Shown) -> None:
     folder = options.run_folder(run)
     recorded = runs.read(folder)
     projects = (recorded.cwd, *([recorded.script.parent] if recorded.script else []))
-    restored = patcher.revert(folder / runs.BACKUP_FOLDER, projects)
+    try:
+        restored = patcher.revert(folder / runs.BACKUP_FOLDER, projects)
+    except InputError as error:
+        if run is None and (other := _applied_from(folder)) is not None:
+            undo = commands.line("revert", output.shown(other))
+            raise InputError(error.message, hint=f"the patch in your files is of an older run: {undo}") from error
+        raise
     next_command = commands.line("recommend", str(folder))
     if shown.form == "json":
         files = [output.shown(path) for path in restored]
@@ -31,3 +38,12 @@ def revert(run: Path | None, shown: Shown) -> None:
     output.result("\n".join(f"restored: {output.shown(path)}" for path in restored))
     if not shown.quiet:
         output.note(f"\nnext: {next_command}")
+
+
+def _applied_from(newest: Path) -> Path | None:
+    """Another run of the same folder whose patch is in the files at present."""
+    from tracelens import run as runs
+    from tracelens.patch.files import apply as patcher
+
+    found = (entry for entry in sorted(newest.parent.iterdir(), reverse=True) if entry != newest)
+    return next((entry for entry in found if patcher.standing(entry / runs.BACKUP_FOLDER) is not None), None)

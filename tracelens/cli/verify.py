@@ -116,13 +116,18 @@ def _after_run(folder: Path, measured: Sequence[Verification], wishes: Wishes) -
 
 
 def _after_scripts(words: Sequence[str], measured: Verification) -> str:
-    """A script that computes something else is mended and compared again; one that does not can be recorded."""
+    """A script that computes something else is mended and compared again; what decided nothing is repeated for longer;
+    else the new version can be recorded."""
     from tracelens.report import commands
 
+    before, after, *arguments = words
+    again = (before, after, *(("--", *arguments) if arguments else ()))
     if measured.outcome in ("different numbers", "failed"):
-        output.note(f"{words[1]} has to be mended before it can take the place of {words[0]}; then compare again")
-        return commands.line("verify", *words)
-    return commands.line("profile", words[1], *words[2:])
+        output.note(f"{after} has to be mended before it can take the place of {before}; then compare again")
+        return commands.line("verify", *again)
+    if measured.outcome == "inconclusive":
+        return commands.line("verify", *commands.longer(measured), *again)
+    return commands.line("profile", after, *arguments)
 
 
 def _document(measured: Sequence[Verification], ranked: Diagnosis | None) -> None:

@@ -117,7 +117,7 @@ def _reads_every(scene: _Scene) -> InventoryItem:
     distances = {int(distance) for distance in np.diff(anywhere)}
     if scene.gpu and len(distances) == 1 and (found := distances.pop()) > 1:
         return InventoryItem("reads_every_k", True, f"values are read every {found} steps", found)
-    if written is not None:
+    if written is not None and scene.gpu:  # a recording without a GPU does not show the reads of each step beside it
         return InventoryItem("reads_every_k", True, f"the script reads under a condition `% {written}`", written)
     return InventoryItem("reads_every_k", None, "no regular reads in the recorded steps" if scene.gpu else _NO_GPU)
 

@@ -93,7 +93,15 @@ def advice(stage: Stage, diagnosis: Diagnosis, typed: Sequence[str] = ()) -> str
     command, scheme = stage.command
     if diagnosis.run is None:
         return f"try {scheme} on a run of your own: {line('profile', 'train.py')}"
+    if scheme not in diagnosis.patches:
+        return f"no patch for {scheme}: {no_source(diagnosis)}"
     return f"{stage.advice}: {line(command, *(typed or plan(diagnosis)), '--scheme', scheme)}"
+
+
+def no_source(diagnosis: Diagnosis) -> str:
+    """Why there is no patch of any scheme, and what helps."""
+    found = next((item for item in diagnosis.abstentions if item.detector == "patch"), None)
+    return f"{found.missing}; {found.hint}" if found is not None else "the source of this loop is not at hand"
 
 
 def patch_commands(diagnosis: Diagnosis, typed: Sequence[str] = ()) -> tuple[tuple[str, str], ...]:
@@ -127,7 +135,7 @@ def after_report(diagnosis: Diagnosis, typed: Sequence[str] = (), applied: str |
     if trial is None:
         return line("verify", *words)
     if trial.outcome == "inconclusive":
-        return line("verify", *words, *_longer(trial))
+        return line("verify", *words, *longer(trial))
     return record_again(diagnosis) if applied == chosen else line("apply", *words)
 
 
@@ -163,10 +171,11 @@ def _trial(diagnosis: Diagnosis, scheme: str) -> Verification | None:
     return next((trial for trial in reversed(diagnosis.verifications) if trial.scheme == scheme), None)
 
 
-def _longer(trial: Verification) -> tuple[str, ...]:
-    """Twice the steps and twice the time of a trial."""
+def longer(trial: Verification) -> tuple[str, ...]:
+    """Twice the steps and twice the time of a trial; only the time where that allowed no two pairs."""
     words: list[str] = []
-    for option, name, unit in (("--steps", "steps", ""), ("--budget", "budget_s", "s")):
+    steps, budget = ("--steps", "steps", ""), ("--budget", "budget_s", "s")
+    for option, name, unit in (budget,) if trial.ratio is None else (steps, budget):
         spent = trial.details.get(name)
         if isinstance(spent, int | float) and 0 < spent < MOST_TWICE:
             words += [option, f"{2 * spent:g}{unit}"]

@@ -71,6 +71,7 @@ def _content(diagnosis: Diagnosis, source: Source) -> dict[str, Any]:
         "verdict": words.headline(diagnosis),
         "chosen": _chosen(diagnosis),
         "commands": commands.patch_commands(diagnosis),
+        "no_source": commands.no_source(diagnosis),
         "next_command": commands.after_recommend(diagnosis),
         "unsafe_command": commands.with_unsafe(diagnosis),
         "schemes": schemes,

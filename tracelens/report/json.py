@@ -42,7 +42,7 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
         "breakdown": _breakdown(diagnosis.breakdown),
         "gpu_busy_share": diagnosis.gpu_busy_share,
         "idle_share": diagnosis.idle_share,
-        "syncs": [_stall(stall) for stall in diagnosis.stalls],
+        "syncs": [_stall(stall) for stall in words.ranked_stalls(diagnosis)],
         "exposed_together_us_per_step": microseconds(diagnosis.exposed_together_ns),
         "overlap": _overlap(diagnosis.overlap),
         "findings": [

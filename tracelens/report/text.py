@@ -244,6 +244,9 @@ def _change(diagnosis: Diagnosis) -> Iterator[RenderableType]:
     """Each hunk of the recommended patch where it strikes, and the diff as far as it is short."""
     chosen = diagnosis.recommendation.scheme if diagnosis.recommendation else None
     change = diagnosis.patches.get(chosen) if chosen else None
+    if chosen is not None and change is None:
+        yield terminal.heading("The change")
+        yield terminal.paragraph(f"No patch was made: {words.clean(commands.no_source(diagnosis))}.")
     if change is None or change.empty:
         return
     yield terminal.heading("The change")

@@ -144,12 +144,24 @@ def shown_parts(breakdown: Breakdown | None) -> tuple[tuple[str, int, float], ..
 
 
 def ranked_stalls(diagnosis: Diagnosis) -> tuple[Stall, ...]:
-    """Stalls by what removing them gives back; unknown next by host wait; window edges last."""
+    """Stalls by what removing them gives back; where that is nothing or unknown by the idle GPU time that they own,
+    and only then by their length; window edges last."""
 
-    def key(stall: Stall) -> tuple[bool, int, int, str]:
-        return (stall.verdict == "window_edge", -(stall.exposed_ns or 0), -stall.wait_ns, stall.id)
+    def key(stall: Stall) -> tuple[bool, int, int, int, str]:
+        edge = stall.verdict == "window_edge"
+        return (edge, -(stall.exposed_ns or 0), -stall.gpu_idle_ns, -stall.wait_ns, stall.id)
 
     return tuple(sorted(diagnosis.stalls, key=key))
+
+
+def no_waits(diagnosis: Diagnosis) -> str:
+    """What no row of waits means: that there was none, or that none could be seen."""
+    signals = diagnosis.timeline.trace.signals
+    if "gpu" not in signals:
+        return "No GPU work was recorded, so there is nothing that the host could have waited for."
+    if "runtime" not in signals:
+        return "The host's CUDA calls were not recorded, so its waits cannot be judged."
+    return "The host did not wait for the GPU in this recording."
 
 
 def together(diagnosis: Diagnosis) -> str:
