@@ -22,14 +22,6 @@ DRAWS = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
-    """The unchanged loop."""
-
-    step_ns: float
-    """On the replay's own scale, not on that of `Tape.base_ns`."""
-
-
-@dataclass(frozen=True, slots=True)
 class Draw:
     """One guess at what no recording tells: which steps come, how fast the host is, the machine's constants."""
 
@@ -41,9 +33,9 @@ class Draw:
 
 
 @lru_cache(maxsize=4)
-def of(tape: Tape) -> Before:
-    """Replayed with the middle of everything."""
-    return Before(step_time(compile_program(edits.apply(tape), tape.overhead.row_ns)))
+def step_ns(tape: Tape) -> float:
+    """Replayed with the middle of everything; on the replay's own scale, not on that of `Tape.base_ns`."""
+    return step_time(compile_program(edits.apply(tape), tape.overhead.row_ns))
 
 
 @lru_cache(maxsize=4)

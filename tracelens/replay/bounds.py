@@ -52,7 +52,7 @@ class Bounds:
 def of(tape: Tape, edits: Sequence[Edit] = ()) -> Bounds:
     """The limits after `edits`; without Edits those of the loop as it is, its waits not counted."""
     program = rewriting.apply(tape, edits)
-    scale = tape.base_ns / before.of(tape).step_ns
+    scale = tape.base_ns / before.step_ns(tape)
     whole = math.lcm(*program.intervals)
     cycle = whole if whole <= LONGEST_CYCLE else max(program.intervals)
     left_out = _NO_WORK if program.loader_period_ns is None else (*_NO_WORK, "loader")

@@ -92,7 +92,7 @@ def _outcome(tape: Tape, edits: tuple[Edit, ...]) -> _Outcome:
         step_time(compile_program(change.program(draw.costs), draw.row_ns), draw.order) / draw.step_ns
         for draw in before.draws(tape)
     )
-    return _Outcome(after / before.of(tape).step_ns, tuple(drawn))
+    return _Outcome(after / before.step_ns(tape), tuple(drawn))
 
 
 def _joined(*halves: float) -> float:

@@ -33,6 +33,6 @@ def together(tape: Tape, stalls: Collection[str] | None = None) -> int | None:
 def _difference(tape: Tape, waits: Collection[int]) -> int:
     if not waits:
         return 0
-    base = before.of(tape).step_ns
+    base = before.step_ns(tape)
     without = step_time(compile_program(edits.without(tape, waits), tape.overhead.row_ns))
     return max(0, round((base - without) / base * tape.base_ns))

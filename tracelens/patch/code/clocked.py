@@ -236,12 +236,7 @@ def _makers(tree: ast.Module, imports: Mapping[str, str]) -> dict[str, frozenset
 
 def _bindings(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
     if isinstance(node, ast.Assign):
-        for target in node.targets:
-            pairs = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
-            if pairs and len(target.elts) == len(node.value.elts):  # type: ignore[attr-defined]
-                yield from zip(target.elts, node.value.elts, strict=True)  # type: ignore[attr-defined]
-            else:
-                yield target, node.value
+        yield from elsewhere.assigned(node)
     elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
         yield node.target, node.value
     elif isinstance(node, (ast.With, ast.AsyncWith)):

@@ -238,6 +238,18 @@ def _followed_name(called: ast.expr, full: str, imports: Mapping[str, str]) -> s
     return full.rpartition(".")[2]
 
 
+def assigned(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """The targets of an assignment with their values: of `a, b = x, y` both pairs, as far as no star hides which."""
+    for target in node.targets:
+        if not (isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)):
+            yield target, node.value
+            continue
+        for pair in zip(target.elts, node.value.elts, strict=False):
+            if any(isinstance(part, ast.Starred) for part in pair):
+                break
+            yield pair
+
+
 def full_name(node: ast.expr, imports: Mapping[str, str]) -> str:
     """`torch.cuda.Event` for `cuda.Event` after `from torch import cuda`; "" for no plain name."""
     if isinstance(node, ast.Name):

@@ -125,12 +125,9 @@ def _makings(tree: ast.Module) -> Iterator[_Made]:
 
 
 def _assigned(tree: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
-    for node in (one for one in ast.walk(tree) if isinstance(one, ast.Assign)):
-        for target in node.targets:
-            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-                yield from zip(target.elts, node.value.elts, strict=False)
-            else:
-                yield target, node.value
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign):
+            yield from elsewhere.assigned(node)
 
 
 def _plain(call: ast.Call) -> Iterator[ast.expr]:
