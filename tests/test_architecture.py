@@ -17,7 +17,6 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "tracelens"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 WHOLE = {
-    "model.py": "the contract between all stages is read in one place",
     "runtime.py": "it is copied beside the user's script, which wants one file",
 }
 """Modules that may be longer, each with its reason."""

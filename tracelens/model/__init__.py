@@ -1,0 +1,103 @@
+"""The nouns: what each stage hands to the next, as frozen values, one module per stage.
+
+Import them from here: `from tracelens.model import Run, Timeline`. Times are integer nanoseconds (suffix `_ns`),
+counted from the trace's own zero; `None` is unknown, `0` is a measured zero. Nothing here reads a file or computes
+a diagnosis, and nothing here imports a heavy library at run time.
+
+    source        a place in the user's source
+    recording     what `profile` records: the Run folder, and per rank what lies there beside the trace
+    trace         one rank's trace as columns, and the queryable picture of it
+    findings      where a step's time goes, who waits, what was found and what could not be judged
+    plan          Edits of the training loop, what they buy, the schemes made of them, the advice
+    patch         files before and after, hunks, declined places
+    verification  the original measured against a patched version
+    pictures      what only the pages show
+    diagnosis     all of the above for one Run
+"""
+
+from tracelens.model.diagnosis import Diagnosis
+from tracelens.model.findings import (
+    BREAKDOWN_PARTS,
+    IDLE_PARTS,
+    Abstention,
+    Breakdown,
+    Finding,
+    InventoryItem,
+    Overlap,
+    RankTimes,
+    Stall,
+    StepTimes,
+    Verdict,
+    WaitKind,
+)
+from tracelens.model.patch import Declined, FilePatch, Hunk, Patch, Tier
+from tracelens.model.pictures import Bar, Combination, Drawn, WhatIf
+from tracelens.model.plan import (
+    CRITERIA,
+    UNSAFE_EDITS,
+    Binding,
+    Edit,
+    EditKind,
+    Estimate,
+    Goal,
+    Measure,
+    Recommendation,
+    Scheme,
+    Score,
+    Stage,
+)
+from tracelens.model.recording import EventUse, RankRecording, Run, SourceMark, StackSample, StepClock
+from tracelens.model.source import Location
+from tracelens.model.trace import StepSource, Tables, Timeline, Trace
+from tracelens.model.verification import Outcome, Ratio, Verification
+
+__all__ = [
+    "BREAKDOWN_PARTS",
+    "CRITERIA",
+    "IDLE_PARTS",
+    "UNSAFE_EDITS",
+    "Abstention",
+    "Bar",
+    "Binding",
+    "Breakdown",
+    "Combination",
+    "Declined",
+    "Diagnosis",
+    "Drawn",
+    "Edit",
+    "EditKind",
+    "Estimate",
+    "EventUse",
+    "FilePatch",
+    "Finding",
+    "Goal",
+    "Hunk",
+    "InventoryItem",
+    "Location",
+    "Measure",
+    "Outcome",
+    "Overlap",
+    "Patch",
+    "RankRecording",
+    "RankTimes",
+    "Ratio",
+    "Recommendation",
+    "Run",
+    "Scheme",
+    "Score",
+    "SourceMark",
+    "StackSample",
+    "Stage",
+    "Stall",
+    "StepClock",
+    "StepSource",
+    "StepTimes",
+    "Tables",
+    "Tier",
+    "Timeline",
+    "Trace",
+    "Verdict",
+    "Verification",
+    "WaitKind",
+    "WhatIf",
+]

@@ -1,0 +1,127 @@
+"""What the examination of a timeline finds: where a step's time goes, who waits, and what could not be judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from tracelens.model.source import Location
+from tracelens.model.trace import StepSource
+
+WaitKind = Literal["device", "stream", "event", "d2h", "h2d", "alloc"]
+Verdict = Literal["exposed", "harmless", "window_edge", "unknown"]
+IDLE_PARTS = ("idle_sync", "idle_dataloader", "idle_host", "idle_launch", "idle_other")
+BREAKDOWN_PARTS = ("compute", "communication_exposed", "copy_exposed", *IDLE_PARTS)
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """Step statistics over the kept steps. `unprofiled_median_ns` is W0's, None where it was not recorded."""
+
+    count: int
+    source: StepSource
+    median_ns: int
+    p05_ns: int
+    p95_ns: int
+    unprofiled_median_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Breakdown:
+    """Wall time per step by owner, ns. The parts add up to the wall time, checked here."""
+
+    wall_ns: int
+    parts: Mapping[str, int]
+
+    def __post_init__(self) -> None:
+        if set(self.parts) != set(BREAKDOWN_PARTS):
+            raise ValueError(f"breakdown parts {sorted(self.parts)} are not {sorted(BREAKDOWN_PARTS)}")
+        if min(self.parts.values()) < 0:
+            raise ValueError(f"breakdown parts {dict(self.parts)} are not all times")
+        total = sum(self.parts.values())
+        if abs(total - self.wall_ns) > len(self.parts):  # each part is rounded to 1 ns
+            raise ValueError(f"breakdown parts add up to {total} ns, the wall time is {self.wall_ns} ns")
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """All host waits of one place: one API at one source line (or at one position in the step). Per step.
+
+    wait_ns: host blocked. gpu_idle_ns: idle GPU time that these waits own. exposed_ns: what removing them alone
+    gives back, by replay; None unknown. `waits` are positions in `Timeline.tables.waits`.
+    """
+
+    id: str
+    api: str
+    kind: WaitKind
+    calls_per_step: float
+    wait_ns: int
+    gpu_idle_ns: int
+    exposed_ns: int | None
+    verdict: Verdict
+    location: Location | None
+    waits: tuple[int, ...] = ()
+    call: str | None = None
+    """The user's call that waited (`Tensor.item`, …), where the recording knows it."""
+    step_share: float | None = None
+    """Share of the kept steps in which it waits at all: ten reads in every tenth step are 1 call per step, and 0.1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Host-to-device copies against compute, ns per step. hidden + exposed = total; blocking is a part of exposed."""
+
+    h2d_ns: int
+    h2d_hidden_ns: int
+    h2d_exposed_ns: int
+    h2d_blocking_ns: int
+    streams_used: int
+    concurrent_share: float
+    """Share of busy time in which two or more streams of one device run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A symptom with its cost per step, its share of the step, its evidence and its source line."""
+
+    id: str
+    title: str
+    cost_ns: int
+    share: float
+    location: Location | None
+    evidence: str
+    stall: str | None = None
+    """Id of the Stall that it is about, where it is about one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Abstention:
+    """A symptom (or an estimate) that could not be judged: what is missing, and what to record."""
+
+    detector: str
+    missing: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class InventoryItem:
+    """Something the loop does already (True), does not (False), or that cannot be told (None)."""
+
+    id: str
+    present: bool | None
+    evidence: str
+    value: int | None = None
+    """The number that goes with it, where there is one: K of reads_every_k, workers, streams, bytes per step."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankTimes:
+    """One rank of a job, per step; None where it was not measured."""
+
+    rank: int | None
+    steps: int
+    median_ns: int
+    gpu_busy_share: float | None
+    communication_ns: int | None
+    """Collectives that nothing hides: a rank that others wait for has the least of it."""

@@ -1,0 +1,78 @@
+"""A patch: files before and after, its hunks, and the places that were declined."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tracelens.model.plan import UNSAFE_EDITS, EditKind
+from tracelens.model.source import Location
+
+Tier = Literal["safe", "unsafe", "manual"]
+
+
+@dataclass(frozen=True, slots=True)
+class Hunk:
+    """One reviewable piece of a Patch, tied to the Edit that made it."""
+
+    id: str
+    edit: EditKind
+    tier: Tier
+    location: Location
+    reason: str
+    evidence: str
+    covers: tuple[Location, ...] = ()
+    """Places that it changes although Edits of other kinds declined them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """A place that was not patched: what stands in the way, and what to do by hand."""
+
+    edit: EditKind
+    location: Location
+    obstacle: str
+    by_hand: str
+
+    @property
+    def offered(self) -> bool:
+        """Nothing is wrong with the place: it only needs --unsafe, or buys nothing here."""
+        return self.edit in UNSAFE_EDITS
+
+
+@dataclass(frozen=True, slots=True)
+class FilePatch:
+    """One file before and after, as bytes; `before` None means that the patch creates the file."""
+
+    path: Path
+    before: bytes | None
+    after: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """Files before and after, the diff, its hunks, and what was declined."""
+
+    root: Path
+    """Paths in `diff` are relative to this folder."""
+    files: tuple[FilePatch, ...]
+    hunks: tuple[Hunk, ...]
+    declined: tuple[Declined, ...]
+    diff: str
+
+    @property
+    def empty(self) -> bool:
+        return not self.files
+
+    @property
+    def left_alone(self) -> tuple[Declined, ...]:
+        """The declined places that no hunk of another kind changes after all."""
+        changed = {(place.path, place.line) for hunk in self.hunks for place in hunk.covers}
+        kept = (one for one in self.declined if (one.location.path, one.location.line) not in changed)
+        return tuple(kept) if changed else self.declined
+
+    @property
+    def by_hand(self) -> tuple[Declined, ...]:
+        """The places that are left to a person: without those that only need --unsafe."""
+        return tuple(one for one in self.left_alone if not one.offered)

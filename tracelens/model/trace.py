@@ -1,0 +1,134 @@
+"""One rank's trace as columns, and the queryable picture of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:  # pandas and numpy cost 0.4 s to import; `tracelens --help` must not pay that
+    import numpy as np
+    import pandas as pd
+
+StepSource = Literal["profiler_step", "tracelens", "dataloader", "optimizer", "cycle", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One rank's duration events as columns of equal length, ordered by start.
+
+    `columns` (numpy): start_ns i8, end_ns i8, category i1 (code into `categories`), name i4 (code into `names`),
+    pid i8, tid i8, stream i4 (-1 none), device i4 (-1), correlation i8 (-1), external_id i8 (-1), bytes i8 (-1),
+    and what only some rows have: sync_kind i1, wait_stream i4, wait_event i8, wait_record i8 (correlation of the
+    event's record), graph i8 (-1 each where absent).
+    """
+
+    path: str
+    rank: int | None
+    world_size: int | None
+    device: str | None
+    signals: frozenset[str]
+    """Of: gpu, runtime, correlation, sync_events, steps, python_stacks, dataloader, optimizer, shapes, collectives."""
+    dropped: Mapping[str, int]
+    warnings: tuple[str, ...]
+    columns: Mapping[str, np.ndarray[Any, Any]]
+    names: tuple[str, ...]
+    categories: tuple[str, ...]
+    base_unix_ns: int | None
+    """Unix time of the trace's zero; None where the file does not say."""
+    origin_ns: int = 0
+    """What the file's own timestamps (`ts`, in ns) say at the trace's zero, which is its first event."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """Top-level keys of the file other than the events (deviceProperties, distributedInfo, …)."""
+
+    def __len__(self) -> int:
+        return len(self.columns["start_ns"])
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The events as a DataFrame with `name` and `category` as text (categorical)."""
+        import pandas as pd
+
+        frame = pd.DataFrame({key: value for key, value in self.columns.items() if key not in ("name", "category")})
+        for key, words in (("name", self.names), ("category", self.categories)):
+            codes = self.columns[key].astype("int64")
+            frame[key] = pd.Categorical.from_codes(codes, categories=pd.Index(words, dtype=object))
+        return frame
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The DataFrames of a Timeline; integer ns, row order by start, RangeIndex. Referred to by position.
+
+    steps   number, start_ns, end_ns, kept, attributed           — a step is [start, end) on the host clock
+    calls   thread, name, kind, start_ns, end_ns, correlation, stream, event, record, op, ops, step
+            kind: launch copy memset graph_launch device_sync stream_sync event_sync event_record stream_wait
+            alloc free event_query other. stream: of the launched op, or the one waited for (-1 all or unknown).
+            record: position of the call that recorded the event it refers to (-1 unknown, -2 before the trace).
+            op: position of its first GPU op (-1 none), ops: how many. step: position in steps (-1 outside)
+    ops     kind (kernel copy memset collective), direction (h2d d2h d2d p2p or ""), memory (pageable pinned unknown
+            or ""), name, device, stream, start_ns, end_ns, bytes, call, step (that of its launch)
+    waits   call, copy (position in calls of the copy that this synchronize only completes, -1 none: the two are one
+            call of the user's, `.item()` or a blocking `.to(device)`), api, kind (WaitKind), thread, stream, start_ns,
+            end_ns, wait_ns, gpu_idle_ns, step, window_edge, path, line, function (None unknown), location_source
+            (mark sample stack none), user_call (None unknown)
+    gaps    device, start_ns, end_ns, next_op, cause (sync dataloader host launch other), wait (position in waits
+            that owns it, -1 none), step
+    loader  thread, start_ns, end_ns, step, name             — the main thread inside DataLoader.__next__
+    """
+
+    steps: pd.DataFrame
+    calls: pd.DataFrame
+    ops: pd.DataFrame
+    waits: pd.DataFrame
+    gaps: pd.DataFrame
+    loader: pd.DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The queryable picture of one Trace. Built once by `tracelens.trace.timeline.build`, read-only: columns that are
+    added to one of its DataFrames stay with whoever asked for it."""
+
+    trace: Trace
+    tables: Tables
+    step_source: StepSource
+    main_thread: int | None
+    """The thread that marks the steps and issues the training loop's calls."""
+    autograd_threads: tuple[int, ...]
+    notes: tuple[str, ...] = ()
+
+    def steps(self) -> pd.DataFrame:
+        """One row per training step; `kept` rows enter the statistics."""
+        return self.tables.steps.copy(deep=False)
+
+    def calls(self) -> pd.DataFrame:
+        """CUDA (or HIP) API calls of every thread."""
+        return self.tables.calls.copy(deep=False)
+
+    def ops(self) -> pd.DataFrame:
+        """GPU work: kernels, copies, memsets, collectives."""
+        return self.tables.ops.copy(deep=False)
+
+    def syncs(self) -> pd.DataFrame:
+        """Host waits: synchronize calls and blocking copies."""
+        return self.tables.waits.copy(deep=False)
+
+    def idle_gaps(self) -> pd.DataFrame:
+        """Stretches in which a device ran nothing, each with exactly one cause."""
+        return self.tables.gaps.copy(deep=False)
+
+    def loader_waits(self) -> pd.DataFrame:
+        """Time the training loop spent inside the DataLoader's `__next__`."""
+        return self.tables.loader.copy(deep=False)
+
+    def copies(self) -> pd.DataFrame:
+        """GPU ops that are copies."""
+        ops = self.tables.ops
+        return ops[ops["kind"] == "copy"]
+
+    def streams(self) -> pd.DataFrame:
+        """Per (device, stream): number of ops and busy time (`ops`, `busy_ns`; ops on one stream do not overlap)."""
+        ops = self.tables.ops.assign(busy_ns=self.tables.ops["end_ns"] - self.tables.ops["start_ns"])
+        grouped = ops.groupby(["device", "stream"], observed=True)["busy_ns"]
+        return grouped.agg(ops="size", busy_ns="sum").reset_index()

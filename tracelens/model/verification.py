@@ -1,0 +1,46 @@
+"""What `verify` measured: the original against a patched version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from tracelens.model.plan import Estimate
+
+Outcome = Literal["faster", "no change", "slower", "different numbers", "failed", "inconclusive"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """new step time ÷ old step time with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def tells(self) -> bool:
+        """Whether the interval is worth a number: not when each end is twice or half the middle, or worse."""
+        return self.high <= 4 * self.low
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What `verify` measured for one scheme (or for a change made by hand). `details` is verify.json's entry."""
+
+    scheme: str | None
+    outcome: Outcome
+    numbers_equal: bool | None
+    ratio: Ratio | None
+    base_ns: int | None
+    patched_ns: int | None
+    predicted: Estimate | None
+    verdict: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def window(self, side: Literal["before", "after"]) -> Mapping[str, Any]:
+        """The recorded window of one version, as verify.json has it; empty where none was recorded."""
+        windows = self.details.get("windows")
+        window = windows.get(side) if isinstance(windows, Mapping) else None
+        return window if isinstance(window, Mapping) else {}
