@@ -252,12 +252,10 @@ def test_an_output_never_replaces_what_was_read(project: Path, capsys: Capture) 
 def test_a_run_that_is_only_to_be_read_still_gets_its_answer(
     project: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tracelens import run as runs
-
     def refuse(*_: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(runs, "write_bytes", refuse)
+    monkeypatch.setattr("tracelens.run.writing.write_bytes", refuse)
     assert main(["recommend", str(project / "tracelens-runs" / "20260101-000000-train-made")]) == 0
     streams = capsys.readouterr()
     assert "event-interval" in streams.out and "cannot be written: Permission denied" in streams.err

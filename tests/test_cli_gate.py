@@ -187,7 +187,7 @@ def test_check_in_a_folder_that_is_only_to_be_read_still_judges(
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(runs, "write_bytes", refuse)
+    monkeypatch.setattr("tracelens.run.writing.write_bytes", refuse)
     assert main(["check", str(run), "--max-syncs-per-step", "1"]) == 1
     assert "cannot be written" in capsys.readouterr().err
 

@@ -10,7 +10,8 @@ import report_cases as cases
 from builders import Events
 
 from tracelens.model import Location
-from tracelens.report import budget, compare, diff, excerpt, lanes, perfetto, pictures, sources, words
+from tracelens.report import budget, compare, diff, excerpt, lanes, perfetto, pictures, words
+from tracelens.run import sources
 
 # ----------------------------------------------------------------------------------------------------- excerpt
 
@@ -163,12 +164,12 @@ def test_annotated_traces_keep_their_rows_and_get_tracks_on_the_files_own_clock(
 def test_locations_that_cannot_be_files_have_no_source(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(cases.SOURCE)
-    code = sources.script(None, script)
+    code = sources.training_script(None, script)
     stall = cases.diagnosis().stalls[0]
     places = ("x" * 300, "nul\0.py", "/proc/self/mem", "train.py")
     stalls = [replace(stall, location=Location(place, 3)) for place in places]
-    assert sources.named(stalls, None, code, "all")["train.py"] == cases.SOURCE
-    assert set(sources.named(stalls, None, code, "project")) == {"train.py"}
+    assert sources.located_texts(stalls, None, code, "all")["train.py"] == cases.SOURCE
+    assert set(sources.located_texts(stalls, None, code, "project")) == {"train.py"}
 
 
 # -------------------------------------------------------------------------------------------------------- words

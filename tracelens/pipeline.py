@@ -39,8 +39,8 @@ from tracelens.remedies import Ground, Hunks, Remedy
 from tracelens.replay import bounds, combine, exposed, hiring, sentences, tape
 from tracelens.replay.calibrate import Calibration
 from tracelens.replay.items import Tape
-from tracelens.report import sources
-from tracelens.report.sources import Script, Source
+from tracelens.run import sources
+from tracelens.run.sources import SourceScope, TrainingScript
 from tracelens.schemes import advise, measures, score
 from tracelens.schemes import plan as planning
 from tracelens.schemes import rules as rule_files
@@ -63,7 +63,7 @@ class Options:
     rules: Path | None = None
     weights: Mapping[str, float] | None = None
     limits: Limits | None = None
-    source: Source = "project"
+    source: SourceScope = "project"
     unsafe: bool = False
     import_runtime: bool = False
     """Patched scripts import their helpers from the installed TraceLens; else the helpers are put beside them."""
@@ -89,7 +89,7 @@ class Examined:
     diagnosis: Diagnosis
     tape: Tape | Abstention
     recording: RankRecording | None
-    code: Script | Abstention
+    code: TrainingScript | Abstention
     """The training script as it was recorded, or why it is not at hand."""
     applied: Standing | None = None
     """The patch of this Run that is in the user's files at present."""
@@ -114,7 +114,7 @@ def examine(inputs: Inputs, options: Options | None = None) -> Examined:
     picture, recording, ranks = _slowest(inputs)
     clock = recording.clock if recording else None
     applied = _applied(inputs.run)
-    code = sources.script(inputs.run, options.script, _before(applied))
+    code = sources.training_script(inputs.run, options.script, _before(applied))
     times, parts, busy, idle = breakdown.of(picture, clock)
     calls = stalls.group(picture)
     program = tape.build(picture, calls, clock, Calibration.from_run(inputs.run.meta if inputs.run else {}))
@@ -134,8 +134,8 @@ def examine(inputs: Inputs, options: Options | None = None) -> Examined:
         overlap=copies,
         findings=found,
         abstentions=(*unjudged, *(item for item in (program,) if isinstance(item, Abstention))),
-        inventory=inventory.take(picture, inputs.run, code.text if isinstance(code, Script) else None),
-        sources=sources.named(calls, inputs.run, code, options.source),
+        inventory=inventory.take(picture, inputs.run, code.text if isinstance(code, TrainingScript) else None),
+        sources=sources.located_texts(calls, inputs.run, code, options.source),
         monitor=runs.samples(inputs.run.path) if inputs.run else (),
         situation=() if isinstance(program, Abstention) else tuple(one.text for one in sentences.of(program, gains)),
         checked=tuple(detector.NAME for detector in DETECTORS),
@@ -223,7 +223,7 @@ def partial_patch(diagnosis: Diagnosis, name: str, hunks: Hunks, options: Option
     return remedies.change(ground, ground.code, edits, hunks)
 
 
-def save(diagnosis: Diagnosis, source: Source = "project") -> tuple[Path, ...]:
+def save(diagnosis: Diagnosis, source: SourceScope = "project") -> tuple[Path, ...]:
     """Write analysis.json, report.html and the recommended patch into the Run folder; nothing for bare traces."""
     if diagnosis.run is None:
         return ()
@@ -296,7 +296,11 @@ def _slowest(inputs: Inputs) -> tuple[Timeline, RankRecording | None, tuple[Rank
 
 def _ground(diagnosis: Diagnosis, interval: int, options: Options, examined: Examined | None = None) -> Ground:
     applied = examined.applied if examined is not None else _applied(diagnosis.run)
-    code = examined.code if examined is not None else sources.script(diagnosis.run, options.script, _before(applied))
+    code = (
+        examined.code
+        if examined is not None
+        else sources.training_script(diagnosis.run, options.script, _before(applied))
+    )
     tape = examined.tape if examined is not None else NOT_REPLAYED
     return Ground(tape, code, applied, diagnosis.stalls, interval, options.unsafe, options.import_runtime)
 

@@ -26,7 +26,7 @@ from tracelens.model import (
 from tracelens.patch.files.apply import Standing
 from tracelens.replay import estimate
 from tracelens.replay.items import Tape
-from tracelens.report.sources import Script
+from tracelens.run.sources import TrainingScript
 from tracelens.schemes import plan as planning
 from tracelens.schemes.wording import gain_percent
 
@@ -42,7 +42,7 @@ class Ground:
     """What every remedy of a run stands on, and how patches are to be made."""
 
     tape: Tape | Abstention
-    code: Script | Abstention
+    code: TrainingScript | Abstention
     applied: Standing | None
     stalls: tuple[Stall, ...]
     interval: int
@@ -97,7 +97,7 @@ def of(
     return out
 
 
-def change(ground: Ground, code: Script, edits: tuple[Edit, ...], hunks: Hunks) -> Patch:
+def change(ground: Ground, code: TrainingScript, edits: tuple[Edit, ...], hunks: Hunks) -> Patch:
     """The patch that makes `edits`, or those of its hunks that were asked for."""
     from tracelens.patch.files import originals  # LibCST, which `analyze` should not pay for
 

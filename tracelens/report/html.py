@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any
 
 import jinja2
 from markupsafe import Markup, escape
@@ -37,15 +37,15 @@ from tracelens.report import (
 )
 from tracelens.report.excerpt import around
 from tracelens.report.text import MET, by_rank
+from tracelens.run.sources import SourceScope
 
-Source = Literal["all", "project", "none"]
 UNIT = re.compile(r"([+−-]?\d[\d.,]* (?:%|ms|s)(?!\w))")
 SCRIPTS = ("report", "tryout", "timeline")
 EXCERPTS = 12
 """Waits shown with their source: the ones after the twelfth cost too little to be read about."""
 
 
-def render(diagnosis: Diagnosis, source: Source = "project") -> str:
+def render(diagnosis: Diagnosis, source: SourceScope = "project") -> str:
     """The page. With `none` no line of the user's source occurs in it."""
     if source == "none":
         diagnosis = replace(diagnosis, sources={})
@@ -63,7 +63,7 @@ def render(diagnosis: Diagnosis, source: Source = "project") -> str:
     )
 
 
-def _content(diagnosis: Diagnosis, source: Source) -> dict[str, Any]:
+def _content(diagnosis: Diagnosis, source: SourceScope) -> dict[str, Any]:
     """What the template shows, apart from the Diagnosis itself."""
     schemes = by_rank(diagnosis)
     return {

@@ -1,41 +1,21 @@
-"""The Run folder: where it is, what it holds, reading and writing it.
+"""Reading a Run folder: run.json and what each rank left beside its trace, checked against the shapes below.
 
-In: a path. Out: a `Run` value, or files written atomically. Only this module knows the names of the files in a Run
-folder. Paths inside run.json are relative to the Run folder, so that a Run can be moved, committed or mailed.
-
-    run.json                        what was launched, where, and per rank the step clock and the window
-    rank0/<name>.pt.trace.json.gz   the trace; a name that TensorBoard's and HTA's readers accept
-    rank0/sources.json              marks and stack samples that tie waits to source lines
-    monitor.jsonl                   GPU (NVML) and CPU samples with host time
-    analysis.json report.html tracelens.patch verify.json backup/
+In: a folder. Out: a `Run`, or `InputError` with the file and what is wrong with it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
-import hashlib
 import json
-import os
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timezone
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tracelens import jsonfile
-from tracelens.errors import InputError, UsageError
+from tracelens.errors import InputError
 from tracelens.jsonfile import Shape
 from tracelens.model import EventUse, Location, RankRecording, Run, SourceMark, StackSample, StepClock
-
-SCHEMA_VERSION = 1
-RUNS_FOLDER = "tracelens-runs"
-RUN_FILE = "run.json"
-ANALYSIS_FILE = "analysis.json"
-REPORT_FILE = "report.html"
-PATCH_FILE = "tracelens.patch"
-MONITOR_FILE = "monitor.jsonl"
-BACKUP_FOLDER = "backup"
+from tracelens.run.folder import MONITOR_FILE, RUN_FILE, SCHEMA_VERSION, run_folders
 
 _AGAIN = "record again: tracelens profile train.py"
 _SUPPLY = {"seconds": float, "batches": int, "worker_seconds": float, "ready": int}
@@ -69,23 +49,10 @@ _SOURCES: Shape = {"marks": [_MARK], "samples": [{"unix_ns": int, "thread": int,
 _SAMPLE: Shape = {"unix_ns": int, "cpu_percent": float, "gpus": [{"utilization": float}]}
 
 
-def new_folder(script: str, parent: Path, now: datetime | None = None) -> Path:
-    """Create `parent/<utc>-<script>-<id>` and return it; the id keeps two starts in one second apart."""
-    # Not datetime.UTC: this module is also imported inside the user's process, which may be a Python 3.10.
-    stamp = (now or datetime.now(timezone.utc)).strftime("%Y%m%d-%H%M%S")  # noqa: UP017
-    stem = "".join(c if c.isalnum() or c in "-_" else "_" for c in Path(script).stem)[:40] or "run"
-    parent.mkdir(parents=True, exist_ok=True)
-    while True:
-        folder = parent / f"{stamp}-{stem}-{os.urandom(2).hex()}"
-        with contextlib.suppress(FileExistsError):
-            folder.mkdir()
-            return folder
-
-
 def newest(parent: Path) -> Path:
     """The newest complete Run below `parent`; raises `InputError` if there is none."""
     try:
-        folders = sorted(_run_folders(parent), reverse=True)
+        folders = sorted(run_folders(parent), reverse=True)
     except OSError as error:
         raise InputError(f"{parent} cannot be read: {error.strerror}", hint="name the run to work on") from error
     for folder in folders:
@@ -96,13 +63,6 @@ def newest(parent: Path) -> Path:
         f"no complete run under {parent}",
         hint="record one first: tracelens profile train.py",
     )
-
-
-def is_run(folder: Path) -> bool:
-    """Whether a Run folder is there; no for a path that cannot even be looked at."""
-    with contextlib.suppress(OSError):
-        return (folder / RUN_FILE).is_file()
-    return False
 
 
 def read(folder: Path) -> Run:
@@ -144,79 +104,6 @@ def rows(path: Path) -> tuple[dict[str, Any], ...]:
             if row and row.get("unix_ns") is not None:
                 found.append(row)
     return tuple(found)
-
-
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write JSON atomically: a reader sees the old file or the new one, never half of it."""
-    text = json.dumps(value, indent=1, ensure_ascii=False) + "\n"
-    # A path or argument that is no UTF-8 holds lone surrogates; backslashed, they are JSON's own notation for them.
-    write_bytes(path, text.encode("utf-8", "backslashreplace"))
-
-
-def write_bytes(path: Path, data: bytes, mode: int | None = None, mark: str | None = None) -> None:
-    """Write a file atomically in its own folder (the only place a rename is sure to work), permissions kept.
-
-    With a `mark` the file that is renamed is called `temporary(path, mark)`: whoever finds it knows whose it is.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if mode is None:
-        mode = path.stat().st_mode & 0o7777 if path.exists() else 0o666 & ~_umask()
-    if mark is None:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    else:
-        name = str(temporary(path, mark))
-        handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(handle, "wb") as out:
-            out.write(data)
-            out.flush()
-            os.fsync(out.fileno())
-        Path(name).chmod(mode)
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name)
-        raise
-
-
-def temporary(path: Path, mark: str) -> Path:
-    """What a file is made from that `write_bytes` writes with this mark; short enough for every file system."""
-    return path.parent / f".{path.name[:50]}.tracelens-{mark}"
-
-
-def write_output(path: Path, data: bytes) -> None:
-    """Write a file that the user asked for; raises `UsageError` with what is in the way."""
-    try:
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, "it is a folder")
-        if path.exists() and not path.is_file():
-            path.write_bytes(data)  # a device or pipe, such as /dev/stdout, must not be replaced by a file
-        else:
-            write_bytes(path, data)
-    except OSError as error:
-        blocked = isinstance(error, FileExistsError | NotADirectoryError)
-        reason = "a file is where a folder should be" if blocked else error.strerror or str(error)
-        raise UsageError(f"{path} cannot be written: {reason}", hint="give a place that can be written") from error
-
-
-def sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def relative(path: Path, folder: Path) -> str:
-    """`path` as run.json stores it: relative to the Run folder, with forward slashes."""
-    return Path(os.path.relpath(path, folder)).as_posix()
-
-
-# ------------------------------------------------------------------------------------------------------ reading
-
-
-def _run_folders(parent: Path) -> Iterator[Path]:
-    if not parent.is_dir():
-        return
-    for entry in parent.iterdir():
-        if is_run(entry):
-            yield entry
 
 
 def _run_from(folder: Path, meta: dict[str, Any]) -> Run:
@@ -285,9 +172,3 @@ def _event(row: dict[str, Any]) -> EventUse:
 
 def _location(row: dict[str, Any]) -> Location:
     return Location(str(row["path"]), row.get("line"), row.get("function"))
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tracelens import run as runs
 from tracelens.errors import InputError
 from tracelens.model import Abstention, Run, Stall
+from tracelens.run.folder import sha256
 
-Source = Literal["all", "project", "none"]
+SourceScope = Literal["all", "project", "none"]
 LARGEST_BYTES = 4 << 20
 """A source file is smaller; what is larger was generated, and nobody wants its lines."""
-SEE = "give it with --script, or record again: tracelens profile train.py"
+_HINT = "give it with --script, or record again: tracelens profile train.py"
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
+class TrainingScript:
     """The training script: where it lies, the folder of its project, its text as it was recorded."""
 
     path: Path
@@ -31,7 +31,9 @@ class Script:
     text: str
 
 
-def script(run: Run | None, given: Path | None, originals: Mapping[Path, bytes] | None = None) -> Script | Abstention:
+def training_script(
+    run: Run | None, given: Path | None, originals: Mapping[Path, bytes] | None = None
+) -> TrainingScript | Abstention:
     """The script as recorded. A file named by the user is taken as it is; one of the Run must not have changed.
 
     `originals` are the bytes from before a patch that is applied at present.
@@ -40,7 +42,7 @@ def script(run: Run | None, given: Path | None, originals: Mapping[Path, bytes] 
         data = _content(given)
         if data is None:
             raise InputError(f"{given} is not a file that can be read", hint="--script names the training script")
-        return Script(given.resolve(), given.resolve().parent, _text(data))
+        return TrainingScript(given.resolve(), given.resolve().parent, _text(data))
     if run is None or run.script is None:
         return _missing("the recording does not name a training script")
     data = _content(run.script)
@@ -48,13 +50,15 @@ def script(run: Run | None, given: Path | None, originals: Mapping[Path, bytes] 
         return _missing(f"the training script {run.script.name} is not where it was recorded, or cannot be read")
     recorded = (run.meta.get("script") or {}).get("sha256")
     data = (originals or {}).get(run.script.resolve(), data)
-    if recorded is not None and runs.sha256(data) != recorded:
+    if recorded is not None and sha256(data) != recorded:
         return _missing(f"the training script {run.script.name} changed since it was recorded")
     root = run.cwd if run.script.is_relative_to(run.cwd) else run.script.parent
-    return Script(run.script, root, _text(data))
+    return TrainingScript(run.script, root, _text(data))
 
 
-def named(stalls: Iterable[Stall], run: Run | None, code: Script | Abstention, which: Source) -> dict[str, str]:
+def located_texts(
+    stalls: Iterable[Stall], run: Run | None, code: TrainingScript | Abstention, which: SourceScope
+) -> dict[str, str]:
     """Text per path that the stalls' locations name; `project` keeps to files below the script's project."""
     if which == "none" or isinstance(code, Abstention):
         return {}
@@ -68,7 +72,7 @@ def named(stalls: Iterable[Stall], run: Run | None, code: Script | Abstention, w
     return found
 
 
-def _file(path: str, run: Run | None, code: Script) -> Path | None:
+def _file(path: str, run: Run | None, code: TrainingScript) -> Path | None:
     """The file a location means; a bare name that equals the script's is the script, wherever that lies now."""
     for folder in (run.cwd if run else code.root, code.root):
         if _is_source(folder / path):
@@ -94,4 +98,4 @@ def _text(data: bytes) -> str:
 
 
 def _missing(what: str) -> Abstention:
-    return Abstention("patch", what, SEE)
+    return Abstention("patch", what, _HINT)

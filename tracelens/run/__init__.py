@@ -1,0 +1,47 @@
+"""The Run folder: where it is, what it holds, reading and writing it.
+
+folder    where a Run folder is, the names of its files
+reading   run.json and what lies beside the traces → `Run`
+sources   which source text belongs to a Run: the training script as recorded, the files that locations name
+writing   files written atomically
+"""
+
+from tracelens.run.folder import (
+    ANALYSIS_FILE,
+    BACKUP_FOLDER,
+    MONITOR_FILE,
+    PATCH_FILE,
+    REPORT_FILE,
+    RUN_FILE,
+    RUNS_FOLDER,
+    SCHEMA_VERSION,
+    is_run,
+    new_folder,
+    relative,
+    sha256,
+)
+from tracelens.run.reading import newest, read, rows, samples
+from tracelens.run.writing import temporary, write_bytes, write_json, write_output
+
+__all__ = [
+    "ANALYSIS_FILE",
+    "BACKUP_FOLDER",
+    "MONITOR_FILE",
+    "PATCH_FILE",
+    "REPORT_FILE",
+    "RUNS_FOLDER",
+    "RUN_FILE",
+    "SCHEMA_VERSION",
+    "is_run",
+    "new_folder",
+    "newest",
+    "read",
+    "relative",
+    "rows",
+    "samples",
+    "sha256",
+    "temporary",
+    "write_bytes",
+    "write_json",
+    "write_output",
+]
