@@ -16,7 +16,7 @@ from tracelens.capture import constants
 from tracelens.capture.ledger import Ledger, Start
 from tracelens.cli import doctor
 from tracelens.errors import UsageError
-from tracelens.replay.calibrate import Calibration
+from tracelens.replay.calibration import Calibration
 
 SAMPLE = Path(__file__).parent.parent / "sample_traces" / "sync_every_batch" / "run"
 FOUND = {"gpu": "NVIDIA H200", "torch": "2.11.0+cu130", "cuda": "13.0", "skipped": {}, "event_record_ns": 2500.0}

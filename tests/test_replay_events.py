@@ -14,8 +14,8 @@ from builders import BASE_NS, ISSUE_US, STREAM, Machine
 from test_replay_known import SYNC, _stalls, time_us
 
 from tracelens.model import Abstention, Edit, EventUse, RankRecording, Timeline
-from tracelens.replay import estimate, tape
-from tracelens.replay.items import Tape, flat
+from tracelens.replay import estimate, trace_builder
+from tracelens.replay.replay_trace import ReplayTrace, flat
 from tracelens.trace import timeline
 
 COPIES = 20
@@ -70,9 +70,9 @@ def played(body: Callable[[Scripted, int], None], steps: int = 8) -> Scripted:
     return script
 
 
-def built(picture: Timeline) -> Tape:
-    made = tape.build(picture, _stalls(picture))
-    assert isinstance(made, Tape), made
+def built(picture: Timeline) -> ReplayTrace:
+    made = trace_builder.build(picture, _stalls(picture))
+    assert isinstance(made, ReplayTrace), made
     return made
 
 
@@ -101,7 +101,7 @@ def test_what_the_script_noted_keeps_the_order_of_two_streams(fresh: bool) -> No
     assert made.unresolved_waits == 0
     assert abs(made.errors.recorded) < 1e-3
     assert time_us(made, NEVER_WAIT) == pytest.approx(502, abs=0.5)
-    drawn = estimate.of(made, (NEVER_WAIT,))  # steps in any order
+    drawn = estimate.predict(made, (NEVER_WAIT,))  # steps in any order
     assert not isinstance(drawn, Abstention)
     assert drawn.low_ns > 0.9 * 502_000
 
@@ -120,7 +120,7 @@ def three_streams(script: Scripted, _: int) -> None:
     machine.synchronize()
 
 
-def waits_of(made: Tape) -> set[tuple[str, int]]:
+def waits_of(made: ReplayTrace) -> set[tuple[str, int]]:
     return {(item.event, item.stream) for step in made.steps for item in flat(step) if item.kind == "stream_wait"}
 
 
@@ -226,7 +226,7 @@ def test_a_wait_that_nobody_noted_stays_unresolved_and_is_said() -> None:
     script = played(body)
     made = built(script.picture(noted=False))
     assert made.unresolved_waits == 1
-    refused = estimate.of(made, (NEVER_WAIT,))
+    refused = estimate.predict(made, (NEVER_WAIT,))
     assert isinstance(refused, Abstention)
     assert "do not say what they wait for" in refused.missing
     assert built(script.picture()).unresolved_waits == 0

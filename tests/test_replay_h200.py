@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from tracelens.model import Abstention, Edit, Estimate, StepClock
-from tracelens.replay import bounds, estimate, exposed, tape
-from tracelens.replay.items import Tape
+from tracelens.replay import bounds, estimate, exposed_cost, trace_builder
+from tracelens.replay.replay_trace import ReplayTrace
 from tracelens.trace import chrome, timeline
 
 TRACES = Path(__file__).resolve().parents[2] / "shared" / "traces"
@@ -28,21 +28,21 @@ def truth(loop: str) -> dict[str, float]:
 
 
 @cache
-def recorded(name: str, unprofiled_ms: float | None = None) -> Tape | Abstention:
+def recorded(name: str, unprofiled_ms: float | None = None) -> ReplayTrace | Abstention:
     from tracelens.findings import stalls
 
     picture = timeline.build(chrome.load(TRACES / name))
     clock = StepClock(unprofiled_mean_ns=round(unprofiled_ms * 1e6)) if unprofiled_ms else None
-    return tape.build(picture, stalls.group(picture), clock)
+    return trace_builder.build(picture, stalls.group(picture), clock)
 
 
-def base_of(loop: str) -> Tape:
+def base_of(loop: str) -> ReplayTrace:
     made = recorded(f"h200/{loop}_base_ns.json.gz", truth(loop)["base"])
-    assert isinstance(made, Tape), made
+    assert isinstance(made, ReplayTrace), made
     return made
 
 
-def remedy(made: Tape, name: str) -> tuple[Edit, ...]:
+def remedy(made: ReplayTrace, name: str) -> tuple[Edit, ...]:
     def kinds(*wanted: str) -> tuple[str, ...]:
         return tuple(key for key, place in made.stalls.items() if place.kind in wanted)
 
@@ -80,7 +80,7 @@ def test_the_base_is_replayed_within_one_percent_and_anchored(loop: str) -> None
 )
 def test_remedies_are_predicted(loop: str, name: str, error: float) -> None:
     made = base_of(loop)
-    judged = estimate.of(made, remedy(made, name))
+    judged = estimate.predict(made, remedy(made, name))
     assert isinstance(judged, Estimate)
     assert judged.step_ns / 1e6 == pytest.approx(truth(loop)[name], rel=error)
     assert judged.low_ns <= judged.step_ns <= judged.high_ns
@@ -90,7 +90,7 @@ def test_remedies_are_predicted(loop: str, name: str, error: float) -> None:
 
 def test_thirteen_milliseconds_of_waiting_cost_almost_nothing() -> None:
     made = base_of("tf")
-    cost = exposed.of(made)
+    cost = exposed_cost.per_stall(made)
     device = max((key for key, place in made.stalls.items() if place.kind == "device"), key=cost.__getitem__)
     assert made.stalls[device].wait_ns > 13e6
     assert cost[device] < 0.01 * made.base_ns
@@ -98,17 +98,17 @@ def test_thirteen_milliseconds_of_waiting_cost_almost_nothing() -> None:
 
 def test_a_healthy_run_gains_nothing_without_waits() -> None:
     made = recorded("hta/v100_healthy_5steps.pt.trace.json.gz")
-    assert isinstance(made, Tape), made
-    assert exposed.together(made) == pytest.approx(0, abs=0.002 * made.base_ns)
-    assert bounds.of(made).binding == "stream"
+    assert isinstance(made, ReplayTrace), made
+    assert exposed_cost.together(made) == pytest.approx(0, abs=0.002 * made.base_ns)
+    assert bounds.step_bounds(made).binding == "stream"
 
 
 def test_streams_that_wait_for_unnamed_events_are_not_judged() -> None:
     made = recorded("hta/v100_world2_multistream_5steps.json.gz")
-    assert isinstance(made, Tape), made
+    assert isinstance(made, ReplayTrace), made
     assert made.unresolved_waits > 0
-    assert exposed.of(made) == {}
-    judged = estimate.of(made, (Edit("interval-sync", tuple(made.stalls), interval=10),))
+    assert exposed_cost.per_stall(made) == {}
+    judged = estimate.predict(made, (Edit("interval-sync", tuple(made.stalls), interval=10),))
     assert isinstance(judged, Abstention)
     assert "streams" in judged.missing
 

@@ -14,11 +14,11 @@ import pytest
 from builders import Machine
 
 from tracelens.model import Abstention, Edit, Stall, StepClock, Timeline
-from tracelens.replay import bounds, edits, estimate, exposed, lanes, sentences, tape
-from tracelens.replay.calibrate import Calibration
-from tracelens.replay.items import Tape, flat
+from tracelens.replay import bounds, edits, estimate, explanations, exposed_cost, step_timeline, trace_builder
+from tracelens.replay.calibration import Calibration
 from tracelens.replay.program import compile_program
-from tracelens.replay.steady import step_time
+from tracelens.replay.replay_trace import ReplayTrace, flat
+from tracelens.replay.steady_state import step_time
 from tracelens.trace import timeline
 
 STEPS = 8
@@ -26,9 +26,9 @@ QUICK_THREAD = Calibration(loader_workers=4, pin_thread_bytes_per_us=50_000, pin
 SYNC, READ, COPY = "sync", "read", "copy"
 
 
-def build(body: Callable[[Machine], None], **options: object) -> Tape:
-    made = tape.build(*_parts(body), **options)  # type: ignore[arg-type]
-    assert isinstance(made, Tape), made
+def build(body: Callable[[Machine], None], **options: object) -> ReplayTrace:
+    made = trace_builder.build(*_parts(body), **options)  # type: ignore[arg-type]
+    assert isinstance(made, ReplayTrace), made
     return made
 
 
@@ -54,7 +54,7 @@ def _stalls(picture: Timeline) -> tuple[Stall, ...]:
     return tuple(made)
 
 
-def time_us(made: Tape, *changes: Edit) -> float:
+def time_us(made: ReplayTrace, *changes: Edit) -> float:
     return step_time(compile_program(edits.apply(made, changes), made.overhead.row_ns)) / 1000
 
 
@@ -76,7 +76,7 @@ def test_base_meets_the_recorded_step() -> None:
 def test_without_the_wait_the_busier_of_host_and_gpu_sets_the_pace() -> None:
     made = build(synchronized)
     # GPU: 200 + 1 between kernels. Host: launch 5 + 50 + 40 + what is left of the synchronize call.
-    assert exposed.of(made)[SYNC] == pytest.approx(250_000 - 201_000, abs=200)
+    assert exposed_cost.per_stall(made)[SYNC] == pytest.approx(250_000 - 201_000, abs=200)
 
 
 def test_a_wait_on_a_busy_gpu_with_queued_work_costs_nothing() -> None:
@@ -91,7 +91,7 @@ def test_a_wait_on_a_busy_gpu_with_queued_work_costs_nothing() -> None:
 
     made = build(body)
     assert sum(place.wait_ns for place in made.stalls.values()) > 300_000
-    assert exposed.together(made) == pytest.approx(0, abs=500)
+    assert exposed_cost.together(made) == pytest.approx(0, abs=500)
     assert time_us(made) == pytest.approx(412, abs=1)
 
 
@@ -105,10 +105,10 @@ def test_two_waits_that_cost_nothing_alone_cost_much_together() -> None:
         machine.host(100)
 
     made = build(body)
-    alone = exposed.of(made)
+    alone = exposed_cost.per_stall(made)
     assert alone[SYNC] < 15_000
     assert alone[READ] < 25_000
-    assert (exposed.together(made) or 0) > 90_000
+    assert (exposed_cost.together(made) or 0) > 90_000
 
 
 def test_waits_that_absorb_each_other_are_named_as_a_set() -> None:
@@ -122,8 +122,8 @@ def test_waits_that_absorb_each_other_are_named_as_a_set() -> None:
         machine.host(300)
 
     made = build(body)
-    assert max(exposed.of(made).values()) < 0.01 * made.base_ns
-    assert {sentence.id for sentence in sentences.of(made)} >= {"absorbed"}
+    assert max(exposed_cost.per_stall(made).values()) < 0.01 * made.base_ns
+    assert {sentence.id for sentence in explanations.explain(made)} >= {"absorbed"}
 
 
 def test_interval_sync_waits_in_one_step_of_n() -> None:
@@ -184,7 +184,7 @@ def test_a_pin_thread_that_is_slower_than_the_step_sets_the_pace() -> None:
     made = build(copying, calibration=slow)
     # 10 MB at 2 GB/s, and the loader's 50 that the thread takes over.
     assert time_us(made, Edit("async-copy", (COPY,))) == pytest.approx(5_050, abs=1)
-    assert bounds.of(made, (Edit("async-copy", (COPY,)),)).binding == "loader"
+    assert bounds.step_bounds(made, (Edit("async-copy", (COPY,)),)).binding == "loader"
 
 
 def test_without_workers_the_main_thread_pins() -> None:
@@ -235,7 +235,7 @@ def test_the_queue_limit_holds_the_host_back() -> None:
 
     made = build(body)
     # The recorder's host never blocks, so the trace shows steps of 50 while the GPU needs 1,010.
-    spans = lanes.lanes(made)
+    spans = step_timeline.step_spans(made)
     assert time_us(made) == pytest.approx(1010, abs=1)
     assert {span.lane for span in spans} == {"host", "stream 7"}
 
@@ -264,7 +264,7 @@ def test_the_seeds_pipeline_in_which_nothing_overlaps_takes_the_sum_of_its_parts
     plain = build(one_stream)
     # On one stream the same work is even quicker: two launches and two returns are hidden. Four streams gain nothing.
     assert time_us(plain) == pytest.approx(7 + 200 + 1 + 300 + 1 + 500 + 3, abs=0.5)
-    busy = [span for span in lanes.lanes(made) if span.lane != "host"]
+    busy = [span for span in step_timeline.step_spans(made) if span.lane != "host"]
     ordered = sorted(busy, key=lambda span: span.start_ns)
     assert all(first.end_ns <= second.start_ns for first, second in pairwise(ordered))
 
@@ -281,7 +281,7 @@ def test_the_profilers_cost_is_fitted_to_the_unprofiled_step() -> None:
     assert made.overhead.row_ns > 1_000
     assert time_us(made) == pytest.approx(0.9 * slow.recorded_ns / 1000, rel=0.012)
     assert made.base_ns == round(0.9 * slow.recorded_ns)
-    judged = estimate.of(made, ())
+    judged = estimate.predict(made, ())
     assert not isinstance(judged, Abstention)
     assert judged.basis == "unprofiled"
     assert judged.step_ns == judged.base_ns
@@ -300,13 +300,13 @@ def test_a_gpu_bound_loop_does_not_tell_the_profilers_cost() -> None:
 
 def test_an_unprofiled_step_that_the_recording_cannot_explain_is_refused() -> None:
     recorded = build(synchronized).recorded_ns
-    made = tape.build(*_parts(synchronized), clock=StepClock(unprofiled_mean_ns=2 * recorded))
+    made = trace_builder.build(*_parts(synchronized), clock=StepClock(unprofiled_mean_ns=2 * recorded))
     assert isinstance(made, Abstention)
     assert "unprofiled" in made.missing
 
 
 def test_too_few_steps_are_refused() -> None:
-    made = tape.build(*_parts(synchronized, steps=2))
+    made = trace_builder.build(*_parts(synchronized, steps=2))
     assert isinstance(made, Abstention)
     assert "steps" in made.missing
 
@@ -316,14 +316,14 @@ def test_a_loop_without_gpu_work_is_refused() -> None:
     for number in range(5):
         with machine.step(number):
             machine.host(100)
-    made = tape.build(timeline.build(machine.trace()))
+    made = trace_builder.build(timeline.build(machine.trace()))
     assert isinstance(made, Abstention)
     assert "GPU" in made.missing
 
 
 def test_estimates_have_a_range_around_the_middle_and_name_what_binds() -> None:
     made = build(synchronized)
-    judged = estimate.of(made, (Edit("interval-sync", (SYNC,), interval=10),))
+    judged = estimate.predict(made, (Edit("interval-sync", (SYNC,), interval=10),))
     assert not isinstance(judged, Abstention)
     assert judged.low_ns < judged.step_ns < judged.high_ns
     assert judged.binding == "stream"
@@ -339,7 +339,7 @@ def test_a_host_bound_loop_is_told_that_waits_do_not_matter() -> None:
             machine.host(50)
         machine.synchronize()
 
-    said = {sentence.id: sentence for sentence in sentences.of(build(body))}
+    said = {sentence.id: sentence for sentence in explanations.explain(build(body))}
     assert {"host_bound", "no_room"} <= set(said)
     assert said["host_bound"].numbers["host_ns"] > 9 * said["host_bound"].numbers["stream_ns"]
 
@@ -350,7 +350,7 @@ def test_a_gpu_bound_loop_is_told_so() -> None:
         machine.launch("gemm", 5_000)
         machine.synchronize()
 
-    assert "gpu_bound" in {sentence.id for sentence in sentences.of(build(body))}
+    assert "gpu_bound" in {sentence.id for sentence in explanations.explain(build(body))}
 
 
 def test_a_loader_that_is_too_slow_takes_every_gain_away() -> None:
@@ -362,7 +362,7 @@ def test_a_loader_that_is_too_slow_takes_every_gain_away() -> None:
     made = build(body, calibration=Calibration(loader_workers=2))
     assert made.loader.period_ns == made.recorded_ns
     assert time_us(made, Edit("interval-sync", (SYNC,), interval=10)) == pytest.approx(time_us(made), rel=1e-3)
-    assert "loader_bound" in {sentence.id for sentence in sentences.of(made)}
+    assert "loader_bound" in {sentence.id for sentence in explanations.explain(made)}
 
 
 def test_the_autograd_hand_off_is_host_time() -> None:
@@ -382,8 +382,8 @@ def test_the_autograd_hand_off_is_host_time() -> None:
 
 def test_lanes_show_one_step_on_one_scale() -> None:
     made = build(synchronized)
-    before = lanes.lanes(made)
-    after = lanes.lanes(made, (Edit("interval-sync", (SYNC,), interval=10),))
+    before = step_timeline.step_spans(made)
+    after = step_timeline.step_spans(made, (Edit("interval-sync", (SYNC,), interval=10),))
     assert max(span.end_ns for span in before) <= 250_100
     kernel = next(span for span in before if span.lane == "stream 7")
     assert (kernel.name, kernel.end_ns - kernel.start_ns) == ("gemm", 200_000)
@@ -445,7 +445,7 @@ def test_limits_count_every_interval_by_its_own_length() -> None:
     copies = waits["api"] == "cudaMemcpyAsync"
     found = {"a": waits[~copies].index, "b": waits[copies].index}
     stalls = [Stall(name, "x", "d2h", 1, 0, 0, None, "unknown", None, tuple(rows)) for name, rows in found.items()]
-    made = tape.build(picture, tuple(stalls))
-    assert isinstance(made, Tape)
+    made = trace_builder.build(picture, tuple(stalls))
+    assert isinstance(made, ReplayTrace)
     every = tuple(Edit("defer-read", (name,), interval=interval) for name, interval in (("a", 3), ("b", 2)))
-    assert bounds.of(made, every).copy_ns == pytest.approx(1_000 / 3 + 1_000 / 2, abs=2)
+    assert bounds.step_bounds(made, every).copy_ns == pytest.approx(1_000 / 3 + 1_000 / 2, abs=2)

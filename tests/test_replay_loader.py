@@ -12,8 +12,8 @@ from builders import Machine
 from test_replay_known import SYNC, _parts, build, time_us
 
 from tracelens.model import Abstention, Edit, Estimate, StepClock
-from tracelens.replay import bounds, estimate, sentences
-from tracelens.replay.calibrate import Calibration
+from tracelens.replay import bounds, estimate, explanations
+from tracelens.replay.calibration import Calibration
 from tracelens.replay.edits import apply
 
 WAIT, READY = 9_000, 300
@@ -39,7 +39,7 @@ def test_prefetching_promises_no_more_than_the_workers_deliver(depth: int) -> No
     fetched = (Edit("prefetch", (), depth=depth), Edit("interval-sync", (SYNC,), interval=10))
     assert made.loader.period_ns == made.recorded_ns
     assert time_us(made, *fetched) == pytest.approx(made.recorded_ns / 1000, abs=0.1)
-    judged = estimate.of(made, fetched)
+    judged = estimate.predict(made, fetched)
     assert isinstance(judged, Estimate)
     assert judged.step_ns == pytest.approx(judged.base_ns, rel=1e-3)
     assert judged.binding == "loader"
@@ -70,7 +70,7 @@ def test_twice_the_workers_deliver_twice_as_often() -> None:
     made = build(starved, calibration=TWO)
     # One worker needs 2 x the step of 9,815 + 5 + 3 per batch; four need a quarter each.
     assert time_us(made, more(4)) == pytest.approx(made.recorded_ns / 2000, abs=1)
-    judged = estimate.of(made, (more(4),))
+    judged = estimate.predict(made, (more(4),))
     assert isinstance(judged, Estimate)
     assert judged.binding == "loader"
     assert judged.speedup == pytest.approx(2, rel=0.01)
@@ -79,11 +79,11 @@ def test_twice_the_workers_deliver_twice_as_often() -> None:
 
 def test_a_starved_loop_is_told_what_twice_the_workers_would_bring() -> None:
     made = build(starved, calibration=TWO)
-    (said,) = (one for one in sentences.of(made) if one.id == "loader_bound")
+    (said,) = (one for one in explanations.explain(made) if one.id == "loader_bound")
     assert said.numbers["doubled_ns"] == pytest.approx(made.recorded_ns / 2, rel=1e-3)
     assert "With 4 workers instead of 2, each as fast as now, a step would take 4.91 ms (replayed)." in said.text
     unknown = replace(made, loader=replace(made.loader, workers=None))
-    (said,) = (one for one in sentences.of(unknown) if one.id == "loader_bound")
+    (said,) = (one for one in explanations.explain(unknown) if one.id == "loader_bound")
     assert "replayed" not in said.text
 
 
@@ -132,11 +132,11 @@ def test_workers_that_keep_up_are_not_made_faster_by_more() -> None:
 
     made = build(body, calibration=TWO)
     assert apply(made, (more(8),)).variants == apply(made).variants
-    judged = estimate.of(made, (more(8),))
+    judged = estimate.predict(made, (more(8),))
     assert isinstance(judged, Estimate)
     assert judged.step_ns == judged.base_ns
     assert any("more of them bring nothing" in text for text in judged.assumptions)
-    other = estimate.of(made, (Edit("interval-sync", (SYNC,), interval=10),))
+    other = estimate.predict(made, (Edit("interval-sync", (SYNC,), interval=10),))
     assert isinstance(other, Estimate)
     assert any("how much faster they could deliver is not known" in text for text in other.assumptions)
     assert not any("workers" in text for text in judged.assumptions if "more of them" not in text)
@@ -156,12 +156,12 @@ def test_the_first_workers_take_the_making_off_the_training_thread() -> None:
     assert time_us(made, more(1)) == pytest.approx(1_000 + 7 + 3_000 + 3, abs=0.1)
     without_wait = Edit("interval-sync", (SYNC,), interval=1000)
     assert time_us(made, more(1), without_wait) == pytest.approx(4_000, abs=0.1)
-    assert bounds.of(made, (more(1), without_wait)).binding == "loader"
+    assert bounds.step_bounds(made, (more(1), without_wait)).binding == "loader"
 
 
 def test_an_unknown_number_of_workers_is_not_multiplied() -> None:
     made = build(starved)
-    judged = estimate.of(made, (more(8),))
+    judged = estimate.predict(made, (more(8),))
     assert isinstance(judged, Abstention)
     assert "how many workers" in judged.missing
 
@@ -169,11 +169,11 @@ def test_an_unknown_number_of_workers_is_not_multiplied() -> None:
 def test_the_unprofiled_step_is_the_loaders_period() -> None:
     """The profiler does not slow the workers down: 9,000 per batch unprofiled is what two of them deliver."""
     picture, stalls = _parts(starved)
-    from tracelens.replay import tape
+    from tracelens.replay import trace_builder
 
-    made = tape.build(picture, stalls, StepClock(unprofiled_mean_ns=9_500_000), TWO)
+    made = trace_builder.build(picture, stalls, StepClock(unprofiled_mean_ns=9_500_000), TWO)
     assert not isinstance(made, Abstention)
-    judged = estimate.of(made, (more(4),))
+    judged = estimate.predict(made, (more(4),))
     assert isinstance(judged, Estimate)
     assert judged.step_ns == pytest.approx(4_750_000, rel=0.01)
 
@@ -214,7 +214,7 @@ def test_workers_that_are_busy_all_the_time_are_the_limit_of_every_remedy() -> N
     free, bound = build(pageable, calibration=supplied(0)), build(pageable, calibration=supplied(20_000))
     assert time_us(free, *PINNED) < 4_900, "or the test tests nothing"
     assert time_us(bound, *PINNED) == pytest.approx(5_000)
-    judged = estimate.of(bound, PINNED)
+    judged = estimate.predict(bound, PINNED)
     assert isinstance(judged, Estimate)
     assert judged.binding == "loader"
     assert "4 workers deliver a step's batches every 5.00 ms at best, by the CPU time they took" in judged.assumptions
@@ -224,10 +224,10 @@ def test_a_loop_as_it_is_did_get_its_batches() -> None:
     """The workers' time is measured with an error; it never makes the recorded loop slower than it was."""
     made = build(pageable, calibration=supplied(80_000))
     assert time_us(made) == pytest.approx(made.base_ns / 1000)
-    judged = estimate.of(made, PINNED)
+    judged = estimate.predict(made, PINNED)
     assert isinstance(judged, Estimate)
     assert judged.step_ns == pytest.approx(judged.base_ns, rel=1e-3)
-    (said,) = (one for one in sentences.of(made) if one.id == "loader_bound")
+    (said,) = (one for one in explanations.explain(made) if one.id == "loader_bound")
     assert "any time saved elsewhere is spent waiting" in said.text
 
 

@@ -17,10 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tracelens.model import Edit, Stall, Timeline, WaitKind
-from tracelens.replay import bounds, edits, exposed, tape
-from tracelens.replay.items import Block, Engine, Item, ItemKind, Loader, StallPlace, Tape, fold
+from tracelens.replay import bounds, edits, exposed_cost, trace_builder
 from tracelens.replay.program import compile_program
-from tracelens.replay.steady import step_time
+from tracelens.replay.replay_trace import Engine, HostOp, HostOpKind, LoaderPace, OpBlock, ReplayTrace, StallWaits, fold
+from tracelens.replay.steady_state import step_time
 from tracelens.trace import timeline
 
 Move = tuple[str, int]
@@ -44,7 +44,7 @@ def play(machine: Machine, moves: list[Move], scale: float = 1) -> None:
         plays[kind](us * scale)
 
 
-def build(moves: list[Move], steps: int = 4) -> Tape:
+def build(moves: list[Move], steps: int = 4) -> ReplayTrace:
     machine = Machine()
     for number in range(steps):
         with machine.step(number):
@@ -53,8 +53,8 @@ def build(moves: list[Move], steps: int = 4) -> Tape:
             machine.launch("first", 50)
             play(machine, moves)
     picture = timeline.build(machine.trace())
-    made = tape.build(picture, stalls(picture))
-    assert isinstance(made, Tape), made
+    made = trace_builder.build(picture, stalls(picture))
+    assert isinstance(made, ReplayTrace), made
     return made
 
 
@@ -67,7 +67,7 @@ def stalls(picture: Timeline) -> tuple[Stall, ...]:
     )
 
 
-def time_of(made: Tape, *changes: Edit) -> float:
+def time_of(made: ReplayTrace, *changes: Edit) -> float:
     return step_time(compile_program(edits.apply(made, changes), 0.0))
 
 
@@ -76,7 +76,7 @@ def time_of(made: Tape, *changes: Edit) -> float:
 def test_the_base_is_met_and_no_limit_is_passed(moves: list[Move]) -> None:
     made = build(moves)
     assert abs(made.errors.recorded) < 0.03
-    assert bounds.of(made).largest_ns <= made.base_ns + ROUNDED_NS
+    assert bounds.step_bounds(made).largest_ns <= made.base_ns + ROUNDED_NS
 
 
 @given(st.lists(MOVES, min_size=1, max_size=12))
@@ -89,7 +89,7 @@ def test_removing_waits_never_lengthens_a_step(moves: list[Move]) -> None:
     for place in made.stalls.values():
         without = step_time(compile_program(edits.without(made, place.waits), 0.0))
         assert without_all <= without <= base
-    assert all(cost >= 0 for cost in exposed.of(made).values())
+    assert all(cost >= 0 for cost in exposed_cost.per_stall(made).values())
 
 
 @given(st.lists(MOVES, min_size=1, max_size=10))
@@ -98,31 +98,31 @@ def test_another_threads_python_costs_between_nothing_and_all_of_it(moves: list[
     """A pin thread's work delays a loop by no more than it lasts, and never makes it faster; no limit is passed."""
     made = build([("load", 700), *moves, ("h2d", 90)])
     quick = replace(made.calibration, loader_workers=4, pin_thread_copy_factor=0.01, pin_thread_bytes_per_us=1e6)
-    made = replace(made, loader=Loader(4), calibration=quick)
+    made = replace(made, loader=LoaderPace(4), calibration=quick)
     free = replace(made, calibration=replace(quick, pin_thread_contention=0.0))
     pinned = Edit("async-copy", ("h2d",))
     spent = [
         item.issue_ns
         for step in edits.apply(made, (pinned,)).variants
         for item in step
-        if isinstance(item, Item) and item.kind == "background"
+        if isinstance(item, HostOp) and item.kind == "background"
     ]
     assert min(spent) > 0
     alone, contended = time_of(free, pinned), time_of(made, pinned)
     assert alone <= contended <= alone + max(spent)
-    assert bounds.of(made, (pinned,)).largest_ns <= contended * made.base_ns / time_of(made) + ROUNDED_NS
+    assert bounds.step_bounds(made, (pinned,)).largest_ns <= contended * made.base_ns / time_of(made) + ROUNDED_NS
 
 
 TIMES = st.integers(0, 300).map(lambda us: us * 1_000)
-WAITS: dict[ItemKind, WaitKind] = {"sync": "device", "event_sync": "event", "blocking": "d2h", "staged": "h2d"}
+WAITS: dict[HostOpKind, WaitKind] = {"sync": "device", "event_sync": "event", "blocking": "d2h", "staged": "h2d"}
 
 
 @st.composite
-def items(draw: st.DrawFn) -> Item:
+def items(draw: st.DrawFn) -> HostOp:
     """Anything a host may do on three streams, with any latency and return; more than a machine would."""
-    kinds: list[ItemKind] = ["work", "launch", "launch", "record", "stream_wait", "loader", *WAITS]
+    kinds: list[HostOpKind] = ["work", "launch", "launch", "record", "stream_wait", "loader", *WAITS]
     kind = draw(st.sampled_from(kinds))
-    item = Item(kind, draw(TIMES) // 5, draw(TIMES) // 5, stream=draw(st.integers(0, 2)), return_ns=draw(TIMES) // 6)
+    item = HostOp(kind, draw(TIMES) // 5, draw(TIMES) // 5, stream=draw(st.integers(0, 2)), return_ns=draw(TIMES) // 6)
     if kind in ("launch", "staged", "blocking"):
         engine = draw(st.sampled_from(ENGINES[kind]))
         size = draw(st.sampled_from([4, 10_000_000])) if engine else 0
@@ -137,16 +137,19 @@ ENGINES: dict[str, tuple[Engine, ...]] = {"launch": ("", "h2d"), "staged": ("h2d
 
 
 @st.composite
-def tapes(draw: st.DrawFn) -> Tape:
+def tapes(draw: st.DrawFn) -> ReplayTrace:
     """Any program: launch queues that fill, streams that wait for each other, a loader that may set the pace."""
     steps = draw(st.lists(st.lists(items(), min_size=1, max_size=14), min_size=1, max_size=4))
     counted = [(place, list(enumerate(step, 100 * place))) for place, step in enumerate(steps)]
     steps = [
-        [Item("work", 1_000), *(one._replace(call=call, wait=call if one.kind in WAITS else -1) for call, one in step)]
+        [
+            HostOp("work", 1_000),
+            *(one._replace(call=call, wait=call if one.kind in WAITS else -1) for call, one in step),
+        ]
         for _, step in counted
     ]
     waits = {
-        kind: StallPlace(word, frozenset(item.wait for step in steps for item in step if item.kind == kind))
+        kind: StallWaits(word, frozenset(item.wait for step in steps for item in step if item.kind == kind))
         for kind, word in WAITS.items()
     }
     loads = any(item.kind == "loader" for step in steps for item in step)
@@ -155,21 +158,21 @@ def tapes(draw: st.DrawFn) -> Tape:
     costs = replace(made.calibration, queue_limit=draw(st.sampled_from([3, 40, 1000])), loader_workers=4)
     folded = tuple(fold(step) for step in steps)
     made = replace(made, steps=folded, streams=("a", "b", "c"), stalls=waits, calibration=costs)
-    made = replace(made, loader=Loader(4, period))
+    made = replace(made, loader=LoaderPace(4, period))
     return replace(made, steady_ns=round(time_of(made)))
 
 
 @cache
-def plain() -> Tape:
+def plain() -> ReplayTrace:
     return build([("launch", 10), ("sync", 1)])
 
 
 @given(tapes())
 @settings(QUICK, max_examples=80)
-def test_of_any_program_removing_waits_is_exact(made: Tape) -> None:
+def test_of_any_program_removing_waits_is_exact(made: ReplayTrace) -> None:
     """To the nanosecond: fewer waits are never slower, and nothing is faster than its limits."""
     base = time_of(made)
-    assert bounds.of(made).largest_ns <= base + ROUNDED_NS
+    assert bounds.step_bounds(made).largest_ns <= base + ROUNDED_NS
     every = frozenset(wait for place in made.stalls.values() for wait in place.waits)
     without_all = step_time(compile_program(edits.without(made, every), 0.0))
     for place in made.stalls.values():
@@ -180,11 +183,11 @@ def test_of_any_program_removing_waits_is_exact(made: Tape) -> None:
 def test_two_clocks_that_swing_against_each_other_have_one_rate() -> None:
     """Found by the property above: host and stream took 57,400 and 57,000 ns in turn, each 57,200 on average."""
     items = (
-        Item("work", gap_ns=1_000, issue_ns=0, rows=0, stream=-1),
-        Item("launch", gap_ns=0, issue_ns=0, rows=0, stream=0, duration_ns=56_000, call=1),
-        Item("blocking", gap_ns=0, issue_ns=200, rows=0, stream=1, engine="d2h", size=4, wait=2, call=2),
-        Item("staged", gap_ns=55_200, issue_ns=0, rows=0, stream=1, duration_ns=2_000, engine="h2d", size=4, wait=3),
-        Item("staged", gap_ns=0, issue_ns=0, rows=0, stream=0, engine="h2d", size=10_000_000, wait=4, call=4),
+        HostOp("work", gap_ns=1_000, issue_ns=0, rows=0, stream=-1),
+        HostOp("launch", gap_ns=0, issue_ns=0, rows=0, stream=0, duration_ns=56_000, call=1),
+        HostOp("blocking", gap_ns=0, issue_ns=200, rows=0, stream=1, engine="d2h", size=4, wait=2, call=2),
+        HostOp("staged", gap_ns=55_200, issue_ns=0, rows=0, stream=1, duration_ns=2_000, engine="h2d", size=4, wait=3),
+        HostOp("staged", gap_ns=0, issue_ns=0, rows=0, stream=0, engine="h2d", size=10_000_000, wait=4, call=4),
     )
     made = replace(plain(), steps=(items,), streams=("a", "b"))
     without = step_time(compile_program(edits.without(made, frozenset({2})), 0.0))
@@ -193,11 +196,11 @@ def test_two_clocks_that_swing_against_each_other_have_one_rate() -> None:
 
 @given(tapes(), st.integers(5, 40))
 @settings(QUICK, max_examples=60)
-def test_more_workers_are_never_slower_and_never_faster_than_their_share(made: Tape, wanted: int) -> None:
+def test_more_workers_are_never_slower_and_never_faster_than_their_share(made: ReplayTrace, wanted: int) -> None:
     hired = Edit("more-workers", workers=wanted)
     after = time_of(made, hired)
     assert after <= time_of(made)
-    limits = bounds.of(made, (hired,))
+    limits = bounds.step_bounds(made, (hired,))
     assert limits.largest_ns <= after * made.base_ns / max(1.0, time_of(made)) + ROUNDED_NS
     if made.loader.period_ns is not None:
         assert after >= made.loader.period_ns * 4 // wanted
@@ -219,13 +222,13 @@ def test_scaling_every_duration_scales_the_step(moves: list[Move], factor: int) 
     assert time_of(scaled(made, factor)) == pytest.approx(factor * time_of(made), rel=2e-3)
 
 
-def scaled(made: Tape, factor: int) -> Tape:
-    def longer(item: Item) -> Item:
+def scaled(made: ReplayTrace, factor: int) -> ReplayTrace:
+    def longer(item: HostOp) -> HostOp:
         names = ("gap_ns", "issue_ns", "duration_ns", "latency_ns", "spacing_ns", "return_ns")
         return item._replace(**{name: getattr(item, name) * factor for name in names})
 
-    def element(part: Item | Block) -> Item | Block:
-        return Block(tuple(map(longer, part.items))) if isinstance(part, Block) else longer(part)
+    def element(part: HostOp | OpBlock) -> HostOp | OpBlock:
+        return OpBlock(tuple(map(longer, part.items))) if isinstance(part, OpBlock) else longer(part)
 
     return replace(made, steps=tuple(tuple(map(element, step)) for step in made.steps))
 
@@ -235,20 +238,20 @@ def test_the_order_of_rows_in_the_file_changes_nothing() -> None:
     for number in range(4):
         with machine.step(number):
             play(machine, [("launch", 200), ("h2d", 90), ("launch", 30), ("host", 20), ("item", 1)])
-    first = tape.build(timeline.build(machine.trace()))
+    first = trace_builder.build(timeline.build(machine.trace()))
     np.random.default_rng(0).shuffle(machine.events.rows)
-    second = tape.build(timeline.build(machine.trace()))
-    assert isinstance(first, Tape)
-    assert isinstance(second, Tape)
+    second = trace_builder.build(timeline.build(machine.trace()))
+    assert isinstance(first, ReplayTrace)
+    assert isinstance(second, ReplayTrace)
     assert time_of(first) == time_of(second)
-    assert bounds.of(first) == bounds.of(second)
+    assert bounds.step_bounds(first) == bounds.step_bounds(second)
 
 
 @dataclass
 class Big:
     """8 steps with 1,250 calls each, the size of the benchmark in the issue."""
 
-    made: Tape
+    made: ReplayTrace
 
     @classmethod
     def build(cls) -> Big:

@@ -12,18 +12,18 @@ from accuracy.judge import judged
 from builders import Machine
 from test_replay_accuracy import document
 
-from tracelens.replay import tape
-from tracelens.replay.items import Tape
+from tracelens.replay import trace_builder
+from tracelens.replay.replay_trace import ReplayTrace
 from tracelens.trace import timeline
 
 
-def looped(body: Callable[[Machine], None]) -> Tape:
+def looped(body: Callable[[Machine], None]) -> ReplayTrace:
     machine = Machine()
     for number in range(8):
         with machine.step(number):
             body(machine)
-    made = tape.build(timeline.build(machine.trace()))
-    assert isinstance(made, Tape), made
+    made = trace_builder.build(timeline.build(machine.trace()))
+    assert isinstance(made, ReplayTrace), made
     return made
 
 

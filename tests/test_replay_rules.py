@@ -12,9 +12,9 @@ from builders import Machine
 from test_replay_known import COPY, READ, SYNC, _parts, build, time_us
 
 from tracelens.model import Abstention, Edit, Estimate, StepClock
-from tracelens.replay import bounds, estimate, sentences, tape
-from tracelens.replay.calibrate import Calibration
-from tracelens.replay.items import single
+from tracelens.replay import bounds, estimate, explanations, trace_builder
+from tracelens.replay.calibration import Calibration
+from tracelens.replay.replay_trace import single
 
 PIN = Edit("async-copy", (COPY,))
 UNPACK, GET = 500, 100
@@ -59,7 +59,7 @@ def test_a_training_thread_that_waits_for_the_gpu_pays_nothing() -> None:
 def test_background_work_is_no_limit_of_the_host() -> None:
     made = build(waiting, calibration=EAGER)
     free = build(waiting, calibration=replace(EAGER, pin_thread_contention=0.0))
-    assert bounds.of(made, (PIN,)).host_ns == bounds.of(free, (PIN,)).host_ns
+    assert bounds.step_bounds(made, (PIN,)).host_ns == bounds.step_bounds(free, (PIN,)).host_ns
 
 
 def test_a_pin_thread_works_for_every_batch_of_a_step() -> None:
@@ -77,7 +77,7 @@ def test_a_pin_thread_works_for_every_batch_of_a_step() -> None:
     needed = sum(staged) / len(made.steps) / 1000 + 2 * 50
     assert needed > 2 * 700
     assert time_us(made, PIN) == pytest.approx(needed, abs=1)
-    assert bounds.of(made, (PIN,)).loader_ns == pytest.approx(needed * 1000, rel=0.01)
+    assert bounds.step_bounds(made, (PIN,)).loader_ns == pytest.approx(needed * 1000, rel=0.01)
 
 
 def test_a_host_that_worked_slower_while_it_was_recorded_is_scaled_back() -> None:
@@ -91,11 +91,11 @@ def test_a_host_that_worked_slower_while_it_was_recorded_is_scaled_back() -> Non
     picture, stalls = _parts(body)
     recorded = int((picture.steps()["end_ns"] - picture.steps()["start_ns"]).iloc[2])
     unprofiled = recorded * 4 // 5
-    made = tape.build(picture, stalls, StepClock((unprofiled,) * 30, unprofiled))
+    made = trace_builder.build(picture, stalls, StepClock((unprofiled,) * 30, unprofiled))
     assert not isinstance(made, Abstention)
     assert made.errors.anchor == pytest.approx(0, abs=0.01)
     assert any("host worked 25% slower" in note for note in made.notes)
-    judged = estimate.of(made, (Edit("interval-sync", (SYNC,), interval=10),))
+    judged = estimate.predict(made, (Edit("interval-sync", (SYNC,), interval=10),))
     assert isinstance(judged, Estimate)
     assert judged.step_ns == pytest.approx(unprofiled, rel=0.02)
 
@@ -129,7 +129,7 @@ def test_an_event_that_the_trace_does_not_tie_is_inferred_from_what_followed_it(
     assert made.unresolved_waits == 0
     # other's launch 5, then the producer's latency 7 and its 400, a gap, the consumer's 300 and the return.
     assert time_us(made) == pytest.approx(5 + 7 + 400 + 1 + 300 + 3, abs=1)
-    assert isinstance(estimate.of(made, (Edit("interval-sync", (SYNC,), interval=10),)), Estimate)
+    assert isinstance(estimate.predict(made, (Edit("interval-sync", (SYNC,), interval=10),)), Estimate)
 
 
 def test_a_wait_of_a_stream_that_runs_nothing_needs_no_record() -> None:
@@ -155,7 +155,7 @@ def test_a_refusal_names_the_work_from_before_the_window() -> None:
     picture, _ = _parts(body)
     ops = picture.tables.ops
     before = replace(picture.tables, ops=ops.assign(call=ops["call"].where(ops.index >= len(ops) // 2, -1)))
-    refused = tape._unexplained(0.5, replace(picture, tables=before), build(body))
+    refused = trace_builder._unexplained(0.5, replace(picture, tables=before), build(body))
     assert "50 % of the recorded GPU time is work from before the recording began" in refused.missing
     assert "+50.0 %" in refused.missing
     assert "competes" not in refused.missing
@@ -170,8 +170,8 @@ def test_measured_constants_replace_the_defaults_and_nothing_else_does() -> None
 def test_a_host_busy_with_batches_is_not_told_that_nothing_can_be_gained() -> None:
     """The GPU needs 50 of 2,600 and no wait matters, but unpacking (500) and copying (40, and its call) would go."""
     made = build(never_waiting, calibration=EAGER)
-    said = {one.id: one.text for one in sentences.of(made)}
+    said = {one.id: one.text for one in explanations.explain(made)}
     assert "no_room" not in said
     assert "0.55 ms of it are copying and unpacking batches" in said["busy_with_batches"]
     alone = build(lambda machine: (machine.launch("gemm", 50), machine.host(2_000)), calibration=EAGER)
-    assert "no_room" in {one.id for one in sentences.of(alone)}
+    assert "no_room" in {one.id for one in explanations.explain(alone)}

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from test_replay_properties import MOVES, QUICK, Move, build, play, stalls
 
 from tracelens.model import Edit
-from tracelens.replay import before, edits, estimate, places, simulate, tape
-from tracelens.replay.items import Item, Loader, Step, Stretch, Tape, Variant
+from tracelens.replay import baseline, edit_sites, edits, estimate, simulate, trace_builder
 from tracelens.replay.program import Program, compile_program
-from tracelens.replay.steady import step_time
+from tracelens.replay.replay_trace import HostOp, LoaderPace, ReplayTrace, Step, UntouchedSpan, Variant
+from tracelens.replay.steady_state import step_time
 from tracelens.trace import timeline
 
 READ, COPY = "d2h", "h2d"
@@ -32,7 +32,7 @@ CHANGES: tuple[tuple[Edit, ...], ...] = (
 def spread(step: Variant) -> Iterator[Step]:
     """A step without its Stretches."""
     for element in step:
-        yield from element.elements if isinstance(element, Stretch) else (element,)
+        yield from element.elements if isinstance(element, UntouchedSpan) else (element,)
 
 
 def uncut(program: Program) -> Program:
@@ -45,9 +45,9 @@ def test_pieces_that_no_edit_touches_compile_to_what_they_do_in_one_go(
     moves: list[Move], changes: tuple[Edit, ...], workers: int | None
 ) -> None:
     made = build([("load", 700), *moves, ("h2d", 90), *[("launch", 9.0)] * 3, ("sync", 0), *moves, ("item", 0)])
-    made = replace(made, loader=Loader(workers))
+    made = replace(made, loader=LoaderPace(workers))
     program = edits.apply(made, changes)
-    assert any(isinstance(element, Stretch) for step in program.variants for element in step)
+    assert any(isinstance(element, UntouchedSpan) for step in program.variants for element in step)
     for row_ns in (0.0, 900.0):
         assert compile_program(program, row_ns).ops == compile_program(uncut(program), row_ns).ops
 
@@ -72,33 +72,33 @@ def test_launches_of_a_stream_that_is_done_may_be_forgotten(moves: list[Move], c
     compiled = compile_program(program, 0.0, merge=False)
     quick = step_time(compiled)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(simulate.Machine, "_forget", lambda _: None)
+        patched.setattr(simulate.Simulator, "_forget", lambda _: None)
         assert step_time(compiled) == quick
 
 
 def test_the_first_part_of_a_cut_takes_what_an_edit_adds_to_the_beginning() -> None:
     made = build([("launch", 40), ("launch", 40), ("h2d", 90), ("launch", 40), ("launch", 40)])
-    plan = places.plan(made, (Edit("async-copy", (COPY,)),))
-    parts = places.cut(made.steps[0], plan).parts
+    plan = edit_sites.plan(made, (Edit("async-copy", (COPY,)),))
+    parts = edit_sites.split(made.steps[0], plan).parts
     assert isinstance(parts[0], tuple)
-    assert not isinstance(parts[0], Stretch)
-    touched = [one.item.kind for part in parts if not isinstance(part, Stretch) for one in part if one.kinds]
+    assert not isinstance(parts[0], UntouchedSpan)
+    touched = [one.item.kind for part in parts if not isinstance(part, UntouchedSpan) for one in part if one.kinds]
     assert touched == ["staged"]
 
 
 def test_what_was_asked_is_not_replayed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     made = build([("launch", 300), ("item", 0), ("host", 50)])
     passes = []
-    run = simulate.Machine.run_steps
-    monkeypatch.setattr(simulate.Machine, "run_steps", lambda *words: (passes.append(1), run(*words))[1])
-    first = estimate.of(made, CHANGES[0])
+    run = simulate.Simulator.run_steps
+    monkeypatch.setattr(simulate.Simulator, "run_steps", lambda *words: (passes.append(1), run(*words))[1])
+    first = estimate.predict(made, CHANGES[0])
     asked = len(passes)
-    assert estimate.of(made, CHANGES[0]) == first
+    assert estimate.predict(made, CHANGES[0]) == first
     assert len(passes) == asked
-    estimate.of(made, CHANGES[1])
+    estimate.predict(made, CHANGES[1])
     other = len(passes) - asked
     assert 0 < other < asked, "the unchanged loop was replayed for the first answer"
-    again = estimate.of(replace(made, notes=("another tape",)), CHANGES[0])
+    again = estimate.predict(replace(made, notes=("another replay trace",)), CHANGES[0])
     assert len(passes) > asked + other, "another Tape is another question"
     assert replace(again, assumptions=()) == replace(first, assumptions=())
 
@@ -113,9 +113,9 @@ def test_a_loop_that_reads_a_value_for_each_of_its_weights_is_planned_in_seconds
                 play(machine, [("launch", 3), ("item", 0), ("launch", 2), ("launch", 2), ("item", 0), ("launch", 3)])
             machine.synchronize()
     picture = timeline.build(machine.trace())
-    made = tape.build(picture, stalls(picture))
-    assert isinstance(made, Tape), made
-    change = edits.Change(made, (Edit("interval-sync", ("device",), interval=2),))
-    programs = [change.program(draw.costs) for draw in before.draws(made)[:3]]
-    rewritten = [sum(isinstance(one, Item) for step in program.variants for one in step) for program in programs]
+    made = trace_builder.build(picture, stalls(picture))
+    assert isinstance(made, ReplayTrace), made
+    change = edits.PreparedEdits(made, (Edit("interval-sync", ("device",), interval=2),))
+    programs = [change.program(draw.costs) for draw in baseline.samples(made)[:3]]
+    rewritten = [sum(isinstance(one, HostOp) for step in program.variants for one in step) for program in programs]
     assert max(rewritten) < 0.02 * sum(map(len, made.steps)) * 2, "only what lies beside the synchronizes"

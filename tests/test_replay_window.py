@@ -13,12 +13,12 @@ from builders import Machine
 from test_replay_known import SYNC, _stalls, build, synchronized, time_us
 
 from tracelens.model import Edit
-from tracelens.replay import tape
-from tracelens.replay.items import Item, Tape, single
+from tracelens.replay import trace_builder
+from tracelens.replay.replay_trace import HostOp, ReplayTrace, single
 from tracelens.trace import timeline
 
 
-def begun_with(before_us: float, body: Callable[[Machine, int], None], steps: int = 8) -> Tape:
+def begun_with(before_us: float, body: Callable[[Machine, int], None], steps: int = 8) -> ReplayTrace:
     """Recorded while `before_us` of work was running whose launch call is from before the recording."""
     machine = Machine()
     machine.launch("before", before_us)
@@ -27,8 +27,8 @@ def begun_with(before_us: float, body: Callable[[Machine, int], None], steps: in
         with machine.step(number):
             body(machine, number)
     picture = timeline.build(machine.trace())
-    made = tape.build(picture, _stalls(picture))
-    assert isinstance(made, Tape), made
+    made = trace_builder.build(picture, _stalls(picture))
+    assert isinstance(made, ReplayTrace), made
     return made
 
 
@@ -78,7 +78,7 @@ def test_after_a_step_that_was_left_out_the_gpu_is_as_the_recording_found_it() -
 def test_a_wait_returns_no_sooner_for_being_late(host_us: int) -> None:
     """The work is done at 210 and whoever waits learns of it 30 later, also who begins to wait at 230."""
     made = build(synchronized)
-    launch = Item("launch", 0, 5_000, duration_ns=200_000, latency_ns=10_000, stream=0)
-    wait = Item("sync", host_us * 1_000 - 5_000, 2_000, return_ns=30_000, stream=0)
+    launch = HostOp("launch", 0, 5_000, duration_ns=200_000, latency_ns=10_000, stream=0)
+    wait = HostOp("sync", host_us * 1_000 - 5_000, 2_000, return_ns=30_000, stream=0)
     made = replace(made, steps=((launch, wait),))
     assert time_us(made) == max(240, host_us + 2)

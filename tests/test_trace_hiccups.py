@@ -6,7 +6,7 @@ import pytest
 from builders import Events, Machine
 
 from tracelens.model import StepClock, Timeline
-from tracelens.replay import tape
+from tracelens.replay import trace_builder
 from tracelens.trace import timeline
 
 
@@ -54,7 +54,9 @@ def test_waiting_for_a_worker_is_no_hiccup() -> None:
 
 
 def test_the_unprofiled_step_is_the_typical_one() -> None:
-    assert tape._unprofiled(StepClock((100,) * 95 + (900,) * 5, 140)) == 100
-    assert tape._unprofiled(StepClock((100,) * 90 + (900,) * 10, 180)) == 180  # every tenth step: the loop's own
-    assert tape._unprofiled(StepClock((100, 101), 99)) == 99
-    assert tape._unprofiled(StepClock()) is None
+    assert trace_builder._unprofiled(StepClock((100,) * 95 + (900,) * 5, 140)) == 100
+    assert (
+        trace_builder._unprofiled(StepClock((100,) * 90 + (900,) * 10, 180)) == 180
+    )  # every tenth step: the loop's own
+    assert trace_builder._unprofiled(StepClock((100, 101), 99)) == 99
+    assert trace_builder._unprofiled(StepClock()) is None

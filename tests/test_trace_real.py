@@ -12,7 +12,7 @@ import pytest
 
 from tracelens.findings import stalls
 from tracelens.model import Timeline
-from tracelens.replay import tape
+from tracelens.replay import trace_builder
 from tracelens.trace import chrome, intervals, timeline
 from tracelens.verify import recorded
 
@@ -181,7 +181,7 @@ def test_findings_replay_and_verify_count_the_same_calls(name: str) -> None:
     mine = waits[waits["step"].isin(kept) & ~waits["window_edge"]]
     pairs = {(row.call, row.copy) for row in mine.itertuples() if row.copy >= 0}
     assert pairs
-    items = [item for step in tape.build(found).steps for item in tape.single(step)]
+    items = [item for step in trace_builder.build(found).steps for item in trace_builder.single(step)]
     numbered = {item.pair for item in items if item.pair >= 0}
     assert numbered == {copy for _, copy in pairs}
     assert {item.call for item in items if item.pair >= 0} == {call for pair in pairs for call in pair}

@@ -22,7 +22,7 @@ from test_replay_loader import TWO, more, starved
 from tracelens import pipeline, remedies
 from tracelens.cli import main
 from tracelens.model import Abstention, Diagnosis, Edit, Estimate, InventoryItem, Location, Stall
-from tracelens.replay import estimate, hiring
+from tracelens.replay import estimate, worker_count
 from tracelens.schemes import plan, rules
 
 RULES = rules.load()
@@ -146,24 +146,24 @@ def test_a_moved_guard_is_replayed_as_a_deferred_read_and_a_thinned_line_as_a_ra
 
 
 def test_workers_that_stay_alive_get_an_abstention_and_no_number() -> None:
-    judged = estimate.of(build(waiting), (Edit("persistent-workers"),))
+    judged = estimate.predict(build(waiting), (Edit("persistent-workers"),))
     assert isinstance(judged, Abstention) and "between two epochs" in judged.missing
 
 
 def test_as_many_workers_are_asked_for_as_still_pay() -> None:
     """Two workers take 9,000 each way; the GPU needs 815: four, eight, sixteen pay, thirty-two no longer."""
     made = build(starved, calibration=TWO)
-    wanted = hiring.enough(made)
+    wanted = worker_count.recommended(made)
     assert wanted is not None
     assert time_us(made, more(wanted)) <= time_us(made, more(2 * wanted)) * 1.011
     assert time_us(made, more(wanted)) < 0.9 * time_us(made, more(wanted // 2))
     cores = build(starved, calibration=replace(TWO, loader_cores=5))
-    assert hiring.enough(cores) == 4, "no core is left for more"
+    assert worker_count.recommended(cores) == 4, "no core is left for more"
 
 
 def test_a_loop_that_does_not_wait_for_its_loader_gets_no_more_workers() -> None:
-    assert hiring.enough(build(waiting, calibration=TWO)) is None
-    assert hiring.enough(build(starved)) is None, "how many it has is not known"
+    assert worker_count.recommended(build(waiting, calibration=TWO)) is None
+    assert worker_count.recommended(build(starved)) is None, "how many it has is not known"
 
 
 # ---------------------------------------------------------------------------------------------------- the plan

@@ -1,7 +1,7 @@
 """The order of the stages, readable in one sitting.
 
     open_inputs   paths → Inputs: a Run or bare traces, loaded
-    examine       Inputs → Examined: what the GPU waited for, and the tape to ask "what if" of
+    examine       Inputs → Examined: what the GPU waited for, and the replay trace to ask "what if" of
     plan          Examined → Diagnosis: what each scheme would buy here, and which one to take
     illustrate    the same with what only the pages show: combinations of Edits, the step before and after
     save          Diagnosis → analysis.json, report.html, tracelens.patch in the Run folder
@@ -36,9 +36,9 @@ from tracelens.model import (
 from tracelens.patch.files import apply as patcher
 from tracelens.patch.files.apply import Standing
 from tracelens.remedies import Ground, Hunks, Remedy
-from tracelens.replay import bounds, combine, exposed, hiring, sentences, tape
-from tracelens.replay.calibrate import Calibration
-from tracelens.replay.items import Tape
+from tracelens.replay import bounds, explanations, exposed_cost, trace_builder, what_if, worker_count
+from tracelens.replay.calibration import Calibration
+from tracelens.replay.replay_trace import ReplayTrace
 from tracelens.run import sources
 from tracelens.run.sources import SourceScope, TrainingScript
 from tracelens.schemes import advise, measures, score
@@ -87,7 +87,7 @@ class Examined:
     """A Diagnosis without schemes, and what planning needs beside it."""
 
     diagnosis: Diagnosis
-    tape: Tape | Abstention
+    replay_trace: ReplayTrace | Abstention
     recording: RankRecording | None
     code: TrainingScript | Abstention
     """The training script as it was recorded, or why it is not at hand."""
@@ -109,7 +109,7 @@ def open_inputs(paths: tuple[Path, ...], max_bytes: int | None = None) -> Inputs
 
 
 def examine(inputs: Inputs, options: Options | None = None) -> Examined:
-    """What the GPU waited for on the slowest rank, with the tape that later answers what each remedy buys."""
+    """What the GPU waited for on the slowest rank, with the replay trace that later answers what each remedy buys."""
     options = options or Options()
     picture, recording, ranks = _slowest(inputs)
     clock = recording.clock if recording else None
@@ -117,8 +117,8 @@ def examine(inputs: Inputs, options: Options | None = None) -> Examined:
     code = sources.training_script(inputs.run, options.script, _before(applied))
     times, parts, busy, idle = breakdown.of(picture, clock)
     calls = stalls.group(picture)
-    program = tape.build(picture, calls, clock, Calibration.from_run(inputs.run.meta if inputs.run else {}))
-    gains = {} if isinstance(program, Abstention) else exposed.of(program)
+    program = trace_builder.build(picture, calls, clock, Calibration.from_run(inputs.run.meta if inputs.run else {}))
+    gains = {} if isinstance(program, Abstention) else exposed_cost.per_stall(program)
     calls = stalls.with_exposed(calls, gains, times.unprofiled_median_ns or times.median_ns)
     copies = overlap.of(picture)
     found, unjudged = detect(Evidence(picture, times, parts, calls, copies, inputs.run))
@@ -137,10 +137,12 @@ def examine(inputs: Inputs, options: Options | None = None) -> Examined:
         inventory=inventory.take(picture, inputs.run, code.text if isinstance(code, TrainingScript) else None),
         sources=sources.located_texts(calls, inputs.run, code, options.source),
         monitor=runs.samples(inputs.run.path) if inputs.run else (),
-        situation=() if isinstance(program, Abstention) else tuple(one.text for one in sentences.of(program, gains)),
+        situation=()
+        if isinstance(program, Abstention)
+        else tuple(one.text for one in explanations.explain(program, gains)),
         checked=tuple(detector.NAME for detector in DETECTORS),
         ranks=ranks,
-        exposed_together_ns=None if isinstance(program, Abstention) else exposed.together(program),
+        exposed_together_ns=None if isinstance(program, Abstention) else exposed_cost.together(program),
     )
     return Examined(diagnosis, program, recording, code, applied)
 
@@ -156,7 +158,7 @@ def plan(examined: Examined, options: Options | None = None) -> Diagnosis:
     diagnosis = examined.diagnosis
     rules = rule_files.load(options.rules, options.weights)
     interval = planning.chosen_interval(diagnosis.inventory, options.interval)
-    wanted = None if isinstance(examined.tape, Abstention) else hiring.enough(examined.tape)
+    wanted = None if isinstance(examined.replay_trace, Abstention) else worker_count.recommended(examined.replay_trace)
     offers = planning.offers(rules, diagnosis.stalls, diagnosis.inventory, interval, wanted)
     fitted, asking = (
         planning.edits(rules, diagnosis.stalls, diagnosis.inventory, interval, given)
@@ -192,12 +194,18 @@ def plan(examined: Examined, options: Options | None = None) -> Diagnosis:
 
 def illustrate(examined: Examined, planned: Diagnosis) -> Diagnosis:
     """With what only the pages show: every combination of the schemes' Edits, and the step before and after."""
-    return planned if isinstance(examined.tape, Abstention) else combine.illustrated(examined.tape, planned)
+    return (
+        planned
+        if isinstance(examined.replay_trace, Abstention)
+        else what_if.illustrated(examined.replay_trace, planned)
+    )
 
 
 def exposed_together(examined: Examined, stalls: Collection[str] | None = None) -> int | None:
     """What removing these waits (by default all) gives back together, not their sum; None without a replay."""
-    return None if isinstance(examined.tape, Abstention) else exposed.together(examined.tape, stalls)
+    return (
+        None if isinstance(examined.replay_trace, Abstention) else exposed_cost.together(examined.replay_trace, stalls)
+    )
 
 
 def patch_of(diagnosis: Diagnosis, name: str) -> Patch:
@@ -301,12 +309,12 @@ def _ground(diagnosis: Diagnosis, interval: int, options: Options, examined: Exa
         if examined is not None
         else sources.training_script(diagnosis.run, options.script, _before(applied))
     )
-    tape = examined.tape if examined is not None else NOT_REPLAYED
-    return Ground(tape, code, applied, diagnosis.stalls, interval, options.unsafe, options.import_runtime)
+    replay_trace = examined.replay_trace if examined is not None else NOT_REPLAYED
+    return Ground(replay_trace, code, applied, diagnosis.stalls, interval, options.unsafe, options.import_runtime)
 
 
 def _facts(examined: Examined, found: Mapping[str, Remedy], measured: tuple[Verification, ...]) -> Facts:
-    diagnosis, program = examined.diagnosis, examined.tape
+    diagnosis, program = examined.diagnosis, examined.replay_trace
     memory = (examined.recording.meta.get("memory") or {}) if examined.recording else {}
     return Facts(
         step_ns=diagnosis.steps.unprofiled_median_ns or diagnosis.steps.median_ns,
@@ -317,7 +325,7 @@ def _facts(examined: Examined, found: Mapping[str, Remedy], measured: tuple[Veri
         stalls=diagnosis.stalls,
         breakdown=diagnosis.breakdown,
         gpu_busy_share=diagnosis.gpu_busy_share,
-        binding=None if isinstance(program, Abstention) else bounds.of(program).binding,
+        binding=None if isinstance(program, Abstention) else bounds.step_bounds(program).binding,
         has_gpu="gpu" in diagnosis.timeline.trace.signals,
         waits_recorded=calls_recorded(diagnosis.timeline),
         steps_found=diagnosis.steps.source != "none",

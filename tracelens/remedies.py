@@ -1,8 +1,8 @@
 """What each scheme would do to this run: its Edits, the patch that makes them, and what that buys.
 
-In: the Edits that fit a loop, and the ground they stand on (the tape, the source as it was recorded). Out: one `Remedy`
-per scheme. Patch first, because only what a patch can really make is worth an estimate; then drop what does not pay,
-and patch again. Apart from the pipeline, which tells the order of the stages and no more.
+In: the Edits that fit a loop, the replay trace, and the source as it was recorded. Out: one `Remedy` per scheme. Patch
+first, because only what a patch can really make is worth an estimate; then drop what does not pay, and patch again.
+Apart from the pipeline, which tells the order of the stages and no more.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tracelens.model import (
 )
 from tracelens.patch.files.apply import Standing
 from tracelens.replay import estimate
-from tracelens.replay.items import Tape
+from tracelens.replay.replay_trace import ReplayTrace
 from tracelens.run.sources import TrainingScript
 from tracelens.schemes import plan as planning
 from tracelens.schemes.wording import gain_percent
@@ -41,7 +41,7 @@ TRIED = 2
 class Ground:
     """What every remedy of a run stands on, and how patches are to be made."""
 
-    tape: Tape | Abstention
+    replay_trace: ReplayTrace | Abstention
     code: TrainingScript | Abstention
     applied: Standing | None
     stalls: tuple[Stall, ...]
@@ -148,7 +148,7 @@ def _remedy(fitted: _Fitted, ground: Ground, forced: bool) -> Remedy:
 
     What only --unsafe makes is in the first patch too: without --unsafe it is declined there, with its reason.
     """
-    program, edits = ground.tape, fitted.edits
+    program, edits = ground.replay_trace, fitted.edits
     patch = _patch(fitted.all, ground)
     own = () if isinstance(edits, str) else edits
     possible = own if patch is None else _made(fitted.all, patch, ground.stalls)
@@ -159,13 +159,13 @@ def _remedy(fitted: _Fitted, ground: Ground, forced: bool) -> Remedy:
     if isinstance(program, Abstention):
         return Remedy(possible, program, patch)
     if not forced:
-        paying = planning.keep_paying(planning.judged(possible), lambda some: estimate.of(program, some))
+        paying = planning.keep_paying(planning.judged(possible), lambda some: estimate.predict(program, some))
         if patch is not None and paying != possible:
             offered = () if ground.unsafe else fitted.offers
             patch = _patch((*paying, *offered), ground)
             patch = patch and _with_left_out(patch, possible, paying, (program, fitted.name))
         possible = paying
-    return Remedy(possible, estimate.of(program, possible), patch)
+    return Remedy(possible, estimate.predict(program, possible), patch)
 
 
 def _safe_first(own: tuple[Edit, ...], possible: tuple[Edit, ...], ground: Ground) -> tuple[Edit, ...]:
@@ -186,7 +186,7 @@ def _patch(edits: tuple[Edit, ...], ground: Ground) -> Patch | None:
 
 
 def _with_left_out(
-    patch: Patch, possible: tuple[Edit, ...], paying: tuple[Edit, ...], asked: tuple[Tape, str]
+    patch: Patch, possible: tuple[Edit, ...], paying: tuple[Edit, ...], asked: tuple[ReplayTrace, str]
 ) -> Patch:
     """The patch with a word on each Edit that was asked for with --unsafe and is not in it, with its number."""
     left = [edit for edit in possible if edit.kind in UNSAFE_EDITS and edit not in paying]
@@ -194,8 +194,8 @@ def _with_left_out(
     return replace(patch, declined=(*patch.declined, *told))
 
 
-def _left_out(edit: Edit, paying: tuple[Edit, ...], program: Tape, name: str) -> list[Declined]:
-    alone, before, after = (estimate.of(program, some) for some in ((edit,), paying, (*paying, edit)))
+def _left_out(edit: Edit, paying: tuple[Edit, ...], program: ReplayTrace, name: str) -> list[Declined]:
+    alone, before, after = (estimate.predict(program, some) for some in ((edit,), paying, (*paying, edit)))
     if isinstance(alone, Abstention):
         why = f"left out, it has no number: {alone.missing}"
     elif isinstance(before, Estimate) and isinstance(after, Estimate):

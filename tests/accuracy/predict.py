@@ -18,8 +18,8 @@ from typing import Any
 
 from tracelens import pipeline, remedies, replay
 from tracelens.model import Abstention, Edit, Estimate, Patch
-from tracelens.replay import bounds, exposed
-from tracelens.replay.items import Tape
+from tracelens.replay import bounds, exposed_cost
+from tracelens.replay.replay_trace import ReplayTrace
 from tracelens.schemes import plan as planning
 from tracelens.schemes import rules as rule_files
 
@@ -71,14 +71,14 @@ def model() -> str:
 
 def _base(examined: Any) -> dict[str, Any]:
     """What is known of the loop as it is, and what the simpler predictors need."""
-    steps, tape = examined.diagnosis.steps, examined.tape
+    steps, replay_trace = examined.diagnosis.steps, examined.replay_trace
     clock = examined.recording.clock if examined.recording else None
     found: dict[str, Any] = {
         "profiled_us": steps.median_ns / 1e3,
         "unprofiled_mean_us": _us(clock.unprofiled_mean_ns if clock else None),
         "unprofiled_median_us": _us(steps.unprofiled_median_ns),
         "idle_share": examined.diagnosis.idle_share,
-        "abstention": tape.missing if isinstance(tape, Abstention) else None,
+        "abstention": replay_trace.missing if isinstance(replay_trace, Abstention) else None,
         "stalls": [
             {
                 "api": stall.api,
@@ -92,25 +92,29 @@ def _base(examined: Any) -> dict[str, Any]:
             for stall in examined.diagnosis.stalls
         ],
     }
-    if not isinstance(tape, Abstention):
-        found |= _tape(tape)
+    if not isinstance(replay_trace, Abstention):
+        found |= _replay_trace(replay_trace)
     return found
 
 
-def _tape(tape: Tape) -> dict[str, Any]:
+def _replay_trace(replay_trace: ReplayTrace) -> dict[str, Any]:
     return {
-        "step_us": tape.base_ns / 1e3,
-        "recorded_us": tape.recorded_ns / 1e3,
-        "error_recorded": tape.errors.recorded,
-        "error_unprofiled": tape.errors.anchor,
-        "row_us": [tape.overhead.low_ns / 1e3, tape.overhead.row_ns / 1e3, tape.overhead.high_ns / 1e3],
-        "row_fitted": tape.overhead.fitted,
-        "workers": tape.loader.workers,
-        "loader_period_us": _us(tape.loader.period_ns),
-        "unresolved_waits": tape.unresolved_waits,
-        "bounds_us": {key: ns / 1e3 for key, ns in asdict(bounds.of(tape)).items()},
-        "together_us": _us(exposed.together(tape)),
-        "notes": list(tape.notes),
+        "step_us": replay_trace.base_ns / 1e3,
+        "recorded_us": replay_trace.recorded_ns / 1e3,
+        "error_recorded": replay_trace.errors.recorded,
+        "error_unprofiled": replay_trace.errors.anchor,
+        "row_us": [
+            replay_trace.overhead.low_ns / 1e3,
+            replay_trace.overhead.row_ns / 1e3,
+            replay_trace.overhead.high_ns / 1e3,
+        ],
+        "row_fitted": replay_trace.overhead.fitted,
+        "workers": replay_trace.loader.workers,
+        "loader_period_us": _us(replay_trace.loader.period_ns),
+        "unresolved_waits": replay_trace.unresolved_waits,
+        "bounds_us": {key: ns / 1e3 for key, ns in asdict(bounds.step_bounds(replay_trace)).items()},
+        "together_us": _us(exposed_cost.together(replay_trace)),
+        "notes": list(replay_trace.notes),
     }
 
 
@@ -128,7 +132,9 @@ def _scheme(remedy: Any, examined: Any, run: Path, versions: Path | None) -> dic
     found["declined"] = [f"{item.edit}: {item.obstacle}" for item in patch.declined]
     if isinstance(estimate, Estimate):
         found["estimate"] = estimate.document()
-        found["bounds_us"] = {key: ns / 1e3 for key, ns in asdict(bounds.of(examined.tape, edits)).items()}
+        found["bounds_us"] = {
+            key: ns / 1e3 for key, ns in asdict(bounds.step_bounds(examined.replay_trace, edits)).items()
+        }
     elif isinstance(estimate, Abstention):
         found["reason"] = estimate.missing
     return found

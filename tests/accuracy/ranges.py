@@ -17,7 +17,7 @@ from accuracy.stats import median
 from accuracy.targets import loop, percent
 from tracelens.model import Estimate
 from tracelens.replay.estimate import HOST_MODEL_SHARE, MODEL_GAIN_SHARE, MODEL_SHARE, UNANCHORED_SHARE
-from tracelens.replay.tape import SAMPLING
+from tracelens.replay.trace_builder import SAMPLING
 from tracelens.schemes import score
 
 NORMAL_80 = 1.2816

@@ -22,11 +22,11 @@ sys.path[0:0] = [str(Path(__file__).resolve().parents[level]) for level in (2, 1
 from accuracy import predict  # noqa: E402
 from tracelens import pipeline  # noqa: E402
 from tracelens.model import Abstention, Edit, Estimate  # noqa: E402
-from tracelens.replay import bounds, estimate, tape  # noqa: E402
+from tracelens.replay import bounds, estimate, trace_builder  # noqa: E402
 from tracelens.replay import edits as rewriting  # noqa: E402
-from tracelens.replay.items import Tape  # noqa: E402
 from tracelens.replay.program import compile_program  # noqa: E402
-from tracelens.replay.steady import step_time  # noqa: E402
+from tracelens.replay.replay_trace import ReplayTrace  # noqa: E402
+from tracelens.replay.steady_state import step_time  # noqa: E402
 
 KNOWN = Path(__file__).resolve().parents[2] / "docs" / "data" / "accuracy"
 SLOWER = 0.05
@@ -67,14 +67,16 @@ def replayed(run: Path, prediction: dict[str, Any]) -> dict[str, Any]:
             continue
         for key in ("estimate", "bounds_us", "reason"):
             scheme.pop(key, None)
-        if isinstance(examined.tape, Abstention):
-            scheme["reason"] = examined.tape.missing
+        if isinstance(examined.replay_trace, Abstention):
+            scheme["reason"] = examined.replay_trace.missing
             continue
         edits = _edits(scheme)
-        found = estimate.of(examined.tape, edits)
+        found = estimate.predict(examined.replay_trace, edits)
         if isinstance(found, Estimate):
             scheme["estimate"] = found.document()
-            scheme["bounds_us"] = {key: ns / 1e3 for key, ns in asdict(bounds.of(examined.tape, edits)).items()}
+            scheme["bounds_us"] = {
+                key: ns / 1e3 for key, ns in asdict(bounds.step_bounds(examined.replay_trace, edits)).items()
+            }
         else:
             scheme["reason"] = found.missing
     base = predict._base(examined)
@@ -90,7 +92,7 @@ def _edits(scheme: dict[str, Any]) -> tuple[Edit, ...]:
 
 def host_shares(run: Path, prediction: dict[str, Any]) -> dict[str, Any]:
     """How much of each version's step the host sets; None for the loop that cannot be replayed."""
-    made = pipeline.examine(pipeline.open_inputs((run,))).tape
+    made = pipeline.examine(pipeline.open_inputs((run,))).replay_trace
     if isinstance(made, Abstention):
         return {"model": predict.model(), "base": None, "versions": {}}
     schemes = {scheme["version"]: scheme for scheme in prediction["schemes"].values() if scheme.get("version")}
@@ -98,9 +100,9 @@ def host_shares(run: Path, prediction: dict[str, Any]) -> dict[str, Any]:
     return {"model": predict.model(), "base": host_share(made, ()), "versions": shares}
 
 
-def host_share(made: Tape, edits: tuple[Edit, ...]) -> float:
+def host_share(made: ReplayTrace, edits: tuple[Edit, ...]) -> float:
     """What arrives in the step of a host that is slower by `SLOWER`, as a share of that."""
-    slow, row_ns = tape._scaled(made, 1 + SLOWER), made.overhead.row_ns
+    slow, row_ns = trace_builder._scaled(made, 1 + SLOWER), made.overhead.row_ns
     now = step_time(compile_program(rewriting.apply(made, edits), row_ns))
     # The profiler's cost is taken out after the scaling: scaled too, the rest is slower by as much.
     then = step_time(compile_program(rewriting.apply(slow, edits), row_ns * (1 + SLOWER)))

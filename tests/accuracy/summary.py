@@ -11,7 +11,7 @@ from accuracy import noise, targets
 from accuracy.judge import Judged, Pair
 from accuracy.stats import median
 from accuracy.targets import MET, MISSED, errors, every, large, loop, measurable, ninetieth, percent
-from tracelens.replay.tape import MOST_ERROR
+from tracelens.replay.trace_builder import MOST_ERROR
 from tracelens.schemes import rules as rule_files
 
 GIVES_UP = 0.02

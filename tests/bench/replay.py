@@ -21,10 +21,10 @@ from builders import Machine  # noqa: E402
 
 from tracelens.findings import stalls  # noqa: E402
 from tracelens.model import Abstention, Edit  # noqa: E402
-from tracelens.replay import edits, estimate, tape  # noqa: E402
-from tracelens.replay.items import Item, Step, Tape, flat  # noqa: E402
+from tracelens.replay import edits, estimate, trace_builder  # noqa: E402
 from tracelens.replay.program import compile_program  # noqa: E402
-from tracelens.replay.steady import step_time  # noqa: E402
+from tracelens.replay.replay_trace import HostOp, ReplayTrace, Step, flat  # noqa: E402
+from tracelens.replay.steady_state import step_time  # noqa: E402
 from tracelens.trace import chrome, timeline  # noqa: E402
 
 STEPS, CALLS_PER_STEP, READS_PER_STEP = 8, 1_250, 4
@@ -35,7 +35,7 @@ def main() -> int:
     results = [measured("built: 8 steps, 10,000 calls", built())]
     for name in sys.argv[1:]:
         picture = timeline.build(chrome.load(Path(name)))
-        made = tape.build(picture, stalls.group(picture))
+        made = trace_builder.build(picture, stalls.group(picture))
         if isinstance(made, Abstention):
             print(f"{Path(name).name}: {made.missing}", file=sys.stderr)
         else:
@@ -44,7 +44,7 @@ def main() -> int:
     return 0 if results[0]["what_ifs_per_s"] >= 30 else 1
 
 
-def built() -> Tape:
+def built() -> ReplayTrace:
     """Launches, four reads per step, a synchronize: about 10,000 calls in all."""
     machine = Machine()
     for number in range(STEPS):
@@ -56,13 +56,13 @@ def built() -> Tape:
                     machine.item()
             machine.synchronize()
     picture = timeline.build(machine.trace())
-    made = tape.build(picture, stalls.group(picture))
+    made = trace_builder.build(picture, stalls.group(picture))
     if isinstance(made, Abstention):
         raise SystemExit(made.missing)
     return made
 
 
-def measured(name: str, made: Tape) -> dict[str, object]:
+def measured(name: str, made: ReplayTrace) -> dict[str, object]:
     """Intervals differ from question to question, so that nothing is answered from memory."""
     waits = tuple(made.stalls)
     kinds = {identity: place.kind for identity, place in made.stalls.items()}
@@ -78,10 +78,10 @@ def measured(name: str, made: Tape) -> dict[str, object]:
     what_ifs = _rate(
         lambda number: step_time(compile_program(edits.apply(made, changes(2 + number % 15)), float(number)))
     )
-    estimates = _rate(lambda number: estimate.of(made, changes(2 + number % 15)))
+    estimates = _rate(lambda number: estimate.predict(made, changes(2 + number % 15)))
     calls = sum(item.call >= 0 for step in made.steps for item in _items(step)) / len(made.steps)
     return {
-        "tape": name,
+        "case": name,
         "steps": len(made.steps),
         "calls_per_step": round(calls),
         "what_ifs_per_s": round(what_ifs, 1),
@@ -89,7 +89,7 @@ def measured(name: str, made: Tape) -> dict[str, object]:
     }
 
 
-def _items(step: Step) -> Iterator[Item]:
+def _items(step: Step) -> Iterator[HostOp]:
 
     return flat(step)
 

@@ -1,7 +1,11 @@
-"""Replay: what each remedy would buy on this run, from one recorded Timeline.
+"""Replay: how long a step takes after a set of Edits, computed from one recorded Timeline.
 
-tape.build → Tape      the host's program with its waits taken out, and the GPU work it launches
-edits.apply → Program  the same program after a set of Edits, step by step
-simulate.step_time     one forward pass over that program: every constraint kept, the maximum taken
-exposed, bounds, estimate, sentences, lanes: the questions asked of it
+    trace_builder.build       Timeline → ReplayTrace: each step's host calls, without their waits
+    edits.apply               ReplayTrace + Edits → Program: the same calls, rewritten step by step
+    program.compile_program   Program → CompiledProgram: runs of launches merged into one operation
+    simulate.Simulator        one forward pass over a CompiledProgram: every constraint holds, the latest one decides
+    steady_state.step_time    passes until the state repeats: ns per step
+
+`estimate`, `exposed_cost`, `bounds`, `explanations`, `worker_count`, `what_if` and `step_timeline` ask questions of
+these five.
 """

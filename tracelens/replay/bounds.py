@@ -1,6 +1,6 @@
-"""The four limits of a step: no order of the same work is faster than the largest of them.
+"""The four lower bounds of a step time: no order of the same work is faster than the largest of them.
 
-In: a Tape, Edits. Out: `Bounds`, ns per step on the scale of the step time that predictions start from.
+In: a ReplayTrace, Edits. Out: `Bounds`, ns per step on the scale of `ReplayTrace.base_ns`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tracelens.model import Binding, Edit
-from tracelens.replay import before
+from tracelens.replay import baseline
 from tracelens.replay import edits as rewriting
-from tracelens.replay.items import Block, Item, ItemKind, Stretch, Tape, Variant
 from tracelens.replay.program import KEPT, host_time
+from tracelens.replay.replay_trace import HostOp, HostOpKind, OpBlock, ReplayTrace, UntouchedSpan, Variant
 
 LONGEST_CYCLE = 1_000
 """Steps over which several intervals are counted exactly; beyond, only the longest is."""
-_NO_WORK: tuple[ItemKind, ...] = ("background",)
+_NO_WORK: tuple[HostOpKind, ...] = ("background",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,10 @@ class Bounds:
         return max(named, key=lambda pair: pair[1])[0]
 
 
-def of(tape: Tape, edits: Sequence[Edit] = ()) -> Bounds:
+def step_bounds(trace: ReplayTrace, edits: Sequence[Edit] = ()) -> Bounds:
     """The limits after `edits`; without Edits those of the loop as it is, its waits not counted."""
-    program = rewriting.apply(tape, edits)
-    scale = tape.base_ns / before.step_ns(tape)
+    program = rewriting.apply(trace, edits)
+    scale = trace.base_ns / baseline.step_ns(trace)
     whole = math.lcm(*program.intervals)
     cycle = whole if whole <= LONGEST_CYCLE else max(program.intervals)
     left_out = _NO_WORK if program.loader_period_ns is None else (*_NO_WORK, "loader")
@@ -61,7 +61,7 @@ def of(tape: Tape, edits: Sequence[Edit] = ()) -> Bounds:
     )
     host, streams, engines = 0, Counter[int](), Counter[str]()
     for variant, times in met.items():
-        for load in _loads(program.variants[variant], tape.overhead.row_ns, left_out):
+        for load in _loads(program.variants[variant], trace.overhead.row_ns, left_out):
             host += times * load.host
             streams.update({stream: times * spent for stream, spent in load.streams.items()})
             engines.update({engine: times * spent for engine, spent in load.engines.items()})
@@ -84,23 +84,23 @@ class _Load:
     engines: Mapping[str, int]
 
 
-def _loads(step: Variant, row_ns: float, left_out: tuple[ItemKind, ...]) -> Iterator[_Load]:
+def _loads(step: Variant, row_ns: float, left_out: tuple[HostOpKind, ...]) -> Iterator[_Load]:
     for element in step:
-        if isinstance(element, Block):
+        if isinstance(element, OpBlock):
             yield _of_block(element, row_ns)
-        elif isinstance(element, Stretch):
+        elif isinstance(element, UntouchedSpan):
             yield from _loads(element.elements, row_ns, left_out)
         else:
             yield _of((element,), row_ns, left_out)
 
 
 @lru_cache(maxsize=KEPT)
-def _of_block(block: Block, row_ns: float) -> _Load:
-    """Blocks are shared by all Programs of a Tape, and none holds a loader's item."""
+def _of_block(block: OpBlock, row_ns: float) -> _Load:
+    """Blocks are shared by all Programs of a ReplayTrace, and none holds a loader's item."""
     return _of(block.items, row_ns, _NO_WORK)
 
 
-def _of(items: Sequence[Item], row_ns: float, left_out: Sequence[str]) -> _Load:
+def _of(items: Sequence[HostOp], row_ns: float, left_out: Sequence[str]) -> _Load:
     """Work of the training loop itself; where the loader sets a pace, the time inside it is waiting and no work."""
     streams, engines = Counter[int](), Counter[str]()
     for item in items:

@@ -1,8 +1,8 @@
-"""What each Edit does to the host's program: a Tape and a set of Edits become one Program, replayed together.
+"""What each Edit does to the host's calls: a ReplayTrace and a set of Edits become one Program, replayed together.
 
-In: a Tape, Edits. Out: a Program. The rewriting is per step and per place: an Edit names Stalls, a Stall names waits, a
-wait belongs to an Item (or to the pair of a copy and the synchronize right behind it). Edits that meet at one place
-are combined, never applied one after the other and never added up afterwards.
+In: a ReplayTrace, Edits. Out: a Program. Steps are rewritten site by site: an Edit names Stalls, a Stall names waits, a
+wait belongs to a HostOp (or to the pair of a copy and the synchronize right behind it). Edits that meet at one site
+are combined; they are never applied one after the other, and their gains are never added up.
 
     interval-sync(N)              keep the wait in the last of every N steps
     event-sync                    record an event instead of waiting; with interval-sync(N) wait for it every N steps
@@ -23,12 +23,12 @@ from dataclasses import replace
 from itertools import product
 
 from tracelens.model import Edit, EditKind
-from tracelens.replay import places
-from tracelens.replay.calibrate import Calibration
-from tracelens.replay.items import ALL_STREAMS, Block, Item, Stretch, Tape, Variant
-from tracelens.replay.places import Cut, Plan
+from tracelens.replay import edit_sites
+from tracelens.replay.calibration import Calibration
+from tracelens.replay.edit_sites import EditPlan, SplitStep
+from tracelens.replay.loader_workers import least_step_ns, with_more_workers
 from tracelens.replay.program import Program
-from tracelens.replay.workers import hired, least_step_ns
+from tracelens.replay.replay_trace import ALL_STREAMS, HostOp, OpBlock, ReplayTrace, UntouchedSpan, Variant
 
 COPIED = "prefetch"
 """Name of the event behind a prefetched batch."""
@@ -38,88 +38,88 @@ OWN_MAPPING_BYTES = 128 << 10
 """Memory of at least this size is mapped, and unmapped, by itself (the C library's default threshold)."""
 
 
-def apply(tape: Tape, edits: Sequence[Edit] = ()) -> Program:
-    """The Program of the Tape with all `edits` in place; without Edits, the loop as it was recorded."""
-    return Change(tape, edits).program(tape.calibration)
+def apply(trace: ReplayTrace, edits: Sequence[Edit] = ()) -> Program:
+    """The Program of the ReplayTrace with all `edits` in place; without Edits, the loop as it was recorded."""
+    return PreparedEdits(trace, edits).program(trace.calibration)
 
 
-class Change:
-    """A set of Edits of one Tape: looked up once, made under as many calibrations as are asked for."""
+class PreparedEdits:
+    """A set of Edits of one ReplayTrace: looked up once, made under as many calibrations as are asked for."""
 
-    def __init__(self, tape: Tape, edits: Sequence[Edit]) -> None:
-        self.tape, self.edits = tape, edits
-        self.plan = places.plan(tape, edits)
-        self.cuts = self._cuts(tape)
+    def __init__(self, trace: ReplayTrace, edits: Sequence[Edit]) -> None:
+        self.trace, self.edits = trace, edits
+        self.plan = edit_sites.plan(trace, edits)
+        self.cuts = self._cuts(trace)
 
     def program(self, costs: Calibration) -> Program:
         """The Program under these constants."""
-        own = replace(self.tape, calibration=costs)
-        tape = hired(own, self.edits)
-        cuts = self.cuts if tape.steps is own.steps else self._cuts(tape)
+        own = replace(self.trace, calibration=costs)
+        trace = with_more_workers(own, self.edits)
+        cuts = self.cuts if trace.steps is own.steps else self._cuts(trace)
         return Program(
-            variants=tuple(self._variants(tape, cuts)) if self.plan.places else tape.steps,
-            streams=len(tape.streams) + (1 if self.plan.depth else 0),
+            variants=tuple(self._variants(trace, cuts)) if self.plan.places else trace.steps,
+            streams=len(trace.streams) + (1 if self.plan.depth else 0),
             queue_limit=costs.queue_limit,
             staging_bytes=costs.staging_bytes,
             intervals=self.plan.intervals,
             depth=self.plan.depth,
-            loader_period_ns=_loader_period(tape, cuts),
+            loader_period_ns=_loader_period(trace, cuts),
             loads=sum(len(cut.loaders) for cut in cuts),
-            least_step_ns=least_step_ns(tape),
+            least_step_ns=least_step_ns(trace),
         )
 
-    def _cuts(self, tape: Tape) -> tuple[Cut, ...]:
-        return tuple(places.cut(step, self.plan) for step in tape.steps)
+    def _cuts(self, trace: ReplayTrace) -> tuple[SplitStep, ...]:
+        return tuple(edit_sites.split(step, self.plan) for step in trace.steps)
 
-    def _variants(self, tape: Tape, cuts: Sequence[Cut]) -> Iterator[Variant]:
+    def _variants(self, trace: ReplayTrace, cuts: Sequence[SplitStep]) -> Iterator[Variant]:
         intervals = self.plan.intervals
         for cut in cuts:
             for flags in product((False, True), repeat=len(intervals)):
                 # Bit i of the variant's number is intervals[i]: the last factor of a product varies fastest.
                 last = {interval for interval, flag in zip(intervals, reversed(flags), strict=True) if flag}
-                yield _Rewriting(tape, self.plan, last).step(cut)
+                yield _Rewriting(trace, self.plan, last).step(cut)
 
 
-def without(tape: Tape, waits: Collection[int]) -> Program:
+def without(trace: ReplayTrace, waits: Collection[int]) -> Program:
     """The Program in which the host never waits at these waits: the counterfactual behind every exposed cost.
 
     Nothing else changes: a copy keeps its duration, a call its issue time.
     """
-    calls, costs = places.calls(tape, waits), tape.calibration
+    calls, costs = edit_sites.calls(trace, waits), trace.calibration
     steps = tuple(
-        tuple(_unwaited(item, costs) if isinstance(item, Item) and item.call in calls else item for item in step)
-        for step in tape.steps
+        tuple(_unwaited(item, costs) if isinstance(item, HostOp) and item.call in calls else item for item in step)
+        for step in trace.steps
     )
-    return apply(replace(tape, steps=steps))
+    return apply(replace(trace, steps=steps))
 
 
-def _loader_period(tape: Tape, cuts: Sequence[Cut]) -> int | None:
+def _loader_period(trace: ReplayTrace, cuts: Sequence[SplitStep]) -> int | None:
     """Steps cannot be shorter than what the slowest producer of batches needs: the workers, or the new pin thread."""
-    periods = [tape.loader.period_ns] if tape.loader.period_ns is not None else []
-    if tape.loader.workers != 0:
-        taken_over = [time for cut in cuts if (time := _pin_thread_time(cut, tape.calibration))]
+    periods = [trace.loader.period_ns] if trace.loader.period_ns is not None else []
+    if trace.loader.workers != 0:
+        taken_over = [time for cut in cuts if (time := _pin_thread_time(cut, trace.calibration))]
         if taken_over:
             periods.append(sum(taken_over) // len(taken_over))
     return max(periods, default=None)
 
 
-def _pin_thread_time(cut: Cut, costs: Calibration) -> int:
+def _pin_thread_time(cut: SplitStep, costs: Calibration) -> int:
     """What a pin thread takes over from the main thread for one batch, 0 if it has nothing to pin."""
     copying = sum(_pin_thread_copy(item, costs) for item in cut.pinned)
     return round(_loading(cut, costs) + sum(_released(cut, costs).values()) + copying) if copying else 0
 
 
-def _pin_thread_copy(copy: Item, costs: Calibration) -> float:
+def _pin_thread_copy(copy: HostOp, costs: Calibration) -> float:
     """From what the training loop's own copy of this batch took; no faster than such copies ever are."""
     return max(costs.pin_thread_copy_factor * copy.issue_ns, copy.size * 1_000 / costs.pin_thread_bytes_per_us)
 
 
-def _loading(cut: Cut, costs: Calibration) -> int:
+def _loading(cut: SplitStep, costs: Calibration) -> int:
     """The main thread's own work inside the loader; what exceeds the usual is waiting."""
     return sum(min(item.issue_ns, costs.loader_work_limit_ns) for item in cut.loaders)
 
 
-def _released(cut: Cut, costs: Calibration) -> dict[int, int]:
+def _released(cut: SplitStep, costs: Calibration) -> dict[int, int]:
     """Host time that the loop spends on giving back the workers' batches, by position of the item that it precedes."""
     sizes = [item.size for item in cut.pinned]
     most = sum(round(size * 1_000 / costs.release_bytes_per_us) for size in sizes)
@@ -133,7 +133,7 @@ def _released(cut: Cut, costs: Calibration) -> dict[int, int]:
     return found
 
 
-def _unwaited(item: Item, costs: Calibration) -> Item:
+def _unwaited(item: HostOp, costs: Calibration) -> HostOp:
     """The same call without its wait; a copy from pageable memory becomes one that the host only starts."""
     if item.kind in ("sync", "event_sync"):
         return item._replace(kind="work")
@@ -151,19 +151,19 @@ def _unwaited(item: Item, costs: Calibration) -> Item:
 class _Rewriting:
     """Rewrites steps; `last` are the intervals of which the step is the last."""
 
-    def __init__(self, tape: Tape, plan: Plan, last: set[int]) -> None:
-        self.tape, self.plan, self.last = tape, plan, last
-        self.costs = tape.calibration
+    def __init__(self, trace: ReplayTrace, plan: EditPlan, last: set[int]) -> None:
+        self.trace, self.plan, self.last = trace, plan, last
+        self.costs = trace.calibration
 
-    def step(self, cut: Cut) -> Variant:
+    def step(self, cut: SplitStep) -> Variant:
         pinned = [item for item in cut.copies if self.plan.pins(item)]
         moved = [item for item in cut.copies if "prefetch" in self.plan.kinds(item)]
-        pin_thread = bool(pinned) and self.tape.loader.workers != 0
+        pin_thread = bool(pinned) and self.trace.loader.workers != 0
         released = _released(cut, self.costs) if pin_thread else {}
-        out: list[Item | Block | Stretch] = [self._contention(cut, released)] if pin_thread else []
+        out: list[HostOp | OpBlock | UntouchedSpan] = [self._contention(cut, released)] if pin_thread else []
         ahead = self._prefetched(moved) if moved else ()
         for part in cut.parts:
-            if isinstance(part, Stretch):
+            if isinstance(part, UntouchedSpan):
                 out.append(part)
                 continue
             for position, recorded, kinds, carries in part:
@@ -180,7 +180,7 @@ class _Rewriting:
         # Without a loader in the step, batches are pinned and prefetched where the step begins.
         return (*(_work(self._pin_cost(copy)) for copy in pinned), *ahead, *out)
 
-    def _rewrite(self, item: Item, kinds: Mapping[EditKind, int], carries: bool) -> Sequence[Item]:
+    def _rewrite(self, item: HostOp, kinds: Mapping[EditKind, int], carries: bool) -> Sequence[HostOp]:
         if carries:
             if "prefetch" in kinds or ("async-copy" in kinds and item.engine != "h2d"):
                 return (_emptied(item),)
@@ -192,7 +192,7 @@ class _Rewriting:
             return self._read_later(item, interval)
         return self._synchronized_later(item, interval, "event-sync" in kinds)
 
-    def _synchronized_later(self, item: Item, interval: int, event: bool) -> Sequence[Item]:
+    def _synchronized_later(self, item: HostOp, interval: int, event: bool) -> Sequence[HostOp]:
         if not event:
             return (item,) if interval == 1 or interval in self.last else (_emptied(item),)
         name = f"batch {item.stream}"
@@ -204,7 +204,7 @@ class _Rewriting:
         wait = item._replace(kind="event_sync", event=name, gap_ns=0, rows=0, name="event synchronize")
         return (record, wait)
 
-    def _read_later(self, item: Item, interval: int) -> Sequence[Item]:
+    def _read_later(self, item: HostOp, interval: int) -> Sequence[HostOp]:
         copy = item.engine == "d2h"
         if interval == 1:
             if copy:
@@ -216,7 +216,7 @@ class _Rewriting:
             return kept
         if not copy:
             return (item,)
-        stack = Item(
+        stack = HostOp(
             "launch",
             issue_ns=self.costs.stacked_read_ns,
             stream=item.stream,
@@ -227,7 +227,7 @@ class _Rewriting:
         )
         return (*kept, stack, item._replace(gap_ns=0, rows=0))
 
-    def _asynchronous(self, item: Item) -> Item:
+    def _asynchronous(self, item: HostOp) -> HostOp:
         """The same copy from pinned memory, without a wait."""
         return item._replace(
             kind="launch",
@@ -236,42 +236,42 @@ class _Rewriting:
             latency_ns=min(item.latency_ns, self.costs.launch_latency_ns),
         )
 
-    def _loader(self, item: Item, pinned: Sequence[Item], *, handed_over: bool) -> Item:
+    def _loader(self, item: HostOp, pinned: Sequence[HostOp], *, handed_over: bool) -> HostOp:
         """The loader's `__next__` once batches are pinned: by a pin thread, or by the main thread itself."""
         if handed_over:
             return item._replace(issue_ns=min(item.issue_ns, self.costs.loader_get_ns), rows=0)
         return item._replace(issue_ns=item.issue_ns + sum(map(self._pin_cost, pinned)))
 
-    def _contention(self, cut: Cut, released: dict[int, int]) -> Item:
+    def _contention(self, cut: SplitStep, released: dict[int, int]) -> HostOp:
         """What the pin thread does with the interpreter: unpack a batch, and give back the memory of the last one."""
         own = len(cut.loaders) * self.costs.loader_get_ns
         taken_over = max(0, _loading(cut, self.costs) - own) + sum(released.values())
-        return Item("background", issue_ns=round(taken_over * self.costs.pin_thread_contention))
+        return HostOp("background", issue_ns=round(taken_over * self.costs.pin_thread_contention))
 
-    def _pin_cost(self, copy: Item) -> int:
-        if self.tape.loader.workers not in (0, None):
+    def _pin_cost(self, copy: HostOp) -> int:
+        if self.trace.loader.workers not in (0, None):
             return 0
         return self.costs.pin_main_tensor_ns + round(copy.size * 1_000 / self.costs.pin_main_bytes_per_us)
 
-    def _prefetched(self, copies: Sequence[Item]) -> Sequence[Item]:
+    def _prefetched(self, copies: Sequence[HostOp]) -> Sequence[HostOp]:
         """This step's share of the pipeline: copy the batch `depth` ahead, then let the consumer wait for its own."""
-        own = len(self.tape.streams)
-        out: list[Item] = []
+        own = len(self.trace.streams)
+        out: list[HostOp] = []
         for copy in copies:
             pinned = "async-copy" in self.plan.kinds(copy)
             moved = (self._asynchronous(copy) if pinned else copy)._replace(stream=own, gap_ns=0, rows=0)
             out.append(moved)
         consumer = copies[0].stream
-        record = Item("record", issue_ns=self.costs.event_record_ns, stream=own, event=COPIED)
-        wait = Item("stream_wait", issue_ns=self.costs.stream_wait_ns, stream=consumer, event=COPIED)
+        record = HostOp("record", issue_ns=self.costs.event_record_ns, stream=own, event=COPIED)
+        wait = HostOp("stream_wait", issue_ns=self.costs.stream_wait_ns, stream=consumer, event=COPIED)
         kept_alive = self.costs.prefetch_tensor_ns * len(copies)
         return (*out, record, wait._replace(lag=self.plan.depth), _work(kept_alive))
 
 
-def _work(duration_ns: int) -> Item:
-    return Item("work", issue_ns=duration_ns, stream=ALL_STREAMS)
+def _work(duration_ns: int) -> HostOp:
+    return HostOp("work", issue_ns=duration_ns, stream=ALL_STREAMS)
 
 
-def _emptied(item: Item) -> Item:
+def _emptied(item: HostOp) -> HostOp:
     """What is left of a call that is no longer made: the host's time before it."""
-    return Item("work", gap_ns=item.gap_ns, rows=max(0, item.rows - 1), detached=item.detached)
+    return HostOp("work", gap_ns=item.gap_ns, rows=max(0, item.rows - 1), detached=item.detached)

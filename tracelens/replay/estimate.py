@@ -1,8 +1,8 @@
-"""What a set of Edits would buy: a step time with its 80 % range, what limits it then, and what was assumed.
+"""What a set of Edits would buy: a step time with its 80 % range, what limits it then, and the assumptions.
 
-In: a Tape, Edits. Out: an Estimate, or an Abstention where the trace does not carry the question. All Edits of the
-set are applied in one replay. The range joins three sources: which steps happened to be recorded (resampled), the
-constants that the trace does not show (drawn from their ranges), and what replays of this kind were off by.
+In: a ReplayTrace, Edits. Out: an Estimate, or an Abstention where the trace cannot answer. All Edits of the set are
+applied in one replay. The range combines three independent sources: which steps happened to be recorded (resampled),
+the constants that the trace does not show (drawn from their ranges), and the measured error of replays of this kind.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tracelens.model import Abstention, Edit, Estimate
-from tracelens.replay import before, bounds, workers
-from tracelens.replay.edits import Change
-from tracelens.replay.items import Tape, single
+from tracelens.replay import baseline, bounds, loader_workers
+from tracelens.replay.edits import PreparedEdits
 from tracelens.replay.program import compile_program
-from tracelens.replay.steady import step_time
-from tracelens.replay.tape import SAMPLING
+from tracelens.replay.replay_trace import ReplayTrace, single
+from tracelens.replay.steady_state import step_time
+from tracelens.replay.trace_builder import SAMPLING
 from tracelens.units import ms
 
 ANSWERS = 256
-"""What was asked of a Tape is asked again: by several schemes, by reports, by a plan with other options."""
+"""What was asked of a ReplayTrace is asked again: by several schemes, by reports, by a plan with other options."""
 LOW, HIGH = 0.1, 0.9
 MODEL_SHARE = 0.02
 """80 % half-width where the GPU sets the pace: step-time errors of 0.1-0.8 % on three H200 transformer rows, and of
@@ -43,32 +43,32 @@ class _Outcome:
     draws: tuple[float, ...]
 
 
-def of(tape: Tape, edits: tuple[Edit, ...]) -> Estimate | Abstention:
+def predict(trace: ReplayTrace, edits: tuple[Edit, ...]) -> Estimate | Abstention:
     """Step time after all `edits` together."""
-    if edits and tape.unresolved_waits:
+    if edits and trace.unresolved_waits:
         return Abstention(
             "replay",
-            f"{tape.unresolved_waits} waits between GPU streams per step do not say what they wait for",
+            f"{trace.unresolved_waits} waits between GPU streams per step do not say what they wait for",
             "record with a CUDA version whose traces name the stream of an event, or on one stream",
         )
-    if any(edit.kind == "more-workers" for edit in edits) and tape.loader.workers is None:
+    if any(edit.kind == "more-workers" for edit in edits) and trace.loader.workers is None:
         missing = "how many workers the DataLoader has is not known"
         return Abstention("replay", missing, "record with tracelens profile, which notes it")
     if edits and all(edit.kind == "persistent-workers" for edit in edits):
         missing = "what workers that stay alive save lies between two epochs, where no step was recorded"
         return Abstention("replay", missing, "time two epochs with it and without it")
-    return _replayed(tape, tuple(replace(edit, locations=()) for edit in edits))
+    return _replayed(trace, tuple(replace(edit, locations=()) for edit in edits))
 
 
 @lru_cache(maxsize=ANSWERS)
-def _replayed(tape: Tape, edits: tuple[Edit, ...]) -> Estimate:
+def _replayed(trace: ReplayTrace, edits: tuple[Edit, ...]) -> Estimate:
     """Edits without their places in the source, which say nothing to the replay."""
-    outcome = _outcome(tape, edits)
-    base = tape.base_ns
-    binding = bounds.of(tape, edits).binding
+    outcome = _outcome(trace, edits)
+    base = trace.base_ns
+    binding = bounds.step_bounds(trace, edits).binding
     model = MODEL_SHARE if binding == "stream" else HOST_MODEL_SHARE
     model += MODEL_GAIN_SHARE * abs(1 - outcome.ratio)
-    drift = UNANCHORED_SHARE if tape.errors.anchor is None else max(0.0, abs(tape.errors.anchor) - SAMPLING)
+    drift = UNANCHORED_SHARE if trace.errors.anchor is None else max(0.0, abs(trace.errors.anchor) - SAMPLING)
     model += drift
     low, high = _quantile(outcome.draws, LOW), _quantile(outcome.draws, HIGH)
     below = _joined(max(0.0, outcome.ratio - low), model)
@@ -79,20 +79,20 @@ def _replayed(tape: Tape, edits: tuple[Edit, ...]) -> Estimate:
         low_ns=round(base * (outcome.ratio - below)),
         high_ns=round(base * (outcome.ratio + above)),
         binding=binding,
-        basis="profiled" if tape.unprofiled_ns is None else "unprofiled",
+        basis="profiled" if trace.unprofiled_ns is None else "unprofiled",
         evidence="replayed",
-        assumptions=_assumptions(tape, edits),
+        assumptions=_assumptions(trace, edits),
     )
 
 
-def _outcome(tape: Tape, edits: tuple[Edit, ...]) -> _Outcome:
-    change = Change(tape, edits)
-    after = step_time(compile_program(change.program(tape.calibration), tape.overhead.row_ns))
+def _outcome(trace: ReplayTrace, edits: tuple[Edit, ...]) -> _Outcome:
+    change = PreparedEdits(trace, edits)
+    after = step_time(compile_program(change.program(trace.calibration), trace.overhead.row_ns))
     drawn = (
         step_time(compile_program(change.program(draw.costs), draw.row_ns), draw.order) / draw.step_ns
-        for draw in before.draws(tape)
+        for draw in baseline.samples(trace)
     )
-    return _Outcome(after / before.step_ns(tape), tuple(drawn))
+    return _Outcome(after / baseline.step_ns(trace), tuple(drawn))
 
 
 def _joined(*halves: float) -> float:
@@ -105,16 +105,16 @@ def _quantile(values: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-def _assumptions(tape: Tape, edits: tuple[Edit, ...]) -> tuple[str, ...]:
-    costs, kinds = tape.calibration, {edit.kind for edit in edits}
-    said = list(tape.notes)
-    if tape.unprofiled_ns is None:
+def _assumptions(trace: ReplayTrace, edits: tuple[Edit, ...]) -> tuple[str, ...]:
+    costs, kinds = trace.calibration, {edit.kind for edit in edits}
+    said = list(trace.notes)
+    if trace.unprofiled_ns is None:
         said.append("no unprofiled step time: host times contain the profiler's cost")
-    elif tape.overhead.fitted:
-        said.append(f"the profiler cost the host {tape.overhead.row_ns / 1e3:.1f} µs per recorded row (fitted)")
+    elif trace.overhead.fitted:
+        said.append(f"the profiler cost the host {trace.overhead.row_ns / 1e3:.1f} µs per recorded row (fitted)")
     if "async-copy" in kinds:
         said.append(f"copies from pinned memory run at {costs.pinned_bytes_per_us / 1e3:.0f} GB/s")
-        if tape.loader.workers == 0:
+        if trace.loader.workers == 0:
             rate = costs.pin_main_bytes_per_us / 1e3
             said.append(f"without workers the main thread pins each batch, at {rate:.0f} GB/s")
         else:
@@ -125,26 +125,26 @@ def _assumptions(tape: Tape, edits: tuple[Edit, ...]) -> tuple[str, ...]:
     if "thin-logs" in kinds:
         said.append("a line that is not written saves its read; what formatting and writing it cost is not counted")
     if "more-workers" in kinds:
-        said.append(_of_workers(tape, edits))
-    elif tape.loader.period_ns is not None:
+        said.append(_of_workers(trace, edits))
+    elif trace.loader.period_ns is not None:
         said.append("the loader's workers set the pace and do not get faster")
-    elif edits and tape.loader.workers and any(item.kind == "loader" for step in tape.steps for item in single(step)):
-        said.append(_of_present_workers(tape))
+    elif edits and trace.loader.workers and any(item.kind == "loader" for step in trace.steps for item in single(step)):
+        said.append(_of_present_workers(trace))
     return tuple(said)
 
 
-def _of_present_workers(tape: Tape) -> str:
-    least = workers.least_step_ns(tape)
+def _of_present_workers(trace: ReplayTrace) -> str:
+    least = loader_workers.least_step_ns(trace)
     if not least:
         return "the loop never waited for its workers, so how much faster they could deliver is not known"
     return (
-        f"{tape.loader.workers} workers deliver a step's batches every {ms(least)} at best, by the CPU time they took"
+        f"{trace.loader.workers} workers deliver a step's batches every {ms(least)} at best, by the CPU time they took"
     )
 
 
-def _of_workers(tape: Tape, edits: tuple[Edit, ...]) -> str:
-    more = workers.hired(tape, edits).loader
-    if more.period_ns is None or more.workers == tape.loader.workers:
+def _of_workers(trace: ReplayTrace, edits: tuple[Edit, ...]) -> str:
+    more = loader_workers.with_more_workers(trace, edits).loader
+    if more.period_ns is None or more.workers == trace.loader.workers:
         return "the loop does not wait for its workers: more of them bring nothing"
-    used = workers.useful(tape, more.workers or 0)
+    used = loader_workers.workers_with_a_core(trace, more.workers or 0)
     return f"{used} workers, each as fast as now, deliver a step's batches every {more.period_ns / 1e6:.1f} ms"

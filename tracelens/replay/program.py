@@ -1,8 +1,8 @@
-"""A Program, and the same made ready for many passes: consecutive launches collapse into one op.
+"""A Program, and its compiled form for many passes, in which consecutive launches are merged into one operation.
 
-In: host items of each step and the order in which steps repeat. Out: `Compiled`: host times without the profiler's
-cost, and between two waits one (max,+) map per stream, so that a pass costs waits, not launches. Apart from the pass,
-because a Tape's untouched stretches are compiled once and shared by all what-ifs.
+In: the host operations of each step and the order in which steps repeat. Out: `CompiledProgram`: host times without the
+profiler's overhead, and between two waits one (max,+) map per stream, so that the cost of a pass grows with the number
+of waits and not of launches. OpBlocks and UntouchedSpans of a ReplayTrace are compiled once and shared by all Programs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from tracelens.replay.items import Block, Item, Stretch, Variant, is_plain
+from tracelens.replay.replay_trace import HostOp, OpBlock, UntouchedSpan, Variant, is_plain
 
 LEAST_HOST_SHARE = 0.2
 """Profiler cost is taken out of a stretch of host time down to this share of it: Python never runs for free."""
@@ -49,7 +49,7 @@ class Program:
         return (recorded << len(self.intervals)) | flags
 
 
-class Part(NamedTuple):
+class StreamAdvance(NamedTuple):
     """What a run of launches does to one stream: end = max(host + after_host, end + after_end)."""
 
     stream: int
@@ -59,30 +59,30 @@ class Part(NamedTuple):
     last_ns: int
 
 
-class Op(NamedTuple):
+class CompiledOp(NamedTuple):
     """A compiled item: `gap` and `issue` with the profiler's cost taken out; `parts` only for a run of launches."""
 
-    item: Item
+    item: HostOp
     gap: int
     issue: int
-    parts: tuple[Part, ...] = ()
+    parts: tuple[StreamAdvance, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
+class CompiledProgram:
     """A Program made ready for repeated passes."""
 
     program: Program
-    ops: tuple[tuple[Op, ...], ...]
+    ops: tuple[tuple[CompiledOp, ...], ...]
 
 
-def compile_program(program: Program, row_ns: float, *, merge: bool = True) -> Compiled:
+def compile_program(program: Program, row_ns: float, *, merge: bool = True) -> CompiledProgram:
     """Take the profiler's cost per recorded row out of the host times and collapse runs of launches."""
     longest = LONGEST_RUN if merge else 1
-    return Compiled(program, tuple(_compile(items, row_ns, longest) for items in program.variants))
+    return CompiledProgram(program, tuple(_compile(items, row_ns, longest) for items in program.variants))
 
 
-def host_time(item: Item, row_ns: float) -> tuple[int, int]:
+def host_time(item: HostOp, row_ns: float) -> tuple[int, int]:
     """(gap, issue) of an item without the profiler's cost. A driver's copy of the source is not slowed by rows."""
     fixed = item.kind in ("staged", "blocking", "sync", "event_sync")
     total = item.gap_ns if fixed else item.gap_ns + item.issue_ns
@@ -95,33 +95,33 @@ def host_time(item: Item, row_ns: float) -> tuple[int, int]:
 # ---------------------------------------------------------------------------------------------------- compiling
 
 
-def _compile(step: Variant, row_ns: float, longest: int) -> tuple[Op, ...]:
-    ops: list[Op] = []
-    run: list[Item] = []
+def _compile(step: Variant, row_ns: float, longest: int) -> tuple[CompiledOp, ...]:
+    ops: list[CompiledOp] = []
+    run: list[HostOp] = []
     for element in step:
-        if isinstance(element, Item):
+        if isinstance(element, HostOp):
             run.append(element)
             continue
         ops += _collapse(tuple(run), row_ns, longest)
-        ops += (_collapsed if isinstance(element, Block) else _stretched)(element, row_ns, longest)
+        ops += (_collapsed if isinstance(element, OpBlock) else _stretched)(element, row_ns, longest)
         run = []
     return (*ops, *_collapse(tuple(run), row_ns, longest))
 
 
 @lru_cache(maxsize=KEPT)
-def _stretched(stretch: Stretch, row_ns: float, longest: int) -> tuple[Op, ...]:
+def _stretched(stretch: UntouchedSpan, row_ns: float, longest: int) -> tuple[CompiledOp, ...]:
     """Shared by all Programs that one set of Edits makes. It ends at a Block's edge, where no run goes on."""
     return _compile(stretch.elements, row_ns, longest)
 
 
 @lru_cache(maxsize=KEPT)
-def _collapsed(block: Block, row_ns: float, longest: int) -> tuple[Op, ...]:
-    """Blocks are shared by all Programs of a Tape: each is collapsed once per host speed."""
+def _collapsed(block: OpBlock, row_ns: float, longest: int) -> tuple[CompiledOp, ...]:
+    """Blocks are shared by all Programs of a ReplayTrace: each is collapsed once per host speed."""
     return _collapse(block.items, row_ns, longest)
 
 
-def _collapse(items: tuple[Item, ...], row_ns: float, longest: int) -> tuple[Op, ...]:
-    ops: list[Op] = []
+def _collapse(items: tuple[HostOp, ...], row_ns: float, longest: int) -> tuple[CompiledOp, ...]:
+    ops: list[CompiledOp] = []
     run = _Run()
     for item in items:
         gap, issue = (0, 0) if item.detached else host_time(item, row_ns)
@@ -132,7 +132,7 @@ def _collapse(items: tuple[Item, ...], row_ns: float, longest: int) -> tuple[Op,
             ops.append(run.op())
             run = _Run()
         if not plain:
-            ops.append(Op(item, gap, issue))
+            ops.append(CompiledOp(item, gap, issue))
     if run.count:
         ops.append(run.op())
     return tuple(ops)
@@ -146,7 +146,7 @@ class _Run:
         self.name = self.op_name = ""
         self.parts: dict[int, tuple[int, int, int, int]] = {}
 
-    def add(self, item: Item, gap: int, issue: int) -> None:
+    def add(self, item: HostOp, gap: int, issue: int) -> None:
         self.count += 1
         self.advance += gap
         self.gap, self.name = self.advance, item.name
@@ -158,6 +158,6 @@ class _Run:
             self.parts[item.stream] = (host, after_end, count + 1, item.duration_ns)
         self.advance += issue
 
-    def op(self) -> Op:
-        parts = tuple(Part(stream, *values) for stream, values in self.parts.items())
-        return Op(Item("work", name=self.name, op=self.op_name), self.gap, self.advance - self.gap, parts)
+    def op(self) -> CompiledOp:
+        parts = tuple(StreamAdvance(stream, *values) for stream, values in self.parts.items())
+        return CompiledOp(HostOp("work", name=self.name, op=self.op_name), self.gap, self.advance - self.gap, parts)

@@ -1,8 +1,8 @@
-"""The replay itself: one forward pass over a Program, every constraint kept, the maximum taken.
+"""The replay itself: one forward pass over a CompiledProgram, in which every constraint holds.
 
-In: a compiled Program. Out: a `Machine` whose clocks advance step by step. What the pass decides anew: when each op
-starts, how long each wait lasts. One pass is exact for this model because waits refer only to work that the host has
-issued before them.
+In: a CompiledProgram. Out: a `Simulator` whose clocks advance step by step. It computes when each operation starts and
+how long each wait lasts: the latest of all constraints. One pass is exact for this model, because waits refer only to
+work that the host has issued before them.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tracelens.replay.items import ALL_STREAMS, Item
-from tracelens.replay.program import Compiled, Op
+from tracelens.replay.program import CompiledOp, CompiledProgram
+from tracelens.replay.replay_trace import ALL_STREAMS, HostOp
 
 NEVER = -(1 << 62)
 """A time before all others: nothing has run yet."""
 
 
-class Span(NamedTuple):
+class LaneSpan(NamedTuple):
     """One bar of a picture: what ran where and when, ns since the replay began."""
 
     lane: str
@@ -27,10 +27,10 @@ class Span(NamedTuple):
     end_ns: int
 
 
-class Machine:
+class Simulator:
     """The state of host and GPU between two items, and what each kind of item does to it."""
 
-    def __init__(self, compiled: Compiled, log: list[Span] | None = None) -> None:
+    def __init__(self, compiled: CompiledProgram, log: list[LaneSpan] | None = None) -> None:
         self.compiled = compiled
         self.log = log
         self.limit = compiled.program.queue_limit
@@ -98,7 +98,7 @@ class Machine:
         program = self.compiled.program
         return float(program.loader_period_ns or 0) if program.loads else 0.0
 
-    def _run(self, op: Op) -> None:
+    def _run(self, op: CompiledOp) -> None:
         end, outstanding = self.end, self.outstanding
         for stream, after_host, after_end, count, last in op.parts:
             outstanding[stream] += count
@@ -129,7 +129,7 @@ class Machine:
                 self.queued[stream].clear()
                 self.outstanding[stream] = 0
 
-    def _copy(self, op: Op) -> None:
+    def _copy(self, op: CompiledOp) -> None:
         item = op.item
         called = self.time + op.gap
         free = max(self.end[item.stream] + item.spacing_ns, self.engine.get(item.engine, NEVER))
@@ -143,7 +143,7 @@ class Machine:
                 self._forget()
             self._draw_call(op, called)
 
-    def _staged(self, op: Op) -> None:
+    def _staged(self, op: CompiledOp) -> None:
         item = op.item
         called = self.time + op.gap
         ahead = item.size <= self.compiled.program.staging_bytes
@@ -155,7 +155,7 @@ class Machine:
             self._wait_until(copied)
             self._draw_call(op, called)
 
-    def _finish(self, op: Op, begin: int, done: int) -> None:
+    def _finish(self, op: CompiledOp, begin: int, done: int) -> None:
         item = op.item
         self.end[item.stream] = done
         if item.engine:
@@ -163,7 +163,7 @@ class Machine:
         if self.log is not None:
             self._draw(op, item.stream, begin)
 
-    def _sync(self, op: Op) -> None:
+    def _sync(self, op: CompiledOp) -> None:
         item = op.item
         called = self.time + op.gap
         done = self._recorded(item) if item.kind == "event_sync" else self._last_end(item.stream)
@@ -173,13 +173,13 @@ class Machine:
         self._forget()
         self._draw_call(op, called)
 
-    def _record(self, op: Op) -> None:
+    def _record(self, op: CompiledOp) -> None:
         item = op.item
         done = self._last_end(item.stream)
         self.events.setdefault(item.event, deque(maxlen=64)).append(done)
         self.time += op.gap + op.issue
 
-    def _stream_wait(self, op: Op) -> None:
+    def _stream_wait(self, op: CompiledOp) -> None:
         item = op.item
         self.end[item.stream] = max(self.end[item.stream], self._recorded(item))
         self.time += op.gap + op.issue
@@ -187,11 +187,11 @@ class Machine:
     def _last_end(self, stream: int) -> int:
         return max(self.end) if stream == ALL_STREAMS else self.end[stream]
 
-    def _recorded(self, item: Item) -> int:
+    def _recorded(self, item: HostOp) -> int:
         records = self.events.get(item.event)
         return records[-1 - item.lag] if records and len(records) > item.lag else NEVER
 
-    def _loader(self, op: Op) -> None:
+    def _loader(self, op: CompiledOp) -> None:
         called = self.time + op.gap
         self.time = called + op.issue
         period = self.compiled.program.loader_period_ns
@@ -206,14 +206,14 @@ class Machine:
             self.debt = max(0, self.debt - (time - self.time))
             self.time = time
 
-    def _background(self, op: Op) -> None:
+    def _background(self, op: CompiledOp) -> None:
         self.time += self.debt + op.gap
         self.debt = op.issue
 
-    def _draw_call(self, op: Op, called: int) -> None:
+    def _draw_call(self, op: CompiledOp, called: int) -> None:
         if self.log is not None:
-            self.log.append(Span("host", op.item.name, called, self.time))
+            self.log.append(LaneSpan("host", op.item.name, called, self.time))
 
-    def _draw(self, op: Op, stream: int, begin: int) -> None:
+    def _draw(self, op: CompiledOp, stream: int, begin: int) -> None:
         assert self.log is not None
-        self.log.append(Span(f"{stream}", op.item.op or op.item.name, begin, self.end[stream]))
+        self.log.append(LaneSpan(f"{stream}", op.item.op or op.item.name, begin, self.end[stream]))

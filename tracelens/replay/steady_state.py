@@ -1,8 +1,8 @@
-"""The steady step time of a Program: passes until the machine repeats itself.
+"""The steady step time of a Program: passes until the state of the Simulator repeats.
 
-In: a compiled Program. Out: ns per step. Kept apart from the pass: what is steady is a question of its own. A machine
-that stands at the end of a window as it stood at its start will do the same again, so one window is the answer; where
-the host runs ever further ahead it never does, and two windows that took the same time are.
+In: a CompiledProgram. Out: ns per step. A Simulator whose state at the end of a window equals that at its start repeats
+itself, so that one window is the answer. Where the host runs ever further ahead the state never repeats; then two
+windows that took the same time per step are the answer.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from tracelens.replay.program import Compiled
-from tracelens.replay.simulate import Machine
+from tracelens.replay.program import CompiledProgram
+from tracelens.replay.simulate import Simulator
 
 LONGEST_CYCLE = 60
 """Steps of one repetition at most; a longer common period of steps and intervals is cut to whole intervals."""
@@ -22,15 +22,15 @@ OLDEST_NS = 2_000_000
 """What lies further back delays nothing any more: no latency, gap or return that the replay knows is as long."""
 
 
-def step_time(compiled: Compiled, order: Sequence[int] | None = None) -> float:
+def step_time(compiled: CompiledProgram, order: Sequence[int] | None = None) -> float:
     """Steady time per step in ns when the recorded steps repeat in `order` (default: as recorded)."""
     return max(_steady(compiled, order), float(compiled.program.least_step_ns))
 
 
-def _steady(compiled: Compiled, order: Sequence[int] | None) -> float:
+def _steady(compiled: CompiledProgram, order: Sequence[int] | None) -> float:
     order = range(compiled.program.recorded_steps) if order is None else order
     cycle, whole = _cycle(len(order), compiled.program.intervals)
-    machine = Machine(compiled)
+    machine = Simulator(compiled)
     machine.run_steps(order, max(len(order), *compiled.program.intervals, compiled.program.depth + 2, 1))
     window, allowed = cycle, 0.0 if whole else AGREEMENT
     before = machine.state(OLDEST_NS)
@@ -48,10 +48,10 @@ def _steady(compiled: Compiled, order: Sequence[int] | None) -> float:
     return previous
 
 
-def window_time(compiled: Compiled, queued_ns: Mapping[int, Sequence[int]]) -> float:
+def window_time(compiled: CompiledProgram, queued_ns: Mapping[int, Sequence[int]]) -> float:
     """Time per step when the recorded steps run once, in order, as the recording found the GPU: before step k, each
     stream still has `queued_ns[k]` of work to do."""
-    machine, steps = Machine(compiled), compiled.program.recorded_steps
+    machine, steps = Simulator(compiled), compiled.program.recorded_steps
     for step in range(steps):
         for stream, lasted in enumerate(queued_ns.get(step, ())):
             machine.end[stream] = machine.time + lasted

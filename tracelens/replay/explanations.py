@@ -1,7 +1,6 @@
-"""Why removing a wait gives nothing here: the situations of replay.md §4, each as an id, a sentence and its numbers.
+"""Why removing a wait gives nothing on this run: each explanation as an id, a sentence and its numbers.
 
-In: a Tape, its exposed costs, its bounds. Out: the sentences that hold. Which of them is printed where is the report's
-affair.
+In: a ReplayTrace, its exposed costs, its bounds. Out: the explanations that hold. The report decides which are printed.
 """
 
 from __future__ import annotations
@@ -10,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tracelens.model import Edit
-from tracelens.replay import bounds, edits, exposed
+from tracelens.replay import bounds, edits, exposed_cost
 from tracelens.replay.bounds import Bounds
-from tracelens.replay.items import Tape, single
 from tracelens.replay.program import compile_program
-from tracelens.replay.steady import step_time
+from tracelens.replay.replay_trace import ReplayTrace, single
+from tracelens.replay.steady_state import step_time
 from tracelens.units import ms
 
 NEGLIGIBLE = 0.01
@@ -30,7 +29,7 @@ LIMITED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Sentence:
+class Explanation:
     """`id` is stable, `text` is for people, `numbers` are what it rests on (ns per step, or shares of it)."""
 
     id: str
@@ -58,61 +57,61 @@ class _Facts:
     """Step time with twice the workers, by replay; None where the loader does not set the pace or they are unknown."""
 
 
-def of(tape: Tape, alone: Mapping[str, int] | None = None) -> tuple[Sentence, ...]:
+def explain(trace: ReplayTrace, alone: Mapping[str, int] | None = None) -> tuple[Explanation, ...]:
     """The sentences that hold on this run, none where waits cannot be judged; `alone`: the exposed costs, if known."""
-    jointly = exposed.together(tape)
+    jointly = exposed_cost.together(trace)
     if jointly is None:
         return ()
-    facts = _facts(tape, exposed.of(tape) if alone is None else alone, jointly)
+    facts = _facts(trace, exposed_cost.per_stall(trace) if alone is None else alone, jointly)
     found = (_gpu_bound, _refilled, _host_bound, _loader_bound, _absorbed, _same_stream, _copies_hidden, _no_room)
     return tuple(sentence for judge in found if (sentence := judge(facts)) is not None)
 
 
-def _facts(tape: Tape, alone: Mapping[str, int], jointly: int) -> _Facts:
-    limits = bounds.of(tape)
-    copies = [item for step in tape.steps for item in single(step) if item.engine == "h2d"]
+def _facts(trace: ReplayTrace, alone: Mapping[str, int], jointly: int) -> _Facts:
+    limits = bounds.step_bounds(trace)
+    copies = [item for step in trace.steps for item in single(step) if item.engine == "h2d"]
     staged = sum(item.duration_ns for item in copies if item.kind == "staged")
     return _Facts(
-        step_ns=tape.base_ns,
-        waited_ns=sum(place.wait_ns for place in tape.stalls.values()),
+        step_ns=trace.base_ns,
+        waited_ns=sum(place.wait_ns for place in trace.stalls.values()),
         alone_ns=alone,
         together_ns=jointly,
         limits=limits,
-        staged_ns=round(staged / len(tape.steps)),
-        copied_ns=round(sum(item.duration_ns for item in copies) / len(tape.steps)),
-        slack_ns=max(0, tape.base_ns - limits.largest_ns),
-        handed_over_ns=_handed_over(tape),
-        workers=tape.loader.workers,
-        doubled_ns=_doubled(tape),
+        staged_ns=round(staged / len(trace.steps)),
+        copied_ns=round(sum(item.duration_ns for item in copies) / len(trace.steps)),
+        slack_ns=max(0, trace.base_ns - limits.largest_ns),
+        handed_over_ns=_handed_over(trace),
+        workers=trace.loader.workers,
+        doubled_ns=_doubled(trace),
     )
 
 
-def _doubled(tape: Tape) -> int | None:
-    if tape.loader.period_ns is None or not tape.loader.workers:
+def _doubled(trace: ReplayTrace) -> int | None:
+    if trace.loader.period_ns is None or not trace.loader.workers:
         return None
-    more = Edit("more-workers", workers=2 * tape.loader.workers)
+    more = Edit("more-workers", workers=2 * trace.loader.workers)
     before, after = (
-        step_time(compile_program(edits.apply(tape, chosen), tape.overhead.row_ns)) for chosen in ((), (more,))
+        step_time(compile_program(edits.apply(trace, chosen), trace.overhead.row_ns)) for chosen in ((), (more,))
     )
-    return round(tape.base_ns * after / before)
+    return round(trace.base_ns * after / before)
 
 
-def _handed_over(tape: Tape) -> int:
-    kinds = ("staged",) if tape.loader.workers == 0 else ("staged", "loader")
-    has_copies = any(item.kind == "staged" for step in tape.steps for item in single(step))
-    spent = sum(item.issue_ns for step in tape.steps for item in single(step) if item.kind in kinds)
-    return spent // len(tape.steps) if has_copies else 0
+def _handed_over(trace: ReplayTrace) -> int:
+    kinds = ("staged",) if trace.loader.workers == 0 else ("staged", "loader")
+    has_copies = any(item.kind == "staged" for step in trace.steps for item in single(step))
+    spent = sum(item.issue_ns for step in trace.steps for item in single(step) if item.kind in kinds)
+    return spent // len(trace.steps) if has_copies else 0
 
 
-def _gpu_bound(facts: _Facts) -> Sentence | None:
+def _gpu_bound(facts: _Facts) -> Explanation | None:
     idle = 1 - facts.limits.stream_ns / facts.step_ns
     if idle >= NO_ROOM:
         return None
     text = f"The GPU idles {100 * max(0.0, idle):.1f} % of the step: the waits are for real work, expect 0-2 %."
-    return Sentence("gpu_bound", text, {"idle_share": max(0.0, idle), "stream_ns": facts.limits.stream_ns})
+    return Explanation("gpu_bound", text, {"idle_share": max(0.0, idle), "stream_ns": facts.limits.stream_ns})
 
 
-def _refilled(facts: _Facts) -> Sentence | None:
+def _refilled(facts: _Facts) -> Explanation | None:
     small = NEGLIGIBLE * facts.step_ns
     if facts.waited_ns < small or facts.together_ns >= small:
         return None
@@ -120,10 +119,10 @@ def _refilled(facts: _Facts) -> Sentence | None:
         f"The host waits {ms(facts.waited_ns)} per step, and without any wait a step takes as long: "
         "each queue refills before the GPU runs dry."
     )
-    return Sentence("refilled", text, {"wait_ns": facts.waited_ns, "exposed_ns": facts.together_ns})
+    return Explanation("refilled", text, {"wait_ns": facts.waited_ns, "exposed_ns": facts.together_ns})
 
 
-def _host_bound(facts: _Facts) -> Sentence | None:
+def _host_bound(facts: _Facts) -> Explanation | None:
     limits = facts.limits
     if limits.binding != "host" or facts.waited_ns >= NEGLIGIBLE * facts.step_ns:
         return None
@@ -131,10 +130,10 @@ def _host_bound(facts: _Facts) -> Sentence | None:
         f"Synchronizations return at once: the host needs {ms(limits.host_ns)} per step to launch "
         f"{ms(limits.stream_ns)} of GPU work. Fewer launches would help (torch.compile, CUDA graphs), fewer waits not."
     )
-    return Sentence("host_bound", text, {"host_ns": limits.host_ns, "stream_ns": limits.stream_ns})
+    return Explanation("host_bound", text, {"host_ns": limits.host_ns, "stream_ns": limits.stream_ns})
 
 
-def _loader_bound(facts: _Facts) -> Sentence | None:
+def _loader_bound(facts: _Facts) -> Explanation | None:
     if facts.limits.binding != "loader":
         return None
     text = (
@@ -148,10 +147,10 @@ def _loader_bound(facts: _Facts) -> Sentence | None:
             f"{ms(facts.doubled_ns)} (replayed)."
         )
         numbers |= {"workers": facts.workers, "doubled_ns": facts.doubled_ns}
-    return Sentence("loader_bound", text, numbers)
+    return Explanation("loader_bound", text, numbers)
 
 
-def _absorbed(facts: _Facts) -> Sentence | None:
+def _absorbed(facts: _Facts) -> Explanation | None:
     small = NEGLIGIBLE * facts.step_ns
     largest = max(facts.alone_ns.values(), default=0)
     if largest >= small or facts.together_ns < small:
@@ -160,28 +159,28 @@ def _absorbed(facts: _Facts) -> Sentence | None:
         f"No wait costs anything alone, because the next one takes its place; together they cost "
         f"{ms(facts.together_ns)} per step."
     )
-    return Sentence("absorbed", text, {"largest_alone_ns": largest, "together_ns": facts.together_ns})
+    return Explanation("absorbed", text, {"largest_alone_ns": largest, "together_ns": facts.together_ns})
 
 
-def _same_stream(facts: _Facts) -> Sentence | None:
+def _same_stream(facts: _Facts) -> Explanation | None:
     if facts.staged_ns < NEGLIGIBLE * facts.step_ns:
         return None
     text = (
         f"{ms(facts.staged_ns)} of copies per step come from pageable memory on the stream that computes: "
         "non_blocking alone hides nothing, pinned memory and a stream of their own do."
     )
-    return Sentence("same_stream", text, {"copy_ns": facts.staged_ns})
+    return Explanation("same_stream", text, {"copy_ns": facts.staged_ns})
 
 
-def _copies_hidden(facts: _Facts) -> Sentence | None:
+def _copies_hidden(facts: _Facts) -> Explanation | None:
     if facts.copied_ns >= NEGLIGIBLE * facts.step_ns:
         return None
     taken = f"Copies to the GPU take {ms(facts.copied_ns)} per step: prefetching them gains nothing."
     text = taken if facts.copied_ns else "The loop copies nothing to the GPU: there is nothing to prefetch."
-    return Sentence("copies_small", text, {"copy_ns": facts.copied_ns})
+    return Explanation("copies_small", text, {"copy_ns": facts.copied_ns})
 
 
-def _no_room(facts: _Facts) -> Sentence | None:
+def _no_room(facts: _Facts) -> Explanation | None:
     share = facts.slack_ns / facts.step_ns
     if share >= NO_ROOM:
         return None
@@ -191,11 +190,11 @@ def _no_room(facts: _Facts) -> Sentence | None:
             f"gains at most {100 * share:.1f} %; {ms(facts.handed_over_ns)} of it are copying and unpacking batches, "
             "which a pinned loader takes off the training thread."
         )
-        return Sentence(
+        return Explanation(
             "busy_with_batches", text, {"host_ns": facts.limits.host_ns, "batches_ns": facts.handed_over_ns}
         )
     text = (
         f"Without any wait a step still takes {ms(facts.limits.largest_ns)}, {LIMITED[facts.limits.binding]}: "
         f"ordering the same work differently gains at most {100 * share:.1f} %."
     )
-    return Sentence("no_room", text, {"bound_ns": facts.limits.largest_ns, "share": share})
+    return Explanation("no_room", text, {"bound_ns": facts.limits.largest_ns, "share": share})

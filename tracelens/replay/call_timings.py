@@ -1,8 +1,9 @@
-"""What the trace itself says about latencies, gaps, returns and completions: numbers per call, medians per run.
+"""Latencies, gaps, return times and completion times of a trace: one value per call, and medians per run.
 
-In: a Timeline and the defaults. Out: `Measures`: arrays with one entry per call of the Timeline. A measured value is
-kept where it was observed alone (a launch into an empty stream shows the latency, a queued op the gap); where another
-constraint hid it, the run's median stands in. So an Edit that changes what binds counts no launch jitter twice.
+In: a Timeline and the default Calibration. Out: `CallTimings`: arrays with one entry per call of the Timeline. A value
+is taken from the trace where nothing else determined it (a launch into an empty stream shows the launch latency, a
+queued operation shows the gap between kernels). Elsewhere the median of the run is used. An Edit that changes which
+constraint decides therefore does not count the jitter of a launch twice.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from tracelens.model import Timeline
-from tracelens.replay.calibrate import Calibration
+from tracelens.replay.calibration import Calibration
 from tracelens.trace import waits
 
 Array = np.ndarray[Any, np.dtype[np.int64]]
@@ -32,7 +33,7 @@ LONGEST_RETURN_NS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Measures:
+class CallTimings:
     """Per call, in the Timeline's order. Times are those of the trace; -1 or NONE where a call has no such thing."""
 
     streams: tuple[str, ...]
@@ -61,7 +62,7 @@ class Measures:
         return ends[bisect_left(calls, call)]
 
 
-def measure(timeline: Timeline, defaults: Calibration) -> Measures:
+def measure(timeline: Timeline, defaults: Calibration) -> CallTimings:
     """Read the numbers of one trace."""
     calls, ops = timeline.calls(), timeline.ops()
     names, codes = _streams(ops)
@@ -79,7 +80,7 @@ def measure(timeline: Timeline, defaults: Calibration) -> Measures:
     spacing_ns = _median(gaps[gaps >= 0], defaults.kernel_gap_ns)
     free = launched & (previous_end <= called)
     issue = (calls["end_ns"] - calls["start_ns"]).to_numpy(np.int64)
-    return Measures(
+    return CallTimings(
         streams=names,
         stream=np.where(launched, stream, waited),
         op_start=op_start,

@@ -1,7 +1,7 @@
-"""What combinations of Edits buy, and where things lie in a step then: for reports that let people try them out.
+"""What combinations of Edits buy, and a drawn step of each, for reports in which people select Edits.
 
-In: a Tape, the Edits of several schemes. Out: a `WhatIf` with one replay per combination, and `Drawn` steps. Each
-combination is replayed as one set, because gains of single Edits do not add up.
+In: a ReplayTrace, the Edits of several schemes. Out: a `WhatIf` with one replay per combination, and `Drawn` steps.
+Each combination is replayed as one set, because the gains of single Edits do not add up.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from itertools import combinations, pairwise
 from tracelens.model import Bar, Combination, Diagnosis, Drawn, Edit, EditKind, Estimate, Scheme, WhatIf
 from tracelens.replay import edits as rewriting
 from tracelens.replay import estimate
-from tracelens.replay.items import Tape
-from tracelens.replay.lanes import COPY_LANE
 from tracelens.replay.program import compile_program
-from tracelens.replay.simulate import Machine, Span
+from tracelens.replay.replay_trace import ReplayTrace
+from tracelens.replay.simulate import LaneSpan, Simulator
+from tracelens.replay.step_timeline import COPY_LANE
 
 MOST_CHANGES = 4
 """16 combinations: each further change doubles the time that a report takes, 1 to 4 s at this number."""
@@ -24,14 +24,14 @@ ONE_CHANGE: tuple[frozenset[EditKind], ...] = (frozenset({"event-sync", "interva
 """Edits that act on the same wait: tried one without the other they only repeat each other."""
 
 
-def illustrated(tape: Tape, planned: Diagnosis) -> Diagnosis:
+def illustrated(trace: ReplayTrace, planned: Diagnosis) -> Diagnosis:
     """The Diagnosis with its combinations and pictures; unchanged where the trace does not carry a replay."""
-    if tape.unresolved_waits or planned.breakdown is None:
+    if trace.unresolved_waits or planned.breakdown is None:
         return planned
     known = {scheme.edits: planned.replayed[scheme.id] for scheme in planned.schemes if scheme.id in planned.replayed}
     after = _shown(planned)
-    pictures = (drawn(tape, (), None), *((drawn(tape, after.edits, after.id),) if after else ()))
-    tried = what_if(tape, [scheme.edits for scheme in planned.schemes], known)
+    pictures = (drawn(trace, (), None), *((drawn(trace, after.edits, after.id),) if after else ()))
+    tried = what_if(trace, [scheme.edits for scheme in planned.schemes], known)
     return replace(planned, what_if=tried, drawn=pictures)
 
 
@@ -43,7 +43,9 @@ def _shown(planned: Diagnosis) -> Scheme | None:
     return chosen or min(replayed, key=lambda scheme: planned.replayed[scheme.id].step_ns, default=None)
 
 
-def what_if(tape: Tape, schemes: Sequence[Sequence[Edit]], known: Mapping[tuple[Edit, ...], Estimate]) -> WhatIf | None:
+def what_if(
+    trace: ReplayTrace, schemes: Sequence[Sequence[Edit]], known: Mapping[tuple[Edit, ...], Estimate]
+) -> WhatIf | None:
     """Every combination of the schemes' changes; `known` are replays that were made already. None without Edits.
 
     Of two schemes that change the same place in different ways, the earlier one counts.
@@ -53,17 +55,17 @@ def what_if(tape: Tape, schemes: Sequence[Sequence[Edit]], known: Mapping[tuple[
     out = []
     for chosen in sets:
         edits = tuple(edit for position in chosen for edit in changes[position])
-        answer = known.get(edits) or estimate.of(tape, edits)
+        answer = known.get(edits) or estimate.predict(trace, edits)
         if isinstance(answer, Estimate):
             out.append(Combination(chosen, answer))
     return WhatIf(changes, tuple(out)) if out else None
 
 
-def drawn(tape: Tape, edits: tuple[Edit, ...], scheme: str | None) -> Drawn:
+def drawn(trace: ReplayTrace, edits: tuple[Edit, ...], scheme: str | None) -> Drawn:
     """A stretch as long as the mean step, from the start of a typical one on the host's clock."""
-    program = rewriting.apply(tape, edits)
+    program = rewriting.apply(trace, edits)
     order = range(program.recorded_steps)
-    machine = Machine(compile_program(program, tape.overhead.row_ns, merge=False), log=[])
+    machine = Simulator(compile_program(program, trace.overhead.row_ns, merge=False), log=[])
     count = max(program.recorded_steps, program.depth + 2, *program.intervals)
     machine.run_steps(order, count)
     marks = [machine.time]
@@ -74,10 +76,10 @@ def drawn(tape: Tape, edits: tuple[Edit, ...], scheme: str | None) -> Drawn:
     machine.run_steps(order, 1)  # what follows the last mark may be in the stretch
     lengths = [end - begin for begin, end in pairwise(marks)]
     start = marks[min(range(count), key=lambda step: abs(lengths[step] - mean))]
-    return Drawn(scheme, mean, tuple(_cut(machine.log or (), start, start + mean, tape.streams)))
+    return Drawn(scheme, mean, tuple(_cut(machine.log or (), start, start + mean, trace.streams)))
 
 
-def _cut(spans: Iterable[Span], start: int, end: int, streams: Sequence[str]) -> Iterator[Bar]:
+def _cut(spans: Iterable[LaneSpan], start: int, end: int, streams: Sequence[str]) -> Iterator[Bar]:
     names = (*streams, COPY_LANE)
     for span in spans:
         if span.end_ns > start and span.start_ns < end and span.end_ns > span.start_ns:

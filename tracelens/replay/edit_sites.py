@@ -1,7 +1,7 @@
-"""Where a set of Edits acts on a Tape, and which stretches of its steps it leaves alone.
+"""Where a set of Edits acts on a ReplayTrace, and which parts of its steps it leaves unchanged.
 
-In: a Tape, Edits. Out: a `Plan`, and per step a `Cut`: what is rewritten, beside what is not. Apart from the rewriting,
-because none of this depends on the calibration: it is found once for all draws from the constants' ranges.
+In: a ReplayTrace, Edits. Out: an `EditPlan`, and per step a `SplitStep` that separates what is rewritten from what is
+not. None of this depends on the calibration, so it is computed once and used for all Monte Carlo samples.
 """
 
 from __future__ import annotations
@@ -12,34 +12,34 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from tracelens.model import Edit, EditKind
-from tracelens.replay.items import Block, Item, Step, Stretch, Tape, single
+from tracelens.replay.replay_trace import HostOp, OpBlock, ReplayTrace, Step, UntouchedSpan, single
 
-Place = tuple[str, int]
+EditSite = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class EditPlan:
     """Which Edits act at which place, with what interval."""
 
-    places: dict[Place, dict[EditKind, int]]
+    places: dict[EditSite, dict[EditKind, int]]
     intervals: tuple[int, ...]
     depth: int
-    batch_copies: frozenset[Place]
+    batch_copies: frozenset[EditSite]
     """Places where a batch goes to the GPU: only copy Edits act there."""
 
-    def kinds(self, item: Item) -> dict[EditKind, int]:
-        return self.places.get(place_of(item), {})
+    def kinds(self, item: HostOp) -> dict[EditKind, int]:
+        return self.places.get(site_of(item), {})
 
-    def pins(self, item: Item) -> bool:
+    def pins(self, item: HostOp) -> bool:
         return item.kind == "staged" and "async-copy" in self.kinds(item)
 
 
-class Touched(NamedTuple):
+class TouchedOp(NamedTuple):
     """An Item that the Edits may change, or that stands beside one."""
 
     position: int
     """In its step."""
-    item: Item
+    item: HostOp
     kinds: dict[EditKind, int]
     """Edits that act on it, each with its interval."""
     carries: bool
@@ -47,62 +47,62 @@ class Touched(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class SplitStep:
     """One step, taken apart for a Plan."""
 
-    parts: tuple[Stretch | tuple[Touched, ...], ...]
+    parts: tuple[UntouchedSpan | tuple[TouchedOp, ...], ...]
     """Untouched stretches, and the Items between them. The first part is one of
     Items: what an Edit adds to a step's beginning is compiled together with it."""
-    copies: tuple[Item, ...]
+    copies: tuple[HostOp, ...]
     """Copies of batches to the GPU that an Edit changes."""
-    pinned: tuple[Item, ...]
+    pinned: tuple[HostOp, ...]
     """Copies whose source will be pinned."""
-    loaders: tuple[Item, ...]
-    dropping: tuple[tuple[int, Item], ...]
+    loaders: tuple[HostOp, ...]
+    dropping: tuple[tuple[int, HostOp], ...]
     """Items before which the loop gives back the memory of a batch, with their positions."""
 
 
-def plan(tape: Tape, edits: Sequence[Edit]) -> Plan:
+def plan(trace: ReplayTrace, edits: Sequence[Edit]) -> EditPlan:
     """The places that the Edits address."""
-    places: dict[Place, dict[EditKind, int]] = {}
+    places: dict[EditSite, dict[EditKind, int]] = {}
     for edit in edits:
-        for place in _addressed(tape, edit):
+        for place in _addressed(trace, edit):
             chosen = places.setdefault(place, {})
             chosen[edit.kind] = max(edit.interval, chosen.get(edit.kind, 1))
     intervals = sorted({interval for chosen in places.values() for interval in chosen.values() if interval > 1})
     depth = max((edit.depth or 1 for edit in edits if edit.kind == "prefetch"), default=0)
-    return Plan(places, tuple(intervals), depth, frozenset(_batch_copies(tape)))
+    return EditPlan(places, tuple(intervals), depth, frozenset(_batch_copies(trace)))
 
 
-def cut(step: Step, chosen: Plan) -> Cut:
+def split(step: Step, chosen: EditPlan) -> SplitStep:
     """A step's untouched stretches and what lies between them."""
     own = tuple(single(step))
     copies = tuple(item for item in own if item.engine == "h2d" and chosen.kinds(item))
     pinned = tuple(item for item in own if chosen.pins(item))
-    return Cut(
+    return SplitStep(
         parts=tuple(_parts(step, chosen, bool(copies))),
         copies=copies,
         pinned=pinned,
         loaders=tuple(item for item in own if item.kind == "loader"),
-        dropping=tuple(_dropping(step, chosen, {place_of(item) for item in pinned})),
+        dropping=tuple(_dropping(step, chosen, {site_of(item) for item in pinned})),
     )
 
 
-def place_of(item: Item) -> Place:
+def site_of(item: HostOp) -> EditSite:
     """Where an Edit acts: a copy and the synchronize behind it are one place."""
     return ("pair", item.pair) if item.pair >= 0 else ("wait", item.wait) if item.wait >= 0 else ("call", item.call)
 
 
-def stall_waits(tape: Tape, stalls: Collection[str]) -> frozenset[int]:
-    """The waits of these Stalls; a Stall the Tape does not know has none."""
-    return frozenset(wait for name in stalls if name in tape.stalls for wait in tape.stalls[name].waits)
+def stall_waits(trace: ReplayTrace, stalls: Collection[str]) -> frozenset[int]:
+    """The waits of these Stalls; a Stall the ReplayTrace does not know has none."""
+    return frozenset(wait for name in stalls if name in trace.stalls for wait in trace.stalls[name].waits)
 
 
-def calls(tape: Tape, waits: Collection[int]) -> set[int]:
+def calls(trace: ReplayTrace, waits: Collection[int]) -> set[int]:
     """The calls behind these waits. A copy takes the synchronize behind it along: it is one call of the user's. The
     synchronize behind a batch's copy goes alone, because that copy has a wait of its own."""
     found: set[int] = set()
-    for step in tape.steps:
+    for step in trace.steps:
         batch = {item.pair for item in single(step) if item.engine == "h2d" and item.pair >= 0}
         named = [item for item in single(step) if item.wait in waits and item.wait >= 0]
         pairs = {item.pair for item in named if item.pair >= 0 and (item.engine or item.pair not in batch)}
@@ -113,52 +113,52 @@ def calls(tape: Tape, waits: Collection[int]) -> set[int]:
 # ---------------------------------------------------------------------------------------------------- the places
 
 
-def _addressed(tape: Tape, edit: Edit) -> set[Place]:
+def _addressed(trace: ReplayTrace, edit: Edit) -> set[EditSite]:
     """The places of an Edit's Stalls; a copy Edit that names none acts on every pageable or waited-for batch copy."""
     if edit.stalls:
-        return _waiting(tape, stall_waits(tape, edit.stalls))
+        return _waiting(trace, stall_waits(trace, edit.stalls))
     if edit.kind not in ("async-copy", "prefetch"):
         return set()
-    return _batch_copies(tape)
+    return _batch_copies(trace)
 
 
-def _batch_copies(tape: Tape) -> set[Place]:
+def _batch_copies(trace: ReplayTrace) -> set[EditSite]:
     return {
-        place_of(item) for step in tape.steps for item in single(step) if item.engine == "h2d" and not item.detached
+        site_of(item) for step in trace.steps for item in single(step) if item.engine == "h2d" and not item.detached
     }
 
 
-def _waiting(tape: Tape, waits: Collection[int]) -> set[Place]:
-    return {place_of(item) for step in tape.steps for item in single(step) if item.wait in waits and item.wait >= 0}
+def _waiting(trace: ReplayTrace, waits: Collection[int]) -> set[EditSite]:
+    return {site_of(item) for step in trace.steps for item in single(step) if item.wait in waits and item.wait >= 0}
 
 
 # ------------------------------------------------------------------------------------------------------- the cuts
 
 
-def _parts(step: Step, chosen: Plan, copies: bool) -> Iterator[Stretch | tuple[Touched, ...]]:
+def _parts(step: Step, chosen: EditPlan, copies: bool) -> Iterator[UntouchedSpan | tuple[TouchedOp, ...]]:
     """Stretches end where Blocks do: a run of launches that collapses into one op never crosses that edge."""
-    untouched: list[Item | Block] = []
+    untouched: list[HostOp | OpBlock] = []
     for first, group in _groups(step):
         if first and not any(_touched(before, item, chosen, copies) for before, item in pairwise((None, *group))):
             untouched += group
             continue
         if untouched:
-            yield Stretch(tuple(untouched))
+            yield UntouchedSpan(tuple(untouched))
             untouched = []
         yield tuple(
-            Touched(position, item, chosen.kinds(item), place_of(item) in chosen.batch_copies)
+            TouchedOp(position, item, chosen.kinds(item), site_of(item) in chosen.batch_copies)
             for position, item in enumerate(group, first)
-            if isinstance(item, Item)
+            if isinstance(item, HostOp)
         )
     if untouched:
-        yield Stretch(tuple(untouched))
+        yield UntouchedSpan(tuple(untouched))
 
 
-def _groups(step: Step) -> Iterator[tuple[int, Sequence[Item | Block]]]:
+def _groups(step: Step) -> Iterator[tuple[int, Sequence[HostOp | OpBlock]]]:
     """The Blocks of a step, and the Items between two of them together; with their positions."""
-    first, run = 0, list[Item | Block]()
+    first, run = 0, list[HostOp | OpBlock]()
     for position, element in enumerate(step):
-        if isinstance(element, Block):
+        if isinstance(element, OpBlock):
             yield first, run
             yield position, (element,)
             first, run = position + 1, []
@@ -167,20 +167,20 @@ def _groups(step: Step) -> Iterator[tuple[int, Sequence[Item | Block]]]:
     yield first, run
 
 
-def _touched(before: Item | Block | None, item: Item | Block | None, chosen: Plan, copies: bool) -> bool:
+def _touched(before: HostOp | OpBlock | None, item: HostOp | OpBlock | None, chosen: EditPlan, copies: bool) -> bool:
     """Whether the Edits may change an Item: its own place, what the loader does, or the host time behind either."""
-    if not isinstance(item, Item):
+    if not isinstance(item, HostOp):
         return False
-    behind = isinstance(before, Item) and (before.kind == "loader" or bool(chosen.kinds(before)))
+    behind = isinstance(before, HostOp) and (before.kind == "loader" or bool(chosen.kinds(before)))
     return bool(chosen.kinds(item)) or (copies and (behind or item.kind == "loader"))
 
 
-def _dropping(step: Step, chosen: Plan, places: Iterable[Place]) -> Iterator[tuple[int, Item]]:
+def _dropping(step: Step, chosen: EditPlan, places: Iterable[EditSite]) -> Iterator[tuple[int, HostOp]]:
     """The memory of a batch goes when the loop drops it: right after its copy, or when the next batch takes its
     name."""
     for position, (before, item) in enumerate(pairwise(step), start=1):
-        if isinstance(before, Block) or isinstance(item, Block):
+        if isinstance(before, OpBlock) or isinstance(item, OpBlock):
             continue
-        left = place_of(before) in places and place_of(item) not in places
+        left = site_of(before) in places and site_of(item) not in places
         if before.kind == "loader" or left or chosen.pins(before):
             yield position, item

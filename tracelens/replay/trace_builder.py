@@ -1,8 +1,8 @@
-"""Timeline → Tape: the host's program of the kept steps, anchored at the unprofiled step time. Or why there is none.
+"""Timeline → ReplayTrace: the host operations of the kept steps, anchored at the unprofiled step time.
 
-In: a Timeline, the Stalls found in it, the run's StepClock, a Calibration. Out: a Tape, or an Abstention when a replay
-of this recording would be a guess (replay.md §2.7). The profiler's cost per recorded row is fitted so that the replay
-of the unchanged loop meets the unprofiled step time; a loop whose time does not depend on the host cannot tell it.
+In: a Timeline, the Stalls found in it, the run's StepClock, a Calibration. Out: a ReplayTrace, or an Abstention where a
+replay of this recording would be a guess. The profiler's overhead per recorded row is fitted so that the replay of the
+unchanged loop meets the unprofiled step time; where that time does not depend on the host it cannot be fitted.
 """
 
 from __future__ import annotations
@@ -16,13 +16,25 @@ import pandas as pd
 
 from tracelens.model import Abstention, Stall, StepClock, Timeline
 from tracelens.replay import edits, simulate
-from tracelens.replay.calibrate import Calibration
-from tracelens.replay.chain import Chains
-from tracelens.replay.items import Block, Errors, Item, Loader, Overhead, StallPlace, Step, Tape, flat, fold, single
-from tracelens.replay.links import resolve
-from tracelens.replay.measures import measure
+from tracelens.replay.calibration import Calibration
+from tracelens.replay.call_timings import measure
+from tracelens.replay.event_links import resolve
+from tracelens.replay.host_ops import HostOpBuilder
 from tracelens.replay.program import compile_program
-from tracelens.replay.steady import step_time, window_time
+from tracelens.replay.replay_trace import (
+    HostOp,
+    LoaderPace,
+    OpBlock,
+    ProfilerOverhead,
+    ReplayErrors,
+    ReplayTrace,
+    StallWaits,
+    Step,
+    flat,
+    fold,
+    single,
+)
+from tracelens.replay.steady_state import step_time, window_time
 from tracelens.trace import hiccups, waits
 
 FEWEST_STEPS = 3
@@ -53,26 +65,26 @@ def build(
     stalls: tuple[Stall, ...] = (),
     clock: StepClock | None = None,
     calibration: Calibration | None = None,
-) -> Tape | Abstention:
-    """The Tape of a Timeline; an Abstention says what to record where no replay is possible."""
+) -> ReplayTrace | Abstention:
+    """The ReplayTrace of a Timeline; an Abstention says what to record where no replay is possible."""
     refusal = _unfit(timeline)
     if refusal is not None:
         return refusal
-    tape = _assemble(timeline, stalls, calibration or Calibration())
-    loader = _loader(timeline, tape, clock)
+    trace = _assemble(timeline, stalls, calibration or Calibration())
+    loader = _loader(timeline, trace, clock)
     # The recorded spans inside the loader are the check's; a producer's period belongs to the unprofiled step.
-    tape = replace(tape, loader=replace(loader, period_ns=None))
-    compiled = compile_program(edits.apply(tape), 0.0)
-    tape = replace(tape, loader=loader, steady_ns=round(step_time(compiled)))
+    trace = replace(trace, loader=replace(loader, period_ns=None))
+    compiled = compile_program(edits.apply(trace), 0.0)
+    trace = replace(trace, loader=loader, steady_ns=round(step_time(compiled)))
     window = window_time(compiled, _queues_found(timeline))
-    errors = Errors(window / tape.recorded_ns - 1, None)
+    errors = ReplayErrors(window / trace.recorded_ns - 1, None)
     if abs(errors.recorded) > MOST_ERROR:
-        return _unexplained(errors.recorded, timeline, tape)
+        return _unexplained(errors.recorded, timeline, trace)
     unprofiled = _unprofiled(clock)
     if unprofiled is None:
-        costs = tape.calibration.row_overhead_ns
-        return replace(tape, overhead=Overhead(0.0, 0.0, float(costs), fitted=False), errors=errors)
-    return _anchored(tape, unprofiled, errors)
+        costs = trace.calibration.row_overhead_ns
+        return replace(trace, overhead=ProfilerOverhead(0.0, 0.0, float(costs), fitted=False), errors=errors)
+    return _anchored(trace, unprofiled, errors)
 
 
 # ------------------------------------------------------------------------------------------------- may we at all?
@@ -113,12 +125,12 @@ def _abstain(missing: str, hint: str) -> Abstention:
     return Abstention("replay", missing, hint)
 
 
-def _unexplained(error: float, timeline: Timeline, tape: Tape) -> Abstention:
+def _unexplained(error: float, timeline: Timeline, trace: ReplayTrace) -> Abstention:
     """Why the replay of the recorded steps is far off, as far as the trace shows it."""
     off = f"the replay of the recorded steps is off by {100 * error:+.1f} %"
     behind = _backlog(timeline.ops())
-    if tape.unresolved_waits and error < 0:  # an order that is missing makes a replay too fast, never too slow
-        waits = f"{tape.unresolved_waits} waits between GPU streams per step do not say what they wait for"
+    if trace.unresolved_waits and error < 0:  # an order that is missing makes a replay too fast, never too slow
+        waits = f"{trace.unresolved_waits} waits between GPU streams per step do not say what they wait for"
         return _abstain(f"{off}: {waits}", "record with synchronization events: tracelens profile")
     if behind > MOST_BACKLOG:
         earlier = f"{100 * behind:.0f} % of the recorded GPU time is work from before the recording began"
@@ -141,7 +153,7 @@ def _backlog(ops: pd.DataFrame) -> float:
 
 def _queues_found(timeline: Timeline) -> dict[int, list[int]]:
     """Where the kept steps begin, and begin anew after one that was left out: how long after that, per stream of the
-    Tape, the work lasted that was queued before.
+    ReplayTrace, the work lasted that was queued before.
 
     Such a step waits for that work, and the window may leave less or more behind: so much it differs from a steady one.
     """
@@ -160,10 +172,10 @@ def _queues_found(timeline: Timeline) -> dict[int, list[int]]:
 # ------------------------------------------------------------------------------------------------------ assembly
 
 
-def _assemble(timeline: Timeline, stalls: tuple[Stall, ...], calibration: Calibration) -> Tape:
+def _assemble(timeline: Timeline, stalls: tuple[Stall, ...], calibration: Calibration) -> ReplayTrace:
     measures = measure(timeline, calibration)
     links = resolve(timeline, measures)
-    chains = Chains(timeline, measures, links)
+    chains = HostOpBuilder(timeline, measures, links)
     kept = timeline.steps()[timeline.steps()["kept"].to_numpy(dtype=bool)]
     steps = tuple(
         fold(chains.step(position, start, end))
@@ -171,21 +183,21 @@ def _assemble(timeline: Timeline, stalls: tuple[Stall, ...], calibration: Calibr
     )
     durations = (kept["end_ns"] - kept["start_ns"]).to_numpy(np.int64)
     inside = timeline.calls()["step"].isin(kept.index).to_numpy()
-    return Tape(
+    return ReplayTrace(
         steps=steps,
         streams=measures.streams,
         stalls={
-            stall.id: StallPlace(stall.kind, frozenset(stall.waits), stall.wait_ns)
+            stall.id: StallWaits(stall.kind, frozenset(stall.waits), stall.wait_ns)
             for stall in stalls
             if stall.verdict != "window_edge"  # the profiler's own drain enters no sum
         },
         calibration=measures.calibration,
-        overhead=Overhead(0.0, 0.0, 0.0, fitted=False),
-        loader=Loader(calibration.loader_workers),
+        overhead=ProfilerOverhead(0.0, 0.0, 0.0, fitted=False),
+        loader=LoaderPace(calibration.loader_workers),
         recorded_ns=round(float(durations.mean())),
         steady_ns=0,
         unprofiled_ns=None,
-        errors=Errors(0.0, None),
+        errors=ReplayErrors(0.0, None),
         unresolved_waits=round(sum(bool(inside[call]) for call in links.unresolved) / len(steps)),
         notes=_notes(timeline, steps),
     )
@@ -204,20 +216,20 @@ def _notes(timeline: Timeline, steps: tuple[Step, ...]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _loader(timeline: Timeline, tape: Tape, clock: StepClock | None) -> Loader:
+def _loader(timeline: Timeline, trace: ReplayTrace, clock: StepClock | None) -> LoaderPace:
     """Workers from the run, else from the loader's name; a producer's period where steps wait for batches."""
-    workers, names = tape.loader.workers, " ".join(map(str, timeline.loader_waits()["name"].unique()))
+    workers, names = trace.loader.workers, " ".join(map(str, timeline.loader_waits()["name"].unique()))
     if workers is None and "SingleProcess" in names and "MultiProcess" not in names:
         workers = 0
     if workers == 0:
-        return Loader(0)
-    spans = [sum(item.issue_ns for item in single(step) if item.kind == "loader") for step in tape.steps]
+        return LoaderPace(0)
+    spans = [sum(item.issue_ns for item in single(step) if item.kind == "loader") for step in trace.steps]
     # The mean, since workers deliver in bursts and half the steps may find a batch; without the longest span, since one
     # hiccup makes no limit.
     usual = (sum(spans) - max(spans)) / max(1, len(spans) - 1)
-    if usual - tape.calibration.loader_work_limit_ns < LOADER_BOUND_SHARE * tape.recorded_ns:
-        return Loader(workers)
-    return Loader(workers, _unprofiled(clock) or tape.recorded_ns)
+    if usual - trace.calibration.loader_work_limit_ns < LOADER_BOUND_SHARE * trace.recorded_ns:
+        return LoaderPace(workers)
+    return LoaderPace(workers, _unprofiled(clock) or trace.recorded_ns)
 
 
 def _unprofiled(clock: StepClock | None) -> int | None:
@@ -239,23 +251,23 @@ def _unprofiled(clock: StepClock | None) -> int | None:
 # ------------------------------------------------------------------------------------------------------ anchoring
 
 
-def _replayed(tape: Tape) -> Callable[[float], float]:
-    program = replace(edits.apply(tape), least_step_ns=0)  # it comes from the time that is to be explained
+def _replayed(trace: ReplayTrace) -> Callable[[float], float]:
+    program = replace(edits.apply(trace), least_step_ns=0)  # it comes from the time that is to be explained
     return lambda row_ns: step_time(compile_program(program, row_ns))
 
 
-def _anchored(tape: Tape, unprofiled_ns: int, errors: Errors) -> Tape | Abstention:
+def _anchored(trace: ReplayTrace, unprofiled_ns: int, errors: ReplayErrors) -> ReplayTrace | Abstention:
     """Choose the cost per row with which the replay meets the unprofiled step; refuse when it stays far off.
 
     All costs that meet it within sampling are equally good; of these the one nearest to the usual cost is taken. Where
     none does, the host worked at another pace in the recorded steps: then all its times are scaled.
     """
-    tape = _paced(tape, unprofiled_ns)
-    replayed, usual = _replayed(tape), float(tape.calibration.row_overhead_ns)
+    trace = _paced(trace, unprofiled_ns)
+    replayed, usual = _replayed(trace), float(trace.calibration.row_overhead_ns)
     low, high = (_fit(replayed, unprofiled_ns * (1 + share)) for share in (SAMPLING, -SAMPLING))
     row_ns = min(max(usual, low), high)
     fitted = not low < usual < high
-    overhead = Overhead(row_ns, max(low, row_ns - usual), min(max(high, usual), row_ns + usual), fitted)
+    overhead = ProfilerOverhead(row_ns, max(low, row_ns - usual), min(max(high, usual), row_ns + usual), fitted)
     anchor = replayed(overhead.row_ns) / unprofiled_ns - 1
     if abs(anchor) > MOST_DRIFT:
         return _abstain(
@@ -264,38 +276,38 @@ def _anchored(tape: Tape, unprofiled_ns: int, errors: Errors) -> Tape | Abstenti
         )
     unknown = () if fitted else ("the step time does not tell what the profiler costs: the usual is used",)
     errors = replace(errors, anchor=anchor)
-    return replace(tape, overhead=overhead, unprofiled_ns=unprofiled_ns, errors=errors, notes=tape.notes + unknown)
+    return replace(trace, overhead=overhead, unprofiled_ns=unprofiled_ns, errors=errors, notes=trace.notes + unknown)
 
 
-def _paced(tape: Tape, unprofiled_ns: int) -> Tape:
-    """The tape with the host times of the unprofiled steps, as far as one factor for all of them can give that."""
-    if _replayed(tape)(ROW_BOUNDS_NS[1]) <= unprofiled_ns * (1 + SAMPLING):
-        if _replayed(tape)(ROW_BOUNDS_NS[0]) >= unprofiled_ns * (1 - SAMPLING):
-            return tape
+def _paced(trace: ReplayTrace, unprofiled_ns: int) -> ReplayTrace:
+    """The trace with the host times of the unprofiled steps, as far as one factor for all of them can give that."""
+    if _replayed(trace)(ROW_BOUNDS_NS[1]) <= unprofiled_ns * (1 + SAMPLING):
+        if _replayed(trace)(ROW_BOUNDS_NS[0]) >= unprofiled_ns * (1 - SAMPLING):
+            return trace
         row_ns, wanted = ROW_BOUNDS_NS[0], unprofiled_ns * (1 - SAMPLING)
     else:
-        row_ns, wanted = float(tape.calibration.row_overhead_ns), unprofiled_ns * 1.0
+        row_ns, wanted = float(trace.calibration.row_overhead_ns), unprofiled_ns * 1.0
     low, high = PACE_BOUNDS
     for _ in range(_PACE_ROUNDS):
         middle = (low + high) / 2
-        if _replayed(_scaled(tape, middle))(row_ns) > wanted:
+        if _replayed(_scaled(trace, middle))(row_ns) > wanted:
             high = middle
         else:
             low = middle
     pace = (low + high) / 2
     note = f"the host worked {abs(1 / pace - 1):.0%} {'slower' if pace < 1 else 'faster'} in the recorded steps"
-    return replace(_scaled(tape, pace), notes=(*tape.notes, note))
+    return replace(_scaled(trace, pace), notes=(*trace.notes, note))
 
 
-def _scaled(tape: Tape, pace: float) -> Tape:
-    def scaled(item: Item) -> Item:
+def _scaled(trace: ReplayTrace, pace: float) -> ReplayTrace:
+    def scaled(item: HostOp) -> HostOp:
         return item._replace(gap_ns=round(item.gap_ns * pace), issue_ns=round(item.issue_ns * pace))
 
     steps = (
-        tuple(Block(tuple(map(scaled, one.items))) if isinstance(one, Block) else scaled(one) for one in step)
-        for step in tape.steps
+        tuple(OpBlock(tuple(map(scaled, one.items))) if isinstance(one, OpBlock) else scaled(one) for one in step)
+        for step in trace.steps
     )
-    return replace(tape, steps=tuple(steps))
+    return replace(trace, steps=tuple(steps))
 
 
 def _fit(replayed: Callable[[float], float], wanted_ns: float) -> float:

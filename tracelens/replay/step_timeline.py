@@ -1,7 +1,7 @@
-"""One steady step as bars on lanes, before or after Edits: what a picture of the replay is drawn from.
+"""One steady step as bars on lanes, before or after Edits: the data of a picture of the replay.
 
-In: a Tape, Edits. Out: Spans on the lane `host` and one lane per GPU stream, ns since the step's start on the host.
-Kept apart from the questions about time, which never need the single launches.
+In: a ReplayTrace, Edits. Out: LaneSpans on the lane `host` and on one lane per GPU stream, ns since the step's start on
+the host. Launches are not merged here, because the picture shows each of them.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ from collections.abc import Sequence
 
 from tracelens.model import Edit
 from tracelens.replay import edits as rewriting
-from tracelens.replay.items import Tape
 from tracelens.replay.program import compile_program
-from tracelens.replay.simulate import Machine, Span
+from tracelens.replay.replay_trace import ReplayTrace
+from tracelens.replay.simulate import LaneSpan, Simulator
 
 COPY_LANE = "copy stream"
 
 
-def lanes(tape: Tape, edits: Sequence[Edit] = (), steps: int = 1) -> tuple[Span, ...]:
+def step_spans(trace: ReplayTrace, edits: Sequence[Edit] = (), steps: int = 1) -> tuple[LaneSpan, ...]:
     """All bars that touch `steps` steady steps, cut to them. With intervals, the last of N closes the window."""
-    program = rewriting.apply(tape, edits)
+    program = rewriting.apply(trace, edits)
     order = range(program.recorded_steps)
-    machine = Machine(compile_program(program, tape.overhead.row_ns, merge=False), log=[])
+    machine = Simulator(compile_program(program, trace.overhead.row_ns, merge=False), log=[])
     period = max(program.recorded_steps, program.depth + 2, *program.intervals)
     machine.run_steps(order, 2 * period - steps)
     start = machine.time
     machine.run_steps(order, steps)
     end = machine.time
-    names = (*tape.streams, COPY_LANE)
+    names = (*trace.streams, COPY_LANE)
     bars = []
     for bar in machine.log or ():
         if bar.end_ns > start and bar.start_ns < end and bar.end_ns > bar.start_ns:
             lane = bar.lane if bar.lane == "host" else names[int(bar.lane)]
-            bars.append(Span(lane, bar.name, max(bar.start_ns, start) - start, min(bar.end_ns, end) - start))
+            bars.append(LaneSpan(lane, bar.name, max(bar.start_ns, start) - start, min(bar.end_ns, end) - start))
     return tuple(sorted(bars, key=lambda bar: (bar.lane != "host", bar.lane, bar.start_ns)))

@@ -1,7 +1,7 @@
 """Constants of the machine that a trace may not show, each with where its default was measured.
 
-In: nothing, a Run's `meta`, or a Timeline's call and op durations. Out: a `Calibration`. Kept apart from the replay so
-that every number nobody measured on this run stands in one place, with the range it is known within.
+In: nothing, a Run's `meta`, or what `doctor --calibrate` measured. Out: a `Calibration`. Every number that may not have
+been measured on this run is in this module, with the range within which it is known.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The host's chain of one step: what the training loop did, in order, with its waits taken out.
+"""The host operations of one step: what the training loop called, in order, with its waits taken out.
 
-In: a Timeline, its Measures and event Links. Out: Items per kept step. The main thread and the autograd threads form
-one chain: during `backward` the main thread is blocked until the worker is done, so their calls follow one another and
-the hand-off between them is host time like any other. Calls of other threads that start GPU work keep their place in
-that order and cost the chain nothing; their other calls are left out.
+In: a Timeline, its CallTimings and EventLinks. Out: HostOps per kept step. The main thread and the autograd threads
+form one sequence: during `backward` the main thread is blocked until the autograd thread is done, so their calls follow
+one another, and the hand-off between them is host time like any other. Calls of other threads that start GPU work keep
+their place in that order and take no time of the sequence; the other calls of those threads are left out.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tracelens.model import Timeline
-from tracelens.replay.calibrate import Calibration
-from tracelens.replay.items import ALL_STREAMS, Engine, Item
-from tracelens.replay.links import Links
-from tracelens.replay.measures import LONGEST_RETURN_NS, NONE, Array, Measures
+from tracelens.replay.calibration import Calibration
+from tracelens.replay.call_timings import LONGEST_RETURN_NS, NONE, Array, CallTimings
+from tracelens.replay.event_links import EventLinks
+from tracelens.replay.replay_trace import ALL_STREAMS, Engine, HostOp
 
 HOST_ROWS = ("cpu_op", "cuda_runtime", "cuda_driver", "python_function", "user_annotation")
 """Categories whose rows cost the host time when they are recorded."""
@@ -27,7 +27,7 @@ _ENGINES: dict[str, Engine] = {"h2d": "h2d", "d2h": "d2h"}
 _WAITS = ("device_sync", "stream_sync", "event_sync")
 
 
-class _Call(NamedTuple):
+class _HostCall(NamedTuple):
     """One row of the calls, with what it launched first."""
 
     position: int
@@ -43,7 +43,7 @@ class _Call(NamedTuple):
     op: str
 
 
-class _Host(NamedTuple):
+class _HostTime(NamedTuple):
     """What a call and the stretch before it cost the host: the middle of an Item."""
 
     gap_ns: int
@@ -51,10 +51,10 @@ class _Host(NamedTuple):
     rows: int
 
 
-class Chains:
+class HostOpBuilder:
     """Builds the chain of each step from columns that are looked up once."""
 
-    def __init__(self, timeline: Timeline, measures: Measures, links: Links) -> None:
+    def __init__(self, timeline: Timeline, measures: CallTimings, links: EventLinks) -> None:
         self.measures, self.links = measures, links
         self.costs: Calibration = measures.calibration
         self.threads = {timeline.main_thread, *timeline.autograd_threads}
@@ -80,29 +80,29 @@ class Chains:
         )
         self.returns = self._typical_return()
 
-    def step(self, position: int, start_ns: int, end_ns: int) -> tuple[Item, ...]:
+    def step(self, position: int, start_ns: int, end_ns: int) -> tuple[HostOp, ...]:
         """The Items of one step, from its start to its end on the host's clock."""
         inside = np.flatnonzero(self.steps == position).tolist()
         calls = [self.calls[index] for index in inside if index not in self.edge]
-        spans: list[tuple[int, int, _Call | None]] = [(call.start_ns, call.end_ns, call) for call in calls]
+        spans: list[tuple[int, int, _HostCall | None]] = [(call.start_ns, call.end_ns, call) for call in calls]
         own = [call for call in calls if call.thread in self.threads]
         for step, begin, end in self.loads:
             if step == position and not any(begin <= call.start_ns < end for call in own):
                 spans.append((begin, end, None))
-        items: list[Item] = []
+        items: list[HostOp] = []
         cursor = start_ns
         for begin, end, call in sorted(spans, key=itemgetter(0, 1)):
             if call is not None and call.thread not in self.threads:
                 items += self._detached(call)
                 continue
             until = max(cursor, end)
-            host = _Host(max(0, begin - cursor), until - max(begin, cursor), self._rows(cursor, until))
-            items.append(Item("loader", *host, name="DataLoader") if call is None else self._item(call, host))
+            host = _HostTime(max(0, begin - cursor), until - max(begin, cursor), self._rows(cursor, until))
+            items.append(HostOp("loader", *host, name="DataLoader") if call is None else self._item(call, host))
             cursor = until
-        items.append(Item("work", gap_ns=max(0, end_ns - cursor), rows=self._rows(cursor, end_ns)))
+        items.append(HostOp("work", gap_ns=max(0, end_ns - cursor), rows=self._rows(cursor, end_ns)))
         return self._paired(items)
 
-    def _paired(self, items: list[Item]) -> tuple[Item, ...]:
+    def _paired(self, items: list[HostOp]) -> tuple[HostOp, ...]:
         """Give a copy and the synchronize that completes it one number, the copy's."""
         copied = {item.call for item in items if item.engine}
         pair_of = {item.call: copy for item in items if (copy := self.copies.get(item.call)) in copied}
@@ -112,16 +112,16 @@ class Chains:
     def _rows(self, start_ns: int, end_ns: int) -> int:
         return bisect_left(self.rows, end_ns) - bisect_left(self.rows, start_ns)
 
-    def _detached(self, call: _Call) -> list[Item]:
+    def _detached(self, call: _HostCall) -> list[HostOp]:
         if self.ends[call.position] < 0:
             return []
-        return [self._launch(call, _Host(0, 0, 0))._replace(detached=True, wait=-1)]
+        return [self._launch(call, _HostTime(0, 0, 0))._replace(detached=True, wait=-1)]
 
-    def _item(self, call: _Call, host: _Host) -> Item:
+    def _item(self, call: _HostCall, host: _HostTime) -> HostOp:
         host = host if host.rows else host._replace(rows=1)
         if self.ends[call.position] >= 0:
             return self._copy(call, host) if call.direction in _ENGINES else self._launch(call, host)
-        item = Item("work", *host, wait=call.wait, call=call.position, name=call.name)
+        item = HostOp("work", *host, wait=call.wait, call=call.position, name=call.name)
         if call.kind in _WAITS:
             return self._sync(call, item)
         link = self.links.links.get(call.position)
@@ -131,10 +131,10 @@ class Chains:
             return item._replace(kind="stream_wait", event=link.event, stream=link.stream, lag=link.lag)
         return item
 
-    def _launch(self, call: _Call, host: _Host) -> Item:
+    def _launch(self, call: _HostCall, host: _HostTime) -> HostOp:
         at = call.position
         stream, started, latency, spacing, blocked = self.launches[at]
-        return Item(
+        return HostOp(
             kind="launch",
             gap_ns=host.gap_ns,
             issue_ns=self.costs.launch_issue_ns if blocked else host.issue_ns,
@@ -151,7 +151,7 @@ class Chains:
             op=call.op,
         )
 
-    def _copy(self, call: _Call, host: _Host) -> Item:
+    def _copy(self, call: _HostCall, host: _HostTime) -> HostOp:
         """A copy between host and GPU: does its call wait, and for what?"""
         at, measures = call.position, self.measures
         copy = self._launch(call, host)
@@ -165,7 +165,7 @@ class Chains:
             return copy._replace(kind="blocking", issue_ns=issue, return_ns=min(call.end_ns - done, LONGEST_RETURN_NS))
         return copy
 
-    def _staged(self, call: _Call, copy: Item) -> Item:
+    def _staged(self, call: _HostCall, copy: HostOp) -> HostOp:
         """From pageable memory: the call copies the source (host time), the transfer follows in stream order."""
         at, measures = call.position, self.measures
         started, done = int(measures.op_start[at]), int(measures.op_end[at])
@@ -185,7 +185,7 @@ class Chains:
             return_ns=tail,
         )
 
-    def _sync(self, call: _Call, item: Item) -> Item:
+    def _sync(self, call: _HostCall, item: HostOp) -> HostOp:
         stream, event, lag = int(self.measures.stream[call.position]), "", 0
         kind: Any = "sync"
         if call.kind == "device_sync":
@@ -206,7 +206,7 @@ class Chains:
             return_ns=returned if waited or 0 <= returned < self.returns else self.returns,
         )
 
-    def _done(self, call: _Call, stream: int, event: str, lag: int) -> int:
+    def _done(self, call: _HostCall, stream: int, event: str, lag: int) -> int:
         if not event:
             return self.measures.done(call.position, stream)
         records = self.records.get(event, [])
@@ -225,7 +225,7 @@ class Chains:
         return int(np.median(seen)) if seen else self.costs.sync_return_ns
 
 
-def _calls(timeline: Timeline) -> list[_Call]:
+def _calls(timeline: Timeline) -> list[_HostCall]:
     calls, ops, waits = timeline.calls(), timeline.ops(), timeline.syncs()
     wait_of = dict(zip(waits["call"].tolist(), waits.index.tolist(), strict=True))
     directions, memories, sizes = ops["direction"].tolist(), ops["memory"].tolist(), ops["bytes"].tolist()
@@ -235,7 +235,7 @@ def _calls(timeline: Timeline) -> list[_Call]:
     for position, (thread, name, kind, start, end, op) in enumerate(zip(*columns, strict=True)):
         direction, memory, size = (directions[op], memories[op], int(sizes[op])) if op >= 0 else ("", "", 0)
         wait, started = wait_of.get(position, -1), op_names[op] if op >= 0 else ""
-        out.append(_Call(position, thread, str(name), kind, start, end, direction, memory, size, wait, started))
+        out.append(_HostCall(position, thread, str(name), kind, start, end, direction, memory, size, wait, started))
     return out
 
 

@@ -1,10 +1,10 @@
-"""Which record an event wait refers to, and on which stream that record was made.
+"""Which `cudaEventRecord` an event wait refers to, and on which stream that record was made.
 
-In: a Timeline's calls with their Measures. Out: per event call the event's name, its stream and how many records lie
-between. On current CUDA the trace names neither the stream of a record nor the record of a wait. Then rules stand in:
-a record is made on the stream that its thread launched to last, and a wait refers to the record whose completion the
-waiting stream's next work followed most closely. What no rule decides is counted as unresolved, what timing alone
-decided as inferred.
+In: a Timeline's calls with their CallTimings. Out: per event call the event's name, its stream and how many records lie
+between. Traces of current CUDA versions name neither the stream of a record nor the record of a wait. Two rules stand
+in: a record is made on the stream to which its thread launched last, and a wait refers to the record whose completion
+the next work of the waiting stream followed most closely. A wait that no rule decides is counted as unresolved, one
+that only the timing decides as inferred.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 
 from tracelens.model import Timeline
-from tracelens.replay.items import ALL_STREAMS
-from tracelens.replay.measures import NONE, Measures
+from tracelens.replay.call_timings import NONE, CallTimings
+from tracelens.replay.replay_trace import ALL_STREAMS
 from tracelens.trace import event_uses
 
 SKEW_NS = 5_000
@@ -47,7 +47,7 @@ IDLE = -2
 
 
 @dataclass(frozen=True, slots=True)
-class Links:
+class EventLinks:
     """Links per position in the calls; `unresolved` are stream waits whose record could not be told, `inferred` those
     that only the timing of the recorded work tells."""
 
@@ -67,7 +67,7 @@ class _Record:
     """How many records of the same name were made before."""
 
 
-def resolve(timeline: Timeline, measures: Measures) -> Links:
+def resolve(timeline: Timeline, measures: CallTimings) -> EventLinks:
     """Tie waits to records by event id where the trace has it, else by order and by what the timing allows."""
     resolver = _Resolver(timeline, measures)
     calls = timeline.calls()
@@ -87,13 +87,13 @@ def resolve(timeline: Timeline, measures: Measures) -> Links:
             resolver.links[call] = resolver.latest(event, end)
         else:
             resolver.wait(call, event)
-    return Links(resolver.links, frozenset(resolver.unresolved), frozenset(resolver.inferred))
+    return EventLinks(resolver.links, frozenset(resolver.unresolved), frozenset(resolver.inferred))
 
 
 class _Resolver:
     """The records seen so far, and what was made of each event call."""
 
-    def __init__(self, timeline: Timeline, measures: Measures) -> None:
+    def __init__(self, timeline: Timeline, measures: CallTimings) -> None:
         calls = timeline.calls()
         self.measures = measures
         self.busy = _busy_streams(timeline.ops(), measures)
@@ -214,7 +214,7 @@ class _Resolver:
         return int(self.measures.stream[own[position - 1]]) if position else ALL_STREAMS
 
 
-def _busy_streams(ops: pd.DataFrame, measures: Measures) -> list[int]:
+def _busy_streams(ops: pd.DataFrame, measures: CallTimings) -> list[int]:
     busy = (ops["end_ns"] - ops["start_ns"]).groupby([ops["device"], ops["stream"]]).sum().sort_index()
     total = busy.sum()
     return [index for index, share in enumerate(busy.tolist()) if share >= BUSY_SHARE * total][: len(measures.streams)]

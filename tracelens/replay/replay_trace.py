@@ -1,7 +1,7 @@
-"""The words of the replay: what a Tape is made of.
+"""The data types of the replay: `HostOp`, `ReplayTrace` and the small types that they are made of.
 
-In: nothing. Out: `Item`, `Tape` and the small types beside them. An Item is one thing the training loop's host does,
-with the GPU work it starts; its waiting time is not part of it, the replay makes that anew.
+A HostOp is one call of the training loop's host, with the GPU work that it starts. The time it waited when it was
+recorded is not part of it: the replay computes that anew.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from tracelens.model import WaitKind
-from tracelens.replay.calibrate import Calibration
+from tracelens.replay.calibration import Calibration
 
-ItemKind = Literal[
+HostOpKind = Literal[
     "work", "launch", "staged", "blocking", "sync", "event_sync", "record", "stream_wait", "loader", "background"
 ]
 Engine = Literal["", "h2d", "d2h"]
@@ -21,7 +21,7 @@ Engine = Literal["", "h2d", "d2h"]
 ALL_STREAMS = -1
 
 
-class Item(NamedTuple):
+class HostOp(NamedTuple):
     """One host call (or a stretch of host work) of one step, in host order.
 
     work        only host time
@@ -35,7 +35,7 @@ class Item(NamedTuple):
                 only while it waits or copies; what is left at the next batch delays it
     """
 
-    kind: ItemKind
+    kind: HostOpKind
     gap_ns: int = 0
     """Host time since the previous item."""
     issue_ns: int = 0
@@ -43,7 +43,7 @@ class Item(NamedTuple):
     rows: int = 0
     """Rows the profiler recorded on this thread in gap and call: each of them cost host time."""
     stream: int = ALL_STREAMS
-    """Position in `Tape.streams`; what a sync waits for, where an op runs."""
+    """Position in `ReplayTrace.streams`; what a sync waits for, where an op runs."""
     duration_ns: int = 0
     """GPU time of the op. For `staged`: of its transfer alone."""
     latency_ns: int = 0
@@ -75,66 +75,66 @@ class Item(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Block:
+class OpBlock:
     """Launches and host work that no Edit touches, in order. Compared by identity, so that it is compiled once."""
 
-    items: tuple[Item, ...]
+    items: tuple[HostOp, ...]
 
 
-Step = tuple[Item | Block, ...]
+Step = tuple[HostOp | OpBlock, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Stretch:
+class UntouchedSpan:
     """What lies between two places that a set of Edits acts on, from the edge of one Block to that of another.
     Compared by identity: under however many calibrations the Edits are made, it is compiled once."""
 
     elements: Step
 
 
-Variant = tuple[Item | Block | Stretch, ...]
+Variant = tuple[HostOp | OpBlock | UntouchedSpan, ...]
 """A step of a Program."""
 
 
-def fold(items: Sequence[Item]) -> Step:
+def fold(items: Sequence[HostOp]) -> Step:
     """A step with its untouchable stretches as Blocks. What follows a copy, a wait or the loader directly stays an
     Item: Edits may take host time out of it."""
-    out: list[Item | Block] = []
-    run: list[Item] = []
+    out: list[HostOp | OpBlock] = []
+    run: list[HostOp] = []
     for before, item in zip((None, *items), items, strict=False):
         if is_plain(item) and before is not None and is_plain(before):
             run.append(item)
             continue
         if run:
-            out.append(Block(tuple(run)))
+            out.append(OpBlock(tuple(run)))
             run = []
         out.append(item)
-    return (*out, Block(tuple(run))) if run else tuple(out)
+    return (*out, OpBlock(tuple(run))) if run else tuple(out)
 
 
-def flat(step: Variant) -> Iterator[Item]:
+def flat(step: Variant) -> Iterator[HostOp]:
     """The Items of a step one by one."""
     for element in step:
-        if isinstance(element, Block):
+        if isinstance(element, OpBlock):
             yield from element.items
-        elif isinstance(element, Stretch):
+        elif isinstance(element, UntouchedSpan):
             yield from flat(element.elements)
         else:
             yield element
 
 
-def single(step: Step) -> Iterator[Item]:
+def single(step: Step) -> Iterator[HostOp]:
     """Only the Items that Edits may touch."""
-    return (element for element in step if isinstance(element, Item))
+    return (element for element in step if isinstance(element, HostOp))
 
 
-def is_plain(item: Item) -> bool:
+def is_plain(item: HostOp) -> bool:
     """Host work, or a launch that is no copy: nothing that waits and nothing that anyone waits for by name."""
     return item.kind == "work" or (item.kind == "launch" and not item.engine)
 
 
 @dataclass(frozen=True, slots=True)
-class Loader:
+class LoaderPace:
     """What is known of the DataLoader: its workers (None unknown) and the period of a producer that is too slow."""
 
     workers: int | None
@@ -142,7 +142,7 @@ class Loader:
 
 
 @dataclass(frozen=True, slots=True)
-class Overhead:
+class ProfilerOverhead:
     """What the profiler added to the host, per recorded row. `fitted`: the unprofiled step time determined it."""
 
     row_ns: float
@@ -152,7 +152,7 @@ class Overhead:
 
 
 @dataclass(frozen=True, slots=True)
-class StallPlace:
+class StallWaits:
     """What the replay needs to know of a Stall: its kind, the waits that it consists of, host blocked per step."""
 
     kind: WaitKind
@@ -161,7 +161,7 @@ class StallPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Errors:
+class ReplayErrors:
     """How well the replay repeats what was measured, as shares of the step. `anchor` None: no unprofiled step time."""
 
     recorded: float
@@ -169,22 +169,22 @@ class Errors:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tape:
+class ReplayTrace:
     """The kept steps of one recording, ready to be replayed. Immutable; Edits make a Program of it. Compared by
     identity, so that what was asked of it is answered once."""
 
     steps: tuple[Step, ...]
     streams: tuple[str, ...]
-    stalls: Mapping[str, StallPlace]
+    stalls: Mapping[str, StallWaits]
     calibration: Calibration
-    overhead: Overhead
-    loader: Loader
+    overhead: ProfilerOverhead
+    loader: LoaderPace
     recorded_ns: int
     """Mean duration of the kept steps under the profiler."""
     steady_ns: int
     """What the replay of the recorded steps settles at; longer where the window closed before a queue was full."""
     unprofiled_ns: int | None
-    errors: Errors
+    errors: ReplayErrors
     unresolved_waits: int = 0
     """Stream waits per step between busy streams whose event could not be told."""
     notes: tuple[str, ...] = ()

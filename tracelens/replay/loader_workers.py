@@ -1,0 +1,88 @@
+"""More DataLoader workers: how often the loader delivers a batch then, and its cost to the training loop.
+
+In: a ReplayTrace, Edits. Out: the ReplayTrace with a faster loader; all other Edits are applied to that. Where the loop
+waits for its workers, all W of them are busy and each needs W loader periods for a batch. More workers share that time,
+as far as there are CPU cores. Where the loop never waits, the recording does not show how fast the workers are, and
+more of them change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tracelens.model import Edit
+from tracelens.replay.replay_trace import HostOp, LoaderPace, OpBlock, ReplayTrace, single
+
+
+def with_more_workers(trace: ReplayTrace, edits: Sequence[Edit]) -> ReplayTrace:
+    """The ReplayTrace with as many workers as its more-workers Edits ask for; never fewer than it has."""
+    wanted = max((edit.workers for edit in edits if edit.kind == "more-workers"), default=0)
+    now = trace.loader.workers
+    if now is None or wanted <= now:
+        return trace
+    making = _making_ns(trace)
+    if making is None:
+        return replace(trace, loader=LoaderPace(wanted, None))
+    own = _hand_over_ns(trace)
+    loads = len(_spans(trace)) / len(trace.steps)
+    period = max(making // workers_with_a_core(trace, wanted), round(own * loads), _pinning_ns(trace))
+    if trace.loader.period_ns is not None:  # what was reached already stays so
+        period = min(period, trace.loader.period_ns)
+    steps = tuple(tuple(_taken_over(element, own) for element in step) for step in trace.steps)
+    return replace(trace, loader=LoaderPace(wanted, period), steps=steps)
+
+
+def least_step_ns(trace: ReplayTrace) -> int:
+    """What the workers need for the batches of a step if nothing keeps them waiting; 0 where that was not measured.
+
+    Never more than the step as it is, which they did deliver. Time that they do not spend on a core, reading a disk
+    say, is not in it, so they may need longer.
+    """
+    costs, workers = trace.calibration, trace.loader.workers
+    if not workers or not costs.loader_batch_ns:
+        return 0
+    at_once = min(workers, costs.loader_cores or workers)
+    loads = len(_spans(trace)) / len(trace.steps)
+    return min(round(costs.loader_batch_ns * loads / at_once), trace.base_ns)
+
+
+def workers_with_a_core(trace: ReplayTrace, workers: int) -> int:
+    """How many of the workers get a core: all but the training thread's, where the run says how many there are."""
+    cores = trace.calibration.loader_cores
+    return workers if cores is None else max(1, trace.loader.workers or 0, min(workers, cores - 1))
+
+
+def _making_ns(trace: ReplayTrace) -> int | None:
+    """What one worker needs for the batches of a step; None where the recording does not show it."""
+    if trace.loader.workers == 0:
+        return round(sum(_spans(trace)) / len(trace.steps)) or None
+    return None if trace.loader.period_ns is None else trace.loader.period_ns * (trace.loader.workers or 1)
+
+
+def _hand_over_ns(trace: ReplayTrace) -> int:
+    """The main thread's own work to take one batch over: what it was when a batch was there, for the rest was waiting.
+
+    The first quarter, because workers deliver in bursts, and the last call of an epoch brings no batch.
+    """
+    if trace.loader.workers == 0:
+        return trace.calibration.unpack_ns
+    spans = sorted(_spans(trace))
+    return min(spans[len(spans) // 4], trace.calibration.loader_work_limit_ns) if spans else 0
+
+
+def _pinning_ns(trace: ReplayTrace) -> int:
+    """The pin thread of a pinned loader copies every batch, however many workers there are."""
+    copies = [item for step in trace.steps for item in single(step) if item.engine == "h2d" and item.kind == "launch"]
+    copied = sum(item.size for item in copies) if trace.loader.workers else 0
+    return round(copied * 1_000 / trace.calibration.pin_thread_bytes_per_us / len(trace.steps))
+
+
+def _spans(trace: ReplayTrace) -> list[int]:
+    return [item.issue_ns for step in trace.steps for item in single(step) if item.kind == "loader"]
+
+
+def _taken_over(element: HostOp | OpBlock, own_ns: int) -> HostOp | OpBlock:
+    if isinstance(element, HostOp) and element.kind == "loader" and element.issue_ns > own_ns:
+        return element._replace(issue_ns=own_ns, rows=0)
+    return element
