@@ -1,0 +1,75 @@
+"""A name says one thing: no function is called `of`, and a class name occurs once in the package."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[2] / "tracelens"
+
+STILL_CALLED_OF = frozenset(
+    {"capture", "findings", "monitor.py", "patch", "remedies.py", "replay", "report", "schemes", "trace", "verify"}
+)
+"""Folders (and modules beside them) that still have a function called `of`. Whoever renames the last one removes the
+entry; nothing is ever added."""
+STILL_TWICE = frozenset(
+    [
+        "Bar",
+        "Block",
+        "Change",
+        "Claim",
+        "Curve",
+        "Evidence",
+        "Hunks",
+        "Item",
+        "Lane",
+        "Limits",
+        "Machine",
+        "Plan",
+        "Policy",
+        "Recorder",
+        "Request",
+        "Row",
+        "Rows",
+        "Run",
+        "Shown",
+        "Span",
+        "StepClock",
+        "Stretch",
+        "Trial",
+        "Wanted",
+        "Window",
+        "_Call",
+        "_Loop",
+        "_Module",
+    ]
+)
+"""Class names that still occur more than once. Whoever makes one unique removes it; nothing is ever added."""
+
+
+def definitions() -> list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]]:
+    return [
+        (path.relative_to(PACKAGE).as_posix(), node)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    ]
+
+
+def test_no_function_is_called_of() -> None:
+    offenders = [
+        f"{file}:{node.lineno}"
+        for file, node in definitions()
+        if not isinstance(node, ast.ClassDef) and node.name == "of" and file.partition("/")[0] not in STILL_CALLED_OF
+    ]
+    assert offenders == []
+
+
+def test_a_class_name_occurs_once() -> None:
+    places: dict[str, list[str]] = defaultdict(list)
+    for file, node in definitions():
+        if isinstance(node, ast.ClassDef):
+            places[node.name].append(f"{file}:{node.lineno}")
+    twice = {name: where for name, where in places.items() if len(where) > 1 and name not in STILL_TWICE}
+    assert twice == {}
