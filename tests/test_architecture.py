@@ -21,8 +21,22 @@ WHOLE = {
 }
 """Modules that may be longer, each with its reason."""
 LONGEST_MODULE, LONGEST_FUNCTION, SHORT_FUNCTION = 400, 50, 30
-INSIDE_THE_JOB = ("launch", "capture", "verify", "runtime.py")
-"""Code that runs in the user's process; there torch is at hand, elsewhere it may be missing."""
+INSIDE = "inside"
+"""Folders of this name hold what runs in the user's process, where torch is at hand. All other modules run where it may
+be missing: in the parent of a training, or on a laptop that only reads Run folders."""
+TORCH_ELSEWHERE = {
+    "runtime.py": "patched scripts import it",
+    "capture/calibration_child/micro_benchmarks.py": "it runs in a child process of its own",
+}
+ENTRANCES = {
+    "__init__.py": "`tracelens.profile()` is called in the user's process",
+    "notebook.py": "`%%tracelens` records the notebook's own process",
+}
+"""Modules outside that import modules inside, each with its reason."""
+NOT_YET_SPLIT = ("verify/agent.py", "verify/copy.py")
+"""While it names a module, the test that loads what runs outside overlooks what verify loads."""
+INJECTED = ("launch/bootstrap/", "verify/early/")
+"""Copied into a folder on PYTHONPATH and run by Python's own start, never imported."""
 BLOCKED = """
 import sys
 class Block:
@@ -50,6 +64,13 @@ def imported(tree: ast.AST) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif (
+            isinstance(node, ast.Call)
+            and node.args
+            and ast.unparse(node.func).endswith(("import_module", "__import__"))
+        ):
+            yield from (value.value for value in node.args[:1] if isinstance(value, ast.Constant))
 
 
 def functions(tree: ast.AST) -> Iterator[tuple[str, int]]:
@@ -69,7 +90,7 @@ def test_layers_hold() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-FACES = ("cli/", "__main__", "notebook", "capture/inside", "capture/machine")
+FACES = ("cli/", "__main__", "notebook", "capture/inside/profile_api", "capture/calibration_child/")
 """What people meet: the command line, a notebook's magic, the block in a script; and a child whose answer is a line."""
 
 
@@ -83,14 +104,62 @@ def test_only_the_command_line_prints_or_exits() -> None:
     assert offenders == []
 
 
-def test_torch_is_imported_only_inside_the_users_process() -> None:
-    offenders = [
-        name_of(path)
-        for path in MODULES
-        if not name_of(path).startswith(INSIDE_THE_JOB)
-        and any(name.partition(".")[0] == "torch" for name in imported(tree_of(path)))
+def inside(name: str) -> bool:
+    """Whether a module, by path or by dotted name, runs in the user's process."""
+    return INSIDE in name.replace(".", "/").split("/")
+
+
+def crossings(name: str, tree: ast.AST) -> set[str]:
+    """Imports of torch, or of a module in an `inside` folder, by a module that runs outside the user's process."""
+    if inside(name) or name in NOT_YET_SPLIT:
+        return set()
+    torch = {one for one in imported(tree) if one.partition(".")[0] == "torch" and name not in TORCH_ELSEWHERE}
+    return torch | {
+        one for one in imported(tree) if one.startswith("tracelens.") and inside(one) and name not in ENTRANCES
+    }
+
+
+def test_outside_the_users_process_nothing_imports_torch_or_what_runs_inside() -> None:
+    assert {name_of(path): found for path in MODULES if (found := crossings(name_of(path), tree_of(path)))} == {}
+    assert [name for name in (*TORCH_ELSEWHERE, *ENTRANCES) if not (PACKAGE / name).exists()] == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import torch",
+        "def late():\n    from torch.utils.data import DataLoader",
+        "import_module('torch.jit')",
+        "from tracelens.capture import inside",
+        "from tracelens.capture.inside import agent",
+        "import tracelens.launch.inside.hooks",
+    ],
+)
+@pytest.mark.parametrize("package", ["capture", "launch", "verify"])
+def test_a_module_of_the_parent_that_reaches_inside_is_named(package: str, line: str) -> None:
+    assert crossings(f"{package}/supervisor/example.py", ast.parse(line))
+    assert not crossings(f"{package}/{INSIDE}/example.py", ast.parse(line))
+
+
+def test_everything_outside_the_users_process_loads_without_torch() -> None:
+    """The same by running it: what a third party's package imports on the way counts as well."""
+    outside = [
+        f"tracelens.{name.removesuffix('.py').replace('/', '.')}".removesuffix(".__init__")
+        for name in map(name_of, MODULES)
+        if not inside(name)
+        and name not in (*TORCH_ELSEWHERE, *NOT_YET_SPLIT)
+        and not name.startswith((*INJECTED, "__main__"))
     ]
-    assert offenders == []
+    code = f"""
+import importlib, sys
+sys.modules["torch"] = None
+for name in {outside!r}:
+    importlib.import_module(name)
+print(*sorted(name for name in sys.modules if name.startswith("tracelens.") and "{INSIDE}" in name.split(".")))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [name for name in done.stdout.split() if not (NOT_YET_SPLIT and name.startswith("tracelens.verify."))] == []
 
 
 def test_only_the_patcher_reads_source_as_a_tree() -> None:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tracelens.capture import constants
-from tracelens.capture.ledger import Ledger, Start
+from tracelens.capture import calibration as constants
+from tracelens.capture.run_json import Ledger, Start
 from tracelens.cli import doctor
 from tracelens.errors import UsageError
 from tracelens.replay.calibration import Calibration
@@ -29,7 +29,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_line_through_three_sizes() -> None:
-    machine = pytest.importorskip("tracelens.capture.machine")
+    machine = pytest.importorskip("tracelens.capture.calibration_child.micro_benchmarks")
     # 10 µs and then 2 bytes per ns, that is 2,000 per µs.
     fitted = machine.line([(1_000, 10_500.0), (2_000_000, 1_010_000.0), (4_000_000, 2_010_000.0)])
     assert (fitted.fixed_ns, fitted.bytes_per_us) == (pytest.approx(10_000), pytest.approx(2_000))
@@ -142,7 +142,7 @@ def test_a_piece_that_never_returns_costs_only_itself(
 
 
 def test_pieces_that_fail_leave_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = pytest.importorskip("tracelens.capture.machine")
+    machine = pytest.importorskip("tracelens.capture.calibration_child.micro_benchmarks")
 
     def _one() -> dict[str, float]:
         return {"sync_issue_ns": 3000.0, "staging_bytes": 0.0}

@@ -8,18 +8,18 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tracelens.capture import detach, facts  # noqa: E402 -- needs torch
+from tracelens.capture.inside import cupti_detach, process_facts  # noqa: E402 -- needs torch
 
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
     """A GPU in use, CUDA 13, nothing set; returns what the variable was at each call into CUDA."""
     seen: list[str | None] = []
-    monkeypatch.setattr(facts, "device_in_use", lambda: 0)
+    monkeypatch.setattr(process_facts, "device_in_use", lambda: 0)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    monkeypatch.setattr(detach, "_graphs", [])
-    monkeypatch.setattr(detach, "_call", lambda: seen.append(os.environ.get(detach.VARIABLE)))
-    for name in (detach.VARIABLE, "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "DISABLE_CUPTI_LAZY_REINIT"):
+    monkeypatch.setattr(cupti_detach, "_graphs", [])
+    monkeypatch.setattr(cupti_detach, "_call", lambda: seen.append(os.environ.get(cupti_detach.VARIABLE)))
+    for name in (cupti_detach.VARIABLE, "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "DISABLE_CUPTI_LAZY_REINIT"):
         monkeypatch.delenv(name, raising=False)
     return seen
 
@@ -27,21 +27,21 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
 def ended(*, wanted: bool = True) -> tuple[str | None, list[str]]:
     """The variable as a session stops, and the notes."""
     notes: list[str] = []
-    with detach.detaching(wanted=wanted, notes=notes):
-        inside = os.environ.get(detach.VARIABLE)
+    with cupti_detach.detaching(wanted=wanted, notes=notes):
+        inside = os.environ.get(cupti_detach.VARIABLE)
     return inside, notes
 
 
 def test_the_variable_is_there_until_cuda_was_called_and_no_longer(machine: list[str | None]) -> None:
     assert ended() == ("1", [])
     assert machine == ["1"]
-    assert detach.VARIABLE not in os.environ
+    assert cupti_detach.VARIABLE not in os.environ
 
 
 def test_a_session_that_fails_leaves_no_variable_behind(machine: list[str | None]) -> None:
-    with pytest.raises(OSError, match="full"), detach.detaching(wanted=True, notes=[]):
+    with pytest.raises(OSError, match="full"), cupti_detach.detaching(wanted=True, notes=[]):
         raise OSError("full")
-    assert detach.VARIABLE not in os.environ
+    assert cupti_detach.VARIABLE not in os.environ
     assert machine == []
 
 
@@ -50,7 +50,7 @@ def test_a_process_that_ends_anyway_or_has_no_gpu_is_left_alone(monkeypatch: pyt
     monkeypatch.setattr(torch.version, "cuda", None)  # ROCm has another tracer
     assert ended() == (None, [])
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    monkeypatch.setattr(facts, "device_in_use", lambda: None)
+    monkeypatch.setattr(process_facts, "device_in_use", lambda: None)
     assert ended() == (None, [])
 
 
@@ -58,15 +58,15 @@ def test_a_process_that_ends_anyway_or_has_no_gpu_is_left_alone(monkeypatch: pyt
 def test_what_somebody_else_has_set_stays_and_is_said(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, "0")
     inside, notes = ended()
-    assert inside == ("0" if name == detach.VARIABLE else None)
-    assert notes == [f"{detach.ATTACHED}{name} is set"]
+    assert inside == ("0" if name == cupti_detach.VARIABLE else None)
+    assert notes == [f"{cupti_detach.ATTACHED}{name} is set"]
     assert os.environ[name] == "0"
 
 
 def test_who_wants_it_gone_is_not_told_that_it_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(detach.VARIABLE, "1")
+    monkeypatch.setenv(cupti_detach.VARIABLE, "1")
     assert ended() == ("1", [])
-    assert os.environ[detach.VARIABLE] == "1"
+    assert os.environ[cupti_detach.VARIABLE] == "1"
 
 
 @pytest.mark.parametrize(("cuda", "may"), [("12.4", False), ("11.8", False), ("12.6", True), ("13", True)])
@@ -83,12 +83,12 @@ def test_graphs_that_python_captures_are_noticed(monkeypatch: pytest.MonkeyPatch
             return pool
 
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
-    detach.watch_graphs()
-    detach.watch_graphs()
+    cupti_detach.watch_graphs()
+    cupti_detach.watch_graphs()
     assert ended()[0] == "1"
     assert Graph().capture_begin(7) == 7
-    assert detach._graphs == [True]  # watched once
-    assert ended() == (None, [f"{detach.ATTACHED}CUDA graphs were captured"])
+    assert cupti_detach._graphs == [True]  # watched once
+    assert ended() == (None, [f"{cupti_detach.ATTACHED}CUDA graphs were captured"])
 
 
 def test_graphs_that_were_there_before_us_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,15 +96,15 @@ def test_graphs_that_were_there_before_us_are_noticed(monkeypatch: pytest.Monkey
         pass
 
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
-    assert detach.obstacle() is None
+    assert cupti_detach.obstacle() is None
     kept = Graph()
-    assert detach.obstacle() == "CUDA graphs were captured"
+    assert cupti_detach.obstacle() == "CUDA graphs were captured"
     del kept
-    assert detach.obstacle() is None
+    assert cupti_detach.obstacle() is None
 
 
 def test_graphs_that_a_library_launches_are_noticed_in_a_recorded_step() -> None:
-    detach.saw(["aten::mm", "cudaLaunchKernel"])
-    assert detach.obstacle() is None
-    detach.saw(["aten::mm", "cudaGraphLaunch"])
-    assert detach.obstacle() is not None
+    cupti_detach.saw(["aten::mm", "cudaLaunchKernel"])
+    assert cupti_detach.obstacle() is None
+    cupti_detach.saw(["aten::mm", "cudaGraphLaunch"])
+    assert cupti_detach.obstacle() is not None

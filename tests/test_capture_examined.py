@@ -22,14 +22,15 @@ from typing import Any
 import pytest
 from lean import PRELUDE
 
-from tracelens.capture import bounds
-from tracelens.capture.ledger import Ledger, Start
-from tracelens.capture.plan import Plan
-from tracelens.capture.remaining import iterations, look
-from tracelens.capture.session import ProfileOptions, profile
+from tracelens.capture.inside import recording_limits
+from tracelens.capture.inside.loop_bounds import iterations, look
+from tracelens.capture.run_json import Ledger, Start
+from tracelens.capture.supervisor.recording import ProfileOptions, profile
+from tracelens.capture.window_plan import Plan
 from tracelens.cli import main
 from tracelens.errors import UsageError
-from tracelens.launch import hooks, interrupts, supervise
+from tracelens.launch import supervisor
+from tracelens.launch.inside import hooks, user_signals
 from tracelens.monitor import TrainingMonitor
 from tracelens.run import read as read_run
 
@@ -43,7 +44,7 @@ OWN = (torch.Tensor.item, torch.Tensor.to, torch.Tensor.__getitem__, torch.where
 @contextmanager
 def attributed() -> Iterator[Any]:
     """As within the attributed steps."""
-    from tracelens.capture.attribution import Attribution
+    from tracelens.capture.inside.attribution import Attribution
 
     attribution = Attribution()
     attribution.install()
@@ -146,7 +147,7 @@ def test_what_torch_learns_once_it_does_not_learn_of_us() -> None:
 
 
 def test_what_the_script_puts_in_the_place_of_a_method_meanwhile_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tracelens.capture.attribution import Attribution
+    from tracelens.capture.inside.attribution import Attribution
 
     own = torch.Tensor.tolist
     monkeypatch.setattr(torch.Tensor, "tolist", own)  # put back in the end
@@ -308,7 +309,7 @@ def test_what_a_handler_of_the_scripts_raises_is_not_taken_for_our_mistake(alarm
 
 
 def test_a_handler_of_the_scripts_runs_after_we_have_saved(alarm: list[int]) -> None:
-    from tracelens.capture.rescue import Rescue
+    from tracelens.capture.inside.exit_guard import Rescue
 
     saved = []
     with pytest.raises(TimeoutError, match="own"):
@@ -327,7 +328,7 @@ def test_a_handler_of_the_scripts_runs_after_we_have_saved(alarm: list[int]) -> 
 
 
 def test_a_signal_is_not_written_into_a_file_that_took_our_descriptor(tmp_path: Path) -> None:
-    from tracelens.capture.rescue import Rescue
+    from tracelens.capture.inside.exit_guard import Rescue
 
     before = signal.signal(signal.SIGUSR1, lambda _number, _frame: None)
     rescue = Rescue(lambda _reason: None)
@@ -351,7 +352,7 @@ FORKS = """
 import os, sys, warnings
 sys.path.insert(0, sys.argv[1])
 import torch
-from tracelens.capture.later import Later
+from tracelens.capture.inside.main_thread_timer import Later
 
 waits = Later(60.0, print)
 os.register_at_fork(before=waits.stop)
@@ -377,12 +378,12 @@ def test_a_fork_finds_no_thread_of_ours_where_python_warns_of_it(tmp_path: Path)
 
 
 def test_whose_error_it_is_is_told_by_the_handlers() -> None:
-    assert not interrupts.raised(ValueError("nobody's"))
+    assert not user_signals.raised(ValueError("nobody's"))
 
 
 def test_a_descriptor_that_became_the_scripts_is_not_closed() -> None:
     """A script that makes itself a daemon closes all descriptors, and opens files of the same numbers."""
-    from tracelens.capture.rescue import Rescue
+    from tracelens.capture.inside.exit_guard import Rescue
 
     rescue = Rescue(lambda _reason: None)
     rescue.install()
@@ -434,7 +435,7 @@ def test_asking_a_loader_for_its_length_leaves_nothing_behind() -> None:
 def test_a_length_that_raises_costs_no_recording() -> None:
     from torch.utils.data import DataLoader
 
-    from tracelens.capture.facts import Loaders
+    from tracelens.capture.inside.process_facts import Loaders
 
     class Raises:
         def __len__(self) -> int:
@@ -564,7 +565,7 @@ def test_a_short_pass_that_only_reads_is_not_recorded_in_the_trainings_place() -
     for source in ("dataloader", "optimizer"):
         told: Any = SimpleNamespace(source=source, plan=Plan(), notes=[], loaders=loaders)
         LIVE.clear()
-        length = bounds.Length()
+        length = recording_limits.Length()
         loop = yields_of("for x, y in DataLoader(rows):\n    yield frame()")
         for frame, _ in zip(loop, range(2), strict=False):
             length.look(told, frame)
@@ -721,8 +722,8 @@ print(sorted(name for name in seen if "/boot/" in name), any("<tracelens>" in na
 def test_what_lists_the_files_that_ran_does_not_list_one_that_will_be_gone(tmp_path: Path) -> None:
     (tmp_path / "lists.py").write_text(LISTS)
     command = (sys.executable, str(tmp_path / "lists.py"))
-    launch = supervise.Launch(command=command, agent="nowhere", config={"run": str(tmp_path)}, cwd=tmp_path)
-    with supervise.bootstrap(launch, tmp_path / "boot") as boot:
+    launch = supervisor.Launch(command=command, agent="nowhere", config={"run": str(tmp_path)}, cwd=tmp_path)
+    with supervisor.bootstrap(launch, tmp_path / "boot") as boot:
         paths = {**os.environ, "PYTHONPATH": str(boot)}
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=paths)
     assert (done.stdout, done.stderr) == ("[] True\n", "")

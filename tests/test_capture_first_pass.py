@@ -11,22 +11,22 @@ from types import SimpleNamespace
 import pytest
 
 from tracelens import run
-from tracelens.capture.plan import Plan
+from tracelens.capture.window_plan import Plan
 
 torch = pytest.importorskip("torch")
 
-from tracelens.capture import first_pass  # noqa: E402 -- needs torch
-from tracelens.capture.first_pass import FirstPass  # noqa: E402
-from tracelens.capture.gathered import Gathered  # noqa: E402
-from tracelens.launch.steps import StepRule  # noqa: E402
+from tracelens.capture.inside import forward_only_pass  # noqa: E402 -- needs torch
+from tracelens.capture.inside.forward_only_pass import FirstPass  # noqa: E402
+from tracelens.capture.inside.recording_data import Gathered  # noqa: E402
+from tracelens.launch.inside.steps import StepRule  # noqa: E402
 
 ROOT = Path(__file__).parent.parent
 SCRIPT = """
 import json, sys, torch
 from pathlib import Path
 from torch.utils.data import DataLoader, TensorDataset
-from tracelens.capture.inside import Recording
-from tracelens.capture.plan import Plan
+from tracelens.capture.inside.profile_api import Recording
+from tracelens.capture.window_plan import Plan
 
 data = TensorDataset(torch.randn(800, 8))
 model = torch.nn.Linear(8, 1)
@@ -89,21 +89,21 @@ def test_a_training_that_begins_within_the_window_of_a_pass_is_recorded_instead(
 def test_a_training_too_short_to_record_is_named_beside_the_pass(recorded: dict[str, run.Run]) -> None:
     complete, source, notes = told(recorded["too short"])
     assert (complete, source) == (True, "dataloader")
-    assert first_pass.ONLY_READS in notes
+    assert forward_only_pass.ONLY_READS in notes
     assert "a training came after that, and nothing of it was recorded" in notes
 
 
 def test_an_evaluation_is_called_so(recorded: dict[str, run.Run]) -> None:
     complete, source, notes = told(recorded["alone"])
-    assert (complete, source, notes) == (True, "dataloader", first_pass.ONLY_READS)
+    assert (complete, source, notes) == (True, "dataloader", forward_only_pass.ONLY_READS)
 
 
 @pytest.mark.parametrize("optimizer_made", [True, False])
 def test_a_script_that_shall_stop_goes_on_to_its_training(
     monkeypatch: pytest.MonkeyPatch, optimizer_made: bool
 ) -> None:
-    monkeypatch.setattr(first_pass.hooks, "rule", StepRule)
-    monkeypatch.setattr(first_pass, "followed", SimpleNamespace(exist=lambda _base: optimizer_made))
+    monkeypatch.setattr(forward_only_pass.hooks, "rule", StepRule)
+    monkeypatch.setattr(forward_only_pass, "existing_optimizers", SimpleNamespace(exist=lambda _base: optimizer_made))
     gathered = Gathered(Plan(), source="dataloader")
     assert FirstPass().begins(gathered, stops=True) == optimizer_made
     assert ("without --stop-after-window" in gathered.notes[0]) != optimizer_made

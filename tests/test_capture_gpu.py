@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tracelens.capture import detach
-from tracelens.capture.plan import Plan
-from tracelens.capture.session import Outcome, ProfileOptions, profile
+from tracelens.capture.inside import cupti_detach
+from tracelens.capture.supervisor.recording import Outcome, ProfileOptions, profile
+from tracelens.capture.window_plan import Plan
 
 torch = pytest.importorskip("torch")
 
@@ -78,13 +78,13 @@ def test_afterwards_the_script_may_profile_and_capture_graphs(
         capfd,
     )
     assert ours == plain
-    assert not [note for note in outcome.notes if note.startswith(detach.ATTACHED)]
+    assert not [note for note in outcome.notes if note.startswith(cupti_detach.ATTACHED)]
 
 
 def test_a_process_with_cuda_graphs_keeps_the_tracer(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     outcome, ours, plain = recorded(tmp_path, "g, v = graph(); steps(120, g.replay); print(float(v))\n", capfd)
     assert ours == plain
-    assert detach.ATTACHED + "CUDA graphs were captured" in outcome.notes
+    assert cupti_detach.ATTACHED + "CUDA graphs were captured" in outcome.notes
 
 
 def test_blocks_in_a_row_see_the_same_work(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -95,7 +95,7 @@ def test_blocks_in_a_row_see_the_same_work(tmp_path: Path, capfd: pytest.Capture
         + "    with tracelens.profile(f'out{number}', steps=4, monitor=False, quiet=True) as recording: steps(200)\n"
         + "    print(recording.complete, kernels())\n"
     )
-    root = str(Path(detach.__file__).parents[2])
+    root = str(Path(cupti_detach.__file__).parents[2])
     code = f"import sys, runpy; sys.path.insert(0, {root!r}); runpy.run_path('train.py', run_name='__main__')"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

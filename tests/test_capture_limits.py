@@ -20,15 +20,15 @@ import pytest
 from lean import PRELUDE
 
 from tracelens import run
-from tracelens.capture import blind, bounds, event_log, output
-from tracelens.capture.attribution import REPORTED, Attribution
-from tracelens.capture.gathered import Gathered
-from tracelens.capture.later import Later
-from tracelens.capture.ledger import Ledger, Start
-from tracelens.capture.plan import NoRoomError, Plan
-from tracelens.capture.session import Outcome, ProfileOptions, profile
-from tracelens.capture.sync_debug import SyncDebug
-from tracelens.launch import supervise
+from tracelens.capture.inside import cuda_event_log, rank_files, recording_limits, time_window
+from tracelens.capture.inside.attribution import REPORTED, Attribution
+from tracelens.capture.inside.main_thread_timer import Later
+from tracelens.capture.inside.recording_data import Gathered
+from tracelens.capture.inside.sync_debug_mode import SyncDebug
+from tracelens.capture.run_json import Ledger, Start
+from tracelens.capture.supervisor.recording import Outcome, ProfileOptions, profile
+from tracelens.capture.window_plan import NoRoomError, Plan
+from tracelens.launch import supervisor
 
 torch = pytest.importorskip("torch")
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -69,10 +69,10 @@ def test_a_window_is_bounded_by_events_bytes_and_seconds() -> None:
 def test_the_limit_that_holds_is_the_one_that_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: int, seconds: float, free: int | None, said: str
 ) -> None:
-    monkeypatch.setattr(bounds, "free_bytes", lambda *_: free)
+    monkeypatch.setattr(recording_limits, "free_bytes", lambda *_: free)
     gathered = Gathered(Plan(most_events=100_000), window={"events_per_step": events})
     gathered.unprofiled, gathered.unprofiled_ns = [1], int(seconds * 1e9)
-    bounds.keep(gathered, str(tmp_path))
+    recording_limits.keep(gathered, str(tmp_path))
     assert gathered.notes[0].startswith(said)
 
 
@@ -80,17 +80,17 @@ def test_ranks_agree_on_the_most_that_any_of_them_records(tmp_path: Path, monkey
     folder = str(tmp_path)
     for rank, events in ((0, 500), (1, 90_000)):
         monkeypatch.setenv("RANK", str(rank))
-        bounds.publish(folder, events)
+        recording_limits.publish(folder, events)
     monkeypatch.setenv("RANK", "0")
-    assert bounds.agreed(folder, 500) == 90_000
+    assert recording_limits.agreed(folder, 500) == 90_000
     gathered = Gathered(Plan(clean=12, most_events=300_000), window={"events_per_step": 500})
-    bounds.keep(gathered, folder)
+    recording_limits.keep(gathered, folder)
     assert gathered.plan.clean == 2
     assert "90,000 events" in gathered.notes[0]
-    bounds.withdraw(folder)
+    recording_limits.withdraw(folder)
     assert len(list(tmp_path.iterdir())) == 1
-    bounds.publish(str(tmp_path / "gone"), 1)  # costs nothing but the agreement
-    assert bounds.free_bytes(str(tmp_path / "gone"), 1) is None
+    recording_limits.publish(str(tmp_path / "gone"), 1)  # costs nothing but the agreement
+    assert recording_limits.free_bytes(str(tmp_path / "gone"), 1) is None
 
 
 def test_a_step_that_records_much_is_recorded_less_often(tmp_path: Path) -> None:
@@ -155,9 +155,9 @@ def test_a_trace_that_does_not_fit_compressed_stays_plain(tmp_path: Path, monkey
         def compress(self, _chunk: bytes) -> bytes:
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(output.zlib, "compressobj", lambda *_: Full())
+    monkeypatch.setattr(rank_files.zlib, "compressobj", lambda *_: Full())
     with pytest.raises(OSError, match="No space"):
-        output.compress(trace)
+        rank_files.compress(trace)
     assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
 
 
@@ -269,7 +269,7 @@ def test_a_step_that_does_not_end_closes_the_window(tmp_path: Path) -> None:
 
 def test_what_cuda_knows_is_not_freed_in_a_forked_child(tmp_path: Path) -> None:
     """A CUDA event that is destroyed in a forked DataLoader worker aborts the worker, and with it the training."""
-    from tracelens.capture.agent import Engine
+    from tracelens.capture.inside.agent import Engine
 
     engine = Engine({"run": str(tmp_path), "cwd": str(tmp_path)})
     freed = tmp_path / "freed"
@@ -293,11 +293,11 @@ def test_what_cuda_knows_is_not_freed_in_a_forked_child(tmp_path: Path) -> None:
 
 
 def test_a_process_that_waits_is_not_worth_recording(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blind, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(time_window, "LOOK_SECONDS", 0.05)
     used = iter([0.0, 0.001, 0.0, 0.05])
     monkeypatch.setattr(time, "process_time", lambda: next(used))
-    assert not blind.trains_unseen()
-    assert blind.trains_unseen()
+    assert not time_window.trains_unseen()
+    assert time_window.trains_unseen()
 
 
 # ------------------------------------------------------------------------------ signals to a hung process
@@ -342,7 +342,7 @@ def test_sigterm_waits_for_a_save_that_has_begun(tmp_path: Path) -> None:
     """torchrun ends the other ranks as soon as one has failed, while they save because of the same failure."""
     code = (
         "import os, signal, sys, time; sys.path.insert(0, sys.argv[1]);"
-        "from tracelens.capture.rescue import Rescue; rescue = Rescue(print); rescue.install()\n"
+        "from tracelens.capture.inside.exit_guard import Rescue; rescue = Rescue(print); rescue.install()\n"
         "with rescue.undisturbed():\n"
         "    os.kill(os.getpid(), signal.SIGTERM); time.sleep(0.1); print('saved', flush=True)\n"
         "print('not reached')\n"
@@ -353,7 +353,7 @@ def test_sigterm_waits_for_a_save_that_has_begun(tmp_path: Path) -> None:
 
 
 def test_a_wakeup_descriptor_of_the_scripts_own_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tracelens.capture.rescue import Rescue
+    from tracelens.capture.inside.exit_guard import Rescue
 
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
@@ -393,9 +393,9 @@ class FakeEvent:
 def test_uses_of_events_are_noted_with_their_stream_and_everything_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=0))
-    monkeypatch.setattr(event_log, "_cupti_question", lambda: {0: 7, 99: 20}.get)
+    monkeypatch.setattr(cuda_event_log, "_cupti_question", lambda: {0: 7, 99: 20}.get)
     before = dict(vars(FakeEvent))
-    log = event_log.EventLog()
+    log = cuda_event_log.EventLog()
     log.install()
     side = SimpleNamespace(cuda_stream=99)
     first, second, never = FakeEvent(0x1000), FakeEvent(0x2000), FakeEvent()
@@ -417,14 +417,14 @@ def test_uses_of_events_are_noted_with_their_stream_and_everything_is_put_back(m
 
 
 def test_without_cupti_only_the_default_stream_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_log, "_loaded", lambda name: None)
-    assert event_log._stream_numbers({0, 99}) == {0: 7}
-    assert event_log._loaded("libcuptiXX") is None
+    monkeypatch.setattr(cuda_event_log, "_loaded", lambda name: None)
+    assert cuda_event_log._stream_numbers({0, 99}) == {0: 7}
+    assert cuda_event_log._loaded("libcuptiXX") is None
 
 
 def test_uses_of_events_go_through_the_run_folder(tmp_path: Path) -> None:
-    use = event_log.Use(10, 20, 3, "wait", 1, None)
-    output.write_sources(tmp_path / "sources.json", output.Sources(uses=[use]), "/")
+    use = cuda_event_log.Use(10, 20, 3, "wait", 1, None)
+    rank_files.write_sources(tmp_path / "sources.json", rank_files.Sources(uses=[use]), "/")
     found = json.loads((tmp_path / "sources.json").read_text())["events"]
     assert found == [{"start_unix_ns": 10, "end_unix_ns": 20, "thread": 3, "call": "wait", "event": 1, "stream": None}]
 
@@ -514,7 +514,7 @@ def test_parents_of_two_nodes_make_one_run(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     driver = (
         "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1]);"
-        "from tracelens.capture.session import *; from tracelens.capture.plan import Plan;"
+        "from tracelens.capture.supervisor.recording import *; from tracelens.capture.window_plan import Plan;"
         "o = profile(ProfileOptions('script', tuple(sys.argv[3:]), out=Path(sys.argv[2]), join=True, monitor=False,"
         "plan=Plan(unprofiled_steps=8, unprofiled_seconds=0.0, clean=5)));"
         "raise SystemExit(o.status)"
@@ -546,9 +546,9 @@ def test_only_the_ranks_that_are_wanted_record(tmp_path: Path, monkeypatch: pyte
 
 
 def test_the_handshake_knows_python_without_torch(tmp_path: Path) -> None:
-    launch = supervise.Launch((sys.executable, "-c", "pass"), "none", {})
-    with supervise.bootstrap(launch, tmp_path / "boot") as boot:
-        assert not supervise.reached(boot)
-        supervise.run(launch, boot, lambda pid: None)
-        assert supervise.reached(boot)
-        assert supervise.handshakes(boot) == ()
+    launch = supervisor.Launch((sys.executable, "-c", "pass"), "none", {})
+    with supervisor.bootstrap(launch, tmp_path / "boot") as boot:
+        assert not supervisor.reached(boot)
+        supervisor.run(launch, boot, lambda pid: None)
+        assert supervisor.reached(boot)
+        assert supervisor.handshakes(boot) == ()

@@ -16,11 +16,12 @@ from typing import Any
 
 import pytest
 
-from tracelens.capture import environment, monitor, output
-from tracelens.capture.frames import innermost, is_users, shown
-from tracelens.capture.plan import Plan
-from tracelens.capture.remaining import iterations
-from tracelens.capture.sampler import Sampler
+from tracelens.capture import environment, hardware_monitor
+from tracelens.capture.inside import rank_files
+from tracelens.capture.inside.loop_bounds import iterations
+from tracelens.capture.inside.stack_sampler import Sampler
+from tracelens.capture.inside.user_frames import innermost, is_users, shown
+from tracelens.capture.window_plan import Plan
 
 torch = pytest.importorskip("torch")
 
@@ -136,7 +137,7 @@ def snapshot() -> dict[str, dict[str, Any]]:
 
 
 def test_patches_note_the_line_and_leave_torch_as_it_was() -> None:
-    from tracelens.capture.attribution import Attribution
+    from tracelens.capture.inside.attribution import Attribution
 
     before = snapshot()
     attribution = Attribution()
@@ -165,7 +166,7 @@ def test_patches_note_the_line_and_leave_torch_as_it_was() -> None:
 
 
 def test_an_error_inside_a_marked_call_is_the_users_own() -> None:
-    from tracelens.capture.attribution import Attribution
+    from tracelens.capture.inside.attribution import Attribution
 
     attribution = Attribution()
     attribution.install()
@@ -209,7 +210,7 @@ def test_the_sampler_sees_the_line_that_waits() -> None:
 
 
 def test_restarts_get_folders_of_their_own(tmp_path: Path) -> None:
-    assert [output.claim_folder(tmp_path, rank).name for rank in (0, 1, 0, 0)] == [
+    assert [rank_files.claim_folder(tmp_path, rank).name for rank in (0, 1, 0, 0)] == [
         "rank0",
         "rank1",
         "rank0.2",
@@ -218,12 +219,12 @@ def test_restarts_get_folders_of_their_own(tmp_path: Path) -> None:
 
 
 def test_compression_is_complete_and_replaces_the_file(tmp_path: Path) -> None:
-    plain = tmp_path / output.trace_name(3, 'node 7"x')
+    plain = tmp_path / rank_files.trace_name(3, 'node 7"x')
     assert plain.name.startswith("rank3_node_7_x_")
     assert plain.name.endswith(".pt.trace.json")
     content = json.dumps({"traceEvents": list(range(400_000))}).encode()
     plain.write_bytes(content)
-    packed = output.compress(plain)
+    packed = rank_files.compress(plain)
     assert [path.name for path in tmp_path.iterdir()] == [plain.name + ".gz"]
     assert gzip.decompress(packed.read_bytes()) == content
 
@@ -293,14 +294,18 @@ class FakeNvml:
 
 def test_what_a_device_does_not_tell_is_null_and_a_zero_is_a_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
-    gpus = monitor._Gpus()
+    gpus = hardware_monitor._Gpus()
     first, second = gpus.sample() or ()
     assert (first["utilization"], first["power_w"], first["memory_used"]) == (0, 250.0, 5)
     assert (second["utilization"], second["power_w"], second["memory_used"]) == (None, None, 5)
-    assert monitor.describe_gpus() == {"driver": "580.1", "gpus": ["H200", "H200"], "gpu_memory_bytes": [10, 10]}
+    assert hardware_monitor.describe_gpus() == {
+        "driver": "580.1",
+        "gpus": ["H200", "H200"],
+        "gpu_memory_bytes": [10, 10],
+    }
 
 
 def test_without_nvml_there_is_no_gpu_and_no_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert monitor._Gpus().sample() is None
-    assert monitor.describe_gpus() == {"driver": None, "gpus": None, "gpu_memory_bytes": None}
+    assert hardware_monitor._Gpus().sample() is None
+    assert hardware_monitor.describe_gpus() == {"driver": None, "gpus": None, "gpu_memory_bytes": None}

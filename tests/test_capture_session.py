@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 
 from tracelens import run
-from tracelens.capture.plan import Plan
-from tracelens.capture.session import Outcome, ProfileOptions, profile
+from tracelens.capture.supervisor.recording import Outcome, ProfileOptions, profile
+from tracelens.capture.window_plan import Plan
 from tracelens.errors import InputError, UsageError
 from tracelens.model import RankRecording, SourceMark
 from tracelens.trace import chrome, timeline
@@ -68,7 +68,7 @@ def passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome, dic
     assert plain.returncode == 5, plain.stderr
     driver = (
         "import sys, json; from pathlib import Path; sys.path.insert(0, sys.argv[1]);"
-        "from tracelens.capture.session import *; from tracelens.capture.plan import Plan;"
+        "from tracelens.capture.supervisor.recording import *; from tracelens.capture.window_plan import Plan;"
         "plan = Plan(unprofiled_steps=8, unprofiled_seconds=0.0, clean=5); windows = [];"
         "see = lambda folder: windows.append(json.loads((folder / 'run.json').read_text()));"
         "o = profile(ProfileOptions('script', tuple(sys.argv[2:]), plan=plan), see);"
@@ -201,7 +201,7 @@ def test_an_uncaught_error_reads_as_without_us(tmp_path: Path) -> None:
     plain = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
     driver = (
         "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1]);"
-        "from tracelens.capture.session import *;"
+        "from tracelens.capture.supervisor.recording import *;"
         "o = profile(ProfileOptions('script', tuple(sys.argv[2:]), monitor=False)); raise SystemExit(o.status)"
     )
     command = [sys.executable, "-c", driver, str(SCRIPTS.parent.parent), *words]

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from tracelens.capture import facts, supply
+from tracelens.capture.inside import process_facts, worker_throughput
 
 linux = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="only Linux tells a process's CPU time in /proc"
@@ -29,7 +29,7 @@ class Burning(Dataset[torch.Tensor]):
         return torch.zeros(8)
 
 
-def loop(loader: DataLoader[torch.Tensor], seen: facts.Loaders, pause: float, batches: int = 20) -> None:
+def loop(loader: DataLoader[torch.Tensor], seen: process_facts.Loaders, pause: float, batches: int = 20) -> None:
     iterator = iter(loader)
     for number, batch in enumerate(iterator, 1):
         if number == 1:
@@ -43,7 +43,7 @@ def loop(loader: DataLoader[torch.Tensor], seen: facts.Loaders, pause: float, ba
 @linux
 @pytest.mark.parametrize("pause", [0.0, 0.03], ids=["waits for its workers", "never waits"])
 def test_a_batch_costs_its_workers_the_same_whether_they_hurry_or_not(pause: float) -> None:
-    seen = facts.Loaders()
+    seen = process_facts.Loaders()
     loop(DataLoader(Burning(), batch_size=4, num_workers=2, multiprocessing_context="fork"), seen, pause)
     (told,) = seen.listed()
     found = told["supply"]
@@ -56,7 +56,7 @@ def test_a_batch_costs_its_workers_the_same_whether_they_hurry_or_not(pause: flo
 @linux
 def test_lasting_workers_are_measured_afresh_in_each_epoch() -> None:
     seen, loader = (
-        facts.Loaders(),
+        process_facts.Loaders(),
         DataLoader(Burning(), batch_size=8, num_workers=1, persistent_workers=True, multiprocessing_context="fork"),
     )
     for _ in range(2):
@@ -72,17 +72,20 @@ def test_lasting_workers_are_measured_afresh_in_each_epoch() -> None:
 
 
 def test_a_loader_without_workers_tells_nothing() -> None:
-    seen = facts.Loaders()
+    seen = process_facts.Loaders()
     loop(DataLoader(Burning(), batch_size=4), seen, 0.0, batches=3)
     assert seen.listed()[0]["supply"] is None
 
 
 def test_an_iterator_of_another_torch_tells_nothing() -> None:
-    assert supply.read(object()) is None
+    assert worker_throughput.read(object()) is None
 
 
 def test_a_loader_that_is_gone_tells_nothing() -> None:
-    kept, loader = supply.Supply(), DataLoader(Burning(), batch_size=4, num_workers=1, multiprocessing_context="fork")
+    kept, loader = (
+        worker_throughput.Supply(),
+        DataLoader(Burning(), batch_size=4, num_workers=1, multiprocessing_context="fork"),
+    )
     iterator = iter(loader)
     next(iterator)
     kept.began("key", iterator)

@@ -9,7 +9,7 @@ import pytest
 import run_cases as cases
 
 from tracelens import trials
-from tracelens.capture import session
+from tracelens.capture.supervisor import recording as session
 from tracelens.cli import main
 from tracelens.model import Ratio, Verification
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tracelens.launch.steps import StepRule
+from tracelens.launch.inside.steps import StepRule
 
 
 def ends(moments: str) -> tuple[StepRule, list[int]]:

@@ -14,17 +14,17 @@ from pathlib import Path
 import pytest
 
 from tracelens.errors import InputError, UsageError
-from tracelens.launch import supervise
+from tracelens.launch import supervisor
 
 ROOT = Path(__file__).resolve().parent.parent
 PARENT = """
 import sys
 from pathlib import Path
-from tracelens.launch import supervise
-launch = supervise.Launch(command=tuple(sys.argv[2:]), agent="none", config={})
-with supervise.bootstrap(launch, Path(sys.argv[1])) as boot:
-    status = supervise.run(launch, boot, lambda pid: None)
-raise SystemExit(supervise.end_as(status))
+from tracelens.launch import supervisor
+launch = supervisor.Launch(command=tuple(sys.argv[2:]), agent="none", config={})
+with supervisor.bootstrap(launch, Path(sys.argv[1])) as boot:
+    status = supervisor.run(launch, boot, lambda pid: None)
+raise SystemExit(supervisor.end_as(status))
 """
 
 
@@ -52,7 +52,7 @@ def test_death_by_a_signal_is_our_death_by_it(tmp_path: Path, number: signal.Sig
     program = [sys.executable, "-c", f"import os; os.kill(os.getpid(), {int(number)})"]
     done = subprocess.run(parent(tmp_path, *program), env=environment(), check=False)
     assert done.returncode == -number
-    assert supervise.finish(-number) == 128 + number
+    assert supervisor.finish(-number) == 128 + number
 
 
 def test_signals_reach_the_child_and_its_answer_counts(tmp_path: Path) -> None:
@@ -127,11 +127,11 @@ def test_a_disk_without_room_for_our_code_is_said_before_anything_starts(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(supervise.shutil, "copyfile", full)
-    launch = supervise.Launch(("true",), "none", {})
+    monkeypatch.setattr(supervisor.shutil, "copyfile", full)
+    launch = supervisor.Launch(("true",), "none", {})
     with (
         pytest.raises(UsageError, match=r"cannot be written to .*boot: No space left"),
-        supervise.bootstrap(launch, tmp_path / "boot"),
+        supervisor.bootstrap(launch, tmp_path / "boot"),
     ):
         pass
     assert not (tmp_path / "boot").exists()
@@ -141,7 +141,7 @@ def test_a_broken_agent_leaves_the_program_alone_and_says_why(tmp_path: Path) ->
     fake = tmp_path / "lib"
     fake.mkdir()
     (fake / "torch.py").write_text("loaded = True\n")
-    launch = supervise.Launch(
+    launch = supervisor.Launch(
         command=(
             sys.executable,
             "-c",
@@ -151,36 +151,36 @@ def test_a_broken_agent_leaves_the_program_alone_and_says_why(tmp_path: Path) ->
         config={},
         environment={"PYTHONPATH": str(fake)},
     )
-    with supervise.bootstrap(launch, tmp_path / "boot") as boot:
-        assert supervise.run(launch, boot, lambda pid: None) == 0
-        (hand,) = supervise.handshakes(boot)
+    with supervisor.bootstrap(launch, tmp_path / "boot") as boot:
+        assert supervisor.run(launch, boot, lambda pid: None) == 0
+        (hand,) = supervisor.handshakes(boot)
     assert "no_such_agent" in hand.agent
 
 
 def test_a_program_without_torch_shakes_no_hands(tmp_path: Path) -> None:
-    launch = supervise.Launch((sys.executable, "-c", "pass"), "none", {})
-    with supervise.bootstrap(launch, tmp_path / "a:b" / "boot") as boot:
+    launch = supervisor.Launch((sys.executable, "-c", "pass"), "none", {})
+    with supervisor.bootstrap(launch, tmp_path / "a:b" / "boot") as boot:
         assert os.pathsep not in str(boot)
-        assert supervise.run(launch, boot, lambda pid: None) == 0
-        assert supervise.handshakes(boot) == ()
+        assert supervisor.run(launch, boot, lambda pid: None) == 0
+        assert supervisor.handshakes(boot) == ()
 
 
 def test_a_folder_is_a_script_only_with_a_main_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"a folder without __main__\.py"):
-        supervise.command_line("script", (str(tmp_path),), sys.executable)
+        supervisor.command_line("script", (str(tmp_path),), sys.executable)
     (tmp_path / "__main__.py").write_text("")
-    assert supervise.command_line("script", (str(tmp_path),), "py") == ("py", str(tmp_path))
+    assert supervisor.command_line("script", (str(tmp_path),), "py") == ("py", str(tmp_path))
 
 
 def test_what_is_not_there_is_said_before_anything_starts() -> None:
     with pytest.raises(InputError, match=r"no_such\.py does not exist"):
-        supervise.command_line("script", ("no_such.py",), sys.executable)
+        supervisor.command_line("script", ("no_such.py",), sys.executable)
     with pytest.raises(InputError, match="no_such_command was not found"):
-        supervise.command_line("command", ("no_such_command",), sys.executable)
-    assert supervise.command_line("module", ("pkg.train", "-x"), "py") == ("py", "-m", "pkg.train", "-x")
+        supervisor.command_line("command", ("no_such_command",), sys.executable)
+    assert supervisor.command_line("module", ("pkg.train", "-x"), "py") == ("py", "-m", "pkg.train", "-x")
 
 
 def test_the_bootstrap_is_readable_by_old_pythons() -> None:
     import ast
 
-    ast.parse(supervise.BOOTSTRAP.read_text(encoding="utf-8"), feature_version=(3, 6))
+    ast.parse(supervisor.BOOTSTRAP.read_text(encoding="utf-8"), feature_version=(3, 6))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tracelens import run
-from tracelens.capture import monitor as capture_monitor
+from tracelens.capture import hardware_monitor as capture_monitor
 from tracelens.errors import UsageError
 from tracelens.monitor import TrainingMonitor
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tracelens.capture.inside import on_trace_ready, profile
+    from tracelens.capture.inside.profile_api import on_trace_ready, profile
     from tracelens.model import Timeline, Trace
     from tracelens.trace.chrome import load
     from tracelens.trace.hta_bridge import analysis as hta
@@ -30,9 +30,9 @@ def __getattr__(name: str) -> Any:
 
         return analysis
     if name in ("profile", "on_trace_ready"):
-        from tracelens.capture import inside
+        from tracelens.capture.inside import profile_api
 
-        return getattr(inside, name)
+        return getattr(profile_api, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

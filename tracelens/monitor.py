@@ -36,8 +36,8 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from tracelens import run
-from tracelens.capture.monitor import PERIOD_SECONDS, Monitor
-from tracelens.capture.one_writer import OneWriter
+from tracelens.capture.exclusive_file import OneWriter
+from tracelens.capture.hardware_monitor import PERIOD_SECONDS, Monitor
 from tracelens.errors import UsageError
 
 Batch = TypeVar("Batch")

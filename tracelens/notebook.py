@@ -38,10 +38,10 @@ def register(shell: Any) -> None:
 
 def _record(shell: Any, line: str, cell: str) -> Path | None:
     """Run the cell under observation; the Run folder, or None with the reason printed."""
-    from tracelens.capture import inside
+    from tracelens.capture.inside import profile_api
 
     options = _options(line)
-    with inside.profile(options.out, steps=options.steps, interval=options.interval, quiet=True) as recording:
+    with profile_api.profile(options.out, steps=options.steps, interval=options.interval, quiet=True) as recording:
         result = shell.run_cell(cell, store_history=False)
     if not result.success:  # the cell's own traceback is shown already
         return None

@@ -96,7 +96,7 @@ def measure(arm: Arm) -> None:
     """Time the version; to be called in a process of its own."""
     import torch
 
-    from tracelens.launch import hooks
+    from tracelens.launch.inside import hooks
 
     torch.manual_seed(0)
     hooks.install()

@@ -19,9 +19,9 @@ def record(
     folder: Path, run: Path, arguments: tuple[str, ...], place: Share = arms.EVERYWHERE, *, short: bool = False
 ) -> None:
     """`tracelens profile`: what the product records, without its imports."""
-    from tracelens.capture import session
-    from tracelens.capture.plan import Plan
-    from tracelens.launch import supervise
+    from tracelens.capture.supervisor import recording
+    from tracelens.capture.window_plan import Plan
+    from tracelens.launch import supervisor
 
     def started(launch: Any, boot: Path, on_poll: Any, on_start: Any = None) -> int:
         config = json.loads((boot / "config.json").read_text(encoding="utf-8"))
@@ -29,10 +29,10 @@ def record(
         good = arms.forked(lambda: _recorded(config, folder, arguments), RECORD_SECONDS, log, place)
         return 0 if good else 1
 
-    supervise.run = started
+    supervisor.run = started
     plan = Plan(unprofiled_steps=10, unprofiled_seconds=0.2, clean=8, attributed=1) if short else Plan()
-    session.profile(
-        session.ProfileOptions(
+    recording.profile(
+        recording.ProfileOptions(
             kind="script",
             words=("train.py", *arguments),
             out=run,
@@ -47,7 +47,7 @@ def record(
 def _recorded(config: dict[str, Any], folder: Path, arguments: tuple[str, ...]) -> None:
     import torch
 
-    from tracelens.capture import agent
+    from tracelens.capture.inside import agent
 
     torch.manual_seed(0)
     agent.arm(config)

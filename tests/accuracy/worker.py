@@ -178,7 +178,7 @@ def _import_everything() -> None:
     import torch.utils.data
     import torchvision.models  # noqa: F401
 
-    import tracelens.capture.agent
+    import tracelens.capture.inside.agent
     import tracelens.patch.recipes
     import tracelens.pipeline  # noqa: F401
 

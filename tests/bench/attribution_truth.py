@@ -115,8 +115,8 @@ def _total(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _one(row: dict[str, Any]) -> dict[str, Any]:
-    from tracelens.capture.plan import Plan
-    from tracelens.capture.session import ProfileOptions, profile
+    from tracelens.capture.supervisor.recording import ProfileOptions, profile
+    from tracelens.capture.window_plan import Plan
 
     # The public scripts read made-up images: the shim's sitecustomize puts them in torchvision's place.
     os.environ["TRACELENS_SYNTHETIC_IMAGES"] = str(row["images"] or 2560)

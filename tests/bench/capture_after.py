@@ -177,7 +177,7 @@ def work(arm: str) -> None:
     import torch
 
     from tests.bench.capture_price import _Loop
-    from tracelens.launch import hooks
+    from tracelens.launch.inside import hooks
 
     hooks.install()  # in all of them; without observers they only call what they wrap
     loop = _Loop(torch)
@@ -264,19 +264,19 @@ def _record(torch: Any, loop: Any, arm: str) -> list[str]:
     if arm == NEVER:
         loop.run(40)
         return []
-    from tracelens.capture import detach, recorder
-    from tracelens.capture.agent import Engine
-    from tracelens.capture.plan import Plan
+    from tracelens.capture.inside import cupti_detach, profiler_session
+    from tracelens.capture.inside.agent import Engine
+    from tracelens.capture.window_plan import Plan
 
     if arm == ATTACHED:
-        detach.obstacle = lambda: "asked to"
+        cupti_detach.obstacle = lambda: "asked to"
     if arm == CPU_ONLY:
-        recorder._activities = lambda: [torch.profiler.ProfilerActivity.CPU]
-        detach.facts.device_in_use = lambda: None
+        profiler_session._activities = lambda: [torch.profiler.ProfilerActivity.CPU]
+        cupti_detach.process_facts.device_in_use = lambda: None
     plan = replace(Plan(), unprofiled_steps=10, unprofiled_seconds=0.0, unprofiled_most_steps=10, shrunk=True)
     with tempfile.TemporaryDirectory() as folder:
         engine = Engine({"run": folder, "cwd": os.getcwd(), "plan": plan.as_dict()})
-        recorder.watch_foreign(engine.foreign_profiler)
+        profiler_session.watch_foreign(engine.foreign_profiler)
         engine.observe()
         loop.run(40)
         entry = json.loads(next(Path(folder).glob("rank*/rank.json")).read_text())

@@ -64,8 +64,8 @@ def events() -> dict[str, Any]:
     """Record/wait pairs of a copy stream: what the trace says, what the event log adds, what it costs."""
     import torch
 
-    from tracelens.capture.event_log import EventLog
-    from tracelens.capture.recorder import Recorder
+    from tracelens.capture.inside.cuda_event_log import EventLog
+    from tracelens.capture.inside.profiler_session import Recorder
 
     loop = _CopyLoop(torch)
     loop.run(20)
@@ -148,7 +148,7 @@ def _joined(document: dict[str, Any], uses: list[Any]) -> dict[str, Any]:
 
 def _cost_of_log(loop: _CopyLoop) -> dict[str, Any]:
     from tests.bench.capture_price import _interleaved, _ratio
-    from tracelens.capture.event_log import EventLog
+    from tracelens.capture.inside.cuda_event_log import EventLog
 
     def with_log() -> float:
         log = EventLog()
@@ -166,7 +166,7 @@ def _numbers(torch: Any, side: Any) -> dict[str, Any]:
     """How the libraries number the default stream and another."""
     import ctypes
 
-    from tracelens.capture.event_log import _cupti_question, _loaded
+    from tracelens.capture.inside.cuda_event_log import _cupti_question, _loaded
 
     ask = _cupti_question()
     found: dict[str, Any] = {"cupti": None if ask is None else [ask(0), ask(side.cuda_stream)]}
@@ -189,7 +189,7 @@ def teardown_with_graphs() -> dict[str, Any]:
     """A CUDA graph captured before the window, replayed while recording and after CUPTI was torn down."""
     import torch
 
-    from tracelens.capture.recorder import Recorder
+    from tracelens.capture.inside.profiler_session import Recorder
 
     rows = torch.ones(64, 64, device="cuda")
     graph = torch.cuda.CUDAGraph()
@@ -247,7 +247,7 @@ _TORN_HEAD = """
 import os, sys, threading, time
 sys.path.insert(0, {root!r})
 import torch
-from tracelens.capture.recorder import Recorder
+from tracelens.capture.inside.profiler_session import Recorder
 
 torch.manual_seed(0)
 model = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(8)]).cuda()
@@ -363,7 +363,7 @@ def orphans() -> dict[str, Any]:
     """GPU work whose launch lies before the window, with a backlog, without and with a synchronize first."""
     import torch
 
-    from tracelens.capture.recorder import Recorder
+    from tracelens.capture.inside.profiler_session import Recorder
     from tracelens.trace import chrome, timeline
 
     rows = torch.randn(2048, 2048, device="cuda")
@@ -394,7 +394,7 @@ def sampler() -> dict[str, Any]:
     """Does the sampler see the line while `.item()`, a blocking copy or a synchronize waits for the GPU?"""
     import torch
 
-    from tracelens.capture.sampler import Sampler
+    from tracelens.capture.inside.stack_sampler import Sampler
 
     rows = torch.randn(4096, 4096, device="cuda")
     found = {}
@@ -438,7 +438,7 @@ def attribution() -> dict[str, Any]:
     import torch
 
     from tests.bench.capture_price import _interleaved, _ratio
-    from tracelens.capture.attribution import REPORTED, Attribution
+    from tracelens.capture.inside.attribution import REPORTED, Attribution
 
     model = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(8)]).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
@@ -536,7 +536,7 @@ def hung() -> dict[str, Any]:
         script.write_text(_HANGS, encoding="utf-8")
         driver = (
             "import sys; sys.path.insert(0, sys.argv[1]);"
-            "from tracelens.capture.session import *; from tracelens.capture.plan import Plan;"
+            "from tracelens.capture.supervisor.recording import *; from tracelens.capture.window_plan import Plan;"
             "o = profile(ProfileOptions('script', ('train.py',), plan=Plan(unprofiled_steps=4, unprofiled_seconds=0,"
             "unprofiled_most_steps=4, clean=5), monitor=False)); print(o.status, o.reason)"
         )

@@ -85,10 +85,10 @@ def _child(part: str, seconds: float) -> Any:
 
 def _start(seconds: float) -> dict[str, Any]:
     """`python -c pass` with and without the bootstrap folder on PYTHONPATH."""
-    from tracelens.launch import supervise
+    from tracelens.launch import supervisor
 
-    launch = supervise.Launch((sys.executable,), "none", {})
-    with tempfile.TemporaryDirectory() as folder, supervise.bootstrap(launch, Path(folder) / "boot") as boot:
+    launch = supervisor.Launch((sys.executable,), "none", {})
+    with tempfile.TemporaryDirectory() as folder, supervisor.bootstrap(launch, Path(folder) / "boot") as boot:
         plain = {**os.environ, "PYTHONPATH": ""}
         sides = {"plain": plain, "ours": {**plain, "PYTHONPATH": str(boot)}}
 
@@ -109,7 +109,7 @@ def _micro(seconds: float) -> dict[str, Any]:
     import torch
     from torch.utils.data import dataloader
 
-    from tracelens.launch import hooks
+    from tracelens.launch.inside import hooks
 
     device = _device(torch)
     torch.zeros(1, device=device)
@@ -299,9 +299,9 @@ def _inside(torch: Any, loop: _Loop, seconds: float) -> dict[str, Any]:
     turn within each session, because two sessions differ more from one another than by what we add."""
     import threading
 
-    from tracelens.capture.event_log import EventLog
-    from tracelens.capture.recorder import Recorder
-    from tracelens.capture.sampler import Sampler
+    from tracelens.capture.inside.cuda_event_log import EventLog
+    from tracelens.capture.inside.profiler_session import Recorder
+    from tracelens.capture.inside.stack_sampler import Sampler
 
     pairs: Pairs = []
     end = time.perf_counter() + seconds
@@ -390,8 +390,8 @@ def _interval(values: list[float]) -> tuple[float, float]:
 
 def _engine() -> Any:
     """An armed agent that stays in W0 (or in front of it)."""
-    from tracelens.capture.agent import Engine
-    from tracelens.launch import hooks
+    from tracelens.capture.inside.agent import Engine
+    from tracelens.launch.inside import hooks
 
     hooks.install()
     engine = Engine({"run": tempfile.mkdtemp(), "cwd": os.getcwd(), "plan": ENDLESS})

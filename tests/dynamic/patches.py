@@ -50,17 +50,17 @@ def record(script: Path, arguments: tuple[str, ...], runs: Path, environment: di
     The recorded process is forked from ours, which has imported torch: that costs seconds, and is no part of
     what is recorded.
     """
-    from tracelens.capture import session
-    from tracelens.launch import supervise
+    from tracelens.capture.supervisor import recording as session
+    from tracelens.launch import supervisor
 
     options = session.ProfileOptions(
         kind="script", words=(script.name, *arguments), out=runs, stop_after_window=True, cwd=script.parent
     )
-    started, supervise.run = supervise.run, lambda *words: _forked(script, arguments, environment, *words)
+    started, supervisor.run = supervisor.run, lambda *words: _forked(script, arguments, environment, *words)
     try:
         outcome = session.profile(options)
     finally:
-        supervise.run = started
+        supervisor.run = started
     if not outcome.ranks:
         stderr = (runs / "stderr").read_text() if (runs / "stderr").is_file() else ""
         raise RuntimeError(f"profile recorded nothing (exit {outcome.status}): {outcome.reason} {stderr[-600:]}")
@@ -76,7 +76,7 @@ def _forked(
     on_poll: Callable[[int], None],
     started: Callable[[int], None],
 ) -> int:
-    """What `supervise.run` does, with a forked process in which the agent is armed at once."""
+    """What `supervisor.run` does, with a forked process in which the agent is armed at once."""
     import importlib
 
     import worker

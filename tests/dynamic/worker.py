@@ -77,7 +77,7 @@ class Result:
 
 def prepare(images: tuple[int, ...] = ()) -> None:
     """Import what every arm needs, and make the data sets of so many images, once and without touching CUDA."""
-    from tracelens.capture.plan import KINETO_SILENT
+    from tracelens.capture.window_plan import KINETO_SILENT
 
     os.environ.update(KINETO_SILENT)  # read when torch is imported; a recorded process would have it
     sys.path.insert(0, str(SHIM))
@@ -92,7 +92,7 @@ def prepare(images: tuple[int, ...] = ()) -> None:
     import torch._dynamo
     import torch.utils.data
 
-    from tracelens.launch import hooks  # noqa: F401
+    from tracelens.launch.inside import hooks  # noqa: F401
     from tracelens.verify import agent  # noqa: F401
 
     threads = torch.get_num_threads()
@@ -219,7 +219,7 @@ def _redirect(out: Path) -> None:
 def _observe(arm: Arm) -> Watch:
     import numpy
 
-    from tracelens.launch import hooks
+    from tracelens.launch.inside import hooks
     from tracelens.verify import agent
 
     out = str(arm.folder / "out")

@@ -20,8 +20,8 @@ from lean import PRELUDE
 
 from matrix.rows import ROWS, Row
 from tracelens import run
-from tracelens.capture.plan import Plan
-from tracelens.capture.session import Outcome, ProfileOptions, profile
+from tracelens.capture.supervisor.recording import Outcome, ProfileOptions, profile
+from tracelens.capture.window_plan import Plan
 from tracelens.trace import chrome, timeline
 
 torch = pytest.importorskip("torch")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import torch
 
-from tracelens.launch import hooks
+from tracelens.launch.inside import hooks
 
 hooks.install()
 MODEL = torch.nn.Linear(2, 1)

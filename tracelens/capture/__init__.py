@@ -1,1 +1,1 @@
-"""The recording windows: what runs inside the user's process (agent), and beside it (session, monitor, environment)."""
+"""Recording: `inside/` runs in the user's process, `supervisor/` in the parent, the modules here in both (no torch)."""

@@ -44,7 +44,7 @@ def doctor(calibrate: bool, shown: Shown) -> int:
 
 def look_around() -> Machine:
     """This machine as it is."""
-    from tracelens.capture.monitor import describe_gpus
+    from tracelens.capture.hardware_monitor import describe_gpus
     from tracelens.cli import health, probe
 
     return health.Machine(torch=probe.ask(), gpus=describe_gpus(), folder=Path())
@@ -52,7 +52,7 @@ def look_around() -> Machine:
 
 def calibrated() -> tuple[Check, ...]:
     """What `--calibrate` measured, and where it is kept; a note where it could not, for the replay has defaults."""
-    from tracelens.capture import constants
+    from tracelens.capture import calibration as constants
     from tracelens.cli.health import Check
 
     try:

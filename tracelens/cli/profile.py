@@ -14,8 +14,8 @@ from tracelens.cli import output
 from tracelens.errors import TracelensError
 
 if TYPE_CHECKING:
-    from tracelens.capture.session import Outcome, ProfileOptions
-    from tracelens.launch.supervise import Kind
+    from tracelens.capture.supervisor.recording import Outcome, ProfileOptions
+    from tracelens.launch.supervisor import Kind
 
 
 SHARED = "The run folder of all nodes of a job, on storage that they share; each node runs tracelens profile."
@@ -74,8 +74,8 @@ def profile(
       tracelens profile -m package.train --epochs 1
       tracelens profile -- torchrun --nproc-per-node=4 train.py
     """
-    from tracelens.capture import session
-    from tracelens.launch import supervise
+    from tracelens.capture.supervisor import recording as session
+    from tracelens.launch import supervisor
     from tracelens.report import commands
 
     wanted = _options(tuple(words), program=program, **chosen)
@@ -84,13 +84,13 @@ def profile(
     announcement.wait()
     again = commands.line("profile", *_elsewhere(before), *words)
     _conclude(outcome, announcement, again, quiet)
-    return 0 if outcome.stopped else supervise.end_as(outcome.status)
+    return 0 if outcome.stopped else supervisor.end_as(outcome.status)
 
 
 def _options(
     words: tuple[str, ...], *, program: bool, module: bool, out: Path | None, shared: Path | None, **chosen: Any
 ) -> ProfileOptions:
-    from tracelens.capture.session import ProfileOptions
+    from tracelens.capture.supervisor.recording import ProfileOptions
 
     if not words[0]:
         raise click.UsageError("SCRIPT is empty: is a variable not set?")

@@ -1,1 +1,1 @@
-"""How any command is started with our code inside it: the supervising parent, the bootstrap folder, the hooks."""
+"""How a command is started with our code in it: `supervisor` (parent), `bootstrap/` (injected), `inside/` (hooks)."""

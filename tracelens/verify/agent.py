@@ -58,7 +58,7 @@ def arm(config: Mapping[str, Any]) -> None:
 def _observe(config: Mapping[str, Any]) -> None:
     import torch
 
-    from tracelens.launch import hooks
+    from tracelens.launch.inside import hooks
 
     torch.manual_seed(config["seed"])
     if config.get("seed_shift"):

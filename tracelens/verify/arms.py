@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tracelens.errors import Inconclusive, InputError, Refused, TracelensError
-from tracelens.launch import supervise
+from tracelens.launch import supervisor
 from tracelens.model import Patch
 from tracelens.verify import agent, copy, papers
 from tracelens.verify.copy import Place
@@ -117,8 +117,8 @@ def run(
     """
     copy.fresh(place, patch)
     config = _config(arm, place, patch)
-    launch = supervise.Launch(_words(command, place), AGENT, config, place.copy_of(place.cwd))
-    with supervise.bootstrap(launch, place.scratch / "arm" / "boot") as boot:
+    launch = supervisor.Launch(_words(command, place), AGENT, config, place.copy_of(place.cwd))
+    with supervisor.bootstrap(launch, place.scratch / "arm" / "boot") as boot:
         early = _early_folder(boot, place)
         seed = arm.seed + arm.seed_shift
         variables = copy.environment(
@@ -133,7 +133,7 @@ def run(
         finally:
             runs(0)
         seconds = time.monotonic() - begun
-        reached = supervise.handshakes(boot)
+        reached = supervisor.handshakes(boot)
     record, written = _record(arm, place, status, seconds, reached), copy.written(place, since)
     told = papers.read(place, (place.out / "stderr").read_bytes(), written) if arm.mode == "numbers" else {}
     return replace(record, written=written, papers=told)
@@ -206,7 +206,7 @@ def _early_folder(boot: Path, place: Place) -> Path:
 
 
 def _wait(
-    launch: supervise.Launch, variables: Mapping[str, str], place: Place, arm: Arm, runs: Callable[[int], None]
+    launch: supervisor.Launch, variables: Mapping[str, str], place: Place, arm: Arm, runs: Callable[[int], None]
 ) -> int:
     """Run to the end in a session of its own, so that everything it started can be ended with it."""
     with (place.out / "stdout").open("wb") as out, (place.out / "stderr").open("wb") as err:
@@ -252,7 +252,9 @@ def _end_session(child: subprocess.Popen[bytes]) -> None:
 # ----------------------------------------------------------------------------------------------------- the reading
 
 
-def _record(arm: Arm, place: Place, status: int, seconds: float, reached: tuple[supervise.Handshake, ...]) -> ArmRecord:
+def _record(
+    arm: Arm, place: Place, status: int, seconds: float, reached: tuple[supervisor.Handshake, ...]
+) -> ArmRecord:
     refused = _lines(place.out.glob("refused-*.txt"))
     errors = (place.out / "stderr").read_bytes()[-20_000:].decode(errors="replace")
     tail = "\n".join(errors.replace(str(place.tree), "").strip().splitlines()[-ERROR_LINES:])
@@ -295,7 +297,7 @@ class _Ended:
 
 
 def _failure(
-    arm: Arm, ended: _Ended, refused: tuple[str, ...], reached: tuple[supervise.Handshake, ...]
+    arm: Arm, ended: _Ended, refused: tuple[str, ...], reached: tuple[supervisor.Handshake, ...]
 ) -> TracelensError:
     quoted = f":\n{ended.tail}" if ended.tail else ""
     if refused:

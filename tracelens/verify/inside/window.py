@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from tracelens.launch import sessions
+from tracelens.launch.inside import profiler_options
 
 
 class Window:
@@ -63,7 +63,7 @@ class Window:
         if torch.cuda.is_initialized():
             activities.append(torch.profiler.ProfilerActivity.CUDA)
         schedule = torch.profiler.schedule(wait=0, warmup=self._warmup, active=self._size, repeat=1)
-        self._profiler = torch.profiler.profile(activities=activities, schedule=schedule, **sessions.options())
+        self._profiler = torch.profiler.profile(activities=activities, schedule=schedule, **profiler_options.options())
         self._profiler.start()
 
     def _obstacle(self) -> str | None:

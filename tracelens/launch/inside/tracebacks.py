@@ -11,7 +11,9 @@ import os
 import sys
 from types import FrameType, TracebackType
 
-_OURS = tuple(os.path.join(os.path.dirname(os.path.dirname(__file__)), part, "") for part in ("launch", "capture"))
+import tracelens
+
+_OURS = tuple(os.path.join(os.path.dirname(tracelens.__file__), folder, "") for folder in ("launch", "capture"))
 
 
 def hide_our_frames(error: BaseException) -> None:

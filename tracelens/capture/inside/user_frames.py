@@ -11,13 +11,15 @@ import sys
 import sysconfig
 from types import CodeType, FrameType
 
+import tracelens
+
 Place = tuple[str, int, str]
 """(path, line, function); the path as Python knows it."""
 
 DEEPEST = 200
 """Frames looked at: deeper recursion than this is no training loop."""
 
-_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_PACKAGE = os.path.join(os.path.dirname(os.path.abspath(tracelens.__file__)), "")
 _LIBRARY_PARTS = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _STANDARD = tuple(
     {path.rstrip(os.sep) + os.sep for key in ("stdlib", "platstdlib") if (path := sysconfig.get_paths().get(key))}
@@ -55,7 +57,7 @@ def _judge(path: str) -> bool:
     if path.startswith("<"):
         return path.startswith("<ipython-input")  # a cell of an interactive session
     full = os.path.abspath(path)
-    if full.startswith(_OWN) or any(part in full for part in _LIBRARY_PARTS):
+    if full.startswith(_PACKAGE) or any(part in full for part in _LIBRARY_PARTS):
         return False
     if _is_torch(full):
         return False

@@ -38,11 +38,11 @@ from typing import Any
 
 import torch
 
-from tracelens.launch import compiling, followed, interrupts, observed, stand_ins
-from tracelens.launch.lane import MOST_BACKWARDS, MOST_BATCHES, Lane
-from tracelens.launch.observed import Observed, Observers, State
-from tracelens.launch.steps import StepRule
-from tracelens.launch.tracebacks import hide_our_frames
+from tracelens.launch.inside import dynamo_skip, existing_optimizers, hook_state, torch_registries, user_signals
+from tracelens.launch.inside.fast_path import MOST_BACKWARDS, MOST_BATCHES, Lane
+from tracelens.launch.inside.hook_state import Observed, Observers, State
+from tracelens.launch.inside.steps import StepRule
+from tracelens.launch.inside.tracebacks import hide_our_frames
 
 _OUTSIDE = -1
 """What autograd answers where no backward is running on this thread."""
@@ -55,7 +55,7 @@ _clock = time.perf_counter_ns
 
 Remove = Callable[[], None]
 Wrapped = Callable[..., Any]
-Step = observed.Step
+Step = hook_state.Step
 
 _state = State()
 _observers = Observed()
@@ -80,8 +80,10 @@ def install() -> tuple[str, ...]:
                 _installed.append(name)
             except (AttributeError, ImportError) as error:  # a torch that has moved the name: the others still work
                 _report(f"cannot observe {name}: {error!r}")
-        compiling.leave_alone(_tell, _step_ended, _batch_wanted, _leave_lane, _is_ours, _tensors, Lane.leave, Lane.open)
-        compiling.leave_alone(*(one for one in vars(StepRule).values() if inspect.isfunction(one)))
+        dynamo_skip.leave_alone(
+            _tell, _step_ended, _batch_wanted, _leave_lane, _is_ours, _tensors, Lane.leave, Lane.open
+        )
+        dynamo_skip.leave_alone(*(one for one in vars(StepRule).values() if inspect.isfunction(one)))
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=_forget)
     return tuple(_installed)
@@ -157,18 +159,18 @@ def _discard(kind: str, observer: Callable[..., None]) -> None:
 
 
 def _tell(kind: str, observers: Observers, *values: Any) -> None:
-    watching = compiling.set_callback(None)
+    watching = dynamo_skip.set_callback(None)
     try:
         for observer in observers:
             try:
                 observer(*values)
             except Exception as error:  # the user's training must survive any mistake of ours
-                if interrupts.raised(error):
+                if user_signals.raised(error):
                     raise
                 _discard(kind, observer)
                 _report(f"{kind} observer failed: {error!r}")
     finally:
-        compiling.set_callback(watching)
+        dynamo_skip.set_callback(watching)
 
 
 def _report(text: str) -> None:
@@ -203,7 +205,7 @@ def _is_ours() -> bool:
 
 def _hook_optimizer() -> None:
     optimizer_class = torch.optim.Optimizer
-    if followed.exist(optimizer_class):
+    if existing_optimizers.exist(optimizer_class):
         _follow_optimizers()
         return
     original = optimizer_class.profile_hook_step
@@ -224,7 +226,7 @@ def _follow_optimizers() -> None:
         if not _state.depth and _state.rule.optimizer_ended(id(optimizer)):  # a GradScaler's step ends later
             _step_ended(optimizer)
 
-    followed.follow(_begins_here, ended)
+    existing_optimizers.follow(_begins_here, ended)
 
 
 def _begins_here() -> bool:
@@ -276,7 +278,7 @@ def _observed_step(inner: Wrapped, place: int) -> Wrapped:
                 _leave_lane()
         return result
 
-    compiling.leave_alone(step, quickly)
+    dynamo_skip.leave_alone(step, quickly)
     return quickly
 
 
@@ -335,9 +337,9 @@ def _hook_backward() -> None:
         if state.rule.backward_ended(stepped_inside=state.stepped_inside):
             _step_ended(None)
 
-    compiling.leave_alone(watched_backward)
-    torch.autograd.backward = compiling.transparent(backward, original)
-    stand_ins.introduce(original, torch.autograd.backward)
+    dynamo_skip.leave_alone(watched_backward)
+    torch.autograd.backward = dynamo_skip.transparent(backward, original)
+    torch_registries.introduce(original, torch.autograd.backward)
 
 
 def _hook_dataloader() -> None:
@@ -363,7 +365,7 @@ def _hook_dataloader() -> None:
             _tell("loader", watched.loader, iterator, batch)
         return batch
 
-    compiling.leave_alone(following)
+    dynamo_skip.leave_alone(following)
     base.__next__ = following
 
 

@@ -30,7 +30,7 @@ ABOUT = ("gpu", "torch", "cuda", "skipped", "measured_unix_ns")
 def measure(python: str = sys.executable) -> dict[str, Any]:
     """Measure this machine in a child process. Raises `UsageError` with what the child said."""
     hint = "see tracelens doctor: torch and a GPU that works are needed"
-    command = (python, "-m", "tracelens.capture.machine")
+    command = (python, "-m", "tracelens.capture.calibration_child.micro_benchmarks")
     environment = {**os.environ, "PYTHONPATH": _with_ours(os.environ.get("PYTHONPATH"))}
     try:
         child = subprocess.Popen(

@@ -16,14 +16,14 @@ from typing import Any
 
 import torch
 
-from tracelens.capture import rescue, saving
-from tracelens.capture.frames import innermost
-from tracelens.capture.gathered import Gathered
-from tracelens.capture.later import Later
-from tracelens.capture.plan import Plan
-from tracelens.capture.recorder import Recorder
-from tracelens.capture.sampler import Sampler
-from tracelens.launch import hooks
+from tracelens.capture.inside import exit_guard, saving
+from tracelens.capture.inside.main_thread_timer import Later
+from tracelens.capture.inside.profiler_session import Recorder
+from tracelens.capture.inside.recording_data import Gathered
+from tracelens.capture.inside.stack_sampler import Sampler
+from tracelens.capture.inside.user_frames import innermost
+from tracelens.capture.window_plan import Plan
+from tracelens.launch.inside import hooks
 
 BUSY_SHARE = 0.05
 """Of one core: a launcher that waits for its ranks uses next to none, a loop that feeds a GPU nearly all it can get."""
@@ -65,7 +65,7 @@ class LastResort:
         self._length.stop()
         self._folder = saving.save(self._config, found, tools, reason)
         if reason is None and self._config.get("stop_after_window"):
-            rescue.leave_now()
+            exit_guard.leave_now()
 
     def discard(self) -> None:
         """Steps were recorded: this has served its purpose."""

@@ -21,8 +21,8 @@ from typing import Any
 import torch
 from torch.autograd import profiler as autograd_profiler
 
-from tracelens.capture import detach, facts
-from tracelens.launch import sessions
+from tracelens.capture.inside import cupti_detach, process_facts
+from tracelens.launch.inside import profiler_options
 
 PROFILES_ITSELF = "the script profiles itself; give the trace files that it writes to `tracelens analyze`"
 _TAIL_BYTES = 64
@@ -50,7 +50,7 @@ class Recorder:
                 activities=_activities(),
                 record_shapes=False,
                 with_stack=False,
-                **sessions.options(),
+                **profiler_options.options(),
             )
             self._session.prepare_trace()
 
@@ -94,7 +94,7 @@ class Recorder:
         if results is None or results.trace_start_ns() == 0:
             return None
         events = results.events()
-        detach.saw(event.name() for event in events)
+        cupti_detach.saw(event.name() for event in events)
         return len(events)
 
     def export(self, path: Path) -> None:
@@ -123,7 +123,7 @@ class Recorder:
 def watch_foreign(on_foreign: Callable[[], None]) -> None:
     """Call `on_foreign` just before a profiler that is not ours is prepared, whichever interface it was made with; and
     note what else a session must know of the script."""
-    detach.watch_graphs()
+    cupti_detach.watch_graphs()
     original = autograd_profiler.profile._prepare_trace
 
     @functools.wraps(original)
@@ -147,13 +147,13 @@ class _own_session:  # noqa: N801 -- used as a context manager, reads as a phras
 
 
 def _device_in_use() -> contextlib.AbstractContextManager[Any]:
-    device = facts.device_in_use()
+    device = process_facts.device_in_use()
     return contextlib.nullcontext() if device is None else torch.cuda.device(device)
 
 
 def _activities() -> list[Any]:
     activities = [torch.profiler.ProfilerActivity.CPU]
     # Stopping a session with CUDA activity synchronizes the device, which would create a context in a CPU-only job.
-    if facts.device_in_use() is not None:
+    if process_facts.device_in_use() is not None:
         activities.append(torch.profiler.ProfilerActivity.CUDA)
     return activities

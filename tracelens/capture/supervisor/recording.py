@@ -17,14 +17,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tracelens import run
-from tracelens.capture.joining import Joining
-from tracelens.capture.ledger import Ledger, Start
-from tracelens.capture.monitor import Monitor
-from tracelens.capture.plan import KINETO_SILENT, Plan
+from tracelens.capture.hardware_monitor import Monitor
+from tracelens.capture.run_json import Ledger, Start
+from tracelens.capture.supervisor.multi_node import Joining
+from tracelens.capture.window_plan import KINETO_SILENT, Plan
 from tracelens.errors import UsageError
-from tracelens.launch import supervise
+from tracelens.launch import supervisor
 
-AGENT = "tracelens.capture.agent"
+AGENT = "tracelens.capture.inside.agent"
 BOOT_FOLDER = "boot"
 _OUT_OF_REACH = (
     "it started one with -I, -E or -S, with a PYTHONPATH of its own, in a container, with a cleaned environment, "
@@ -40,7 +40,7 @@ RANKS_SECONDS = 5.0
 class ProfileOptions:
     """What to run and how. `words`: the script (or module, or command) and its arguments."""
 
-    kind: supervise.Kind
+    kind: supervisor.Kind
     words: tuple[str, ...]
     out: Path | None = None
     """The Run folder itself; None makes a new one below `parent`."""
@@ -60,7 +60,7 @@ class ProfileOptions:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a recording. `status` is the command's own: negative if it died by a signal (`supervise.finish`)."""
+    """What came of a recording. `status` is the command's own: negative if a signal ended it (`supervisor.finish`)."""
 
     folder: Path
     status: int
@@ -78,7 +78,7 @@ def profile(options: ProfileOptions, on_window: Callable[[Path], None] | None = 
     training goes on; not if nothing was recorded. Raises `InputError` before anything is created if the script is
     missing, `UsageError` if the Run folder cannot be made.
     """
-    command = supervise.command_line(options.kind, options.words, options.python, options.cwd)
+    command = supervisor.command_line(options.kind, options.words, options.python, options.cwd)
     folder = _make_folder(options)
     recording = _Recording(options, folder, command, on_window)
     return recording.record()
@@ -111,7 +111,7 @@ class _Recording:
         if self._leads():
             self._begin()
         boot_folder = BOOT_FOLDER if self._joining is None else self._joining.boot_folder
-        launch = supervise.Launch(
+        launch = supervisor.Launch(
             command=self._command,
             agent=AGENT,
             config={
@@ -124,14 +124,14 @@ class _Recording:
             },
             cwd=self._options.cwd,
         )
-        with supervise.bootstrap(launch, self._folder / boot_folder) as boot:
+        with supervisor.bootstrap(launch, self._folder / boot_folder) as boot:
             try:
-                status = supervise.run(launch, boot, self._poll, self._started)
+                status = supervisor.run(launch, boot, self._poll, self._started)
             finally:
                 if self._monitor is not None:
                     self._monitor.stop()
-            reached = supervise.handshakes(boot)
-            self._in_python = supervise.reached(boot)
+            reached = supervisor.handshakes(boot)
+            self._in_python = supervisor.reached(boot)
         self._collect()
         if self._joining is not None and self._joining.leads:
             self._joining.wait(self._ledger, self._options.ranks)
@@ -191,7 +191,7 @@ class _Recording:
 
     # ------------------------------------------------------------------------------------- when it ended
 
-    def _conclude(self, status: int, reached: tuple[supervise.Handshake, ...]) -> Outcome:
+    def _conclude(self, status: int, reached: tuple[supervisor.Handshake, ...]) -> Outcome:
         entries = self._ledger.entries
         stopped = any(entry.get("stopped") for entry in entries)
         if stopped:
@@ -199,7 +199,7 @@ class _Recording:
         reason = self._reason(status, reached)
         if self._leads():
             try:
-                self._ledger.close(supervise.finish(status), reason)
+                self._ledger.close(supervisor.finish(status), reason)
             except OSError as error:  # the command has done its work: its status is what counts
                 self._written = False
                 reason = f"run.json could not be written: {error.strerror}" + (f"; {reason}" if reason else "")
@@ -222,7 +222,7 @@ class _Recording:
         if self._on_window is not None:
             self._on_window(self._folder)
 
-    def _reason(self, status: int, reached: tuple[supervise.Handshake, ...]) -> str | None:
+    def _reason(self, status: int, reached: tuple[supervisor.Handshake, ...]) -> str | None:
         """Why this is no complete recording, told from the earliest thing that went wrong; None if nothing did."""
         reasons = [str(entry["reason"]) for entry in self._ledger.entries if entry.get("reason")]
         if self._ledger.entries:
@@ -234,7 +234,7 @@ class _Recording:
             return "; ".join(dict.fromkeys(reasons)) or None
         return "; ".join(dict.fromkeys(reasons)) or self._why_nothing(status, reached)
 
-    def _why_nothing(self, status: int, reached: tuple[supervise.Handshake, ...]) -> str:
+    def _why_nothing(self, status: int, reached: tuple[supervisor.Handshake, ...]) -> str:
         """No process has written an entry."""
         failures = [hand.agent for hand in reached if hand.agent != "armed"]
         unwritten = [path for path in self._folder.glob("rank*") if not (path / "rank.json").is_file()]

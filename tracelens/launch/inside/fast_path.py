@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from tracelens.launch.steps import BATCHES_WITHOUT_OPTIMIZER, StepRule
+from tracelens.launch.inside.steps import BATCHES_WITHOUT_OPTIMIZER, StepRule
 
 MOST_BATCHES = MOST_BACKWARDS = BATCHES_WITHOUT_OPTIMIZER
 """So many without a step, and the rule decides again what a step is."""

@@ -15,9 +15,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tracelens.capture import facts
-from tracelens.capture.gathered import Gathered
-from tracelens.capture.remaining import Block, Left, look
+from tracelens.capture.inside import process_facts
+from tracelens.capture.inside.loop_bounds import Block, Left, look
+from tracelens.capture.inside.recording_data import Gathered
 
 _PREFIX = ".events-"
 _SHORT = "a short run"
@@ -56,7 +56,7 @@ def keep(gathered: Gathered, folder: str) -> None:
         return
     most = agreed(folder, gathered.window["events_per_step"])
     seconds = gathered.unprofiled_ns / 1e9 / len(gathered.unprofiled) if gathered.unprofiled else 0.0
-    free = free_bytes(folder, facts.rank_and_world()[1])
+    free = free_bytes(folder, process_facts.rank_and_world()[1])
     fitting = gathered.plan.bounded(most, seconds, free)
     if fitting != gathered.plan:
         were = "1 step was" if fitting.clean == 1 else f"{fitting.clean} steps were"
@@ -112,4 +112,4 @@ def _look(frame: FrameType, block: Block | None, live: list[Any]) -> Left:
 
 
 def _own(folder: str) -> Path:
-    return Path(folder) / f"{_PREFIX}{facts.rank_and_world()[0]}-{os.uname().nodename}-{os.getpid()}"
+    return Path(folder) / f"{_PREFIX}{process_facts.rank_and_world()[0]}-{os.uname().nodename}-{os.getpid()}"

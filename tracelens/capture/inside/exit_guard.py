@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, NoReturn
 
-from tracelens.capture.later import Later
-from tracelens.launch import interrupts
+from tracelens.capture.inside.main_thread_timer import Later
+from tracelens.launch.inside import user_signals
 
 TURN_SECONDS = 3.0
 """A main thread that runs Python gets to the handler within milliseconds; one in a long kernel, within its length."""
@@ -88,7 +88,7 @@ class Rescue:
         """While saving: a SIGTERM in between (torchrun ends the ranks of a failed one) ends the process afterwards."""
         self._saving = True
         try:
-            with interrupts.held(but=self._terminated):
+            with user_signals.held(but=self._terminated):
                 yield
         finally:
             self._saving = False

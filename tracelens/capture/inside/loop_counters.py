@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from types import FrameType
 
-from tracelens.capture.expressions import Unknown, integer, value
+from tracelens.capture.inside.frame_values import Unknown, integer, value
 
 Key = tuple[str, int, int]
 """Where the comparison stands: (path, line, column)."""

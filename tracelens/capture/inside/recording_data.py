@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from tracelens.capture import facts
-from tracelens.capture.plan import Plan
+from tracelens.capture.inside import process_facts
+from tracelens.capture.window_plan import Plan
 
 
 @dataclass
@@ -22,7 +22,7 @@ class Gathered:
 
     plan: Plan
     notes: list[str] = field(default_factory=list)
-    loaders: facts.Loaders = field(default_factory=facts.Loaders)
+    loaders: process_facts.Loaders = field(default_factory=process_facts.Loaders)
     steps_seen: int = 0
     source: str | None = None
     """What tells the steps: "optimizer", "dataloader", "backward"; None before the first."""

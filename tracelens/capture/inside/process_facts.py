@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from tracelens.capture.supply import Supply
+from tracelens.capture.inside.worker_throughput import Supply
 from tracelens.launch import ranks
 
 MOST_LOADERS = 16

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tracelens.capture import detach, facts, output
-from tracelens.capture.attribution import Attribution
-from tracelens.capture.event_log import EventLog
-from tracelens.capture.gathered import Gathered
-from tracelens.capture.recorder import NotRecorded, Recorder
-from tracelens.capture.sampler import Sampler
-from tracelens.launch import hooks
+from tracelens.capture.inside import cupti_detach, process_facts, rank_files
+from tracelens.capture.inside.attribution import Attribution
+from tracelens.capture.inside.cuda_event_log import EventLog
+from tracelens.capture.inside.profiler_session import NotRecorded, Recorder
+from tracelens.capture.inside.recording_data import Gathered
+from tracelens.capture.inside.stack_sampler import Sampler
+from tracelens.launch.inside import hooks
 
 
 @dataclass
@@ -70,17 +70,17 @@ def save(config: Mapping[str, Any], gathered: Gathered, tools: Tools, reason: st
 
 
 def _save(config: Mapping[str, Any], gathered: Gathered, tools: Tools, reason: str | None) -> Path:
-    rank, world = facts.rank_and_world()
-    folder = output.claim_folder(Path(config["run"]), rank)
+    rank, world = process_facts.rank_and_world()
+    folder = rank_files.claim_folder(Path(config["run"]), rank)
     trace = None
     try:
         goes_on = reason is None and not config.get("stop_after_window")
-        with detach.detaching(wanted=goes_on, notes=gathered.notes):
+        with cupti_detach.detaching(wanted=goes_on, notes=gathered.notes):
             trace = _save_trace(folder, rank, gathered, tools)
     except (NotRecorded, OSError, RuntimeError) as error:
         gathered.notes.append(f"no trace: {error}")
         reason = reason or f"no trace was saved: {error}"
-        output.remove_parts(folder)
+        rank_files.remove_parts(folder)
     sources: Path | None = folder / "sources.json"
     try:
         _save_sources(folder / "sources.json", gathered, tools, str(config["cwd"]))
@@ -93,14 +93,14 @@ def _save(config: Mapping[str, Any], gathered: Gathered, tools: Tools, reason: s
     entry["trace"] = f"{folder.name}/{trace.name}" if trace else None
     entry["sources"] = f"{folder.name}/{sources.name}" if sources else None
     entry["stopped"] = bool(reason is None and config.get("stop_after_window"))
-    output.write_entry(folder, entry)
+    rank_files.write_entry(folder, entry)
     return folder
 
 
 def _save_sources(path: Path, gathered: Gathered, tools: Tools, cwd: str) -> None:
     samples = [(at, gathered.thread, place) for at, place in (tools.sampler.samples if tools.sampler else ())]
     uses = [] if gathered.stranded else tools.event_log.uses()
-    output.write_sources(path, output.Sources(tools.attribution.marks, samples, uses), cwd)
+    rank_files.write_sources(path, rank_files.Sources(tools.attribution.marks, samples, uses), cwd)
 
 
 def _save_trace(folder: Path, rank: int, gathered: Gathered, tools: Tools) -> Path | None:
@@ -113,13 +113,13 @@ def _save_trace(folder: Path, rank: int, gathered: Gathered, tools: Tools) -> Pa
     stopped = time.perf_counter()
     if not gathered.profiled and gathered.steps_seen:
         return None
-    plain = folder / output.trace_name(rank, os.uname().nodename)
+    plain = folder / rank_files.trace_name(rank, os.uname().nodename)
     recorder.export(plain)
     exported = time.perf_counter()
     size = plain.stat().st_size
     trace = plain
     with suppress(OSError):  # no room for the compressed copy: the plain file is as good, only larger
-        trace = output.compress(plain)
+        trace = rank_files.compress(plain)
     gathered.window |= {
         "stop_seconds": round(stopped - start, 4),
         "export_seconds": round(exported - stopped, 4),
@@ -138,13 +138,13 @@ def _entry(gathered: Gathered, judged: Mapping[str, Any]) -> dict[str, Any]:
         "steps_seen": gathered.steps_seen,
         "step_source": gathered.source,
         "step_rule": _rule(),
-        "memory": None if gathered.stranded else facts.memory(),
+        "memory": None if gathered.stranded else process_facts.memory(),
         "loaders": gathered.loaders.listed(),
         "window": gathered.window,
         "plan": gathered.plan.as_dict(),
         "notes": gathered.notes,
         "job": os.environ.get("TORCHELASTIC_RUN_ID"),
-        "process": facts.process(),
+        "process": process_facts.process(),
     }
 
 

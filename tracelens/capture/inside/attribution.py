@@ -21,11 +21,11 @@ from typing import Any
 import torch
 from torch.overrides import has_torch_function
 
-from tracelens.capture.frames import Place, innermost
-from tracelens.capture.sync_debug import SyncDebug
-from tracelens.capture.warned import Warned
-from tracelens.launch import stand_ins
-from tracelens.launch.tracebacks import hide_our_frames
+from tracelens.capture.inside.sync_debug_mode import SyncDebug
+from tracelens.capture.inside.user_frames import Place, innermost
+from tracelens.capture.inside.warning_redirect import Warned
+from tracelens.launch.inside import torch_registries
+from tracelens.launch.inside.tracebacks import hide_our_frames
 
 MOST_MARKS = 50_000
 """A step makes tens, rarely thousands of such calls; more would be a loop over the elements of a tensor."""
@@ -104,7 +104,7 @@ class Attribution:
     def install(self) -> None:
         """Replace the methods; on any failure everything is put back before the error is raised."""
         try:
-            self._unmade = stand_ins.unmade_lists()
+            self._unmade = torch_registries.unmade_lists()
             self._warned.install()
             self._install_tensor()
             self._install_cuda()
@@ -123,10 +123,10 @@ class Attribution:
         with self._turn:
             while self._patched:
                 patch = self._patched.pop()
-                stand_ins.withdraw(patch.replacement)
+                torch_registries.withdraw(patch.replacement)
                 patch.take_off()
         self._warned.remove()
-        stand_ins.unmake(self._unmade)
+        torch_registries.unmake(self._unmade)
         self._unmade = []
 
     def _install_tensor(self) -> None:
@@ -154,7 +154,7 @@ class Attribution:
             return
         patch = _Patch(owner, name, vars(owner).get(name, _MISSING), original)
         patch.replacement = self._marked(patch, call, skip)
-        stand_ins.introduce(original, patch.replacement)
+        torch_registries.introduce(original, patch.replacement)
         self._patched.append(patch)
         patch.put_on()
 

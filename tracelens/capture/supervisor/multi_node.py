@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tracelens import run
-from tracelens.capture.ledger import Ledger
+from tracelens.capture.run_json import Ledger
 from tracelens.errors import UsageError
 
 LEAD_FILE = ".lead"

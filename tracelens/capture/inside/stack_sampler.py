@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 
-from tracelens.capture.frames import Place, innermost
+from tracelens.capture.inside.user_frames import Place, innermost
 
 PERIOD_SECONDS = 0.001
 MOST_SAMPLES = 120_000

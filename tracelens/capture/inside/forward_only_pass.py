@@ -14,9 +14,9 @@ from pathlib import Path
 
 import torch
 
-from tracelens.capture import output
-from tracelens.capture.gathered import Gathered
-from tracelens.launch import followed, hooks
+from tracelens.capture.inside import rank_files
+from tracelens.capture.inside.recording_data import Gathered
+from tracelens.launch.inside import existing_optimizers, hooks
 
 ONLY_READS = (
     "the recorded steps are batches of a DataLoader: no backward() and no optimizer's step came before they ended "
@@ -44,7 +44,7 @@ class FirstPass:
         """
         if gathered.source != "dataloader" or hooks.rule().trains or self._folder is not None:
             return False
-        if stops and not followed.exist(torch.optim.Optimizer):
+        if stops and not existing_optimizers.exist(torch.optim.Optimizer):
             gathered.notes.append(
                 f"{ONLY_READS}; without --stop-after-window, a training that follows is recorded instead"
             )
@@ -79,5 +79,5 @@ class FirstPass:
         with suppress(OSError, ValueError):  # the folder is gone: nothing is left to be explained
             entry = json.loads((self._folder / "rank.json").read_text(encoding="utf-8"))
             entry["notes"] = [*entry["notes"], f"a training came after that, and nothing of it was recorded: {reason}"]
-            output.write_entry(self._folder, entry)
+            rank_files.write_entry(self._folder, entry)
         return True

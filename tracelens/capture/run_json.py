@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from tracelens import __version__, run
-from tracelens.capture import constants, environment
-from tracelens.capture.monitor import describe_gpus
+from tracelens.capture import calibration as constants
+from tracelens.capture import environment
+from tracelens.capture.hardware_monitor import describe_gpus
 
 _CHUNK_BYTES = 1 << 20
 _GZIP_WINDOW = 31

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from tracelens import run
-from tracelens.capture.attribution import Mark
-from tracelens.capture.event_log import Use
-from tracelens.capture.frames import Place, shown
+from tracelens.capture.inside.attribution import Mark
+from tracelens.capture.inside.cuda_event_log import Use
+from tracelens.capture.inside.user_frames import Place, shown
 
 LEVEL = 5
 """Traces shrink 14-fold at 5 and 15-fold at 9, which takes three times as long while the training waits."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from tracelens.capture import facts
+from tracelens.capture.inside import process_facts
 
 _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -57,7 +57,7 @@ def integer(node: ast.expr, frame: FrameType) -> int:
 
 def length(of: Any) -> int:
     """`len`, where there is one."""
-    found = facts.length(of)
+    found = process_facts.length(of)
     if found is None:
         raise Unknown
     return found

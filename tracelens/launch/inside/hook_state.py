@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-from tracelens.launch.steps import Source, StepRule
+from tracelens.launch.inside.steps import Source, StepRule
 
 Observers = tuple[Callable[..., None], ...]
 

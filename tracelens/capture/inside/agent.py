@@ -23,17 +23,17 @@ from typing import Any
 
 import torch
 
-from tracelens.capture import bounds, facts, rescue, saving
-from tracelens.capture.blind import LastResort
-from tracelens.capture.first_pass import FirstPass
-from tracelens.capture.gathered import Gathered
-from tracelens.capture.later import Later
-from tracelens.capture.phases import RECORDING, Phase
-from tracelens.capture.plan import NoRoomError, Plan
-from tracelens.capture.recorder import PROFILES_ITSELF, NotRecorded, Recorder, watch_foreign
-from tracelens.capture.remaining import Block
-from tracelens.capture.sampler import Sampler
-from tracelens.launch import hooks
+from tracelens.capture.inside import exit_guard, process_facts, recording_limits, saving
+from tracelens.capture.inside.forward_only_pass import FirstPass
+from tracelens.capture.inside.loop_bounds import Block
+from tracelens.capture.inside.main_thread_timer import Later
+from tracelens.capture.inside.phases import RECORDING, Phase
+from tracelens.capture.inside.profiler_session import PROFILES_ITSELF, NotRecorded, Recorder, watch_foreign
+from tracelens.capture.inside.recording_data import Gathered
+from tracelens.capture.inside.stack_sampler import Sampler
+from tracelens.capture.inside.time_window import LastResort
+from tracelens.capture.window_plan import NoRoomError, Plan
+from tracelens.launch.inside import hooks
 
 _UNPROFILED, _DONE = Phase.UNPROFILED, Phase.DONE  # members of an Enum are slow to look up, and this runs per step
 PATIENCE_WITH_STOP = 3
@@ -59,7 +59,7 @@ class Engine:
         """`block`: where the script itself began the recording; loops around that place do not count."""
         self._config = config
         self._block = block
-        self._rescue = rescue.Rescue(self.end, self.stranded)
+        self._rescue = exit_guard.Rescue(self.end, self.stranded)
         self._last_resort = LastResort(config, self._idle)
         self._removers: list[hooks.Remove] = []
         self._reset()
@@ -81,8 +81,8 @@ class Engine:
         self._tools = saving.Tools()
         self._phase = Phase.SETTLE
         self._count = self._stops = 0
-        self._graphs = facts.Graphs()
-        self._length = bounds.Length(self._block)
+        self._graphs = process_facts.Graphs()
+        self._length = recording_limits.Length(self._block)
         self._limit: Later | None = None
         self._first_pass = FirstPass()
 
@@ -132,7 +132,7 @@ class Engine:
         """In a forked child: begin afresh, unless the parent was recording (its session is not ours to touch)."""
         recording = self._phase in RECORDING or self._last_resort.open
         for inherited in (self._now, self._tools, self._last_resort):
-            rescue.never_free(inherited)  # a CUDA event that dies in a forked child takes the child with it
+            exit_guard.never_free(inherited)  # a CUDA event that dies in a forked child takes the child with it
         self._last_resort = LastResort(self._config, self._idle)
         self._rescue.forked()
         self._tools.attribution.remove()
@@ -164,7 +164,7 @@ class Engine:
             return
         self._phase, self._now.stranded = Phase.DONE, True
         recorder, self._tools.recorder = self._tools.recorder, None
-        rescue.never_free(recorder)  # only the thread that started it may end it
+        exit_guard.never_free(recorder)  # only the thread that started it may end it
         with contextlib.suppress(Exception):  # the process is about to end, and nothing more can be kept of it
             saving.save(self._config, self._now, self._tools, f"{reason}, after {self._now.steps_seen} steps")
 
@@ -222,7 +222,7 @@ class Engine:
         self._now = Gathered(Plan.of(self._config.get("plan", {})), thread=gathered.thread, loaders=gathered.loaders)
         self._now.steps_seen = 1 if self._phase is _DONE else gathered.steps_seen
         self._now.source = step.source
-        self._length = bounds.Length(self._block)
+        self._length = recording_limits.Length(self._block)
         self._enter(Phase.SETTLE)
 
     def _settle(self, now: int) -> None:
@@ -230,7 +230,7 @@ class Engine:
             self._length.look(self._now, sys._getframe(1))
         if self._count < self._now.plan.settle:
             return
-        rank, world = facts.rank_and_world()
+        rank, world = process_facts.rank_and_world()
         wanted = self._config.get("ranks")
         if wanted is not None and rank not in wanted:
             self._phase = Phase.DONE
@@ -244,7 +244,7 @@ class Engine:
 
     def _record_event(self) -> None:
         """A CUDA event at an end of W0; asked for its time only after the window, when it has long passed."""
-        device = facts.device_in_use()
+        device = process_facts.device_in_use()
         if device is not None:
             event = torch.cuda.Event(enable_timing=True)
             event.record(torch.cuda.current_stream(device))
@@ -280,7 +280,7 @@ class Engine:
     def _end_probe(self) -> None:
         self._recorder.stop()
         if (events := self._recorder.events()) is not None:
-            bounds.publish(self._config["run"], events)
+            recording_limits.publish(self._config["run"], events)
             self._now.window["events_per_step"] = events
         if self._prepared():
             self._enter(Phase.WARMUP, 1)
@@ -292,7 +292,7 @@ class Engine:
 
     def _begin_clean(self, step: hooks.Step) -> None:
         try:
-            bounds.keep(self._now, self._config["run"])
+            recording_limits.keep(self._now, self._config["run"])
         except NoRoomError as error:
             self._recorder.stop()
             self._give_up(f"there is no room for the recording: {error}")
@@ -365,7 +365,7 @@ class Engine:
             folder = saving.save(config, self._now, self._tools, reason)
         if first:
             self._first_pass.keep(folder)
-        bounds.withdraw(self._config["run"])
+        recording_limits.withdraw(self._config["run"])
 
     def _stop_again(self) -> None:
         goes_on = not self._config.get("stop_after_window") or self._first_pass.pending
@@ -374,7 +374,7 @@ class Engine:
             return
         self._stops += 1
         if self._stops > PATIENCE_WITH_STOP:
-            rescue.leave_now()
+            exit_guard.leave_now()
         raise SystemExit(0)
 
     def _save_partial(self, phase: Phase, reason: str) -> None:
@@ -388,7 +388,9 @@ class Engine:
             if unfinished not in gathered.attributed:
                 gathered.attributed.append(unfinished)  # it ends with the recording, so it enters no statistic
         if not gathered.profiled:
-            reason = bounds.too_early(gathered, reason, attached=phase in RECORDING, inside=self._block is not None)
+            reason = recording_limits.too_early(
+                gathered, reason, attached=phase in RECORDING, inside=self._block is not None
+            )
             if self._first_pass.stays(reason):
                 self._tools.give_up()
                 return

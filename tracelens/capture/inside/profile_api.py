@@ -29,15 +29,15 @@ from types import TracebackType
 from typing import Any
 
 from tracelens import run
-from tracelens.capture import facts, output
-from tracelens.capture.agent import Engine
-from tracelens.capture.ledger import Ledger, Start
-from tracelens.capture.monitor import Monitor
-from tracelens.capture.plan import KINETO_SILENT, Plan
-from tracelens.capture.recorder import watch_foreign
-from tracelens.capture.remaining import Block
+from tracelens.capture.hardware_monitor import Monitor
+from tracelens.capture.inside import process_facts, rank_files
+from tracelens.capture.inside.agent import Engine
+from tracelens.capture.inside.loop_bounds import Block
+from tracelens.capture.inside.profiler_session import watch_foreign
+from tracelens.capture.run_json import Ledger, Start
+from tracelens.capture.window_plan import KINETO_SILENT, Plan
 from tracelens.errors import UsageError
-from tracelens.launch import hooks
+from tracelens.launch.inside import hooks
 
 RANKS_SECONDS = 5.0
 """Rank 0 waits for the others' entries so long: they leave their loops together, files take a moment."""
@@ -56,7 +56,7 @@ class Recording:
         self._plan = plan
         self._quiet = quiet
         self._entered = False
-        self._rank, self._world = facts.rank_and_world()
+        self._rank, self._world = process_facts.rank_and_world()
         self._engine: Engine | None = None
         self._ledger = Ledger(folder, _start(plan, interval)) if not self._rank else None
         self._monitor = Monitor(folder / run.MONITOR_FILE, os.getpid()) if monitor and not self._rank else None
@@ -175,7 +175,7 @@ def _folder(out: str | os.PathLike[str] | None) -> Path:
                 return run.new_folder(_script_name(), Path(run.RUNS_FOLDER)).resolve()
             out = Path(run.RUNS_FOLDER) / f"{_script_name()}-{launch}"
         folder = Path(out).resolve()
-        rank, _world = facts.rank_and_world()
+        rank, _world = process_facts.rank_and_world()
         if not rank and folder.exists() and (not folder.is_dir() or any(folder.glob(run.RUN_FILE))):
             raise UsageError(f"{folder} holds a recording already, or is no folder", hint="give another folder as out=")
         folder.mkdir(parents=True, exist_ok=True)
@@ -189,7 +189,7 @@ def _folder(out: str | os.PathLike[str] | None) -> Path:
 
 def _launch_id() -> str | None:
     """What the ranks of one launch have in common; None for a process alone."""
-    if facts.rank_and_world()[1] < 2:
+    if process_facts.rank_and_world()[1] < 2:
         return None
     words = (os.environ.get(name, "") for name in ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "MASTER_PORT"))
     found = next((word for word in words if word and word != "none"), "ranks")
@@ -263,13 +263,13 @@ def _forked() -> None:
 
 
 def _keep(profiler: Any, folder: Path) -> None:
-    rank, world = facts.rank_and_world()
-    place = output.claim_folder(folder, rank)
-    plain = place / output.trace_name(rank, os.uname().nodename)
+    rank, world = process_facts.rank_and_world()
+    place = rank_files.claim_folder(folder, rank)
+    plain = place / rank_files.trace_name(rank, os.uname().nodename)
     profiler.export_chrome_trace(str(plain))
     if not plain.is_file():
         raise OSError(f"the profiler wrote no file {plain.name}")
-    trace = output.compress(plain)
+    trace = rank_files.compress(plain)
     entry = {
         "rank": rank,
         "world_size": world,
@@ -278,12 +278,12 @@ def _keep(profiler: Any, folder: Path) -> None:
         "clock": {},
         "step_marks": "profiler",
         "attributed_steps": [],
-        "memory": facts.memory(),
+        "memory": process_facts.memory(),
         "loaders": [],
         "notes": ["recorded by the script's own profiler: no unprofiled step time, no source marks"],
         "complete": True,
         "reason": None,
-        "process": facts.process(),
+        "process": process_facts.process(),
     }
     run.write_json(place / "rank.json", entry)
     ledger = Ledger(folder, _start(Plan(), 10))

@@ -16,10 +16,10 @@ from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any
 
-from tracelens.capture import facts
-from tracelens.capture.counters import Key, counters, turns
-from tracelens.capture.expressions import Unknown, integer, length, value
-from tracelens.capture.frames import is_users
+from tracelens.capture.inside import process_facts
+from tracelens.capture.inside.frame_values import Unknown, integer, length, value
+from tracelens.capture.inside.loop_counters import Key, counters, turns
+from tracelens.capture.inside.user_frames import is_users
 
 FRAMES = 60
 """A framework's training loop lies within so many frames of the optimizer's step."""
@@ -192,7 +192,7 @@ def _measure(node: ast.For | ast.AsyncFor, frame: FrameType, live: Sequence[Any]
     if (after := _found_in(looped, node.target, frame)) is not None:
         return _Loop(after, known)
     for iterator in sorted(live, key=lambda one: not _feeds(one, looped)):
-        if known > iterator._num_yielded and (_feeds(iterator, looped) or facts.length(iterator) == known):
+        if known > iterator._num_yielded and (_feeds(iterator, looped) or process_facts.length(iterator) == known):
             return _Loop(known - iterator._num_yielded, known, loads=True)
     if sure:
         raise Unknown
@@ -213,7 +213,7 @@ def _feeds(iterator: Any, looped: Any) -> bool:
 def _loader(live: Sequence[Any]) -> _Loop | None:
     """The loop over the DataLoader that was begun last."""
     for iterator in live[:1]:
-        known = facts.length(iterator)
+        known = process_facts.length(iterator)
         if known is not None and known > iterator._num_yielded:
             return _Loop(known - iterator._num_yielded, known, loads=True)
     return None

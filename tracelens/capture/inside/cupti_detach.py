@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from tracelens.capture import facts
+from tracelens.capture.inside import process_facts
 
 VARIABLE = "TEARDOWN_CUPTI"
 _OTHERS = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "DISABLE_CUPTI_LAZY_REINIT")
@@ -68,7 +68,7 @@ def obstacle() -> str | None:
 @contextlib.contextmanager
 def detaching(*, wanted: bool, notes: list[str]) -> Iterator[None]:
     """Around the end of a session: without the tracer afterwards, or with a note."""
-    traced = torch.version.cuda is not None and facts.device_in_use() is not None
+    traced = torch.version.cuda is not None and process_facts.device_in_use() is not None
     if not wanted or not traced or os.environ.get(VARIABLE) == "1":  # then it goes by itself
         yield
         return
@@ -86,7 +86,7 @@ def detaching(*, wanted: bool, notes: list[str]) -> Iterator[None]:
 
 
 def _call() -> None:
-    stream = torch.cuda.current_stream(facts.device_in_use())
+    stream = torch.cuda.current_stream(process_facts.device_in_use())
     with contextlib.suppress(RuntimeError):  # an error of the script's own, which its next call meets as well
         for _ in range(_CALLS):
             stream.query()  # waits for nothing

@@ -1,0 +1,1 @@
+"""Micro-benchmarks that `tracelens doctor --calibrate` runs in a child process of their own, which imports torch."""

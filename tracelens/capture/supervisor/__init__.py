@@ -1,0 +1,1 @@
+"""What runs in the parent process of `tracelens profile`. Never imports torch, nor anything of `inside`."""
