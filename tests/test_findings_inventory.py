@@ -9,7 +9,7 @@ import pytest
 from builders import Events, Machine
 
 from tracelens.findings import inventory
-from tracelens.findings.source import facts_of
+from tracelens.findings.script_facts import read_script_facts
 from tracelens.model import InventoryItem, RankRecording, Run, Timeline
 from tracelens.trace import timeline
 
@@ -47,7 +47,7 @@ def plain(machine: Machine, _: int) -> None:
 
 
 def taken(picture: Timeline, run: Run | None = None, source: str | None = None) -> dict[str, InventoryItem]:
-    items = inventory.take(picture, run, source)
+    items = inventory.collect(picture, run, source)
     assert len({item.id for item in items}) == len(items)
     return {item.id: item for item in items}
 
@@ -218,8 +218,8 @@ def test_odd_notes_about_loaders_are_ignored(notes):
 
 
 def test_what_the_syntax_tree_says():
-    facts = facts_of(SCRIPT)
+    facts = read_script_facts(SCRIPT)
     assert facts.reads_every == 20 and facts.steps_every == 4
     assert facts.loader == {"batch_size": 8, "num_workers": 4, "pin_memory": True}
     assert facts.non_blocking and "benchmark" in facts.flags and "autocast" in facts.calls
-    assert facts_of("for i in x:\n    if i % 1 == 0: l.item()\n").reads_every is None
+    assert read_script_facts("for i in x:\n    if i % 1 == 0: l.item()\n").reads_every is None

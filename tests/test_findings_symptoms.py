@@ -27,11 +27,11 @@ def looped(body: Callable[[Machine, int], None], steps: int = 6) -> Timeline:
 
 
 def evidence(picture: Timeline, exposed: dict[str, int] | None = None) -> Evidence:
-    times, parts, _, _ = breakdown.of(picture)
+    times, parts, _, _ = breakdown.measure(picture)
     found = stalls.group(picture)
     if exposed is not None:
         found = stalls.with_exposed(found, exposed, times.median_ns)
-    return Evidence(picture, times, parts, found, overlap.of(picture), None)
+    return Evidence(picture, times, parts, found, overlap.measure(picture), None)
 
 
 def found_in(picture: Timeline, exposed: dict[str, int] | None = None) -> dict[str, findings.Finding]:
@@ -131,7 +131,7 @@ def test_the_loader_costs_what_the_gpu_idles_for_it():
 
     picture = looped(body)
     finding = found_in(picture)["dataloader_wait"]
-    assert finding.cost_ns == breakdown.of(picture)[1].parts["idle_dataloader"] > 500_000
+    assert finding.cost_ns == breakdown.measure(picture)[1].parts["idle_dataloader"] > 500_000
     assert "inside the DataLoader for 0.70 ms per step" in finding.evidence
 
 
@@ -210,4 +210,4 @@ def test_every_real_trace_is_judged_or_abstained_from(path):
         assert abs(sum(scene.breakdown.parts.values()) - scene.breakdown.wall_ns) <= len(scene.breakdown.parts)
         assert min(scene.breakdown.parts.values()) >= 0
     assert all(finding.cost_ns >= 0 and finding.evidence for finding in found)
-    assert all(item.evidence for item in inventory.take(picture))
+    assert all(item.evidence for item in inventory.collect(picture))

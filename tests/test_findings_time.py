@@ -43,7 +43,7 @@ def per_batch(machine: Machine, _: int) -> None:
 
 
 def test_parts_of_a_known_loop():
-    times, parts, busy, idle = breakdown.of(looped(per_batch))
+    times, parts, busy, idle = breakdown.measure(looped(per_batch))
     assert times.median_ns == times.p05_ns == times.p95_ns == 570_000
     assert parts.wall_ns == 570_000 == sum(parts.parts.values())
     assert parts.parts["compute"] == 300_000
@@ -58,7 +58,7 @@ def test_parts_of_a_step_of_years_still_add_up():
         events.step(number, number * 1e14, 1e14)
         kernel = events.call("cudaLaunchKernel", number * 1e14 + 10, 5)
         events.kernel(kernel, "gemm", number * 1e14 + 20, 77_777_777_777_777)
-    _, parts, _, _ = breakdown.of(built(events))
+    _, parts, _, _ = breakdown.measure(built(events))
     assert abs(sum(parts.parts.values()) - parts.wall_ns) <= len(parts.parts)
 
 
@@ -68,7 +68,7 @@ def test_a_copy_under_a_kernel_is_not_counted_twice():
     kernel, copy = events.call("cudaLaunchKernel", 10, 5), events.call("cudaMemcpyAsync", 20, 5)
     events.kernel(kernel, "gemm", 100, 100)
     events.copied(copy, "Memcpy HtoD (Pinned -> Device)", 150, 100, nbytes=1 << 20, stream=20)
-    _, parts, busy, _ = breakdown.of(built(events))
+    _, parts, busy, _ = breakdown.measure(built(events))
     assert (parts.parts["compute"], parts.parts["copy_exposed"]) == (100_000, 50_000)
     assert busy == 0.5
 
@@ -78,7 +78,7 @@ def test_exposed_communication_has_its_own_part():
     events.step(0, 0, 400)
     for name, at, stream in (("gemm", 50, 7), ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 100, 13)):
         events.kernel(events.call("cudaLaunchKernel", at - 20, 5), name, at, 100, stream=stream)
-    _, parts, _, _ = breakdown.of(built(events))
+    _, parts, _, _ = breakdown.measure(built(events))
     assert (parts.parts["compute"], parts.parts["communication_exposed"]) == (100_000, 50_000)
 
 
@@ -86,23 +86,23 @@ def test_without_a_gpu_there_is_no_breakdown():
     events = Events()
     events.step(0, 0, 100)
     events.add("cpu_op", "aten::mm", 10, 50)
-    times, parts, busy, idle = breakdown.of(built(events))
+    times, parts, busy, idle = breakdown.measure(built(events))
     assert times.median_ns == 100_000
     assert (parts, busy, idle) == (None, None, None)
 
 
 def test_the_unprofiled_step_is_taken_along():
     picture = looped(per_batch)
-    assert breakdown.of(picture)[0].unprofiled_median_ns is None
-    assert breakdown.of(picture, StepClock((300, 100, 200), 999))[0].unprofiled_median_ns == 200
-    assert breakdown.of(picture, StepClock((), 999))[0].unprofiled_median_ns == 999
+    assert breakdown.measure(picture)[0].unprofiled_median_ns is None
+    assert breakdown.measure(picture, StepClock((300, 100, 200), 999))[0].unprofiled_median_ns == 200
+    assert breakdown.measure(picture, StepClock((), 999))[0].unprofiled_median_ns == 999
 
 
 def test_work_outside_the_kept_steps_does_not_count():
     picture = looped(per_batch)
     steps = picture.steps().assign(kept=[True] + [False] * (STEPS - 1))
     first = replace(picture, tables=replace(picture.tables, steps=steps))
-    times, parts, _, _ = breakdown.of(first)
+    times, parts, _, _ = breakdown.measure(first)
     assert times.count == 1 and parts.parts["compute"] == 300_000
 
 
@@ -110,7 +110,7 @@ def test_work_outside_the_kept_steps_does_not_count():
 
 
 def test_a_pageable_copy_is_exposed_and_blocks():
-    found = overlap.of(looped(per_batch))
+    found = overlap.measure(looped(per_batch))
     assert (found.h2d_ns, found.h2d_hidden_ns, found.h2d_exposed_ns, found.h2d_blocking_ns) == (
         100_000,
         0,
@@ -127,7 +127,7 @@ def test_a_prefetched_copy_is_hidden():
         machine.host(200)
         machine.synchronize()
 
-    found = overlap.of(looped(body))
+    found = overlap.measure(looped(body))
     assert (found.h2d_ns, found.h2d_hidden_ns, found.h2d_blocking_ns) == (100_000, 100_000, 0)
     assert found.streams_used == 2
     assert found.concurrent_share == pytest.approx(100 / 300)
@@ -142,7 +142,7 @@ def test_a_copy_that_holds_the_host_by_its_name_blocks_as_well():
         copy = events.call("hipMemcpyWithStream", start + 10, 120)
         events.copied(copy, "CopyHostToDevice", start + 20, 100)
         events.kernel(events.call("hipLaunchKernel", start + 150, 5), "gemm", start + 160, 500)
-    found = overlap.of(built(events))
+    found = overlap.measure(built(events))
     assert (found.h2d_exposed_ns, found.h2d_blocking_ns) == (100_000, 100_000)
 
 
@@ -152,7 +152,7 @@ def test_a_pinned_copy_blocks_when_the_kernel_was_issued_and_waited():
         machine.launch("gemm", 300)
         machine.synchronize()
 
-    found = overlap.of(looped(body))
+    found = overlap.measure(looped(body))
     assert found.h2d_exposed_ns == found.h2d_blocking_ns == 100_000
 
 
@@ -163,16 +163,16 @@ def test_an_exposed_copy_does_not_block_when_the_host_is_late():
         machine.launch("gemm", 300)
         machine.synchronize()
 
-    found = overlap.of(looped(body))
+    found = overlap.measure(looped(body))
     assert found.h2d_exposed_ns == 100_000 and found.h2d_blocking_ns == 0
 
 
 def test_no_copies_is_a_measured_zero_and_no_gpu_is_unknown():
-    found = overlap.of(looped(lambda machine, _: machine.launch("gemm", 300)))
+    found = overlap.measure(looped(lambda machine, _: machine.launch("gemm", 300)))
     assert found.h2d_ns == 0
     events = Events()
     events.step(0, 0, 100)
-    assert overlap.of(built(events)) is None
+    assert overlap.measure(built(events)) is None
 
 
 # ----------------------------------------------------------------------------------------------------------- stalls
@@ -245,7 +245,7 @@ def test_reads_of_every_third_step_are_one_stall_that_is_not_in_each_step():
 
     picture = looped(body, steps=10)
     found = {stall.kind: stall for stall in stalls.group(picture) if stall.verdict != "window_edge"}
-    steps = breakdown.of(picture)[0].count
+    steps = breakdown.measure(picture)[0].count
     reading = found["d2h"]
     assert reading.step_share is not None and reading.step_share < 0.5 < reading.calls_per_step
     assert reading.calls_per_step == pytest.approx(3 * reading.step_share)

@@ -17,7 +17,7 @@ from oracle import FILES, TRACES, Answer, Oracle
 
 from tracelens.findings import breakdown
 from tracelens.model import Timeline
-from tracelens.trace import chrome, measures, timeline
+from tracelens.trace import chrome, hta_measures, timeline
 
 pytestmark = [
     *oracle.IMPORT_NOISE,
@@ -71,10 +71,10 @@ def in_htas_window(found: Timeline, *, last: bool) -> pd.DataFrame:
 def ours(found: Timeline, ops: pd.DataFrame) -> Answer:
     if ops.empty:
         return Answer(None, None, None)
-    whole, overlap = measures.temporal(ops), measures.communication_overlap(ops)
+    whole, overlap = hta_measures.temporal(ops), hta_measures.communication_overlap(ops)
     parts = (whole.span_ns, whole.idle_ns, whole.compute_ns, whole.non_compute_ns)
     span, idle, compute, rest = (ns / 1000 for ns in parts)
-    rows = measures.idle_by_stream(ops, found.calls())
+    rows = hta_measures.idle_by_stream(ops, found.calls())
     by_cause = {(row.stream, str(row.cause)): row.idle_ns / 1000 for row in rows.itertuples() if row.idle_ns}
     return Answer((span, idle, compute, rest), by_cause, None if overlap is None else 100 * overlap)
 
@@ -121,7 +121,7 @@ def assert_breakdown(found: Timeline, *, idle_us: float, busy_us: float) -> None
     start, end = int(ops["start_ns"].min()), int(ops["end_ns"].max())
     step = {"number": [0], "start_ns": [start], "end_ns": [end], "kept": [True], "attributed": [False]}
     tables = dataclasses.replace(found.tables, ops=ops, gaps=found.idle_gaps().iloc[:0], steps=pd.DataFrame(step))
-    _, parts, busy, idle = breakdown.of(dataclasses.replace(found, tables=tables))
+    _, parts, busy, idle = breakdown.measure(dataclasses.replace(found, tables=tables))
     assert parts is not None and busy is not None and idle is not None
     assert sum(parts.parts.values()) == pytest.approx(end - start, abs=len(parts.parts))
     assert idle * (end - start) / 1000 == pytest.approx(idle_us, rel=TOLERANCE, abs=HTAS_DIGITS)
@@ -160,4 +160,4 @@ def test_what_htas_default_rounding_loses(name: str) -> None:
     origin = found.trace.origin_ns
     start, end = -(-(ops["start_ns"] + origin) // 1000), (ops["end_ns"] + origin) // 1000
     assert int((end - start).sum()) == pytest.approx(theirs[0] - theirs[1], rel=TOLERANCE)
-    assert measures.temporal(ops).busy_ns / 1000 > (1 + 10 * TOLERANCE) * (theirs[0] - theirs[1])
+    assert hta_measures.temporal(ops).busy_ns / 1000 > (1 + 10 * TOLERANCE) * (theirs[0] - theirs[1])

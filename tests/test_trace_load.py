@@ -22,10 +22,10 @@ from hypothesis import strategies as st
 from tracelens.cli import main
 from tracelens.errors import InputError, TracelensError
 from tracelens.model import Trace
-from tracelens.trace import chrome, source, timeline
+from tracelens.trace import chrome, raw_bytes, timeline
 from tracelens.trace.discover import discover
-from tracelens.trace.notes import Notes
-from tracelens.trace.numbers import nanoseconds
+from tracelens.trace.json_numbers import nanoseconds
+from tracelens.trace.load_notes import LoadNotes
 
 QUIET = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -580,7 +580,7 @@ def test_zstd_cut_short_keeps_what_can_be_unpacked(tmp_path: Path, share: float)
 def test_zstd_that_expands_a_millionfold_is_read_in_pieces(tmp_path: Path) -> None:
     path = written(tmp_path, packed(b'{"a": "' + bytes([32]) * 90_000_000), "bomb.json.zst")
     assert path.stat().st_size < 20_000
-    assert max(map(len, source.pieces(path, Notes()))) <= 32 << 20
+    assert max(map(len, raw_bytes.pieces(path, LoadNotes()))) <= 32 << 20
     with pytest.raises(InputError, match="only the first 1000000 bytes"):
         chrome.load(path, max_bytes=1_000_000)
 

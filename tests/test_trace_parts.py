@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracelens.trace import api, cycle, intervals
+from tracelens.trace import cuda_api, intervals, launch_cycle
 from tracelens.trace.attribution import user_frame
-from tracelens.trace.nest import Nest
+from tracelens.trace.nesting import NestedSpans
 
 LIMIT = 30
 SPANS = st.lists(st.tuples(st.integers(0, LIMIT), st.integers(0, LIMIT)), max_size=8)
@@ -73,7 +73,7 @@ def tree(seed: int) -> list[tuple[int, int]]:
 def test_the_innermost_span(seed: int) -> None:
     spans = tree(seed)
     starts, ends = np.array(spans, dtype=np.int64).reshape(-1, 2).T
-    found = Nest(starts, ends).innermost(np.arange(-1, LIMIT + 2))
+    found = NestedSpans(starts, ends).innermost(np.arange(-1, LIMIT + 2))
     for instant, position in zip(range(-1, LIMIT + 2), found, strict=True):
         around = [(end - start) for start, end in spans if start <= instant < end]
         assert (position == -1) == (not around)
@@ -128,7 +128,7 @@ def test_the_innermost_span(seed: int) -> None:
     ],
 )
 def test_kinds_of_calls(name: str, kind: str) -> None:
-    assert api.kind(name) == kind
+    assert cuda_api.kind(name) == kind
 
 
 @pytest.mark.parametrize(
@@ -149,14 +149,14 @@ def test_kinds_of_calls(name: str, kind: str) -> None:
     ],
 )
 def test_directions_of_copies(name: str, direction: str, memory: str) -> None:
-    assert (api.direction(name), api.memory(name)) == (direction, memory)
+    assert (cuda_api.direction(name), cuda_api.memory(name)) == (direction, memory)
 
 
 def test_copies_that_block_by_name() -> None:
     blocking = ("cudaMemcpy", "hipMemcpyWithStream", "cudaMemcpy2D", "cuMemcpyHtoD_v2", "hipMemcpyDtoH")
-    assert all(api.copies_synchronously(name) for name in (*blocking, "hipMemcpyToSymbol"))
+    assert all(cuda_api.copies_synchronously(name) for name in (*blocking, "hipMemcpyToSymbol"))
     others = ("cudaMemcpyAsync", "cudaMemcpy2DAsync", "hipMemcpyDtoHAsync", "urEnqueueUSMMemcpy")
-    assert not any(api.copies_synchronously(name) for name in others)
+    assert not any(cuda_api.copies_synchronously(name) for name in others)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_copies_that_block_by_name() -> None:
     ],
 )
 def test_what_is_communication(name: str, collective: bool) -> None:
-    assert api.is_collective(name) == collective
+    assert cuda_api.is_collective(name) == collective
 
 
 # ---------------------------------------------------------------------------------------------------------- cycles
@@ -191,17 +191,17 @@ STEP = ["copy", *LAYER * 6, "loss", *["grad", "gemm", "gemm"] * 6, "adam", "adam
 
 def test_steps_begin_with_their_copy() -> None:
     calls, ops = launched(STEP * 5)
-    assert list(cycle.boundaries(calls, ops)) == [len(STEP) * 10 * number for number in range(5)]
+    assert list(launch_cycle.boundaries(calls, ops)) == [len(STEP) * 10 * number for number in range(5)]
 
 
 def test_a_read_every_few_steps_is_no_step() -> None:
     names = [name for number in range(20) for name in (*STEP, *(["read"] if number % 10 == 9 else []))]
-    assert len(cycle.boundaries(*launched(names))) == 20
+    assert len(launch_cycle.boundaries(*launched(names))) == 20
 
 
 def test_layers_are_no_steps() -> None:
-    assert not len(cycle.boundaries(*launched(STEP)))
-    assert not len(cycle.boundaries(*launched(STEP * 3)))  # two stretches between three marks: too few to agree
+    assert not len(launch_cycle.boundaries(*launched(STEP)))
+    assert not len(launch_cycle.boundaries(*launched(STEP * 3)))  # two stretches between three marks: too few to agree
 
 
 def test_parts_of_a_step_that_are_equally_long_are_no_steps() -> None:
@@ -209,14 +209,14 @@ def test_parts_of_a_step_that_are_equally_long_are_no_steps() -> None:
     first = ["copy", *["conv", "norm", "relu"] * 8, "loss", "adam"]
     second = ["noise", *["deconv", "norm", "tanh"] * 8, "loss", "adam"]
     calls, ops = launched((first + second) * 6)
-    assert list(cycle.boundaries(calls, ops)) == [10 * len(first + second) * number for number in range(6)]
+    assert list(launch_cycle.boundaries(calls, ops)) == [10 * len(first + second) * number for number in range(6)]
 
 
 def test_a_sequence_without_a_period_has_no_steps() -> None:
     rng = np.random.default_rng(0)
-    assert not len(cycle.boundaries(*launched([f"k{code}" for code in rng.integers(0, 30, 400)])))
-    assert not len(cycle.boundaries(*launched([])))
-    assert not len(cycle.boundaries(*launched(["k"] * 100)))
+    assert not len(launch_cycle.boundaries(*launched([f"k{code}" for code in rng.integers(0, 30, 400)])))
+    assert not len(launch_cycle.boundaries(*launched([])))
+    assert not len(launch_cycle.boundaries(*launched(["k"] * 100)))
 
 
 # ---------------------------------------------------------------------------------------------------------- frames

@@ -12,7 +12,7 @@ from builders import Machine
 
 from tracelens.errors import InputError
 from tracelens.trace import chrome
-from tracelens.trace.rewrite import document
+from tracelens.trace.json_document import document
 
 
 def built() -> dict[str, Any]:

@@ -115,12 +115,12 @@ def examine(inputs: Inputs, options: Options | None = None) -> Examined:
     clock = recording.clock if recording else None
     applied = _applied(inputs.run)
     code = sources.training_script(inputs.run, options.script, _before(applied))
-    times, parts, busy, idle = breakdown.of(picture, clock)
+    times, parts, busy, idle = breakdown.measure(picture, clock)
     calls = stalls.group(picture)
     program = trace_builder.build(picture, calls, clock, Calibration.from_run(inputs.run.meta if inputs.run else {}))
     gains = {} if isinstance(program, Abstention) else exposed_cost.per_stall(program)
     calls = stalls.with_exposed(calls, gains, times.unprofiled_median_ns or times.median_ns)
-    copies = overlap.of(picture)
+    copies = overlap.measure(picture)
     found, unjudged = detect(Evidence(picture, times, parts, calls, copies, inputs.run))
     diagnosis = Diagnosis(
         run=inputs.run,
@@ -134,7 +134,7 @@ def examine(inputs: Inputs, options: Options | None = None) -> Examined:
         overlap=copies,
         findings=found,
         abstentions=(*unjudged, *(item for item in (program,) if isinstance(item, Abstention))),
-        inventory=inventory.take(picture, inputs.run, code.text if isinstance(code, TrainingScript) else None),
+        inventory=inventory.collect(picture, inputs.run, code.text if isinstance(code, TrainingScript) else None),
         sources=sources.located_texts(calls, inputs.run, code, options.source),
         monitor=runs.samples(inputs.run.path) if inputs.run else (),
         situation=()
@@ -291,7 +291,7 @@ def _slowest(inputs: Inputs) -> tuple[Timeline, RankRecording | None, tuple[Rank
     ranks = []
     for trace, recording in zip(inputs.traces, inputs.recordings, strict=True):
         picture = timeline.build(trace, recording)
-        ranks.append(breakdown.of_rank(picture))
+        ranks.append(breakdown.measure_rank(picture))
         if best is None or ranks[-1].median_ns > best[0]:
             best = (ranks[-1].median_ns, picture, recording)
     if best is None:

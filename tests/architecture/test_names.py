@@ -8,39 +8,30 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "tracelens"
 
-STILL_CALLED_OF = frozenset(
-    {"capture", "findings", "monitor.py", "patch", "remedies.py", "replay", "report", "schemes", "trace", "verify"}
-)
+STILL_CALLED_OF = frozenset({"capture", "monitor.py", "patch", "remedies.py", "report", "schemes", "verify"})
 """Folders (and modules beside them) that still have a function called `of`. Whoever renames the last one removes the
 entry; nothing is ever added."""
 STILL_TWICE = frozenset(
     [
         "Bar",
-        "Block",
         "Change",
         "Claim",
         "Curve",
         "Evidence",
         "Hunks",
-        "Item",
         "Lane",
         "Limits",
-        "Machine",
         "Plan",
         "Policy",
         "Recorder",
         "Request",
         "Row",
-        "Rows",
         "Run",
         "Shown",
-        "Span",
         "StepClock",
-        "Stretch",
         "Trial",
         "Wanted",
         "Window",
-        "_Call",
         "_Loop",
         "_Module",
     ]

@@ -157,12 +157,12 @@ def _judge(folder: Path) -> dict[str, Any]:
     """Compare the lines of all waits of the clean steps with the marks around them."""
     from tracelens import run
     from tracelens.trace import chrome, timeline
-    from tracelens.trace.tables import Rows
+    from tracelens.trace.tables import TraceRows
 
     recording = run.read(folder).recordings[0]
     built = timeline.build(chrome.load(recording.trace_path), recording)
-    rows = Rows(built.trace)
-    marks = rows.named(rows.of(("user_annotation",)), lambda name: name.startswith(PREFIX))
+    rows = TraceRows(built.trace)
+    marks = rows.named(rows.in_categories(("user_annotation",)), lambda name: name.startswith(PREFIX))
     truths = _truths(built, rows, marks)
     waits, steps = built.syncs(), built.steps()
     clean = set(steps.index[~steps["attributed"]])
@@ -191,13 +191,13 @@ def _judge(folder: Path) -> dict[str, Any]:
 def _truths(built: Any, rows: Any, marks: Any) -> list[tuple[int, int] | None]:
     import numpy as np
 
-    from tracelens.trace.nest import Nest
+    from tracelens.trace.nesting import NestedSpans
 
     waits = built.syncs()
     middle = ((waits["start_ns"] + waits["end_ns"]) // 2).to_numpy()
     main = marks[rows.column("tid")[marks] == built.main_thread]
     starts, ends = rows.column("start_ns")[main], rows.column("end_ns")[main]
-    found = Nest(starts, ends).innermost(middle) if len(main) else np.full(len(waits), -1)
+    found = NestedSpans(starts, ends).innermost(middle) if len(main) else np.full(len(waits), -1)
     truths: list[tuple[int, int] | None] = []
     for position in found:
         if position < 0:

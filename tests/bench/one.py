@@ -26,10 +26,10 @@ def tracelens(path: Path) -> Callable[[], dict[str, Any]]:
         trace = chrome.load(path)
         loaded = time.perf_counter()
         picture = timeline.build(trace)
-        times, parts, _, _ = breakdown.of(picture, None)
-        evidence = Evidence(picture, times, parts, stalls.group(picture), overlap.of(picture), None)
+        times, parts, _, _ = breakdown.measure(picture, None)
+        evidence = Evidence(picture, times, parts, stalls.group(picture), overlap.measure(picture), None)
         found, unjudged = detect(evidence)
-        inventory.take(picture, None, None)
+        inventory.collect(picture, None, None)
         return {
             "loaded_at": loaded,
             "events": len(trace),

@@ -58,9 +58,9 @@ def annotate(path: Path, out: Path, steps: tuple[int, int] | None, shown: Shown)
 
 def _document(path: Path) -> Any:
     """The trace's JSON as it is; of a damaged one, all that is intact."""
-    from tracelens.trace import rewrite
+    from tracelens.trace import json_document
 
-    found = rewrite.document(path)
+    found = json_document.document(path)
     for warning in found.warnings:
         output.note(f"note: {warning}")
     return found.content

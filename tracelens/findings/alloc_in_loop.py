@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracelens.findings import window
+from tracelens.findings import kept_steps
 from tracelens.findings.evidence import Evidence, no_calls
 from tracelens.findings.policy import POLICY
 from tracelens.model import Abstention, Finding
@@ -16,7 +16,7 @@ def detect(evidence: Evidence) -> tuple[Finding, ...] | Abstention:
     """cudaMalloc, cudaFree and their like, at least once per step and for longer than noise."""
     if not evidence.calls_recorded:
         return no_calls(NAME)
-    kept = window.of(evidence.timeline)
+    kept = kept_steps.select(evidence.timeline)
     calls = evidence.timeline.calls()
     own = calls[among(calls["kind"], "alloc", "free") & kept.holds(calls["step"])]
     per_step = len(own) / kept.count

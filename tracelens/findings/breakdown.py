@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tracelens.findings import window
+from tracelens.findings import kept_steps
 from tracelens.model import Breakdown, RankTimes, StepClock, StepTimes, Timeline
 from tracelens.trace import intervals
 from tracelens.trace.tables import among
@@ -18,13 +18,13 @@ _COMPUTE = ("kernel", "memset")
 _CAUSES = ("sync", "dataloader", "host", "launch")
 
 
-def of(
+def measure(
     timeline: Timeline, clock: StepClock | None = None
 ) -> tuple[StepTimes, Breakdown | None, float | None, float | None]:
     """Step times, breakdown, GPU busy share and idle share over the kept steps."""
-    kept = window.of(timeline)
+    kept = kept_steps.select(timeline)
     times = _step_times(timeline, kept, clock)
-    device = window.main_device(timeline)
+    device = kept_steps.main_device(timeline)
     if device is None:
         return times, None, None, None
     parts = _parts(timeline, kept, device)
@@ -34,14 +34,14 @@ def of(
     return times, Breakdown(kept.step_ns, per_step), (wall - idle) / wall, idle / wall
 
 
-def of_rank(timeline: Timeline) -> RankTimes:
+def measure_rank(timeline: Timeline) -> RankTimes:
     """One rank of several, to be held against the others."""
-    times, parts, busy, _ = of(timeline)
+    times, parts, busy, _ = measure(timeline)
     alone = parts.parts["communication_exposed"] if parts is not None else None
     return RankTimes(timeline.trace.rank, times.count, times.median_ns, busy, alone)
 
 
-def _step_times(timeline: Timeline, kept: window.Window, clock: StepClock | None) -> StepTimes:
+def _step_times(timeline: Timeline, kept: kept_steps.KeptSteps, clock: StepClock | None) -> StepTimes:
     lengths = kept.ends - kept.starts
     low, middle, high = np.percentile(lengths, [5, 50, 95])
     return StepTimes(
@@ -62,18 +62,18 @@ def _unprofiled(clock: StepClock | None) -> int | None:
     return clock.unprofiled_mean_ns
 
 
-def _parts(timeline: Timeline, kept: window.Window, device: int) -> dict[str, int]:
+def _parts(timeline: Timeline, kept: kept_steps.KeptSteps, device: int) -> dict[str, int]:
     """Nanoseconds of all kept steps together; each instant has one owner, given out in this order."""
     ops, gaps = timeline.ops(), timeline.idle_gaps()
     ran, idle = (table["device"].to_numpy() == device for table in (ops, gaps))
     left = kept.covered
     parts: dict[str, int] = {}
     for name, kinds in (("compute", _COMPUTE), ("communication_exposed", ("collective",)), ("copy_exposed", ("copy",))):
-        own = intervals.intersect(window.spans(ops, ran & among(ops["kind"], *kinds)), left)
+        own = intervals.intersect(kept_steps.spans(ops, ran & among(ops["kind"], *kinds)), left)
         parts[name] = intervals.total(own)
         left = intervals.subtract(left, own)
     for cause in _CAUSES:
-        own = intervals.intersect(window.spans(gaps, idle & among(gaps["cause"], cause)), left)
+        own = intervals.intersect(kept_steps.spans(gaps, idle & among(gaps["cause"], cause)), left)
         parts[f"idle_{cause}"] = intervals.total(own)
         left = intervals.subtract(left, own)
     parts["idle_other"] = intervals.total(left)  # measured, not the remainder: else the parts could not but add up

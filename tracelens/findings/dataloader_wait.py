@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracelens.findings import window
+from tracelens.findings import kept_steps
 from tracelens.findings.evidence import Evidence
 from tracelens.findings.policy import POLICY
 from tracelens.model import Abstention, Finding
@@ -20,7 +20,7 @@ def detect(evidence: Evidence) -> tuple[Finding, ...] | Abstention:
             "the trace does not show when the loop was inside a DataLoader",
             "record CPU activities and take batches from a torch DataLoader: tracelens profile",
         )
-    kept = window.of(evidence.timeline)
+    kept = kept_steps.select(evidence.timeline)
     loader = evidence.timeline.loader_waits()
     inside = intervals.intersect(intervals.union(loader["start_ns"], loader["end_ns"]), kept.covered)
     waited = round(intervals.total(inside) / kept.count)

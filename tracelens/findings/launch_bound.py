@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tracelens.findings import window
+from tracelens.findings import kept_steps
 from tracelens.findings.evidence import Evidence, no_calls, no_gpu
 from tracelens.findings.policy import POLICY
 from tracelens.model import Abstention, Finding
@@ -20,7 +20,7 @@ def detect(evidence: Evidence) -> tuple[Finding, ...] | Abstention:
         return no_gpu(NAME)
     if not evidence.calls_recorded:
         return no_calls(NAME)
-    kept = window.of(evidence.timeline)
+    kept = kept_steps.select(evidence.timeline)
     calls, ops = evidence.timeline.calls(), evidence.timeline.ops()
     launches = np.count_nonzero(among(calls["kind"], "launch") & kept.holds(calls["step"])) / kept.count
     kernels = among(ops["kind"], "kernel") & kept.holds(ops["step"])

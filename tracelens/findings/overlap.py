@@ -12,27 +12,27 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tracelens.findings import window
+from tracelens.findings import kept_steps
 from tracelens.model import Overlap, Timeline
 from tracelens.trace import intervals
 from tracelens.trace.tables import among
 
-Rows = npt.NDArray[np.int64]
+RowPositions = npt.NDArray[np.int64]
 
 
-def of(timeline: Timeline) -> Overlap | None:
+def measure(timeline: Timeline) -> Overlap | None:
     """Copies and streams of the kept steps on the device that works most."""
-    device = window.main_device(timeline)
+    device = kept_steps.main_device(timeline)
     if device is None:
         return None
-    kept = window.of(timeline)
+    kept = kept_steps.select(timeline)
     ops = timeline.ops()
     own = (ops["device"].to_numpy() == device) & kept.holds(ops["step"])
     copies = np.flatnonzero(own & among(ops["kind"], "copy") & among(ops["direction"], "h2d"))
     compute = np.flatnonzero(own & among(ops["kind"], "kernel", "collective"))
-    total, work = window.spans(ops, copies), window.spans(ops, compute)
+    total, work = kept_steps.spans(ops, copies), kept_steps.spans(ops, compute)
     exposed = intervals.subtract(total, work)
-    blocking = intervals.intersect(exposed, window.spans(ops, copies[_blocks(ops, copies, compute, timeline)]))
+    blocking = intervals.intersect(exposed, kept_steps.spans(ops, copies[_blocks(ops, copies, compute, timeline)]))
     exposed_ns, total_ns = intervals.total(exposed), intervals.total(total)
     return Overlap(
         h2d_ns=round(total_ns / kept.count),
@@ -44,7 +44,7 @@ def of(timeline: Timeline) -> Overlap | None:
     )
 
 
-def _blocks(ops: pd.DataFrame, copies: Rows, compute: Rows, timeline: Timeline) -> window.Mask:
+def _blocks(ops: pd.DataFrame, copies: RowPositions, compute: RowPositions, timeline: Timeline) -> kept_steps.Mask:
     """For each copy: was the next kernel on the device waiting for it?"""
     if not len(compute) or not len(copies):
         return np.zeros(len(copies), dtype=np.bool_)
@@ -60,12 +60,12 @@ def _blocks(ops: pd.DataFrame, copies: Rows, compute: Rows, timeline: Timeline) 
     return (issued < end) | held
 
 
-def _concurrent_share(ops: pd.DataFrame, chosen: Rows) -> float:
+def _concurrent_share(ops: pd.DataFrame, chosen: RowPositions) -> float:
     """Share of busy time in which two or more streams run."""
     stream = ops["stream"].to_numpy()[chosen]
     by_stream = np.argsort(stream, kind="stable")
     parts = np.split(chosen[by_stream], np.flatnonzero(np.diff(stream[by_stream])) + 1)
-    streams = [window.spans(ops, rows) for rows in parts]
+    streams = [kept_steps.spans(ops, rows) for rows in parts]
     starts, ends = (np.concatenate([stream[side] for stream in streams]) for side in (0, 1))
     busy = intervals.total(intervals.union(starts, ends))
     if busy == 0:

@@ -17,35 +17,35 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tracelens.findings import window
+from tracelens.findings import kept_steps
 from tracelens.findings.policy import POLICY
 from tracelens.model import Location, Stall, Timeline, Verdict
 from tracelens.trace.tables import codes
 from tracelens.trace.waits import KINDS, kinds_of_calls
 
-Rows = npt.NDArray[np.int64]
+RowPositions = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.signedinteger[Any]]
 
 _NO_POSITION = -1
 
 
 @dataclass(frozen=True, slots=True)
-class _Keys:
+class _StallKeys:
     """What tells the Stalls apart, per wait; the rows of one Stall have the same of all."""
 
     edge: npt.NDArray[np.bool_]
-    origin: Rows
+    origin: RowPositions
     """The row whose API and kind count: the wait itself, or of a copy's second half the copy's wait."""
     api: Codes
     kind: Codes
-    place: Rows
+    place: RowPositions
     """The first row with the same path, line and function."""
-    position: Rows
+    position: RowPositions
 
 
 def group(timeline: Timeline) -> tuple[Stall, ...]:
     """Stalls of the kept steps and of the window's edge; `exposed_ns` is not known yet."""
-    kept = window.of(timeline)
+    kept = kept_steps.select(timeline)
     waits = timeline.syncs()
     chosen = np.flatnonzero(kept.holds(waits["step"]) | waits["window_edge"].to_numpy(dtype=np.bool_))
     if not len(chosen):
@@ -71,7 +71,7 @@ def _judged(stall: Stall, exposed_ns: int | None, step_ns: int) -> Stall:
     return replace(stall, exposed_ns=exposed_ns, verdict=verdict)
 
 
-def _keys(waits: pd.DataFrame, steps: int) -> _Keys:
+def _keys(waits: pd.DataFrame, steps: int) -> _StallKeys:
     copy = pd.Index(waits["call"]).get_indexer(pd.Index(waits["copy"])).astype(np.int64)
     origin = np.where(copy >= 0, copy, np.arange(len(waits)))
     edge = waits["window_edge"].to_numpy(dtype=np.bool_)
@@ -80,11 +80,11 @@ def _keys(waits: pd.DataFrame, steps: int) -> _Keys:
     first = np.flatnonzero(copy < 0)
     position = np.full(len(waits), _NO_POSITION)
     position[first] = _positions(waits.iloc[first], api[first], kind[first], (known | edge)[first], steps)
-    return _Keys(edge, origin, api[origin], kind[origin], place[origin], position[origin])
+    return _StallKeys(edge, origin, api[origin], kind[origin], place[origin], position[origin])
 
 
-def _places(waits: pd.DataFrame, origin: Rows) -> tuple[Rows, npt.NDArray[np.bool_]]:
-    """`_Keys.place`, and whether there is one; of the two waits of one call of the user's, what either knows."""
+def _places(waits: pd.DataFrame, origin: RowPositions) -> tuple[RowPositions, npt.NDArray[np.bool_]]:
+    """`_StallKeys.place`, and whether there is one; of the two waits of one call of the user's, what either knows."""
     path, line, function = (pd.factorize(waits[key])[0] for key in ("path", "line", "function"))
     place, known = _alike(path, line, function), path >= 0
     telling = np.flatnonzero(known & ~known[origin])
@@ -92,7 +92,7 @@ def _places(waits: pd.DataFrame, origin: Rows) -> tuple[Rows, npt.NDArray[np.boo
     return place, known[place]
 
 
-def _positions(waits: pd.DataFrame, api: Codes, kind: Codes, placed: npt.NDArray[np.bool_], steps: int) -> Rows:
+def _positions(waits: pd.DataFrame, api: Codes, kind: Codes, placed: npt.NDArray[np.bool_], steps: int) -> RowPositions:
     """Where no line is known, the how-manieth wait of its API and kind in its step each one is."""
     step, start = waits["step"].to_numpy(), waits["start_ns"].to_numpy()
     in_step = _alike(step, api, kind)
@@ -109,7 +109,7 @@ def _positions(waits: pd.DataFrame, api: Codes, kind: Codes, placed: npt.NDArray
     return position
 
 
-def _alike(*keys: npt.NDArray[Any]) -> Rows:
+def _alike(*keys: npt.NDArray[Any]) -> RowPositions:
     """For each row the first one that has the same of every key."""
     order = np.lexsort(keys)
     new = np.ones(len(order), dtype=np.bool_)
@@ -119,7 +119,7 @@ def _alike(*keys: npt.NDArray[Any]) -> Rows:
     return out
 
 
-def _stall(waits: pd.DataFrame, rows: Rows, keys: _Keys, steps: int) -> Stall:
+def _stall(waits: pd.DataFrame, rows: RowPositions, keys: _StallKeys, steps: int) -> Stall:
     own, origin, place = waits.iloc[rows], waits.iloc[keys.origin[rows[0]]], waits.iloc[keys.place[rows[0]]]
     edge, step = bool(keys.edge[rows[0]]), own["step"].to_numpy()
     wait, idle = int(own["wait_ns"].sum()), int(own["gpu_idle_ns"].sum())

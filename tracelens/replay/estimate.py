@@ -36,7 +36,7 @@ UNANCHORED_SHARE = 0.03
 
 
 @dataclass(frozen=True, slots=True)
-class _Outcome:
+class _StepRatio:
     """New step time ÷ old, at the middle and per draw."""
 
     ratio: float
@@ -85,14 +85,14 @@ def _replayed(trace: ReplayTrace, edits: tuple[Edit, ...]) -> Estimate:
     )
 
 
-def _outcome(trace: ReplayTrace, edits: tuple[Edit, ...]) -> _Outcome:
+def _outcome(trace: ReplayTrace, edits: tuple[Edit, ...]) -> _StepRatio:
     change = PreparedEdits(trace, edits)
     after = step_time(compile_program(change.program(trace.calibration), trace.overhead.row_ns))
     drawn = (
         step_time(compile_program(change.program(draw.costs), draw.row_ns), draw.order) / draw.step_ns
         for draw in baseline.samples(trace)
     )
-    return _Outcome(after / baseline.step_ns(trace), tuple(drawn))
+    return _StepRatio(after / baseline.step_ns(trace), tuple(drawn))
 
 
 def _joined(*halves: float) -> float:

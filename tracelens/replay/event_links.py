@@ -19,7 +19,7 @@ import pandas as pd
 from tracelens.model import Timeline
 from tracelens.replay.call_timings import NONE, CallTimings
 from tracelens.replay.replay_trace import ALL_STREAMS
-from tracelens.trace import event_uses
+from tracelens.trace import event_records
 
 SKEW_NS = 5_000
 """Two clocks (host, GPU) agree to a few µs; a completion this much after the return of its wait still fits."""
@@ -81,7 +81,7 @@ def resolve(timeline: Timeline, measures: CallTimings) -> EventLinks:
     for call, after, kind, event, end, thread, record in zip(numbers, following[: len(numbers)], *columns, strict=True):
         if kind == "event_record":
             resolver.record(call, event, thread, after)
-        elif record != event_uses.UNKNOWN:
+        elif record != event_records.UNKNOWN:
             resolver.told(call, kind, record)
         elif kind == "event_sync":
             resolver.links[call] = resolver.latest(event, end)

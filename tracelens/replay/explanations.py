@@ -38,7 +38,7 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True)
-class _Facts:
+class _StepFacts:
     step_ns: int
     waited_ns: int
     alone_ns: Mapping[str, int]
@@ -67,11 +67,11 @@ def explain(trace: ReplayTrace, alone: Mapping[str, int] | None = None) -> tuple
     return tuple(sentence for judge in found if (sentence := judge(facts)) is not None)
 
 
-def _facts(trace: ReplayTrace, alone: Mapping[str, int], jointly: int) -> _Facts:
+def _facts(trace: ReplayTrace, alone: Mapping[str, int], jointly: int) -> _StepFacts:
     limits = bounds.step_bounds(trace)
     copies = [item for step in trace.steps for item in single(step) if item.engine == "h2d"]
     staged = sum(item.duration_ns for item in copies if item.kind == "staged")
-    return _Facts(
+    return _StepFacts(
         step_ns=trace.base_ns,
         waited_ns=sum(place.wait_ns for place in trace.stalls.values()),
         alone_ns=alone,
@@ -103,7 +103,7 @@ def _handed_over(trace: ReplayTrace) -> int:
     return spent // len(trace.steps) if has_copies else 0
 
 
-def _gpu_bound(facts: _Facts) -> Explanation | None:
+def _gpu_bound(facts: _StepFacts) -> Explanation | None:
     idle = 1 - facts.limits.stream_ns / facts.step_ns
     if idle >= NO_ROOM:
         return None
@@ -111,7 +111,7 @@ def _gpu_bound(facts: _Facts) -> Explanation | None:
     return Explanation("gpu_bound", text, {"idle_share": max(0.0, idle), "stream_ns": facts.limits.stream_ns})
 
 
-def _refilled(facts: _Facts) -> Explanation | None:
+def _refilled(facts: _StepFacts) -> Explanation | None:
     small = NEGLIGIBLE * facts.step_ns
     if facts.waited_ns < small or facts.together_ns >= small:
         return None
@@ -122,7 +122,7 @@ def _refilled(facts: _Facts) -> Explanation | None:
     return Explanation("refilled", text, {"wait_ns": facts.waited_ns, "exposed_ns": facts.together_ns})
 
 
-def _host_bound(facts: _Facts) -> Explanation | None:
+def _host_bound(facts: _StepFacts) -> Explanation | None:
     limits = facts.limits
     if limits.binding != "host" or facts.waited_ns >= NEGLIGIBLE * facts.step_ns:
         return None
@@ -133,7 +133,7 @@ def _host_bound(facts: _Facts) -> Explanation | None:
     return Explanation("host_bound", text, {"host_ns": limits.host_ns, "stream_ns": limits.stream_ns})
 
 
-def _loader_bound(facts: _Facts) -> Explanation | None:
+def _loader_bound(facts: _StepFacts) -> Explanation | None:
     if facts.limits.binding != "loader":
         return None
     text = (
@@ -150,7 +150,7 @@ def _loader_bound(facts: _Facts) -> Explanation | None:
     return Explanation("loader_bound", text, numbers)
 
 
-def _absorbed(facts: _Facts) -> Explanation | None:
+def _absorbed(facts: _StepFacts) -> Explanation | None:
     small = NEGLIGIBLE * facts.step_ns
     largest = max(facts.alone_ns.values(), default=0)
     if largest >= small or facts.together_ns < small:
@@ -162,7 +162,7 @@ def _absorbed(facts: _Facts) -> Explanation | None:
     return Explanation("absorbed", text, {"largest_alone_ns": largest, "together_ns": facts.together_ns})
 
 
-def _same_stream(facts: _Facts) -> Explanation | None:
+def _same_stream(facts: _StepFacts) -> Explanation | None:
     if facts.staged_ns < NEGLIGIBLE * facts.step_ns:
         return None
     text = (
@@ -172,7 +172,7 @@ def _same_stream(facts: _Facts) -> Explanation | None:
     return Explanation("same_stream", text, {"copy_ns": facts.staged_ns})
 
 
-def _copies_hidden(facts: _Facts) -> Explanation | None:
+def _copies_hidden(facts: _StepFacts) -> Explanation | None:
     if facts.copied_ns >= NEGLIGIBLE * facts.step_ns:
         return None
     taken = f"Copies to the GPU take {ms(facts.copied_ns)} per step: prefetching them gains nothing."
@@ -180,7 +180,7 @@ def _copies_hidden(facts: _Facts) -> Explanation | None:
     return Explanation("copies_small", text, {"copy_ns": facts.copied_ns})
 
 
-def _no_room(facts: _Facts) -> Explanation | None:
+def _no_room(facts: _StepFacts) -> Explanation | None:
     share = facts.slack_ns / facts.step_ns
     if share >= NO_ROOM:
         return None

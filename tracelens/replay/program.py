@@ -122,7 +122,7 @@ def _collapsed(block: OpBlock, row_ns: float, longest: int) -> tuple[CompiledOp,
 
 def _collapse(items: tuple[HostOp, ...], row_ns: float, longest: int) -> tuple[CompiledOp, ...]:
     ops: list[CompiledOp] = []
-    run = _Run()
+    run = _LaunchRun()
     for item in items:
         gap, issue = (0, 0) if item.detached else host_time(item, row_ns)
         plain = is_plain(item)
@@ -130,7 +130,7 @@ def _collapse(items: tuple[HostOp, ...], row_ns: float, longest: int) -> tuple[C
             run.add(item, gap, issue)
         if run.count and (not plain or run.count >= longest):
             ops.append(run.op())
-            run = _Run()
+            run = _LaunchRun()
         if not plain:
             ops.append(CompiledOp(item, gap, issue))
     if run.count:
@@ -138,7 +138,7 @@ def _collapse(items: tuple[HostOp, ...], row_ns: float, longest: int) -> tuple[C
     return tuple(ops)
 
 
-class _Run:
+class _LaunchRun:
     """Launches and host work being collapsed into one op."""
 
     def __init__(self) -> None:

@@ -35,7 +35,7 @@ from tracelens.replay.replay_trace import (
     single,
 )
 from tracelens.replay.steady_state import step_time, window_time
-from tracelens.trace import hiccups, waits
+from tracelens.trace import slow_steps, waits
 
 FEWEST_STEPS = 3
 MOST_UNMATCHED = 0.01
@@ -242,7 +242,7 @@ def _unprofiled(clock: StepClock | None) -> int | None:
     if not clock.unprofiled_ns:
         return clock.unprofiled_mean_ns
     steps = np.asarray(clock.unprofiled_ns, dtype=np.float64)
-    slow = steps > hiccups.FACTOR * np.median(steps)
+    slow = steps > slow_steps.FACTOR * np.median(steps)
     if not slow.any() or slow.mean() > HICCUP_SHARE:
         return clock.unprofiled_mean_ns or round(float(steps.mean()))
     return round(float(steps[~slow].mean()))

@@ -26,8 +26,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from tracelens.model import Location, RankRecording
-from tracelens.trace.nest import Nest, enclosing, operations
-from tracelens.trace.tables import Rows, categorical
+from tracelens.trace.nesting import NestedSpans, enclosing, operations
+from tracelens.trace.tables import TraceRows, categorical
 from tracelens.trace.waits import SOURCES
 
 Column = npt.NDArray[Any]
@@ -51,7 +51,7 @@ _Found = dict[int, _Origin]
 """Position of a wait to its origin."""
 
 
-def locate(rows: Rows, waits: pd.DataFrame, recording: RankRecording | None) -> pd.DataFrame:
+def locate(rows: TraceRows, waits: pd.DataFrame, recording: RankRecording | None) -> pd.DataFrame:
     """`waits` with its location columns filled where something tells."""
     if not len(waits):
         return waits
@@ -88,7 +88,7 @@ def _filled(waits: pd.DataFrame, found: Mapping[int, _Origin]) -> pd.DataFrame:
 # ---------------------------------------------------------------------------------------- what the recording tells
 
 
-def _by_mark(rows: Rows, waits: pd.DataFrame, recording: RankRecording | None) -> _Found:
+def _by_mark(rows: TraceRows, waits: pd.DataFrame, recording: RankRecording | None) -> _Found:
     zero = rows.trace.base_unix_ns
     if recording is None or not recording.marks or zero is None:
         return {}
@@ -100,13 +100,13 @@ def _by_mark(rows: Rows, waits: pd.DataFrame, recording: RankRecording | None) -
         starts = np.array([mark.start_unix_ns - zero for mark in marks], dtype=np.int64)
         ends = np.array([mark.end_unix_ns - zero for mark in marks], dtype=np.int64)
         mine = np.flatnonzero((waits["thread"] == thread).to_numpy())
-        for wait, at in zip(mine, _around(Nest(starts, ends), waits.iloc[mine]), strict=True):
+        for wait, at in zip(mine, _around(NestedSpans(starts, ends), waits.iloc[mine]), strict=True):
             if at >= 0:
                 found[int(wait)] = _Origin(marks[at].location, "mark", marks[at].call)
     return found
 
 
-def _around(nest: Nest, waits: pd.DataFrame) -> Column:
+def _around(nest: NestedSpans, waits: pd.DataFrame) -> Column:
     """The span around each wait; by its middle first, because the two clocks may differ by microseconds."""
     start, end = waits["start_ns"].to_numpy(), waits["end_ns"].to_numpy()
     found = np.full(len(waits), -1, dtype=np.int64)
@@ -115,7 +115,7 @@ def _around(nest: Nest, waits: pd.DataFrame) -> Column:
     return found
 
 
-def _by_sample(rows: Rows, waits: pd.DataFrame, recording: RankRecording | None) -> tuple[_Found, _Found]:
+def _by_sample(rows: TraceRows, waits: pd.DataFrame, recording: RankRecording | None) -> tuple[_Found, _Found]:
     """The line seen most often on the wait's thread while it waited; and again those that were seen beyond doubt.
 
     A single sample at a wait's end may be the next line already; several that agree are not.
@@ -152,7 +152,7 @@ class _Places:
     steps: Mapping[int, Mapping[_Key, Sequence[int]]]
 
 
-def _places(rows: Rows, waits: pd.DataFrame) -> _Places:
+def _places(rows: TraceRows, waits: pd.DataFrame) -> _Places:
     operation = operations(rows, waits["thread"].to_numpy(), waits["start_ns"].to_numpy())
     names = [rows.trace.names[rows.column("name")[row]] if row >= 0 else "" for row in operation]
     steps: dict[int, dict[_Key, list[int]]] = defaultdict(lambda: defaultdict(list))
@@ -194,8 +194,8 @@ def _possible(known: Mapping[int, list[set[_Origin]]], count: int) -> list[_Orig
 # ------------------------------------------------------------------------------------------ the trace's own frames
 
 
-def _by_frame(rows: Rows, waits: pd.DataFrame, missing: Column) -> _Found:
-    frames = rows.named(rows.of(("python_function",)), lambda name: user_frame(name) is not None)
+def _by_frame(rows: TraceRows, waits: pd.DataFrame, missing: Column) -> _Found:
+    frames = rows.named(rows.in_categories(("python_function",)), lambda name: user_frame(name) is not None)
     if not len(frames) or not len(missing):
         return {}
     picked = waits.iloc[missing]

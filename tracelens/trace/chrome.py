@@ -18,10 +18,10 @@ import numpy as np
 
 from tracelens.errors import InputError
 from tracelens.model import Trace
-from tracelens.trace import source
+from tracelens.trace import raw_bytes
 from tracelens.trace.columns import Column, ColumnBuilder, coded
 from tracelens.trace.events import EventReader
-from tracelens.trace.notes import Notes
+from tracelens.trace.load_notes import LoadNotes
 
 GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
 RUNTIME_CATEGORIES = ("cuda_runtime", "cuda_driver")
@@ -43,8 +43,8 @@ def load(path: Path | str, *, max_bytes: int | None = None) -> Trace:
 
     Raises `InputError` for a file that cannot be opened, is no trace, or has no complete timed event.
     """
-    notes = Notes()
-    reader = EventReader(source.pieces(path, notes, max_bytes), str(path), notes)
+    notes = LoadNotes()
+    reader = EventReader(raw_bytes.pieces(path, notes, max_bytes), str(path), notes)
     builder = ColumnBuilder(notes)
     with _no_collection():
         for batch in reader:
@@ -67,7 +67,9 @@ def rank_from_name(path: Path | str) -> int | None:
     return int(match[1]) if match else None
 
 
-def _trace(path: str, reader: EventReader, builder: ColumnBuilder, columns: dict[str, Column], notes: Notes) -> Trace:
+def _trace(
+    path: str, reader: EventReader, builder: ColumnBuilder, columns: dict[str, Column], notes: LoadNotes
+) -> Trace:
     names, categories, metadata = builder.names(), builder.categories(), reader.metadata
     origin = int(columns["start_ns"][0])
     columns["start_ns"] -= origin
@@ -94,7 +96,7 @@ def _trace(path: str, reader: EventReader, builder: ColumnBuilder, columns: dict
     )
 
 
-def _without_strays(columns: dict[str, Column], notes: Notes) -> dict[str, Column]:
+def _without_strays(columns: dict[str, Column], notes: LoadNotes) -> dict[str, Column]:
     if not columns:
         return columns
     start = columns["start_ns"]

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tracelens.trace import pairs
-from tracelens.trace.fields import ARGUMENTS, NOTHING, UNKNOWN_ID, Batch, Rows, Values
-from tracelens.trace.notes import Notes
-from tracelens.trace.numbers import integers, nanoseconds
+from tracelens.trace import begin_end_pairs
+from tracelens.trace.event_decoder import ARGUMENTS, NOTHING, UNKNOWN_ID, EventBatch, EventColumns, Values
+from tracelens.trace.json_numbers import integers, nanoseconds
+from tracelens.trace.load_notes import LoadNotes
 
 Column = npt.NDArray[Any]
 
@@ -65,7 +65,7 @@ _SYNC_CODES = {kind: position for position, kind in enumerate(SYNC_KINDS)}
 class ColumnBuilder:
     """Takes batches, gives one set of columns; names and categories are coded across batches."""
 
-    def __init__(self, notes: Notes) -> None:
+    def __init__(self, notes: LoadNotes) -> None:
         self.has_shapes = False
         self._notes = notes
         self._spans: list[dict[str, Column]] = []
@@ -73,7 +73,7 @@ class ColumnBuilder:
         self._names = _NameCodes()
         self._categories = _CategoryCodes()
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: EventBatch) -> None:
         """Keep complete events, and the halves of pairs until all are there."""
         if len(batch.spans):
             self._spans.append(self._complete(batch.spans))
@@ -89,7 +89,7 @@ class ColumnBuilder:
     def columns(self) -> dict[str, Column]:
         """All parts joined, ordered by start, longer rows first (parents before children), duplicates removed."""
         if self._halves:
-            complete, lonely = pairs.joined(_concatenated(self._halves))
+            complete, lonely = begin_end_pairs.joined(_concatenated(self._halves))
             self._notes.drop("begin or end without duration", lonely)
             self._spans.append(complete)
         if not self._spans:
@@ -103,7 +103,7 @@ class ColumnBuilder:
             columns = {key: np.delete(column, repeated) for key, column in columns.items()}
         return _with_absent(columns)
 
-    def _complete(self, rows: Rows) -> dict[str, Column]:
+    def _complete(self, rows: EventColumns) -> dict[str, Column]:
         start, known = nanoseconds(rows.ts)
         length, measured = nanoseconds(rows.dur)
         good = known & measured & (length >= 0)
@@ -115,13 +115,13 @@ class ColumnBuilder:
         self._notes.drop("negative duration", int(np.count_nonzero(known & measured & (length < 0))))
         return {key: column[good] for key, column in part.items()}
 
-    def _half(self, rows: Rows, begins: tuple[bool, ...]) -> dict[str, Column]:
+    def _half(self, rows: EventColumns, begins: tuple[bool, ...]) -> dict[str, Column]:
         start, known = nanoseconds(rows.ts)
         self._notes.drop("no timestamp", int(np.count_nonzero(~known)))
-        part = {"start_ns": start, "end_ns": start, **self._fields(rows), pairs.BEGINS: np.array(begins)}
+        part = {"start_ns": start, "end_ns": start, **self._fields(rows), begin_end_pairs.BEGINS: np.array(begins)}
         return {key: column[known] for key, column in part.items()}
 
-    def _fields(self, rows: Rows) -> dict[str, Column]:
+    def _fields(self, rows: EventColumns) -> dict[str, Column]:
         count = len(rows)
         category = np.fromiter(map(self._categories.__getitem__, rows.cat), dtype=np.int16, count=count)
         name = np.fromiter(map(self._names.__getitem__, rows.name), dtype=np.int32, count=count)

@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 
 from tracelens.errors import InputError
-from tracelens.trace import fields, repair
-from tracelens.trace.fields import AnyPhase, Batch
-from tracelens.trace.notes import Notes
+from tracelens.trace import event_decoder, repair
+from tracelens.trace.event_decoder import AnyPhase, EventBatch
+from tracelens.trace.load_notes import LoadNotes
 
 BATCH = 256 << 10
 """Raw bytes decoded at once: some 1,000 events, which stay in the cache until they are columns; 8 MiB take twice the
@@ -38,14 +38,14 @@ _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _OVERLAP = 100
 """Bytes searched again after more were read: the key and bracket of the array may lie across the border."""
-_ARGUMENTS = tuple(field.encode_name for field in msgspec.structs.fields(fields.Args))
+_ARGUMENTS = tuple(field.encode_name for field in msgspec.structs.fields(event_decoder.EventArguments))
 
 
 class EventReader:
     """Iterate over it for batches; `metadata` is complete once it is exhausted."""
 
     def __init__(
-        self, pieces: Iterator[bytes], name: str, notes: Notes, keep: Callable[[list[Any]], object] | None = None
+        self, pieces: Iterator[bytes], name: str, notes: LoadNotes, keep: Callable[[list[Any]], object] | None = None
     ) -> None:
         """`keep` is given every intact event as it is: its JSON text, or the values of one that was mended."""
         self.metadata: dict[str, Any] = {}
@@ -58,9 +58,9 @@ class EventReader:
         self._ended = False
         self._mended = 0
         self._tail = bytearray()
-        self._decoder = fields.PLAIN
+        self._decoder = event_decoder.PLAIN
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[EventBatch]:
         self._find_array()
         size, more = BATCH, True
         while more and not self._ended and size <= EVENT_LIMIT:
@@ -133,13 +133,13 @@ class EventReader:
         with memoryview(last) as view:
             return b"".join((b"[", *before, view[: cut[0]], b"]"))
 
-    def _read(self, array: bytes) -> Iterator[Batch]:
+    def _read(self, array: bytes) -> Iterator[EventBatch]:
         """The batches of an array; one where nothing is damaged. Apart, so that the text is given up before the next is
         read: memory that is used again costs nothing, a fresh page as much as unpacking into it."""
         batch = self._whole(array)
         yield from self._decode(array[1:-1]) if batch is None else (batch,)
 
-    def _decode(self, text: bytes) -> Iterator[Batch]:
+    def _decode(self, text: bytes) -> Iterator[EventBatch]:
         """Decode a run of whole events, by halves where it fails."""
         if self._carry and not self._ended:
             batch, text = self._joined(text)
@@ -158,29 +158,29 @@ class EventReader:
             yield from self._decode(text[: middle[0]])
             yield from self._decode(text[middle[1] :])
 
-    def _joined(self, text: bytes) -> tuple[Batch, bytes]:
+    def _joined(self, text: bytes) -> tuple[EventBatch, bytes]:
         """Try whether the unfinished event before `text` ends within its first few; returns what is left of it."""
         near = list(islice(BOUNDARY.finditer(text), repair.MAX_JOIN))
         end, begin = (near[-1].start() + 1, near[-1].end()) if near else (len(text), len(text))
         joined, self._carry = self._carry + b"," + text[:end], b""
         return self._walk(joined, "damaged event"), text[begin:]
 
-    def _whole(self, array: bytes) -> Batch | None:
+    def _whole(self, array: bytes) -> EventBatch | None:
         """An array of whole, undamaged events; None for any other."""
         if self._carry or self._ended:
             return None
         try:
             batch = self._decoder.batch(array)
-            if self._decoder is fields.PLAIN and batch.loses_digits():
-                self._decoder = fields.EXACT
+            if self._decoder is event_decoder.PLAIN and batch.loses_digits():
+                self._decoder = event_decoder.EXACT
                 batch = self._decoder.batch(array)
-        except fields.FAILURES:
+        except event_decoder.FAILURES:
             return None
         if self._keep is not None:
             self._keep(msgspec.json.decode(array, type=list[msgspec.Raw]))
         return batch
 
-    def _walk(self, text: bytes, unfinished: str | None) -> Batch:
+    def _walk(self, text: bytes, unfinished: str | None) -> EventBatch:
         """Read event by event. `unfinished`: what an event is that the text does not finish; None: to be continued."""
         walked = repair.walk(text, _START)
         for reason, count in walked.dropped.items():
@@ -195,7 +195,7 @@ class EventReader:
             self._carry = walked.rest
         if self._keep is not None:
             self._keep(walked.values)
-        return fields.by_phase([_event(value) for value in walked.values])
+        return event_decoder.by_phase([_event(value) for value in walked.values])
 
     def _finish(self) -> None:
         """What follows the array: more top-level keys."""

@@ -14,7 +14,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from tracelens.trace.notes import Notes
+from tracelens.trace.load_notes import LoadNotes
 
 MAX_JOIN = 3
 """Boundaries that may lie inside one event (an argument that is a list of objects looks like events)."""
@@ -68,7 +68,7 @@ def walk(text: bytes, start: re.Pattern[bytes]) -> Walked:
     return out
 
 
-def top_level(text: bytes, notes: Notes) -> dict[str, Any]:
+def top_level(text: bytes, notes: LoadNotes) -> dict[str, Any]:
     """The keys of an object that may be cut short or damaged: all pairs up to the first one that cannot be read."""
     clean = text.translate(_CONTROLS).decode("utf-8", "replace")
     clean = _BARE.sub(r"\1null", clean)

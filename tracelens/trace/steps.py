@@ -15,9 +15,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from tracelens.model import RankRecording, StepSource
-from tracelens.trace import api, cycle
-from tracelens.trace.idle import LAUNCH_NS
-from tracelens.trace.tables import Rows, among
+from tracelens.trace import cuda_api, launch_cycle
+from tracelens.trace.idle_gaps import LAUNCH_NS
+from tracelens.trace.tables import TraceRows, among
 from tracelens.trace.threads import LOADER, MARKS, OPTIMIZER, STEP, Threads
 
 Column = npt.NDArray[Any]
@@ -30,7 +30,7 @@ PARTIAL = 0.5
 
 
 def find(
-    rows: Rows, calls: pd.DataFrame, ops: pd.DataFrame, threads: Threads, recording: RankRecording | None
+    rows: TraceRows, calls: pd.DataFrame, ops: pd.DataFrame, threads: Threads, recording: RankRecording | None
 ) -> tuple[pd.DataFrame, StepSource]:
     """The steps, and what told them apart."""
     marked = _profiler_steps(rows, threads)
@@ -42,14 +42,14 @@ def find(
     for boundaries, source in _by_annotation(rows, threads):
         if len(boundaries) >= 2:
             return _between(boundaries), source
-    boundaries = cycle.boundaries(calls, ops)
+    boundaries = launch_cycle.boundaries(calls, ops)
     if len(boundaries) >= 2:
         return _between(boundaries), "cycle"
     return _span(rows, calls, ops), "none"
 
 
-def _profiler_steps(rows: Rows, threads: Threads) -> dict[str, Column]:
-    found = rows.named(rows.of(MARKS), lambda name: name.startswith(STEP))
+def _profiler_steps(rows: TraceRows, threads: Threads) -> dict[str, Column]:
+    found = rows.named(rows.in_categories(MARKS), lambda name: name.startswith(STEP))
     found = found[rows.column("tid")[found] == threads.main]
     numbers = [int(match[1]) if (match := _NUMBER.match(name)) else at for at, name in enumerate(rows.names(found))]
     start, end = rows.column("start_ns")[found], rows.column("end_ns")[found].copy()
@@ -64,7 +64,7 @@ def _profiler_steps(rows: Rows, threads: Threads) -> dict[str, Column]:
 
 
 def _launches(calls: pd.DataFrame, threads: Threads) -> Column:
-    chosen = among(calls["kind"], *api.STARTS_WORK) & np.isin(calls["thread"].to_numpy(), threads.loop)
+    chosen = among(calls["kind"], *cuda_api.STARTS_WORK) & np.isin(calls["thread"].to_numpy(), threads.loop)
     return calls["start_ns"].to_numpy()[chosen]
 
 
@@ -82,9 +82,9 @@ def _whole(marked: dict[str, Column], launches: Column, attributed: Column) -> C
     return whole
 
 
-def _by_annotation(rows: Rows, threads: Threads) -> list[tuple[Column, StepSource]]:
+def _by_annotation(rows: TraceRows, threads: Threads) -> list[tuple[Column, StepSource]]:
     """Boundaries by DataLoader and optimizer, the better one first: with accumulation, a step has many batches."""
-    marks = rows.of(MARKS)
+    marks = rows.in_categories(MARKS)
     marks = marks[rows.column("tid")[marks] == threads.main]
     batches = np.unique(rows.column("start_ns")[rows.named(marks, lambda name: name.startswith(LOADER))])
     updates = rows.named(marks, lambda name: name.startswith(OPTIMIZER))
@@ -105,7 +105,7 @@ def _between(boundaries: Column) -> pd.DataFrame:
     return _frame(edges, kept, ~kept)
 
 
-def _span(rows: Rows, calls: pd.DataFrame, ops: pd.DataFrame) -> pd.DataFrame:
+def _span(rows: TraceRows, calls: pd.DataFrame, ops: pd.DataFrame) -> pd.DataFrame:
     """One step from the first to the last thing that happened on the GPU (on the host, without one).
 
     It begins no earlier than a launch takes: what the GPU did before its first recorded operation was not recorded.

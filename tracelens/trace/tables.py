@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tracelens.model import Trace
-from tracelens.trace import api
+from tracelens.trace import cuda_api
 from tracelens.trace.columns import SYNC_KINDS, coded
 
 Column = npt.NDArray[Any]
@@ -28,7 +28,7 @@ OP_KINDS = ("kernel", "copy", "memset", "collective")
 
 
 @dataclass(frozen=True)
-class Rows:
+class TraceRows:
     """A Trace with the selections that every stage needs."""
 
     trace: Trace
@@ -37,7 +37,7 @@ class Rows:
     def column(self, key: str) -> Column:
         return self.trace.columns[key]
 
-    def of(self, categories: tuple[str, ...]) -> Column:
+    def in_categories(self, categories: tuple[str, ...]) -> Column:
         """Positions of the rows of some categories, in order of start."""
         if categories not in self._found:
             chosen = coded(self.column("category"), self.trace.categories, categories)
@@ -70,15 +70,15 @@ def codes(column: pd.Series[Any]) -> Column:
     return np.asarray(cast(pd.Categorical, column.array).codes)
 
 
-def processes(rows: Rows) -> int:
+def processes(rows: TraceRows) -> int:
     """How many processes made the API calls; a profiler records one, but files get merged."""
-    pid = rows.column("pid")[rows.of(RUNTIME)]
+    pid = rows.column("pid")[rows.in_categories(RUNTIME)]
     return len(np.unique(pid)) if len(pid) and pid.min() != pid.max() else min(len(pid), 1)
 
 
-def build(rows: Rows) -> tuple[pd.DataFrame, pd.DataFrame]:
+def build(rows: TraceRows) -> tuple[pd.DataFrame, pd.DataFrame]:
     """`calls` and `ops`, linked, with `step` still -1."""
-    call_rows, op_rows = rows.of(RUNTIME), rows.of(GPU)
+    call_rows, op_rows = rows.in_categories(RUNTIME), rows.in_categories(GPU)
     calls, ops = _calls(rows, call_rows), _ops(rows, op_rows)
     correlation = rows.column("correlation")[op_rows]
     call = _launching_call(calls, ops, correlation)
@@ -95,14 +95,14 @@ def build(rows: Rows) -> tuple[pd.DataFrame, pd.DataFrame]:
     return calls, ops
 
 
-def _calls(rows: Rows, selected: Column) -> pd.DataFrame:
+def _calls(rows: TraceRows, selected: Column) -> pd.DataFrame:
     codes, names = _recode(rows, selected)
-    kinds = np.array([api.KINDS.index(api.kind(name)) for name in names], dtype=np.int8)
+    kinds = np.array([cuda_api.KINDS.index(cuda_api.kind(name)) for name in names], dtype=np.int8)
     return pd.DataFrame(
         {
             "thread": rows.column("tid")[selected],
             "name": categorical(codes, names),
-            "kind": categorical(kinds[codes], api.KINDS),
+            "kind": categorical(kinds[codes], cuda_api.KINDS),
             "start_ns": rows.column("start_ns")[selected],
             "end_ns": rows.column("end_ns")[selected],
             "correlation": rows.column("correlation")[selected],
@@ -112,19 +112,19 @@ def _calls(rows: Rows, selected: Column) -> pd.DataFrame:
     )
 
 
-def _ops(rows: Rows, selected: Column) -> pd.DataFrame:
+def _ops(rows: TraceRows, selected: Column) -> pd.DataFrame:
     codes, names = _recode(rows, selected)
     category = rows.column("category")[selected]
     is_copy, is_memset = (
         np.isin(category, [code for code, text in enumerate(rows.trace.categories) if text == word])
         for word in ("gpu_memcpy", "gpu_memset")
     )
-    collective = np.array([api.is_collective(name) for name in names], dtype=np.bool_)
+    collective = np.array([cuda_api.is_collective(name) for name in names], dtype=np.bool_)
     kind = np.where(is_copy, 1, np.where(is_memset, 2, np.where(collective[codes] if len(codes) else False, 3, 0)))
     direction, memory = np.zeros(len(names), dtype=np.int8), np.zeros(len(names), dtype=np.int8)
     for code in np.unique(codes[is_copy]):
-        direction[code] = DIRECTIONS.index(api.direction(names[code]))
-        memory[code] = MEMORY.index(api.memory(names[code]))
+        direction[code] = DIRECTIONS.index(cuda_api.direction(names[code]))
+        memory[code] = MEMORY.index(cuda_api.memory(names[code]))
     device, process = rows.column("device")[selected].astype(np.int64), rows.column("pid")[selected]
     return pd.DataFrame(
         {
@@ -148,7 +148,7 @@ def _unknown(count: int) -> Column:
     return np.broadcast_to(np.int64(-1), count)
 
 
-def _recode(rows: Rows, selected: Column) -> tuple[Column, list[str]]:
+def _recode(rows: TraceRows, selected: Column) -> tuple[Column, list[str]]:
     """Codes into the names that occur, so that a table carries only its own. Equal names get one code."""
     codes = rows.column("name")[selected]
     place: dict[str, int] = {}
@@ -162,7 +162,7 @@ def _launching_call(calls: pd.DataFrame, ops: pd.DataFrame, correlation: Column)
     """Position of the call that launched each op, -1 where the trace has none."""
     if not len(calls) or not len(ops):
         return np.full(len(ops), -1, dtype=np.int64)
-    starts_work = among(calls["kind"], *api.STARTS_WORK)
+    starts_work = among(calls["kind"], *cuda_api.STARTS_WORK)
     keys = calls["correlation"].to_numpy()
     order = np.concatenate((np.flatnonzero(starts_work), np.flatnonzero(~starts_work)))
     order = order[np.argsort(keys[order], kind="stable")]  # of equal ids the one that can launch, then the earliest
@@ -173,7 +173,7 @@ def _launching_call(calls: pd.DataFrame, ops: pd.DataFrame, correlation: Column)
 
 def _nearest_call(calls: pd.DataFrame, ops: pd.DataFrame, correlation: Column, otherwise: Column) -> Column:
     """Where several processes count their calls from 1: of the calls of that number the last one before the op ran."""
-    launching = np.flatnonzero(among(calls["kind"], *api.STARTS_WORK))
+    launching = np.flatnonzero(among(calls["kind"], *cuda_api.STARTS_WORK))
     called = pd.DataFrame(
         {
             "at": calls["start_ns"].to_numpy()[launching],
@@ -188,9 +188,9 @@ def _nearest_call(calls: pd.DataFrame, ops: pd.DataFrame, correlation: Column, o
     )
 
 
-def _add_sync_targets(rows: Rows, calls: pd.DataFrame) -> None:
+def _add_sync_targets(rows: TraceRows, calls: pd.DataFrame) -> None:
     """From `cuda_sync` rows: which stream a call waits for, which event it waits for or recorded."""
-    sync = rows.of(("cuda_sync",))
+    sync = rows.in_categories(("cuda_sync",))
     sync = sync[rows.column("correlation")[sync] > 0]
     if not len(sync) or not len(calls):
         return

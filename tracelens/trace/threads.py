@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from tracelens.trace.tables import Rows, among
+from tracelens.trace.tables import TraceRows, among
 
 STEP, LOADER, OPTIMIZER = "ProfilerStep", "enumerate(DataLoader)", "Optimizer.step"
 MARKS = ("user_annotation", "cpu_op")
@@ -39,9 +39,9 @@ class Threads:
         return self.autograd if self.main is None else (self.main, *self.autograd)
 
 
-def find(rows: Rows, calls: pd.DataFrame, ops: pd.DataFrame) -> Threads:
+def find(rows: TraceRows, calls: pd.DataFrame, ops: pd.DataFrame) -> Threads:
     """By annotations and autograd's own rows; where there are none (a C++ program), by who waits and who takes over."""
-    marks = rows.of(MARKS)
+    marks = rows.in_categories(MARKS)
     backward = rows.named(marks, lambda name: name.startswith(_BACKWARD))
     workers = {int(thread) for thread in np.unique(rows.column("tid")[backward])}
     main = _main(rows, calls, ops, workers)
@@ -50,15 +50,15 @@ def find(rows: Rows, calls: pd.DataFrame, ops: pd.DataFrame) -> Threads:
     return Threads(main, tuple(sorted(workers - {main})))
 
 
-def _main(rows: Rows, calls: pd.DataFrame, ops: pd.DataFrame, workers: set[int]) -> int | None:
-    marks = rows.of(MARKS)
+def _main(rows: TraceRows, calls: pd.DataFrame, ops: pd.DataFrame, workers: set[int]) -> int | None:
+    marks = rows.in_categories(MARKS)
     for prefix in (STEP, OPTIMIZER, LOADER):
         found = rows.named(marks, lambda name, prefix=prefix: name.startswith(prefix))  # type: ignore[misc]
         if len(found):
             return _most_frequent(rows.column("tid")[found])
     issued = calls["thread"].to_numpy()
     meeting = issued[_meets_the_gpu(calls, ops)] if not workers else issued[:0]
-    for threads in (meeting, issued, rows.column("tid")[rows.of(("cpu_op",))]):
+    for threads in (meeting, issued, rows.column("tid")[rows.in_categories(("cpu_op",))]):
         others = threads[~np.isin(threads, list(workers))]
         if len(others):
             return _most_frequent(others)

@@ -10,25 +10,25 @@ import numpy as np
 import pandas as pd
 
 from tracelens.model import RankRecording, StepSource, Tables, Timeline, Trace
-from tracelens.trace import attribution, event_uses, hiccups, idle, intervals, steps, tables, threads, waits
-from tracelens.trace.tables import Rows
+from tracelens.trace import attribution, event_records, idle_gaps, intervals, slow_steps, steps, tables, threads, waits
+from tracelens.trace.tables import TraceRows
 from tracelens.trace.threads import LOADER, MARKS, Threads
 
 
 def build(trace: Trace, recording: RankRecording | None = None) -> Timeline:
     """The queryable picture of `trace`; `recording` adds step marks of ours, attributed steps and source lines."""
-    rows = Rows(trace)
+    rows = TraceRows(trace)
     calls, ops = tables.build(rows)
-    calls = event_uses.joined(calls, trace, recording)
+    calls = event_records.joined(calls, trace, recording)
     found = threads.find(rows, calls, ops)
     step, source = steps.find(rows, calls, ops, found, recording)
     _add_steps(calls, ops, step, source)
     loader = _loader(rows, found, step)
-    slow = hiccups.find(step, calls, loader)
+    slow = slow_steps.find(step, calls, loader)
     step["kept"] &= ~slow
     wait = waits.find(rows, calls, ops, source)
-    gaps = idle.find(idle.Scene(calls, ops, wait, loader, step, _overhead(rows, wait), found))
-    wait["gpu_idle_ns"] = idle.owned(gaps, len(wait))
+    gaps = idle_gaps.find(idle_gaps.IdleInputs(calls, ops, wait, loader, step, _overhead(rows, wait), found))
+    wait["gpu_idle_ns"] = idle_gaps.owned(gaps, len(wait))
     wait = waits.without_asked(attribution.locate(rows, wait, recording))
     return Timeline(
         trace=trace,
@@ -51,8 +51,8 @@ def _add_steps(calls: pd.DataFrame, ops: pd.DataFrame, step: pd.DataFrame, sourc
     ops["step"] = np.where(call >= 0, calls["step"].to_numpy()[call], own) if len(calls) else own
 
 
-def _loader(rows: Rows, found: Threads, step: pd.DataFrame) -> pd.DataFrame:
-    spans = rows.named(rows.of(MARKS), lambda name: name.startswith(LOADER))
+def _loader(rows: TraceRows, found: Threads, step: pd.DataFrame) -> pd.DataFrame:
+    spans = rows.named(rows.in_categories(MARKS), lambda name: name.startswith(LOADER))
     spans = spans[rows.column("tid")[spans] == found.main]
     codes, names = np.unique(np.array(rows.names(spans), dtype=object), return_inverse=True)[::-1]
     return pd.DataFrame(
@@ -66,15 +66,15 @@ def _loader(rows: Rows, found: Threads, step: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _overhead(rows: Rows, wait: pd.DataFrame) -> intervals.IntervalSet:
+def _overhead(rows: TraceRows, wait: pd.DataFrame) -> intervals.IntervalSet:
     """When the profiler itself held the host: its own rows, and its drain at the end of the window."""
-    spans, edge = rows.of(("overhead",)), wait[wait["window_edge"]]
+    spans, edge = rows.in_categories(("overhead",)), wait[wait["window_edge"]]
     return intervals.union(
         *(np.concatenate((rows.column(key)[spans], edge[key].to_numpy())) for key in ("start_ns", "end_ns"))
     )
 
 
-def _several(rows: Rows, ops: pd.DataFrame) -> list[str]:
+def _several(rows: TraceRows, ops: pd.DataFrame) -> list[str]:
     """What to know about a file that is not one process on one GPU."""
     processes, devices = tables.processes(rows), int(ops["device"].nunique())
     found = []
@@ -96,7 +96,7 @@ def _notes(ops: pd.DataFrame, step: pd.DataFrame, source: StepSource, slow: int)
         found.append(f"{cut_off} of {len(step)} steps are cut off at the edge of the window and were left out")
     if slow:
         found.append(
-            f"{slow} of {len(step)} steps took more than {hiccups.FACTOR:g} x the time of the others for the same "
+            f"{slow} of {len(step)} steps took more than {slow_steps.FACTOR:g} x the time of the others for the same "
             "calls, a hiccup of the machine, and were left out"
         )
     if source == "cycle":

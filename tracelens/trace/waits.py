@@ -14,9 +14,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from tracelens.model import StepSource
-from tracelens.trace import api, event_uses
-from tracelens.trace.nest import operations
-from tracelens.trace.tables import Rows, among, categorical, codes
+from tracelens.trace import cuda_api, event_records
+from tracelens.trace.nesting import operations
+from tracelens.trace.tables import TraceRows, among, categorical, codes
 
 Column = npt.NDArray[Any]
 
@@ -34,7 +34,7 @@ _PASSING = ("other", "event_query", "event_record")
 """Kinds that may stand between the copy and the synchronize of one `.item()`."""
 
 
-def find(rows: Rows, calls: pd.DataFrame, ops: pd.DataFrame, source: StepSource) -> pd.DataFrame:
+def find(rows: TraceRows, calls: pd.DataFrame, ops: pd.DataFrame, source: StepSource) -> pd.DataFrame:
     """All waits in order of start; `calls` and `ops` know their steps."""
     kind = np.full(len(calls), _NONE, dtype=np.int8)
     for sync, word in zip(SYNCS, ("device", "stream", "event"), strict=True):
@@ -149,7 +149,7 @@ def _finished_copies(calls: pd.DataFrame, ops: pd.DataFrame) -> Column:
     return out
 
 
-def _after_copies(rows: Rows, calls: pd.DataFrame, copy: Column, ops: pd.DataFrame) -> dict[str, Column]:
+def _after_copies(rows: TraceRows, calls: pd.DataFrame, copy: Column, ops: pd.DataFrame) -> dict[str, Column]:
     """Stream synchronizes with the kind of their copy: `.item()` and its like (d2h), a blocking `.to(device)` (h2d).
 
     A read makes every synchronize after it part of it: without that the value is not there. After an upload it is
@@ -167,7 +167,7 @@ def _blocking_copies(calls: pd.DataFrame, ops: pd.DataFrame) -> Column:
     """The kind d2h or h2d for copy calls that wait, none for all others."""
     out = np.full(len(calls), _NONE, dtype=np.int8)
     names = calls["name"].cat.categories
-    synchronous = [name for name in names if api.copies_synchronously(str(name))]
+    synchronous = [name for name in names if cuda_api.copies_synchronously(str(name))]
     calling = np.flatnonzero(among(calls["kind"], "copy") & (calls["op"].to_numpy() >= 0))
     op = calls["op"].to_numpy()[calling]
     done, end = ops["end_ns"].to_numpy()[op], calls["end_ns"].to_numpy()[calling]
@@ -208,7 +208,7 @@ def _waited(calls: pd.DataFrame, ops: pd.DataFrame, stream: Column, blocking: Co
             done = completion.launched(int(target), start[some]) if known else completion.ended(end[some])
             done = done if len(ops) else end[some]  # GPU work was not recorded: the call blocked, no more is known
             waited[some] = np.clip(done, start[some], end[some]) - start[some]
-    named = calls["record"].to_numpy() != event_uses.UNKNOWN
+    named = calls["record"].to_numpy() != event_records.UNKNOWN
     for call in np.flatnonzero(among(calls["kind"], "event_sync") & named):
         waited[call] = _waited_for_record(calls, completion, int(call))
     copies = np.flatnonzero(among(calls["kind"], "copy"))
@@ -221,7 +221,7 @@ def _waited(calls: pd.DataFrame, ops: pd.DataFrame, stream: Column, blocking: Co
 def _waited_for_record(calls: pd.DataFrame, completion: _Completion, call: int) -> int:
     """For the work in front of the record that the recording named; for none where it is from before the trace."""
     record = int(calls["record"].iloc[call])
-    if record == event_uses.EARLIER:
+    if record == event_records.EARLIER:
         return 0
     start, end = int(calls["start_ns"].iloc[call]), int(calls["end_ns"].iloc[call])
     recorded = np.array([calls["start_ns"].iloc[record]])
@@ -273,7 +273,7 @@ class _Completion:
 def _window_edge(calls: pd.DataFrame, source: StepSource) -> int:
     """The device synchronize with which the profiler drains the GPU when it stops; -1 if the trace does not show it."""
     syncs = np.flatnonzero(among(calls["kind"], "device_sync"))
-    launches = np.flatnonzero(among(calls["kind"], *api.STARTS_WORK))
+    launches = np.flatnonzero(among(calls["kind"], *cuda_api.STARTS_WORK))
     if not len(syncs) or not len(launches):
         return -1
     starts, last = calls["start_ns"].to_numpy(), int(syncs[-1])

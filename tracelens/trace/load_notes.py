@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass
-class Notes:
+class LoadNotes:
     """Filled by the readers, read once by `chrome.load`."""
 
     dropped: Counter[str] = field(default_factory=Counter)

@@ -40,7 +40,7 @@ SKEW_NS = 5_000
 
 
 @dataclass(frozen=True)
-class Scene:
+class IdleInputs:
     """What the idle analysis looks at. `overhead`: intervals in which the profiler itself held the host."""
 
     calls: pd.DataFrame
@@ -93,7 +93,7 @@ class _Pieces:
         self.cause[rows], self.wait[rows] = cause, wait
 
 
-def find(scene: Scene) -> pd.DataFrame:
+def find(scene: IdleInputs) -> pd.DataFrame:
     """The `gaps` table: inside kept steps, in order of start within each device."""
     parts = [_of_device(scene, int(device)) for device in np.unique(scene.ops["device"].to_numpy())]
     parts = parts or [_table({key: np.empty(0, dtype=np.int64) for key in _KEYS}, 0)]
@@ -117,7 +117,7 @@ def _table(columns: dict[str, Column], device: int) -> pd.DataFrame:
     return pd.DataFrame({"device": devices, **columns, "cause": categorical(columns["cause"], CAUSES)}, copy=False)
 
 
-def _of_device(scene: Scene, device: int) -> pd.DataFrame:
+def _of_device(scene: IdleInputs, device: int) -> pd.DataFrame:
     positions = np.flatnonzero(scene.ops["device"].to_numpy() == device)
     starts, ends = scene.ops["start_ns"].to_numpy()[positions], scene.ops["end_ns"].to_numpy()[positions]
     busy = intervals.union(starts, ends)
@@ -131,7 +131,7 @@ def _of_device(scene: Scene, device: int) -> pd.DataFrame:
     return _table(_merged(pieces, gaps), device)
 
 
-def _gaps(scene: Scene, idle: IntervalSet, positions: Column, starts: Column) -> _Gaps:
+def _gaps(scene: IdleInputs, idle: IntervalSet, positions: Column, starts: Column) -> _Gaps:
     follows = np.searchsorted(starts, idle[1])
     exists = follows < len(positions)
     next_op = np.where(exists, positions[np.minimum(follows, len(positions) - 1)], -1)
@@ -152,11 +152,11 @@ _LOOP = -(2**62)
 """The chain of the training loop: no thread id."""
 
 
-def _chains(scene: Scene, threads: Column) -> Column:
+def _chains(scene: IdleInputs, threads: Column) -> Column:
     return np.where(np.isin(threads, scene.threads.loop), _LOOP, threads)
 
 
-def _pieces(scene: Scene, gaps: _Gaps) -> _Pieces:
+def _pieces(scene: IdleInputs, gaps: _Gaps) -> _Pieces:
     """Cut the gaps wherever an owner may change, and keep what lies in a kept step."""
     tables = (scene.steps, scene.waits, scene.loader)
     bounds = [table[key].to_numpy() for table in tables for key in ("start_ns", "end_ns")]
@@ -183,7 +183,7 @@ def _own_tight(pieces: _Pieces, gaps: _Gaps) -> None:
     pieces.give(tight & (staging >= 0), SYNC, staging[tight & (staging >= 0)])
 
 
-def _own_late(scene: Scene, gaps: _Gaps, pieces: _Pieces, busy: IntervalSet, chain: int) -> _Pieces:
+def _own_late(scene: IdleInputs, gaps: _Gaps, pieces: _Pieces, busy: IntervalSet, chain: int) -> _Pieces:
     """Gaps that began because the host had not asked in time: follow the host back from its launch."""
     mine = (gaps.late & (gaps.chain == chain))[pieces.gap]
     edge = scene.waits["window_edge"].to_numpy(dtype=np.bool_)
@@ -208,7 +208,7 @@ def _own_late(scene: Scene, gaps: _Gaps, pieces: _Pieces, busy: IntervalSet, cha
     return _own_after_waits(scene, pieces, np.flatnonzero(mine), real, busy) if len(real) else pieces
 
 
-def _own_after_waits(scene: Scene, pieces: _Pieces, mine: Column, real: Column, busy: IntervalSet) -> _Pieces:
+def _own_after_waits(scene: IdleInputs, pieces: _Pieces, mine: Column, real: Column, busy: IntervalSet) -> _Pieces:
     """Give idle time after a wait to it, as far as the lead goes that the waits destroyed.
 
     The lead is the GPU work still to be done when a wait began: had the host gone on, the GPU would have had that

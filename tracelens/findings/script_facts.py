@@ -1,6 +1,6 @@
 """What the text of a training script says about its loop, by its syntax tree; nothing is run or imported.
 
-In: Python source of any quality. Out: SourceFacts, or None where the text does not parse. Only what is written in this
+In: Python source of any quality. Out: ScriptFacts, or None where the text does not parse. Only what is written in this
 one file is known: a thing that is absent here may be done in a module that the script imports.
 """
 
@@ -15,7 +15,7 @@ READS = frozenset({"item", "cpu", "tolist", "numpy"})
 
 
 @dataclass(frozen=True, slots=True)
-class SourceFacts:
+class ScriptFacts:
     """Calls by their last name, constant keywords of the loader, flags that are set, and conditions like `% K`."""
 
     calls: frozenset[str]
@@ -30,7 +30,7 @@ class SourceFacts:
     """K of an `if … % K` that guards `.step()`: gradient accumulation."""
 
 
-def facts_of(source: str) -> SourceFacts | None:
+def read_script_facts(source: str) -> ScriptFacts | None:
     """The facts, or None where the source does not parse."""
     try:
         tree = ast.parse(source)
@@ -38,7 +38,7 @@ def facts_of(source: str) -> SourceFacts | None:
         return None
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     constants = dict(_constants(tree))
-    return SourceFacts(
+    return ScriptFacts(
         calls=frozenset(name for call in calls if (name := _name(call.func))),
         loader=next((_keywords(call, constants) for call in calls if _name(call.func) == "DataLoader"), None),
         non_blocking=any(_keywords(call, constants).get("non_blocking") is True for call in calls),

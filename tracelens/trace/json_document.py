@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from tracelens.trace import source
+from tracelens.trace import raw_bytes
 from tracelens.trace.events import EventReader
-from tracelens.trace.notes import Notes
+from tracelens.trace.load_notes import LoadNotes
 from tracelens.trace.repair import Digits
 
 
@@ -29,9 +29,9 @@ class Document:
 
 def document(path: Path | str, *, max_bytes: int | None = None) -> Document:
     """Raises `InputError` as `chrome.load` does; a file without a timed event is still a document."""
-    notes = Notes()
+    notes = LoadNotes()
     events: list[Any] = []
-    reader = EventReader(source.pieces(path, notes, max_bytes), str(path), notes, keep=events.extend)
+    reader = EventReader(raw_bytes.pieces(path, notes, max_bytes), str(path), notes, keep=events.extend)
     for _ in reader:
         pass
     found = [_plain(event) for event in events]

@@ -1,7 +1,7 @@
 """The bytes of a trace file, decompressed, a piece at a time.
 
 In: a path (or `-` for standard input), plain, gzip or zstd, told apart by content. Out: pieces of the raw text.
-A file cut short or damaged gives everything before the damage and a remark in `Notes`; only a file that cannot be
+A file cut short or damaged gives everything before the damage and a remark in `LoadNotes`; only a file that cannot be
 opened at all is an error. Memory stays at one piece, however much a file expands.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tracelens.errors import InputError
-from tracelens.trace.notes import Notes
+from tracelens.trace.load_notes import LoadNotes
 
 try:
     inflate: Any = importlib.import_module("isal.isal_zlib")
@@ -41,7 +41,7 @@ _HINT = "give a .json or .json.gz that torch.profiler wrote, or a run folder of 
 _DAMAGE: tuple[type[BaseException], ...] = (zlib.error, inflate.error, EOFError)
 
 
-def pieces(path: Path | str, notes: Notes, max_bytes: int | None = None) -> Iterator[bytes]:
+def pieces(path: Path | str, notes: LoadNotes, max_bytes: int | None = None) -> Iterator[bytes]:
     """Yield the raw text of `path`; stops with a warning after `max_bytes`."""
     total = 0
     with _opened(path) as handle:
@@ -68,7 +68,7 @@ def _opened(path: Path | str) -> Iterator[IO[bytes]]:
         yield handle
 
 
-def _decompressed(handle: IO[bytes], name: str, notes: Notes) -> Iterator[bytes]:
+def _decompressed(handle: IO[bytes], name: str, notes: LoadNotes) -> Iterator[bytes]:
     head = _read(handle, PIECE, name, notes)
     if head.startswith(GZIP_MAGIC):
         yield from _gunzipped(handle, head, name, notes)
@@ -80,7 +80,7 @@ def _decompressed(handle: IO[bytes], name: str, notes: Notes) -> Iterator[bytes]
             head = _read(handle, PIECE, name, notes)
 
 
-def _read(handle: IO[bytes], size: int, name: str, notes: Notes) -> bytes:
+def _read(handle: IO[bytes], size: int, name: str, notes: LoadNotes) -> bytes:
     """Read, taking a failing disk or network share for the end of the file."""
     try:
         return handle.read(size)
@@ -91,7 +91,7 @@ def _read(handle: IO[bytes], size: int, name: str, notes: Notes) -> bytes:
         return b""
 
 
-def _gunzipped(handle: IO[bytes], head: bytes, name: str, notes: Notes) -> Iterator[bytes]:
+def _gunzipped(handle: IO[bytes], head: bytes, name: str, notes: LoadNotes) -> Iterator[bytes]:
     given = 0
     try:
         for piece in _members(handle, head, PACKED, name, notes):
@@ -113,7 +113,7 @@ def _up_to_damage(again: Iterator[bytes], given: int) -> Iterator[bytes]:
             given = max(0, given - len(piece))
 
 
-def _members(handle: IO[bytes], data: bytes, step: int, name: str, notes: Notes) -> Iterator[bytes]:
+def _members(handle: IO[bytes], data: bytes, step: int, name: str, notes: LoadNotes) -> Iterator[bytes]:
     """All gzip members; bytes after the last one are left alone."""
     while data.startswith(GZIP_MAGIC):
         inflater = inflate.decompressobj(GZIP_WINDOW)
@@ -132,7 +132,7 @@ def _members(handle: IO[bytes], data: bytes, step: int, name: str, notes: Notes)
         notes.warn("bytes after the end of the compressed data were ignored")
 
 
-def _unzstd(handle: IO[bytes], data: bytes, name: str, notes: Notes) -> Iterator[bytes]:
+def _unzstd(handle: IO[bytes], data: bytes, name: str, notes: LoadNotes) -> Iterator[bytes]:
     zstandard = _zstandard()
     unpacker = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW)
     while data.startswith(ZSTD_MAGIC):

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tracelens.trace.tables import Rows
+from tracelens.trace.tables import TraceRows
 
 Column = npt.NDArray[Any]
 
 
-class Nest:
+class NestedSpans:
     """The spans of one thread, ready for questions."""
 
     def __init__(self, starts: Column, ends: Column) -> None:
@@ -44,17 +44,17 @@ class Nest:
         return np.where(encloses, self._position[found], -1)
 
 
-def operations(rows: Rows, threads: Column, instants: Column) -> Column:
+def operations(rows: TraceRows, threads: Column, instants: Column) -> Column:
     """Row of the innermost framework operation (`aten::copy_`, …) around each instant of a thread, -1 for none."""
-    return enclosing(rows, rows.of(("cpu_op",)), threads, instants)
+    return enclosing(rows, rows.in_categories(("cpu_op",)), threads, instants)
 
 
-def enclosing(rows: Rows, spans: Column, threads: Column, instants: Column) -> Column:
+def enclosing(rows: TraceRows, spans: Column, threads: Column, instants: Column) -> Column:
     """The innermost of the rows `spans` around each instant of a thread, -1 for none."""
     out = np.full(len(instants), -1, dtype=np.int64)
     for thread in np.unique(threads):
         mine = spans[rows.column("tid")[spans] == thread]
         chosen = np.flatnonzero(threads == thread)
-        found = Nest(rows.column("start_ns")[mine], rows.column("end_ns")[mine]).innermost(instants[chosen])
+        found = NestedSpans(rows.column("start_ns")[mine], rows.column("end_ns")[mine]).innermost(instants[chosen])
         out[chosen[found >= 0]] = mine[found[found >= 0]]
     return out

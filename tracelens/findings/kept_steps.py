@@ -1,6 +1,6 @@
 """The kept steps of a timeline: over which stretch of time, and over how many steps, everything is averaged.
 
-In: a Timeline. Out: a `Window`. Every number of this package that is "per step" divides by `count` and counts only
+In: a Timeline. Out: a `KeptSteps`. Every number of this package that is "per step" divides by `count` and counts only
 what belongs to these steps, so that the numbers add up with one another.
 """
 
@@ -19,7 +19,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class KeptSteps:
     """The kept steps: positions in the steps table, their starts and ends on the host clock."""
 
     positions: npt.NDArray[np.int64]
@@ -53,17 +53,17 @@ class Window:
         return np.isin(steps.to_numpy(), self.positions)
 
 
-def of(timeline: Timeline) -> Window:
+def select(timeline: Timeline) -> KeptSteps:
     """The kept steps; those that are not attributed where none is kept; the whole trace where there are no steps."""
     steps = timeline.steps()
     starts, ends = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
     for chosen in (steps["kept"].to_numpy(dtype=np.bool_), ~steps["attributed"].to_numpy(dtype=np.bool_)):
         rows = np.flatnonzero(chosen & (ends > starts))
         if len(rows):
-            return Window(rows, starts[rows], ends[rows])
+            return KeptSteps(rows, starts[rows], ends[rows])
     columns = timeline.trace.columns
     first, last = int(columns["start_ns"].min()), int(columns["end_ns"].max())
-    return Window(np.array([-1]), np.array([first]), np.array([max(last, first + 1)]))
+    return KeptSteps(np.array([-1]), np.array([first]), np.array([max(last, first + 1)]))
 
 
 def main_device(timeline: Timeline) -> int | None:

@@ -1,7 +1,8 @@
-"""What a trace event looks like to the decoder, and a batch of events as one tuple per field.
+"""Decode the text of trace events into one tuple per field.
 
-In: JSON text of whole events. Out: `Rows`, without a Python loop over events: msgspec decodes, `astuple` and `zip` turn
-events into columns, all in C. The phase is a tag, so that flow arrows, labels and counters cost one empty object each.
+In: JSON text of whole events. Out: an `EventBatch` of `EventColumns`, without a Python loop over events: msgspec
+decodes, `astuple` and `zip` turn events into columns, all in C. The phase (`ph`) is msgspec's tag, so that flow arrows,
+labels and counters cost one empty object each.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ EXACT_FROM = 2.0**43
 NOTHING = msgspec.Raw(b"")
 
 
-class Args(msgspec.Struct, gc=False, frozen=True):
+class EventArguments(msgspec.Struct, gc=False, frozen=True):
     """The arguments that we use, in every spelling seen; strings occur where numbers are meant (ROCm). The common ones
     come first and in Kineto's order, in which the decoder looks for them."""
 
@@ -50,11 +51,11 @@ class Args(msgspec.Struct, gc=False, frozen=True):
     shapes_2021: msgspec.Raw = msgspec.field(name="Input dims", default=NOTHING)
 
 
-NO_ARGS = Args()
-ARGUMENTS = Args.__struct_fields__
+NO_ARGS = EventArguments()
+ARGUMENTS = EventArguments.__struct_fields__
 
 
-class Timed(msgspec.Struct, gc=False):
+class TimedEvent(msgspec.Struct, gc=False):
     """An event with a time."""
 
     cat: str | None = None
@@ -63,40 +64,40 @@ class Timed(msgspec.Struct, gc=False):
     tid: Number = UNKNOWN_ID
     ts: Number = None
     dur: Number = None
-    args: Args = NO_ARGS
+    args: EventArguments = NO_ARGS
 
 
-class Span(Timed, gc=False, tag="X", tag_field="ph"):
+class CompleteEvent(TimedEvent, gc=False, tag="X", tag_field="ph"):
     """A complete event."""
 
 
-class Begin(Timed, gc=False, tag="B", tag_field="ph"):
+class BeginEvent(TimedEvent, gc=False, tag="B", tag_field="ph"):
     """The first half of a pair; `E` is the other."""
 
 
-class End(Timed, gc=False, tag="E", tag_field="ph"):
+class EndEvent(TimedEvent, gc=False, tag="E", tag_field="ph"):
     """The end of the latest event that began on its thread and did not end yet."""
 
 
-class _Exact(Timed, gc=False):
+class _Exact(TimedEvent, gc=False):
     """With the digits of `ts`, where a double would lose nanoseconds."""
 
     ts: msgspec.Raw = msgspec.Raw(b"null")  # type: ignore[assignment]
 
 
-class ExactSpan(_Exact, gc=False, tag="X", tag_field="ph"):
-    """`Span`, exact."""
+class _ExactComplete(_Exact, gc=False, tag="X", tag_field="ph"):
+    """`CompleteEvent`, exact."""
 
 
 class _ExactBegin(_Exact, gc=False, tag="B", tag_field="ph"):
-    """`Begin`, exact."""
+    """`BeginEvent`, exact."""
 
 
 class _ExactEnd(_Exact, gc=False, tag="E", tag_field="ph"):
-    """`End`, exact."""
+    """`EndEvent`, exact."""
 
 
-class AnyPhase(Timed, gc=False):
+class AnyPhase(TimedEvent, gc=False):
     """For files whose phases are missing, odd or no text: slower, and never wrong."""
 
     ph: str = ""
@@ -117,7 +118,7 @@ def _decoder(*kinds: type[msgspec.Struct]) -> Callable[[bytes], list[Any]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class EventColumns:
     """Events of one phase, one tuple per field, all of one length; times that are all integers as an array. `args` in
     the order of `ARGUMENTS`."""
 
@@ -133,15 +134,15 @@ class Rows:
         return len(self.ts)
 
 
-NO_ROWS = Rows()
+NO_EVENTS = EventColumns()
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class EventBatch:
     """Complete events, and the halves of pairs in the order of the file."""
 
-    spans: Rows = NO_ROWS
-    halves: Rows = NO_ROWS
+    spans: EventColumns = NO_EVENTS
+    halves: EventColumns = NO_EVENTS
     begins: tuple[bool, ...] = ()
     """Of each half: whether it begins or ends."""
 
@@ -152,17 +153,17 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Decoder:
+class BatchDecoder:
     """From the text of an array of events to a Batch; those without a duration are left out."""
 
     tagged: Callable[[bytes], list[Any]]
     """The fast way; `any_phase` takes every phase."""
     any_phase: Callable[[bytes], list[Any]]
-    span: type[Timed]
-    begin: type[Timed]
-    end: type[Timed]
+    span: type[TimedEvent]
+    begin: type[TimedEvent]
+    end: type[TimedEvent]
 
-    def batch(self, array: bytes) -> Batch:
+    def batch(self, array: bytes) -> EventBatch:
         """Raises one of msgspec's errors, or UnicodeDecodeError or RecursionError, where something is damaged."""
         try:
             events = self.tagged(array)
@@ -171,31 +172,37 @@ class Decoder:
         kinds = [*map(type, events)]
         spans = _rows([*compress(events, map(operator.is_, kinds, repeat(self.span)))])
         if self.begin not in kinds and self.end not in kinds:
-            return Batch(spans)
+            return EventBatch(spans)
         begins = tuple(kind is self.begin for kind in kinds if kind is self.begin or kind is self.end)
         halves = [event for event in events if type(event) is self.begin or type(event) is self.end]
-        return Batch(spans, _rows(halves), begins)
+        return EventBatch(spans, _rows(halves), begins)
 
 
 FAILURES = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-PLAIN = Decoder(_decoder(Span, Begin, End, *_OTHERS), _decoder(AnyPhase), Span, Begin, End)
-EXACT = Decoder(
-    _decoder(ExactSpan, _ExactBegin, _ExactEnd, *_OTHERS), _decoder(_ExactAnyPhase), ExactSpan, _ExactBegin, _ExactEnd
+PLAIN = BatchDecoder(
+    _decoder(CompleteEvent, BeginEvent, EndEvent, *_OTHERS), _decoder(AnyPhase), CompleteEvent, BeginEvent, EndEvent
+)
+EXACT = BatchDecoder(
+    _decoder(_ExactComplete, _ExactBegin, _ExactEnd, *_OTHERS),
+    _decoder(_ExactAnyPhase),
+    _ExactComplete,
+    _ExactBegin,
+    _ExactEnd,
 )
 
 
-def by_phase(events: Sequence[Any]) -> Batch:
+def by_phase(events: Sequence[Any]) -> EventBatch:
     """A Batch of events of any phase."""
     spans = [event for event in events if event.ph == "X"]
     halves = [event for event in events if event.ph in ("B", "E")]
-    return Batch(_rows(spans), _rows(halves), tuple(event.ph == "B" for event in halves))
+    return EventBatch(_rows(spans), _rows(halves), tuple(event.ph == "B" for event in halves))
 
 
-def _rows(events: list[Any]) -> Rows:
+def _rows(events: list[Any]) -> EventColumns:
     if not events:
-        return NO_ROWS
+        return NO_EVENTS
     cat, name, pid, tid, ts, dur, args, *_ = zip(*map(msgspec.structs.astuple, events), strict=True)
-    return Rows(cat, name, pid, tid, whole(ts), whole(dur), _arguments(args))
+    return EventColumns(cat, name, pid, tid, whole(ts), whole(dur), _arguments(args))
 
 
 def whole(values: Values) -> Values | Whole:
@@ -206,5 +213,5 @@ def whole(values: Values) -> Values | Whole:
         return values
 
 
-def _arguments(args: Iterable[Args]) -> tuple[Values, ...]:
+def _arguments(args: Iterable[EventArguments]) -> tuple[Values, ...]:
     return tuple(zip(*map(msgspec.structs.astuple, args), strict=True))

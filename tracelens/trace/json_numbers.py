@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tracelens.trace.fields import UNKNOWN_ID, Values, whole
+from tracelens.trace.event_decoder import UNKNOWN_ID, Values, whole
 
 Column = npt.NDArray[Any]
 
