@@ -69,11 +69,11 @@ bench: test-tools
 BUDGET ?= 300
 SEED ?= 0
 fuzz: test-tools
-	$(BIN)/python tests/fuzz.py --seconds $(BUDGET) --seed $(SEED)
+	$(BIN)/python -m tests.fuzz --seconds $(BUDGET) --seed $(SEED)
 
 # Reads DIR only. The last line counts files by verdict; a failed one fails the target.
 corpus: test-tools
-	@PYTHONPATH=tests $(BIN)/python -m corpus.static "$(TRACELENS_CORPUS)"
+	@$(BIN)/python -m tests.corpus.static "$(TRACELENS_CORPUS)"
 
 # Writes one JSON per script to build/dynamic; with GPUS=0 numbers only. Copy them to docs/data/dynamic for the table.
 GPUS ?= 0

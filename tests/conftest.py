@@ -2,4 +2,8 @@
 
 from __future__ import annotations
 
-from browsing import browser, open_page  # noqa: F401  (fixtures of the tests that open the page)
+import pytest
+
+pytest.register_assert_rewrite("tests.support")
+
+from tests.support.browsing import browser, open_page  # noqa: E402, F401  (fixtures of the tests that open the page)

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from accuracy.placement import Share, settle, stolen
+from tests.accuracy.placement import Share, settle, stolen
 
 BLOCK = 10
 """Steps timed together: the interval of every-N schemes, so that each block holds one read."""

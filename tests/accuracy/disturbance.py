@@ -9,9 +9,9 @@ import json
 import time
 from pathlib import Path
 
-from accuracy import rows as listed
-from accuracy.rounds import Row, Setting
-from accuracy.stats import median
+from tests.accuracy import rows as listed
+from tests.accuracy.rounds import Row, Setting
+from tests.accuracy.stats import median
 
 LOOPS = (("mlp-w0", 2500), ("large_images-b16", 12000))
 """With their step in µs, roughly."""

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from accuracy.stats import center, half_width, median
+from tests.accuracy.stats import center, half_width, median
 
 
 def all_of(raw: Path) -> str:

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from accuracy.stats import center, half_width, interval, median
+from tests.accuracy.stats import center, half_width, interval, median
 
 WIDE = 0.03
 """A measurement whose 95 % half-width is above 3 % supports no statement about errors of that size."""

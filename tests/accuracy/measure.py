@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path[0:0] = [str(HERE.parents[1]), str(HERE.parent)]
+sys.path.insert(0, str(HERE.parents[1]))
 
-from accuracy import pilot  # noqa: E402
+from tests.accuracy import pilot  # noqa: E402
 
 KNOWN = HERE.parents[1] / "docs" / "data" / "accuracy"
 ARCHIVE_BYTES = 14 << 20

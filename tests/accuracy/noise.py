@@ -13,7 +13,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from accuracy.judge import Judged, Pair
+from tests.accuracy.judge import Judged, Pair
 
 CLEAR = 0.03
 """Scatter well below this no longer makes a pair count more: no predictor is that good."""

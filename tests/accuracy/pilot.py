@@ -13,11 +13,11 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from accuracy import arm as arms
-from accuracy import rows as listed
-from accuracy.placement import Share, described
-from accuracy.rounds import Row, Setting
-from accuracy.stats import center, half_width, median
+from tests.accuracy import arm as arms
+from tests.accuracy import rows as listed
+from tests.accuracy.placement import Share, described
+from tests.accuracy.rounds import Row, Setting
+from tests.accuracy.stats import center, half_width, median
 
 LOOPS = (("resnet18-b128", 27_000), ("mlp-w0", 4200), ("lstm_lm-small", 4300), ("mlp-w4", 4100))
 """Per worker, with its step in µs: many loader workers, none, a small model, a loop that waits for its loader."""

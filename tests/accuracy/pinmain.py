@@ -14,9 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from accuracy import arm as arms
-from accuracy import rows
-from accuracy.stats import median
+from tests.accuracy import arm as arms
+from tests.accuracy import rows
+from tests.accuracy.stats import median
 
 ARGUMENTS = "--batch-size 64 --image 128"
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from accuracy.arm import _host_allocations as host_allocations
-from accuracy.stats import median
+from tests.accuracy.arm import _host_allocations as host_allocations
+from tests.accuracy.stats import median
 
 STEPS, WARMUP = 40, 15
 IMAGE = 128

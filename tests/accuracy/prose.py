@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from accuracy.judge import judged
-from accuracy.stats import median
+from tests.accuracy.judge import judged
+from tests.accuracy.stats import median
 
 SIMPLE = """\
 The same measurable held-out pairs, predicted by simpler means: nothing changes; the step less the host's waits that the Edits remove (less a share of 1/N where they are spaced out); the step less all GPU idle time;

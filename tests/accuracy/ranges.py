@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from accuracy.judge import Judged, Pair, judged
-from accuracy.stats import median
-from accuracy.targets import loop, percent
+from tests.accuracy.judge import Judged, Pair, judged
+from tests.accuracy.stats import median
+from tests.accuracy.targets import loop, percent
 from tracelens.model import Estimate
 from tracelens.replay.estimate import HOST_MODEL_SHARE, MODEL_GAIN_SHARE, MODEL_SHARE, UNANCHORED_SHARE
 from tracelens.replay.trace_builder import SAMPLING

@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from accuracy import arm as arms
-from accuracy.placement import Share
+from tests.accuracy import arm as arms
+from tests.accuracy.placement import Share
 
 RECORD_SECONDS = 90.0
 

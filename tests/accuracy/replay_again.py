@@ -17,16 +17,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-sys.path[0:0] = [str(Path(__file__).resolve().parents[level]) for level in (2, 1)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from accuracy import predict  # noqa: E402
-from tracelens import pipeline  # noqa: E402
-from tracelens.model import Abstention, Edit, Estimate  # noqa: E402
-from tracelens.replay import bounds, estimate, trace_builder  # noqa: E402
-from tracelens.replay import edits as rewriting  # noqa: E402
-from tracelens.replay.program import compile_program  # noqa: E402
-from tracelens.replay.replay_trace import ReplayTrace  # noqa: E402
-from tracelens.replay.steady_state import step_time  # noqa: E402
+from tests.accuracy import predict
+from tracelens import pipeline
+from tracelens.model import Abstention, Edit, Estimate
+from tracelens.replay import bounds, estimate, trace_builder
+from tracelens.replay import edits as rewriting
+from tracelens.replay.program import compile_program
+from tracelens.replay.replay_trace import ReplayTrace
+from tracelens.replay.steady_state import step_time
 
 KNOWN = Path(__file__).resolve().parents[2] / "docs" / "data" / "accuracy"
 SLOWER = 0.05
@@ -116,7 +116,7 @@ def base_now(again: dict[str, Any]) -> dict[str, Any]:
 
 
 def _show(document: dict[str, Any], again: dict[str, Any]) -> None:
-    from accuracy.stats import center
+    from tests.accuracy.stats import center
 
     print(f"== {document['row']}: {again['base']['abstention'] or ''}")
     for name, scheme in again["schemes"].items():

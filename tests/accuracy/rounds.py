@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from accuracy import arm as arms
-from accuracy import rows as listed
-from accuracy.placement import Share
-from accuracy.recording import record
-from accuracy.stats import half_width, median
+from tests.accuracy import arm as arms
+from tests.accuracy import rows as listed
+from tests.accuracy.placement import Share
+from tests.accuracy.recording import record
+from tests.accuracy.stats import half_width, median
 
 FIRST_ROUNDS, MOST_ROUNDS = 3, 8
 WIDE = 0.03
@@ -159,7 +159,7 @@ class Row:
 
 
 def _predict(run: Path, out: Path, versions: Path) -> None:
-    from accuracy import predict
+    from tests.accuracy import predict
 
     predict.write(run, out, versions)
 

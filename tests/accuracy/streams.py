@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from accuracy.stats import median
+from tests.accuracy.stats import median
 
 STEPS, WARMUP, ROUNDS = 40, 10, 3
 SIZES = {"small": (256, 4, 64), "large": (768, 6, 128)}

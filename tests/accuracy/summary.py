@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from accuracy import noise, targets
-from accuracy.judge import Judged, Pair
-from accuracy.stats import median
-from accuracy.targets import MET, MISSED, errors, every, large, loop, measurable, ninetieth, percent
+from tests.accuracy import noise, targets
+from tests.accuracy.judge import Judged, Pair
+from tests.accuracy.stats import median
+from tests.accuracy.targets import MET, MISSED, errors, every, large, loop, measurable, ninetieth, percent
 from tracelens.replay.trace_builder import MOST_ERROR
 from tracelens.schemes import rules as rule_files
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[0:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path.insert(0, str(ROOT))
 
-from accuracy import findings, noise, prose, ranges, summary, targets  # noqa: E402
-from accuracy.judge import Judged, Pair, judged  # noqa: E402
-from accuracy.stats import median  # noqa: E402
-from accuracy.targets import errors, every, large, measurable, ninetieth, percent  # noqa: E402
+from tests.accuracy import findings, noise, prose, ranges, summary, targets  # noqa: E402
+from tests.accuracy.judge import Judged, Pair, judged  # noqa: E402
+from tests.accuracy.stats import median  # noqa: E402
+from tests.accuracy.targets import errors, every, large, measurable, ninetieth, percent  # noqa: E402
 
 RAW = ROOT / "docs" / "data" / "accuracy"
 PAGE = ROOT / "docs" / "accuracy.md"

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from accuracy.judge import Judged, Pair, beyond
-from accuracy.stats import median, quantile
+from tests.accuracy.judge import Judged, Pair, beyond
+from tests.accuracy.stats import median, quantile
 
 LARGE_GAIN = 0.03
 MET, MISSED, OPEN = "met", "missed", "–"

@@ -15,42 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from accuracy import noise, placement, rounds, rows, stats, table, targets
-from accuracy.judge import Measured, beyond, judged
 
-ROOT = Path(__file__).parents[1]
-
-
-def document(**changes: Any) -> dict[str, Any]:
-    """One row: base 1,000, one version that was predicted 900 and takes about 880."""
-    base = {
-        "step_us": 1000.0,
-        "recorded_us": 1200.0,
-        "error_recorded": 0.001,
-        "error_unprofiled": 0.01,
-        "idle_share": 0.3,
-        "abstention": None,
-        "stalls": [{"wait_us": 50.0}, {"wait_us": 200.0}],
-    }
-    estimate = {"base_us": 1000.0, "step_us": 900.0, "low_us": 860.0, "high_us": 940.0}
-    scheme = {
-        "version": "v1",
-        "edits": [{"kind": "defer-read", "stalls": ["s2"], "interval": 10, "depth": 0}],
-        "estimate": estimate,
-        "bounds_us": {"host_ns": 700.0, "stream_ns": 850.0, "copy_ns": 0.0, "loader_ns": 0.0},
-    }
-    return {
-        "row": "loop-size",
-        "loop": "loop",
-        "tuning": False,
-        "prediction": {"base": base, "schemes": {"interval-sync": scheme, "event-interval": scheme}},
-        "versions": ["v1"],
-        "arms": [
-            {"version": version, "rep": rep, "block_us": [step, step, 5 * step]}
-            for rep in range(3)
-            for version, step in (("base", 1000.0 + rep), ("v1", 880.0 + rep))
-        ],
-    } | changes
+from tests.accuracy import noise, placement, rounds, rows, stats, table, targets
+from tests.accuracy.judge import Measured, beyond, judged
+from tests.accuracy.made_row import document
+from tests.support.places import ROOT
 
 
 def test_a_pair_is_judged_from_the_nearer_end_of_its_interval() -> None:
@@ -357,7 +326,7 @@ def test_raw_files_stay_small() -> None:
 
 
 def test_a_prediction_is_of_the_patch_that_is_written_beside_it(tmp_path: Path) -> None:
-    from accuracy import predict
+    from tests.accuracy import predict
 
     case = tmp_path / "pageable_copies"
     shutil.copytree(ROOT / "sample_traces" / "pageable_copies", case)
@@ -377,10 +346,10 @@ def test_an_arm_times_blocks_of_steps_in_a_process_of_its_own(tmp_path: Path) ->
     shutil.copy(rows.LOOPS / "mlp.py", tmp_path / "train.py")
     program = f"""
 import os, sys
-sys.path[0:0] = [{str(ROOT)!r}, {str(ROOT / "tests")!r}]
+sys.path.insert(0, {str(ROOT)!r})
 import torch, torch.utils.data
 from pathlib import Path
-from accuracy import arm, placement
+from tests.accuracy import arm, placement
 cpus = sorted(os.sched_getaffinity(0))
 place = placement.Share((cpus[0],), (cpus[-1],))
 words = "--batches 60 --batch-size 4 --features 8 --width 8 --depth 1".split()

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from accuracy import ranges, replay_again
-from accuracy.judge import judged
-from builders import Machine
-from test_replay_accuracy import document
 
+from tests.accuracy import ranges, replay_again
+from tests.accuracy.judge import judged
+from tests.accuracy.made_row import document
+from tests.support.builders import Machine
 from tracelens.replay import trace_builder
 from tracelens.replay.replay_trace import ReplayTrace
 from tracelens.trace import timeline

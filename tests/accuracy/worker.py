@@ -18,11 +18,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-sys.path[0:0] = [str(Path(__file__).resolve().parents[level]) for level in (2, 1)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from accuracy import arm as arms  # noqa: E402
-from accuracy import disturbance, pilot, placement, rounds  # noqa: E402
-from accuracy import rows as listed  # noqa: E402
+from tests.accuracy import arm as arms
+from tests.accuracy import disturbance, pilot, placement, rounds
+from tests.accuracy import rows as listed
 
 HEAVY_AT_ONCE = 2
 

@@ -13,9 +13,12 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.support.places import ROOT
+
 PACKAGE = ROOT / "tracelens"
 MODULES = sorted(PACKAGE.rglob("*.py"))
+TESTS = ROOT / "tests"
+TEST_MODULES = sorted(TESTS.rglob("*.py"))
 WHOLE = {
     "runtime.py": "it is copied beside the user's script, which wants one file",
 }
@@ -71,6 +74,14 @@ def imported(tree: ast.AST) -> Iterator[str]:
             and ast.unparse(node.func).endswith(("import_module", "__import__"))
         ):
             yield from (value.value for value in node.args[:1] if isinstance(value, ast.Constant))
+
+
+def full_names(node: ast.AST) -> Iterator[str]:
+    """The modules, and names of modules, that an import statement may bring in."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        yield from (f"{node.module or ''}.{alias.name}" for alias in node.names)
 
 
 def functions(tree: ast.AST) -> Iterator[tuple[str, int]]:
@@ -199,7 +210,7 @@ def test_help_imports_nothing_heavy() -> None:
 
 @pytest.mark.parametrize("command", ["analyze", "recommend"])
 def test_analysis_works_without_torch_and_hta(command: str, tmp_path: Path) -> None:
-    from builders import Machine
+    from tests.support.builders import Machine
 
     machine = Machine()
     for number in range(6):
@@ -226,11 +237,18 @@ def test_nine_functions_of_ten_are_short() -> None:
     assert sizes[int(len(sizes) * 0.9)] <= SHORT_FUNCTION
 
 
+@pytest.mark.parametrize("path", TEST_MODULES, ids=lambda path: path.relative_to(TESTS).as_posix())
+def test_no_test_module_imports_another(path: Path) -> None:
+    """What two of them need is in `tests/support`, so that each can be moved, split and run by itself."""
+    names = [name for node in ast.walk(tree_of(path)) for name in full_names(node)]
+    assert [name for name in names if name.rpartition(".")[2].startswith("test_") or ".test_" in name] == []
+
+
 def test_no_file_names_a_machine() -> None:
     leaks = tuple(f"{folder}/" for folder in (ROOT, Path.home()) if folder != Path("/"))
     offenders = [
         f"{path.relative_to(ROOT)}"
-        for pattern in ("tracelens/**/*", "rules/**/*", "docs/*", "tests/*.py")
+        for pattern in ("tracelens/**/*", "rules/**/*", "docs/*", "tests/**/*")
         for path in ROOT.glob(pattern)
         if path.is_file() and path.suffix in {".py", ".md", ".yaml", ".html", ".css", ".js", ".json"}
         and any(leak in path.read_text(encoding="utf-8") for leak in leaks)

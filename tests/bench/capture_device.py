@@ -19,8 +19,8 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
-GPU_TESTS = ("tests/test_runtime.py", "tests/test_runtime_gpu.py", "tests/test_patch_timing.py",
-             "tests/test_calibration.py")  # fmt: skip
+GPU_TESTS = ("tests/runtime/test_runtime.py", "tests/runtime/test_gpu.py", "tests/patch/test_timing.py",
+             "tests/replay/test_calibration.py")  # fmt: skip
 
 Part = tuple[str, list[str], int | None, str]
 """Name, Python's arguments, the device (None: all of them), which half of the cores."""

@@ -14,18 +14,16 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parents[1]
-sys.path[0:0] = [str(TESTS.parent), str(TESTS)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from builders import Machine  # noqa: E402
-
-from tracelens.findings import stalls  # noqa: E402
-from tracelens.model import Abstention, Edit  # noqa: E402
-from tracelens.replay import edits, estimate, trace_builder  # noqa: E402
-from tracelens.replay.program import compile_program  # noqa: E402
-from tracelens.replay.replay_trace import HostOp, ReplayTrace, Step, flat  # noqa: E402
-from tracelens.replay.steady_state import step_time  # noqa: E402
-from tracelens.trace import chrome, timeline  # noqa: E402
+from tests.support.builders import Machine
+from tracelens.findings import stalls
+from tracelens.model import Abstention, Edit
+from tracelens.replay import edits, estimate, trace_builder
+from tracelens.replay.program import compile_program
+from tracelens.replay.replay_trace import HostOp, ReplayTrace, Step, flat
+from tracelens.replay.steady_state import step_time
+from tracelens.trace import chrome, timeline
 
 STEPS, CALLS_PER_STEP, READS_PER_STEP = 8, 1_250, 4
 SECONDS = 3.0

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bench import longer
-from bench.run import summary, table, targets
-from builders import loop
 
+from tests.bench import longer
+from tests.bench.run import summary, table, targets
+from tests.support.builders import loop
 from tracelens.trace import chrome, timeline
 
-ONE = Path(__file__).with_name("bench") / "one.py"
+ONE = Path(__file__).with_name("one.py")
 
 
 def packed(folder: Path, document: dict[str, Any]) -> Path:

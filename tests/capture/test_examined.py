@@ -20,8 +20,9 @@ from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
-from lean import PRELUDE
 
+from tests.support.lean import PRELUDE
+from tests.support.places import ROOT, SCRIPTS
 from tracelens.capture.inside import recording_limits
 from tracelens.capture.inside.loop_bounds import iterations, look
 from tracelens.capture.run_json import Ledger, Start
@@ -37,7 +38,6 @@ from tracelens.run import read as read_run
 torch = pytest.importorskip("torch")
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
-ROOT = Path(__file__).parent.parent
 OWN = (torch.Tensor.item, torch.Tensor.to, torch.Tensor.__getitem__, torch.where, torch.tensor)
 
 
@@ -739,7 +739,7 @@ def test_a_span_of_ranks_without_an_end_is_refused(given: str, capsys: pytest.Ca
 
 
 def test_a_rank_that_does_not_exist_is_not_called_a_script_without_steps(tmp_path: Path) -> None:
-    words = (str(ROOT / "tests" / "scripts" / "plain.py"), "8")
+    words = (str(SCRIPTS / "plain.py"), "8")
     outcome = profile(ProfileOptions("script", words, cwd=tmp_path, monitor=False, ranks=(5, 6)))
     assert outcome.reason == "no rank that was asked for (5, 6) made a training step"
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from tests.support.places import ROOT
 from tracelens import run
 from tracelens.capture.window_plan import Plan
 
@@ -20,7 +20,6 @@ from tracelens.capture.inside.forward_only_pass import FirstPass  # noqa: E402
 from tracelens.capture.inside.recording_data import Gathered  # noqa: E402
 from tracelens.launch.inside.steps import StepRule  # noqa: E402
 
-ROOT = Path(__file__).parent.parent
 SCRIPT = """
 import json, sys, torch
 from pathlib import Path

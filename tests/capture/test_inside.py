@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from lean import PRELUDE
 
+from tests.support.lean import PRELUDE
+from tests.support.places import ROOT
 from tracelens import run
 from tracelens.trace import chrome, timeline
 
 pytest.importorskip("torch")
-ROOT = Path(__file__).parent.parent
 
 LOOP = """
 import sys

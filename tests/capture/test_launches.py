@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from lean import PRELUDE
+
+from tests.support.lean import PRELUDE
+from tests.support.places import ROOT, SCRIPTS
 
 pytest.importorskip("torch")
-ROOT = Path(__file__).resolve().parent.parent
-SCRIPTS = Path(__file__).parent / "scripts"
 # A shell lets its background jobs ignore Ctrl-C, and programs inherit that: these heed it.
 HEED = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
 COMMAND = [sys.executable, "-c", HEED + "from tracelens.cli import main; raise SystemExit(main())", "profile"]

@@ -17,8 +17,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from lean import PRELUDE
 
+from tests.support.lean import PRELUDE
+from tests.support.places import SCRIPTS
 from tracelens import run
 from tracelens.capture.inside import cuda_event_log, rank_files, recording_limits, time_window
 from tracelens.capture.inside.attribution import REPORTED, Attribution
@@ -31,7 +32,6 @@ from tracelens.capture.window_plan import NoRoomError, Plan
 from tracelens.launch import supervisor
 
 torch = pytest.importorskip("torch")
-SCRIPTS = Path(__file__).parent / "scripts"
 PLAN = Plan(unprofiled_steps=8, unprofiled_seconds=0.0, clean=5)
 
 

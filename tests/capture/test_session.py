@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.places import SCRIPTS
 from tracelens import run
 from tracelens.capture.supervisor.recording import Outcome, ProfileOptions, profile
 from tracelens.capture.window_plan import Plan
@@ -27,7 +28,6 @@ from tracelens.model import RankRecording, SourceMark
 from tracelens.trace import chrome, timeline
 
 pytest.importorskip("torch")
-SCRIPTS = Path(__file__).parent / "scripts"
 PLAN = Plan(unprofiled_steps=8, unprofiled_seconds=0.0, clean=5)
 """settle 3, W0 8, warm-up 3, W1 steps 15 to 19, W2 steps 20 and 21."""
 

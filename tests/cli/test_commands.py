@@ -10,8 +10,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-import run_cases as cases
 
+from tests.support import run_cases as cases
 from tracelens.cli import main
 
 Capture = pytest.CaptureFixture[str]

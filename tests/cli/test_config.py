@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-import run_cases as cases
 
+from tests.support import run_cases as cases
+from tests.support.places import ROOT
 from tracelens import cli
 from tracelens.cli import config, main
 
-ROOT = Path(__file__).resolve().parent.parent
 Capture = pytest.CaptureFixture[str]
 
 

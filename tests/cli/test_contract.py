@@ -13,9 +13,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import report_cases
-import run_cases as cases
 
+from tests.support import report_cases
+from tests.support import run_cases as cases
 from tracelens import pipeline
 from tracelens.cli import main, output, verify
 from tracelens.model import Ratio, Verification

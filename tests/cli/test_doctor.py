@@ -13,10 +13,10 @@ from typing import Any
 import jsonschema
 import pytest
 
+from tests.support.places import ROOT
 from tracelens.cli import doctor, health, main, probe
 from tracelens.cli.health import Check, Machine
 
-ROOT = Path(__file__).resolve().parent.parent
 GIB = 1 << 30
 WELL: dict[str, Any] = {
     "version": "2.11.0+cu130", "cuda": "13.0", "hip": None, "available": True, "device": "NVIDIA H200", "kernels": 2,

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-import run_cases as cases
 from markdown_it import MarkdownIt
 
+from tests.support import run_cases as cases
+from tests.support.places import ROOT
 from tracelens import cli
 from tracelens.cli import main, output
 from tracelens.report import marked
 
-ROOT = Path(__file__).resolve().parent.parent
 Capture = pytest.CaptureFixture[str]
 FORMATS = {
     "analyze": ["text", "json", "markdown", "github", "sarif"],

@@ -13,14 +13,14 @@ from typing import Any
 
 import jsonschema
 import pytest
-import report_cases
-import run_cases as cases
 
+from tests.support import report_cases
+from tests.support import run_cases as cases
+from tests.support.places import ROOT
 from tracelens import run as runs
 from tracelens.cli import main
 from tracelens.report import budget, compare, gate, issues
 
-ROOT = Path(__file__).resolve().parent.parent
 Capture = pytest.CaptureFixture[str]
 
 

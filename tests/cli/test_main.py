@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-import run_cases as cases
 
+from tests.support import run_cases as cases
+from tests.support.places import ROOT
 from tracelens import cli
 from tracelens.cli import main
 
-ROOT = Path(__file__).parents[1]
 COMMANDS = list(cli.root.commands)
 
 

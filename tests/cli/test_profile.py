@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import run_cases as cases
 
+from tests.support import run_cases as cases
 from tracelens import trials
 from tracelens.capture.supervisor import recording as session
 from tracelens.cli import main

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import run_cases as cases
 
+from tests.support import run_cases as cases
 from tracelens import trials
 from tracelens.cli import main
 from tracelens.model import Ratio, Verification

@@ -26,8 +26,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from corpus.collect import batches, parsed, scripts
-from corpus.uses import Use, uses
+from tests.corpus.collect import batches, parsed, scripts
+from tests.corpus.uses import Use, uses
 from tracelens.model import Declined, Edit, EditKind, Hunk, Location, Patch, Stall
 from tracelens.patch.code.source import Unreadable, parse
 from tracelens.patch.files import apply, trust

@@ -8,10 +8,10 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from corpus import static
-from corpus.collect import batches, scripts
-from corpus.uses import uses
 
+from tests.corpus import static
+from tests.corpus.collect import batches, scripts
+from tests.corpus.uses import uses
 from tracelens.patch.files import trust
 
 TRAIN = """

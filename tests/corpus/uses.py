@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from corpus.collect import Batches, own
+from tests.corpus.collect import Batches, own
 
 Purpose = Literal["logging", "seldom", "control", "training", "returned", "other"]
 

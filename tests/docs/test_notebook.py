@@ -1,6 +1,6 @@
 """The pages of docs/notebook: every example runs on a sample trace, in order, and prints what the page shows.
 
-python tests/test_docs_notebook.py      in the project's folder: write what they print now into the pages
+python tests/docs/test_notebook.py      in the project's folder: write what they print now into the pages
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from oracle import IMPORT_NOISE
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.support.oracle import IMPORT_NOISE
+from tests.support.places import ROOT
+
 PAGES = sorted((ROOT / "docs" / "notebook").glob("*.md"))
 BLOCK = re.compile(r"^```(python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 pytestmark = IMPORT_NOISE  # of HTA, on its page

@@ -19,13 +19,13 @@ from typing import Any
 
 import jsonschema
 import pytest
-import run_cases as cases
 import yaml
 
 import tracelens
+from tests.support import run_cases as cases
+from tests.support.places import ROOT
 from tracelens import cli
 
-ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted([ROOT / "README.md", ROOT / "sample_traces" / "README.md", *DOCS.rglob("*.md")])
 COMMAND = re.compile(

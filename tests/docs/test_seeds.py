@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
-from test_rules import SEEDS
 
+from tests.support.places import ROOT, SEEDS
 from tracelens import cli, monitor, runtime
 from tracelens.schemes import rules
 
-PAGE = (Path(__file__).resolve().parent.parent / "docs" / "seeds.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "seeds.md").read_text(encoding="utf-8")
 RULES = rules.load()
 
 

@@ -1,6 +1,6 @@
 """How often a missing `record_stream` is caught: by chance, and with freed GPU memory overwritten.
 
-In: tests/scripts/racy_prefetch.py, run many times. Out: races.json: per variant, how many runs of how many ended with
+In: tests/dynamic/racy_prefetch.py, run many times. Out: races.json: per variant, how many runs of how many ended with
 other numbers than the plain copy. The right prefetcher and the hidden race must never be called wrong.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 import worker
 from worker import Arm, Result
 
-SCRIPT = Path(__file__).parents[1] / "scripts" / "racy_prefetch.py"
+SCRIPT = Path(__file__).with_name("racy_prefetch.py")
 RUNS, AT_ONCE = 10, 5
 VARIANTS: dict[str, tuple[tuple[str, ...], bool]] = {
     "plain copy": (("--plain",), False),
@@ -43,7 +43,7 @@ def run(scratch: Path, results: Path) -> dict[str, Any]:
         counted[name] = {"runs": len(found), "other_numbers": wrong, "seconds": round(seconds, 1)}
         counted[name]["ended"] = sorted({result.status for result in found})
     device = reference.record["device"] if reference is not None and reference.record else None
-    value = {"script": f"tests/scripts/{SCRIPT.name}", "device": device, "variants": counted}
+    value = {"script": f"tests/dynamic/{SCRIPT.name}", "device": device, "variants": counted}
     results.mkdir(parents=True, exist_ok=True)
     (results / "races.json").write_text(json.dumps(value, indent=1) + "\n")
     return value

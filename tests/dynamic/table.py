@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[0:0] = [str(ROOT / "tests")]
+sys.path.insert(0, str(ROOT))
 
-from dynamic import tables  # noqa: E402
-from dynamic.facts import (  # noqa: E402
+from tests.dynamic import tables  # noqa: E402
+from tests.dynamic.facts import (  # noqa: E402
     BY_HAND,
     NEVER_BELOW,
     NOT_REACHED,

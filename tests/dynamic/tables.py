@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from dynamic.facts import NOT_REACHED, UNSAFE, counts_as, is_recommended, judged, says
+from tests.dynamic.facts import NOT_REACHED, UNSAFE, counts_as, is_recommended, judged, says
 
 PREDICTED = re.compile(r"[+-][\d.]+ % \([^)]*?%")
 """In the verdict: the predicted gain and its range."""

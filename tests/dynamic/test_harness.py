@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-HARNESS = Path(__file__).parent / "dynamic"
+HARNESS = Path(__file__).parent
 SCRIPT = """\
 import time
 import torch

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from builders import Events, Machine
 
+from tests.support.builders import Events, Machine
 from tracelens.findings import inventory
 from tracelens.findings.script_facts import read_script_facts
 from tracelens.model import InventoryItem, RankRecording, Run, Timeline

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from builders import Events, Machine
 
+from tests.support.builders import Events, Machine
+from tests.support.places import TRACES
 from tracelens import findings
 from tracelens.findings import DETECTORS, Evidence, breakdown, detect, inventory, overlap, stalls
 from tracelens.model import Timeline
 from tracelens.schemes import rules
 from tracelens.trace import chrome, timeline
-
-SHARED = Path(__file__).resolve().parents[1] / ".." / "shared" / "traces"
 
 
 def looped(body: Callable[[Machine, int], None], steps: int = 6) -> Timeline:
@@ -72,9 +70,9 @@ def test_a_wait_that_costs_nothing_is_no_symptom():
     assert "sync_stall" not in found_in(picture, every)
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the real traces are not beside this checkout")
+@pytest.mark.skipif(not TRACES.is_dir(), reason="the real traces are not beside this checkout")
 def test_the_healthy_v100_has_no_stall():
-    picture = timeline.build(chrome.load(SHARED / "hta/v100_healthy_5steps.pt.trace.json.gz"))
+    picture = timeline.build(chrome.load(TRACES / "hta/v100_healthy_5steps.pt.trace.json.gz"))
     symptoms = found_in(picture)
     assert not {"sync_stall", "blocking_copy", "idle_gpu", "launch_bound", "alloc_in_loop"} & set(symptoms)
 
@@ -198,8 +196,8 @@ def test_every_detector_has_its_text_and_every_text_its_detector():
     assert {detector.NAME for detector in DETECTORS} == set(rules.load().findings)
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the real traces are not beside this checkout")
-@pytest.mark.parametrize("path", sorted(SHARED.glob("*/*.json.gz")), ids=lambda path: path.name)
+@pytest.mark.skipif(not TRACES.is_dir(), reason="the real traces are not beside this checkout")
+@pytest.mark.parametrize("path", sorted(TRACES.glob("*/*.json.gz")), ids=lambda path: path.name)
 def test_every_real_trace_is_judged_or_abstained_from(path):
     if path.stat().st_size > 3_000_000:
         pytest.skip("large files are read in the tests of the trace engine")

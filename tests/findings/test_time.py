@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
-from builders import Events, Machine
 
+from tests.support.builders import Events, Machine
 from tracelens.findings import breakdown, overlap, stalls
 from tracelens.model import Location, StepClock, Timeline
 from tracelens.trace import timeline

@@ -1,10 +1,10 @@
 """`make fuzz`: damaged traces for as long as asked. Whatever is not a `TracelensError`, or takes too long, is a bug.
 
-    python tests/fuzz.py --seconds 600 --seed 1
+    python -m tests.fuzz --seconds 600 --seed 1
 
 Takes small real traces (where the shared ones are at hand) and built ones, plain, gzip and zstd; damages each in up to
 eight places; loads it and builds its Timeline. A failing input is kept, with the number that makes it again. The
-shorter run that hypothesis directs, and shrinks, is `test_trace_fuzz.py`.
+shorter run that hypothesis directs, and shrinks, is `test_damage.py`.
 """
 
 from __future__ import annotations
@@ -22,13 +22,12 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from builders import Machine
-from mutations import KINDS, Edit, mutated
-
+from tests.fuzz.mutations import KINDS, Edit, mutated
+from tests.support.builders import Machine
+from tests.support.places import TRACES
 from tracelens.errors import TracelensError
 from tracelens.trace import chrome, timeline
 
-TRACES = Path(__file__).resolve().parents[2] / "shared" / "traces"
 LARGEST = 60_000
 """Packed bytes: larger ones take so long each that fewer kinds of damage would be tried."""
 SLOW_S = 20.0

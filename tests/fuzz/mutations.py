@@ -1,6 +1,6 @@
 """Damage for trace files: bytes in, damaged bytes out, decided by plain numbers so that a case can be repeated.
 
-Both users share it: `test_trace_fuzz.py` lets hypothesis choose the numbers (and shrink them), `fuzz.py`
+Both users share it: `test_damage.py` lets hypothesis choose the numbers (and shrink them), `__main__.py`
 takes them from a seeded generator for as long as it is told to.
 """
 

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import loop
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from mutations import KINDS, Edit, mutated
 
+from tests.fuzz.mutations import KINDS, Edit, mutated
+from tests.support.builders import loop
+from tests.support.places import TRACES
 from tracelens.errors import InputError, TracelensError
 from tracelens.model import Trace
 from tracelens.trace import chrome, timeline
 
-TRACES = Path(__file__).resolve().parents[2] / "shared" / "traces"
 SMALL = ("hta/event_sync_small", "hta/old_format_async_gpu", "hta/triton", "hta/cpu_only", "amd/torch_compile_triton")
 QUIET = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

@@ -7,10 +7,10 @@ import os
 import random
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from tests.support.places import ROOT, SCRIPTS
 from tracelens.launch.inside.steps import StepRule
 
 
@@ -110,10 +110,9 @@ def test_the_short_cut_for_one_optimizer_changes_nothing() -> None:
 def test_steps_that_pass_unseen_count_as_those_that_are_seen() -> None:
     """In a process of its own, because the hooks stay."""
     pytest.importorskip("torch")
-    here = Path(__file__).parent
     done = subprocess.run(
-        (sys.executable, here / "scripts" / "lane.py", "1", "20"),
-        env={**os.environ, "PYTHONPATH": str(here.parent), "OMP_NUM_THREADS": "1"},
+        (sys.executable, SCRIPTS / "lane.py", "1", "20"),
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         check=False,

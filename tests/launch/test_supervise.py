@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.places import ROOT
 from tracelens.errors import InputError, UsageError
 from tracelens.launch import supervisor
 
-ROOT = Path(__file__).resolve().parent.parent
 PARENT = """
 import sys
 from pathlib import Path

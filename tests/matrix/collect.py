@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from matrix.rows import ELSEWHERE, ROWS
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from tests.matrix.rows import ELSEWHERE, ROWS
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "data" / "capture"

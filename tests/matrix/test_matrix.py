@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lean import PRELUDE
 
-from matrix.rows import ROWS, Row
+from tests.matrix.rows import ROWS, Row
+from tests.support.lean import PRELUDE
 from tracelens import run
 from tracelens.capture.supervisor.recording import Outcome, ProfileOptions, profile
 from tracelens.capture.window_plan import Plan

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
 import pytest
-from matrix import collect
-from matrix.rows import ELSEWHERE, ROWS
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.matrix import collect
+from tests.matrix.rows import ELSEWHERE, ROWS
+from tests.support.places import ROOT
 
 
 def test_the_page_is_what_the_results_say() -> None:

@@ -16,8 +16,9 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-import run_cases
 
+from tests.support import run_cases
+from tests.support.places import ROOT
 from tracelens import run
 from tracelens.cli import main
 from tracelens.errors import InputError, Refused
@@ -149,7 +150,7 @@ else:
 
 
 def died_after(count: int, folder: Path, command: str) -> bool:
-    program = DYING.format(root=str(Path(__file__).parent.parent))
+    program = DYING.format(root=str(ROOT))
     done = subprocess.run([sys.executable, "-c", program, str(count), str(folder), command], check=False)
     assert done.returncode in (0, -9)
     return done.returncode == -9
@@ -256,7 +257,7 @@ except Refused as error:
 
 
 def racing(folder: Path, name: str, pause: float = 0.0) -> subprocess.Popen[str]:
-    program = RACING.format(root=str(Path(__file__).parent.parent))
+    program = RACING.format(root=str(ROOT))
     words = [sys.executable, "-c", program, str(folder), name, str(pause)]
     return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
 

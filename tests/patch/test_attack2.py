@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from patching import assert_same, defer, patch_of, script
-from test_patch_forms import LOOP, logged, meters
 
+from tests.support.meter_loops import LOOP, logged, meters
+from tests.support.patching import assert_same, defer, patch_of, script
 from tracelens.model import Edit
 
 READ = """

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from patching import defer, patch_of, patched_text, script
 
+from tests.support.patching import defer, patch_of, patched_text, script
 from tracelens.model import Edit, Location
 
 METERS = """

@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from patching import assert_same, patch_of, script
+
+from tests.support.patching import assert_same, patch_of, script
 
 LOOP = """
 {before}

@@ -6,8 +6,8 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from patching import assert_same, fired, patch_of, patched_text, script
 
+from tests.support.patching import assert_same, fired, patch_of, patched_text, script
 from tracelens.model import Edit, Patch
 from tracelens.patch.code import movers
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from patching import assert_same, defer, patch_of, patched_text, script
+
+from tests.support.patching import assert_same, defer, patch_of, patched_text, script
 
 PATCHED = {
     "sum at module level": """
@@ -814,7 +815,7 @@ def test_an_error_in_a_deferred_statement_stops_the_loop_and_the_lines_after_it(
 
 
 def assert_same_until_error(folder: Path, text: str, patch) -> None:
-    from patching import run
+    from tests.support.patching import run
 
     (folder / "after").mkdir()
     runtime = next(one for one in patch.files if one.path.name == "tracelens_runtime.py")

@@ -7,104 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from patching import Outcome, assert_same, defer, fired, patch_of, patched_text, script
 
+from tests.support.meter_loops import LOOP, MODULO, logged, meters
+from tests.support.patching import Outcome, assert_same, defer, fired, patch_of, patched_text, script
 from tracelens.model import Edit, EditKind, Location, Patch, Stall
 from tracelens.patch.recipes import Wanted, make
-
-METERS = """
-from collections import defaultdict
-
-class Value:
-    def __init__(self, window=20, fmt=None):
-        self.values, self.total, self.count = [], 0.0, 0
-        self.fmt = fmt or "{last:.5f} ({mean:.6f})"
-        self.window = window
-    def update(self, value, n=1):
-        self.values = [*self.values, value][-self.window:]
-        self.total += value * n
-        self.count += n
-    @property
-    def mean(self):
-        return self.total / self.count
-    def __str__(self):
-        return self.fmt.format(last=self.values[-1], mean=self.mean)
-
-class Meters:
-    def __init__(self, delimiter="  "):
-        self.meters = defaultdict(Value)
-        self.delimiter = delimiter
-    def update(self, **values):
-        for name, value in values.items():
-            if isinstance(value, torch.Tensor):
-                value = value.item()
-            self.meters[name].update(value)
-    def __getattr__(self, name):
-        if name in self.__dict__.get("meters", {}):
-            return self.meters[name]
-        raise AttributeError("'{}' has no '{}'".format(type(self).__name__, name))
-    def __str__(self):
-        return self.delimiter.join(f"{name}: {meter}" for name, meter in self.meters.items())
-    def add_meter(self, name, meter):
-        self.meters[name] = meter
-    def log_every(self, iterable, print_freq, header=None):
-        i = 0
-        if not header:
-            header = ""
-        passes = Value(fmt="{mean:.4f}")
-        message = self.delimiter.join([header, "[{0}/{1}]", "{meters}", "passes {passes}"])
-        for obj in iterable:
-            passes.update(1)
-            yield obj
-            passes.update(2)
-            CONDITION
-                left = passes.mean * (len(iterable) - i)
-                print(message.format(i, len(iterable), meters=str(self), passes=str(passes)), int(left))
-            i += 1
-        print("{} done".format(header))
-"""
-MODULO = "if i % print_freq == 0:"
-OR_LAST = "if i % print_freq == 0 or i == len(iterable) - 1:"
-
-LOOP = """
-def train(epoch, print_freq, limit=10 ** 6):
-    logger = Meters(delimiter=" | ")
-    logger.add_meter("rate", Value(window=1, fmt="{last:.3f}"))
-    for step, (x, y) in enumerate(logger.log_every(loader, print_freq, f"epoch {epoch}")):
-        STEP
-        right = (model(x).argmax(1) == y).sum()
-        logger.update(loss=loss.item(), rate=optimizer.param_groups[0]["lr"])  # fires
-        logger.meters["right"].update(right.item() / len(y), n=len(y))  # fires
-        if step > limit:
-            break
-    print("average", logger)
-    return {name: meter.mean for name, meter in logger.meters.items()}
-results = [train(0, FREQ), train(1, FREQ, 14)]
-"""
-
-
-def meters(condition: str = OR_LAST, **replaced: str) -> str:
-    text = METERS.replace("CONDITION", condition)
-    for old, new in replaced.items():
-        text = text.replace(REPLACEABLE[old], new)
-        assert new in text
-    return text
-
-
-REPLACEABLE = {
-    "start": "        i = 0\n",
-    "update": "            i += 1\n",
-    "after": "            passes.update(2)\n",
-    "before": "            passes.update(1)\n",
-    "tail": '        print("{} done".format(header))\n',
-    "head": '            header = ""\n',
-    "loop": "        for obj in iterable:\n",
-    "made": "        self.delimiter = delimiter\n",
-}
-
-
-def logged(classes: str, loop: str = LOOP, every: str = "5") -> str:
-    return script(classes + loop.replace("FREQ", every))
 
 
 def compare(folder: Path, text: str, patch: Patch, helper: str | None = None) -> Outcome:

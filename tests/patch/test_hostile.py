@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hostile.held import HELD
-from hostile.stays import STAYS
-from patching import Outcome, run, script
 
+from tests.support.hostile.held import HELD
+from tests.support.hostile.stays import STAYS
+from tests.support.patching import Outcome, run, script
 from tracelens.model import Edit, Location, Patch
 from tracelens.patch.code.source import parse
 from tracelens.patch.loop.sites import find

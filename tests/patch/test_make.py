@@ -8,8 +8,8 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from patching import assert_same, defer, fired, patch_of, patched_text, script
 
+from tests.support.patching import assert_same, defer, fired, patch_of, patched_text, script
 from tracelens.errors import UsageError
 from tracelens.model import Edit, Location, Patch, Stall
 from tracelens.patch.code.source import parse

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from patching import assert_same, defer, patch_of, patched_text, script
+
+from tests.support.patching import assert_same, defer, patch_of, patched_text, script
 
 PATCHED = {
     "while and next": """

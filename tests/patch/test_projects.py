@@ -7,8 +7,8 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from patching import FIRES, Outcome, run
 
+from tests.support.patching import FIRES, Outcome, run
 from tracelens.model import Edit, Location, Patch, Stall
 from tracelens.patch.recipes import Wanted, make
 

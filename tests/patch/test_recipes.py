@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from patching import _importable, fired
 
+from tests.support.patching import _importable, fired
+from tests.support.places import ROOT
 from tracelens.model import UNSAFE_EDITS, Edit, Patch
 from tracelens.patch.recipes import Wanted, make
 from tracelens.patch.recipes.build import RECIPES
 
-FOLDER = Path(__file__).parent.parent / "rules" / "recipes"
+FOLDER = ROOT / "rules" / "recipes"
 KINDS = sorted(RECIPES)
 KEYS = {"id", "title", "tier", "conditions", "by_hand"}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from patching import assert_same, fired, patch_of, patched_text, script
 
+from tests.support.patching import assert_same, fired, patch_of, patched_text, script
 from tracelens.model import Edit, EditKind, Patch
 
 LOADED = """

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from patching import assert_same, patched_text
 
+from tests.support.patching import assert_same, patched_text
+from tests.support.places import SAMPLES
 from tracelens.model import Edit, Location
 from tracelens.patch.recipes import Wanted, make
 
-SAMPLES = Path(__file__).parent.parent / "sample_traces"
 CASES = sorted(path.parent.name for path in SAMPLES.glob("*/train.py"))
 PATTERNS = {
     "defer-read": ".item()",

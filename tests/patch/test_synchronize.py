@@ -6,8 +6,8 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from patching import assert_same, fired, patch_of, patched_text, run, script
 
+from tests.support.patching import assert_same, fired, patch_of, patched_text, run, script
 from tracelens.model import Edit
 
 LOOP = """

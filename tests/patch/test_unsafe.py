@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from patching import Outcome, assert_same, defer, fired, patch_of, patched_text, run, script
 
+from tests.support.patching import Outcome, assert_same, defer, fired, patch_of, patched_text, run, script
 from tracelens.model import UNSAFE_EDITS, Edit, Location, Patch, Stall
 from tracelens.patch.files import apply
 from tracelens.patch.loop.thinned import MARK

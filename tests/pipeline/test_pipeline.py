@@ -9,9 +9,9 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-import run_cases as cases
-from test_report_json import SCHEMA
 
+from tests.support import run_cases as cases
+from tests.support.schemas import SCHEMA
 from tracelens import pipeline, remedies
 from tracelens import run as runs
 from tracelens.errors import InputError, Refused

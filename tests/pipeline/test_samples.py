@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.places import SAMPLES
 from tracelens import run
 from tracelens.cli import main
 
-SAMPLES = Path(__file__).resolve().parent.parent / "sample_traces"
 ANSWERS = {
     "sync_every_batch": "event-interval",
     "gpu_bound": None,

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
+from tests.support.places import ROOT
 from tracelens import pipeline, trials
 from tracelens.cli import main
 from tracelens.cli.verify import _document
 from tracelens.model import Ratio, Recommendation, Verification
 from tracelens.verify import run as verifying
 
-SAMPLE = Path(__file__).resolve().parent.parent / "sample_traces" / "sync_every_batch"
+SAMPLE = ROOT / "sample_traces" / "sync_every_batch"
 
 
 @pytest.fixture

@@ -12,13 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
-import lean
 import pytest
-from builders import Machine
-from run_cases import placed
-from test_replay_known import build, time_us
-from test_replay_loader import TWO, more, starved
 
+from tests.support import lean
+from tests.support.builders import Machine
+from tests.support.places import ROOT
+from tests.support.replaying import TWO, build, more, starved, time_us
+from tests.support.run_cases import placed
 from tracelens import pipeline, remedies
 from tracelens.cli import main
 from tracelens.model import Abstention, Diagnosis, Edit, Estimate, InventoryItem, Location, Stall
@@ -26,7 +26,7 @@ from tracelens.replay import estimate, worker_count
 from tracelens.schemes import plan, rules
 
 RULES = rules.load()
-APPLY_SCHEMA = json.loads((Path(__file__).parent.parent / "docs" / "apply.schema.json").read_text())
+APPLY_SCHEMA = json.loads((ROOT / "docs" / "apply.schema.json").read_text())
 
 SCRIPT = '''"""Stops at the first loss that is not a number, and prints each."""
 import math

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
+from tests.support.places import ROOT
 from tracelens.capture import calibration as constants
 from tracelens.capture.run_json import Ledger, Start
 from tracelens.cli import doctor
 from tracelens.errors import UsageError
 from tracelens.replay.calibration import Calibration
 
-SAMPLE = Path(__file__).parent.parent / "sample_traces" / "sync_every_batch" / "run"
+SAMPLE = ROOT / "sample_traces" / "sync_every_batch" / "run"
 FOUND = {"gpu": "NVIDIA H200", "torch": "2.11.0+cu130", "cuda": "13.0", "skipped": {}, "event_record_ns": 2500.0}
 
 

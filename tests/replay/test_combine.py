@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import run_cases
 
+from tests.support import run_cases
 from tracelens import pipeline
 from tracelens.model import Diagnosis, Edit
 from tracelens.replay import estimate

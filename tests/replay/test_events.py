@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from builders import BASE_NS, ISSUE_US, STREAM, Machine
-from test_replay_known import SYNC, _stalls, time_us
 
+from tests.support.builders import BASE_NS, ISSUE_US, STREAM, Machine
+from tests.support.replaying import SYNC, stalls_by_kind, time_us
 from tracelens.model import Abstention, Edit, EventUse, RankRecording, Timeline
 from tracelens.replay import estimate, trace_builder
 from tracelens.replay.replay_trace import ReplayTrace, flat
@@ -71,7 +71,7 @@ def played(body: Callable[[Scripted, int], None], steps: int = 8) -> Scripted:
 
 
 def built(picture: Timeline) -> ReplayTrace:
-    made = trace_builder.build(picture, _stalls(picture))
+    made = trace_builder.build(picture, stalls_by_kind(picture))
     assert isinstance(made, ReplayTrace), made
     return made
 

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from pathlib import Path
 
 import pytest
 
+from tests.support.places import TRACES
 from tracelens.model import Abstention, Edit, Estimate, StepClock
 from tracelens.replay import bounds, estimate, exposed_cost, trace_builder
 from tracelens.replay.replay_trace import ReplayTrace
 from tracelens.trace import chrome, timeline
 
-TRACES = Path(__file__).resolve().parents[2] / "shared" / "traces"
 pytestmark = pytest.mark.skipif(not TRACES.is_dir(), reason="needs the shared traces beside the repository")
 
 

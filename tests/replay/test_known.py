@@ -6,64 +6,20 @@ and returns from a wait 3 after the work.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 
 import pytest
-from builders import Machine
 
-from tracelens.model import Abstention, Edit, Stall, StepClock, Timeline
+from tests.support.builders import Machine
+from tests.support.replaying import COPY, READ, SYNC, build, synchronized, time_us, timeline_and_stalls
+from tracelens.model import Abstention, Edit, Stall, StepClock
 from tracelens.replay import bounds, edits, estimate, explanations, exposed_cost, step_timeline, trace_builder
 from tracelens.replay.calibration import Calibration
-from tracelens.replay.program import compile_program
 from tracelens.replay.replay_trace import ReplayTrace, flat
-from tracelens.replay.steady_state import step_time
 from tracelens.trace import timeline
 
-STEPS = 8
 QUICK_THREAD = Calibration(loader_workers=4, pin_thread_bytes_per_us=50_000, pin_thread_copy_factor=0.01)
-SYNC, READ, COPY = "sync", "read", "copy"
-
-
-def build(body: Callable[[Machine], None], **options: object) -> ReplayTrace:
-    made = trace_builder.build(*_parts(body), **options)  # type: ignore[arg-type]
-    assert isinstance(made, ReplayTrace), made
-    return made
-
-
-def _parts(body: Callable[[Machine], None], steps: int = STEPS) -> tuple[Timeline, tuple[Stall, ...]]:
-    machine = Machine()
-    for number in range(steps):
-        with machine.step(number):
-            body(machine)
-    picture = timeline.build(machine.trace())
-    return picture, _stalls(picture)
-
-
-def _stalls(picture: Timeline) -> tuple[Stall, ...]:
-    """The waits by kind: all device waits are `sync`, reads `read`, host-to-device `copy`, others by kind."""
-    waits = picture.syncs()
-    waits = waits[~waits["window_edge"]]
-    names = {"device": SYNC, "d2h": READ, "h2d": COPY}
-    made = []
-    for kind in sorted(set(waits["kind"])):
-        rows = waits[waits["kind"] == kind]
-        name, wait_ns, places = names.get(kind, kind), int(rows["wait_ns"].mean()), tuple(rows.index)
-        made.append(Stall(name, kind, kind, 1, wait_ns, 0, None, "unknown", None, places))
-    return tuple(made)
-
-
-def time_us(made: ReplayTrace, *changes: Edit) -> float:
-    return step_time(compile_program(edits.apply(made, changes), made.overhead.row_ns)) / 1000
-
-
-def synchronized(machine: Machine) -> None:
-    """Launch 5, host 50, kernel 200 from 7, done 207, back at 210, then 40 of Python: 250."""
-    machine.launch("gemm", 200)
-    machine.host(50)
-    machine.synchronize()
-    machine.host(40)
 
 
 def test_base_meets_the_recorded_step() -> None:
@@ -300,13 +256,13 @@ def test_a_gpu_bound_loop_does_not_tell_the_profilers_cost() -> None:
 
 def test_an_unprofiled_step_that_the_recording_cannot_explain_is_refused() -> None:
     recorded = build(synchronized).recorded_ns
-    made = trace_builder.build(*_parts(synchronized), clock=StepClock(unprofiled_mean_ns=2 * recorded))
+    made = trace_builder.build(*timeline_and_stalls(synchronized), clock=StepClock(unprofiled_mean_ns=2 * recorded))
     assert isinstance(made, Abstention)
     assert "unprofiled" in made.missing
 
 
 def test_too_few_steps_are_refused() -> None:
-    made = trace_builder.build(*_parts(synchronized, steps=2))
+    made = trace_builder.build(*timeline_and_stalls(synchronized, steps=2))
     assert isinstance(made, Abstention)
     assert "steps" in made.missing
 
@@ -440,7 +396,7 @@ def test_limits_count_every_interval_by_its_own_length() -> None:
         machine.copy("d2h", "pageable", 1, nbytes=4)
         machine.host(40)
 
-    picture, _ = _parts(body)
+    picture, _ = timeline_and_stalls(body)
     waits = picture.syncs()
     copies = waits["api"] == "cudaMemcpyAsync"
     found = {"a": waits[~copies].index, "b": waits[copies].index}

@@ -8,28 +8,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from builders import Machine
-from test_replay_known import SYNC, _parts, build, time_us
 
+from tests.support.builders import Machine
+from tests.support.replaying import READY, SYNC, TWO, WAIT, build, more, starved, time_us, timeline_and_stalls
 from tracelens.model import Abstention, Edit, Estimate, StepClock
 from tracelens.replay import bounds, estimate, explanations
 from tracelens.replay.calibration import Calibration
 from tracelens.replay.edits import apply
-
-WAIT, READY = 9_000, 300
-TWO = Calibration(loader_workers=2)
-
-
-def starved(machine: Machine) -> None:
-    """Waits 9,000 for a batch; a pinned copy of 300, then 500 on the GPU that nothing hides: 815 after the batch."""
-    machine.load_batch(WAIT)
-    machine.copy("h2d", "pinned", 300, nbytes=15_000_000)
-    machine.launch("gemm", 500)
-    machine.synchronize()
-
-
-def more(workers: int) -> Edit:
-    return Edit("more-workers", workers=workers)
 
 
 @pytest.mark.parametrize("depth", [1, 2, 4])
@@ -168,7 +153,7 @@ def test_an_unknown_number_of_workers_is_not_multiplied() -> None:
 
 def test_the_unprofiled_step_is_the_loaders_period() -> None:
     """The profiler does not slow the workers down: 9,000 per batch unprofiled is what two of them deliver."""
-    picture, stalls = _parts(starved)
+    picture, stalls = timeline_and_stalls(starved)
     from tracelens.replay import trace_builder
 
     made = trace_builder.build(picture, stalls, StepClock(unprofiled_mean_ns=9_500_000), TWO)

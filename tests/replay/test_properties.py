@@ -6,65 +6,25 @@ Loops are drawn at random from the builders' machine.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 import pytest
-from builders import Machine
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracelens.model import Edit, Stall, Timeline, WaitKind
+from tests.support.builders import Machine
+from tests.support.random_loops import MOVES, QUICK, Move, build, play
+from tracelens.model import Edit, WaitKind
 from tracelens.replay import bounds, edits, exposed_cost, trace_builder
 from tracelens.replay.program import compile_program
 from tracelens.replay.replay_trace import Engine, HostOp, HostOpKind, LoaderPace, OpBlock, ReplayTrace, StallWaits, fold
 from tracelens.replay.steady_state import step_time
 from tracelens.trace import timeline
 
-Move = tuple[str, int]
-MOVES = st.tuples(st.sampled_from(["launch", "host", "sync", "item", "h2d", "cpu"]), st.integers(1, 400))
-QUICK = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 ROUNDED_NS = 1
 """Times are whole ns; limits and step times are rounded on their own."""
-
-
-def play(machine: Machine, moves: list[Move], scale: float = 1) -> None:
-    plays: dict[str, Callable[[float], object]] = {
-        "launch": lambda us: machine.launch("kernel", us),
-        "host": machine.host,
-        "load": machine.load_batch,
-        "sync": lambda _: machine.synchronize(),
-        "item": lambda _: machine.item(),
-        "h2d": lambda us: machine.copy("h2d", "pageable", us, nbytes=round(us * 20_000)),
-        "cpu": lambda us: machine.copy("d2h", "pageable", us, nbytes=round(us * 20_000)),
-    }
-    for kind, us in moves:
-        plays[kind](us * scale)
-
-
-def build(moves: list[Move], steps: int = 4) -> ReplayTrace:
-    machine = Machine()
-    for number in range(steps):
-        with machine.step(number):
-            # Every step drains the GPU at its start, so that the short window is a steady one.
-            machine.synchronize()
-            machine.launch("first", 50)
-            play(machine, moves)
-    picture = timeline.build(machine.trace())
-    made = trace_builder.build(picture, stalls(picture))
-    assert isinstance(made, ReplayTrace), made
-    return made
-
-
-def stalls(picture: Timeline) -> tuple[Stall, ...]:
-    waits = picture.syncs()
-    kinds = sorted(set(waits["kind"]))
-    return tuple(
-        Stall(kind, kind, kind, 1, 0, 0, None, "unknown", None, tuple(waits[waits["kind"] == kind].index))
-        for kind in kinds
-    )
 
 
 def time_of(made: ReplayTrace, *changes: Edit) -> float:

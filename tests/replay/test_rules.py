@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from builders import Machine
-from test_replay_known import COPY, READ, SYNC, _parts, build, time_us
 
+from tests.support.builders import Machine
+from tests.support.replaying import COPY, READ, SYNC, build, time_us, timeline_and_stalls
 from tracelens.model import Abstention, Edit, Estimate, StepClock
 from tracelens.replay import bounds, estimate, explanations, trace_builder
 from tracelens.replay.calibration import Calibration
@@ -88,7 +88,7 @@ def test_a_host_that_worked_slower_while_it_was_recorded_is_scaled_back() -> Non
         machine.host(2_890)
         machine.synchronize()
 
-    picture, stalls = _parts(body)
+    picture, stalls = timeline_and_stalls(body)
     recorded = int((picture.steps()["end_ns"] - picture.steps()["start_ns"]).iloc[2])
     unprofiled = recorded * 4 // 5
     made = trace_builder.build(picture, stalls, StepClock((unprofiled,) * 30, unprofiled))
@@ -152,7 +152,7 @@ def test_a_refusal_names_the_work_from_before_the_window() -> None:
         machine.launch("gemm", 500)
         machine.host(200)
 
-    picture, _ = _parts(body)
+    picture, _ = timeline_and_stalls(body)
     ops = picture.tables.ops
     before = replace(picture.tables, ops=ops.assign(call=ops["call"].where(ops.index >= len(ops) // 2, -1)))
     refused = trace_builder._unexplained(0.5, replace(picture, tables=before), build(body))

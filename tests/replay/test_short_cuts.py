@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from builders import Machine
 from hypothesis import given
 from hypothesis import strategies as st
-from test_replay_properties import MOVES, QUICK, Move, build, play, stalls
 
+from tests.support.builders import Machine
+from tests.support.random_loops import MOVES, QUICK, Move, build, play, stalls
 from tracelens.model import Edit
 from tracelens.replay import baseline, edit_sites, edits, estimate, simulate, trace_builder
 from tracelens.replay.program import Program, compile_program

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from builders import Machine
-from test_replay_known import SYNC, _stalls, build, synchronized, time_us
 
+from tests.support.builders import Machine
+from tests.support.replaying import SYNC, build, stalls_by_kind, synchronized, time_us
 from tracelens.model import Edit
 from tracelens.replay import trace_builder
 from tracelens.replay.replay_trace import HostOp, ReplayTrace, single
@@ -27,7 +27,7 @@ def begun_with(before_us: float, body: Callable[[Machine, int], None], steps: in
         with machine.step(number):
             body(machine, number)
     picture = timeline.build(machine.trace())
-    made = trace_builder.build(picture, _stalls(picture))
+    made = trace_builder.build(picture, stalls_by_kind(picture))
     assert isinstance(made, ReplayTrace), made
     return made
 

@@ -6,17 +6,16 @@ import html as markup
 import json
 import re
 import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.places import SAMPLES
 from tracelens.cli import report
 from tracelens.cli.options import Shown
 from tracelens.cli.planning import Wishes, planned
 from tracelens.report.words import gain, milliseconds, percent
 
-SAMPLES = Path(__file__).resolve().parent.parent / "sample_traces"
 CASES = ("sync_every_batch", "pageable_copies", "gpu_bound", "loader_bound", "host_bound")
 Answers = dict[str, Any]
 

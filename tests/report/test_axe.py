@@ -9,9 +9,9 @@ from importlib.resources import files
 from typing import Any
 
 import pytest
-import report_cases as cases
-from browsing import Opened, marks
 
+from tests.support import report_cases as cases
+from tests.support.browsing import Opened, marks
 from tracelens.model import Diagnosis
 
 pytestmark = marks

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-import report_cases as cases
-from browsing import Opened, marks
 
+from tests.support import report_cases as cases
+from tests.support.browsing import Opened, marks
 from tracelens.model import Diagnosis
 
 pytestmark = marks

@@ -15,11 +15,11 @@ from typing import Any
 
 import jsonschema
 import pytest
-import report_cases as cases
-from browsing import Opened, marks
-from test_report_json import SCHEMA
-from test_report_perfetto import SAMPLE
 
+from tests.support import report_cases as cases
+from tests.support.browsing import Opened, marks
+from tests.support.places import SAMPLE
+from tests.support.schemas import SCHEMA
 from tracelens import pipeline
 from tracelens.cli import main
 from tracelens.model import Diagnosis, Location

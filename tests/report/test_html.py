@@ -11,8 +11,7 @@ from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
-import report_cases as cases
-
+from tests.support import report_cases as cases
 from tracelens.model import Abstention, Location
 from tracelens.report import html, text
 from tracelens.report import json as json_report

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
-import report_cases as cases
 
+from tests.support import report_cases as cases
+from tests.support.schemas import SCHEMA
 from tracelens.model import BREAKDOWN_PARTS, Run
 from tracelens.report import json as report
-
-SCHEMA: dict[str, Any] = json.loads((Path(__file__).parents[1] / "docs" / "analysis.schema.json").read_text())
 
 
 def validated(document: dict[str, Any]) -> dict[str, Any]:

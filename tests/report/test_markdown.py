@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import report_cases as cases
 from markdown_it import MarkdownIt
 
+from tests.support import report_cases as cases
+from tests.support.places import ROOT
 from tracelens.cli import main
 from tracelens.model import Diagnosis, Goal, Location, Verification
 from tracelens.report import markdown, marked, record, strip, words
 from tracelens.report.record import Claim, Subject
 
-ROOT = Path(__file__).resolve().parent.parent
 HTML = MarkdownIt("commonmark").enable("table")
 HOSTILE = (
     "<script>x</script> | *b* _i_ `c` [l](http://e) # h @everyone ![p](q) \\ ~~s~~ $m$ \x1b[31m\n# heading\n- [x] done"

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import report_cases as cases
-from builders import Events
 
+from tests.support import report_cases as cases
+from tests.support.builders import Events
 from tracelens.model import Location
 from tracelens.report import budget, compare, diff, excerpt, lanes, perfetto, pictures, words
 from tracelens.run import sources

@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import report_cases as cases
-import run_cases
 
+from tests.support import report_cases as cases
+from tests.support import run_cases
+from tests.support.places import SAMPLE
 from tracelens import pipeline
 from tracelens.cli import main
 from tracelens.errors import UsageError
 from tracelens.report import perfetto
 
-SAMPLE = Path(__file__).resolve().parent.parent / "sample_traces" / "sync_every_batch" / "run"
 OURS = (perfetto.PROCESS, perfetto.PREDICTED)
 
 

@@ -12,8 +12,8 @@ from urllib.parse import unquote
 
 import jsonschema
 import pytest
-import report_cases as cases
 
+from tests.support import report_cases as cases
 from tracelens.model import Diagnosis, FilePatch, Finding, Location, Patch, Run
 from tracelens.report import github, issues, sarif
 

@@ -8,8 +8,8 @@ import subprocess
 from dataclasses import replace
 
 import pytest
-import report_cases as cases
 
+from tests.support import report_cases as cases
 from tracelens.model import Location, Verification
 from tracelens.report import commands, compare, html, markdown, text, versus, words
 from tracelens.report import json as json_report

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import report_cases as cases
-from browsing import Opened, marks
-from builders import Events
 
+from tests.support import report_cases as cases
+from tests.support.browsing import Opened, marks
+from tests.support.builders import Events
 from tracelens.cli.planning import Wishes, planned
 from tracelens.model import Diagnosis
 from tracelens.report import html, zoom
@@ -269,8 +269,7 @@ def test_bars_are_as_long_as_their_step_times(open_page: Callable[..., Opened]) 
 
 @marked
 def test_the_pages_weighted_totals_are_those_of_the_program(open_page: Callable[..., Opened]) -> None:
-    from test_report_perfetto import SAMPLE
-
+    from tests.support.places import SAMPLE
     from tracelens import pipeline
 
     examined = pipeline.examine(pipeline.open_inputs((SAMPLE,)))

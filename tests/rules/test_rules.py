@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.places import SEEDS
 from tracelens.errors import RuleError
 from tracelens.model import CRITERIA
 from tracelens.schemes import rules
 from tracelens.schemes.catalog import RECIPE_KINDS
 
-SEEDS = Path(__file__).resolve().parents[1] / ".." / "shared" / "seeds"
 RULES = rules.load()
 
 PRIORS = {  # the table of the design, row by row: six scores, mean of five, weighted total

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
+from tests.support.places import ROOT
 from tracelens.runtime import RunAhead, prefetch
 from tracelens.verify.inside import poison
 
@@ -79,7 +80,7 @@ def test_the_cuda_sanitizer_finds_nothing_but_a_planted_race(tmp_path: Path, pla
     path = tmp_path / "loop.py"
     path.write_text(LOOP.format(planted=planted))
     environment = dict(os.environ, TORCH_CUDA_SANITIZER="1")
-    paths = [str(Path(__file__).parents[1]), environment.get("PYTHONPATH", "")]
+    paths = [str(ROOT), environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     done = subprocess.run([sys.executable, str(path)], env=environment, capture_output=True, text=True, check=False)
     if planted:

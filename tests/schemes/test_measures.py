@@ -6,10 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import report_cases
-import run_cases
-from test_rules import SEEDS
 
+from tests.support import report_cases, run_cases
+from tests.support.places import SEEDS
 from tracelens import pipeline
 from tracelens import run as runs
 from tracelens.errors import RuleError

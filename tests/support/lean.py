@@ -1,6 +1,6 @@
 """Torch without its compiler, for scripts that tests start in processes of their own.
 
-In: `PRELUDE`, put before a script's text; or `python tests/lean.py SCRIPT WORDS…`, which leaves the script as it is.
+In: `PRELUDE`, put before a script's text; or `python tests/support/lean.py SCRIPT WORDS…`, with the script as it is.
 Out: the same numbers, in less than half of the time: torch 2.13 imports its compiler when the first optimizer is made,
 when a profiler starts and when algorithms are to be deterministic, and the shapes of its operators and `torch.export`
 at once; 4.3 s of a processor's time where 1.8 do. Tests in which a script is only the vehicle have no use for them;

@@ -20,7 +20,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-TRACES = Path(__file__).resolve().parents[2] / "shared" / "traces"
+from tests.support.places import TRACES
+
 FILES = sorted(str(path.relative_to(TRACES)).removesuffix(".json.gz") for path in TRACES.glob("*/*.json.gz"))
 IMPORT_NOISE = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from builders import Machine
-
+from tests.support.builders import Machine
 from tracelens import run as runs
 
 SCRIPT = '''"""A training loop as people write it."""

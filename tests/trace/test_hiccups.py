@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from builders import Events, Machine
 
+from tests.support.builders import Events, Machine
 from tracelens.model import StepClock, Timeline
 from tracelens.replay import trace_builder
 from tracelens.trace import timeline

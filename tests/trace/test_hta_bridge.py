@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from oracle import IMPORT_NOISE, TRACES, Oracle
 
 import tracelens
+from tests.support.oracle import IMPORT_NOISE, TRACES, Oracle
 from tracelens.errors import UsageError
 from tracelens.trace import chrome, hta_pandas
 

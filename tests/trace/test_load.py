@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import BASE_NS, Events, loop
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.builders import BASE_NS, Events, loop
 from tracelens.cli import main
 from tracelens.errors import InputError, TracelensError
 from tracelens.model import Trace

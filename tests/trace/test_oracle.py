@@ -10,11 +10,11 @@ from __future__ import annotations
 import dataclasses
 from functools import cache
 
-import oracle
 import pandas as pd
 import pytest
-from oracle import FILES, TRACES, Answer, Oracle
 
+from tests.support import oracle
+from tests.support.oracle import FILES, TRACES, Answer, Oracle
 from tracelens.findings import breakdown
 from tracelens.model import Timeline
 from tracelens.trace import chrome, hta_measures, timeline

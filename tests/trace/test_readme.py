@@ -7,17 +7,16 @@ import gzip
 import json
 from decimal import Decimal
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.support.places import TRACES
 from tracelens.model import Trace
 from tracelens.trace import chrome, timeline
 from tracelens.trace.columns import SYNC_KINDS
 
-TRACES = Path(__file__).resolve().parents[2] / "shared" / "traces"
 LARGEST = 900_000
 FILES = [
     path.relative_to(TRACES).as_posix()

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.support.places import ROOT, TRACES
 from tracelens.findings import stalls
 from tracelens.model import Timeline
 from tracelens.replay import trace_builder
 from tracelens.trace import chrome, intervals, timeline
 from tracelens.verify import recorded
 
-TRACES = Path(__file__).resolve().parents[2] / "shared" / "traces"
 FILES = sorted(str(path.relative_to(TRACES)) for path in TRACES.glob("*/*.json.gz"))
 pytestmark = pytest.mark.skipif(not FILES, reason="the shared traces are not at hand")
 MS = 1_000_000
@@ -78,7 +78,7 @@ def test_every_trace_loads_and_adds_up(file: str) -> None:
         assert covered + idle == (kept["end_ns"] - kept["start_ns"]).sum()
 
 
-SAMPLES = sorted(Path(__file__).resolve().parents[1].glob("sample_traces/*/run/rank0/*.pt.trace.json.gz"))
+SAMPLES = sorted(ROOT.glob("sample_traces/*/run/rank0/*.pt.trace.json.gz"))
 BARE = ("kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver", "overhead")
 
 

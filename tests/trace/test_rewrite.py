@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import Machine
 
+from tests.support.builders import Machine
 from tracelens.errors import InputError
 from tracelens.trace import chrome
 from tracelens.trace.json_document import document

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from builders import AUTOGRAD, BASE_NS, MAIN, STREAM, Events, Machine
 
+from tests.support.builders import AUTOGRAD, BASE_NS, MAIN, STREAM, Events, Machine
 from tracelens.model import Location, RankRecording, SourceMark, StackSample, Timeline
 from tracelens.trace import intervals, timeline
 

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import AUTOGRAD, Machine
 
-SAMPLE = Path(__file__).resolve().parents[1] / "sample_traces" / "sync_every_batch" / "run" / "rank0"
+from tests.support.builders import AUTOGRAD, Machine
+from tests.support.places import ROOT
+
+SAMPLE = ROOT / "sample_traces" / "sync_every_batch" / "run" / "rank0"
 GPU_AND_CALLS = ("kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver", "overhead")
 
 

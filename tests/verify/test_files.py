@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.verifying import landlock
 from tracelens.errors import Refused
 from tracelens.model import FilePatch, Patch
 from tracelens.verify import arms, copy
@@ -275,12 +276,6 @@ open("/dev/null", "w").write("x")
     assert str(project / "pkg" / "model.py") in refused
     assert len(refused) == len(set(refused)) == 4
     assert copy.changed(before, copy.snapshot((project,))) == ()
-
-
-def landlock():
-    probe = f"import sys; sys.path.insert(0, {PACKAGE!r}); from tracelens.verify.inside import fence; "
-    code = probe + "sys.exit(0 if fence.ask_kernel(('/dev',)) else 1)"
-    return sys.platform == "linux" and subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @pytest.mark.skipif(not landlock(), reason="this kernel has no Landlock")

@@ -4,10 +4,9 @@ import subprocess
 import sys
 
 import pytest
-from lean import PRELUDE
-from test_verify_files import landlock
-from test_verify_run import TRAIN, asked, change, one_arm, project, script  # noqa: F401 -- project is a fixture
 
+from tests.support.lean import PRELUDE
+from tests.support.verifying import TRAIN, asked, change, landlock, one_arm, project, script  # noqa: F401 -- project is a fixture
 from tracelens.errors import Refused
 from tracelens.verify import copy, result, run
 from tracelens.verify.policy import POLICY

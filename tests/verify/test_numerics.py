@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from test_verify_run import LINE, TRAIN, change, project, script, session  # noqa: F401 -- project is a fixture
-
+from tests.support.verifying import LINE, TRAIN, change, project, script, session  # noqa: F401 -- project is a fixture
 from tracelens.model import Hunk, Location
 from tracelens.verify import result
 

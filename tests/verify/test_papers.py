@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from test_verify_run import LINE, TRAIN, change, one_arm, project, script, session  # noqa: F401 - project is a fixture
 
+from tests.support.verifying import LINE, TRAIN, change, one_arm, project, script, session  # noqa: F401 - project is a fixture
 from tracelens.verify import arms, numbers, papers, result
 from tracelens.verify.copy import Place
 

@@ -4,9 +4,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from lean import PRELUDE
-from test_verify_run import change, project  # noqa: F401 -- project is a fixture
 
+from tests.support.lean import PRELUDE
+from tests.support.verifying import change, project  # noqa: F401 -- project is a fixture
 from tracelens.verify import arms, copy, numbers, output, request, result, run
 
 BODY = """\

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from builders import Machine
 
+from tests.support.builders import Machine
+from tests.support.places import SHARED
 from tracelens.trace import chrome, timeline
 from tracelens.verify import recorded
 
-TRACES = Path(__file__).resolve().parents[2] / "shared" / "traces" / "h200"
+TRACES = SHARED / "traces" / "h200"
 
 
 @pytest.mark.parametrize(

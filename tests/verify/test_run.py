@@ -5,88 +5,23 @@ import re
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
-from lean import PRELUDE
 
+from tests.support.lean import PRELUDE
+from tests.support.places import ROOT
+from tests.support.verifying import LINE, READ, TRAIN, asked, change, one_arm, script, session, whole_script
 from tracelens.errors import Inconclusive, InputError, Refused
 from tracelens.model import Edit, Estimate, FilePatch, Location, Patch
 from tracelens.patch import recipes
 from tracelens.verify import arms, copy, recorded, request, result, run, store
 from tracelens.verify.arms import Arm
 from tracelens.verify.policy import POLICY
-from tracelens.verify.request import Change, Request
-
-TRAIN = """\
-torch.set_num_threads(1)
-net = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.BatchNorm1d(32), torch.nn.Linear(32, 1))
-opt = torch.optim.SGD(net.parameters(), lr=0.1)
-def main():
-    total = 0.0
-    for step in range(100_000):
-        loss = net(torch.randn(8, 16)).pow(2).mean()
-        opt.zero_grad()
-        loss.backward()
-        shown = loss.item()
-        total += shown
-        print(f"step {step} loss {shown:.6f} total {total:.6f} at {time.time():.4f}")
-        time.sleep(0.004)
-        opt.step()
-main()
-"""
-LINE = "        shown = loss.item()\n"
-READ = TRAIN[TRAIN.index(LINE) : TRAIN.index("        time.sleep")]
-
-
-@pytest.fixture
-def project(tmp_path):
-    root = tmp_path / "project"
-    root.mkdir()
-    return root
-
-
-def script(project, body=TRAIN):
-    path = project / "train.py"
-    path.write_text(PRELUDE + textwrap.dedent(body))
-    return path
-
-
-def whole_script(project, body=TRAIN):
-    """With all of torch: its profiler and its deterministic mode import its compiler."""
-    path = project / "train.py"
-    path.write_text("import os, sys, time, torch\n" + body)
-    return path
-
-
-def change(path, old, new, name="patched"):
-    before = path.read_text()
-    assert before.count(old) >= 1
-    file = FilePatch(path, before.encode(), before.replace(old, new).encode())
-    return Change(Patch(path.parent, (file,), (), (), ""), name, interval=10)
-
-
-def asked(path, **options):
-    return Request(request.script(path.name), path.parent, path.parent, **{"steps": 24, "budget_s": 1_000.0, **options})
-
-
-def session(path, *changes):
-    scratch = path.parent.parent / "scratch"
-    scratch.mkdir()
-    return run.Session(asked(path), changes, copy.Place(scratch, path.parent, path.parent))
-
-
-def one_arm(path, mode="timed", steps=24, words=None, **options):
-    """Run the original once; returns its record and the place it ran in."""
-    place = copy.Place(path.parent.parent / "scratch", path.parent, path.parent)
-    place.scratch.mkdir(exist_ok=True)
-    command = request.script(*(words or (path.name,)))
-    options = {"timeout_s": 60.0, **options}
-    return arms.run(Arm("original", mode, steps, 0, **options), command, place, None), place
+from tracelens.verify.request import Change
 
 
 def test_equal_numbers_and_a_faster_version_in_one_interleaved_verification(project, monkeypatch):
@@ -381,7 +316,7 @@ def test_a_signal_ends_the_arm_and_removes_the_scratch_folder(project, number):
         "                           budget_s=100.0, scratch_parent=scratch))\n"
     )
     words = [sys.executable, "-c", code, str(path), str(scratch)]
-    with subprocess.Popen(words, cwd=Path(__file__).parents[1]) as verifying:
+    with subprocess.Popen(words, cwd=ROOT) as verifying:
         process = _started(scratch)
         verifying.send_signal(number)
         by_itself = {signal.SIGKILL: -signal.SIGKILL, signal.SIGINT: -signal.SIGINT}

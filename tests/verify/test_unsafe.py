@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from lean import PRELUDE
-from patching import fired
-from test_verify_run import session
 
+from tests.support.lean import PRELUDE
+from tests.support.patching import fired
+from tests.support.verifying import session
 from tracelens.model import Edit
 from tracelens.patch.recipes import Wanted, make
 from tracelens.verify import result

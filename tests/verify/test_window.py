@@ -1,12 +1,11 @@
 """What a recorded window says: on real H200 traces of one loop before and after, and on a made-up record."""
 
-from pathlib import Path
-
 import pytest
 
+from tests.support.places import SHARED
 from tracelens.verify import recorded
 
-TRACES = Path(__file__).parents[2] / "shared" / "traces" / "h200"
+TRACES = SHARED / "traces" / "h200"
 needs_traces = pytest.mark.skipif(not TRACES.is_dir(), reason="../shared/traces is not here")
 
 

@@ -9,7 +9,7 @@ import sys
 import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-if "MATRIX_LEAN" in os.environ:  # the text of tests/lean.py's prelude: `make test` leaves torch's compiler out
+if "MATRIX_LEAN" in os.environ:  # the text of tests/support/lean.py's prelude: `make test` leaves torch's compiler out
     exec(os.environ["MATRIX_LEAN"])
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

@@ -1,0 +1,1 @@
+"""What tests share: builders of traces, Runs and diagnoses, and running scripts, patches and pages."""
