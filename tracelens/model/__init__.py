@@ -5,6 +5,7 @@ counted from the trace's own zero; `None` is unknown, `0` is a measured zero. No
 a diagnosis, and nothing here imports a heavy library at run time.
 
     source        a place in the user's source
+    lines         what the line clock wrote down
     recording     what `profile` records: the Run folder, and per rank what lies there beside the trace
     trace         one rank's trace as columns, and the queryable picture of it
     findings      where a step's time goes, who waits, what was found and what could not be judged
@@ -30,6 +31,7 @@ from tracelens.model.findings import (
     Verdict,
     WaitKind,
 )
+from tracelens.model.lines import GarbageCollection, LineLog, LinePlace, LoggedStep
 from tracelens.model.patch import Declined, FilePatch, Hunk, Patch, Tier
 from tracelens.model.pictures import Bar, Combination, Drawn, WhatIf
 from tracelens.model.plan import (
@@ -70,10 +72,14 @@ __all__ = [
     "EventUse",
     "FilePatch",
     "Finding",
+    "GarbageCollection",
     "Goal",
     "Hunk",
     "InventoryItem",
+    "LineLog",
+    "LinePlace",
     "Location",
+    "LoggedStep",
     "Measure",
     "Outcome",
     "Overlap",
