@@ -2,9 +2,9 @@
 
     open_inputs   paths → Inputs: a Run or bare traces, loaded
     examine       Inputs → Examined: what the GPU waited for, and the replay trace to ask "what if" of
-    plan          Examined → Diagnosis: what each scheme would buy here, and which one to take
-    illustrate    the same with what only the pages show: combinations of Edits, the step before and after
-    save          Diagnosis → analysis.json, report.html, tracelens.patch in the Run folder
+    plan          Examined → PlannedDiagnosis: what each scheme would buy here, and which one to take
+    illustrate    PlannedDiagnosis → IllustratedDiagnosis: combinations of Edits, the step before and after
+    save          IllustratedDiagnosis → analysis.json, report.html, tracelens.patch in the Run folder
 
 Nothing is computed here: each step is one call into a stage, and what a stage could not judge goes on as an Abstention.
 The patcher and the page template are imported where they are used; `analyze` should not pay for them.
@@ -25,13 +25,16 @@ from tracelens.model import (
     Abstention,
     Diagnosis,
     Estimate,
+    IllustratedDiagnosis,
     Patch,
+    PlannedDiagnosis,
     RankRecording,
     RankTimes,
     Run,
     Timeline,
     Trace,
     Verification,
+    carried_over,
 )
 from tracelens.patch.files import apply as patcher
 from tracelens.patch.files.apply import Standing
@@ -119,7 +122,7 @@ def examine(inputs: Inputs, options: Options | None = None) -> Examined:
     calls = stalls.group(picture)
     program = trace_builder.build(picture, calls, clock, Calibration.from_run(inputs.run.meta if inputs.run else {}))
     gains = {} if isinstance(program, Abstention) else exposed_cost.per_stall(program)
-    calls = stalls.with_exposed(calls, gains, times.unprofiled_median_ns or times.median_ns)
+    calls = stalls.with_exposed(calls, gains, times.best_known_ns)
     copies = overlap.measure(picture)
     found, unjudged = detect(Evidence(picture, times, parts, calls, copies, inputs.run))
     diagnosis = Diagnosis(
@@ -152,7 +155,7 @@ def diagnose(inputs: Inputs, options: Options | None = None) -> Diagnosis:
     return examine(inputs, options).diagnosis
 
 
-def plan(examined: Examined, options: Options | None = None) -> Diagnosis:
+def plan(examined: Examined, options: Options | None = None) -> PlannedDiagnosis:
     """What each scheme would buy on this run, as far as a patch can really make it, and which one to take."""
     options = options or Options()
     diagnosis = examined.diagnosis
@@ -176,8 +179,9 @@ def plan(examined: Examined, options: Options | None = None) -> Diagnosis:
     counted = options.count_unsafe and not options.unsafe
     without = found.get(options.forced or answer.scheme or "")
     asked = remedies.worth_asking(ground, asking, offers, without) if counted else ()
-    return replace(
-        diagnosis,
+    judged = replace(diagnosis, abstentions=(*diagnosis.abstentions, *missing, *score.set_aside(*against)))
+    return PlannedDiagnosis(
+        **carried_over(judged),
         schemes=schemes,
         recommendation=answer,
         unsafe=asked,
@@ -188,17 +192,16 @@ def plan(examined: Examined, options: Options | None = None) -> Diagnosis:
         interval=interval,
         weights=rules.weights,
         measures=measures.of(rules.measures, diagnosis),
-        abstentions=(*diagnosis.abstentions, *missing, *score.set_aside(*against)),
     )
 
 
-def illustrate(examined: Examined, planned: Diagnosis) -> Diagnosis:
+def illustrate(examined: Examined, planned: PlannedDiagnosis) -> IllustratedDiagnosis:
     """With what only the pages show: every combination of the schemes' Edits, and the step before and after."""
-    return (
-        planned
-        if isinstance(examined.replay_trace, Abstention)
-        else what_if.illustrated(examined.replay_trace, planned)
+    replay_trace = examined.replay_trace
+    combinations, drawn = (
+        (None, ()) if isinstance(replay_trace, Abstention) else what_if.illustrations(replay_trace, planned)
     )
+    return IllustratedDiagnosis(**carried_over(planned), what_if=combinations, drawn=drawn)
 
 
 def exposed_together(examined: Examined, stalls: Collection[str] | None = None) -> int | None:
@@ -208,7 +211,7 @@ def exposed_together(examined: Examined, stalls: Collection[str] | None = None) 
     )
 
 
-def patch_of(diagnosis: Diagnosis, name: str) -> Patch:
+def patch_of(diagnosis: PlannedDiagnosis, name: str) -> Patch:
     """The patch of one scheme; raises `Refused` with the reason where there is none."""
     patch = diagnosis.patches.get(name)
     if patch is not None:
@@ -220,7 +223,7 @@ def patch_of(diagnosis: Diagnosis, name: str) -> Patch:
     raise Refused(f"there is no patch for {name}: {'; '.join(reasons)}", hint="see: tracelens recommend")
 
 
-def partial_patch(diagnosis: Diagnosis, name: str, hunks: Hunks, options: Options) -> Patch:
+def partial_patch(diagnosis: PlannedDiagnosis, name: str, hunks: Hunks, options: Options) -> Patch:
     """The patch of one scheme with some of its hunks."""
     ground = _ground(diagnosis, diagnosis.interval, options)
     if hunks == Hunks() or isinstance(ground.code, Abstention):
@@ -231,7 +234,7 @@ def partial_patch(diagnosis: Diagnosis, name: str, hunks: Hunks, options: Option
     return remedies.change(ground, ground.code, edits, hunks)
 
 
-def save(diagnosis: Diagnosis, source: SourceScope = "project") -> tuple[Path, ...]:
+def save(diagnosis: IllustratedDiagnosis, source: SourceScope = "project") -> tuple[Path, ...]:
     """Write analysis.json, report.html and the recommended patch into the Run folder; nothing for bare traces."""
     if diagnosis.run is None:
         return ()
@@ -243,9 +246,9 @@ def save(diagnosis: Diagnosis, source: SourceScope = "project") -> tuple[Path, .
         runs.ANALYSIS_FILE: json_report.dumps(diagnosis),
         runs.REPORT_FILE: html.render(diagnosis, source),
     }
-    chosen = diagnosis.recommendation.scheme if diagnosis.recommendation else None
-    if chosen is not None and chosen in diagnosis.patches:
-        files[runs.PATCH_FILE] = diagnosis.patches[chosen].diff
+    patch = diagnosis.recommended_patch
+    if patch is not None:
+        files[runs.PATCH_FILE] = patch.diff
     for name, text in files.items():
         # A source line in another encoding than UTF-8: the patch needs its very bytes, a page for people does not
         unknown = "surrogateescape" if name == runs.PATCH_FILE else "backslashreplace"
@@ -317,7 +320,7 @@ def _facts(examined: Examined, found: Mapping[str, Remedy], measured: tuple[Veri
     diagnosis, program = examined.diagnosis, examined.replay_trace
     memory = (examined.recording.meta.get("memory") or {}) if examined.recording else {}
     return Facts(
-        step_ns=diagnosis.steps.unprofiled_median_ns or diagnosis.steps.median_ns,
+        step_ns=diagnosis.steps.best_known_ns,
         plans={name: remedy.edits for name, remedy in found.items()},
         estimates={name: remedy.estimate for name, remedy in found.items() if remedy.estimate is not None},
         patches={name: remedy.patch for name, remedy in found.items() if remedy.patch is not None},

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tracelens import run as runs
 from tracelens.errors import UsageError
-from tracelens.model import Diagnosis, FilePatch, Patch, Run, Verification
+from tracelens.model import FilePatch, Patch, PlannedDiagnosis, Run, Verification
 from tracelens.patch.files import apply as patcher
 from tracelens.pipeline import patch_of
 from tracelens.verify import request, store
@@ -31,7 +31,7 @@ class Trial:
     progress: Callable[[str], None]
 
 
-def of_schemes(diagnosis: Diagnosis, names: tuple[str, ...], trial: Trial) -> tuple[Verification, ...]:
+def of_schemes(diagnosis: PlannedDiagnosis, names: tuple[str, ...], trial: Trial) -> tuple[Verification, ...]:
     """Measure the patches of these schemes against the original; kept in verify.json of the Run.
 
     Schemes that come to the same patch on this Run are one trial, whose result is said of each.
@@ -44,7 +44,7 @@ def of_schemes(diagnosis: Diagnosis, names: tuple[str, ...], trial: Trial) -> tu
         request.Change(patch_of(diagnosis, name), name, diagnosis.replayed.get(name), diagnosis.interval)
         for name in alike
     )
-    step_ns = diagnosis.steps.unprofiled_median_ns or diagnosis.steps.median_ns
+    step_ns = diagnosis.steps.best_known_ns
     wanted = request.Request(
         command=_command(run),
         cwd=run.cwd,
@@ -79,7 +79,7 @@ def of_scripts(before: Path, after: Path, arguments: tuple[str, ...], trial: Tri
     return (verifying.verify(wanted),)
 
 
-def _alike(diagnosis: Diagnosis, names: tuple[str, ...]) -> dict[str, list[str]]:
+def _alike(diagnosis: PlannedDiagnosis, names: tuple[str, ...]) -> dict[str, list[str]]:
     """The names whose patches write the same files with the same contents, by the first of them."""
     first: dict[tuple[tuple[Path, bytes], ...], str] = {}
     alike: dict[str, list[str]] = {}

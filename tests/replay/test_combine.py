@@ -8,21 +8,21 @@ import pytest
 
 from tests.support import run_cases
 from tracelens import pipeline
-from tracelens.model import Diagnosis, Edit
+from tracelens.model import Edit, IllustratedDiagnosis
 from tracelens.replay import estimate
 from tracelens.replay import what_if as combine
 from tracelens.replay.replay_trace import ReplayTrace
 
 
 @pytest.fixture(scope="module")
-def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[ReplayTrace, Diagnosis]:
+def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[ReplayTrace, IllustratedDiagnosis]:
     run = run_cases.recorded(Path(tmp_path_factory.mktemp("combine")))
     examined = pipeline.examine(pipeline.open_inputs((run,)))
     assert isinstance(examined.replay_trace, ReplayTrace)
     return examined.replay_trace, pipeline.illustrate(examined, pipeline.plan(examined))
 
 
-def test_every_combination_is_the_replay_of_its_edits(planned: tuple[ReplayTrace, Diagnosis]) -> None:
+def test_every_combination_is_the_replay_of_its_edits(planned: tuple[ReplayTrace, IllustratedDiagnosis]) -> None:
     replay_trace, diagnosis = planned
     found = diagnosis.what_if
     assert found is not None and len(found.combinations) == 2 ** len(found.changes) - 1
@@ -31,9 +31,9 @@ def test_every_combination_is_the_replay_of_its_edits(planned: tuple[ReplayTrace
         assert one.estimate == estimate.predict(replay_trace, edits)
 
 
-def test_the_recommended_scheme_is_one_of_the_combinations(planned: tuple[ReplayTrace, Diagnosis]) -> None:
+def test_the_recommended_scheme_is_one_of_the_combinations(planned: tuple[ReplayTrace, IllustratedDiagnosis]) -> None:
     _, diagnosis = planned
-    assert diagnosis.what_if is not None and diagnosis.recommendation is not None
+    assert diagnosis.what_if is not None
     scheme = next(one for one in diagnosis.schemes if one.id == diagnosis.recommendation.scheme)
     sets = [
         {edit for position in one.chosen for edit in diagnosis.what_if.changes[position]}
@@ -49,7 +49,9 @@ def test_edits_of_one_wait_are_one_change_and_the_first_scheme_counts() -> None:
     assert combine._changes([(*wait, late), (wait[0], soon), (copy,)]) == (wait, (late,), (copy,))
 
 
-def test_both_pictures_are_one_mean_step_long_and_nothing_leaves_them(planned: tuple[ReplayTrace, Diagnosis]) -> None:
+def test_both_pictures_are_one_mean_step_long_and_nothing_leaves_them(
+    planned: tuple[ReplayTrace, IllustratedDiagnosis],
+) -> None:
     before, after = planned[1].drawn
     assert before.scheme is None and after.scheme is not None and after.length_ns < before.length_ns
     for one in (before, after):
@@ -58,9 +60,9 @@ def test_both_pictures_are_one_mean_step_long_and_nothing_leaves_them(planned: t
         assert sum(bar.end_ns - bar.start_ns for bar in gpu) == pytest.approx(40 * 50_000, rel=0.05)
 
 
-def test_without_gpu_work_nothing_is_tried(planned: tuple[ReplayTrace, Diagnosis]) -> None:
+def test_without_gpu_work_nothing_is_tried(planned: tuple[ReplayTrace, IllustratedDiagnosis]) -> None:
     import dataclasses
 
     replay_trace, diagnosis = planned
-    bare = dataclasses.replace(diagnosis, breakdown=None, what_if=None, drawn=())
-    assert combine.illustrated(replay_trace, bare) == bare
+    bare = dataclasses.replace(diagnosis, breakdown=None)
+    assert combine.illustrations(replay_trace, bare) == (None, ())

@@ -20,7 +20,7 @@ def hostile() -> Diagnosis:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_one_request_no_error_no_violation(open_page: Callable[..., Opened], scheme: str) -> None:
-    for diagnosis in (cases.recommended(), cases.diagnosis()):
+    for diagnosis in (cases.recommended(), cases.planned()):
         opened = open_page(diagnosis, color_scheme=scheme)
         assert len(opened.requests) == 1 and opened.requests[0].startswith("file://")
         assert opened.complaints == []

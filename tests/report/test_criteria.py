@@ -32,7 +32,7 @@ MONITOR = tuple(
 )
 NO_NVML = tuple({**row, "gpus": None} for row in MONITOR)
 FIXTURES: dict[str, Callable[[], Diagnosis]] = {
-    "tiny": lambda: cases.diagnosis(stalls=()),
+    "tiny": lambda: cases.planned(stalls=()),
     "stalls": cases.tried,
     "huge": cases.huge,
     "multi": lambda: replace(cases.tried(), ranks=cases.ranks(8, late=3)),
@@ -40,7 +40,7 @@ FIXTURES: dict[str, Callable[[], Diagnosis]] = {
         "</script><img src=x onerror=window.pwn=1>\u2028\u202e" + "x" * 10_000, cases.tried()
     ),
     "nogpu": lambda: replace(
-        cases.diagnosis(), timeline=cases.timeline(None), breakdown=None, gpu_busy_share=None, idle_share=None
+        cases.planned(), timeline=cases.timeline(None), breakdown=None, gpu_busy_share=None, idle_share=None
     ),
     "nonvml": lambda: cases.recommended(monitor=NO_NVML),
 }

@@ -125,7 +125,7 @@ def test_a_diagnosis_without_gpu_steps_or_schemes_renders() -> None:
     timeline = cases.timeline(None)
     empty = replace(timeline, tables=replace(timeline.tables, steps=timeline.tables.steps.iloc[:0]))
     bare = replace(
-        cases.diagnosis(), timeline=empty, breakdown=None, gpu_busy_share=None, idle_share=None, overlap=None,
+        cases.planned(), timeline=empty, breakdown=None, gpu_busy_share=None, idle_share=None, overlap=None,
         stalls=(), findings=(), abstentions=(), inventory=(),
     )  # fmt: skip
     out = html.render(bare)
@@ -134,7 +134,7 @@ def test_a_diagnosis_without_gpu_steps_or_schemes_renders() -> None:
 
 
 def test_no_row_of_waits_is_health_only_where_waits_could_be_seen() -> None:
-    base = replace(cases.diagnosis(), stalls=())
+    base = replace(cases.planned(), stalls=())
     assert "The host did not wait for the GPU in this recording." in html.render(base)
     blind = replace(base.timeline.trace, signals=frozenset({"gpu"}))
     out = html.render(replace(base, timeline=replace(base.timeline, trace=blind)))

@@ -107,7 +107,7 @@ def test_bars_are_proportional_to_step_times() -> None:
     bars = pictures.step_times(cases.recommended().schemes)
     assert bars is not None
     assert bars.rows[0].width / bars.base == pytest.approx(8.1 / 9.5, rel=0.01)
-    assert pictures.step_times(cases.diagnosis().schemes) is None
+    assert pictures.step_times(cases.planned().schemes) is None
 
 
 def test_predicted_and_measured_share_an_axis_that_holds_no_change() -> None:
@@ -152,7 +152,7 @@ def test_budgets_say_within_above_and_not_measured() -> None:
 
 def test_annotated_traces_keep_their_rows_and_get_tracks_on_the_files_own_clock() -> None:
     rows = [{"ph": "X", "name": "a", "ts": 5_000.0, "dur": 1.0}, {"ph": "X", "name": "zero", "ts": 0, "dur": 0}]
-    document = perfetto.annotated({"traceEvents": rows, "keep": 1}, cases.diagnosis())
+    document = perfetto.annotated({"traceEvents": rows, "keep": 1}, cases.planned())
     assert document["traceEvents"][:2] == rows and document["keep"] == 1
     added = [row for row in document["traceEvents"][2:] if row["ph"] == "X"]
     waits = [row for row in added if row["tid"] == perfetto.WAITS]

@@ -122,10 +122,10 @@ def test_steps_that_the_trace_does_not_have_are_wrong_usage(tmp_path: Path) -> N
     assert main(["annotate", str(trace), "-o", str(tmp_path / "o.json"), "--steps", "9000"]) == 2
     assert main(["annotate", str(trace), "-o", str(tmp_path / "o.json"), "--steps", "two"]) == 2
     with pytest.raises(UsageError, match="no step 7 to 9"):
-        perfetto.annotated({"traceEvents": []}, cases.diagnosis(), (7, 9))
+        perfetto.annotated({"traceEvents": []}, cases.planned(), (7, 9))
 
 
 def test_hostile_names_lose_their_control_characters() -> None:
-    base = cases.diagnosis()
+    base = cases.planned()
     rows = perfetto.annotated({"traceEvents": []}, cases.with_names("a\x1b[2Jb", base))["traceEvents"]
     assert rows and "\x1b" not in json.dumps(rows, ensure_ascii=False)

@@ -62,7 +62,7 @@ def test_numbers_of_every_size_come_back() -> None:
 
 
 def test_every_event_of_the_recording_is_in_its_lane() -> None:
-    document, timeline = packed(cases.diagnosis()), cases.timeline()
+    document, timeline = packed(cases.planned()), cases.timeline()
     named = {
         (lane["name"], lane["part"]): events for lane, events in zip(document["lanes"], unpacked(document), strict=True)
     }
@@ -80,10 +80,10 @@ def test_every_event_of_the_recording_is_in_its_lane() -> None:
 
 def test_too_many_events_lose_the_shortest_and_the_page_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zoom, "MOST_EVENTS", 20)
-    document = packed(cases.diagnosis())
+    document = packed(cases.planned())
     assert sum(lane["count"] for lane in document["lanes"]) <= 20
     assert sum(lane["stalls"] for lane in document["lanes"]) == 3  # never a wait
-    page = html.render(cases.diagnosis())
+    page = html.render(cases.planned())
     assert f"{document['left_out']} events shorter than" in page and 'data-tl="downsampled"' in page
 
 
@@ -263,7 +263,7 @@ def test_bars_are_as_long_as_their_step_times(open_page: Callable[..., Opened]) 
     times = {s.id: s.estimate for s in cases.tried().schemes if s.estimate}
     for name, then, now in widths:
         assert then / now == pytest.approx(times[name].step_ns / times[name].base_ns, abs=1 / now)
-    floor = cases.diagnosis().breakdown.parts["compute"]  # type: ignore[union-attr]
+    floor = cases.planned().breakdown.parts["compute"]  # type: ignore[union-attr]
     assert all(one.step_ns >= floor for one in times.values())
 
 
@@ -273,7 +273,7 @@ def test_the_pages_weighted_totals_are_those_of_the_program(open_page: Callable[
     from tracelens import pipeline
 
     examined = pipeline.examine(pipeline.open_inputs((SAMPLE,)))
-    planned = pipeline.plan(examined)
+    planned = pipeline.illustrate(examined, pipeline.plan(examined))
     page = open_page(planned).page
     before = totals(page)
     assert before == {s.id: f"{s.total:.2f}" for s in planned.schemes if s.estimate and s.total is not None}

@@ -23,6 +23,7 @@ from tracelens.model import (
     Finding,
     Goal,
     Hunk,
+    IllustratedDiagnosis,
     InventoryItem,
     Location,
     Overlap,
@@ -41,6 +42,7 @@ from tracelens.model import (
     Trace,
     Verification,
     WhatIf,
+    carried_over,
 )
 
 MS = 1_000_000
@@ -163,11 +165,37 @@ def diagnosis(**changes: Any) -> Diagnosis:
             InventoryItem("compile", None, "no stacks were recorded"),
             InventoryItem("amp", True, "aten::_to_copy under autocast"),
         ),
+        sources={},
+        monitor=(),
+        situation=(),
+        checked=(),
+        ranks=(),
+        exposed_together_ns=None,
     )
     return replace(base, **changes)
 
 
-def recommended(**changes: Any) -> Diagnosis:
+def planned(**changes: Any) -> IllustratedDiagnosis:
+    """The same, planned without a single scheme: nothing can be recommended."""
+    base = IllustratedDiagnosis(
+        **carried_over(diagnosis()),
+        schemes=(),
+        recommendation=Recommendation(None, "Nothing to recommend."),
+        patches={},
+        verifications=(),
+        interval=10,
+        weights={},
+        replayed={},
+        measures=(),
+        offers={},
+        unsafe=(),
+        what_if=None,
+        drawn=(),
+    )
+    return replace(base, **changes)
+
+
+def recommended(**changes: Any) -> IllustratedDiagnosis:
     edits = (Edit("interval-sync", ("s1",), (SYNC,), 10), Edit("defer-read", ("s2",), (ITEM,), 10))
     prior = dict(zip(CRITERIA, (8.0, 10.0, 9.0, 9.0, 9.0, 9.0), strict=True))
     scores = {c: Score(v, "prior") for c, v in prior.items()} | {"performance": Score(9.4, "replayed")}
@@ -229,14 +257,14 @@ def recommended(**changes: Any) -> Diagnosis:
         "16 % faster, same numbers.",
     )
     run = Run(Path("tracelens-runs/r1"), ("python", "train.py"), Path("train.py").resolve(), Path.cwd(), True, ())
-    base = diagnosis(
+    base = planned(
         schemes=schemes, recommendation=answer, patches={"event-interval": patch}, verifications=(measured,),
         sources={"train.py": SOURCE}, run=run,
     )  # fmt: skip
     return replace(base, **changes)
 
 
-def with_names(name: str, base: Diagnosis) -> Diagnosis:
+def with_names(name: str, base: IllustratedDiagnosis) -> IllustratedDiagnosis:
     """Everything that a trace or a source can name is called `name`."""
     stalls = tuple(replace(s, api=name, call=name, location=Location("train.py", 11, name)) for s in base.stalls)
     findings = tuple(replace(f, evidence=name, title=name) for f in base.findings)
@@ -257,7 +285,7 @@ def with_names(name: str, base: Diagnosis) -> Diagnosis:
     )
 
 
-def tried() -> Diagnosis:
+def tried() -> IllustratedDiagnosis:
     """With what only the page shows: three changes tried together, and the step before and after."""
     base = recommended()
     sync, read = base.schemes[0].edits
@@ -287,7 +315,7 @@ def ranks(count: int, late: int | None) -> tuple[RankTimes, ...]:
     )
 
 
-def huge(events: int = 200_000) -> Diagnosis:
+def huge(events: int = 200_000) -> IllustratedDiagnosis:
     """A recording of many launches: half of the events are calls, half are kernels; a wait in every step of 1,000."""
     half = events // 2
     steps = half // 1000

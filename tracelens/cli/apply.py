@@ -14,7 +14,7 @@ from tracelens.cli.planning import Wishes, chosen_scheme, patching, pipeline_opt
 from tracelens.errors import UsageError
 
 if TYPE_CHECKING:
-    from tracelens.model import Diagnosis, Hunk, Patch
+    from tracelens.model import Hunk, IllustratedDiagnosis, Patch, PlannedDiagnosis
     from tracelens.patch.files.apply import Standing
 
 SAID = {
@@ -65,7 +65,7 @@ class Done:
     next_command: str
 
 
-def _apply(diagnosis: Diagnosis, folder: Path, wishes: Wishes, hunks: Hunks, dry_run: bool) -> Done:
+def _apply(diagnosis: IllustratedDiagnosis, folder: Path, wishes: Wishes, hunks: Hunks, dry_run: bool) -> Done:
     from tracelens import pipeline, remedies
     from tracelens import run as runs
     from tracelens.patch.files import apply as patcher
@@ -90,7 +90,7 @@ def _apply(diagnosis: Diagnosis, folder: Path, wishes: Wishes, hunks: Hunks, dry
     return Done("written", verdict, name, change, verify)
 
 
-def _more(diagnosis: Diagnosis, folder: Path, wishes: Wishes) -> str:
+def _more(diagnosis: PlannedDiagnosis, folder: Path, wishes: Wishes) -> str:
     """The line on changes that --unsafe would add and that pay; empty where there are none."""
     from tracelens.report import commands, words
 

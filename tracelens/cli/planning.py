@@ -15,7 +15,7 @@ from tracelens.cli import options, output
 from tracelens.errors import UsageError
 
 if TYPE_CHECKING:
-    from tracelens.model import Diagnosis
+    from tracelens.model import Diagnosis, IllustratedDiagnosis, PlannedDiagnosis
     from tracelens.pipeline import Options
 
 
@@ -51,7 +51,7 @@ reporting = options.bundled("wishes", Wishes, *PLAN_OPTIONS, options.source, opt
 
 def planned(
     paths: tuple[Path, ...], wishes: Wishes, means: Means | None = None, *, count_unsafe: bool = False
-) -> Diagnosis:
+) -> IllustratedDiagnosis:
     """The plan for what the user named; with `count_unsafe` also the changes that --unsafe would add."""
     from tracelens import pipeline
 
@@ -61,10 +61,10 @@ def planned(
         return pipeline.illustrate(examined, pipeline.plan(examined, wanted))
 
 
-def chosen_scheme(diagnosis: Diagnosis, wanted: str | None) -> str | None:
+def chosen_scheme(diagnosis: PlannedDiagnosis, wanted: str | None) -> str | None:
     """The scheme named by the user, else the recommended one; None where nothing is recommended."""
     if wanted is None:
-        return diagnosis.recommendation.scheme if diagnosis.recommendation else None
+        return diagnosis.recommendation.scheme
     known = [scheme.id for scheme in diagnosis.schemes]
     if wanted not in known:
         guess = options.did_you_mean(wanted, known)

@@ -13,7 +13,7 @@ from tracelens.cli.planning import Wishes, chosen_scheme, planned, reporting, ty
 from tracelens.errors import UsageError
 
 if TYPE_CHECKING:
-    from tracelens.model import Diagnosis
+    from tracelens.model import Diagnosis, IllustratedDiagnosis, PlannedDiagnosis
     from tracelens.report.record import Subject
 
 SUFFIX = {"html": ".html", "markdown": ".md", "sarif": ".sarif"}
@@ -60,7 +60,7 @@ def report(paths: tuple[Path, ...], wishes: Wishes, out: Path | None, shown: Sho
         output.note(f"\n{words.headline(diagnosis)}\n\nnext: {after}")
 
 
-def _redacted(diagnosis: Diagnosis, wishes: Wishes, shown: Shown) -> str:
+def _redacted(diagnosis: IllustratedDiagnosis, wishes: Wishes, shown: Shown) -> str:
     """The same without names; what the user typed holds some as well."""
     from tracelens.report import redact
 
@@ -76,7 +76,7 @@ def _default(diagnosis: Diagnosis, form: str) -> Path:
     return Path(f"{Path(diagnosis.traces[0].path).name.split('.')[0] or 'trace'}.report{suffix}")
 
 
-def _text(diagnosis: Diagnosis, wishes: Wishes, shown: Shown, given: tuple[str, ...]) -> str:
+def _text(diagnosis: IllustratedDiagnosis, wishes: Wishes, shown: Shown, given: tuple[str, ...]) -> str:
     if shown.form == "html":
         from tracelens.report import html
 
@@ -90,7 +90,7 @@ def _text(diagnosis: Diagnosis, wishes: Wishes, shown: Shown, given: tuple[str, 
     return present.rendered(diagnosis, shown.form, given, lambda: text.recommendation(diagnosis, shown.look(), given))
 
 
-def _subject(diagnosis: Diagnosis, wishes: Wishes) -> Subject | None:
+def _subject(diagnosis: PlannedDiagnosis, wishes: Wishes) -> Subject | None:
     """The scheme to write the record of, with what the rule files expect of it; None where nothing is recommended."""
     from tracelens.report.record import Claim, Subject
     from tracelens.schemes import rules as rule_files

@@ -17,7 +17,7 @@ from tracelens.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracelens.model import Diagnosis, Verification
+    from tracelens.model import PlannedDiagnosis, Verification
 
 EXIT = {"faster": 0, "no change": 0, "slower": 1, "different numbers": 1, "failed": 1, "inconclusive": 3}
 
@@ -130,12 +130,12 @@ def _after_scripts(words: Sequence[str], measured: Verification) -> str:
     return commands.line("profile", after, *arguments)
 
 
-def _document(measured: Sequence[Verification], ranked: Diagnosis | None) -> None:
+def _document(measured: Sequence[Verification], ranked: PlannedDiagnosis | None) -> None:
     from tracelens.verify import store
 
     entries = [store.document(one) for one in measured]
     document: dict[str, object] = {"schema_version": store.SCHEMA_VERSION, "entries": entries}
-    if ranked is not None and ranked.recommendation is not None:
+    if ranked is not None:
         chosen = ranked.recommendation
         document["recommendation"] = {"scheme": chosen.scheme, "verdict": chosen.verdict}
     output.document(document)
@@ -155,7 +155,7 @@ def _nothing(verdict: str, shown: Shown, after: str) -> None:
         output.result(said if shown.quiet else f"{said}\n\nnext: {after}")
 
 
-def _names(diagnosis: Diagnosis, scheme: str | None, every: bool) -> tuple[str, ...]:
+def _names(diagnosis: PlannedDiagnosis, scheme: str | None, every: bool) -> tuple[str, ...]:
     if every:
         return tuple(name for name, patch in diagnosis.patches.items() if not patch.empty)
     name = chosen_scheme(diagnosis, scheme)

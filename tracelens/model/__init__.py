@@ -13,10 +13,10 @@ a diagnosis, and nothing here imports a heavy library at run time.
     patch         files before and after, hunks, declined places
     verification  the original measured against a patched version
     pictures      what only the pages show
-    diagnosis     all of the above for one Run
+    diagnosis     all of the above for one Run, one type per stage of the pipeline
 """
 
-from tracelens.model.diagnosis import Diagnosis
+from tracelens.model.diagnosis import Diagnosis, IllustratedDiagnosis, PlannedDiagnosis, carried_over
 from tracelens.model.findings import (
     BREAKDOWN_PARTS,
     IDLE_PARTS,
@@ -75,6 +75,7 @@ __all__ = [
     "GarbageCollection",
     "Goal",
     "Hunk",
+    "IllustratedDiagnosis",
     "InventoryItem",
     "LineLog",
     "LinePlace",
@@ -84,6 +85,7 @@ __all__ = [
     "Outcome",
     "Overlap",
     "Patch",
+    "PlannedDiagnosis",
     "RankRecording",
     "RankTimes",
     "Ratio",
@@ -106,4 +108,5 @@ __all__ = [
     "Verification",
     "WaitKind",
     "WhatIf",
+    "carried_over",
 ]

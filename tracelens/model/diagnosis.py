@@ -1,9 +1,14 @@
-"""Everything that is known of one Run."""
+"""What is known of one Run, in values whose type says which stage of the pipeline ran.
+
+Diagnosis              examined: where a step goes, who waits, what was found and what could not be judged
+PlannedDiagnosis       and what each scheme would buy here, its patch, and which one to take
+IllustratedDiagnosis   and what only the pages show
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from typing import Any
 
 from tracelens.model.findings import Abstention, Breakdown, Finding, InventoryItem, Overlap, RankTimes, Stall, StepTimes
@@ -15,9 +20,9 @@ from tracelens.model.trace import Timeline, Trace
 from tracelens.model.verification import Verification
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """Everything that is known of one Run: the single argument of every report."""
+    """A Run (or bare traces) as examined: the argument of every report."""
 
     run: Run | None
     traces: tuple[Trace, ...]
@@ -33,34 +38,64 @@ class Diagnosis:
     findings: tuple[Finding, ...]
     abstentions: tuple[Abstention, ...]
     inventory: tuple[InventoryItem, ...]
-    schemes: tuple[Scheme, ...] = ()
-    recommendation: Recommendation | None = None
-    patches: Mapping[str, Patch] = field(default_factory=dict)
-    """Per scheme id, what the patcher would write; empty where the source is not at hand."""
-    verifications: tuple[Verification, ...] = ()
-    interval: int = 10
-    sources: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str]
     """Text of the user's source files that locations name, by that path; only files at hand, below the project."""
-    monitor: tuple[Mapping[str, Any], ...] = ()
+    monitor: tuple[Mapping[str, Any], ...]
     """The rows of monitor.jsonl, as recorded."""
-    weights: Mapping[str, float] = field(default_factory=dict)
-    """Percent per criterion that the schemes were ranked by; empty before they were."""
-    replayed: Mapping[str, Estimate] = field(default_factory=dict)
-    """Per scheme id what the replay predicts, also where a trial measured it: a prediction is graded, not replaced."""
-    situation: tuple[str, ...] = ()
+    situation: tuple[str, ...]
     """What the replay says of waits and limits of this loop, one sentence each; empty where it could not judge."""
-    checked: tuple[str, ...] = ()
+    checked: tuple[str, ...]
     """Ids of all symptoms that were looked for, found or not."""
-    ranks: tuple[RankTimes, ...] = ()
-    what_if: WhatIf | None = None
-    measures: tuple[Measure, ...] = ()
-    """What else the seeds' training speed guide names, with whether the loop has it; empty before planning."""
-    exposed_together_ns: int | None = None
+    ranks: tuple[RankTimes, ...]
+    exposed_together_ns: int | None
     """What a step would be shorter by if no wait were in it: not the sum, because a wait that goes alone often only
     uncovers the next one. None where nothing could be replayed."""
-    offers: Mapping[str, tuple[Edit, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedDiagnosis(Diagnosis):
+    """A Diagnosis with its plan. `abstentions` also hold what planning could not judge."""
+
+    schemes: tuple[Scheme, ...]
+    recommendation: Recommendation
+    patches: Mapping[str, Patch]
+    """Per scheme id, what the patcher would write; empty where the source is not at hand."""
+    verifications: tuple[Verification, ...]
+    interval: int
+    """N of every N batches that the Edits were made with."""
+    weights: Mapping[str, float]
+    """Percent per criterion that the schemes were ranked by."""
+    replayed: Mapping[str, Estimate]
+    """Per scheme id what the replay predicts, also where a trial measured it: a prediction is graded, not replaced."""
+    measures: tuple[Measure, ...]
+    """What else the seeds' training speed guide names, with whether the loop has it."""
+    offers: Mapping[str, tuple[Edit, ...]]
     """Per scheme id, the Edits that only --unsafe makes."""
-    unsafe: tuple[Hunk, ...] = ()
+    unsafe: tuple[Hunk, ...]
     """Hunks that --unsafe would add and that the replay finds worth it; empty where it was not asked, or was given."""
-    drawn: tuple[Drawn, ...] = ()
-    """The loop as it is and with the recommended scheme (else the fastest replayed one), for one picture."""
+
+    @property
+    def recommended(self) -> Scheme | None:
+        """The recommended scheme; None where doing nothing is recommended or nothing could be judged."""
+        return next((scheme for scheme in self.schemes if scheme.id == self.recommendation.scheme), None)
+
+    @property
+    def recommended_patch(self) -> Patch | None:
+        """The patch of the recommended scheme, where there is one."""
+        return self.patches.get(self.recommendation.scheme) if self.recommendation.scheme else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IllustratedDiagnosis(PlannedDiagnosis):
+    """A planned Diagnosis with what only the pages show."""
+
+    what_if: WhatIf | None
+    """None where nothing could be replayed, or no scheme has an Edit."""
+    drawn: tuple[Drawn, ...]
+    """The loop as it is and with the recommended scheme (else the fastest replayed one), for one picture; empty where
+    nothing could be replayed."""
+
+
+def carried_over(diagnosis: Diagnosis) -> dict[str, Any]:
+    """The fields of a Diagnosis by name: what the value of the next stage starts from."""
+    return {field.name: getattr(diagnosis, field.name) for field in fields(diagnosis)}

@@ -26,6 +26,11 @@ class StepTimes:
     p95_ns: int
     unprofiled_median_ns: int | None = None
 
+    @property
+    def best_known_ns(self) -> int:
+        """The step without the profiler where it was recorded, else the median as recorded."""
+        return self.unprofiled_median_ns or self.median_ns
+
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:

@@ -7,10 +7,9 @@ Each combination is replayed as one set, because the gains of single Edits do no
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import combinations, pairwise
 
-from tracelens.model import Bar, Combination, Diagnosis, Drawn, Edit, EditKind, Estimate, Scheme, WhatIf
+from tracelens.model import Bar, Combination, Drawn, Edit, EditKind, Estimate, PlannedDiagnosis, Scheme, WhatIf
 from tracelens.replay import edits as rewriting
 from tracelens.replay import estimate
 from tracelens.replay.program import compile_program
@@ -24,20 +23,20 @@ ONE_CHANGE: tuple[frozenset[EditKind], ...] = (frozenset({"event-sync", "interva
 """Edits that act on the same wait: tried one without the other they only repeat each other."""
 
 
-def illustrated(trace: ReplayTrace, planned: Diagnosis) -> Diagnosis:
-    """The Diagnosis with its combinations and pictures; unchanged where the trace does not carry a replay."""
+def illustrations(trace: ReplayTrace, planned: PlannedDiagnosis) -> tuple[WhatIf | None, tuple[Drawn, ...]]:
+    """Combinations and pictures; none where the trace does not carry a replay."""
     if trace.unresolved_waits or planned.breakdown is None:
-        return planned
+        return None, ()
     known = {scheme.edits: planned.replayed[scheme.id] for scheme in planned.schemes if scheme.id in planned.replayed}
     after = _shown(planned)
     pictures = (drawn(trace, (), None), *((drawn(trace, after.edits, after.id),) if after else ()))
     tried = what_if(trace, [scheme.edits for scheme in planned.schemes], known)
-    return replace(planned, what_if=tried, drawn=pictures)
+    return tried, pictures
 
 
-def _shown(planned: Diagnosis) -> Scheme | None:
+def _shown(planned: PlannedDiagnosis) -> Scheme | None:
     """The recommended scheme, else the one that the replay finds fastest."""
-    wanted = planned.recommendation.scheme if planned.recommendation else None
+    wanted = planned.recommendation.scheme
     replayed = [scheme for scheme in planned.schemes if scheme.id in planned.replayed]
     chosen = next((scheme for scheme in replayed if scheme.id == wanted), None)
     return chosen or min(replayed, key=lambda scheme: planned.replayed[scheme.id].step_ns, default=None)

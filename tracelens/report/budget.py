@@ -53,7 +53,7 @@ def check(
     diagnosis: Diagnosis, limits: Limits, exposed_ns: int | None, allowed: Collection[str] = ()
 ) -> tuple[Item, ...]:
     """Every limit that was set, in the order of the options; `allowed` are ids of waits that are not counted."""
-    step_ns = diagnosis.steps.unprofiled_median_ns or diagnosis.steps.median_ns
+    step_ns = diagnosis.steps.best_known_ns
     waits = (stall for stall in diagnosis.stalls if stall.id not in allowed)
     counted = [s for s in waits if s.kind in WAITING and s.verdict != "window_edge"]
     values = (

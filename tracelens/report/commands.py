@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from tracelens.model import Diagnosis, Run, Stage, Verification
+from tracelens.model import Diagnosis, PlannedDiagnosis, Run, Stage, Verification
 
 SEEDS_INTERVAL = 10
 MOST_TWICE = 100_000
@@ -49,10 +49,10 @@ def target(diagnosis: Diagnosis) -> tuple[str, ...]:
     return tuple(Path(trace.path).name for trace in diagnosis.traces)
 
 
-def plan(diagnosis: Diagnosis) -> tuple[str, ...]:
+def plan(diagnosis: PlannedDiagnosis) -> tuple[str, ...]:
     """The same with the N that this plan was made for, where it is not the one that would be taken anyway."""
     chosen = diagnosis.interval
-    return (*target(diagnosis), *(("--interval", str(chosen)) if chosen not in (None, _usual(diagnosis)) else ()))
+    return (*target(diagnosis), *(("--interval", str(chosen)) if chosen != _usual(diagnosis) else ()))
 
 
 def _usual(diagnosis: Diagnosis) -> int:
@@ -73,7 +73,7 @@ def after_analyze(diagnosis: Diagnosis, typed: Sequence[str] = ()) -> str:
     return line("recommend", *(typed or target(diagnosis)))
 
 
-def after_recommend(diagnosis: Diagnosis, typed: Sequence[str] = ()) -> str:
+def after_recommend(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> str:
     """What to do with the recommendation: apply it, or look at the report where there is nothing to apply."""
     if (maybe := _to_measure(diagnosis)) is not None:
         return line("verify", *(typed or plan(diagnosis)), "--scheme", maybe)
@@ -81,12 +81,12 @@ def after_recommend(diagnosis: Diagnosis, typed: Sequence[str] = ()) -> str:
     return line(command, *(typed or plan(diagnosis)))
 
 
-def with_unsafe(diagnosis: Diagnosis) -> str:
+def with_unsafe(diagnosis: PlannedDiagnosis) -> str:
     """Shows the changes that --unsafe would add, and writes nothing."""
     return line("apply", *plan(diagnosis), "--unsafe", "--dry-run")
 
 
-def advice(stage: Stage, diagnosis: Diagnosis, typed: Sequence[str] = ()) -> str:
+def advice(stage: Stage, diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> str:
     """What a stage of the plan says to do; a bare trace can be neither verified nor patched."""
     if stage.command is None:
         return stage.advice
@@ -104,7 +104,7 @@ def no_source(diagnosis: Diagnosis) -> str:
     return f"{found.missing}; {found.hint}" if found is not None else "the source of this loop is not at hand"
 
 
-def patch_commands(diagnosis: Diagnosis, typed: Sequence[str] = ()) -> tuple[tuple[str, str], ...]:
+def patch_commands(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> tuple[tuple[str, str], ...]:
     """(what it does, command) for the recommended scheme: measure, apply, undo. Empty without a Run or a patch."""
     chosen = _chosen(diagnosis)
     if chosen is None:
@@ -118,7 +118,7 @@ def patch_commands(diagnosis: Diagnosis, typed: Sequence[str] = ()) -> tuple[tup
     )
 
 
-def after_report(diagnosis: Diagnosis, typed: Sequence[str] = (), applied: str | None = None) -> str:
+def after_report(diagnosis: PlannedDiagnosis, typed: Sequence[str] = (), applied: str | None = None) -> str:
     """Measure the recommended change, for longer where that decided nothing; then apply it; then record again.
 
     What is applied and was measured to be wrong, or slower, is taken back before anything else.
@@ -160,13 +160,12 @@ def record_again(diagnosis: Diagnosis) -> str:
             return line("profile", "train.py")
 
 
-def _to_measure(diagnosis: Diagnosis) -> str | None:
+def _to_measure(diagnosis: PlannedDiagnosis) -> str | None:
     """The scheme that only a trial can judge; a bare trace cannot be tried."""
-    found = diagnosis.recommendation
-    return found.measure if found is not None and diagnosis.run is not None else None
+    return diagnosis.recommendation.measure if diagnosis.run is not None else None
 
 
-def _trial(diagnosis: Diagnosis, scheme: str) -> Verification | None:
+def _trial(diagnosis: PlannedDiagnosis, scheme: str) -> Verification | None:
     """The last trial of a scheme."""
     return next((trial for trial in reversed(diagnosis.verifications) if trial.scheme == scheme), None)
 
@@ -182,7 +181,7 @@ def longer(trial: Verification) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _chosen(diagnosis: Diagnosis) -> str | None:
+def _chosen(diagnosis: PlannedDiagnosis) -> str | None:
     """The recommended scheme, where there is a Run to apply it to and a patch that makes it."""
-    chosen = diagnosis.recommendation.scheme if diagnosis.recommendation else None
+    chosen = diagnosis.recommendation.scheme
     return chosen if diagnosis.run is not None and chosen in diagnosis.patches else None

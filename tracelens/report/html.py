@@ -20,7 +20,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 import tracelens
-from tracelens.model import CRITERIA, Diagnosis, Patch, Scheme
+from tracelens.model import CRITERIA, Diagnosis, IllustratedDiagnosis, PlannedDiagnosis, Scheme
 from tracelens.report import (
     checks,
     commands,
@@ -45,7 +45,7 @@ EXCERPTS = 12
 """Waits shown with their source: the ones after the twelfth cost too little to be read about."""
 
 
-def render(diagnosis: Diagnosis, source: SourceScope = "project") -> str:
+def render(diagnosis: IllustratedDiagnosis, source: SourceScope = "project") -> str:
     """The page. With `none` no line of the user's source occurs in it."""
     if source == "none":
         diagnosis = replace(diagnosis, sources={})
@@ -63,13 +63,13 @@ def render(diagnosis: Diagnosis, source: SourceScope = "project") -> str:
     )
 
 
-def _content(diagnosis: Diagnosis, source: SourceScope) -> dict[str, Any]:
+def _content(diagnosis: IllustratedDiagnosis, source: SourceScope) -> dict[str, Any]:
     """What the template shows, apart from the Diagnosis itself."""
     schemes = by_rank(diagnosis)
     return {
         "title": diagnosis.run.path.name if diagnosis.run else json.trace_name(diagnosis.traces[0], diagnosis),
         "verdict": words.headline(diagnosis),
-        "chosen": _chosen(diagnosis),
+        "chosen": diagnosis.recommended,
         "commands": commands.patch_commands(diagnosis),
         "no_source": commands.no_source(diagnosis),
         "next_command": commands.after_recommend(diagnosis),
@@ -125,7 +125,7 @@ def _parts(packed: Mapping[str, Any]) -> set[str]:
     return {lane["part"] for lane in packed["lanes"]}
 
 
-def _scoring(diagnosis: Diagnosis, schemes: Sequence[Scheme]) -> dict[str, Any]:
+def _scoring(diagnosis: PlannedDiagnosis, schemes: Sequence[Scheme]) -> dict[str, Any]:
     """What the page needs to weigh anew; a scheme that was not judged gets no total, whatever the weights."""
     return {
         "weights": dict(diagnosis.weights),
@@ -143,14 +143,9 @@ def _scoring(diagnosis: Diagnosis, schemes: Sequence[Scheme]) -> dict[str, Any]:
     }
 
 
-def _chosen(diagnosis: Diagnosis) -> Scheme | None:
-    wanted = diagnosis.recommendation.scheme if diagnosis.recommendation else None
-    return next((scheme for scheme in diagnosis.schemes if scheme.id == wanted), None)
-
-
-def _stalls(diagnosis: Diagnosis) -> dict[str, Any]:
+def _stalls(diagnosis: PlannedDiagnosis) -> dict[str, Any]:
     ranked = words.ranked_stalls(diagnosis)
-    chosen = _chosen(diagnosis)
+    chosen = diagnosis.recommended
     removed = {name for edit in (chosen.edits if chosen else ()) for name in edit.stalls}
     detailed = [s for s in ranked if s.location and (s.verdict in ("exposed", "unknown") or s.id in removed)][:EXCERPTS]
     return {
@@ -159,9 +154,8 @@ def _stalls(diagnosis: Diagnosis) -> dict[str, Any]:
     }
 
 
-def _patch(diagnosis: Diagnosis) -> dict[str, Any] | None:
-    wanted = diagnosis.recommendation.scheme if diagnosis.recommendation else None
-    change: Patch | None = diagnosis.patches.get(wanted) if wanted else None
+def _patch(diagnosis: PlannedDiagnosis) -> dict[str, Any] | None:
+    change = diagnosis.recommended_patch
     if change is None:
         return None
     return {"change": change, "files": sorted(diff.parse(change.diff), key=lambda file: file.created)}

@@ -7,6 +7,7 @@ become floats in microseconds, unknown stays null, a measured zero stays 0, noth
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tracelens.model import (
     Location,
     Measure,
     Overlap,
+    PlannedDiagnosis,
     Recommendation,
     Scheme,
     Stage,
@@ -29,11 +31,11 @@ from tracelens.model import (
 from tracelens.report import commands, issues, words
 
 SCHEMA_VERSION = 1
+NO_PLAN: Mapping[str, Any] = {"measures": [], "schemes": [], "recommendation": None, "sensitivity": {}}
 
 
 def document(diagnosis: Diagnosis) -> dict[str, Any]:
-    """The whole contract; `schemes` is empty and `recommendation` null where nothing was recommended yet."""
-    recommendation = diagnosis.recommendation
+    """The whole contract; without a plan `measures`, `schemes` and `sensitivity` are empty, `recommendation` null."""
     return {
         "schema_version": SCHEMA_VERSION,
         "verdict": words.headline(diagnosis),
@@ -55,10 +57,16 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
         "inventory": [
             {"id": item.id, "present": item.present, "evidence": item.evidence} for item in diagnosis.inventory
         ],
+        **(_plan(diagnosis) if isinstance(diagnosis, PlannedDiagnosis) else NO_PLAN),
+    }
+
+
+def _plan(diagnosis: PlannedDiagnosis) -> dict[str, Any]:
+    return {
         "measures": [_measure(measure) for measure in diagnosis.measures],
         "schemes": [_scheme(scheme) for scheme in diagnosis.schemes],
-        "recommendation": _recommendation(recommendation, diagnosis),
-        "sensitivity": dict(recommendation.sensitivity) if recommendation else {},
+        "recommendation": _recommendation(diagnosis.recommendation, diagnosis),
+        "sensitivity": dict(diagnosis.recommendation.sensitivity),
     }
 
 
@@ -184,9 +192,7 @@ def _scheme(scheme: Scheme) -> dict[str, Any]:
     }
 
 
-def _recommendation(recommendation: Recommendation | None, diagnosis: Diagnosis) -> dict[str, Any] | None:
-    if recommendation is None:
-        return None
+def _recommendation(recommendation: Recommendation, diagnosis: PlannedDiagnosis) -> dict[str, Any]:
     return {
         "scheme": recommendation.scheme,
         "verdict": recommendation.verdict,
@@ -195,7 +201,7 @@ def _recommendation(recommendation: Recommendation | None, diagnosis: Diagnosis)
     }
 
 
-def _stage(stage: Stage, diagnosis: Diagnosis) -> dict[str, Any]:
+def _stage(stage: Stage, diagnosis: PlannedDiagnosis) -> dict[str, Any]:
     return {
         "number": stage.number,
         "title": stage.title,

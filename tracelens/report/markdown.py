@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tracelens.model import Diagnosis, Stall
+from tracelens.model import Diagnosis, PlannedDiagnosis, Stall
 from tracelens.report import commands, words
 from tracelens.report.compare import Change, Comparison
 from tracelens.report.gate import Gate
@@ -44,11 +44,13 @@ def _summary(diagnosis: Diagnosis, typed: Sequence[str]) -> Iterator[str]:
     yield " · ".join(plain(chip) for chip in recorded(diagnosis))
     yield from breakdown(diagnosis)
     yield from waits(diagnosis)
-    yield from schemes(diagnosis)
-    yield from beyond(diagnosis)
+    follow = commands.after_analyze(diagnosis, typed)
+    if isinstance(diagnosis, PlannedDiagnosis):
+        yield from schemes(diagnosis)
+        yield from beyond(diagnosis)
+        follow = commands.after_recommend(diagnosis, typed)
     yield from unjudged(diagnosis)
-    follow = commands.after_recommend if diagnosis.recommendation else commands.after_analyze
-    yield f"Next:\n\n{block(follow(diagnosis, typed), 'sh')}"
+    yield f"Next:\n\n{block(follow, 'sh')}"
 
 
 def breakdown(diagnosis: Diagnosis) -> Iterator[str]:
@@ -88,7 +90,7 @@ def _wait(stall: Stall) -> tuple[str, ...]:
     )
 
 
-def schemes(diagnosis: Diagnosis) -> Iterator[str]:
+def schemes(diagnosis: PlannedDiagnosis) -> Iterator[str]:
     """Every scheme with its prior, its score here and its estimate, or the reason against it."""
     if not diagnosis.schemes:
         return
@@ -111,7 +113,7 @@ def schemes(diagnosis: Diagnosis) -> Iterator[str]:
     yield table(columns, rows, frozenset({0, 2, 3, 4, 5}))
 
 
-def beyond(diagnosis: Diagnosis) -> Iterator[str]:
+def beyond(diagnosis: PlannedDiagnosis) -> Iterator[str]:
     """Measures of the training speed guide that the loop does not have; opinions, and said to be."""
     found = words.untried(diagnosis)
     if found:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from tracelens.model import Diagnosis, Drawn, Verification
+from tracelens.model import Drawn, IllustratedDiagnosis, Verification
 from tracelens.report.lanes import Box, Lane, Window, boxes, ticks
 from tracelens.report.words import milliseconds, percent
 
@@ -44,7 +44,7 @@ class OneStep:
     measured: bool
 
 
-def of(diagnosis: Diagnosis) -> OneStep | None:
+def of(diagnosis: IllustratedDiagnosis) -> OneStep | None:
     """None where nothing could be replayed."""
     if not diagnosis.drawn:
         return None

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tracelens.errors import UsageError
-from tracelens.model import Diagnosis
+from tracelens.model import Diagnosis, IllustratedDiagnosis
 from tracelens.report.words import PARTS, VERDICT, clean, milliseconds, stall_place
 
 PROCESS, PREDICTED = 900_000_001, 900_000_002
@@ -27,7 +27,7 @@ Row = dict[str, Any]
 
 
 def annotated(
-    document: Mapping[str, Any] | list[Any], diagnosis: Diagnosis, steps: tuple[int, int] | None = None
+    document: Mapping[str, Any] | list[Any], diagnosis: IllustratedDiagnosis, steps: tuple[int, int] | None = None
 ) -> dict[str, Any]:
     """The document with our tracks; a bare list of events becomes an object. `steps`: only these, first and last."""
     whole: dict[str, Any] = dict(document) if isinstance(document, Mapping) else {"traceEvents": document}
@@ -189,7 +189,7 @@ def _arrow(phase: str, number: int, track: int, at_us: float) -> Row:
     return {**name, "pid": PROCESS, "tid": track, "ts": at_us}
 
 
-def _predicted(diagnosis: Diagnosis, offset: float, steps: tuple[int, int] | None) -> Iterator[Row]:
+def _predicted(diagnosis: IllustratedDiagnosis, offset: float, steps: tuple[int, int] | None) -> Iterator[Row]:
     """The step as it is replayed without and with the scheme, from the start of the first step that is shown."""
     table = diagnosis.timeline.steps()
     chosen = table[table["kept"]] if steps is None else table[table["number"] >= steps[0]]

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tracelens.model import Diagnosis, Estimate, Goal, Patch, Scheme, Verification
+from tracelens.model import Diagnosis, Estimate, Goal, Patch, PlannedDiagnosis, Scheme, Verification
 from tracelens.report import commands, markdown, measured, words
 from tracelens.report.marked import block, bullets, checklist, code, document, plain, table
 from tracelens.report.strip import strip
@@ -50,18 +50,18 @@ class Subject:
     """Whether its patch is in the files at present; None where that cannot be told."""
 
 
-def page(diagnosis: Diagnosis, subject: Subject | None, typed: Sequence[str] = ()) -> str:
+def page(diagnosis: PlannedDiagnosis, subject: Subject | None, typed: Sequence[str] = ()) -> str:
     """The summary, and below it the record where there is a scheme to write about."""
     whole = markdown.summary(diagnosis, typed)
     return whole if subject is None else whole + "\n" + record(diagnosis, subject, typed)
 
 
-def record(diagnosis: Diagnosis, subject: Subject, typed: Sequence[str] = ()) -> str:
+def record(diagnosis: PlannedDiagnosis, subject: Subject, typed: Sequence[str] = ()) -> str:
     """The record alone."""
     return document(_record(diagnosis, subject, typed))
 
 
-def _record(diagnosis: Diagnosis, subject: Subject, typed: Sequence[str]) -> Iterator[str]:
+def _record(diagnosis: PlannedDiagnosis, subject: Subject, typed: Sequence[str]) -> Iterator[str]:
     scheme = next(one for one in diagnosis.schemes if one.id == subject.scheme)
     change = diagnosis.patches.get(scheme.id)
     trial = next((one for one in diagnosis.verifications if one.scheme == scheme.id), None)
@@ -94,7 +94,7 @@ def _status(diagnosis: Diagnosis, subject: Subject, change: Patch | None, trial:
 def _problem(diagnosis: Diagnosis) -> Iterator[str]:
     yield "## Problem"
     yield plain(words.symptom(diagnosis))
-    step = diagnosis.steps.unprofiled_median_ns or diagnosis.steps.median_ns
+    step = diagnosis.steps.best_known_ns
     basis = "without the profiler" if diagnosis.steps.unprofiled_median_ns else "as recorded"
     worst = words.ranked_stalls(diagnosis)
     rows = [
@@ -148,11 +148,11 @@ def _cause(diagnosis: Diagnosis, scheme: Scheme) -> Iterator[str]:
 # ------------------------------------------------------------------------------------------- what was chosen
 
 
-def _choice(diagnosis: Diagnosis, scheme: Scheme, subject: Subject) -> Iterator[str]:
+def _choice(diagnosis: PlannedDiagnosis, scheme: Scheme, subject: Subject) -> Iterator[str]:
     yield "## The schemes and the choice"
     yield plain(subject.summary)
     yield from (part for part in markdown.schemes(diagnosis) if not part.startswith("## "))
-    chosen = diagnosis.recommendation.scheme if diagnosis.recommendation else None
+    chosen = diagnosis.recommendation.scheme
     if chosen != scheme.id:
         instead = f"{code(chosen)} is" if chosen else "doing nothing is"
         yield f"This scheme is not the recommended one on this run: {instead}."
@@ -203,7 +203,7 @@ def _diff(change: Patch) -> str:
 
 
 def _checks(
-    diagnosis: Diagnosis, scheme: Scheme, change: Patch | None, trial: Verification | None, subject: Subject
+    diagnosis: PlannedDiagnosis, scheme: Scheme, change: Patch | None, trial: Verification | None, subject: Subject
 ) -> Iterator[tuple[bool | None, str]]:
     yield _made(diagnosis, change)
     yield (
@@ -255,8 +255,8 @@ def _memory(trial: Verification | None) -> Iterator[tuple[bool | None, str]]:
     yield slope <= 0, f"no memory leak: {slope / measured.MIB:+.2f} MiB per step on average"
 
 
-def _goals(diagnosis: Diagnosis, scheme: Scheme) -> tuple[Goal, ...]:
-    stages = diagnosis.recommendation.stages if diagnosis.recommendation else ()
+def _goals(diagnosis: PlannedDiagnosis, scheme: Scheme) -> tuple[Goal, ...]:
+    stages = diagnosis.recommendation.stages
     return tuple(goal for stage in stages if scheme.id in stage.schemes for goal in stage.goals)
 
 
@@ -269,7 +269,9 @@ def _predicted(trial: Verification | None) -> tuple[bool | None, str]:
     return low <= found <= high, f"as fast as predicted: {text}"
 
 
-def _results(diagnosis: Diagnosis, scheme: Scheme, subject: Subject, trial: Verification | None) -> Iterator[str]:
+def _results(
+    diagnosis: PlannedDiagnosis, scheme: Scheme, subject: Subject, trial: Verification | None
+) -> Iterator[str]:
     yield "## Expected beside measured"
     now = diagnosis.replayed.get(scheme.id)
     predicted = trial.predicted if trial is not None and trial.predicted is not None else now
@@ -315,7 +317,7 @@ def _risks(subject: Subject) -> Iterator[str]:
         yield bullets(plain(risk) for risk in subject.risks)
 
 
-def _next(diagnosis: Diagnosis, scheme: Scheme, typed: Sequence[str]) -> Iterator[str]:
+def _next(diagnosis: PlannedDiagnosis, scheme: Scheme, typed: Sequence[str]) -> Iterator[str]:
     yield "## Next"
     if diagnosis.run is None:
         yield f"{block(commands.line('profile', 'train.py'), 'sh')}"

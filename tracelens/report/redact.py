@@ -15,10 +15,10 @@ from typing import Any
 
 import pandas as pd
 
-from tracelens.model import Diagnosis, Location, Run, Timeline, Trace, Verification
+from tracelens.model import Diagnosis, IllustratedDiagnosis, Location, Run, Timeline, Trace, Verification
 
 
-def of(diagnosis: Diagnosis) -> Diagnosis:
+def of(diagnosis: IllustratedDiagnosis) -> IllustratedDiagnosis:
     """The same numbers, no names."""
     aliases = _aliases(diagnosis)
     names = _Names(aliases)
@@ -32,7 +32,7 @@ def of(diagnosis: Diagnosis) -> Diagnosis:
     )
     trials = tuple(_replaced(_trial(one), names) for one in diagnosis.verifications)
     run = _run(diagnosis.run) if diagnosis.run is not None else None
-    out: Diagnosis = dataclasses.replace(
+    out: IllustratedDiagnosis = dataclasses.replace(
         whole, timeline=timeline, traces=traces, monitor=diagnosis.monitor, verifications=trials, run=run
     )
     return out

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 import tracelens
-from tracelens.model import Diagnosis, Location
+from tracelens.model import Diagnosis, Location, PlannedDiagnosis
 from tracelens.report import words
 from tracelens.report.issues import Issue, State, in_repository
 
@@ -43,7 +43,7 @@ def document(
     known = {rule.id: rule for rule in rules}
     used = sorted({issue.rule for issue in issues})
     texts = [known.get(name, RuleText(name, words.plain(name), words.plain(name))) for name in used]
-    fixes = _fixes(diagnosis)
+    fixes = _fixes(diagnosis) if isinstance(diagnosis, PlannedDiagnosis) else {}
     results = [_result(issue, used.index(issue.rule), compared, fixes) for issue in issues[:MOST_RESULTS]]
     run = {
         "tool": {"driver": {"name": "TraceLens", "version": tracelens.__version__, "rules": [*map(_rule, texts)]}},
@@ -112,13 +112,12 @@ def _notifications(diagnosis: Diagnosis) -> list[dict[str, Any]]:
     ]
 
 
-def _fixes(diagnosis: Diagnosis) -> dict[str, Any]:
+def _fixes(diagnosis: PlannedDiagnosis) -> dict[str, Any]:
     """Per place that the recommended patch changes, the fix: the whole patch, because half of it would be wrong.
 
     None where the patch adds a file: a SARIF fix can only change files that exist, `tracelens apply` can do both.
     """
-    chosen = diagnosis.recommendation.scheme if diagnosis.recommendation else None
-    change = diagnosis.patches.get(chosen) if chosen else None
+    change = diagnosis.recommended_patch
     if change is None or change.empty or any(file.before is None for file in change.files):
         return {}
     if any(len(file.after) > MOST_FIX_BYTES for file in change.files):
@@ -131,7 +130,8 @@ def _fixes(diagnosis: Diagnosis) -> dict[str, Any]:
     ]
     if len(changes) < len(places):
         return {}
-    fix = {"description": {"text": f"tracelens apply --scheme {chosen}"}, "artifactChanges": changes}
+    command = f"tracelens apply --scheme {diagnosis.recommendation.scheme}"
+    fix = {"description": {"text": command}, "artifactChanges": changes}
     return {words.clean(str(hunk.location)): fix for hunk in change.hunks if hunk.tier != "manual"}
 
 

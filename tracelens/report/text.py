@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from tracelens.model import CRITERIA, Diagnosis, Hunk, Patch, Scheme, Stall, Verification
+from tracelens.model import CRITERIA, Diagnosis, Hunk, Patch, PlannedDiagnosis, Scheme, Stall, Verification
 from tracelens.report import commands, diff, measured, terminal, words
 from tracelens.report.excerpt import around
 from tracelens.report.json import trace_name
@@ -30,7 +30,7 @@ def analysis(diagnosis: Diagnosis, look: Look, typed: Sequence[str] = ()) -> str
     return terminal.draw(_analysis(diagnosis, look, commands.after_analyze(diagnosis, typed)), look)
 
 
-def recommendation(diagnosis: Diagnosis, look: Look, typed: Sequence[str] = ()) -> str:
+def recommendation(diagnosis: PlannedDiagnosis, look: Look, typed: Sequence[str] = ()) -> str:
     """What to do about it: schemes with scores and estimates, reasons, stages."""
     return terminal.draw(_recommendation(diagnosis, typed), look)
 
@@ -168,7 +168,7 @@ def _abstentions(diagnosis: Diagnosis) -> Iterator[RenderableType]:
 # -------------------------------------------------------------------------------------------------- recommend
 
 
-def _recommendation(diagnosis: Diagnosis, typed: Sequence[str]) -> Iterator[RenderableType]:
+def _recommendation(diagnosis: PlannedDiagnosis, typed: Sequence[str]) -> Iterator[RenderableType]:
     yield terminal.paragraph(" · ".join(recorded(diagnosis)), "dim")
     yield terminal.verdict(words.headline(diagnosis))
     yield from _schemes(diagnosis)
@@ -181,12 +181,12 @@ def _recommendation(diagnosis: Diagnosis, typed: Sequence[str]) -> Iterator[Rend
     yield terminal.next_command(commands.after_recommend(diagnosis, typed))
 
 
-def by_rank(diagnosis: Diagnosis) -> tuple[Scheme, ...]:
+def by_rank(diagnosis: PlannedDiagnosis) -> tuple[Scheme, ...]:
     """Schemes in the order of their rank, rejected ones after them by id."""
     return tuple(sorted(diagnosis.schemes, key=lambda s: (s.rank is None, s.rank or 0, s.id)))
 
 
-def _schemes(diagnosis: Diagnosis) -> Iterator[RenderableType]:
+def _schemes(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:
     shown = [scheme for scheme in by_rank(diagnosis) if scheme.estimate is not None]
     if shown:
         yield terminal.heading("Schemes on this run")
@@ -211,7 +211,7 @@ def _scheme_row(scheme: Scheme) -> tuple[str, ...]:
     )
 
 
-def _criteria(diagnosis: Diagnosis) -> Iterator[RenderableType]:
+def _criteria(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:
     """Score of each criterion with where it comes from, prior beside it."""
     scored = [scheme for scheme in by_rank(diagnosis) if scheme.scores and scheme.estimate is not None]
     if not scored:
@@ -232,7 +232,7 @@ def _score(scheme: Scheme, criterion: str) -> str:
     return f"{round(score.score, 1):g} {score.evidence}{beside}"
 
 
-def _situation(diagnosis: Diagnosis) -> Iterator[RenderableType]:
+def _situation(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:
     found = words.situation(diagnosis)
     if found:
         yield terminal.heading("What limits this loop")
@@ -240,11 +240,10 @@ def _situation(diagnosis: Diagnosis) -> Iterator[RenderableType]:
         yield terminal.paragraph(sentence)
 
 
-def _change(diagnosis: Diagnosis) -> Iterator[RenderableType]:
+def _change(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:
     """Each hunk of the recommended patch where it strikes, and the diff as far as it is short."""
-    chosen = diagnosis.recommendation.scheme if diagnosis.recommendation else None
-    change = diagnosis.patches.get(chosen) if chosen else None
-    if chosen is not None and change is None:
+    change = diagnosis.recommended_patch
+    if diagnosis.recommendation.scheme is not None and change is None:
         yield terminal.heading("The change")
         yield terminal.paragraph(f"No patch was made: {words.clean(commands.no_source(diagnosis))}.")
     if change is None or change.empty:
@@ -265,7 +264,7 @@ def _change(diagnosis: Diagnosis) -> Iterator[RenderableType]:
         yield terminal.paragraph("the diff is long: tracelens apply --dry-run shows it", "dim")
 
 
-def _stages(diagnosis: Diagnosis, typed: Sequence[str]) -> Iterator[RenderableType]:
+def _stages(diagnosis: PlannedDiagnosis, typed: Sequence[str]) -> Iterator[RenderableType]:
     stages = words.plan(diagnosis)
     if not stages:
         return
@@ -279,7 +278,7 @@ def _stages(diagnosis: Diagnosis, typed: Sequence[str]) -> Iterator[RenderableTy
             yield terminal.paragraph(f"   → {commands.advice(stage, diagnosis, typed)}")
 
 
-def _measures(diagnosis: Diagnosis) -> Iterator[RenderableType]:
+def _measures(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:
     found = words.untried(diagnosis)
     if found:
         yield terminal.heading(words.BEYOND)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tracelens.model import Combination, Diagnosis, Edit, EditKind, Scheme
+from tracelens.model import Combination, Edit, EditKind, IllustratedDiagnosis, PlannedDiagnosis
 from tracelens.report import words
 
 NAMES: dict[EditKind, str] = {
@@ -72,7 +72,7 @@ class Tryout:
         return {str(row.key): {name: getattr(row, name) for name in fields} for row in self.rows}
 
 
-def of(diagnosis: Diagnosis) -> Tryout | None:
+def of(diagnosis: IllustratedDiagnosis) -> Tryout | None:
     """None where nothing could be replayed."""
     found = diagnosis.what_if
     if found is None or not found.combinations:
@@ -93,7 +93,7 @@ def of(diagnosis: Diagnosis) -> Tryout | None:
     )  # fmt: skip
 
 
-def _row(one: Combination, changes: Sequence[Change], diagnosis: Diagnosis, scale: float) -> Row:
+def _row(one: Combination, changes: Sequence[Change], diagnosis: IllustratedDiagnosis, scale: float) -> Row:
     assert diagnosis.what_if is not None
     estimate = one.estimate
     schemes = _same(diagnosis.what_if.changes, one.chosen, diagnosis)
@@ -123,13 +123,13 @@ def _places(edits: Sequence[Edit]) -> str:
     return ", ".join(dict.fromkeys(words.clean(str(place)) for edit in edits for place in edit.locations))
 
 
-def _same(changes: Sequence[Sequence[Edit]], chosen: Sequence[int], diagnosis: Diagnosis) -> tuple[str, ...]:
+def _same(changes: Sequence[Sequence[Edit]], chosen: Sequence[int], diagnosis: PlannedDiagnosis) -> tuple[str, ...]:
     """Schemes that are just this combination."""
     edits = {edit for k in chosen for edit in changes[k]}
     return tuple(scheme.id for scheme in diagnosis.schemes if scheme.edits and set(scheme.edits) == edits)
 
 
-def _measured(schemes: Sequence[str], diagnosis: Diagnosis) -> str:
+def _measured(schemes: Sequence[str], diagnosis: PlannedDiagnosis) -> str:
     """What verify found for one of these schemes; empty where it was not asked."""
     for one in diagnosis.verifications:
         if one.scheme in schemes and one.base_ns is not None and one.patched_ns is not None:
@@ -137,8 +137,6 @@ def _measured(schemes: Sequence[str], diagnosis: Diagnosis) -> str:
     return ""
 
 
-def _start(diagnosis: Diagnosis, changes: Sequence[Sequence[Edit]]) -> set[int]:
-    wanted = diagnosis.recommendation.scheme if diagnosis.recommendation else None
-    scheme: Scheme | None = next((one for one in diagnosis.schemes if one.id == wanted), None)
-    mine = set(scheme.edits) if scheme else set()
+def _start(diagnosis: IllustratedDiagnosis, changes: Sequence[Sequence[Edit]]) -> set[int]:
+    mine = set(diagnosis.recommended.edits) if diagnosis.recommended else set()
     return {k for k, edits in enumerate(changes) if mine and set(edits) <= mine}

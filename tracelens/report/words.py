@@ -9,7 +9,18 @@ import unicodedata
 from collections.abc import Sequence
 
 from tracelens import units
-from tracelens.model import Breakdown, Diagnosis, Estimate, Hunk, Measure, Recommendation, Stage, Stall, Trace
+from tracelens.model import (
+    Breakdown,
+    Diagnosis,
+    Estimate,
+    Hunk,
+    Measure,
+    PlannedDiagnosis,
+    Recommendation,
+    Stage,
+    Stall,
+    Trace,
+)
 
 UNKNOWN = "not measured"
 WORTH_SAYING = 0.1
@@ -169,7 +180,7 @@ def together(diagnosis: Diagnosis) -> str:
     removing waits that are harmless one by one pays. Empty where there is nothing to say."""
     whole = diagnosis.exposed_together_ns
     counted = [stall for stall in diagnosis.stalls if stall.verdict != "window_edge"]
-    step = diagnosis.steps.unprofiled_median_ns or diagnosis.steps.median_ns
+    step = diagnosis.steps.best_known_ns
     alone = sum(stall.exposed_ns or 0 for stall in counted)
     if whole is None or len(counted) < 2 or whole - alone < TOGETHER_SHARE * step:
         return ""
@@ -208,7 +219,7 @@ def grouped_abstentions(diagnosis: Diagnosis) -> tuple[tuple[tuple[str, ...], st
     return tuple((tuple(names), missing, hint) for (missing, hint), names in groups.items())
 
 
-def grouped_reasons(diagnosis: Diagnosis) -> tuple[tuple[tuple[str, ...], str], ...]:
+def grouped_reasons(diagnosis: PlannedDiagnosis) -> tuple[tuple[tuple[str, ...], str], ...]:
     """(schemes, reason) of those that are not applicable, one row for all with the same reason."""
     groups: dict[str, list[str]] = {}
     for scheme in diagnosis.schemes:
@@ -230,26 +241,25 @@ def at_most(measure: Measure) -> str:
     return "–" if measure.share is None else f"{percent(measure.share)} of a step"
 
 
-def untried(diagnosis: Diagnosis) -> tuple[Measure, ...]:
+def untried(diagnosis: PlannedDiagnosis) -> tuple[Measure, ...]:
     """Measures of the training speed guide that this loop is known not to have."""
     return tuple(measure for measure in diagnosis.measures if measure.present is False)
 
 
-def plan(diagnosis: Diagnosis) -> tuple[Stage, ...]:
+def plan(diagnosis: PlannedDiagnosis) -> tuple[Stage, ...]:
     """The stages, where something is recommended: a plan to do nothing needs no stages."""
     answer = diagnosis.recommendation
-    return answer.stages if answer is not None and answer.scheme is not None else ()
+    return answer.stages if answer.scheme is not None else ()
 
 
-def situation(diagnosis: Diagnosis) -> tuple[str, ...]:
+def situation(diagnosis: PlannedDiagnosis) -> tuple[str, ...]:
     """Why waiting less gives nothing here, where nothing is recommended; beside a recommendation it would confuse."""
-    answer = diagnosis.recommendation
-    return tuple(clean(text) for text in diagnosis.situation) if answer is not None and answer.scheme is None else ()
+    return tuple(clean(text) for text in diagnosis.situation) if diagnosis.recommendation.scheme is None else ()
 
 
-def sensitivity(recommendation: Recommendation | None) -> tuple[str, ...]:
+def sensitivity(recommendation: Recommendation) -> tuple[str, ...]:
     """For which weights another scheme would win, and what the winner gives up against the fastest."""
-    facts = recommendation.sensitivity if recommendation else {}
+    facts = recommendation.sensitivity
     lines = [
         f"{CRITERION[criterion]} {side} {change[side]:g} %: {change['winner']} would win"
         for criterion, changes in (facts.get("changes") or {}).items()
@@ -273,9 +283,7 @@ def need_unsafe(hunks: Sequence[Hunk]) -> str:
 
 def headline(diagnosis: Diagnosis) -> str:
     """The verdict: the recommendation's own sentence where there is one, else what the GPU waited for."""
-    if diagnosis.recommendation is not None:
-        return diagnosis.recommendation.verdict
-    return symptom(diagnosis)
+    return diagnosis.recommendation.verdict if isinstance(diagnosis, PlannedDiagnosis) else symptom(diagnosis)
 
 
 def symptom(diagnosis: Diagnosis) -> str:
