@@ -19,8 +19,7 @@ from pathlib import Path
 from tracelens import remedies
 from tracelens import run as runs
 from tracelens.errors import InputError, Refused, UsageError
-from tracelens.findings import DETECTORS, Evidence, breakdown, detect, inventory, overlap, stalls
-from tracelens.findings.evidence import calls_recorded
+from tracelens.findings import AnalyzedRank, breakdown, calls_recorded, detect, inventory, overlap, stalls
 from tracelens.model import (
     Abstention,
     Diagnosis,
@@ -124,7 +123,7 @@ def examine(inputs: Inputs, options: Options | None = None) -> Examined:
     gains = {} if isinstance(program, Abstention) else exposed_cost.per_stall(program)
     calls = stalls.with_exposed(calls, gains, times.best_known_ns)
     copies = overlap.measure(picture)
-    found, unjudged = detect(Evidence(picture, times, parts, calls, copies, inputs.run))
+    detected = detect(AnalyzedRank(picture, times, parts, calls, copies, inputs.run))
     diagnosis = Diagnosis(
         run=inputs.run,
         traces=inputs.traces,
@@ -135,15 +134,16 @@ def examine(inputs: Inputs, options: Options | None = None) -> Examined:
         idle_share=idle,
         stalls=calls,
         overlap=copies,
-        findings=found,
-        abstentions=(*unjudged, *(item for item in (program,) if isinstance(item, Abstention))),
+        findings=detected.findings,
+        abstentions=(*detected.abstentions, *(item for item in (program,) if isinstance(item, Abstention))),
         inventory=inventory.collect(picture, inputs.run, code.text if isinstance(code, TrainingScript) else None),
         sources=sources.located_texts(calls, inputs.run, code, options.source),
         monitor=runs.samples(inputs.run.path) if inputs.run else (),
         situation=()
         if isinstance(program, Abstention)
         else tuple(one.text for one in explanations.explain(program, gains)),
-        checked=tuple(detector.NAME for detector in DETECTORS),
+        passed=detected.passed,
+        not_applicable=detected.not_applicable,
         ranks=ranks,
         exposed_together_ns=None if isinstance(program, Abstention) else exposed_cost.together(program),
     )

@@ -19,7 +19,7 @@ from typing import Any
 
 def tracelens(path: Path) -> Callable[[], dict[str, Any]]:
     """Load, Timeline, and everything in `findings/`."""
-    from tracelens.findings import Evidence, breakdown, detect, inventory, overlap, stalls
+    from tracelens.findings import AnalyzedRank, breakdown, detect, inventory, overlap, stalls
     from tracelens.trace import chrome, timeline
 
     def work() -> dict[str, Any]:
@@ -27,15 +27,14 @@ def tracelens(path: Path) -> Callable[[], dict[str, Any]]:
         loaded = time.perf_counter()
         picture = timeline.build(trace)
         times, parts, _, _ = breakdown.measure(picture, None)
-        evidence = Evidence(picture, times, parts, stalls.group(picture), overlap.measure(picture), None)
-        found, unjudged = detect(evidence)
+        detected = detect(AnalyzedRank(picture, times, parts, stalls.group(picture), overlap.measure(picture), None))
         inventory.collect(picture, None, None)
         return {
             "loaded_at": loaded,
             "events": len(trace),
             "steps": times.count,
-            "findings": [one.id for one in found],
-            "abstentions": [one.detector for one in unjudged],
+            "findings": [one.id for one in detected.findings],
+            "abstentions": [one.detector for one in detected.abstentions],
         }
 
     return work

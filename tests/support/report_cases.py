@@ -24,9 +24,11 @@ from tracelens.model import (
     Goal,
     Hunk,
     IllustratedDiagnosis,
+    InapplicableCheck,
     InventoryItem,
     Location,
     Overlap,
+    PassedCheck,
     Patch,
     RankTimes,
     Ratio,
@@ -168,7 +170,8 @@ def diagnosis(**changes: Any) -> Diagnosis:
         sources={},
         monitor=(),
         situation=(),
-        checked=(),
+        passed=(),
+        not_applicable=(),
         ranks=(),
         exposed_together_ns=None,
     )
@@ -303,7 +306,11 @@ def tried() -> IllustratedDiagnosis:
         base,
         what_if=WhatIf(changes, tuple(combinations)),
         drawn=(Drawn(None, 9_500_000, before), Drawn("event-interval", 8_100_000, after)),
-        checked=("sync_stall", "overlap_gap", "exposed_communication", "loader-wait"),
+        passed=(
+            PassedCheck("sync_stall", "No wait for the GPU costs step time"),
+            PassedCheck("overlap_gap", "Copies hide under compute"),
+        ),
+        not_applicable=(InapplicableCheck("exposed_communication", "the recording has no collectives"),),
     )
 
 

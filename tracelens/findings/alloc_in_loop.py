@@ -1,28 +1,33 @@
-"""Driver allocations inside the loop."""
+"""Driver allocations inside the loop: cudaMalloc, cudaFree and their like."""
 
 from __future__ import annotations
 
 from tracelens.findings import kept_steps
-from tracelens.findings.evidence import Evidence, no_calls
-from tracelens.findings.policy import POLICY
+from tracelens.findings.analyzed_rank import AnalyzedRank
+from tracelens.findings.detector import Detector, no_calls
 from tracelens.model import Abstention, Finding
 from tracelens.trace.tables import among
 from tracelens.units import ms
 
-NAME = "alloc_in_loop"
+ID = "alloc_in_loop"
+FEWEST_CALLS_PER_STEP = 1.0
+"""One driver allocation in every step is a habit of the loop; fewer may be an allocator pool that still grows."""
 
 
-def detect(evidence: Evidence) -> tuple[Finding, ...] | Abstention:
-    """cudaMalloc, cudaFree and their like, at least once per step and for longer than noise."""
-    if not evidence.calls_recorded:
-        return no_calls(NAME)
-    kept = kept_steps.select(evidence.timeline)
-    calls = evidence.timeline.calls()
-    own = calls[among(calls["kind"], "alloc", "free") & kept.holds(calls["step"])]
-    per_step = len(own) / kept.count
-    cost = round(int((own["end_ns"] - own["start_ns"]).sum()) / kept.count)
-    if per_step < POLICY.allocations or evidence.share(cost) < POLICY.harmless_share:
+def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
+    """The cost is the host time inside the calls."""
+    if not rank.calls_recorded:
+        return no_calls(ID)
+    kept = kept_steps.select(rank.timeline)
+    calls = rank.timeline.calls()
+    allocations = calls[among(calls["kind"], "alloc", "free") & kept.holds(calls["step"])]
+    per_step = len(allocations) / kept.count
+    cost_ns = round(int((allocations["end_ns"] - allocations["start_ns"]).sum()) / kept.count)
+    if per_step < FEWEST_CALLS_PER_STEP:
         return ()
-    names = ", ".join(sorted({str(name) for name in own["name"]})[:3])
-    text = f"{per_step:.3g} calls per step ({names}) hold the host for {ms(cost)}"
-    return (Finding(NAME, "GPU memory is allocated in the loop", cost, evidence.share(cost), None, text),)
+    names = ", ".join(sorted({str(name) for name in allocations["name"]})[:3])
+    text = f"{per_step:.3g} calls per step ({names}) hold the host for {ms(cost_ns)}"
+    return (rank.finding(ID, "GPU memory is allocated in the loop", cost_ns, text),)
+
+
+DETECTOR = Detector(id=ID, passed="No driver allocation inside the loop", detect=_detect)

@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 from tracelens.findings import kept_steps
-from tracelens.findings.evidence import Evidence
-from tracelens.findings.policy import POLICY
+from tracelens.findings.analyzed_rank import AnalyzedRank
+from tracelens.findings.detector import Detector
 from tracelens.model import Abstention, Finding
 from tracelens.trace import intervals
 from tracelens.units import ms
 
-NAME = "dataloader_wait"
+ID = "dataloader_wait"
+LEAST_SHARE = 0.02
+"""Fetching a batch that is ready takes some 0.1 ms, so a healthy loader stays below this share of the step."""
 
 
-def detect(evidence: Evidence) -> tuple[Finding, ...] | Abstention:
-    """The cost is the idle GPU time that the loader owns; without a GPU the wait itself."""
-    if "dataloader" not in evidence.signals:
+def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
+    """The cost is the idle GPU time inside the loader; without a GPU the wait itself."""
+    if "dataloader" not in rank.signals:
         return Abstention(
-            NAME,
+            ID,
             "the trace does not show when the loop was inside a DataLoader",
             "record CPU activities and take batches from a torch DataLoader: tracelens profile",
         )
-    kept = kept_steps.select(evidence.timeline)
-    loader = evidence.timeline.loader_waits()
+    kept = kept_steps.select(rank.timeline)
+    loader = rank.timeline.loader_waits()
     inside = intervals.intersect(intervals.union(loader["start_ns"], loader["end_ns"]), kept.covered)
-    waited = round(intervals.total(inside) / kept.count)
-    idle = evidence.breakdown.parts["idle_dataloader"] if evidence.breakdown else None
-    cost = waited if idle is None else idle
-    if evidence.share(cost) < POLICY.loader_share:
+    waited_ns = round(intervals.total(inside) / kept.count)
+    idle_ns = rank.breakdown.parts["idle_dataloader"] if rank.breakdown else None
+    cost_ns = waited_ns if idle_ns is None else idle_ns
+    if rank.share(cost_ns) < LEAST_SHARE:
         return ()
-    text = f"the loop is inside the DataLoader for {ms(waited)} per step"
-    text += f", and the GPU idles {ms(idle)} of it" if idle is not None else "; no GPU work was recorded"
-    return (Finding(NAME, "The loop waits for the DataLoader", cost, evidence.share(cost), None, text),)
+    text = f"the loop is inside the DataLoader for {ms(waited_ns)} per step"
+    text += f", and the GPU idles {ms(idle_ns)} of it" if idle_ns is not None else "; no GPU work was recorded"
+    return (rank.finding(ID, "The loop waits for the DataLoader", cost_ns, text),)
+
+
+DETECTOR = Detector(id=ID, passed="The DataLoader keeps up", detect=_detect)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from tracelens.findings.evidence import Evidence, no_gpu
-from tracelens.findings.policy import POLICY
+from tracelens.findings.analyzed_rank import AnalyzedRank
+from tracelens.findings.detector import Detector, no_gpu
 from tracelens.model import Abstention, Finding
 from tracelens.units import ms
 
-NAME = "exposed_communication"
+ID = "exposed_communication"
 
 
-def detect(evidence: Evidence) -> tuple[Finding, ...] | Abstention:
-    """Time in which a collective runs alone. It contains the wait for the slowest rank."""
-    if "gpu" not in evidence.signals or evidence.breakdown is None:
-        return no_gpu(NAME)
-    cost = evidence.breakdown.parts["communication_exposed"]
-    if evidence.share(cost) < POLICY.harmless_share:
-        return ()
-    text = f"collectives run {ms(cost)} per step with no kernel beside them; waiting for other ranks is part of it"
-    return (Finding(NAME, "Communication is not hidden", cost, evidence.share(cost), None, text),)
+def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
+    """The cost is the time in which a collective runs alone. It contains the wait for the slowest rank."""
+    if "gpu" not in rank.signals or rank.breakdown is None:
+        return no_gpu(ID)
+    cost_ns = rank.breakdown.parts["communication_exposed"]
+    text = f"collectives run {ms(cost_ns)} per step with no kernel beside them; waiting for other ranks is part of it"
+    return (rank.finding(ID, "Communication is not hidden", cost_ns, text),)
+
+
+def _not_applicable(rank: AnalyzedRank) -> str | None:
+    return None if "collectives" in rank.signals else "the recording has no collectives"
+
+
+DETECTOR = Detector(id=ID, passed="Communication hides under compute", detect=_detect, not_applicable=_not_applicable)

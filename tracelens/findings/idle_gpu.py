@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from tracelens.findings.evidence import Evidence, no_gpu
-from tracelens.findings.policy import POLICY
+from tracelens.findings.analyzed_rank import AnalyzedRank
+from tracelens.findings.detector import Detector, no_gpu
 from tracelens.model import IDLE_PARTS, Abstention, Finding
 from tracelens.units import ms
 
-NAME = "idle_gpu"
-_WORDS = {
+ID = "idle_gpu"
+LEAST_SHARE = 0.05
+"""A GPU that is idle for less is healthy: what is left are launch gaps that no remedy of ours removes."""
+CAUSE = {
     "idle_sync": "waits",
     "idle_dataloader": "DataLoader",
     "idle_host": "host",
@@ -17,16 +19,19 @@ _WORDS = {
 }
 
 
-def detect(evidence: Evidence) -> tuple[Finding, ...] | Abstention:
-    """One Finding for the whole, its evidence split by cause, the largest first."""
-    if "gpu" not in evidence.signals or evidence.breakdown is None:
-        return no_gpu(NAME)
-    parts = {name: evidence.breakdown.parts[name] for name in IDLE_PARTS}
-    idle = sum(parts.values())
-    if evidence.share(idle) < POLICY.idle_share:
+def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
+    """One Finding for all idle time; its evidence lists the causes, the largest first."""
+    if "gpu" not in rank.signals or rank.breakdown is None:
+        return no_gpu(ID)
+    parts = {name: rank.breakdown.parts[name] for name in IDLE_PARTS}
+    idle_ns = sum(parts.values())
+    share = rank.share(idle_ns)
+    if share < LEAST_SHARE:
         return ()
     ordered = sorted(parts.items(), key=lambda part: -part[1])
-    causes = ", ".join(f"{_WORDS[name]} {ms(ns)}" for name, ns in ordered if ns > 0)
-    share = evidence.share(idle)
-    text = f"idle {ms(idle)} of {ms(evidence.step_ns)} per step: {causes}"
-    return (Finding(NAME, f"The GPU is idle {100 * share:.0f} % of the time", idle, share, None, text),)
+    causes = ", ".join(f"{CAUSE[name]} {ms(ns)}" for name, ns in ordered if ns > 0)
+    text = f"idle {ms(idle_ns)} of {ms(rank.step_ns)} per step: {causes}"
+    return (rank.finding(ID, f"The GPU is idle {100 * share:.0f} % of the time", idle_ns, text),)
+
+
+DETECTOR = Detector(id=ID, passed="The GPU has work nearly all the time", detect=_detect)

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from tracelens.findings import kept_steps
-from tracelens.findings.evidence import calls_recorded
+from tracelens.findings.analyzed_rank import calls_recorded
 from tracelens.findings.script_facts import ScriptFacts, read_script_facts
 from tracelens.model import InventoryItem, Run, Timeline
 from tracelens.trace.tables import among, codes

@@ -5,43 +5,51 @@ from __future__ import annotations
 import numpy as np
 
 from tracelens.findings import kept_steps
-from tracelens.findings.evidence import Evidence, no_calls, no_gpu
-from tracelens.findings.policy import POLICY
+from tracelens.findings.analyzed_rank import AnalyzedRank
+from tracelens.findings.detector import Detector, no_calls, no_gpu
 from tracelens.model import Abstention, Finding
 from tracelens.trace.tables import among
 from tracelens.units import ms
 
-NAME = "launch_bound"
+ID = "launch_bound"
+LEAST_SHARE = 0.20
+"""Some idle time between launches is normal. From a fifth of the step on the host sets the pace."""
+FEWEST_LAUNCHES = 50
+"""Per step. Fewer launches than this cannot be what makes the host slow."""
+LONGEST_MEDIAN_KERNEL_NS = 30_000
+"""Issuing one kernel from Python takes 5-20 µs: kernels longer than this are issued faster than they run."""
 
 
-def detect(evidence: Evidence) -> tuple[Finding, ...] | Abstention:
-    """Idle time owned by the host and by launch latency, where launches are many and kernels short."""
-    if "gpu" not in evidence.signals or evidence.breakdown is None:
-        return no_gpu(NAME)
-    if not evidence.calls_recorded:
-        return no_calls(NAME)
-    kept = kept_steps.select(evidence.timeline)
-    calls, ops = evidence.timeline.calls(), evidence.timeline.ops()
+def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
+    """The cost is the idle time owned by the host and by launch latency, where launches are many and kernels short."""
+    if "gpu" not in rank.signals or rank.breakdown is None:
+        return no_gpu(ID)
+    if not rank.calls_recorded:
+        return no_calls(ID)
+    kept = kept_steps.select(rank.timeline)
+    calls, ops = rank.timeline.calls(), rank.timeline.ops()
     launches = np.count_nonzero(among(calls["kind"], "launch") & kept.holds(calls["step"])) / kept.count
     kernels = among(ops["kind"], "kernel") & kept.holds(ops["step"])
     if not kernels.any():
         return ()
-    median = float(np.median((ops["end_ns"].to_numpy() - ops["start_ns"].to_numpy())[kernels]))
-    cost = evidence.breakdown.parts["idle_host"] + evidence.breakdown.parts["idle_launch"]
-    slow_host = evidence.share(cost) >= POLICY.launch_share
-    if not slow_host or launches < POLICY.launches or median > POLICY.short_kernel_ns:
+    median_ns = float(np.median((ops["end_ns"].to_numpy() - ops["start_ns"].to_numpy())[kernels]))
+    cost_ns = rank.breakdown.parts["idle_host"] + rank.breakdown.parts["idle_launch"]
+    slow_host = rank.share(cost_ns) >= LEAST_SHARE
+    if not slow_host or launches < FEWEST_LAUNCHES or median_ns > LONGEST_MEDIAN_KERNEL_NS:
         return ()
     text = (
-        f"{launches:.0f} launches per step of kernels that run {median / 1e3:.1f} µs in the middle; "
-        f"the GPU idles {ms(cost)} per step because the next launch is not there yet{_profiled(evidence)}"
+        f"{launches:.0f} launches per step of kernels that run {median_ns / 1e3:.1f} µs in the middle; "
+        f"the GPU idles {ms(cost_ns)} per step because the next launch is not there yet{_profiler_share(rank)}"
     )
-    title = "The host cannot issue kernels as fast as they run"
-    return (Finding(NAME, title, cost, evidence.share(cost), None, text),)
+    return (rank.finding(ID, "The host cannot issue kernels as fast as they run", cost_ns, text),)
 
 
-def _profiled(evidence: Evidence) -> str:
-    """How much of that the profiler made itself, as far as it is known."""
-    bare, traced = evidence.steps.unprofiled_median_ns, evidence.steps.median_ns
-    if bare is None:
+def _profiler_share(rank: AnalyzedRank) -> str:
+    """How much of that time the profiler caused itself, as far as it is known."""
+    unprofiled_ns, profiled_ns = rank.steps.unprofiled_median_ns, rank.steps.median_ns
+    if unprofiled_ns is None:
         return "; how much of it the profiler made is not known"
-    return f"; the step takes {ms(bare)} without the profiler and {ms(traced)} with it"
+    return f"; the step takes {ms(unprofiled_ns)} without the profiler and {ms(profiled_ns)} with it"
+
+
+DETECTOR = Detector(id=ID, passed="The host launches kernels faster than they run", detect=_detect)

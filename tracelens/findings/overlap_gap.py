@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from tracelens.findings.evidence import Evidence, no_gpu
-from tracelens.findings.policy import POLICY
+from tracelens.findings.analyzed_rank import AnalyzedRank
+from tracelens.findings.detector import Detector, no_gpu, without_copies
 from tracelens.model import Abstention, Finding
 from tracelens.units import ms
 
-NAME = "overlap_gap"
+ID = "overlap_gap"
 
 
-def detect(evidence: Evidence) -> tuple[Finding, ...] | Abstention:
-    """The blocking part of the exposed copies is what hiding them can win."""
-    overlap = evidence.overlap
-    if "gpu" not in evidence.signals or overlap is None:
-        return no_gpu(NAME)
-    share = evidence.share(overlap.h2d_blocking_ns)
-    if share < POLICY.harmless_share:
+def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
+    """The cost is the blocking part of the exposed copies: what hiding them can win."""
+    overlap = rank.overlap
+    if "gpu" not in rank.signals or overlap is None:
+        return no_gpu(ID)
+    if not overlap.h2d_ns:
         return ()
     hidden = 100 * overlap.h2d_hidden_ns / overlap.h2d_ns
     text = (
@@ -24,4 +23,7 @@ def detect(evidence: Evidence) -> tuple[Finding, ...] | Abstention:
         f"{ms(overlap.h2d_exposed_ns)} exposed, {ms(overlap.h2d_blocking_ns)} of that while the next kernel waits; "
         f"{overlap.streams_used} stream{'s'[: overlap.streams_used != 1]} in use"
     )
-    return (Finding(NAME, "Copies are not hidden behind computation", overlap.h2d_blocking_ns, share, None, text),)
+    return (rank.finding(ID, "Copies are not hidden behind computation", overlap.h2d_blocking_ns, text),)
+
+
+DETECTOR = Detector(id=ID, passed="Copies hide under compute", detect=_detect, not_applicable=without_copies)

@@ -18,14 +18,20 @@ import numpy.typing as npt
 import pandas as pd
 
 from tracelens.findings import kept_steps
-from tracelens.findings.policy import POLICY
+from tracelens.findings.detector import NEGLIGIBLE_SHARE
 from tracelens.model import Location, Stall, Timeline, Verdict
 from tracelens.trace.tables import codes
 from tracelens.trace.waits import KINDS, kinds_of_calls
+from tracelens.units import ms
 
 RowPositions = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.signedinteger[Any]]
 
+MOST_POSITIONS = 32
+"""Waits of one API without source lines are told apart by their order in the step, up to this many of them: a longer
+list is read by nobody."""
+LEAST_POSITION_SHARE = 0.5
+"""A position in the step is told apart if it waits in half of the steps: an occasional wait has no position."""
 _NO_POSITION = -1
 
 
@@ -64,10 +70,18 @@ def with_exposed(stalls: tuple[Stall, ...], exposed: Mapping[str, int], step_ns:
     return tuple(_judged(stall, exposed.get(stall.id), step_ns) for stall in stalls)
 
 
+def described(stall: Stall) -> str:
+    """'cudaDeviceSynchronize, 1 call per step, blocks the host for 310 µs, the GPU idles 120 µs for it'."""
+    calls = "1 call" if stall.calls_per_step == 1 else f"{stall.calls_per_step:.3g} calls"
+    name = f"{stall.call} ({stall.api})" if stall.call else stall.api
+    blocked, idle = ms(stall.wait_ns), ms(stall.gpu_idle_ns)
+    return f"{name}, {calls} per step, blocks the host for {blocked}, the GPU idles {idle} for it"
+
+
 def _judged(stall: Stall, exposed_ns: int | None, step_ns: int) -> Stall:
     if exposed_ns is None or stall.verdict == "window_edge":
         return stall
-    verdict: Verdict = "harmless" if exposed_ns < POLICY.harmless_share * step_ns else "exposed"
+    verdict: Verdict = "harmless" if exposed_ns < NEGLIGIBLE_SHARE * step_ns else "exposed"
     return replace(stall, exposed_ns=exposed_ns, verdict=verdict)
 
 
@@ -105,7 +119,8 @@ def _positions(waits: pd.DataFrame, api: Codes, kind: Codes, placed: npt.NDArray
     np.maximum.at(most, anywhere, position)
     once_per_step = np.flatnonzero(_alike(here, step) == np.arange(len(waits)))
     seen = np.bincount(here[once_per_step], minlength=len(waits))
-    position[(most[anywhere] >= POLICY.positions) | (seen[here] < POLICY.position_share * steps)] = _NO_POSITION
+    rare = seen[here] < LEAST_POSITION_SHARE * steps
+    position[(most[anywhere] >= MOST_POSITIONS) | rare] = _NO_POSITION
     return position
 
 

@@ -11,7 +11,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from tracelens.model.findings import Abstention, Breakdown, Finding, InventoryItem, Overlap, RankTimes, Stall, StepTimes
+from tracelens.model.findings import (
+    Abstention,
+    Breakdown,
+    Finding,
+    InapplicableCheck,
+    InventoryItem,
+    Overlap,
+    PassedCheck,
+    RankTimes,
+    Stall,
+    StepTimes,
+)
 from tracelens.model.patch import Hunk, Patch
 from tracelens.model.pictures import Drawn, WhatIf
 from tracelens.model.plan import Edit, Estimate, Measure, Recommendation, Scheme
@@ -44,8 +55,10 @@ class Diagnosis:
     """The rows of monitor.jsonl, as recorded."""
     situation: tuple[str, ...]
     """What the replay says of waits and limits of this loop, one sentence each; empty where it could not judge."""
-    checked: tuple[str, ...]
-    """Ids of all symptoms that were looked for, found or not."""
+    passed: tuple[PassedCheck, ...]
+    """Symptoms that were looked for and not found."""
+    not_applicable: tuple[InapplicableCheck, ...]
+    """Symptoms that cannot occur in this recording."""
     ranks: tuple[RankTimes, ...]
     exposed_together_ns: int | None
     """What a step would be shorter by if no wait were in it: not the sum, because a wait that goes alone often only

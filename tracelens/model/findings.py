@@ -110,6 +110,22 @@ class Abstention:
 
 
 @dataclass(frozen=True, slots=True)
+class PassedCheck:
+    """A symptom that was looked for and not found, and what that means."""
+
+    detector: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class InapplicableCheck:
+    """A symptom that cannot occur in this recording, and why."""
+
+    detector: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class InventoryItem:
     """Something the loop does already (True), does not (False), or that cannot be told (None)."""
 

@@ -22,7 +22,6 @@ from markupsafe import Markup, escape
 import tracelens
 from tracelens.model import CRITERIA, Diagnosis, IllustratedDiagnosis, PlannedDiagnosis, Scheme
 from tracelens.report import (
-    checks,
     commands,
     diff,
     json,
@@ -84,7 +83,6 @@ def _content(diagnosis: IllustratedDiagnosis, source: SourceScope) -> dict[str, 
         "scoring": _scoring(diagnosis, schemes),
         "onestep": onestep.of(diagnosis),
         "ranks": ranks.of(diagnosis),
-        "checks": checks.of(diagnosis),
         "segments": pictures.breakdown(diagnosis.breakdown),
         "parts": words.shown_parts(diagnosis.breakdown),
         **_timeline(diagnosis),
