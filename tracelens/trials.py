@@ -17,8 +17,8 @@ from tracelens.model import FilePatch, Patch, PlannedDiagnosis, Run, Verificatio
 from tracelens.patch.files import apply as patcher
 from tracelens.pipeline import patch_of
 from tracelens.verify import request, store
-from tracelens.verify import run as verifying
-from tracelens.verify.arms import Command
+from tracelens.verify.supervisor import session as verifying
+from tracelens.verify.trial_process import Command
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,11 @@ def of_schemes(diagnosis: PlannedDiagnosis, names: tuple[str, ...], trial: Trial
         raise UsageError("only a run can be verified, not a bare trace", hint="record one: tracelens profile train.py")
     alike = _alike(diagnosis, names)
     changes = tuple(
-        request.Change(patch_of(diagnosis, name), name, diagnosis.replayed.get(name), diagnosis.interval)
+        request.PatchedVersion(patch_of(diagnosis, name), name, diagnosis.replayed.get(name), diagnosis.interval)
         for name in alike
     )
     step_ns = diagnosis.steps.best_known_ns
-    wanted = request.Request(
+    wanted = request.VerificationRequest(
         command=_command(run),
         cwd=run.cwd,
         project=_project(run, changes[0].patch),
@@ -66,11 +66,11 @@ def of_schemes(diagnosis: PlannedDiagnosis, names: tuple[str, ...], trial: Trial
 def of_scripts(before: Path, after: Path, arguments: tuple[str, ...], trial: Trial) -> tuple[Verification, ...]:
     """Measure two versions of a script against each other."""
     patch = request.hand_made(before, after)
-    wanted = request.Request(
-        command=request.script(str(before), *arguments),
+    wanted = request.VerificationRequest(
+        command=request.script_command(str(before), *arguments),
         cwd=Path.cwd(),
         project=patch.root,
-        change=request.Change(patch),
+        change=request.PatchedVersion(patch),
         steps=trial.steps,
         budget_s=trial.budget_s,
         seed=trial.seed,

@@ -36,9 +36,7 @@ ENTRANCES = {
     "notebook.py": "`%%tracelens` records the notebook's own process",
 }
 """Modules outside that import modules inside, each with its reason."""
-NOT_YET_SPLIT = ("verify/agent.py", "verify/copy.py")
-"""While it names a module, the test that loads what runs outside overlooks what verify loads."""
-INJECTED = ("launch/bootstrap/", "verify/early/")
+INJECTED = ("launch/bootstrap/",)
 """Copied into a folder on PYTHONPATH and run by Python's own start, never imported."""
 BLOCKED = """
 import sys
@@ -122,7 +120,7 @@ def inside(name: str) -> bool:
 
 def crossings(name: str, tree: ast.AST) -> set[str]:
     """Imports of torch, or of a module in an `inside` folder, by a module that runs outside the user's process."""
-    if inside(name) or name in NOT_YET_SPLIT:
+    if inside(name):
         return set()
     torch = {one for one in imported(tree) if one.partition(".")[0] == "torch" and name not in TORCH_ELSEWHERE}
     return torch | {
@@ -157,9 +155,7 @@ def test_everything_outside_the_users_process_loads_without_torch() -> None:
     outside = [
         f"tracelens.{name.removesuffix('.py').replace('/', '.')}".removesuffix(".__init__")
         for name in map(name_of, MODULES)
-        if not inside(name)
-        and name not in (*TORCH_ELSEWHERE, *NOT_YET_SPLIT)
-        and not name.startswith((*INJECTED, "__main__"))
+        if not inside(name) and name not in TORCH_ELSEWHERE and not name.startswith((*INJECTED, "__main__"))
     ]
     code = f"""
 import importlib, sys
@@ -170,7 +166,7 @@ print(*sorted(name for name in sys.modules if name.startswith("tracelens.") and 
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
     assert (done.returncode, done.stderr) == (0, "")
-    assert [name for name in done.stdout.split() if not (NOT_YET_SPLIT and name.startswith("tracelens.verify."))] == []
+    assert done.stdout.split() == []
 
 
 def test_only_the_patcher_reads_source_as_a_tree() -> None:

@@ -12,8 +12,9 @@ from typing import Any
 from worker import Result
 
 from tracelens.model import Patch
-from tracelens.verify import arms, numbers
-from tracelens.verify.recorded import _slope
+from tracelens.verify import trial_process
+from tracelens.verify.compare import numbers
+from tracelens.verify.compare.window_statistics import memory_slope
 
 
 def described(patch: Patch) -> dict[str, Any]:
@@ -26,10 +27,10 @@ def described(patch: Patch) -> dict[str, Any]:
     }
 
 
-def record(result: Result) -> arms.ArmRecord:
-    arm = arms.Arm("version", "numbers", 0, 0)
+def record(result: Result) -> trial_process.ProcessRecord:
+    arm = trial_process.TrialProcess("version", "numbers", 0, 0)
     ranks = (result.record,) if result.record is not None else ()
-    return arms.ArmRecord(arm, result.seconds, result.stdout, result.stderr, ranks)
+    return trial_process.ProcessRecord(arm, result.seconds, result.stdout, result.stderr, ranks)
 
 
 def parted(original: Result, other: Result, more: tuple[Result, ...] = ()) -> str | None:
@@ -39,12 +40,12 @@ def parted(original: Result, other: Result, more: tuple[Result, ...] = ()) -> st
     if (original.record is None) != (other.record is None):
         return "only one of them made a training step"
     if original.record is not None:
-        found = numbers.tensors(record(original), record(other))
+        found = numbers.tensor_difference(record(original), record(other))
         if found is not None:
             return f"{found.part}: {found}"
     if not more:
         return None
-    printed, mask = numbers.printed([record(one) for one in (original, *more)], record(other))
+    printed, mask = numbers.output_difference([record(one) for one in (original, *more)], record(other))
     if not mask.comparable:
         return "two originals print different numbers of lines"
     return None if printed is None else f"{printed.part}: {printed}"
@@ -53,7 +54,7 @@ def parted(original: Result, other: Result, more: tuple[Result, ...] = ()) -> st
 def left(result: Result) -> dict[str, Any]:
     if result.record is None:
         return {"ended": result.status}
-    return {"ended": result.status, **numbers.compared(record(result)), "stopped": result.record["stopped"]}
+    return {"ended": result.status, **numbers.compared_counts(record(result)), "stopped": result.record["stopped"]}
 
 
 def memory(samples: list[tuple[int, int, int]]) -> dict[str, Any] | None:
@@ -67,7 +68,7 @@ def memory(samples: list[tuple[int, int, int]]) -> dict[str, Any] | None:
         "steps": samples[-1][0],
         "device_growth_bytes": grown[0],
         "host_growth_bytes": grown[1],
-        "device_slope_bytes_per_step": _slope([(step, held) for step, held, _ in samples]),
+        "device_slope_bytes_per_step": memory_slope([(step, held) for step, held, _ in samples]),
     }
 
 

@@ -27,7 +27,7 @@ from worker import Arm, Result
 
 from tracelens.model import Patch
 from tracelens.patch.files import apply
-from tracelens.verify import band, numbers
+from tracelens.verify.compare import numbers, seed_tolerance
 
 NOT_REACHED = "the script ended before that step"
 MAKE_SECONDS = 150
@@ -157,7 +157,7 @@ class Row:
     def _judge(self, name: str, found: dict[tuple[str, str], Result], comparable: bool) -> None:
         version, result = self.value["versions"][name], found[name, "numbers"]
         version["ended"] = result.status
-        version["compared"] = None if result.record is None else numbers.compared(against.record(result))
+        version["compared"] = None if result.record is None else numbers.compared_counts(against.record(result))
         for kind, key in (("numbers", "difference"), ("interrupted", "interrupted_difference")):
             if (name, kind) in found:
                 first, again = found[ORIGINAL, kind], found["again", kind]
@@ -175,10 +175,16 @@ class Row:
         records = [found[name, "numbers"].record for name in (ORIGINAL, *(f"seed {shift}" for shift in SHIFTS))]
         if result.record is None or None in records:
             return None
-        losses = [band.losses_of(record) for record in records if record is not None]
-        judged = band.judge(losses, band.losses_of(result.record), result.record["steps"], patches.INTERVAL)
+        losses = [seed_tolerance.losses_of(record) for record in records if record is not None]
+        judged = seed_tolerance.judge(
+            losses, seed_tolerance.losses_of(result.record), result.record["steps"], patches.INTERVAL
+        )
         lines = [len(one.stdout.splitlines()) for one in (found[ORIGINAL, "numbers"], result)]
-        return {**judged.document(), "lines": lines, "equal_losses": losses[0] == band.losses_of(result.record)}
+        return {
+            **judged.document(),
+            "lines": lines,
+            "equal_losses": losses[0] == seed_tolerance.losses_of(result.record),
+        }
 
     def revert(self) -> None:
         """Apply and revert in a copy: every byte as before, nothing left."""

@@ -74,7 +74,8 @@ def _shown_speed(speed: dict[str, Any] | None, what: str | None) -> str:
 def unsafe(rows: list[dict[str, Any]]) -> Iterator[str]:
     """What was asked for with --unsafe: its losses against those of other seeds."""
     yield "Patched with `--unsafe`: thinned lines, guards that look every N batches, workers. The losses are held"
-    yield "against the band of three seeds of the original, as `tracelens verify` does it (`tracelens/verify/band.py`)."
+    yield "against the band of three seeds of the original, as `tracelens verify` does it"
+    yield "(`tracelens/verify/compare/seed_tolerance.py`)."
     yield ""
     yield "| script | on | version | hunks | losses | against three seeds | lines printed |"
     yield "|---|---|---|---|---|---|---|"
@@ -173,7 +174,7 @@ def _recorded_again(again: dict[str, Any]) -> str:
 def races(value: dict[str, Any]) -> Iterator[str]:
     yield f"`{value['script']}` on an {value['device']}, ten runs of each variant, five at a time. A run is caught when"
     yield "its losses or weights differ from the plain copy's. `verify` runs a version with a copy stream of its own"
-    yield "once more with freed GPU memory overwritten (`tracelens/verify/inside/poison.py`)."
+    yield "once more with freed GPU memory overwritten (`tracelens/verify/inside/freed_memory_fill.py`)."
     yield ""
     yield "| variant | runs with other numbers |"
     yield "|---|---|"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from tracelens.verify import times
+from tracelens.verify.compare import times
 
 ORIGINAL = "original"
 AGAIN = "original again"

@@ -19,7 +19,7 @@ from patches import BY_HAND
 from row import Row
 from times_of import ORIGINAL, decided, put, within
 
-from tracelens.verify import arms
+from tracelens.verify import trial_process
 
 SECONDS_BESIDE = 1.0
 """Of a timed process: the copy of the folder, the fork, the script's last words."""
@@ -116,9 +116,9 @@ def _round(row: Row, names: list[str]) -> dict[str, float]:
     taken = {}
     for name in names:
         record = row.arms([(name, "timed")])[name, "timed"].record
-        stretch = arms.stretch_of(record["clock"]) if record else None
-        if stretch is not None:
-            taken[name] = stretch.step_ns
+        timed_steps = trial_process.timed_steps_of(record["clock"]) if record else None
+        if timed_steps is not None:
+            taken[name] = timed_steps.step_ns
     return taken
 
 

@@ -93,7 +93,7 @@ def prepare(images: tuple[int, ...] = ()) -> None:
     import torch.utils.data
 
     from tracelens.launch.inside import hooks  # noqa: F401
-    from tracelens.verify import agent  # noqa: F401
+    from tracelens.verify.inside import agent  # noqa: F401
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # a pool of threads that exists when a process forks is a trap in its child
@@ -220,7 +220,7 @@ def _observe(arm: Arm) -> Watch:
     import numpy
 
     from tracelens.launch.inside import hooks
-    from tracelens.verify import agent
+    from tracelens.verify.inside import agent
 
     out = str(arm.folder / "out")
     config = {
@@ -237,7 +237,7 @@ def _observe(arm: Arm) -> Watch:
         "seed_shift": arm.seed_shift,
         "deterministic": arm.deterministic,
         "deadline_s": arm.deadline_s,
-        "poison": arm.poison,
+        "freed_memory_fill": arm.poison,
         "landlock": False,
         "patched": [],
     }

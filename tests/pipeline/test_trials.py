@@ -16,7 +16,7 @@ from tracelens import pipeline, trials
 from tracelens.cli import main
 from tracelens.cli.verify import _document
 from tracelens.model import Ratio, Recommendation, Verification
-from tracelens.verify import run as verifying
+from tracelens.verify.supervisor import session as verifying
 
 SAMPLE = ROOT / "sample_traces" / "sync_every_batch"
 

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 
 from tests.support.places import ROOT
 from tracelens.runtime import RunAhead, prefetch
-from tracelens.verify.inside import poison
+from tracelens.verify.inside import freed_memory_fill
 
 pytestmark = [
     pytest.mark.gpu,
@@ -99,8 +99,8 @@ def test_a_sweep_overwrites_what_is_free_and_nothing_that_is_in_use() -> None:
         place = side.data_ptr()
         del side
     torch.cuda.synchronize()
-    assert poison.side_streams()
-    assert poison.sweep() >= 1
+    assert freed_memory_fill.side_streams()
+    assert freed_memory_fill.sweep() >= 1
     torch.cuda.synchronize()
     assert kept.sum().item() == 1 << 20
     with torch.cuda.stream(stream):

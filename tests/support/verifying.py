@@ -9,9 +9,12 @@ import pytest
 from tests.support.lean import PRELUDE
 from tests.support.places import ROOT
 from tracelens.model import FilePatch, Patch
-from tracelens.verify import arms, copy, request, run
-from tracelens.verify.arms import Arm
-from tracelens.verify.request import Change, Request
+from tracelens.verify import request
+from tracelens.verify.request import PatchedVersion, VerificationRequest
+from tracelens.verify.supervisor import processes
+from tracelens.verify.supervisor.session import Session
+from tracelens.verify.supervisor.working_copy import WorkingCopy
+from tracelens.verify.trial_process import TrialProcess
 
 TRAIN = """\
 torch.set_num_threads(1)
@@ -58,30 +61,32 @@ def change(path, old, new, name="patched"):
     before = path.read_text()
     assert before.count(old) >= 1
     file = FilePatch(path, before.encode(), before.replace(old, new).encode())
-    return Change(Patch(path.parent, (file,), (), (), ""), name, interval=10)
+    return PatchedVersion(Patch(path.parent, (file,), (), (), ""), name, interval=10)
 
 
 def asked(path, **options):
-    return Request(request.script(path.name), path.parent, path.parent, **{"steps": 24, "budget_s": 1_000.0, **options})
+    command = request.script_command(path.name)
+    options = {"steps": 24, "budget_s": 1_000.0, **options}
+    return VerificationRequest(command, path.parent, path.parent, **options)
 
 
 def session(path, *changes):
     scratch = path.parent.parent / "scratch"
     scratch.mkdir()
-    return run.Session(asked(path), changes, copy.Place(scratch, path.parent, path.parent))
+    return Session(asked(path), changes, WorkingCopy(scratch, path.parent, path.parent))
 
 
-def one_arm(path, mode="timed", steps=24, words=None, **options):
-    """Run the original once; returns its record and the place it ran in."""
-    place = copy.Place(path.parent.parent / "scratch", path.parent, path.parent)
-    place.scratch.mkdir(exist_ok=True)
-    command = request.script(*(words or (path.name,)))
+def one_process(path, mode="timed", steps=24, words=None, **options):
+    """Run the original once; returns its record and the working copy that it ran in."""
+    copy = WorkingCopy(path.parent.parent / "scratch", path.parent, path.parent)
+    copy.scratch.mkdir(exist_ok=True)
+    command = request.script_command(*(words or (path.name,)))
     options = {"timeout_s": 60.0, **options}
-    return arms.run(Arm("original", mode, steps, 0, **options), command, place, None), place
+    return processes.run(TrialProcess("original", mode, steps, 0, **options), command, copy, None), copy
 
 
 def landlock():
     """Whether this kernel can keep a process from writing outside of given folders."""
-    probe = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tracelens.verify.inside import fence; "
-    code = probe + "sys.exit(0 if fence.ask_kernel(('/dev',)) else 1)"
+    probe = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tracelens.verify.inside import sandbox; "
+    code = probe + "sys.exit(0 if sandbox.ask_kernel(('/dev',)) else 1)"
     return sys.platform == "linux" and subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -15,7 +15,7 @@ from tracelens.findings import stalls
 from tracelens.model import Timeline
 from tracelens.replay import trace_builder
 from tracelens.trace import chrome, intervals, timeline
-from tracelens.verify import recorded
+from tracelens.verify.compare import window_statistics
 
 FILES = sorted(str(path.relative_to(TRACES)) for path in TRACES.glob("*/*.json.gz"))
 pytestmark = pytest.mark.skipif(not FILES, reason="the shared traces are not at hand")
@@ -186,7 +186,7 @@ def test_findings_replay_and_verify_count_the_same_calls(name: str) -> None:
     assert numbered == {copy for _, copy in pairs}
     assert {item.call for item in items if item.pair >= 0} == {call for pair in pairs for call in pair}
     grouped = sum(stall.calls_per_step for stall in stalls.group(found) if stall.verdict != "window_edge")
-    facts = recorded._facts(found)
+    facts = window_statistics._facts(found)
     counted = facts["syncs_per_step"] + facts["blocking_copies_per_step"]
     assert grouped == pytest.approx(counted, rel=0.01) and counted > 0
 

@@ -5,9 +5,11 @@ from dataclasses import replace
 import pytest
 
 from tracelens.model import FilePatch, Patch
-from tracelens.verify import copy, request, result, run
+from tracelens.verify import request, result
 from tracelens.verify.policy import POLICY
-from tracelens.verify.request import Change, Request
+from tracelens.verify.request import PatchedVersion, VerificationRequest
+from tracelens.verify.supervisor import session as run
+from tracelens.verify.supervisor import working_copy
 
 torch = pytest.importorskip("torch")
 
@@ -68,13 +70,15 @@ def test_a_deferred_read_keeps_every_number_and_removes_waits_on_the_gpu(tmp_pat
     path = project / "train.py"
     path.write_text(BEFORE)
     patch = Patch(project, (FilePatch(path, BEFORE.encode(), AFTER.encode()),), (), (), "")
-    asked = Request(request.script("train.py"), project, project, steps=60)
-    session = run.Session(asked, (Change(patch, "event-interval"),), copy.Place(scratch, project, project))
+    asked = VerificationRequest(request.script_command("train.py"), project, project, steps=60)
+    session = run.Session(
+        asked, (PatchedVersion(patch, "event-interval"),), working_copy.WorkingCopy(scratch, project, project)
+    )
     session.compare_numbers()
     session.record_windows()
     session.plan = replace(session.plan, rounds=3)
     session.compare_times()
-    done = result.of(session.outcome_of(session.trials[0], ()))
+    done = result.build_verification(session.measurements(session.versions[0], ()))
     assert done.numbers_equal is True, done.verdict
     assert done.details["times"]["clock"] == "cuda_event"
     before, after = done.details["windows"]["before"], done.details["windows"]["after"]

@@ -6,10 +6,11 @@ import sys
 import pytest
 
 from tests.support.lean import PRELUDE
-from tests.support.verifying import TRAIN, asked, change, landlock, one_arm, project, script  # noqa: F401 -- project is a fixture
+from tests.support.verifying import TRAIN, asked, change, landlock, one_process, project, script  # noqa: F401 -- project is a fixture
 from tracelens.errors import Refused
-from tracelens.verify import copy, result, run
+from tracelens.verify import result
 from tracelens.verify.policy import POLICY
+from tracelens.verify.supervisor import session, working_copy
 
 TRACKER = '''
 """A tracker in the manner of the real ones: a folder beside the script, one in the home, a service that writes too."""
@@ -47,10 +48,10 @@ def tracked(project):  # noqa: F811
 
 def test_a_tracker_writes_into_the_copy_and_its_service_is_held_back_too(tracked):
     path, outside = tracked
-    before = copy.snapshot((path.parent, outside))
-    record, place = one_arm(path)
-    assert copy.changed(before, copy.snapshot((path.parent, outside))) == ()
-    written = place.copy_of(path.parent) / "wandb" / "run-1"
+    before = working_copy.snapshot((path.parent, outside))
+    record, copy = one_process(path)
+    assert working_copy.changed(before, working_copy.snapshot((path.parent, outside))) == ()
+    written = copy.path_of(path.parent) / "wandb" / "run-1"
     assert (written / "service.log").read_text() == "up"
     assert (written / "events.out.tfevents").read_text().startswith("of an earlier run{'loss'")
     assert str(outside / "service.pid") in record.refused, "a child's write, refused and listed"
@@ -64,9 +65,9 @@ def test_what_a_child_program_does_to_a_link_is_reported_with_its_name(project):
     path = script(
         project, TRAIN.replace("def main():", 'os.system("chmod 600 large.bin; touch large.bin")\ndef main():')
     )
-    before = copy.snapshot((project,))
-    record, _ = one_arm(path)
-    touched = copy.changed(before, copy.snapshot((project,)))
+    before = working_copy.snapshot((project,))
+    record, _ = one_process(path)
+    touched = working_copy.changed(before, working_copy.snapshot((project,)))
     assert touched == (str(large),)
     assert large.read_bytes() == bytes(POLICY.copy_file_bytes + 1)
     assert record.steps == 24
@@ -79,7 +80,7 @@ def test_a_shell_command_cannot_reach_the_users_files_either(project):  # noqa: 
     target = project / "history.txt"
     target.write_text("mine")
     body = TRAIN.replace("def main():", f'os.system("echo gone > {target} 2>/dev/null; rm -f {target}")\ndef main():')
-    record, _ = one_arm(script(project, body))
+    record, _ = one_process(script(project, body))
     assert target.read_text() == "mine"
     assert record.steps == 24
 
@@ -90,7 +91,7 @@ def test_a_checkpoint_at_an_absolute_path_ends_the_verification_with_its_name(pr
     target.write_bytes(b"three days of training")
     path = script(project, TRAIN.replace("def main():", f"torch.save(net.state_dict(), {str(target)!r})\ndef main():"))
     with pytest.raises(Refused, match=r"resume/last\.pt"):
-        run.verify(asked(path, change=change(path, "0.004", "0.005"), scratch_parent=project.parent))
+        session.verify(asked(path, change=change(path, "0.004", "0.005"), scratch_parent=project.parent))
     assert target.read_bytes() == b"three days of training"
     assert not list(project.parent.glob("tracelens-verify-*"))
 

@@ -29,9 +29,9 @@ def test_unsafe_changes_are_held_against_the_seeds_of_the_original(project):  # 
     found = session(path, unsafe(draw), unsafe(stuck), unsafe(thinned))
     found.request, found.steps = replace(found.request, steps=STEPS), STEPS
     found.compare_numbers()
-    assert [trial.alive for trial in found.trials] == [True, False, True], "whose times are worth measuring"
+    assert [version.alive for version in found.versions] == [True, False, True], "whose times are worth measuring"
     assert len(found.seeded) == 2, "two changes share the seeds of the original"
-    moved, stuck, thinned = (result.of(found.outcome_of(trial, ())) for trial in found.trials)
+    moved, stuck, thinned = (result.build_verification(found.measurements(version, ())) for version in found.versions)
 
     assert moved.details["seed_noise"]["verdict"] == "within seed noise", moved.verdict
     assert (moved.numbers_equal, moved.outcome) == (False, "inconclusive"), "its speed was not measured"

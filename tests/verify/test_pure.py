@@ -12,10 +12,11 @@ from tracelens.errors import InputError, UsageError
 from tracelens.model import Estimate, FilePatch, Patch, Ratio, Verification
 from tracelens.report import text
 from tracelens.report.terminal import Look
-from tracelens.verify import beside, output, request, result, store, times, verdict
-from tracelens.verify.arms import stretch_of
-from tracelens.verify.numbers import Difference
+from tracelens.verify import imported_sources, request, result, store, verdict
+from tracelens.verify.compare import printed_output, times
+from tracelens.verify.compare.numbers import Difference
 from tracelens.verify.policy import POLICY
+from tracelens.verify.trial_process import timed_steps_of
 
 
 def test_student_interval_of_three_pairs_is_worked_out_by_hand():
@@ -69,9 +70,9 @@ def test_outcome_of_an_interval(ratio, pairs, expected):
 def test_step_time_is_the_median_of_blocks_and_a_drain_every_tenth_step_counts_once_per_block():
     step = [1_000] * 9 + [11_000]
     ends = [sum((step * 5)[:n]) for n in range(51)]
-    stretch = stretch_of({"warmup": 10, "block": 10, "host_ns": ends[1:], "cuda_blocks": []})
-    assert stretch.step_ns == 2_000
-    assert stretch.steps == 40
+    timed_steps = timed_steps_of({"warmup": 10, "block": 10, "host_ns": ends[1:], "cuda_blocks": []})
+    assert timed_steps.step_ns == 2_000
+    assert timed_steps.steps == 40
 
 
 def test_cuda_events_win_over_the_host_clock_and_the_last_part_block_counts_in_the_mean_only():
@@ -81,14 +82,14 @@ def test_cuda_events_win_over_the_host_clock_and_the_last_part_block_counts_in_t
         {"first": 30, "last": 40, "ns": 100},
         {"first": 40, "last": 42, "ns": 80},
     ]
-    stretch = stretch_of({"warmup": 10, "block": 10, "host_ns": list(range(42)), "cuda_blocks": spans})
-    assert (stretch.clock, stretch.steps, stretch.blocks_ns) == ("cuda_event", 32, (10, 30, 10))
-    assert stretch.step_ns == 10
-    assert stretch.mean_ns == pytest.approx(580 / 32)
+    timed_steps = timed_steps_of({"warmup": 10, "block": 10, "host_ns": list(range(42)), "cuda_blocks": spans})
+    assert (timed_steps.clock, timed_steps.steps, timed_steps.blocks_ns) == ("cuda_event", 32, (10, 30, 10))
+    assert timed_steps.step_ns == 10
+    assert timed_steps.mean_ns == pytest.approx(580 / 32)
 
 
 def test_a_script_that_ends_within_the_warm_up_has_no_step_time():
-    assert stretch_of({"warmup": 10, "block": 10, "host_ns": [1, 2, 3], "cuda_blocks": []}) is None
+    assert timed_steps_of({"warmup": 10, "block": 10, "host_ns": [1, 2, 3], "cuda_blocks": []}) is None
 
 
 A = "start in /tmp/x81\nstep 0 loss 0.50 time 0.011\nstep 1 loss 0.40 time 0.012\n"
@@ -96,9 +97,9 @@ B = "start in /tmp/q17\nstep 0 loss 0.50 time 0.013\nstep 1 loss 0.40 time 0.012
 
 
 def test_tokens_that_differ_between_originals_are_masked_in_their_whole_column():
-    mask = output.mask_of([A, B])
+    mask = printed_output.mask_of([A, B])
     patched = "start in /tmp/zzz\nstep 0 loss 0.50 time 0.020\nstep 1 loss 0.40 time 0.999\n"
-    assert output.difference(A, patched, mask) is None
+    assert printed_output.difference(A, patched, mask) is None
 
 
 PADDED = "Epoch [1] Time {:6.3f} ({:6.3f}) Loss {:.4f}\n"
@@ -111,53 +112,53 @@ def padded(time, loss=2.5):
 
 def test_the_padding_of_a_masked_number_is_masked_with_it():
     """From 9.9 to 10.1 seconds the line's spaces move: on a machine that is slow once, equal lines were unequal."""
-    mask = output.mask_of([padded(8.1), padded(8.3)])
-    assert output.difference(padded(8.1), padded(9.6), mask) is None
-    assert output.difference(padded(8.1), padded(9.6, loss=2.6), mask).line == 1
-    wide = output.mask_of([padded(8.1), padded(9.6)])
+    mask = printed_output.mask_of([padded(8.1), padded(8.3)])
+    assert printed_output.difference(padded(8.1), padded(9.6), mask) is None
+    assert printed_output.difference(padded(8.1), padded(9.6, loss=2.6), mask).line == 1
+    wide = printed_output.mask_of([padded(8.1), padded(9.6)])
     assert wide.lines == frozenset()
-    assert output.difference(padded(8.1), padded(11.2), wide) is None
-    assert output.difference(padded(8.1), padded(11.2, loss=2.6), wide).line == 1
+    assert printed_output.difference(padded(8.1), padded(11.2), wide) is None
+    assert printed_output.difference(padded(8.1), padded(11.2, loss=2.6), wide).line == 1
 
 
 def test_a_time_is_masked_as_a_whole():
     """Two originals that both took two hours and some minutes say nothing of one that took three."""
-    mask = output.mask_of(["it 10 eta: 2:47:53 acc 3:1\n", "it 10 eta: 2:51:09 acc 3:1\n"])
-    assert output.difference("it 10 eta: 2:47:53 acc 3:1\n", "it 10 eta: 3:02:11 acc 3:1\n", mask) is None
-    assert output.difference("it 10 eta: 2:47:53 acc 3:1\n", "it 10 eta: 3:02:11 acc 4:1\n", mask).line == 1
-    assert output.difference("it 10 eta: 2:47:53 acc 3:1\n", "it 20 eta: 2:47:53 acc 3:1\n", mask).line == 1
-    clock = output.mask_of(["at 17:29:19.25 ok\n", "at 17:29:20.75 ok\n"])
-    assert output.difference("at 17:29:19.25 ok\n", "at 18:00:02.00 ok\n", clock) is None
-    step = output.mask_of(["12:0.25\n", "12:0.31\n"])  # a step and a time, no clock
-    assert output.difference("12:0.25\n", "13:0.25\n", step).line == 1
+    mask = printed_output.mask_of(["it 10 eta: 2:47:53 acc 3:1\n", "it 10 eta: 2:51:09 acc 3:1\n"])
+    assert printed_output.difference("it 10 eta: 2:47:53 acc 3:1\n", "it 10 eta: 3:02:11 acc 3:1\n", mask) is None
+    assert printed_output.difference("it 10 eta: 2:47:53 acc 3:1\n", "it 10 eta: 3:02:11 acc 4:1\n", mask).line == 1
+    assert printed_output.difference("it 10 eta: 2:47:53 acc 3:1\n", "it 20 eta: 2:47:53 acc 3:1\n", mask).line == 1
+    clock = printed_output.mask_of(["at 17:29:19.25 ok\n", "at 17:29:20.75 ok\n"])
+    assert printed_output.difference("at 17:29:19.25 ok\n", "at 18:00:02.00 ok\n", clock) is None
+    step = printed_output.mask_of(["12:0.25\n", "12:0.31\n"])  # a step and a time, no clock
+    assert printed_output.difference("12:0.25\n", "13:0.25\n", step).line == 1
 
 
 def test_spaces_that_nothing_masks_count():
-    assert output.difference("a  1\n", "a 1\n", output.mask_of(["a  1\n", "a  1\n"])) is not None
+    assert printed_output.difference("a  1\n", "a 1\n", printed_output.mask_of(["a  1\n", "a  1\n"])) is not None
 
 
 def test_a_changed_loss_beside_a_masked_time_is_found():
-    mask = output.mask_of([A, B])
+    mask = printed_output.mask_of([A, B])
     patched = A.replace("loss 0.40", "loss 0.41")
-    assert output.difference(A, patched, mask).line == 3
+    assert printed_output.difference(A, patched, mask).line == 3
 
 
 def test_a_missing_last_line_is_a_difference():
-    found = output.difference(A, A[: A.rindex("step 1")], output.mask_of([A, A]))
+    found = printed_output.difference(A, A[: A.rindex("step 1")], printed_output.mask_of([A, A]))
     assert (found.line, found.patched) == (3, None)
 
 
 def test_swapped_lines_differ_in_order_but_not_as_a_set():
-    mask = output.mask_of(["a 1\nb 2\n", "a 1\nb 2\n"])
-    assert output.difference("a 1\nb 2\n", "b 2\na 1\n", mask) is not None
-    assert output.difference("a 1\nb 2\n", "b 2\na 1\n", mask, ordered=False) is None
+    mask = printed_output.mask_of(["a 1\nb 2\n", "a 1\nb 2\n"])
+    assert printed_output.difference("a 1\nb 2\n", "b 2\na 1\n", mask) is not None
+    assert printed_output.difference("a 1\nb 2\n", "b 2\na 1\n", mask, ordered=False) is None
 
 
 def test_outputs_of_different_length_cannot_be_compared():
-    assert not output.mask_of(["a\nb\n", "a\n"]).comparable
+    assert not printed_output.mask_of(["a\nb\n", "a\n"]).comparable
 
 
-EVIDENCE = verdict.Evidence(None, None, None, False, Ratio(0.8, 0.78, 0.82), 5, False)
+EVIDENCE = verdict.VerdictEvidence(None, None, None, False, Ratio(0.8, 0.78, 0.82), 5, False)
 ESTIMATE = Estimate(1_000_000, 800_000, 760_000, 840_000, "host", "unprofiled", "replayed", ("a",))
 
 
@@ -268,7 +269,9 @@ PATCH = Patch(
 
 
 def asked(tmp_path, **options):
-    return request.Request(request.script("a.py"), tmp_path, tmp_path, request.Change(PATCH, "event-sync"), **options)
+    return request.VerificationRequest(
+        request.script_command("a.py"), tmp_path, tmp_path, request.PatchedVersion(PATCH, "event-sync"), **options
+    )
 
 
 def test_plan_says_the_budget_before_anything_is_known(tmp_path):
@@ -297,11 +300,11 @@ def test_fast_steps_are_timed_for_longer(tmp_path):
 def test_nothing_to_verify_is_a_usage_error(tmp_path):
     empty = Patch(tmp_path, (), (), (), "")
     with pytest.raises(UsageError, match="nothing"):
-        request.check(asked(tmp_path), (request.Change(empty, "event-sync"),))
+        request.check(asked(tmp_path), (request.PatchedVersion(empty, "event-sync"),))
     with pytest.raises(UsageError, match="less than"):
-        request.check(asked(tmp_path, steps=3), (request.Change(PATCH),))
+        request.check(asked(tmp_path, steps=3), (request.PatchedVersion(PATCH),))
     with pytest.raises(UsageError, match="twice"):
-        request.check(asked(tmp_path), (request.Change(PATCH), request.Change(PATCH)))
+        request.check(asked(tmp_path), (request.PatchedVersion(PATCH), request.PatchedVersion(PATCH)))
 
 
 def test_hand_made_change_takes_the_place_of_before_with_its_neighbors(tmp_path):
@@ -330,12 +333,12 @@ def test_what_merely_lies_beside_a_hand_made_script_is_left_there(tmp_path):
     for name in ("late", "shared", "stray", "pkg2"):
         (new / f"{name}.py").write_text("x = 1")
     (new / "broken.py").write_text("def (")
-    for n in range(beside.MOST_FILES + 1):
+    for n in range(imported_sources.MOST_FILES + 1):
         (new / f"other{n}.py").touch()
     patch = request.hand_made(old / "train.py", new / "train.py")
     taken = {str(file.path.relative_to(old)) for file in patch.files}
     assert taken == {"train.py", "late.py", "shared.py", "pkg/model.py", "pkg/deep/block.py"}
-    (new / "train.py").write_text("\n".join(f"import other{n}" for n in range(beside.MOST_FILES + 1)))
+    (new / "train.py").write_text("\n".join(f"import other{n}" for n in range(imported_sources.MOST_FILES + 1)))
     with pytest.raises(UsageError, match="more than 200 files"):
         request.hand_made(old / "train.py", new / "train.py")
 
@@ -345,7 +348,7 @@ def test_two_equal_scripts_are_no_change(tmp_path):
         (tmp_path / name).write_text("x = 1")
     patch = request.hand_made(tmp_path / "before.py", tmp_path / "after.py")
     with pytest.raises(UsageError, match="the same, byte for byte"):
-        request.check(asked(tmp_path), (request.Change(patch),))
+        request.check(asked(tmp_path), (request.PatchedVersion(patch),))
 
 
 def test_the_two_step_times_agree_with_the_ratio_beside_them():

@@ -7,7 +7,9 @@ import pytest
 
 from tests.support.lean import PRELUDE
 from tests.support.verifying import change, project  # noqa: F401 -- project is a fixture
-from tracelens.verify import arms, copy, numbers, output, request, result, run
+from tracelens.verify import request, result, trial_process
+from tracelens.verify.compare import numbers, printed_output
+from tracelens.verify.supervisor import session, working_copy
 
 BODY = """\
 import torch
@@ -39,7 +41,7 @@ def torchrun(words):
     if not here.exists():
         pytest.skip("torchrun is not installed beside this Python")
     command = (str(here), "--standalone", "--nproc-per-node=2", *words)
-    return arms.Command("command", command, sys.executable, {"OMP_NUM_THREADS": "1"})
+    return trial_process.Command("command", command, sys.executable, {"OMP_NUM_THREADS": "1"})
 
 
 def test_a_change_on_one_rank_of_two_is_found_and_named(project):  # noqa: F811
@@ -48,17 +50,17 @@ def test_a_change_on_one_rank_of_two_is_found_and_named(project):  # noqa: F811
     second = change(path, SEEN, "    if rank == 1 and step == 20: net.weight.data += 1e-6\n" + SEEN, "second")
     scratch = project.parent / "scratch"
     scratch.mkdir()
-    before = copy.snapshot((project,))
-    asked = request.Request(torchrun(("train.py",)), project, project, steps=30, budget_s=300.0)
-    found = run.Session(asked, (second,), copy.Place(scratch, project, project))
-    found.originals = [found._run(run.ORIGINAL, None, "numbers", 30)]
-    found._try(found.trials[0], "numbers", 30)
-    difference = numbers.tensors(found.originals[0], found.trials[0].record)
-    found.trials[0].difference = difference
-    told = result.of(found.outcome_of(found.trials[0], ()))
+    before = working_copy.snapshot((project,))
+    asked = request.VerificationRequest(torchrun(("train.py",)), project, project, steps=30, budget_s=300.0)
+    found = session.Session(asked, (second,), working_copy.WorkingCopy(scratch, project, project))
+    found.originals = [found._run(session.ORIGINAL, None, "numbers", 30)]
+    found.versions[0].record = found._attempt(found.versions[0], "numbers", 30)
+    difference = numbers.tensor_difference(found.originals[0], found.versions[0].record)
+    found.versions[0].difference = difference
+    told = result.build_verification(found.measurements(found.versions[0], ()))
     compared = told.details["numbers"]["compared"]
     assert (compared["ranks"], compared["losses"], told.details["environment"]["processes"]) == (2, 60, 2)
-    assert {line.split()[1] for line in output.lines(found.originals[0].stdout)} == {"0", "1"}, "both are heard"
+    assert {line.split()[1] for line in printed_output.lines(found.originals[0].stdout)} == {"0", "1"}, "both are heard"
     assert told.outcome == "different numbers"
     assert difference.where == "rank 1, backward 22", "rank 0 differs too, one step later"
-    assert copy.changed(before, copy.snapshot((project,))) == ()
+    assert working_copy.changed(before, working_copy.snapshot((project,))) == ()

@@ -7,7 +7,7 @@ import pytest
 from tests.support.builders import Machine
 from tests.support.places import SHARED
 from tracelens.trace import chrome, timeline
-from tracelens.verify import recorded
+from tracelens.verify.compare import window_statistics
 
 TRACES = SHARED / "traces" / "h200"
 
@@ -25,7 +25,7 @@ def test_a_call_of_the_user_is_counted_once(name: str, syncs: float, copies: flo
     path = TRACES / f"{name}.json.gz"
     if not path.is_file():
         pytest.skip("the shared traces are not part of the project")
-    facts = recorded._facts(timeline.build(chrome.load(path)))
+    facts = window_statistics._facts(timeline.build(chrome.load(path)))
     assert facts["syncs_per_step"] == syncs
     assert facts["blocking_copies_per_step"] == copies
 
@@ -37,7 +37,7 @@ def test_waiting_for_results_and_for_copies_are_told_apart() -> None:
             machine.copy("h2d", "pageable", copy_us=500, nbytes=8 << 20)
             machine.launch("gemm", kernel_us=300)
             machine.synchronize()
-    facts = recorded._facts(timeline.build(machine.trace()))
+    facts = window_statistics._facts(timeline.build(machine.trace()))
     assert facts["syncs_per_step"] == 1.0
     assert facts["blocking_copies_per_step"] == 1.0
     assert facts["sync_wait_ns"] > 200_000

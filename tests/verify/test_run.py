@@ -14,14 +14,17 @@ import pytest
 
 from tests.support.lean import PRELUDE
 from tests.support.places import ROOT
-from tests.support.verifying import LINE, READ, TRAIN, asked, change, one_arm, script, session, whole_script
+from tests.support.verifying import LINE, READ, TRAIN, asked, change, one_process, script, session, whole_script
 from tracelens.errors import Inconclusive, InputError, Refused
 from tracelens.model import Edit, Estimate, FilePatch, Location, Patch
 from tracelens.patch import recipes
-from tracelens.verify import arms, copy, recorded, request, result, run, store
-from tracelens.verify.arms import Arm
+from tracelens.verify import request, result, store, trial_process
+from tracelens.verify.compare import window_statistics
 from tracelens.verify.policy import POLICY
-from tracelens.verify.request import Change
+from tracelens.verify.request import PatchedVersion
+from tracelens.verify.supervisor import processes, working_copy
+from tracelens.verify.supervisor import session as run
+from tracelens.verify.trial_process import TrialProcess
 
 
 def test_equal_numbers_and_a_faster_version_in_one_interleaved_verification(project, monkeypatch):
@@ -31,14 +34,14 @@ def test_equal_numbers_and_a_faster_version_in_one_interleaved_verification(proj
     same = change(path, LINE, LINE + "        # the same\n", "event-sync")
     fast = change(path, "time.sleep(0.02)", "time.sleep(0.005)", "pinned-copy")
     predicted = Estimate(5_000_000, 2_000_000, 1_500_000, 2_500_000, "host", "unprofiled", "replayed")
-    before = copy.snapshot((project,))
+    before = working_copy.snapshot((project,))
     told = []
     found = session(path, same, replace(fast, predicted=predicted))
     found.request = replace(found.request, progress=told.append)
     found.compare_numbers()
     found.plan = replace(found.plan, rounds=3, steps=40)
     found.compare_times()
-    first, second = (result.of(found.outcome_of(trial, ())) for trial in found.trials)
+    first, second = (result.build_verification(found.measurements(version, ())) for version in found.versions)
     # The machine that runs this test may be busy: the outcome "no change" of a narrow interval is tested elsewhere.
     assert first.outcome in ("no change", "inconclusive"), first.verdict
     assert first.numbers_equal is True
@@ -46,7 +49,7 @@ def test_equal_numbers_and_a_faster_version_in_one_interleaved_verification(proj
     assert (second.outcome, second.numbers_equal) == ("faster", True), second.verdict
     assert second.ratio.value < 0.6
     assert ("Predicted: +150.0 %" in second.verdict) == second.ratio.tells, "a busy machine may tell nothing"
-    assert copy.changed(before, copy.snapshot((project,))) == ()
+    assert working_copy.changed(before, working_copy.snapshot((project,))) == ()
     assert any("verify takes about" in text for text in told)
     numbers = first.details["numbers"]
     compared = {"ranks": 1, "steps": 24, "losses": 24, "tensors": 9, "unreadable_tensors": 0, "lines": 24}
@@ -92,7 +95,9 @@ def test_planted_bugs_are_caught(project):
         change(path, LINE, broken, "broken"),
     )
     found.compare_numbers()
-    late, drain, weights, broken = (result.of(found.outcome_of(trial, ())) for trial in found.trials)
+    late, drain, weights, broken = (
+        result.build_verification(found.measurements(version, ())) for version in found.versions
+    )
     assert (late.outcome, late.numbers_equal) == ("different numbers", False)
     assert late.details["numbers"]["first_difference"]["part"] == "output"
     assert drain.outcome == "different numbers"
@@ -117,19 +122,19 @@ def test_bugs_planted_into_the_patchers_own_patch_are_caught(project):
     def spoiled(name, old, new):
         main, helper = patch.files
         assert helper.after.count(old) == 1
-        return Change(
+        return PatchedVersion(
             replace(patch, files=(main, replace(helper, after=helper.after.replace(old, new)))), name, None, 10
         )
 
     finish = b"def _finish(self) -> None:\n"
     found = session(
         path,
-        Change(patch, "right", None, 10),
+        PatchedVersion(patch, "right", None, 10),
         spoiled("no clone", b"source.detach().clone()", b"source.detach()"),
         spoiled("no drain", finish, finish + b"        return\n"),
     )
     found.compare_numbers()
-    right, clone, drain = (result.of(found.outcome_of(trial, ())) for trial in found.trials)
+    right, clone, drain = (result.build_verification(found.measurements(version, ())) for version in found.versions)
     assert right.numbers_equal is True and right.details["numbers"]["compared"]["lines"] == 24, right.verdict
     assert clone.outcome == drain.outcome == "different numbers"
     assert "line 1 of standard output" in clone.verdict
@@ -140,7 +145,7 @@ def test_a_script_with_a_seed_from_the_clock_is_inconclusive_about_numbers(proje
     path = script(project, TRAIN.replace("def main():", "torch.manual_seed(time.time_ns())\ndef main():"))
     found = session(path, change(path, "0.004", "0.0041"))
     found.compare_numbers()
-    done = result.of(found.outcome_of(found.trials[0], ()))
+    done = result.build_verification(found.measurements(found.versions[0], ()))
     assert (done.outcome, done.numbers_equal) == ("inconclusive", None)
     assert done.details["numbers"]["deterministic_algorithms"] is True
     assert "two runs of the original differ" in done.verdict
@@ -148,7 +153,9 @@ def test_a_script_with_a_seed_from_the_clock_is_inconclusive_about_numbers(proje
 
 def test_the_whole_of_torch_runs_under_deterministic_algorithms(project):
     asks = "print('deterministic', torch.are_deterministic_algorithms_enabled())\ndef main():"
-    record, _ = one_arm(whole_script(project, TRAIN.replace("def main():", asks)), "numbers", 10, deterministic=True)
+    record, _ = one_process(
+        whole_script(project, TRAIN.replace("def main():", asks)), "numbers", 10, deterministic=True
+    )
     assert (record.stdout.splitlines()[0], record.steps) == ("deterministic True", 10)
 
 
@@ -168,12 +175,12 @@ def main():""",
 
 def test_a_checkpoint_is_not_resumed_by_the_next_arm_and_the_users_is_left_alone(project):
     path = script(project, RESUMING)
-    before = copy.snapshot((project,))
-    first, _ = one_arm(path, "numbers", 20)
-    second, _ = one_arm(path, "numbers", 20)
+    before = working_copy.snapshot((project,))
+    first, _ = one_process(path, "numbers", 20)
+    second, _ = one_process(path, "numbers", 20)
     assert first.stdout.splitlines()[0] == second.stdout.splitlines()[0]
     assert first.stdout.startswith("begin 0 ")
-    assert copy.changed(before, copy.snapshot((project,))) == ()
+    assert working_copy.changed(before, working_copy.snapshot((project,))) == ()
     assert not (Path.home() / "marker-of-a-test").exists()
     assert first.refused == ()
     marker = str(Path.home() / "marker-of-a-test")
@@ -197,9 +204,9 @@ def test_absolute_paths_out_of_the_copy_refuse_the_verification_with_their_list(
 def test_absolute_paths_on_the_command_line_lead_into_the_copy(project):
     body = TRAIN.replace("def main():", "torch.save(net.state_dict(), sys.argv[1])\ndef main():")
     path = script(project, body)
-    record, place = one_arm(path, words=(str(path), str(project / "given.pt")))
+    record, copy = one_process(path, words=(str(path), str(project / "given.pt")))
     assert record.steps == 24
-    assert place.copy_of(project / "given.pt").exists()
+    assert copy.path_of(project / "given.pt").exists()
     assert not (project / "given.pt").exists()
 
 
@@ -212,7 +219,7 @@ def test_a_script_that_fails_is_named_with_its_last_words(project):
 
 def test_a_script_without_training_says_so(project):
     with pytest.raises(Inconclusive, match="no training step"):
-        one_arm(script(project, "print('hello')"))
+        one_process(script(project, "print('hello')"))
 
 
 def test_a_script_that_is_gone_is_an_input_error(project):
@@ -226,37 +233,37 @@ def test_a_script_that_is_gone_is_an_input_error(project):
 def test_a_hanging_arm_is_ended_with_everything_it_started(project):
     path = script(project, "import subprocess\nsubprocess.run(['sleep', '60'])")
     with pytest.raises(Inconclusive, match="did not reach step"):
-        one_arm(path, timeout_s=2.0)
+        one_process(path, timeout_s=2.0)
 
 
 def test_a_thread_that_outlives_the_training_is_not_waited_for(project, monkeypatch):
     """A heartbeat, a metrics server: the last step was made, what lingers is ended after a grace."""
-    monkeypatch.setattr(arms, "POLICY", replace(POLICY, linger_seconds=1.0))
+    monkeypatch.setattr(processes, "POLICY", replace(POLICY, linger_seconds=1.0))
     body = TRAIN.replace(
         "def main():", "import threading\nthreading.Thread(target=time.sleep, args=(90,)).start()\ndef main():"
     )
     body = body.removesuffix("main()\n") + "try:\n    main()\nfinally:\n    print('drained')\n"
-    record, _ = one_arm(script(project, body), steps=20, timeout_s=45.0)
+    record, _ = one_process(script(project, body), steps=20, timeout_s=45.0)
     assert record.stdout.splitlines()[-1] == "drained"
     assert record.seconds < 40
 
 
 def test_a_script_that_turns_its_end_into_an_error_is_quoted_so(project):
     body = TRAIN.removesuffix("main()\n") + "try:\n    main()\nexcept BaseException:\n    sys.exit(7)\n"
-    with pytest.raises(arms.ArmFailed, match="exit code 7 when it was stopped after step 20"):
-        one_arm(script(project, body), steps=20)
+    with pytest.raises(processes.ProcessFailed, match="exit code 7 when it was stopped after step 20"):
+        one_process(script(project, body), steps=20)
 
 
 def test_finally_blocks_run_and_print_when_an_arm_is_ended_at_its_last_step(project):
     body = TRAIN.removesuffix("main()\n") + "try:\n    main()\nfinally:\n    print('drained')\n"
-    record, _ = one_arm(script(project, body), steps=20)
+    record, _ = one_process(script(project, body), steps=20)
     assert record.stdout.splitlines()[-1] == "drained"
     assert record.ranks[0]["stopped"] == "steps"
 
 
 def test_a_recorded_window_on_a_machine_without_gpu_says_what_it_cannot_tell(project):
-    record, _ = one_arm(whole_script(project), "window", 30)
-    window = recorded.read(record.ranks[0])
+    record, _ = one_process(whole_script(project), "window", 30)
+    window = window_statistics.read(record.ranks[0])
     assert window.syncs_per_step is None
     assert "GPU" in window.reason
     assert window.steps >= 8
@@ -269,19 +276,21 @@ def test_a_patch_of_a_file_that_nobody_loads_is_no_test_of_it(project):
     other = project / "other.py"
     other.write_text("x = 1")
     patch = Patch(project, (FilePatch(other, b"x = 1", b"x = 2"),), (), (), "")
-    found = session(path, Change(patch))
+    found = session(path, PatchedVersion(patch))
     found.steps = 20
-    found._attempt(found.trials[0], "numbers", 20)
-    assert "no process of this command loads a patched file" in found.trials[0].failure
+    found._attempt(found.versions[0], "numbers", 20)
+    assert "no process of this command loads a patched file" in found.versions[0].failure
 
 
 def test_a_script_that_ends_before_the_last_step_ran_its_patched_file_all_the_same(project):
     """Python takes `__file__` out of `__main__` when the script has ended."""
     path = script(project, TRAIN.replace("100_000", "15"))
-    place = copy.Place(project.parent / "scratch", project, project)
-    place.scratch.mkdir()
+    copy = working_copy.WorkingCopy(project.parent / "scratch", project, project)
+    copy.scratch.mkdir()
     patched = change(path, "total {total:.6f}", "sum {total:.6f}").patch
-    record = arms.run(Arm("patched", "timed", 30, 0, timeout_s=60.0), request.script(path.name), place, patched)
+    record = processes.run(
+        TrialProcess("patched", "timed", 30, 0, timeout_s=60.0), request.script_command(path.name), copy, patched
+    )
     assert record.ranks[0]["stopped"] == "script ended"
     assert record.ranks[0]["loaded"] == [str(path)]
 
@@ -291,29 +300,31 @@ def test_module_launch_runs_the_patched_module(project):
     (project / "pkg" / "__init__.py").touch()
     path = project / "pkg" / "train.py"
     path.write_text(PRELUDE + TRAIN)
-    command = arms.Command("module", ("pkg.train",), sys.executable, {})
-    place = copy.Place(project.parent / "scratch", project, project)
-    place.scratch.mkdir()
+    command = trial_process.Command("module", ("pkg.train",), sys.executable, {})
+    copy = working_copy.WorkingCopy(project.parent / "scratch", project, project)
+    copy.scratch.mkdir()
     patched = change(path, "total {total:.6f}", "sum {total:.6f}").patch
-    record = arms.run(Arm("patched", "timed", 20, 0, timeout_s=60.0), command, place, patched)
+    record = processes.run(TrialProcess("patched", "timed", 20, 0, timeout_s=60.0), command, copy, patched)
     assert "sum" in record.stdout
     assert record.ranks[0]["loaded"] == [str(path)]
     assert record.ranks[0]["foreign"] == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])
-def test_a_signal_ends_the_arm_and_removes_the_scratch_folder(project, number):
+def test_a_signal_ends_the_trial_process_and_removes_the_scratch_folder(project, number):
     path = script(project, "print('up', os.getpid(), flush=True)\ntime.sleep(100)\n")
     scratch = project.parent / "scratch"
     scratch.mkdir()
     code = (
         "import signal, sys; from pathlib import Path; from tracelens.model import FilePatch, Patch\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # what a shell starts with `&` ignores it
-        "from tracelens.verify import request, run\n"
+        "from tracelens.verify import request\n"
+        "from tracelens.verify.supervisor import session\n"
         "path, scratch = map(Path, sys.argv[1:])\n"
         "patch = Patch(path.parent, (FilePatch(path, path.read_bytes(), b'pass'),), (), (), '')\n"
-        "run.verify(request.Request(request.script(str(path)), path.parent, path.parent, request.Change(patch),\n"
-        "                           budget_s=100.0, scratch_parent=scratch))\n"
+        "command, change = request.script_command(str(path)), request.PatchedVersion(patch)\n"
+        "session.verify(request.VerificationRequest(command, path.parent, path.parent, change,\n"
+        "                                           budget_s=100.0, scratch_parent=scratch))\n"
     )
     words = [sys.executable, "-c", code, str(path), str(scratch)]
     with subprocess.Popen(words, cwd=ROOT) as verifying:
@@ -329,10 +340,10 @@ def test_a_signal_ends_the_arm_and_removes_the_scratch_folder(project, number):
 
 
 def _started(scratch):
-    """The process of the first arm, once it runs."""
+    """The process of the first trial process, once it runs."""
     for _ in range(400):
-        for out in scratch.glob("*/arm/out/stdout"):
+        for out in scratch.glob("*/run/out/stdout"):
             if found := re.search(r"up (\d+)\n", out.read_text()):
                 return int(found[1])
         time.sleep(0.05)
-    raise AssertionError("the arm did not start")
+    raise AssertionError("the process did not start")

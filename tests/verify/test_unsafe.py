@@ -15,7 +15,7 @@ from tests.support.verifying import session
 from tracelens.model import Edit
 from tracelens.patch.recipes import Wanted, make
 from tracelens.verify import result
-from tracelens.verify.request import Change
+from tracelens.verify.request import PatchedVersion
 
 LOOP = """\
 import math
@@ -47,12 +47,12 @@ def project() -> Iterator[Path]:
         yield Path(name) / "project"
 
 
-def changed(path: Path, name: str, kind: str, mark: str = "", **asked: int) -> Change:
+def changed(path: Path, name: str, kind: str, mark: str = "", **asked: int) -> PatchedVersion:
     text = path.read_text()
     edit = Edit(kind, locations=fired(text, mark) if mark else (), interval=10, **asked)  # type: ignore[arg-type]
     patch = make(path.parent, path, (edit,), (), Wanted(10, unsafe=True))
     assert [hunk.edit for hunk in patch.hunks] == [kind], patch.declined
-    return Change(patch, name, interval=10)
+    return PatchedVersion(patch, name, interval=10)
 
 
 def test_lines_may_be_missing_and_numbers_may_not(project: Path) -> None:
@@ -61,7 +61,7 @@ def test_lines_may_be_missing_and_numbers_may_not(project: Path) -> None:
     found = session(path, changed(path, "thin", "thin-logs", "# line"), changed(path, "later", "move-guard", "# guard"))
     found.request, found.steps = replace(found.request, steps=STEPS), STEPS
     found.compare_numbers()
-    thin, later = (result.of(found.outcome_of(trial, ())) for trial in found.trials)
+    thin, later = (result.build_verification(found.measurements(version, ())) for version in found.versions)
     assert thin.numbers_equal is True, thin.verdict
     assert "the output differs, as an unsafe change may make it" in thin.verdict
     assert thin.details["unsafe"] == ["only the lines of every 10th batch are written: the others are lost"]
@@ -96,7 +96,7 @@ def test_workers_that_draw_other_numbers_stay_within_seed_noise(project: Path) -
     found = session(path, changed(path, "workers", "more-workers", workers=1))
     found.request, found.steps = replace(found.request, steps=60), 60
     found.compare_numbers()
-    (workers,) = (result.of(found.outcome_of(trial, ())) for trial in found.trials)
+    (workers,) = (result.build_verification(found.measurements(version, ())) for version in found.versions)
     assert workers.numbers_equal is False
     assert workers.details["seed_noise"]["verdict"] == "within seed noise", workers.verdict
     assert "as an unsafe change may" in workers.verdict

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.places import SHARED
-from tracelens.verify import recorded
+from tracelens.verify.compare import window_statistics
 
 TRACES = SHARED / "traces" / "h200"
 needs_traces = pytest.mark.skipif(not TRACES.is_dir(), reason="../shared/traces is not here")
@@ -18,7 +18,7 @@ def window_of(name, **record):
         "peak_bytes": 7,
         "cpu": None,
     }
-    return recorded.read({"window": {**base, **record}})
+    return window_statistics.read({"window": {**base, **record}})
 
 
 @needs_traces

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class VerifyPolicy:
     """Thresholds and sizes of a verification."""
 
     default_steps: int = 200
@@ -63,4 +63,4 @@ class Policy:
     """... and one with more entries than this, if no source file is among them."""
 
 
-POLICY = Policy()
+POLICY = VerifyPolicy()

@@ -1,6 +1,7 @@
-"""What can be asked of a verification, and how long it will take.
+"""The request for a verification, and its plan: how many steps and rounds fit into the budget.
 
-In: a recorded launch and one or more changes. Out: `Request` and `Change` values, and a `Plan` that fits a budget.
+In: a recorded launch and one or more patched versions. Out: `VerificationRequest` and `PatchedVersion` values, and a
+`VerificationPlan` that fits the budget.
 """
 
 from __future__ import annotations
@@ -13,18 +14,18 @@ from pathlib import Path
 
 from tracelens.errors import InputError, UsageError
 from tracelens.model import Estimate, FilePatch, Patch
-from tracelens.verify import beside
-from tracelens.verify.arms import Command
+from tracelens.verify import imported_sources
 from tracelens.verify.policy import POLICY
+from tracelens.verify.trial_process import Command
 
 
 def _silent(_: str) -> None:
-    return None
+    """No progress is shown."""
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """One patched version. `scheme` is None for a change made by hand; `interval` is the N of its deferred reads."""
+class PatchedVersion:
+    """A version of the sources. `scheme` is None for a change made by hand; `interval` is the N of deferred reads."""
 
     patch: Patch
     scheme: str | None = None
@@ -37,18 +38,18 @@ class Change:
 
     @property
     def unsafe(self) -> tuple[str, ...]:
-        """Why its numbers may change: the reasons of the hunks that were asked for with --unsafe."""
+        """Reasons why its numbers may change: those of the hunks of tier `unsafe`."""
         return tuple(dict.fromkeys(hunk.reason for hunk in self.patch.hunks if hunk.tier == "unsafe"))
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """A launch as it was recorded, and what to spend on it. `project` holds the sources that a working copy needs."""
+class VerificationRequest:
+    """A launch as it was recorded, and the budget. `project` is the folder whose sources a working copy needs."""
 
     command: Command
     cwd: Path
     project: Path
-    change: Change | None = None
+    change: PatchedVersion | None = None
     original: Patch | None = None
     """What leads from the files as they are back to the original, where a patch is applied already."""
     steps: int = POLICY.default_steps
@@ -60,11 +61,11 @@ class Request:
     """The GPU that predictions are about; None where none was recorded."""
     scratch_parent: Path | None = None
     progress: Callable[[str], None] = field(default=_silent)
-    """Receives one line per thing that is about to happen."""
+    """Receives one line before each run."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class VerificationPlan:
     """How many steps per timed process, how many interleaved rounds, and the time all takes (None: not known yet)."""
 
     steps: int
@@ -75,16 +76,16 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What one process costs: everything but its steps, and each step."""
+    """The duration of one process: everything but its steps, and each step."""
 
     startup_s: float
     step_s: float
 
-    def of(self, steps: int) -> float:
+    def seconds_for(self, steps: int) -> float:
         return self.startup_s + steps * self.step_s
 
 
-def script(
+def script_command(
     path: str, *arguments: str, python: str | None = None, environment: Mapping[str, str] | None = None
 ) -> Command:
     """The command `python path arguments…`."""
@@ -99,7 +100,7 @@ def hand_made(before: Path, after: Path) -> Patch:
     before, after = before.resolve(), after.resolve()
     files = [FilePatch(before, before.read_bytes(), after.read_bytes())]
     if after.parent != before.parent:
-        for path in beside.imported(after):
+        for path in imported_sources.imported(after):
             target = before.parent / path.relative_to(after.parent)
             if target != before:
                 old = target.read_bytes() if target.is_file() else None
@@ -107,31 +108,33 @@ def hand_made(before: Path, after: Path) -> Patch:
     return Patch(before.parent, tuple(file for file in files if file.before != file.after), (), (), "")
 
 
-def plan(request: Request, changes: int = 1) -> Plan:
-    """What will be done and how long it takes, before anything was measured."""
+def plan(request: VerificationRequest, changes: int = 1) -> VerificationPlan:
+    """The plan before anything was measured, from the recorded step time."""
     if request.step_ns is None:
         text = (
-            f"verify takes at most {words(request.budget_s)} (--budget); "
+            f"verify takes at most {duration_text(request.budget_s)} (--budget); "
             "a closer estimate follows after the first run of the original"
         )
-        return Plan(request.steps, POLICY.pairs, None, text)
+        return VerificationPlan(request.steps, POLICY.pairs, None, text)
     return fit(request, changes, Pace(POLICY.start_seconds, request.step_ns / 1e9), request.budget_s)
 
 
-def fit(request: Request, changes: int, pace: Pace, left_s: float) -> Plan:
+def fit(request: VerificationRequest, changes: int, pace: Pace, left_s: float) -> VerificationPlan:
     """The most steps and rounds that fit into `left_s`: steps are given up before rounds, down to the least of both."""
-    fixed = (2 + changes) * pace.of(request.steps) + (1 + changes) * pace.of(min(request.steps, window_steps()))
+    fixed = (2 + changes) * pace.seconds_for(request.steps) + (1 + changes) * pace.seconds_for(
+        min(request.steps, window_steps())
+    )
     longest = min(request.steps * POLICY.most_longer, math.ceil(POLICY.timed_seconds / max(pace.step_s, 1e-6)))
     seconds = 0.0
     for steps, rounds in _choices(max(request.steps, longest)):
-        seconds = fixed + rounds * (1 + changes) * pace.of(steps)
+        seconds = fixed + rounds * (1 + changes) * pace.seconds_for(steps)
         if seconds <= left_s:
-            return Plan(steps, rounds, seconds, _text(changes, steps, rounds, seconds))
+            return VerificationPlan(steps, rounds, seconds, _text(changes, steps, rounds, seconds))
     text = (
-        f"the budget of {words(request.budget_s)} may be too small for a statement about speed "
-        f"(about {words(seconds)} are needed); numbers are compared first"
+        f"the budget of {duration_text(request.budget_s)} may be too small for a statement about speed "
+        f"(about {duration_text(seconds)} are needed); numbers are compared first"
     )
-    return Plan(steps, rounds, seconds, text)
+    return VerificationPlan(steps, rounds, seconds, text)
 
 
 def window_steps(block: int = POLICY.block_steps) -> int:
@@ -139,7 +142,7 @@ def window_steps(block: int = POLICY.block_steps) -> int:
     return POLICY.warmup_steps + POLICY.memory_steps + max(POLICY.window_steps, block)
 
 
-def check(request: Request, changes: tuple[Change, ...]) -> None:
+def check(request: VerificationRequest, changes: tuple[PatchedVersion, ...]) -> None:
     """Raise `UsageError` for what cannot be verified."""
     if not changes:
         raise UsageError("nothing to verify: no change was given", hint="name a scheme, or two scripts")
@@ -158,7 +161,7 @@ def check(request: Request, changes: tuple[Change, ...]) -> None:
         raise UsageError(f"a scheme was given twice: {', '.join(sorted(names))}", hint="name each scheme once")
 
 
-def words(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """A duration for people."""
     if seconds < 100:
         return f"{max(1, round(seconds))} s"
@@ -178,7 +181,8 @@ def _choices(most: int) -> list[tuple[int, int]]:
 def _text(changes: int, steps: int, rounds: int, seconds: float) -> str:
     versions = "the patched version" if changes == 1 else f"{changes} patched versions"
     return (
-        f"verify takes about {words(seconds)}: two runs of the original and one of {versions} compare the numbers, "
+        f"verify takes about {duration_text(seconds)}: "
+        f"two runs of the original and one of {versions} compare the numbers, "
         "one recorded run of each counts synchronizations, "
         f"{rounds} interleaved rounds of {steps} steps compare the times; all in a working copy"
     )

@@ -1,6 +1,6 @@
 """From everything that was measured of one change to its `Verification` and its entry in verify.json.
 
-In: `Measured`. Out: `Verification`. Pure: no process is started here.
+In: `VersionMeasurements`. Out: `Verification`. Pure: no process is started here.
 """
 
 from __future__ import annotations
@@ -11,49 +11,50 @@ from itertools import pairwise
 from typing import Any
 
 from tracelens.model import Estimate, Ratio, Verification
-from tracelens.verify import numbers, output, store, times, verdict
-from tracelens.verify.arms import ArmRecord
-from tracelens.verify.band import Band
-from tracelens.verify.numbers import Difference
+from tracelens.verify import store, verdict
+from tracelens.verify.compare import numbers, printed_output, times
+from tracelens.verify.compare.numbers import Difference
+from tracelens.verify.compare.seed_tolerance import SeedTolerance
+from tracelens.verify.compare.window_statistics import WindowStatistics
 from tracelens.verify.policy import POLICY
-from tracelens.verify.recorded import Window
-from tracelens.verify.request import Change, Request
+from tracelens.verify.request import PatchedVersion, VerificationRequest
+from tracelens.verify.trial_process import ProcessRecord
 
 SHOWN_TOUCHED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class VersionMeasurements:
     """What is known of one change at the end."""
 
-    request: Request
-    change: Change
-    originals: tuple[ArmRecord, ...]
+    request: VerificationRequest
+    change: PatchedVersion
+    originals: tuple[ProcessRecord, ...]
     """The runs of the original whose numbers were compared."""
-    record: ArmRecord | None
+    record: ProcessRecord | None
     """The patched run whose numbers were compared."""
     noise: Difference | None
     plain_noise: Difference | None
     difference: Difference | None
     failure: str | None
     broken: bool
-    timed: tuple[tuple[ArmRecord, ArmRecord], ...]
+    timed: tuple[tuple[ProcessRecord, ProcessRecord], ...]
     pairs: tuple[tuple[float, float], ...]
-    windows: tuple[Window | None, Window | None]
-    mask: output.Mask | None
+    windows: tuple[WindowStatistics | None, WindowStatistics | None]
+    mask: printed_output.Mask | None
     refused: tuple[str, ...]
     touched: tuple[str, ...]
     seconds: float
-    band: Band | None = None
-    poisoned: bool = False
+    tolerance: SeedTolerance | None = None
+    freed_memory_filled: bool = False
 
 
-def of(measured: Measured) -> Verification:
-    """The verification of one change."""
+def build_verification(measured: VersionMeasurements) -> Verification:
+    """The verification of one version."""
     ratio = times.ratio_of(measured.pairs)
     base, patched = _shown(measured, ratio)
     predicted = _predicted(measured)
-    evidence = verdict.Evidence(
+    evidence = verdict.VerdictEvidence(
         noise=measured.noise,
         difference=measured.difference,
         failure=measured.failure,
@@ -61,7 +62,7 @@ def of(measured: Measured) -> Verification:
         ratio=ratio,
         pairs=len(measured.pairs),
         deterministic=measured.plain_noise is not None,
-        band=measured.band,
+        tolerance=measured.tolerance,
         unsafe=bool(measured.change.unsafe),
     )
     return Verification(
@@ -77,18 +78,18 @@ def of(measured: Measured) -> Verification:
     )
 
 
-def _predicted(measured: Measured) -> Estimate | None:
-    """What was predicted, unless it was predicted for another device than this one: that grades nobody."""
+def _predicted(measured: VersionMeasurements) -> Estimate | None:
+    """What was predicted, unless it was predicted for another device than this one."""
     return measured.change.predicted if _elsewhere(measured) is None else None
 
 
-def _elsewhere(measured: Measured) -> str | None:
+def _elsewhere(measured: VersionMeasurements) -> str | None:
     """The device of this measurement, where it is not the recorded one."""
-    wanted, found = measured.request.device, measured.originals[0].ranks[0].get("device")
-    return found if wanted is not None and isinstance(found, str) and found != wanted else None
+    recorded, present = measured.request.device, measured.originals[0].ranks[0].get("device")
+    return present if recorded is not None and isinstance(present, str) and present != recorded else None
 
 
-def _shown(measured: Measured, ratio: Ratio | None) -> tuple[int | None, int | None]:
+def _shown(measured: VersionMeasurements, ratio: Ratio | None) -> tuple[int | None, int | None]:
     """Step times before and after that agree with the ratio: the median original, and that times the ratio.
 
     The ratio is of pairs, because the machine drifts; the two medians would put another ratio beside it. Too few pairs
@@ -100,20 +101,20 @@ def _shown(measured: Measured, ratio: Ratio | None) -> tuple[int | None, int | N
     return base, round(base * ratio.value)
 
 
-def _details(measured: Measured, ratio: Ratio | None) -> dict[str, Any]:
+def _details(measured: VersionMeasurements, ratio: Ratio | None) -> dict[str, Any]:
     request, first = measured.request, measured.originals[0]
     before, after = measured.windows
     return {
         "command": {"kind": request.command.kind, "words": list(request.command.words)},
         "steps": first.steps,
-        "warmup_steps": first.arm.warmup,
+        "warmup_steps": first.process.warmup,
         "seed": request.seed,
         "interval": measured.change.interval,
         "budget_s": request.budget_s,
         "took_s": round(measured.seconds, 1),
         "numbers": _numbers(measured),
         "unsafe": list(measured.change.unsafe),
-        "seed_noise": None if measured.band is None else measured.band.document(),
+        "seed_noise": None if measured.tolerance is None else measured.tolerance.document(),
         "times": _times(measured),
         "prediction": _prediction(measured, ratio),
         "windows": {"before": _window(before), "after": _window(after)},
@@ -128,24 +129,24 @@ def _details(measured: Measured, ratio: Ratio | None) -> dict[str, Any]:
     }
 
 
-def _numbers(measured: Measured) -> dict[str, Any]:
+def _numbers(measured: VersionMeasurements) -> dict[str, Any]:
     mask = measured.mask
     return {
         "noise_floor": "equal" if measured.plain_noise is None else "different",
         "noise": None if measured.plain_noise is None else measured.plain_noise.document(),
         "deterministic_algorithms": measured.plain_noise is not None,
         "noise_deterministic": None if measured.noise is None else measured.noise.document(),
-        "compared": numbers.compared(measured.originals[0]),
+        "compared": numbers.compared_counts(measured.originals[0]),
         "output_compared": mask is not None and mask.comparable,
         "masked_columns": len(mask.columns) if mask is not None else 0,
         "masked_lines": len(mask.lines) if mask is not None else 0,
-        "compared_with_freed_memory_overwritten": measured.poisoned,
+        "compared_with_freed_memory_overwritten": measured.freed_memory_filled,
         "repeats_compared": len(measured.timed) if measured.plain_noise is None else 0,
         "first_difference": None if measured.difference is None else measured.difference.document(),
     }
 
 
-def _times(measured: Measured) -> dict[str, Any]:
+def _times(measured: VersionMeasurements) -> dict[str, Any]:
     runs = [
         {"round": number, "version": version, **_run(record)}
         for number, pair in enumerate(measured.timed, 1)
@@ -160,21 +161,21 @@ def _times(measured: Measured) -> dict[str, Any]:
     }
 
 
-def _run(record: ArmRecord) -> dict[str, Any]:
-    stretch = record.stretch()
+def _run(record: ProcessRecord) -> dict[str, Any]:
+    timed = record.timed_steps()
     host = record.ranks[0]["clock"]["host_ns"]
     return {
-        "clock": stretch.clock if stretch else None,
+        "clock": timed.clock if timed else None,
         "steps": record.steps,
         "seconds": round(record.seconds, 2),
-        "mean_us": round(stretch.mean_ns / 1000, 3) if stretch else None,
-        "step_us": round(stretch.step_ns / 1000, 3) if stretch else None,
-        "blocks_us": [round(ns / 1000, 3) for ns in stretch.blocks_ns] if stretch else [],
+        "mean_us": round(timed.mean_ns / 1000, 3) if timed else None,
+        "step_us": round(timed.step_ns / 1000, 3) if timed else None,
+        "blocks_us": [round(ns / 1000, 3) for ns in timed.blocks_ns] if timed else [],
         "host_us": [round((b - a) / 1000, 1) for a, b in pairwise(host)],
     }
 
 
-def _prediction(measured: Measured, ratio: Ratio | None) -> dict[str, Any] | None:
+def _prediction(measured: VersionMeasurements, ratio: Ratio | None) -> dict[str, Any] | None:
     predicted = _predicted(measured)
     if predicted is None:
         return None
@@ -187,21 +188,23 @@ def _prediction(measured: Measured, ratio: Ratio | None) -> dict[str, Any] | Non
     }
 
 
-def _window(window: Window | None) -> dict[str, Any] | None:
+def _window(window: WindowStatistics | None) -> dict[str, Any] | None:
     return None if window is None else window.document()
 
 
-def _environment(record: ArmRecord) -> dict[str, Any]:
+def _environment(record: ProcessRecord) -> dict[str, Any]:
     rank = record.ranks[0]
     keys = ("python", "torch", "cuda", "device", "kernel_fence")
     return {key: rank.get(key) for key in keys} | {"processes": len(record.ranks)}
 
 
-def _notes(measured: Measured) -> list[str]:
+def _notes(measured: VersionMeasurements) -> list[str]:
     notes = []
-    found = _elsewhere(measured)
-    if found is not None:
-        notes.append(f"measured on {found}, recorded on {measured.request.device}: predictions are not held against it")
+    device = _elsewhere(measured)
+    if device is not None:
+        notes.append(
+            f"measured on {device}, recorded on {measured.request.device}: predictions are not held against it"
+        )
     if measured.mask is not None and not measured.mask.comparable:
         notes.append("two originals print different numbers of lines: standard output was not compared")
     if measured.refused:
@@ -221,7 +224,7 @@ def _median(values: list[float]) -> int | None:
 
 
 def _meanwhile(touched: tuple[str, ...]) -> str:
-    """Whose work it was cannot be told: an editor's, another run's, or a program's that the script starts."""
+    """The note about files that changed meanwhile; an editor, another run or a child program may have written them."""
     names = ", ".join(touched[:SHOWN_TOUCHED]) + (" and more" if len(touched) > SHOWN_TOUCHED else "")
     return (
         f"files of the project changed while verify ran ({names}): TraceLens and the script's Python write only into "

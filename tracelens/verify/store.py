@@ -39,7 +39,7 @@ _ENTRY: Shape = {
 def write(folder: Path, verifications: Sequence[Verification]) -> Path:
     """Add or replace the entries of these schemes; returns the file's path."""
     path = folder / FILE
-    fresh = {_key(one.scheme): document(one) for one in verifications}
+    fresh = {_key(each.scheme): document(each) for each in verifications}
     kept = [entry for entry in _entries(path) if _key(entry.get("scheme")) not in fresh]
     run.write_json(path, {"schema_version": SCHEMA_VERSION, "entries": [*kept, *fresh.values()]})
     return path

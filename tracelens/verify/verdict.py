@@ -8,15 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tracelens.model import Estimate, Outcome, Ratio
-from tracelens.verify.band import Band
-from tracelens.verify.numbers import Difference
+from tracelens.verify.compare.numbers import Difference
+from tracelens.verify.compare.seed_tolerance import SeedTolerance
+from tracelens.verify.compare.times import judge
 from tracelens.verify.policy import POLICY
-from tracelens.verify.times import judge
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
-    """What is known of one change at the end."""
+class VerdictEvidence:
+    """What the verdict on one version rests on."""
 
     noise: Difference | None
     """How two runs of the original differ, even under deterministic algorithms."""
@@ -28,23 +28,23 @@ class Evidence:
     ratio: Ratio | None
     pairs: int
     deterministic: bool
-    band: Band | None = None
-    """For a change that alters numbers on purpose: what its losses are held against."""
+    tolerance: SeedTolerance | None = None
+    """For a change that alters numbers on purpose: its losses compared with those of other seeds."""
     unsafe: bool = False
     """The change was asked for with --unsafe: what it prints may differ."""
 
     @property
     def prints_otherwise(self) -> bool:
-        """Nothing differs but the printed lines, and they may."""
+        """The only difference is in the output, and the change was asked for with --unsafe."""
         return self.unsafe and self.difference is not None and self.difference.part == "output"
 
 
-def outcome_of(evidence: Evidence) -> Outcome:
+def outcome_of(evidence: VerdictEvidence) -> Outcome:
     """Numbers first: a faster script that computes something else is not faster."""
     if evidence.broken:
         return "failed"
-    if evidence.band is not None:
-        return _outcome_of_band(evidence, evidence.band)
+    if evidence.tolerance is not None:
+        return _outcome_by_tolerance(evidence, evidence.tolerance)
     if evidence.difference is not None and not evidence.prints_otherwise:
         return "different numbers"
     if evidence.noise is not None or evidence.failure is not None:
@@ -52,7 +52,7 @@ def outcome_of(evidence: Evidence) -> Outcome:
     return judge(evidence.ratio, evidence.pairs)
 
 
-def numbers_equal(evidence: Evidence) -> bool | None:
+def numbers_equal(evidence: VerdictEvidence) -> bool | None:
     """True, False, or None where it could not be told; a version that failed has no numbers."""
     if evidence.broken:
         return None
@@ -61,20 +61,20 @@ def numbers_equal(evidence: Evidence) -> bool | None:
     return None if evidence.noise is not None or evidence.failure is not None else True
 
 
-def _outcome_of_band(evidence: Evidence, band: Band) -> Outcome:
-    if band.verdict == "diverges":
+def _outcome_by_tolerance(evidence: VerdictEvidence, tolerance: SeedTolerance) -> Outcome:
+    if tolerance.verdict == "diverges":
         return "different numbers"
-    return "inconclusive" if band.verdict is None else judge(evidence.ratio, evidence.pairs)
+    return "inconclusive" if tolerance.verdict is None else judge(evidence.ratio, evidence.pairs)
 
 
-def sentence(evidence: Evidence, predicted: Estimate | None) -> str:
+def sentence(evidence: VerdictEvidence, predicted: Estimate | None) -> str:
     """One sentence for people."""
     if evidence.broken:
         return f"The patched version failed: {evidence.failure}"
     if evidence.failure is not None:
         return f"Inconclusive: {evidence.failure}"
-    if evidence.band is not None:
-        return _of_band(evidence, evidence.band, predicted)
+    if evidence.tolerance is not None:
+        return _tolerance_sentence(evidence, evidence.tolerance, predicted)
     if evidence.difference is not None and not evidence.prints_otherwise:
         return f"Different numbers: {evidence.difference}."
     speed = _speed(evidence) + _prediction(evidence, predicted)
@@ -89,41 +89,41 @@ def sentence(evidence: Evidence, predicted: Estimate | None) -> str:
     return f"{how}. {speed}"
 
 
-def _of_band(evidence: Evidence, band: Band, predicted: Estimate | None) -> str:
-    """For a change that was asked for with --unsafe: how its losses lie to those of other seeds."""
-    shown, where = band.shown, f" (first at {evidence.difference.where})" if evidence.difference else ""
+def _tolerance_sentence(evidence: VerdictEvidence, tolerance: SeedTolerance, predicted: Estimate | None) -> str:
+    """For a change that was asked for with --unsafe: its losses beside those of other seeds."""
+    shown, where = tolerance.shown, f" (first at {evidence.difference.where})" if evidence.difference else ""
     head = f"The numbers change{where}, as an unsafe change may"
-    if band.verdict is None or shown is None:
-        return f"Inconclusive: {head[0].lower()}{head[1:]}; is it within seed noise? Unknown: {band.reason}."
+    if tolerance.verdict is None or shown is None:
+        return f"Inconclusive: {head[0].lower()}{head[1:]}; is it within seed noise? Unknown: {tolerance.reason}."
     low, high, patched = shown.tail
-    ends = f"the loss ends at {patched:.4g}, {band.seeds} seeds of the original at {low:.4g} to {high:.4g}"
-    if band.verdict == "diverges":
+    ends = f"the loss ends at {patched:.4g}, {tolerance.seeds} seeds of the original at {low:.4g} to {high:.4g}"
+    if tolerance.verdict == "diverges":
         share = f"{100 * shown.outside:.0f} % of its curve lies outside their band"
         return f"Different numbers: the loss diverges: {ends}, and {share}."
     speed = _speed(evidence) + _prediction(evidence, predicted)
     return f"{head}, and stay within seed noise: {ends}. {speed}"
 
 
-def _speed(evidence: Evidence) -> str:
+def _speed(evidence: VerdictEvidence) -> str:
     ratio = evidence.ratio
     if ratio is None:
         return "The speed was not measured: the budget allowed fewer than two interleaved pairs."
     gain, low, high = (_percent(x) for x in (ratio.value, ratio.high, ratio.low))
-    found = judge(ratio, evidence.pairs)
+    speed = judge(ratio, evidence.pairs)
     interval = f"95 % interval {low} to {high}, {evidence.pairs} interleaved pairs"
-    if found == "inconclusive" and not ratio.tells:
+    if speed == "inconclusive" and not ratio.tells:
         return (
             f"The speed is undecided: {evidence.pairs} interleaved pairs scatter too much to name a number; "
             "repeat it on a quiet machine, or with a larger --budget."
         )
-    if found == "inconclusive":
+    if speed == "inconclusive":
         return f"The speed is undecided: {gain}, {interval}; a larger --budget or more --steps would narrow it."
-    if found == "no change":
+    if speed == "no change":
         return f"No change of the step time beyond {100 * POLICY.minimum_gain:.0f} %: {gain}, {interval}."
-    return f"{found.capitalize()}: {gain}, {interval}."
+    return f"{speed.capitalize()}: {gain}, {interval}."
 
 
-def _prediction(evidence: Evidence, predicted: Estimate | None) -> str:
+def _prediction(evidence: VerdictEvidence, predicted: Estimate | None) -> str:
     ratio = evidence.ratio
     if predicted is None or ratio is None or not ratio.tells:
         return ""

@@ -1,1 +1,1 @@
-"""What runs inside the user's process during an arm: the fence around its files, its numbers, its clock, its window."""
+"""What runs inside the user's process during a trial: sandbox, seeds, step timer, recorded tensors, profiler window."""

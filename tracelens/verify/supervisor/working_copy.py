@@ -1,8 +1,8 @@
-"""The scratch folder of one verification: a working copy per arm, and what an arm must know to stay inside.
+"""The working copy of a project, made anew for each trial process, and what leads a process into it.
 
 In: the project root, the working directory, the patch. Out: a mirror of the file system in which the project's source
-files are copies, everything else is links, and the environment and arguments that lead a process there. Every arm gets
-a fresh copy under the same path: no checkpoint of one is found by another, and paths a script prints agree.
+files are copies and everything else is links, with the environment and the arguments that belong to it. Each copy has
+the same path: no process finds the checkpoint of another, and printed paths agree.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from pathlib import Path
 
 from tracelens.errors import InputError, Refused
 from tracelens.model import Patch
-from tracelens.verify.inside import overlay
+from tracelens.verify import overlay
 from tracelens.verify.policy import POLICY
 
 LINKED_WHOLE = frozenset({".git", ".hg", ".svn", ".venv", "venv", "node_modules", "tracelens-runs", ".tox", ".nox"})
-"""Folders no training script edits and that are large."""
+"""Large folders that no training script edits; each stays one link."""
 SKIPPED = frozenset({"__pycache__"})
 """Compiled files remember the original's time of change, not what the patch wrote."""
 SOURCES = frozenset({".py", ".pyi", ".pyx", ".so", ".sh", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".json"})
-"""What a script imports or reads to know what to do; beside thousands of other files only these are copied."""
+"""Suffixes of code and configuration; in a folder with thousands of files only these are copied."""
 SNAPSHOT_FILES = 50_000
-"""Files whose size and time of change are compared before and after; larger projects are data, checked in part."""
+"""Most files whose size and time of change are compared before and after; larger projects are checked in part."""
 SHOWN_WRITES = 50
-"""Enough to recognize what a script writes; a run with image dumps writes thousands."""
+"""Paths of written files that are kept; a run that saves images writes thousands."""
 # Folders that programs take from the environment; they must not lead out of the working copy.
 _HOME_VARIABLES = (
     *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "HF_HOME", "HF_DATASETS_CACHE"),
@@ -38,58 +38,68 @@ _HOME_VARIABLES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where an arm runs. `scratch` holds everything; `tree` in it mirrors the file system; `out` takes the records."""
+class WorkingCopy:
+    """Where a trial process runs: the project's `root` and the working directory `cwd`, mirrored below `scratch`."""
 
     scratch: Path
     root: Path
     cwd: Path
 
     @property
+    def folder(self) -> Path:
+        """Everything that belongs to one process; removed before the next."""
+        return self.scratch / "run"
+
+    @property
     def tree(self) -> Path:
-        return self.scratch / "arm" / "tree"
+        """The mirror of the file system."""
+        return self.folder / "tree"
 
     @property
     def out(self) -> Path:
-        return self.scratch / "arm" / "out"
+        """Streams and records of the process."""
+        return self.folder / "out"
 
     @property
     def cache(self) -> Path:
-        """Shared by all arms: compiled kernels, which are the same for the same code."""
+        """Compiled kernels, shared by all processes: they are the same for the same code."""
         return self.scratch / "cache"
 
-    def copy_of(self, path: Path | str) -> Path:
+    def path_of(self, path: Path | str) -> Path:
+        """Where `path` of the file system stands in the mirror."""
         return Path(overlay.mirrored(str(path), str(self.tree)))
 
 
-def fresh(place: Place, patch: Patch | None) -> None:
-    """Replace the arm's folder by a new working copy, patched or not."""
-    arm = place.scratch / "arm"
-    if arm.exists():
-        shutil.rmtree(arm)
-    for folder in (place.out, arm / "tmp", place.cache):
+def build(copy: WorkingCopy, patch: Patch | None) -> None:
+    """Replace what the last process left by a new working copy, patched or not.
+
+    Raises `InputError` where the project is no folder, `Refused` for a patch of files outside the project.
+    """
+    if copy.folder.exists():
+        shutil.rmtree(copy.folder)
+    for folder in (copy.out, copy.folder / "tmp", copy.cache):
         folder.mkdir(parents=True, exist_ok=True)
     home = Path.home()
-    for folder in sorted({place.root, place.cwd, home}, key=lambda path: len(path.parts)):
-        _mirror_way(folder, place)
-    _copy_project(place)
+    for folder in sorted({copy.root, copy.cwd, home}, key=lambda path: len(path.parts)):
+        _mirror_path_to(folder, copy)
+    _copy_project(copy)
     for file in patch.files if patch is not None else ():
-        _write_patched(file.path, file.after, place)
+        _write_patched(file.path, file.after, copy)
 
 
-def arguments(words: tuple[str, ...], place: Place) -> tuple[str, ...]:
+def arguments(words: tuple[str, ...], copy: WorkingCopy) -> tuple[str, ...]:
     """The command with paths into the project leading to the working copy; `--out=PATH` forms included."""
-    return tuple(_redirected(word, place) for word in words)
+    return tuple(_redirected(word, copy) for word in words)
 
 
-def environment(base: Mapping[str, str], place: Place, *, seed: int, deterministic: bool) -> dict[str, str]:
-    """What an arm's process gets: everything the user's would, but nothing that leads out or online."""
-    out = {name: _redirected_list(value, place) for name, value in base.items()}
-    home = str(place.copy_of(Path.home()))
+def environment(base: Mapping[str, str], copy: WorkingCopy, *, seed: int, deterministic: bool) -> dict[str, str]:
+    """The user's variables, without what leads out of the working copy or to the network."""
+    out = {name: _redirected_list(value, copy) for name, value in base.items()}
+    home = str(copy.path_of(Path.home()))
     for name in _HOME_VARIABLES:
         if base.get(name, "").startswith("/"):
-            out[name] = str(place.copy_of(base[name]))
-    scratch = {name: str(place.scratch / "arm" / "tmp") for name in ("TMPDIR", "TMP", "TEMP")}
+            out[name] = str(copy.path_of(base[name]))
+    scratch = {name: str(copy.folder / "tmp") for name in ("TMPDIR", "TMP", "TEMP")}
     caches = {
         "TORCHINDUCTOR_CACHE_DIR": "inductor",
         "TRITON_CACHE_DIR": "triton",
@@ -97,32 +107,35 @@ def environment(base: Mapping[str, str], place: Place, *, seed: int, determinist
         "MPLCONFIGDIR": "matplotlib",
         "NUMBA_CACHE_DIR": "numba",
     }
-    out |= scratch | {name: str(place.cache / folder) for name, folder in caches.items()}
-    out |= {"HOME": home, "PYTHONDONTWRITEBYTECODE": "1", "MPLBACKEND": "Agg"} | _offline(place)
+    out |= scratch | {name: str(copy.cache / folder) for name, folder in caches.items()}
+    out |= {"HOME": home, "PYTHONDONTWRITEBYTECODE": "1", "MPLBACKEND": "Agg"} | _offline(copy)
     out.setdefault("PYTHONHASHSEED", str(seed % 2**32))
     if deterministic:
         out["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
     return out
 
 
-def written(place: Place, since: float) -> tuple[str, ...]:
+def written(copy: WorkingCopy, since: float) -> tuple[str, ...]:
     """What a process started at `since` (Unix seconds) wrote in the working copy, as paths of the real file system."""
-    found = []
-    for folder, _, names in os.walk(place.tree):  # does not follow links: everything it sees is the copy's own
+    paths = []
+    for folder, _, names in os.walk(copy.tree):  # does not follow links: everything it sees is the copy's own
         for name in names:
             path = Path(folder, name)
             if not path.is_symlink() and path.stat().st_mtime >= since:
-                found.append(f"/{path.relative_to(place.tree)}")
-    return tuple(sorted(found)[:SHOWN_WRITES])
+                paths.append(f"/{path.relative_to(copy.tree)}")
+    return tuple(sorted(paths)[:SHOWN_WRITES])
 
 
 def snapshot(folders: tuple[Path, ...], streams: tuple[int, ...] = (1, 2)) -> dict[str, tuple[int, int]]:
-    """Size and time of change of the files below `folders`, to prove afterwards that none was touched; without the
-    files that our own output (`streams`, by descriptor) goes to: `tracelens verify > verify.log` writes one of them."""
-    found: dict[str, tuple[int, int]] = {}
+    """Size and time of change (ns) of the files below `folders`, to check afterwards that none was touched.
+
+    The files that our own output goes to (`streams`, by descriptor) are left out: `tracelens verify > verify.log`
+    writes one of them.
+    """
+    files: dict[str, tuple[int, int]] = {}
     ours = set(_files_behind(streams))
     pending = deque(str(folder) for folder in folders)
-    while pending and len(found) < SNAPSHOT_FILES:
+    while pending and len(files) < SNAPSHOT_FILES:
         with contextlib.suppress(OSError), os.scandir(pending.popleft()) as entries:
             for entry in entries:
                 with contextlib.suppress(OSError):
@@ -132,8 +145,8 @@ def snapshot(folders: tuple[Path, ...], streams: tuple[int, ...] = (1, 2)) -> di
                     else:
                         status = entry.stat(follow_symlinks=False)
                         if (status.st_dev, status.st_ino) not in ours:
-                            found[entry.path] = (status.st_size, status.st_mtime_ns)
-    return found
+                            files[entry.path] = (status.st_size, status.st_mtime_ns)
+    return files
 
 
 def _files_behind(streams: tuple[int, ...]) -> Iterator[tuple[int, int]]:
@@ -153,10 +166,10 @@ def changed(before: Mapping[str, tuple[int, int]], after: Mapping[str, tuple[int
 # ---------------------------------------------------------------------------------------------------- the mirror
 
 
-def _mirror_way(folder: Path, place: Place) -> None:
+def _mirror_path_to(folder: Path, copy: WorkingCopy) -> None:
     """Real folders on the way from / down to `folder`, links for everything beside it (so `../data` is found)."""
     for step in (*reversed(folder.parents), folder):
-        mirror = place.copy_of(step)
+        mirror = copy.path_of(step)
         if mirror.is_symlink():
             mirror.unlink()
         mirror.mkdir(exist_ok=True, parents=True)
@@ -176,7 +189,7 @@ def _link_entries(source: Path, mirror: Path) -> None:
 
 @dataclass(slots=True)
 class _Budget:
-    """What may still be copied."""
+    """Bytes and files that may still be copied."""
 
     left_bytes: int = POLICY.copy_total_bytes
     left_files: int = POLICY.copy_files
@@ -188,20 +201,20 @@ class _Budget:
         return True
 
 
-def _copy_project(place: Place) -> None:
+def _copy_project(copy: WorkingCopy) -> None:
     """Copy the project's small files, folder by folder from the top, until the budget is used up."""
-    if not place.root.is_dir():
-        raise InputError(f"{place.root} is not a folder", hint="name the folder that holds the script's sources")
+    if not copy.root.is_dir():
+        raise InputError(f"{copy.root} is not a folder", hint="name the folder that holds the script's sources")
     budget = _Budget(POLICY.copy_total_bytes, POLICY.copy_files)
-    pending = deque([place.root])
+    pending = deque([copy.root])
     while pending:
         folder = pending.popleft()
         try:
-            entries = [entry for entry in _sorted(folder) if entry.path != str(place.scratch)]
+            entries = [entry for entry in _sorted(folder) if entry.path != str(copy.scratch)]
         except (PermissionError, FileNotFoundError):
             continue
-        mirror = place.copy_of(folder)
-        if folder != place.root and (_is_data(entries) or budget.left_files <= 0):
+        mirror = copy.path_of(folder)
+        if folder != copy.root and (_is_data(entries) or budget.left_files <= 0):
             continue  # stays the link it is
         if mirror.is_symlink():
             mirror.unlink()
@@ -209,7 +222,7 @@ def _copy_project(place: Place) -> None:
         for entry in entries:
             if len(entries) > POLICY.copy_entries and Path(entry.name).suffix not in SOURCES:
                 continue  # likewise
-            _take(entry, mirror / entry.name, budget, place)
+            _take(entry, mirror / entry.name, budget, copy)
         pending += [Path(entry.path) for entry in entries if _is_own_folder(entry)]
 
 
@@ -230,7 +243,7 @@ def _is_own_folder(entry: os.DirEntry[str]) -> bool:
     return entry.is_dir(follow_symlinks=False) and entry.name not in LINKED_WHOLE | SKIPPED
 
 
-def _take(entry: os.DirEntry[str], target: Path, budget: _Budget, place: Place) -> None:
+def _take(entry: os.DirEntry[str], target: Path, budget: _Budget, copy: WorkingCopy) -> None:
     """Put one entry of the project into the copy: as a file of its own, or as a link."""
     if target.is_dir() and not target.is_symlink():
         return  # on the way to the working directory, mirrored already
@@ -239,10 +252,10 @@ def _take(entry: os.DirEntry[str], target: Path, budget: _Budget, place: Place) 
         return
     if entry.is_symlink():
         pointed = Path(entry.path).readlink()
-        inside = pointed.is_absolute() and overlay.below(os.path.normpath(pointed), str(place.root))
-        target.symlink_to(place.copy_of(pointed) if inside else pointed)
+        inside = pointed.is_absolute() and overlay.below(os.path.normpath(pointed), str(copy.root))
+        target.symlink_to(copy.path_of(pointed) if inside else pointed)
         return
-    # What cannot be read, or has gone meanwhile (a training run deletes its old checkpoints), is nobody's source
+    # What cannot be read, or has gone meanwhile (a training run deletes its old checkpoints), is no source
     with contextlib.suppress(PermissionError, FileNotFoundError):
         if entry.is_file(follow_symlinks=False) and budget.pay(entry.stat(follow_symlinks=False).st_size):
             shutil.copy2(entry.path, target)
@@ -251,29 +264,29 @@ def _take(entry: os.DirEntry[str], target: Path, budget: _Budget, place: Place) 
     target.symlink_to(entry.path)
 
 
-def _write_patched(path: Path, content: bytes, place: Place) -> None:
-    if not path.resolve().is_relative_to(place.root):
+def _write_patched(path: Path, content: bytes, copy: WorkingCopy) -> None:
+    if not path.resolve().is_relative_to(copy.root):
         raise Refused(
-            f"{path} lies outside the project {place.root}, only files of the project can be patched in a copy",
+            f"{path} lies outside the project {copy.root}, only files of the project can be patched in a copy",
             hint="name the folder that holds both as the project",
         )
-    target = place.copy_of(path.resolve())
-    overlay.own_file(str(target), str(place.tree), keep=False)
+    target = copy.path_of(path.resolve())
+    overlay.own_file(str(target), str(copy.tree), keep=False)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(content)
 
 
-# ------------------------------------------------------------------------------------------------ what leads there
+# ------------------------------------------------------------------------------------- arguments and environment
 
 
-def _redirected(word: str, place: Place) -> str:
+def _redirected(word: str, copy: WorkingCopy) -> str:
     option, equals, value = word.partition("=")
     if equals and option.startswith("-") and value.startswith("/"):
-        return f"{option}={_redirected(value, place)}"
+        return f"{option}={_redirected(value, copy)}"
     if not word.startswith("/"):
         return word
-    inside = any(overlay.below(os.path.normpath(word), str(folder)) for folder in (place.root, place.cwd))
-    return str(place.copy_of(word)) if inside and not _is_environment(word) else word
+    inside = any(overlay.below(os.path.normpath(word), str(folder)) for folder in (copy.root, copy.cwd))
+    return str(copy.path_of(word)) if inside and not _is_environment(word) else word
 
 
 def _is_environment(path: str) -> bool:
@@ -281,15 +294,15 @@ def _is_environment(path: str) -> bool:
     return any(part in LINKED_WHOLE for part in Path(path).parts)
 
 
-def _redirected_list(value: str, place: Place) -> str:
+def _redirected_list(value: str, copy: WorkingCopy) -> str:
     if not value.startswith("/"):
         return value
-    return os.pathsep.join(_redirected(entry, place) for entry in value.split(os.pathsep))
+    return os.pathsep.join(_redirected(entry, copy) for entry in value.split(os.pathsep))
 
 
-def _offline(place: Place) -> dict[str, str]:
-    """Experiment trackers write locally, and nothing is downloaded: arms must not differ by the network."""
-    runs = str(place.scratch / "arm" / "trackers")
+def _offline(copy: WorkingCopy) -> dict[str, str]:
+    """Experiment trackers write locally, and nothing is downloaded: processes must not differ by the network."""
+    runs = str(copy.folder / "trackers")
     return {
         "WANDB_MODE": "offline",
         "MLFLOW_TRACKING_URI": f"file:{runs}/mlruns",

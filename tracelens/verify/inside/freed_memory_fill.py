@@ -1,10 +1,10 @@
-"""Overwrite freed GPU memory, so that whoever still reads it computes something else.
+"""Overwrite freed GPU memory, so that code which still reads it computes something else.
 
 In: a process that trains, at points where the host has queued work. Out: nothing; afterwards each free block of the
 allocator holds bytes that are NaN in every floating type. A tensor that is used on another stream than its own, without
-`record_stream`, is freed while that stream may not have read it yet; mostly nothing takes the block at once and the
-numbers come out right. Taking it at once, on its own stream, is what makes such a race visible. Memory whose use on
-another stream was recorded is not free before that stream is done, so correct code never notices.
+`record_stream`, is freed while that stream may not have read it yet. Usually nothing takes the block at once, and the
+numbers are right by luck. Taking it at once, on its own stream, makes the race visible. Memory whose use on another
+stream was recorded is not free before that stream is done, so correct code computes the same.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ def sweep() -> int:
 
 def free_blocks(segments: list[dict[str, Any]]) -> list[tuple[int, int, int]]:
     """(device, stream, bytes) of each block that a request of its size on its stream would get, largest first."""
-    found = []
+    blocks = []
     for segment in segments:
         if tuple(segment.get("segment_pool_id", (0, 0))) != (0, 0):
             continue  # a CUDA graph's own memory, which the allocator does not hand out
         for block in segment["blocks"]:
             small = block["size"] <= SMALL_POOL_BYTES
             if block["state"] == "inactive" and small == (segment["segment_type"] == "small"):
-                found.append((int(segment["device"]), int(segment["stream"]), int(block["size"])))
-    return sorted(found, key=lambda one: -one[2])
+                blocks.append((int(segment["device"]), int(segment["stream"]), int(block["size"])))
+    return sorted(blocks, key=lambda block: -block[2])
 
 
 def side_streams() -> bool:

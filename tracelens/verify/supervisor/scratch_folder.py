@@ -1,9 +1,9 @@
-"""The folder a verification works in, and that it is gone afterwards, however the verification ends.
+"""The folder of one verification, and its removal however the verification ends.
 
-In: where to make it. Out: the folder, and a place to say which process group runs in it at present. An exception, a
-Ctrl-C and a SIGTERM unwind through the context manager; a SIGKILL leaves nobody to unwind, so a small guardian process
-waits at a pipe for our end, then ends the arm and removes the folder. What a power failure leaves is found by the
-next verification: a folder whose lock nobody holds.
+In: the parent folder. Out: a context manager that gives a `ScratchFolder`. An exception, Ctrl-C and SIGTERM unwind
+through the context manager. After a SIGKILL nothing unwinds: a small guardian process waits at a pipe for our end, then
+ends the trial process and removes the folder. What a power failure leaves is removed by the next verification: a folder
+whose lock is free.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from typing import IO
 PREFIX = "tracelens-verify-"
 LOCK = "lock"
 LONGEST_PARENT = 40
-"""Characters. A DataLoader's workers hand tensors over through sockets in the arm's TMPDIR, and the name of a socket
-has 107 at most: our own folders below the parent take 34 of them, multiprocessing's 32."""
+"""Characters. A DataLoader's workers pass tensors through sockets in the process's TMPDIR, and the name of a socket has
+107 at most: our own folders below the parent take 34 of them, multiprocessing's 32."""
 GUARDIAN = """
 import os, shutil, signal, sys
 group = 0
@@ -44,26 +44,26 @@ for _ in range(5):
     if not os.path.exists(sys.argv[1]):
         break
 """
-"""Reads the process group of the arm that runs now, line by line; when the pipe closes, ends the last one it was told.
-The folder is removed a few times over, because a process that is being killed may still write into it."""
+"""Reads process groups, one per line; when the pipe closes, ends the last one and removes the folder. The removal is
+repeated, because a process that is being killed may still write into the folder."""
 
 
 @dataclass(frozen=True, slots=True)
-class Scratch:
+class ScratchFolder:
     """A folder that is removed when this process ends."""
 
     folder: Path
     _pipe: IO[str]
 
-    def runs(self, group: int) -> None:
-        """The arm that runs now is this process group; 0: none."""
+    def watch_group(self, group: int) -> None:
+        """Tell the guardian which process group runs now; 0: none."""
         with contextlib.suppress(OSError):  # the guardian was killed: we still unwind by ourselves
             self._pipe.write(f"{group}\n")
             self._pipe.flush()
 
 
 @contextmanager
-def opened(parent: Path | None) -> Iterator[Scratch]:
+def opened(parent: Path | None) -> Iterator[ScratchFolder]:
     """A new scratch folder below `parent` (the system's place for such, by default); stale ones there are removed."""
     parent = parent or usual_parent()
     remove_stale(parent)
@@ -74,7 +74,7 @@ def opened(parent: Path | None) -> Iterator[Scratch]:
         assert guardian.stdin is not None
         try:
             with _ended_by_signals():
-                yield Scratch(folder, guardian.stdin)
+                yield ScratchFolder(folder, guardian.stdin)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
             with contextlib.suppress(OSError):
@@ -101,7 +101,7 @@ def remove_stale(parent: Path) -> tuple[Path, ...]:
 
 
 def _guardian(folder: Path) -> subprocess.Popen[str]:
-    """In a session of its own: what kills our whole process group must not take it along."""
+    """In a session of its own: a signal to our whole process group must not reach it."""
     return subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", GUARDIAN, str(folder)],
         stdin=subprocess.PIPE,
@@ -115,7 +115,7 @@ def _guardian(folder: Path) -> subprocess.Popen[str]:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Make SIGTERM and SIGHUP unwind as Ctrl-C does: each arm has a session of its own and would train on alone."""
+    """Make SIGTERM and SIGHUP unwind as Ctrl-C does: a trial process has a session of its own and would train on."""
 
     def end(number: int, _frame: FrameType | None) -> None:
         raise SystemExit(128 + number)

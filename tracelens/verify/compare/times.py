@@ -1,7 +1,7 @@
-"""From step times of interleaved processes to one ratio with its interval, and what it allows us to say.
+"""From the step times of interleaved processes to one ratio with its interval, and the verdict on the speed.
 
-In: per process, the step times of its timed stretch. Out: `Ratio` and an outcome. The unit of the statistics is the
-process, not the step: steps of one process share its clock speed, its memory layout and its neighbors. Each pair of
+In: pairs of step times (original, patched). Out: `Ratio` and an outcome. The unit of the statistics is the process, not
+the step: steps of one process share its clock speed, its memory layout and the load of the machine. Each pair of
 neighboring processes gives one log ratio. Few of them: Student's t. Enough of them: the signed-rank interval, which one
 burst of somebody else's load on the machine does not widen.
 """
@@ -11,11 +11,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from tracelens.model import Ratio
-from tracelens.verify.policy import POLICY, Policy
+from tracelens.verify.policy import POLICY, VerifyPolicy
 
 METHOD = (
     "log ratios patched/original of interleaved pairs of processes, each with the median of its blocks of steps; "
@@ -30,23 +29,6 @@ _SIGNED_RANK = {8: 4, 9: 6, 10: 9, 11: 11, 12: 14, 13: 18, 14: 22, 15: 26}
 Speed = Literal["faster", "no change", "slower", "inconclusive"]
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """The timed steps of one process, ns. `blocks_ns` are step times averaged over one block each."""
-
-    mean_ns: float
-    blocks_ns: tuple[float, ...]
-    steps: int
-    clock: Literal["cuda_event", "host"]
-
-    @property
-    def step_ns(self) -> float:
-        """The number this process counts with: robust against a hiccup of the machine, fair to periodic work."""
-        if len(self.blocks_ns) < POLICY.least_blocks:
-            return self.mean_ns
-        return statistics.median(self.blocks_ns)
-
-
 def ratio_of(pairs: Sequence[tuple[float, float]]) -> Ratio | None:
     """patched ÷ original over pairs (original, patched); None with fewer than two pairs (no spread to judge by)."""
     if len(pairs) < 2 or any(min(pair) <= 0 for pair in pairs):
@@ -56,8 +38,8 @@ def ratio_of(pairs: Sequence[tuple[float, float]]) -> Ratio | None:
     return Ratio(math.exp(center), math.exp(low), math.exp(high))
 
 
-def judge(ratio: Ratio | None, pairs: int, policy: Policy = POLICY) -> Speed:
-    """What the interval allows us to say about the speed."""
+def judge(ratio: Ratio | None, pairs: int, policy: VerifyPolicy = POLICY) -> Speed:
+    """The verdict that the interval supports."""
     if ratio is None or pairs < policy.least_pairs:
         return "inconclusive"
     if ratio.high < 1 and 1 / ratio.value - 1 >= policy.minimum_gain:

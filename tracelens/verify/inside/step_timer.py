@@ -1,7 +1,7 @@
-"""Step times of one process of an arm, without a wait in the loop.
+"""Step times of one process, without a wait in the loop.
 
-In: one call per finished step. Out: host times of all step ends, and for the stretch after warm-up a chain of CUDA
-events, one per block of steps, read after the last step.
+In: one call per finished step. Out: host times of all step ends, and after warm-up a series of CUDA events, one per
+block of steps, read after the last step.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 
-class StepClock:
+class StepTimer:
     """`warmup` steps are not timed; every `block` steps after them an event is recorded."""
 
     def __init__(self, warmup: int, block: int) -> None:

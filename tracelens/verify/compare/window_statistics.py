@@ -1,7 +1,7 @@
-"""What one recorded window of an arm says: waits, overlap, busy shares, memory.
+"""Statistics of one recorded window: waits, overlap, busy shares, memory.
 
-In: the agent's window record and its trace. Out: `Window`, per step, with None for what this machine cannot tell and
-the reason beside it. These are the seeds' SyncStats and test lists, taken from the timeline of a separate run.
+In: the agent's window record and its trace. Out: `WindowStatistics`, per step, with None for what this machine cannot
+tell and the reason beside it. These are the seeds' SyncStats and test lists, taken from the timeline of a separate run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class WindowStatistics:
     """Per step over the kept steps of the window; None is unknown, `reason` says why."""
 
     steps: int
@@ -58,32 +58,32 @@ class Window:
         return out
 
 
-def read_all(ranks: Sequence[Mapping[str, Any]]) -> Window:
-    """The window of the rank that waits longest; one that could not be read speaks only where none could."""
+def read_all(ranks: Sequence[Mapping[str, Any]]) -> WindowStatistics:
+    """The window of the rank that waits longest; an unreadable one only where none could be read."""
     if len(ranks) == 1:
         return read(ranks[0])
-    found = [replace(read(rank), rank=int(rank["rank"])) for rank in ranks]
-    return max(found, key=lambda one: (one.host_wait_ns is not None, one.host_wait_ns or 0.0, one.steps))
+    windows = [replace(read(rank), rank=int(rank["rank"])) for rank in ranks]
+    return max(windows, key=lambda window: (window.host_wait_ns is not None, window.host_wait_ns or 0.0, window.steps))
 
 
-def read(rank: Mapping[str, Any]) -> Window:
-    """The window of one rank of an arm that was run in mode `window`."""
+def read(rank: Mapping[str, Any]) -> WindowStatistics:
+    """The window of one rank of a process that was run in mode `window`."""
     record = rank["window"]
     common = {
         **_cpu(record.get("cpu")),
         "peak_memory_bytes": record["peak_bytes"],
         "memory_of": record["memory_of"],
-        "memory_slope_bytes": _slope(record["memory"]),
+        "memory_slope_bytes": memory_slope(record["memory"]),
     }
     if not record["trace"]:
-        return Window(0, reason=record["reason"] or "the window was not reached", **common)
+        return WindowStatistics(0, reason=record["reason"] or "the window was not reached", **common)
     from tracelens.trace import chrome, timeline
 
     try:
         built = timeline.build(chrome.load(Path(record["trace"])))
     except InputError as error:
-        return Window(0, reason=error.message, **common)
-    return Window(**{**common, **_facts(built)})
+        return WindowStatistics(0, reason=error.message, **common)
+    return WindowStatistics(**{**common, **_facts(built)})
 
 
 def _facts(timeline: Timeline) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def _cpu(record: Mapping[str, int] | None) -> dict[str, float]:
     }
 
 
-def _slope(samples: list[tuple[int, int]]) -> float | None:
+def memory_slope(samples: list[tuple[int, int]]) -> float | None:
     """Least squares over the peaks of whole drain intervals (a deferred read's memory rises and falls within one).
 
     The first interval is left out: the allocator has not settled. None with too few intervals.

@@ -1,8 +1,8 @@
-"""One recorded window of an arm, in a run whose times are not used: what waits, what overlaps, what memory does.
+"""A profiler window in a run whose times are not used: what waits, what overlaps, how memory grows.
 
 In: one call per finished step. Out: a Chrome trace of a few steps, memory at step ends outside of it, and CPU time of
-the training thread. The guards of a profiler inside someone else's process apply: started and stopped at step ends, on
-one thread, never inside backward, never beside another profiler, never exported empty.
+the training thread. The profiler is started and stopped at step ends, on one thread, never inside backward,
+never beside another profiler, and never exported empty.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 from tracelens.launch.inside import profiler_options
 
 
-class Window:
+class ProfilerWindow:
     """`first` is the step after which recording begins; `size` steps are recorded; all others sample memory."""
 
     def __init__(self, first: int, warmup: int, size: int, path: str) -> None:
@@ -103,10 +103,10 @@ class Window:
 
     def _cpu_time(self) -> dict[str, int] | None:
         """Over the unrecorded steps before the window: wall time and the CPU time of the training thread and of all."""
-        stretch = self._cpu[len(self._cpu) // 4 :]
-        if len(stretch) < 2:
+        timed_steps = self._cpu[len(self._cpu) // 4 :]
+        if len(timed_steps) < 2:
             return None
-        (first, *start), (last, *end) = stretch[0], stretch[-1]
+        (first, *start), (last, *end) = timed_steps[0], timed_steps[-1]
         wall, thread, process = (b - a for a, b in zip(start, end, strict=True))
         return {"steps": last - first, "wall_ns": wall, "thread_ns": thread, "process_ns": process}
 

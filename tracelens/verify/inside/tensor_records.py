@@ -1,8 +1,8 @@
-"""The numbers of one process of an arm: every tensor that backward starts from, and the state of the models.
+"""The numbers of one process: every tensor that backward starts from, and the final state of the models.
 
-In: torch, and the hooks' calls. Out: plain values for the arm's record, computed once, after the last step. In the
-loop a scalar is cloned where it lies, so that neither a later `loss /= k` changes it nor a wait is added: a wait would
-hide the races that a patched loop must be caught with.
+In: the hooks' calls. Out: plain values for the process's record, computed once, after the last step. In the loop a
+scalar is cloned on its device: a later `loss /= k` does not change it, and no wait is added, which could hide the races
+that a patched loop must be checked for.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 LARGEST_LOSS = 1 << 20
-"""Elements: what backward starts from is a scalar or a handful; a whole activation would fill the device."""
+"""Most elements of a tensor that is kept: a loss has few, whole activations would fill the device."""
 SHOWN = 4
 """Elements of a tensor that a report may quote."""
 

@@ -1,14 +1,17 @@
-"""Fences an arm's Python process before its first line, then makes way for the user's own sitecustomize.
+"""Confines the writes of a trial's Python process before its first line, then runs the user's own sitecustomize.
 
-In: a copy of this file in a folder of its own on PYTHONPATH, behind the launcher's bootstrap, `config.json` beside it.
-Out: `tracelens.verify.agent.start` has run. Apart from the launcher's bootstrap, which waits for torch: a script may
-write long before it imports torch. Where the fence cannot be built the process ends: without it the user's files would
-not be safe.
+In: a copy of this file in a folder of its own on PYTHONPATH, after the launcher's bootstrap, with `config.json` beside
+it. Out: `tracelens.verify.inside.agent.start` has run. It is apart from the launcher's bootstrap, which waits for
+torch: a script may write long before it imports torch. Where the sandbox cannot be set up the process ends, because the
+user's files would not be protected.
 """
 
 import json
 import os
 import sys
+
+SANDBOX_FAILED = 97
+"""Exit code; `exchange` is not imported yet where the failure is an import error."""
 
 
 def _start() -> None:
@@ -18,7 +21,7 @@ def _start() -> None:
         config = json.load(source)
     sys.path.insert(0, config["root"])
     try:
-        from tracelens.verify import agent
+        from tracelens.verify.inside import agent
     finally:
         sys.path.remove(config["root"])
     agent.start(config)
@@ -41,5 +44,5 @@ try:
 except Exception as error:  # noqa: BLE001 -- whatever the reason, the user's files would be unprotected
     sys.stderr.write(f"tracelens verify: the working copy cannot be fenced: {error!r}\n")
     sys.stderr.flush()
-    os._exit(97)
+    os._exit(SANDBOX_FAILED)
 _chain()

@@ -1,7 +1,7 @@
-"""Which sources a script takes along when it is tried in another one's place.
+"""The sources that belong to a script which is tried in place of another.
 
-In: a script. Out: the files of its own folder that it imports, directly or through one another. What merely lies
-there (other scripts, a whole /tmp) is no part of the change. Nothing is executed: imports are read from the syntax.
+In: a script. Out: the files of its own folder that it imports, directly or through one another. Other files there are
+not part of the change. Nothing is executed: imports are read from the syntax tree.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from pathlib import Path
 from tracelens.errors import UsageError
 
 MOST_FILES = 200
-"""A change of more files than this is another project: it is recorded where it lies, not put in another's place."""
+"""A change of more files than this is another project, which is recorded by itself."""
 
 
 def imported(script: Path) -> tuple[Path, ...]:
     """The files below the script's folder that it imports, sorted; `UsageError` if they are too many."""
     folder = script.parent
-    found: set[Path] = set()
+    sources: set[Path] = set()
     pending = deque([script])
     while pending:
         for name in _names(pending.popleft()):
             for path in _files(folder, name):
-                if path != script and path not in found:
-                    found.add(path)
+                if path != script and path not in sources:
+                    sources.add(path)
                     pending.append(path)
-        if len(found) > MOST_FILES:
+        if len(sources) > MOST_FILES:
             raise UsageError(
                 f"{script.name} imports more than {MOST_FILES} files beside it",
                 hint="put both versions of the script into one folder, with the files that both import",
             )
-    return tuple(sorted(found))
+    return tuple(sorted(sources))
 
 
 def _names(path: Path) -> Iterator[str]:

@@ -3,7 +3,7 @@
 In: the folder `tree` that mirrors the file system (`tree/home/me/project` stands for `/home/me/project`). Out: paths
 in it that are safe to write. A link is replaced by what it points to only when something below it is about to change,
 so a data set of a terabyte costs one link, and a checkpoint at the resume path one copy. Standard library only: this
-is used by the parent that builds the copy and by the script's own process.
+is used by the supervisor that builds the copy and by the script's own process.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def own_parents(path: str, tree: str) -> None:
         if Path(current).is_symlink() and _leaves(current, tree):
             _unfold(current)
         elif not os.path.lexists(current):
-            return  # the call that follows fails by itself, as it does without us
+            return  # the write that follows fails by itself, as in the original folder
 
 
 def own_file(path: str, tree: str, *, keep: bool) -> None:

@@ -1,10 +1,10 @@
-"""Keep a script's writes inside the working copy, and list the ones that wanted out.
+"""Keep a script's writes inside the working copy, and list those that were refused.
 
-In: the folder that may be written, and the mirror in it. Out: an audit hook that sees every open-for-write, rename,
-removal and the like of Python code before it happens. A write through a link of the working copy turns the link into
-a copy first; anything else outside raises `PermissionError` and is appended to the list. What Python does not see
-(C++ writers, child programs) the kernel refuses where it has Landlock; torch's own C++ writer is checked by name.
-Standard library only: the hook is armed before the script's first line.
+In: the folder that may be written, and the mirror in it. Out: an audit hook that sees each open for writing, rename and
+removal by Python code before it happens. A write through a link of the working copy turns the link into
+a copy first; any other write outside raises `PermissionError` and is appended to the list. Writes that Python does not
+see (C++ code, child programs) are refused by the kernel where it has Landlock; torch's C++ writer is checked by name.
+Standard library only: the hook is installed before the script's first line.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 import threading
 from typing import Any
 
-from tracelens.verify.inside import overlay
+from tracelens.verify import overlay
 
 DEVICES = ("/dev", "/proc")
 """Not files of the user's: terminals, null, shared memory, the process's own settings."""
@@ -42,7 +42,7 @@ _FILE_EVENTS: dict[str, tuple[int, int | None]] = {
 }
 
 
-class Fence:
+class WriteSandbox:
     """The audit hook of one process. `log` receives one line per refused path."""
 
     def __init__(self, scratch: str, tree: str, log: str) -> None:
@@ -52,8 +52,8 @@ class Fence:
         self._busy = threading.local()
         self._seen: set[str] = set()
 
-    def arm(self) -> None:
-        """From here on, for the life of the process: audit hooks cannot be removed."""
+    def install(self) -> None:
+        """Check writes from here on, for the life of the process: audit hooks cannot be removed."""
         sys.addaudithook(self._audit)
 
     def check_file(self, path: str, *, keep: bool) -> None:
@@ -117,14 +117,14 @@ class Fence:
         raise PermissionError(errno.EACCES, "tracelens verify: refused to write outside the working copy", path)
 
 
-def check_torch_writer(fence: Fence, torch: Any) -> None:
+def check_torch_writer(guard: WriteSandbox, torch: Any) -> None:
     """torch.save opens its file in C++, where no audit event is raised: check the path when the writer is made."""
     plain: Any = torch._C.PyTorchFileWriter
 
     class PyTorchFileWriter(plain):  # type: ignore[misc, unused-ignore]
         def __init__(self, target: Any, *arguments: Any, **options: Any) -> None:
             if (name := _name(target)) is not None:
-                fence.check_file(name, keep=False)
+                guard.check_file(name, keep=False)
             super().__init__(target, *arguments, **options)
 
     torch._C.PyTorchFileWriter = PyTorchFileWriter

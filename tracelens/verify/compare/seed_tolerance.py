@@ -1,9 +1,9 @@
-"""Numbers that change on purpose: does the loss still move as the original's does from seed to seed?
+"""For numbers that change on purpose: whether the loss stays within the noise that other seeds make in the original.
 
-In: the losses of the original under several seeds, and those of the patched version. Out: a `Band`. A change that
-moves a random draw or the order of a sum cannot be held to equal bits; it is held to what the original itself does
-when nothing but the seed changes. Losses are averaged over blocks of steps, each block's band is the interval in which
-another run of the original would lie in 95 of 100 cases.
+In: the losses of the original under several seeds, and those of the patched version. Out: a `SeedTolerance`. A change
+that moves a random draw or the order of a sum cannot give equal bits; it is compared with what the original does when
+only the seed changes. Losses are averaged over blocks of steps; a block's band is the interval in which another run of
+the original lies in 95 of 100 cases.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tracelens.verify.times import T95
+from tracelens.verify.compare.times import T95
 
 MOST_OUTSIDE = 0.25
-"""Share of blocks that may lie outside: 5 % are expected, but neighboring blocks go astray together."""
+"""Share of blocks that may lie outside: 5 % are expected, but neighboring blocks are correlated."""
 TAIL_SHARE = 0.25
-"""The last quarter of the curve counts by itself: a run that ends elsewhere is another run, however it got there."""
+"""The last quarter of the curve is judged by itself: where the loss ends matters most."""
 LEAST_BLOCKS = 4
-"""Fewer blocks are no curve."""
+"""Fewer blocks give no verdict."""
 
 Numerics = Literal["within seed noise", "diverges"]
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class LossCurve:
     """One loss of the step (a GAN has two): per block the band's ends and the patched mean."""
 
     low: tuple[float, ...]
@@ -44,17 +44,17 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
-class Band:
-    """The judgement; `verdict` is None where there is none, `reason` says why."""
+class SeedTolerance:
+    """The verdict over all loss curves; None where there is none, then `reason` says why."""
 
     seeds: int
     verdict: Numerics | None = None
-    curves: tuple[Curve, ...] = ()
+    curves: tuple[LossCurve, ...] = ()
     reason: str | None = None
 
     @property
-    def shown(self) -> Curve | None:
-        """The curve to speak of: one that diverges, else the first."""
+    def shown(self) -> LossCurve | None:
+        """The curve that a sentence quotes: one that diverges, else the first."""
         return next((curve for curve in self.curves if curve.diverges), self.curves[0] if self.curves else None)
 
     def document(self) -> dict[str, Any]:
@@ -72,23 +72,27 @@ class Band:
         return {"verdict": self.verdict, "seeds": self.seeds, "curves": curves, "reason": self.reason}
 
 
-def judge(originals: Sequence[Sequence[float]], patched: Sequence[float], steps: int, block: int) -> Band:
-    """Hold one sequence of losses against those of the original under `len(originals)` seeds."""
+def judge(originals: Sequence[Sequence[float]], patched: Sequence[float], steps: int, block: int) -> SeedTolerance:
+    """Compare one sequence of losses with those of the original under `len(originals)` seeds."""
     seeds = len(originals)
     length = min(map(len, (*originals, patched)))
     per_step = length // steps if steps and length % steps == 0 else 1
     blocks = length // per_step // block if per_step else 0
     if blocks < LEAST_BLOCKS:
-        return Band(seeds, reason=f"{length} losses are too few for a curve in blocks of {block} steps")
+        return SeedTolerance(seeds, reason=f"{length} losses are too few for a curve in blocks of {block} steps")
     curves = []
     for offset in range(per_step):
-        tracks = [_blocks(one[offset:length:per_step], block) for one in (*originals, patched)]
+        tracks = [_blocks(losses[offset:length:per_step], block) for losses in (*originals, patched)]
         if all(track == tracks[0] for track in tracks[1:seeds]):
             continue  # no noise to compare with: a constant, or a script whose generators we cannot reach
         curves.append(_curve(tracks[:-1], tracks[-1]))
     if not curves:
-        return Band(seeds, reason="the seeds change nothing: the script makes its random numbers in a way of its own")
-    return Band(seeds, "diverges" if any(curve.diverges for curve in curves) else "within seed noise", tuple(curves))
+        return SeedTolerance(
+            seeds, reason="the seeds change nothing: the script makes its random numbers in a way of its own"
+        )
+    return SeedTolerance(
+        seeds, "diverges" if any(curve.diverges for curve in curves) else "within seed noise", tuple(curves)
+    )
 
 
 def losses_of(rank: Mapping[str, Any]) -> list[float]:
@@ -101,13 +105,13 @@ def _blocks(values: Sequence[float], block: int) -> tuple[float, ...]:
     return tuple(statistics.fmean(values[i : i + block]) for i in range(0, len(values) - block + 1, block))
 
 
-def _curve(tracks: Sequence[tuple[float, ...]], patched: tuple[float, ...]) -> Curve:
+def _curve(tracks: Sequence[tuple[float, ...]], patched: tuple[float, ...]) -> LossCurve:
     columns = list(zip(*tracks, strict=True))
     variances = [statistics.variance(column) if all(map(math.isfinite, column)) else math.inf for column in columns]
     ends = []
     for index, column in enumerate(columns):
         # A variance of three values is itself a guess: the neighboring blocks' make it steadier
-        near = [one for one in variances[max(0, index - 1) : index + 2] if math.isfinite(one)]
+        near = [value for value in variances[max(0, index - 1) : index + 2] if math.isfinite(value)]
         ends.append(_ends(column, statistics.fmean(near) if math.isfinite(variances[index]) else math.inf))
     outside = sum(not _inside(low, high, value) for (low, high), value in zip(ends, patched, strict=True))
     size = max(1, round(len(columns) * TAIL_SHARE))
@@ -115,11 +119,11 @@ def _curve(tracks: Sequence[tuple[float, ...]], patched: tuple[float, ...]) -> C
     spread = statistics.variance(tails) if all(map(math.isfinite, tails)) else math.inf
     tail = (*_ends(tails, spread), statistics.fmean(patched[-size:]))
     low, high = zip(*ends, strict=True)
-    return Curve(low, high, patched, outside / len(columns), tail)
+    return LossCurve(low, high, patched, outside / len(columns), tail)
 
 
 def _ends(values: Sequence[float], variance: float) -> tuple[float, float]:
-    """Where the next value of this kind lies in 95 of 100 cases; everything, where the original is not finite."""
+    """The interval of the next value in 95 of 100 cases; unbounded where the original is not finite."""
     if not math.isfinite(variance):
         return -math.inf, math.inf
     count = len(values)
@@ -129,7 +133,7 @@ def _ends(values: Sequence[float], variance: float) -> tuple[float, float]:
 
 
 def _inside(low: float, high: float, value: float) -> bool:
-    """Where the original is not finite nothing is outside; anywhere else a NaN is."""
+    """Everything is inside an unbounded interval; a NaN is outside of any other."""
     return low == -math.inf or low <= value <= high
 
 
