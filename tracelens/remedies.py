@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from tracelens.edit_kinds import definition, one_change
 from tracelens.model import (
     UNSAFE_EDITS,
     Abstention,
@@ -30,9 +31,6 @@ from tracelens.run.sources import TrainingScript
 from tracelens.schemes import plan as planning
 from tracelens.schemes.wording import gain_percent
 
-SYNCHRONIZES: frozenset[EditKind] = frozenset({"event-sync", "interval-sync"})
-NAMES_ITS_PLACES: frozenset[EditKind] = frozenset({"thin-logs", "move-guard"})
-"""Edits that are asked for at every read, of which few are places of their kind: their hunks say which."""
 TRIED = 2
 """Schemes that are patched and replayed once more to find what --unsafe would add: each takes a second or two."""
 
@@ -211,13 +209,11 @@ def _made(edits: tuple[Edit, ...], patch: Patch, found: tuple[Stall, ...]) -> tu
     """The Edits without the places that the patcher declined; an Edit that it made nowhere is gone."""
     declined = {(item.edit, item.location.path, item.location.line) for item in patch.declined}
     covered = {(hunk.edit, place.path, place.line) for hunk in patch.hunks for place in hunk.covers}
-    kinds = {hunk.edit for hunk in patch.hunks}
-    if kinds & SYNCHRONIZES:  # one hunk marks the batch and spaces the waits out
-        kinds |= SYNCHRONIZES
+    kinds = {kind for hunk in patch.hunks for kind in one_change(hunk.edit)}
     places = {stall.id: stall.location for stall in found}
 
     def left(kind: EditKind, location: Location | None) -> bool:
-        if kind in NAMES_ITS_PLACES:
+        if definition(kind).names_its_places:
             return location is not None and (kind, location.path, location.line) in covered
         return location is None or (kind, location.path, location.line) not in declined
 

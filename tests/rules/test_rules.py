@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.places import SEEDS
+from tracelens.edit_kinds import EDIT_DEFINITIONS
 from tracelens.errors import RuleError
 from tracelens.model import CRITERIA
 from tracelens.schemes import rules
-from tracelens.schemes.catalog import RECIPE_KINDS
 
 RULES = rules.load()
 
@@ -123,7 +123,7 @@ def test_stages_hold_every_scheme_once():
 
 
 def test_recipes_are_named_after_edit_kinds():
-    assert set(RULES.recipes) <= set(RECIPE_KINDS)
+    assert set(RULES.recipes) == set(EDIT_DEFINITIONS)
 
 
 # ---------------------------------------------------------------------------------------------------------- weights

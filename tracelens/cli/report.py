@@ -10,6 +10,7 @@ import click
 from tracelens.cli import options, output, present
 from tracelens.cli.options import Shown
 from tracelens.cli.planning import Wishes, chosen_scheme, planned, reporting, typed
+from tracelens.edit_kinds import EditKind, replay_rule
 from tracelens.errors import UsageError
 
 if TYPE_CHECKING:
@@ -129,11 +130,12 @@ def _range(low: float, high: float) -> str:
     return f"{low:g}" if low == high else f"{low:g} to {high:g}"
 
 
-def _streams(kinds: list[str]) -> tuple[tuple[str, str], ...]:
+def _streams(kinds: list[EditKind]) -> tuple[tuple[str, str], ...]:
     """What runs where in a pipeline; nothing for schemes that stay on one stream."""
-    if "prefetch" not in kinds:
+    rules = {replay_rule(kind) for kind in kinds}
+    if "copy-ahead" not in rules:
         return ()
-    reads = [("reads", "values read back to the host, once their event has completed")] if "defer-read" in kinds else []
+    reads = [("reads", "values read back to the host, once their event has completed")] if "read-later" in rules else []
     loop = "forward, backward and optimizer of batch N; it waits for the copy's event, the host does not"
     copies = "batch N+1 and those after it, from pinned memory, while batch N computes"
     return (("the loop's own", loop), ("copies", copies), *reads)

@@ -16,6 +16,7 @@ a diagnosis, and nothing here imports a heavy library at run time.
     diagnosis     all of the above for one Run, one type per stage of the pipeline
 """
 
+from tracelens.edit_kinds import UNSAFE_EDITS, EditKind, Tier
 from tracelens.model.diagnosis import Diagnosis, IllustratedDiagnosis, PlannedDiagnosis, carried_over
 from tracelens.model.findings import (
     BREAKDOWN_PARTS,
@@ -34,14 +35,12 @@ from tracelens.model.findings import (
     WaitKind,
 )
 from tracelens.model.lines import GarbageCollection, LineLog, LinePlace, LoggedStep
-from tracelens.model.patch import Declined, FilePatch, Hunk, Patch, Tier
+from tracelens.model.patch import Declined, FilePatch, Hunk, Patch
 from tracelens.model.pictures import Bar, Combination, Drawn, WhatIf
 from tracelens.model.plan import (
     CRITERIA,
-    UNSAFE_EDITS,
     Binding,
     Edit,
-    EditKind,
     Estimate,
     Goal,
     Measure,

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from tracelens.model.plan import UNSAFE_EDITS, EditKind
+from tracelens.edit_kinds import UNSAFE_EDITS, EditKind, Tier
 from tracelens.model.source import Location
-
-Tier = Literal["safe", "unsafe", "manual"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,22 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tracelens.edit_kinds import EditKind
 from tracelens.model.source import Location
 
-EditKind = Literal[
-    "interval-sync",
-    "event-sync",
-    "defer-read",
-    "async-copy",
-    "prefetch",
-    "more-workers",
-    "thin-logs",
-    "move-guard",
-    "persistent-workers",
-]
 Binding = Literal["host", "stream", "copy", "loader"]
-UNSAFE_EDITS: tuple[EditKind, ...] = ("thin-logs", "move-guard", "more-workers", "persistent-workers")
-"""Edits that change what a run prints, when it stops or which random numbers it draws: made with --unsafe only."""
 CRITERIA = ("performance", "difficulty", "complexity", "memory", "maintainability", "risk")
 
 
@@ -31,7 +19,7 @@ class Edit:
 
     `stalls` are ids of the Stalls it acts on. `interval` is N of interval-sync and defer-read: 1 means "as soon as
     the event has completed" (scheme 2), N > 1 "every N batches". `depth` is the prefetch distance in batches.
-    `workers` is what more-workers asks for. Edits of the kinds in `UNSAFE_EDITS` are made with --unsafe only.
+    `workers` is what more-workers asks for. What each kind does is in `edit_kinds`.
     """
 
     kind: EditKind

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
 import libcst as cst
 
-from tracelens.model import Declined, Edit, EditKind, Location, Stall, Tier
-from tracelens.patch.code import devices, formats
+from tracelens.edit_kinds import EditKind, Tier, definition
+from tracelens.model import Declined, Edit, Location, Stall
+from tracelens.patch.code import devices, formats, movers
 from tracelens.patch.code.names import FileNames, walk
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.loop import unread
@@ -31,13 +34,6 @@ ON_CPU = (
     "nothing to do; move the model and its batches to a GPU first",
 )
 """The same for every place of a script that runs on the CPU alone."""
-
-_COPY_THERE = "copy with non_blocking=True there, from pinned memory"
-_WAIT_RARELY = "wait every N batches, in the loop that calls it"
-_IN_A_HELPER: dict[EditKind, str] = {
-    "async-copy": _COPY_THERE, "prefetch": _COPY_THERE, "event-sync": _WAIT_RARELY, "interval-sync": _WAIT_RARELY
-}  # fmt: skip
-"""What to do by hand in a function without a loop, where it is no value that is read."""
 
 NO_RECORD = "no wait was recorded for it; found by its call"
 
@@ -61,8 +57,13 @@ class Request:
     unsafe: bool = False
     workers: int = 0
     """How many workers the patch gives to loaders; 0 where it leaves them as they are."""
-    own_movers: tuple[Location, ...] = ()
-    """Places in the project where a class has a `to` or `cuda` of its own that does not take `non_blocking`."""
+    root: Path | None = None
+    """The project's folder."""
+
+    @property
+    def own_movers(self) -> tuple[Location, ...]:
+        """Places in the project where a class has a `to` or `cuda` of its own that does not take `non_blocking`."""
+        return movers.find(self.root) if self.root is not None else ()
 
     def place(self, node: cst.CSTNode | None, function: str | None = None) -> Location:
         return Location(self.source.shown, None if node is None else self.source.line(node), function)
@@ -74,8 +75,12 @@ class Request:
             line = self.source.line(blocked.node)
             if line != self.source.line(node):
                 obstacle = f"{self.source.shown}:{line}: {obstacle}"
-        by_hand = _IN_A_HELPER.get(self.edit.kind) if blocked.by_hand == RETURN_TENSOR else None
+        by_hand = definition(self.edit.kind).by_hand_in_helper if blocked.by_hand == RETURN_TENSOR else ""
         return Declined(self.edit.kind, self.place(node), obstacle, by_hand or blocked.by_hand)
+
+
+RuntimeCall = Literal["record", "synchronize"]
+"""Methods of the runtime that stand in for a synchronize."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,8 @@ class Proposal:
     splices: tuple[Splice, ...] = ()
     loop_line: int = 0
     sites: tuple[int, ...] = ()
+    replaced_by: RuntimeCall | None = None
+    """What takes the place of the calls at `sites`; None where the statements around them run later."""
     needs_runtime: bool = False
     guards: tuple[int, ...] = ()
     """Guards that are moved with the sites, by their numbers in the file."""
@@ -120,7 +127,7 @@ def matched(request: Request, kind: SiteKind) -> tuple[list[tuple[Site, Target]]
         else:
             chosen, reason = _at_line(sites, target.line), None
         if not chosen:
-            declined.append(_nothing_there(request, target, reason))
+            declined.append(_nothing_there(request, target, kind, reason))
         found += [(site, target) for site in chosen if not any(site is other for other, _ in found)]
     return found, declined
 
@@ -180,7 +187,7 @@ def _guarded(source: SourceFile, node: cst.CSTNode, loop: Loop) -> bool:
     return False
 
 
-def _nothing_there(request: Request, target: Target, reason: str | None) -> Declined:
+def _nothing_there(request: Request, target: Target, kind: SiteKind, reason: str | None) -> Declined:
     line = target.line
     known = line is not None and line <= len(request.source.line_starts)
     text = request.source.line_text(line).strip() if known and line is not None else ""
@@ -190,9 +197,9 @@ def _nothing_there(request: Request, target: Target, reason: str | None) -> Decl
         by_hand = "use a fused optimizer (`fused=True`), which checks on the GPU, or train in bfloat16 without a scaler"
     elif reason is not None:
         obstacle, by_hand = reason, "record again with `tracelens profile`, which notes the source line of each wait"
-    elif known and request.edit.kind == "defer-read" and _is_condition(request.source, line):
+    elif known and kind == "read" and _is_condition(request.source, line):
         obstacle, by_hand = DECIDES
-    elif request.edit.kind == "defer-read" and line is not None and (why := unread.why(request.source, line)):
+    elif kind == "read" and line is not None and (why := unread.why(request.source, line)):
         obstacle, by_hand = why
     else:
         obstacle = f"no call on this line that {request.edit.kind} changes"

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from tracelens.model import Edit, EditKind
+from tracelens.edit_kinds import NotReplayed, ReplayRule, replay_rule
+from tracelens.model import Edit
 from tracelens.replay.replay_trace import HostOp, OpBlock, ReplayTrace, Step, UntouchedSpan, single
 
 EditSite = tuple[str, int]
@@ -19,19 +20,19 @@ EditSite = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class EditPlan:
-    """Which Edits act at which place, with what interval."""
+    """Which rules of the replay act at which site, with what interval."""
 
-    places: dict[EditSite, dict[EditKind, int]]
+    places: dict[EditSite, dict[ReplayRule, int]]
     intervals: tuple[int, ...]
     depth: int
     batch_copies: frozenset[EditSite]
     """Places where a batch goes to the GPU: only copy Edits act there."""
 
-    def kinds(self, item: HostOp) -> dict[EditKind, int]:
+    def rules(self, item: HostOp) -> dict[ReplayRule, int]:
         return self.places.get(site_of(item), {})
 
     def pins(self, item: HostOp) -> bool:
-        return item.kind == "staged" and "async-copy" in self.kinds(item)
+        return item.kind == "staged" and "pinned-copy" in self.rules(item)
 
 
 class TouchedOp(NamedTuple):
@@ -40,8 +41,8 @@ class TouchedOp(NamedTuple):
     position: int
     """In its step."""
     item: HostOp
-    kinds: dict[EditKind, int]
-    """Edits that act on it, each with its interval."""
+    rules: dict[ReplayRule, int]
+    """What the Edits do to it, each with its interval."""
     carries: bool
     """It brings a batch to the GPU."""
 
@@ -64,20 +65,23 @@ class SplitStep:
 
 def plan(trace: ReplayTrace, edits: Sequence[Edit]) -> EditPlan:
     """The places that the Edits address."""
-    places: dict[EditSite, dict[EditKind, int]] = {}
+    places: dict[EditSite, dict[ReplayRule, int]] = {}
     for edit in edits:
-        for place in _addressed(trace, edit):
+        rule = replay_rule(edit.kind)
+        if isinstance(rule, NotReplayed):
+            continue
+        for place in _addressed(trace, edit, rule):
             chosen = places.setdefault(place, {})
-            chosen[edit.kind] = max(edit.interval, chosen.get(edit.kind, 1))
+            chosen[rule] = max(edit.interval, chosen.get(rule, 1))
     intervals = sorted({interval for chosen in places.values() for interval in chosen.values() if interval > 1})
-    depth = max((edit.depth or 1 for edit in edits if edit.kind == "prefetch"), default=0)
+    depth = max((edit.depth or 1 for edit in edits if replay_rule(edit.kind) == "copy-ahead"), default=0)
     return EditPlan(places, tuple(intervals), depth, frozenset(_batch_copies(trace)))
 
 
 def split(step: Step, chosen: EditPlan) -> SplitStep:
     """A step's untouched stretches and what lies between them."""
     own = tuple(single(step))
-    copies = tuple(item for item in own if item.engine == "h2d" and chosen.kinds(item))
+    copies = tuple(item for item in own if item.engine == "h2d" and chosen.rules(item))
     pinned = tuple(item for item in own if chosen.pins(item))
     return SplitStep(
         parts=tuple(_parts(step, chosen, bool(copies))),
@@ -113,11 +117,11 @@ def calls(trace: ReplayTrace, waits: Collection[int]) -> set[int]:
 # ---------------------------------------------------------------------------------------------------- the places
 
 
-def _addressed(trace: ReplayTrace, edit: Edit) -> set[EditSite]:
+def _addressed(trace: ReplayTrace, edit: Edit, rule: ReplayRule) -> set[EditSite]:
     """The places of an Edit's Stalls; a copy Edit that names none acts on every pageable or waited-for batch copy."""
     if edit.stalls:
         return _waiting(trace, stall_waits(trace, edit.stalls))
-    if edit.kind not in ("async-copy", "prefetch"):
+    if rule not in ("pinned-copy", "copy-ahead"):
         return set()
     return _batch_copies(trace)
 
@@ -146,7 +150,7 @@ def _parts(step: Step, chosen: EditPlan, copies: bool) -> Iterator[UntouchedSpan
             yield UntouchedSpan(tuple(untouched))
             untouched = []
         yield tuple(
-            TouchedOp(position, item, chosen.kinds(item), site_of(item) in chosen.batch_copies)
+            TouchedOp(position, item, chosen.rules(item), site_of(item) in chosen.batch_copies)
             for position, item in enumerate(group, first)
             if isinstance(item, HostOp)
         )
@@ -171,8 +175,8 @@ def _touched(before: HostOp | OpBlock | None, item: HostOp | OpBlock | None, cho
     """Whether the Edits may change an Item: its own place, what the loader does, or the host time behind either."""
     if not isinstance(item, HostOp):
         return False
-    behind = isinstance(before, HostOp) and (before.kind == "loader" or bool(chosen.kinds(before)))
-    return bool(chosen.kinds(item)) or (copies and (behind or item.kind == "loader"))
+    behind = isinstance(before, HostOp) and (before.kind == "loader" or bool(chosen.rules(before)))
+    return bool(chosen.rules(item)) or (copies and (behind or item.kind == "loader"))
 
 
 def _dropping(step: Step, chosen: EditPlan, places: Iterable[EditSite]) -> Iterator[tuple[int, HostOp]]:

@@ -4,16 +4,16 @@ In: a ReplayTrace, Edits. Out: a Program. Steps are rewritten site by site: an E
 wait belongs to a HostOp (or to the pair of a copy and the synchronize right behind it). Edits that meet at one site
 are combined; they are never applied one after the other, and their gains are never added up.
 
-    interval-sync(N)              keep the wait in the last of every N steps
-    event-sync                    record an event instead of waiting; with interval-sync(N) wait for it every N steps
-    defer-read(1)                 copy into pinned memory, record, look later whether it has arrived: no wait
-    defer-read(N)                 keep the values on the GPU, stack and read them every N steps
-    async-copy                    pinned source, no wait; the pin thread pins, without workers the main thread
-    prefetch(depth)               the batch's copies go to a stream of their own, `depth` batches ahead
-    more-workers(W)               W workers share what the present ones need per batch (`workers`)
-    move-guard(N)                 like defer-read(N): the guard looks at kept values
-    thin-logs(N)                  the read is made in the last of every N steps only, and nothing is kept
-    persistent-workers            nothing: it acts between two epochs, and steps lie within one
+`edit_kinds` says which of these rules stands for each kind of Edit:
+
+    wait-every-n(N)        keep the wait in the last of every N steps
+    mark-by-event          record an event instead of waiting; with wait-every-n(N) wait for it every N steps
+    read-later(1)          copy into pinned memory, record, look later whether it has arrived: no wait
+    read-later(N)          keep the values on the GPU, stack and read them every N steps
+    read-every-n(N)        the read is made in the last of every N steps only, and nothing is kept
+    pinned-copy            pinned source, no wait; the pin thread pins, without workers the main thread
+    copy-ahead(depth)      the batch's copies go to a stream of their own, `depth` batches ahead
+    more-workers(W)        W workers share what the present ones need per batch (`loader_workers`)
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
-from tracelens.model import Edit, EditKind
+from tracelens.edit_kinds import ReplayRule
+from tracelens.model import Edit
 from tracelens.replay import edit_sites
 from tracelens.replay.calibration import Calibration
 from tracelens.replay.edit_sites import EditPlan, SplitStep
@@ -157,7 +158,7 @@ class _Rewriting:
 
     def step(self, cut: SplitStep) -> Variant:
         pinned = [item for item in cut.copies if self.plan.pins(item)]
-        moved = [item for item in cut.copies if "prefetch" in self.plan.kinds(item)]
+        moved = [item for item in cut.copies if "copy-ahead" in self.plan.rules(item)]
         pin_thread = bool(pinned) and self.trace.loader.workers != 0
         released = _released(cut, self.costs) if pin_thread else {}
         out: list[HostOp | OpBlock | UntouchedSpan] = [self._contention(cut, released)] if pin_thread else []
@@ -166,31 +167,31 @@ class _Rewriting:
             if isinstance(part, UntouchedSpan):
                 out.append(part)
                 continue
-            for position, recorded, kinds, carries in part:
+            for position, recorded, rules, carries in part:
                 item = recorded
                 if position in released:
                     item = recorded._replace(gap_ns=recorded.gap_ns - released[position])
                 if item.kind == "loader":
                     out += [self._loader(item, pinned, handed_over=pin_thread), *ahead]
                     pinned, ahead = [], ()
-                elif kinds:
-                    out += self._rewrite(item, kinds, carries)
+                elif rules:
+                    out += self._rewrite(item, rules, carries)
                 else:
                     out.append(item)
         # Without a loader in the step, batches are pinned and prefetched where the step begins.
         return (*(_work(self._pin_cost(copy)) for copy in pinned), *ahead, *out)
 
-    def _rewrite(self, item: HostOp, kinds: Mapping[EditKind, int], carries: bool) -> Sequence[HostOp]:
+    def _rewrite(self, item: HostOp, rules: Mapping[ReplayRule, int], carries: bool) -> Sequence[HostOp]:
         if carries:
-            if "prefetch" in kinds or ("async-copy" in kinds and item.engine != "h2d"):
+            if "copy-ahead" in rules or ("pinned-copy" in rules and item.engine != "h2d"):
                 return (_emptied(item),)
-            return (self._asynchronous(item),) if "async-copy" in kinds else (item,)
-        if "thin-logs" in kinds:
-            return (item,) if kinds["thin-logs"] in {1, *self.last} else (_emptied(item),)
-        interval = max(kinds.values())
-        if item.pair >= 0 or item.engine == "d2h" or "defer-read" in kinds:
+            return (self._asynchronous(item),) if "pinned-copy" in rules else (item,)
+        if "read-every-n" in rules:
+            return (item,) if rules["read-every-n"] in {1, *self.last} else (_emptied(item),)
+        interval = max(rules.values())
+        if item.pair >= 0 or item.engine == "d2h" or "read-later" in rules:
             return self._read_later(item, interval)
-        return self._synchronized_later(item, interval, "event-sync" in kinds)
+        return self._synchronized_later(item, interval, "mark-by-event" in rules)
 
     def _synchronized_later(self, item: HostOp, interval: int, event: bool) -> Sequence[HostOp]:
         if not event:
@@ -258,7 +259,7 @@ class _Rewriting:
         own = len(self.trace.streams)
         out: list[HostOp] = []
         for copy in copies:
-            pinned = "async-copy" in self.plan.kinds(copy)
+            pinned = "pinned-copy" in self.plan.rules(copy)
             moved = (self._asynchronous(copy) if pinned else copy)._replace(stream=own, gap_ns=0, rows=0)
             out.append(moved)
         consumer = copies[0].stream

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from tracelens.edit_kinds import NotReplayed, replay_rule
 from tracelens.model import Abstention, Edit, Estimate
 from tracelens.replay import baseline, bounds, loader_workers
 from tracelens.replay.edits import PreparedEdits
@@ -51,13 +52,20 @@ def predict(trace: ReplayTrace, edits: tuple[Edit, ...]) -> Estimate | Abstentio
             f"{trace.unresolved_waits} waits between GPU streams per step do not say what they wait for",
             "record with a CUDA version whose traces name the stream of an event, or on one stream",
         )
-    if any(edit.kind == "more-workers" for edit in edits) and trace.loader.workers is None:
+    unknown = _unpredictable(edits)
+    if unknown is not None:
+        return Abstention("replay", unknown.missing, unknown.hint)
+    if any(replay_rule(edit.kind) == "more-workers" for edit in edits) and trace.loader.workers is None:
         missing = "how many workers the DataLoader has is not known"
         return Abstention("replay", missing, "record with tracelens profile, which notes it")
-    if edits and all(edit.kind == "persistent-workers" for edit in edits):
-        missing = "what workers that stay alive save lies between two epochs, where no step was recorded"
-        return Abstention("replay", missing, "time two epochs with it and without it")
     return _replayed(trace, tuple(replace(edit, locations=()) for edit in edits))
+
+
+def _unpredictable(edits: Sequence[Edit]) -> NotReplayed | None:
+    """The first Edit that the replay knows no rule for; one that changes no step counts only where it is alone."""
+    rules = [replay_rule(edit.kind) for edit in edits]
+    alone = all(isinstance(rule, NotReplayed) for rule in rules)
+    return next((rule for rule in rules if isinstance(rule, NotReplayed) and (rule.changes_steps or alone)), None)
 
 
 @lru_cache(maxsize=ANSWERS)
@@ -106,13 +114,13 @@ def _quantile(values: Sequence[float], share: float) -> float:
 
 
 def _assumptions(trace: ReplayTrace, edits: tuple[Edit, ...]) -> tuple[str, ...]:
-    costs, kinds = trace.calibration, {edit.kind for edit in edits}
+    costs, rules = trace.calibration, {replay_rule(edit.kind) for edit in edits}
     said = list(trace.notes)
     if trace.unprofiled_ns is None:
         said.append("no unprofiled step time: host times contain the profiler's cost")
     elif trace.overhead.fitted:
         said.append(f"the profiler cost the host {trace.overhead.row_ns / 1e3:.1f} µs per recorded row (fitted)")
-    if "async-copy" in kinds:
+    if "pinned-copy" in rules:
         said.append(f"copies from pinned memory run at {costs.pinned_bytes_per_us / 1e3:.0f} GB/s")
         if trace.loader.workers == 0:
             rate = costs.pin_main_bytes_per_us / 1e3
@@ -120,11 +128,11 @@ def _assumptions(trace: ReplayTrace, edits: tuple[Edit, ...]) -> tuple[str, ...]
         else:
             took = costs.loader_get_ns / 1e3
             said.append(f"a pin thread prepares each batch; the main thread then spends {took:.0f} µs in the loader")
-    if "prefetch" in kinds:
+    if "copy-ahead" in rules:
         said.append("the next batch is asked for before this batch's work is launched")
-    if "thin-logs" in kinds:
+    if "read-every-n" in rules:
         said.append("a line that is not written saves its read; what formatting and writing it cost is not counted")
-    if "more-workers" in kinds:
+    if "more-workers" in rules:
         said.append(_of_workers(trace, edits))
     elif trace.loader.period_ns is not None:
         said.append("the loader's workers set the pace and do not get faster")

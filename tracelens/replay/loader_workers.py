@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tracelens.edit_kinds import replay_rule
 from tracelens.model import Edit
 from tracelens.replay.replay_trace import HostOp, LoaderPace, OpBlock, ReplayTrace, single
 
 
 def with_more_workers(trace: ReplayTrace, edits: Sequence[Edit]) -> ReplayTrace:
     """The ReplayTrace with as many workers as its more-workers Edits ask for; never fewer than it has."""
-    wanted = max((edit.workers for edit in edits if edit.kind == "more-workers"), default=0)
+    wanted = max((edit.workers for edit in edits if replay_rule(edit.kind) == "more-workers"), default=0)
     now = trace.loader.workers
     if now is None or wanted <= now:
         return trace

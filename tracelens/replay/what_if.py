@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
 
-from tracelens.model import Bar, Combination, Drawn, Edit, EditKind, Estimate, PlannedDiagnosis, Scheme, WhatIf
+from tracelens.edit_kinds import EditKind, one_change
+from tracelens.model import Bar, Combination, Drawn, Edit, Estimate, PlannedDiagnosis, Scheme, WhatIf
 from tracelens.replay import edits as rewriting
 from tracelens.replay import estimate
 from tracelens.replay.program import compile_program
@@ -19,8 +20,6 @@ from tracelens.replay.step_timeline import COPY_LANE
 
 MOST_CHANGES = 4
 """16 combinations: each further change doubles the time that a report takes, 1 to 4 s at this number."""
-ONE_CHANGE: tuple[frozenset[EditKind], ...] = (frozenset({"event-sync", "interval-sync"}),)
-"""Edits that act on the same wait: tried one without the other they only repeat each other."""
 
 
 def illustrations(trace: ReplayTrace, planned: PlannedDiagnosis) -> tuple[WhatIf | None, tuple[Drawn, ...]]:
@@ -92,7 +91,7 @@ def _changes(schemes: Iterable[Sequence[Edit]]) -> tuple[tuple[Edit, ...], ...]:
     for edits in schemes:
         mine: dict[frozenset[EditKind], tuple[Edit, ...]] = {}
         for edit in edits:
-            family = next((kinds for kinds in ONE_CHANGE if edit.kind in kinds), frozenset({edit.kind}))
+            family = one_change(edit.kind)
             mine[family] = (*mine.get(family, ()), edit)
         found |= {family: change for family, change in mine.items() if family not in found}
     return tuple(found.values())

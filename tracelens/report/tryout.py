@@ -10,22 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tracelens.model import Combination, Edit, EditKind, IllustratedDiagnosis, PlannedDiagnosis
+from tracelens.edit_kinds import label
+from tracelens.model import Combination, Edit, IllustratedDiagnosis, PlannedDiagnosis
 from tracelens.report import words
 
-NAMES: dict[EditKind, str] = {
-    "event-sync": "Record an event instead of waiting",
-    "interval-sync": "Wait every {n} batches only",
-    "defer-read": "Read results every {n} batches",
-    "async-copy": "Copy from pinned memory without waiting",
-    "prefetch": "Copy the next batch on a stream of its own",
-    "thin-logs": "Write lines every {n} batches only (unsafe)",
-    "move-guard": "Look for not-a-number every {n} batches (unsafe)",
-    "more-workers": "Give the loader more workers (unsafe)",
-    "persistent-workers": "Keep the loader's workers alive (unsafe)",
-}
-AT_ONCE = "Read results as soon as they have arrived, without waiting"
-TOGETHER = "Record an event, wait for it every {n} batches"
 BAR = 700.0
 """Width of the step now; the predicted bar is on the same scale."""
 
@@ -111,12 +99,7 @@ def _row(one: Combination, changes: Sequence[Change], diagnosis: IllustratedDiag
 
 
 def _name(edits: Sequence[Edit]) -> str:
-    kinds, interval = {edit.kind for edit in edits}, max(edit.interval for edit in edits)
-    if len(kinds) > 1:
-        return TOGETHER.format(n=interval)
-    if edits[0].kind == "defer-read" and interval == 1:
-        return AT_ONCE
-    return NAMES[edits[0].kind].format(n=interval)
+    return label((edit.kind for edit in edits), max(edit.interval for edit in edits))
 
 
 def _places(edits: Sequence[Edit]) -> str:

@@ -11,14 +11,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from tracelens.model import UNSAFE_EDITS, EditKind, Tier
+from tracelens.edit_kinds import EditKind, Need, Tier
 
 Change = Literal["minimal", "acceptable", "complex"]
-Need = Literal["per_batch_wait", "host_copy"]
 CHANGES: tuple[Change, ...] = ("minimal", "acceptable", "complex")
 NEEDS: tuple[Need, ...] = ("per_batch_wait", "host_copy")
-EDIT_KINDS: tuple[EditKind, ...] = ("interval-sync", "event-sync", "defer-read", "async-copy", "prefetch")
-RECIPE_KINDS: tuple[EditKind, ...] = (*EDIT_KINDS, *UNSAFE_EDITS)
 TIERS: tuple[Tier, ...] = ("safe", "unsafe", "manual")
 SCALES = ("performance", "memory", "difficulty", "complexity", "maintainability", "risk")
 METRICS = ("syncs_drop_percent", "host_wait_drop_percent", "cpu_percent", "gpu_percent", "gain_percent")
@@ -77,7 +74,7 @@ class SchemeRule:
     references: tuple[Claim, ...]
     sources: tuple[Claim, ...]
     unsafe: tuple[EditKind, ...] = ()
-    """Kinds of Edits that go with it where the user asks for unsafe changes."""
+    """Kinds of Edits that go with it where the user asks for unsafe changes: those whose recipe names the scheme."""
 
     @property
     def days_needed(self) -> float:
@@ -144,6 +141,8 @@ class Recipe:
     tier: Tier
     conditions: tuple[str, ...]
     by_hand: str
+    offered_by: tuple[str, ...]
+    """Schemes that make it beside the Edits that they name themselves."""
     before: str
     after: str
 

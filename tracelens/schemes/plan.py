@@ -8,9 +8,11 @@ that an estimator, handed in as a function, finds worthless on this run.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import get_args
 
-from tracelens.model import Abstention, Edit, EditKind, Estimate, InventoryItem, Location, Stall
+from tracelens.edit_kinds import LoopCondition, NotReplayed, WaitGroup, definition, dropped_together, replay_rule
+from tracelens.model import Abstention, Edit, Estimate, InventoryItem, Stall
 from tracelens.schemes.catalog import EditTemplate, Rules, SchemeRule
 from tracelens.schemes.wording import place
 
@@ -32,23 +34,6 @@ _STEERING_CALLS = frozenset(
 )
 """Calls whose value decides what the host does next: it cannot be read later without changing the program."""
 
-_FAMILIES: tuple[frozenset[EditKind], ...] = (
-    frozenset({"thin-logs"}),
-    frozenset({"move-guard"}),
-    frozenset({"more-workers"}),
-    frozenset({"prefetch"}),
-    frozenset({"async-copy", "prefetch"}),
-    frozenset({"event-sync", "interval-sync", "defer-read"}),
-)
-"""Edits that are judged together: a wait removed alone gains nothing while the one after it stays, and a batch
-cannot be prefetched from memory that is not pinned."""
-
-
-_BESIDE_THE_LOADER = frozenset({"async-copy", "prefetch"})
-"""What a scheme of several Edits leaves out where the loader has no workers. Pinning would run in the training thread:
-beside deferred reads it was predicted to give 1.3 ms per step and cost 4.5 ms on the H200 (12.6 MB per batch); fetching
-ahead would move the loader's random draws. Alone (`pinned-copy`) it can still be tried."""
-
 
 def edits(
     rules: Rules,
@@ -61,7 +46,7 @@ def edits(
 
     `offered`: the unsafe Edits that will be made beside them; what a scheme needs may be one of these.
     """
-    loop = _Loop.of(stalls, inventory, chosen_interval(inventory, interval))
+    loop = _loop_waits(stalls, inventory, chosen_interval(inventory, interval))
     if not stalls and _unknown(inventory, "host_copies"):
         return dict.fromkeys((rule.id for rule in rules.schemes), NO_GPU)
     return {rule.id: _fitted(rule, loop, (offered or {}).get(rule.id, ())) for rule in rules.schemes}
@@ -75,9 +60,11 @@ def offers(
     workers: int | None = None,
 ) -> dict[str, tuple[Edit, ...]]:
     """Per scheme the Edits that only --unsafe makes. `workers`: how many the loader should get; None for no more."""
-    loop = _Loop.of(stalls, inventory, chosen_interval(inventory, interval))
+    loop = _loop_waits(stalls, inventory, chosen_interval(inventory, interval), workers)
     return {
-        rule.id: tuple(edit for kind in rule.unsafe if (edit := _offer(kind, loop, inventory, workers)) is not None)
+        rule.id: tuple(
+            edit for kind in rule.unsafe if (edit := _fitted_edit(EditTemplate(kind, None, 1), loop)) is not None
+        )
         for rule in rules.schemes
     }
 
@@ -96,7 +83,7 @@ def keep_paying(
 ) -> tuple[Edit, ...]:
     """The Edits without the families that buy nothing on this run. At least one family always stays."""
     kept = edits
-    for family in _FAMILIES:
+    for family in dropped_together():
         without = tuple(edit for edit in kept if edit.kind not in family)
         if not without or len(without) == len(kept):
             continue
@@ -110,7 +97,7 @@ def keep_paying(
 
 def judged(edits: tuple[Edit, ...]) -> tuple[Edit, ...]:
     """The Edits without those on which a replay cannot say anything, unless there is no other."""
-    kept = tuple(edit for edit in edits if edit.kind != "persistent-workers")
+    kept = tuple(edit for edit in edits if not isinstance(replay_rule(edit.kind), NotReplayed))
     return kept or edits
 
 
@@ -118,113 +105,127 @@ def judged(edits: tuple[Edit, ...]) -> tuple[Edit, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Loop:
-    """The waits of one loop sorted by what can be done about them, and what it has already."""
+class _LoopWaits:
+    """The waits of one loop, sorted by what can be done about them, and what the loop has already."""
 
-    synchronizes: tuple[Stall, ...]
-    events: tuple[Stall, ...]
-    reads: tuple[Stall, ...]
-    steering: tuple[Stall, ...]
-    copies: tuple[Stall, ...]
+    groups: Mapping[WaitGroup, tuple[Stall, ...]]
     copied: bool
     """Batches are copied to the GPU in the loop, waited for or not."""
     copies_async: bool
     pinned: bool
     """Batches are known to come from pinned memory."""
     prefetched: bool
-    in_process: bool
-    """The loader works in the training thread (num_workers=0)."""
+    workers: bool | None
+    """The loader has worker processes; False where it works in the training thread, None where that is unknown."""
+    persistent: bool
+    """Its workers are known to live on from one epoch to the next."""
     interval: int
-
-    @staticmethod
-    def of(stalls: tuple[Stall, ...], inventory: tuple[InventoryItem, ...], interval: int) -> _Loop:
-        each = [stall for stall in stalls if stall.verdict != "window_edge" and _in_each_batch(stall)]
-        reads = [stall for stall in each if stall.kind == "d2h"]
-        copies = tuple(stall for stall in each if stall.kind == "h2d")
-        pinned, unblocked = _present(inventory, "pinned_memory"), _present(inventory, "non_blocking_copies")
-        return _Loop(
-            synchronizes=tuple(stall for stall in each if stall.kind in ("device", "stream")),
-            events=tuple(stall for stall in each if stall.kind == "event"),
-            reads=tuple(stall for stall in reads if not _steers(stall)),
-            steering=tuple(stall for stall in reads if _steers(stall)),
-            copies=copies,
-            copied=bool(copies) or _present(inventory, "host_copies") is True,
-            copies_async=not copies and pinned is not False and unblocked is not False,
-            pinned=pinned is True,
-            prefetched=_present(inventory, "copy_stream") is True,
-            in_process=_present(inventory, "loader_workers") is False,
-            interval=interval,
-        )
+    wanted_workers: int | None
+    """How many workers the replay finds enough; None where more of them bring nothing or where nobody asked."""
 
 
-def _fitted(rule: SchemeRule, loop: _Loop, offered: tuple[Edit, ...] = ()) -> tuple[Edit, ...] | str:
+_CONDITIONS: Mapping[LoopCondition, Callable[[_LoopWaits], bool]] = {
+    "copies-batches": lambda loop: loop.copied,
+    "copies-block": lambda loop: not loop.copies_async,
+    "no-copy-stream": lambda loop: not loop.prefetched,
+    "interval-above-1": lambda loop: loop.interval > 1,
+    "more-workers-pay": lambda loop: loop.wanted_workers is not None,
+    "has-workers": lambda loop: loop.workers is True,
+    "workers-end-with-epoch": lambda loop: not loop.persistent,
+}
+"""What each condition of `edit_kinds` asks of a loop."""
+
+
+def _loop_waits(
+    stalls: tuple[Stall, ...], inventory: tuple[InventoryItem, ...], interval: int, wanted_workers: int | None = None
+) -> _LoopWaits:
+    each = [stall for stall in stalls if stall.verdict != "window_edge" and _in_each_batch(stall)]
+    groups: Mapping[WaitGroup, tuple[Stall, ...]] = {
+        group: tuple(stall for stall in each if _group(stall) == group) for group in get_args(WaitGroup)
+    }
+    pinned, unblocked = _present(inventory, "pinned_memory"), _present(inventory, "non_blocking_copies")
+    return _LoopWaits(
+        groups=groups,
+        copied=bool(groups["copy"]) or _present(inventory, "host_copies") is True,
+        copies_async=not groups["copy"] and pinned is not False and unblocked is not False,
+        pinned=pinned is True,
+        prefetched=_present(inventory, "copy_stream") is True,
+        workers=_present(inventory, "loader_workers"),
+        persistent=_present(inventory, "persistent_workers") is True,
+        interval=interval,
+        wanted_workers=wanted_workers,
+    )
+
+
+def _group(stall: Stall) -> WaitGroup | None:
+    """None for waits that no Edit acts on."""
+    match stall.kind:
+        case "device" | "stream":
+            return "synchronize"
+        case "event":
+            return "event"
+        case "d2h":
+            return "steering-read" if _steers(stall) else "read"
+        case "h2d":
+            return "copy"
+    return None
+
+
+def _fitted(rule: SchemeRule, loop: _LoopWaits, offered: tuple[Edit, ...] = ()) -> tuple[Edit, ...] | str:
     """The scheme's Edits that find something to act on; a reason when one of its needs is not met."""
-    found = tuple(edit for template in rule.edits if (edit := _edit(template, loop)) is not None)
-    if loop.in_process and {template.kind for template in rule.edits} != {"async-copy"}:
-        found = tuple(edit for edit in found if edit.kind not in _BESIDE_THE_LOADER)
-    kinds = {edit.kind for edit in (*found, *offered)}
-    if "per_batch_wait" in rule.needs and not kinds & {"event-sync", "interval-sync", "defer-read", "move-guard"}:
+    found = tuple(edit for template in rule.edits if (edit := _fitted_edit(template, loop)) is not None)
+    if loop.workers is False:
+        alone = len({template.kind for template in rule.edits}) == 1
+        found = tuple(edit for edit in found if _made_without_workers(edit, alone))
+    met = {definition(edit.kind).meets for edit in (*found, *offered)}
+    if "per_batch_wait" in rule.needs and "per_batch_wait" not in met:
         return _no_wait(rule, loop)
-    if "host_copy" in rule.needs and not kinds & {"async-copy", "prefetch", "more-workers"}:
+    if "host_copy" in rule.needs and "host_copy" not in met:
         return _no_copy(loop)
     return found if found else "there is nothing in this loop that it would change"
 
 
-def _edit(template: EditTemplate, loop: _Loop) -> Edit | None:
-    interval = loop.interval if template.interval is None else template.interval
-    match template.kind:
-        case "event-sync":
-            return _at(Edit("event-sync"), loop.synchronizes)
-        case "interval-sync":
-            return _at(Edit("interval-sync", interval=interval), loop.synchronizes + loop.events)
-        case "defer-read":
-            return _at(Edit("defer-read", interval=interval), loop.reads)
-        case "async-copy":
-            if loop.copied and not loop.copies_async:
-                return _at(Edit("async-copy"), loop.copies, needed=False)
-        case "prefetch":
-            if loop.copied and not loop.prefetched:
-                return _at(Edit("prefetch", depth=template.depth), loop.copies, needed=False)
-    return None
+def _made_without_workers(edit: Edit, alone: bool) -> bool:
+    """Whether an Edit is made where the loader has no workers: pinning would run in the training thread.
+
+    Beside deferred reads it was predicted to give 1.3 ms per step and cost 4.5 ms on the H200 (12.6 MB per batch).
+    Fetching ahead would move the loader's random draws. As a scheme of its own, pinning can still be tried.
+    """
+    allowed = definition(edit.kind).without_workers
+    return allowed == "made" or (allowed == "made-alone" and alone)
 
 
-def _offer(kind: EditKind, loop: _Loop, inventory: tuple[InventoryItem, ...], workers: int | None) -> Edit | None:
-    places = tuple(dict.fromkeys(stall.location for stall in loop.copies if stall.location is not None))
-    match kind:
-        case "thin-logs" if loop.interval > 1:
-            return _at(Edit("thin-logs", interval=loop.interval), loop.reads)
-        case "move-guard" if loop.interval > 1:
-            return _at(Edit("move-guard", interval=loop.interval), loop.reads + loop.steering)
-        case "more-workers" if workers is not None:
-            return Edit("more-workers", locations=places, workers=workers)
-        case "persistent-workers" if _present(inventory, "loader_workers"):
-            kept = _present(inventory, "persistent_workers")
-            return None if kept else Edit("persistent-workers", locations=places)
-    return None
-
-
-def _at(edit: Edit, stalls: tuple[Stall, ...], *, needed: bool = True) -> Edit | None:
-    """The Edit tied to its waits; None when it needs some and there are none."""
-    if needed and not stalls:
+def _fitted_edit(template: EditTemplate, loop: _LoopWaits) -> Edit | None:
+    """The Edit of a template, tied to the waits of this loop; None where it does not apply."""
+    kind = definition(template.kind)
+    stalls = tuple(stall for group in kind.acts_on for stall in loop.groups[group])
+    if (kind.needs_wait and not stalls) or not all(_CONDITIONS[condition](loop) for condition in kind.conditions):
         return None
-    locations: dict[Location, None] = {stall.location: None for stall in stalls if stall.location is not None}
-    return replace(edit, stalls=tuple(stall.id for stall in stalls), locations=tuple(locations))
+    return Edit(
+        kind.id,
+        stalls=tuple(stall.id for stall in stalls) if kind.ends_waits else (),
+        locations=tuple(dict.fromkeys(stall.location for stall in stalls if stall.location is not None)),
+        interval=(template.interval or loop.interval) if "interval" in kind.parameters else 1,
+        depth=template.depth if "depth" in kind.parameters else 0,
+        workers=(loop.wanted_workers or 0) if "workers" in kind.parameters else 0,
+    )
 
 
-def _no_wait(rule: SchemeRule, loop: _Loop) -> str:
-    if loop.steering:
-        location = place(loop.steering[0].location)
+def _no_wait(rule: SchemeRule, loop: _LoopWaits) -> str:
+    steering = loop.groups["steering-read"]
+    if steering:
+        location = place(steering[0].location)
         where = f" at {location}" if location else ""
         return f"the value read{where} decides what the host does next: it cannot be read later"
-    if loop.events and rule.id == "event-sync":
+    if loop.groups["event"] and rule.id == "event-sync":
         return "the loop waits for events already"
     return "the loop neither synchronizes nor reads a value in each batch"
 
 
-def _no_copy(loop: _Loop) -> str:
+def _no_copy(loop: _LoopWaits) -> str:
     if not loop.copied:
         return "the loop copies no batch to the GPU"
-    if loop.in_process and not (loop.copies_async or loop.prefetched):
+    if loop.workers is False and not (loop.copies_async or loop.prefetched):
         return "the loader works in the training thread (num_workers=0): nothing can be pinned or fetched beside it"
     if loop.prefetched:
         return "batches travel on a copy stream already"

@@ -12,21 +12,19 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import yaml
-
+from tracelens.edit_kinds import EDIT_DEFINITIONS, SAFE_EDITS, EditKind, definition
 from tracelens.errors import RuleError
-from tracelens.model import CRITERIA, UNSAFE_EDITS, EditKind
+from tracelens.model import CRITERIA
 from tracelens.schemes import measures
 from tracelens.schemes.catalog import (
     CHANGES,
-    EDIT_KINDS,
     METRICS,
     NEEDS,
-    RECIPE_KINDS,
     SCALES,
     TIERS,
     Claim,
@@ -41,6 +39,7 @@ from tracelens.schemes.catalog import (
     StageRule,
 )
 from tracelens.schemes.fields import Fields, nearest, shown
+from tracelens.schemes.rule_files import RuleFiles
 
 __all__ = ["Rules", "default_folder", "load"]
 
@@ -59,13 +58,14 @@ def default_folder() -> Path:
 def load(folder: Path | None = None, weights: Mapping[str, float] | None = None) -> Rules:
     """All rules; raises `RuleError` with all mistakes at once."""
     mistakes: list[str] = []
-    files = _Files(default_folder(), folder, mistakes)
+    files = RuleFiles(default_folder(), folder, mistakes)
     found, scales, stages = _weights_file(files)
     schemes = tuple(sorted(_each(files, "schemes/*/rule.yaml", _scheme, _folder_name), key=_seed_order))
     texts = _each(files, "findings/*.yaml", _finding, _file_stem)
     recipes = _each(files, "recipes/*/rule.yaml", lambda f: _recipe(f, files), _folder_name)
     guide = measures.read(files.yaml("measures.yaml"), mistakes)
     _check_stages(stages, schemes, mistakes)
+    _check_recipes(recipes, schemes, mistakes)
     if weights is not None:
         found = _overridden(found, weights, mistakes)
     if mistakes:
@@ -74,7 +74,7 @@ def load(folder: Path | None = None, weights: Mapping[str, float] | None = None)
     return Rules(
         weights=found,
         scales=scales,
-        schemes=schemes,
+        schemes=tuple(_with_offers(scheme, recipes) for scheme in schemes),
         stages=stages,
         findings={text.id: text for text in texts},
         recipes={recipe.id: recipe for recipe in recipes},
@@ -82,85 +82,8 @@ def load(folder: Path | None = None, weights: Mapping[str, float] | None = None)
     )
 
 
-# ------------------------------------------------------------------------------------------------------- the files
-
-
-class _Files:
-    """Relative path → file on disk, the user's over ours."""
-
-    def __init__(self, ours: Path, theirs: Path | None, mistakes: list[str]) -> None:
-        self.mistakes = mistakes
-        self._paths: dict[str, Path] = {}
-        if theirs is not None and not theirs.is_dir():
-            mistakes.append(f"{theirs}: is not a folder")
-        for folder in (ours, theirs):
-            if folder is not None and folder.is_dir():
-                self._paths |= {path.relative_to(folder).as_posix(): path for path in _files_below(folder)}
-        known = ("weights.yaml", "measures.yaml", "schemes/*/rule.yaml", "findings/*.yaml", "recipes/*/*")
-        if theirs is not None and theirs.is_dir():
-            names = sorted(path.relative_to(theirs).as_posix() for path in _files_below(theirs))
-            read = [name for name in names if any(PurePosixPath(name).match(form) for form in known)]
-            if not read:
-                mistakes.append(f"{theirs}: holds no rule: expected {', '.join(known)}")
-            for name in names:
-                if name.endswith((".yaml", ".yml")) and name not in read:
-                    mistakes.append(f"{name}: no rule is read from here: expected {', '.join(known)}")
-
-    def matching(self, form: str) -> tuple[str, ...]:
-        depth = form.count("/")
-        return tuple(
-            name for name in sorted(self._paths) if name.count("/") == depth and PurePosixPath(name).match(form)
-        )
-
-    def text(self, name: str) -> str | None:
-        """The text of a file; None with the mistake noted where it cannot be read."""
-        if name not in self._paths:
-            self.mistakes.append(f"{name}: is missing")
-            return None
-        try:
-            return self._paths[name].read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            self.mistakes.append(f"{name}: cannot be read: {error}")
-            return None
-
-    def yaml(self, name: str) -> Any:
-        """What a YAML file holds; None with the mistake noted where it holds nothing usable."""
-        text = self.text(name)
-        if text is None:
-            return None
-        try:
-            value = yaml.load(text, Loader=_Loader)
-        except yaml.MarkedYAMLError as error:
-            line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-            self.mistakes.append(f"{name}: {line}not YAML: {error.problem or error.context}")
-            return None
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
-            self.mistakes.append(f"{name}: not YAML: {' '.join(str(error).split())}")
-            return None
-        if value is None:
-            self.mistakes.append(f"{name}: is empty")
-        return value
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML without the rule that the last of two equal keys wins silently."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-            if key.value in seen:
-                problem = f"the key {shown(key.value)} is there twice"
-                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
-            seen.add(key.value)
-        return super().construct_mapping(node, deep=deep)
-
-
-def _files_below(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")]
-
-
 def _each(
-    files: _Files, form: str, read: Callable[[Fields], Read], expected_id: Callable[[str], str]
+    files: RuleFiles, form: str, read: Callable[[Fields], Read], expected_id: Callable[[str], str]
 ) -> tuple[Read, ...]:
     """One value per file that matches; its `id` must be the name that the file has."""
     out: list[Read] = []
@@ -187,7 +110,7 @@ def _file_stem(name: str) -> str:
 # ------------------------------------------------------------------------------------------------ weights and stages
 
 
-def _weights_file(files: _Files) -> tuple[dict[str, float], dict[str, Scale], tuple[StageRule, ...]]:
+def _weights_file(files: RuleFiles) -> tuple[dict[str, float], dict[str, Scale], tuple[StageRule, ...]]:
     value = files.yaml("weights.yaml")
     if value is None:
         return dict.fromkeys(CRITERIA, 0.0), {}, ()
@@ -266,6 +189,10 @@ def _overridden(base: Mapping[str, float], given: Mapping[str, float], mistakes:
 
 
 def _scheme(fields: Fields) -> SchemeRule:
+    keys = fields.keys()
+    if "unsafe" in keys:
+        fields.ignore("unsafe")
+        fields.wrong("unsafe", "is no longer read here: name the scheme under `offered_by` in recipes/<kind>/rule.yaml")
     return SchemeRule(
         id=fields.text("id"),
         number=fields.text("number") if fields.has("number") else None,
@@ -285,27 +212,29 @@ def _scheme(fields: Fields) -> SchemeRule:
         risks=fields.each("risks", _claim),
         references=fields.each("references", _claim),
         sources=fields.each("sources", _claim),
-        unsafe=fields.choices("unsafe", UNSAFE_EDITS) if fields.has("unsafe") else (),
     )
 
 
 def _edits(fields: Fields) -> tuple[EditTemplate, ...]:
-    edits = fields.each("edits", _edit)
-    kinds = [edit.kind for edit in edits]
+    kinds: list[EditKind] = []
+    edits = fields.each("edits", lambda item: _edit(item, kinds))
     if len(set(kinds)) != len(kinds):
         fields.wrong("edits", "expected each kind once")
     return edits
 
 
-def _edit(fields: Fields) -> EditTemplate:
-    kind = fields.choice("kind", EDIT_KINDS)
+def _edit(fields: Fields, kinds: list[EditKind]) -> EditTemplate:
+    """One Edit of a scheme; its kind is added to `kinds` if there is such a kind."""
+    kind = fields.choice("kind", SAFE_EDITS)
     if not fields.holds("kind", kind):  # which other keys it should have had cannot be said
         fields.ignore("interval", "depth")
         return EditTemplate(kind)
+    kinds.append(kind)
     interval: int | None = 1
-    if kind in ("interval-sync", "defer-read"):
+    parameters = definition(kind).parameters
+    if "interval" in parameters:
         interval = {"N": None, "1": 1}[fields.choice("interval", ("N", "1"))]
-    depth = int(fields.number("depth", 1, 16)) if kind == "prefetch" else 0
+    depth = int(fields.number("depth", 1, 16)) if "depth" in parameters else 0
     return EditTemplate(kind, interval, depth)
 
 
@@ -345,20 +274,45 @@ def _finding(fields: Fields) -> FindingText:
     )
 
 
-def _recipe(fields: Fields, files: _Files) -> Recipe:
-    kind: EditKind = fields.choice("id", RECIPE_KINDS)
+def _recipe(fields: Fields, files: RuleFiles) -> Recipe:
+    kind: EditKind = fields.choice("id", tuple(EDIT_DEFINITIONS))
+    tier = fields.choice("tier", TIERS)
+    if fields.holds("tier", tier) and fields.holds("id", kind) and tier != definition(kind).tier:
+        fields.wrong("tier", f"expected {definition(kind).tier}, as tracelens/edit_kinds.py says, found {tier}")
     return Recipe(
         id=kind,
         title=fields.text("title"),
-        tier=fields.choice("tier", TIERS),
+        tier=tier,
         conditions=fields.texts("conditions"),
         by_hand=fields.text("by_hand"),
+        offered_by=fields.texts("offered_by") if fields.has("offered_by") else (),
         before=_python(files, f"recipes/{kind}/before.py"),
         after=_python(files, f"recipes/{kind}/after.py"),
     )
 
 
-def _python(files: _Files, name: str) -> str:
+def _check_recipes(recipes: Sequence[Recipe], schemes: Sequence[SchemeRule], mistakes: list[str]) -> None:
+    """Each Edit kind has its recipe's folder, and names schemes that exist."""
+    known = [scheme.id for scheme in schemes]
+    for kind in EDIT_DEFINITIONS.keys() - {recipe.id for recipe in recipes}:
+        mistakes.append(f"recipes/{kind}/rule.yaml: is missing: each Edit kind of tracelens/edit_kinds.py has one")
+    for recipe in recipes:
+        for name in recipe.offered_by:
+            if name not in known:
+                mistakes.append(f"recipes/{recipe.id}/rule.yaml: offered_by: no scheme {name!r}{nearest(name, known)}")
+
+
+def _with_offers(scheme: SchemeRule, recipes: Sequence[Recipe]) -> SchemeRule:
+    """The scheme with the Edits whose recipes name it; safe ones are made with N of the run, one batch ahead."""
+    order = tuple(EDIT_DEFINITIONS)
+    offered = sorted((r.id for r in recipes if scheme.id in r.offered_by), key=order.index)
+    own = {template.kind for template in scheme.edits}
+    safe = tuple(EditTemplate(kind, None, 1) for kind in offered if definition(kind).tier == "safe" and kind not in own)
+    unsafe = tuple(kind for kind in offered if definition(kind).tier != "safe")
+    return replace(scheme, edits=(*scheme.edits, *safe), unsafe=unsafe)
+
+
+def _python(files: RuleFiles, name: str) -> str:
     """An example that at least parses."""
     source = files.text(name)
     try:

@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
+from tracelens.edit_kinds import definition
 from tracelens.model import CRITERIA, Abstention, Edit, Estimate, Patch, Scheme, Score, Verification
 from tracelens.schemes.catalog import Rules, SchemeRule
 from tracelens.schemes.facts import Facts, Limits
@@ -302,7 +303,7 @@ def _edits_from(rule: SchemeRule, facts: Facts) -> Literal["patch", "replayed"] 
 
 def _extra_batches(edits: tuple[Edit, ...]) -> int:
     """Batches that are on the GPU beside the one being computed; deferred losses are single numbers."""
-    return max((edit.depth for edit in edits if edit.kind == "prefetch"), default=0)
+    return max((edit.depth for edit in edits if "depth" in definition(edit.kind).parameters), default=0)
 
 
 def _from_patch(patch: Patch, rules: Rules) -> dict[str, Score]:

@@ -6,13 +6,14 @@ loaders), then what moves lines (reads, synchronizes), planned anew on the resul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 
+from tracelens.edit_kinds import EditKind, definition, one_change
 from tracelens.errors import InputError, UsageError
-from tracelens.model import Declined, Edit, EditKind, FilePatch, Hunk, Location, Patch, Stall
-from tracelens.patch.code import movers
+from tracelens.model import Declined, Edit, FilePatch, Hunk, Location, Patch, Stall
 from tracelens.patch.code.names import FileNames
 from tracelens.patch.code.source import (
     Conflict,
@@ -30,40 +31,9 @@ from tracelens.patch.loop.facts import facts_of
 from tracelens.patch.loop.loops import Blocked, training_loop
 from tracelens.patch.loop.sites import Site, find
 from tracelens.patch.proposal import Answer, Proposal, Request, Target
-from tracelens.patch.recipes import (
-    async_copy,
-    defer_read,
-    more_workers,
-    move_guard,
-    persistent_workers,
-    prefetch,
-    synchronize,
-    thin_logs,
-)
+from tracelens.patch.recipes import async_copy, defer_read, synchronize
 
-RECIPES: Mapping[EditKind, Callable[[Request], Answer]] = {
-    "defer-read": defer_read.propose,
-    "event-sync": synchronize.propose,
-    "interval-sync": synchronize.propose,
-    "async-copy": async_copy.propose,
-    "prefetch": prefetch.propose,
-    "thin-logs": thin_logs.propose,
-    "move-guard": move_guard.propose,
-    "more-workers": more_workers.propose,
-    "persistent-workers": persistent_workers.propose,
-}
-FAMILIES: Mapping[EditKind, int] = {
-    "defer-read": 1,
-    "event-sync": 2,
-    "interval-sync": 2,
-    "async-copy": 3,
-    "prefetch": 4,
-    "thin-logs": 5,
-    "move-guard": 6,
-    "more-workers": 7,
-    "persistent-workers": 8,
-}
-"""The first digit of a hunk's id: TL101 is the first deferred read."""
+Propose = Callable[[Request], Answer]
 
 _GIVEN_UP = "the file is left as it is: "
 
@@ -103,6 +73,12 @@ def make(source_root: Path, script: Path, edits: Sequence[Edit], stalls: Sequenc
         declined=tuple(one for _, one in ordered),
         diff=diff.unified(written, project.root),
     )
+
+
+def recipe(kind: EditKind) -> Propose:
+    """What proposes Edits of this kind: `propose` of the module that its definition names."""
+    propose: Propose = import_module(f"tracelens.patch.recipes.{definition(kind).recipe}").propose
+    return propose
 
 
 Targets = dict[Edit, list[Target]]
@@ -167,12 +143,11 @@ class _Project:
         declined: list[Declined] = []
         workers = max((edit.workers for edit in targets), default=0)
         for edit, places in targets.items():
-            own = movers.find(self.root) if edit.kind in ("async-copy", "prefetch") else ()
-            request = Request(source, names, edit, tuple(places), self.unsafe, workers, own)
-            answer = RECIPES[edit.kind](request)
+            request = Request(source, names, edit, tuple(places), self.unsafe, workers, self.root)
+            answer = recipe(edit.kind)(request)
             proposals += answer.proposals
             declined += answer.declined
-        return _Draft(source, names, targets, _merged(proposals), tuple(declined))
+        return _Draft(source, names, targets, synchronize.merged(proposals), tuple(declined))
 
     def write(
         self, chosen: Sequence[tuple[_Draft, tuple[Proposal, ...]]], hunks: Sequence[tuple[Proposal, Hunk]]
@@ -268,21 +243,6 @@ def _moved(lines: Lines, line: int | None) -> int | None:
     return lines[line - 1] if line is not None and line <= len(lines) else None
 
 
-def _merged(proposals: Iterable[Proposal]) -> tuple[Proposal, ...]:
-    """event-sync and interval-sync at one place are one hunk: an event, waited for every N batches."""
-    out: list[Proposal] = []
-    for proposal in proposals:
-        twin = next((o for o in out if FAMILIES[o.edit] == 2 and o.sites == proposal.sites and o.sites), None)
-        if FAMILIES[proposal.edit] == 2 and twin is not None and twin.edit != proposal.edit:
-            event = twin if twin.edit == "event-sync" else proposal
-            wait = proposal if event is twin else twin
-            reason = f"an event marks the batch; the host {wait.reason}"
-            out[out.index(twin)] = replace(event, reason=reason)
-        else:
-            out.append(proposal)
-    return tuple(out)
-
-
 def _changes(source: SourceFile, proposals: Sequence[Proposal], targets: Targets) -> list[LoopChange]:
     """The proposals that move lines, joined per loop, on the file as it is after the first pass."""
     sites, known = find(source), guards.find(source)
@@ -300,10 +260,10 @@ def _change(source: SourceFile, proposals: Sequence[Proposal], sites: Sequence[S
     anchors = [sites[number].node for p in proposals for number in p.sites] + moved
     facts = facts_of(source, training_loop(source, anchors[0]))
     facts = replace(facts, guards=frozenset(moved)) if moved else facts
-    reads = [sites[number] for p in proposals if p.edit in ("defer-read", "move-guard") for number in p.sites]
-    syncs = {number: p.edit for p in proposals if FAMILIES[p.edit] == 2 for number in p.sites}
+    reads = [sites[number] for p in proposals if p.replaced_by is None for number in p.sites]
+    syncs = {number: p.replaced_by for p in proposals if p.replaced_by is not None for number in p.sites}
     kinds = {edit.kind: edit.interval for edit in targets}
-    used = {p.edit for p in proposals} | ({"interval-sync"} if "interval-sync" in kinds and syncs else set())
+    used = {kind for p in proposals for kind in one_change(p.edit)}
     every = max((kinds[kind] for kind in used if kind in kinds), default=1)
     statements = [*defer_read.statements(reads), *moved]
     if syncs:
@@ -314,10 +274,7 @@ def _change(source: SourceFile, proposals: Sequence[Proposal], sites: Sequence[S
         facts if deferral is None else deferral.facts,
         every if every > 1 else None,
         deferral,
-        tuple(
-            (async_copy.call_of(sites[number]), "record" if kind == "event-sync" else "synchronize")
-            for number, kind in syncs.items()
-        ),
+        tuple((async_copy.call_of(sites[number]), method) for number, method in syncs.items()),
         measured.starts if measured is not None else (),
     )
 
@@ -329,10 +286,10 @@ def _choose(
     numbered: list[tuple[_Draft, Proposal, Hunk]] = []
     counts: dict[int, int] = {}
     for draft in drafts:
-        for proposal in sorted(draft.proposals, key=lambda p: (p.location.line or 0, FAMILIES[p.edit])):
-            family = FAMILIES[proposal.edit]
-            counts[family] = counts.get(family, 0) + 1
-            name = f"TL{family}{counts[family]:02d}"
+        for proposal in sorted(draft.proposals, key=lambda p: (p.location.line or 0, definition(p.edit).hunk)):
+            digit = definition(proposal.edit).hunk
+            counts[digit] = counts.get(digit, 0) + 1
+            name = f"TL{digit}{counts[digit]:02d}"
             parts = (proposal.edit, proposal.tier, proposal.location, proposal.reason, proposal.evidence)
             numbered.append((draft, proposal, Hunk(name, *parts, proposal.covers)))
     names = {hunk.id for _, _, hunk in numbered}

@@ -5,7 +5,7 @@ In: a Request. Out: one Proposal per loop. A synchronize stays wherever somethin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import libcst as cst
@@ -97,8 +97,27 @@ def _proposal(request: Request, loop: Loop, members: Found) -> Proposal:
         evidence=evidence([stall for _, target in members for stall in target.stalls]),
         loop_line=request.source.line(loop),
         sites=tuple(n for n, site in enumerate(every) if site.node in nodes),
+        replaced_by="synchronize" if request.edit.kind == "interval-sync" else "record",
         needs_runtime=True,
     )
+
+
+def merged(proposals: Iterable[Proposal]) -> tuple[Proposal, ...]:
+    """An event and a wait every N batches at one place are one hunk: an event, waited for every N batches."""
+    out: list[Proposal] = []
+    for proposal in proposals:
+        twin = next((one for one in out if _is_twin(one, proposal)), None)
+        if twin is None:
+            out.append(proposal)
+            continue
+        event, wait = (twin, proposal) if twin.replaced_by == "record" else (proposal, twin)
+        out[out.index(twin)] = replace(event, reason=f"an event marks the batch; the host {wait.reason}")
+    return tuple(out)
+
+
+def _is_twin(one: Proposal, other: Proposal) -> bool:
+    replaces = one.replaced_by is not None and other.replaced_by is not None
+    return replaces and one.edit != other.edit and bool(one.sites) and one.sites == other.sites
 
 
 def _own_iterator(loop: Loop, names: FileNames) -> str:

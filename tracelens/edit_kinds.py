@@ -1,0 +1,287 @@
+"""The registry of Edit kinds: what every stage has to know of one kind, in one place.
+
+In: nothing. Out: `EditDefinition`, one per kind, and questions about them. Planning (`schemes/plan`), the replay, the
+patcher, the rule files and the reports read it; none of them lists kinds itself. The code of a kind is its recipe, a
+module of `patch/recipes/` that the definition names; its texts and examples are in `rules/recipes/<kind>/`.
+
+A new kind is three things: its name in `EditKind` with a definition here, the recipe module, and the rules folder,
+whose `offered_by` names the schemes that make it. `tests/test_edit_kinds.py` says which of them is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+EditKind = Literal[
+    "defer-read",
+    "event-sync",
+    "interval-sync",
+    "async-copy",
+    "prefetch",
+    "thin-logs",
+    "move-guard",
+    "more-workers",
+    "persistent-workers",
+]
+Tier = Literal["safe", "unsafe", "manual"]
+Parameter = Literal["interval", "depth", "workers"]
+WaitGroup = Literal["synchronize", "event", "read", "steering-read", "copy"]
+"""How planning sorts the recorded waits of a loop. A steering read decides what the host does next."""
+LoopCondition = Literal[
+    "copies-batches",
+    "copies-block",
+    "no-copy-stream",
+    "interval-above-1",
+    "more-workers-pay",
+    "has-workers",
+    "workers-end-with-epoch",
+]
+"""What must hold for a loop before a kind is offered; `schemes/plan` has the test of each."""
+Need = Literal["per_batch_wait", "host_copy"]
+"""What a scheme needs of a loop; a kind says which of them it meets."""
+WithoutWorkers = Literal["made", "made-alone", "left-out"]
+ReplayRule = Literal[
+    "wait-every-n",
+    "mark-by-event",
+    "read-later",
+    "read-every-n",
+    "pinned-copy",
+    "copy-ahead",
+    "more-workers",
+]
+"""How the replay changes the recorded host calls; `replay/edits` has the code of each. Several kinds may share one."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotReplayed:
+    """The replay cannot predict this kind: what is missing, and how to find out what it buys."""
+
+    missing: str
+    hint: str
+    changes_steps: bool = True
+    """False where it changes nothing within a step, so that the estimate of other Edits beside it stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class EditDefinition:
+    """One kind of Edit."""
+
+    id: EditKind
+    tier: Tier
+    """`unsafe`: its hunks are made with --unsafe only. A recipe may give a single hunk a stricter tier."""
+    hunk: int
+    """First digit of its hunks' ids. Two kinds with the same digit are one change where they meet at one place."""
+    recipe: str
+    """Module of `patch/recipes/` whose `propose` makes it."""
+    label: str
+    """What it does, as a switch of the report; `{n}` is its interval."""
+    replay: ReplayRule | NotReplayed
+    parameters: frozenset[Parameter] = frozenset()
+    """Which fields of `Edit` it uses; a scheme's template gives `interval` and `depth`."""
+
+    acts_on: tuple[WaitGroup, ...] = ()
+    """The waits that it changes, and at whose lines the patcher looks for places."""
+    needs_wait: bool = True
+    """It is offered only where the loop has such a wait."""
+    ends_waits: bool = True
+    """False where the waits only say where to look: the Edit then names their lines and no Stall."""
+    conditions: tuple[LoopCondition, ...] = ()
+    meets: Need | None = None
+    without_workers: WithoutWorkers = "made"
+    """Where the loader works in the training thread: made, made only as a scheme's single Edit, or left out."""
+    judged_with: tuple[EditKind, ...] = ()
+    """Kinds that are dropped with it where it buys nothing, because they bring nothing without it."""
+
+    names_its_places: bool = False
+    """It is asked for at every wait of its groups, few of which are places of its kind: its hunks say which."""
+    by_hand_in_helper: str = ""
+    """What to do by hand in a function without a loop; empty where it reads a value, which the function can return."""
+    label_at_once: str = ""
+    """The label for interval 1, where that is another change than waiting for n batches."""
+    label_joined: str = ""
+    """The label of this kind together with those that share its digit."""
+
+
+_COPY_IN_HELPER = "copy with non_blocking=True there, from pinned memory"
+_WAIT_IN_HELPER = "wait every N batches, in the loop that calls it"
+
+DEFINITIONS: Final[tuple[EditDefinition, ...]] = (
+    EditDefinition(
+        id="defer-read",
+        tier="safe",
+        hunk=1,
+        recipe="defer_read",
+        label="Read results every {n} batches",
+        label_at_once="Read results as soon as they have arrived, without waiting",
+        replay="read-later",
+        parameters=frozenset({"interval"}),
+        acts_on=("read",),
+        meets="per_batch_wait",
+        judged_with=("event-sync", "interval-sync"),
+    ),
+    EditDefinition(
+        id="event-sync",
+        tier="safe",
+        hunk=2,
+        recipe="synchronize",
+        label="Record an event instead of waiting",
+        label_joined="Record an event, wait for it every {n} batches",
+        replay="mark-by-event",
+        acts_on=("synchronize",),
+        meets="per_batch_wait",
+        judged_with=("interval-sync", "defer-read"),
+        by_hand_in_helper=_WAIT_IN_HELPER,
+    ),
+    EditDefinition(
+        id="interval-sync",
+        tier="safe",
+        hunk=2,
+        recipe="synchronize",
+        label="Wait every {n} batches only",
+        label_joined="Record an event, wait for it every {n} batches",
+        replay="wait-every-n",
+        parameters=frozenset({"interval"}),
+        acts_on=("synchronize", "event"),
+        meets="per_batch_wait",
+        judged_with=("event-sync", "defer-read"),
+        by_hand_in_helper=_WAIT_IN_HELPER,
+    ),
+    EditDefinition(
+        id="async-copy",
+        tier="safe",
+        hunk=3,
+        recipe="async_copy",
+        label="Copy from pinned memory without waiting",
+        replay="pinned-copy",
+        acts_on=("copy",),
+        needs_wait=False,
+        conditions=("copies-batches", "copies-block"),
+        meets="host_copy",
+        without_workers="made-alone",
+        judged_with=("prefetch",),
+        by_hand_in_helper=_COPY_IN_HELPER,
+    ),
+    EditDefinition(
+        id="prefetch",
+        tier="safe",
+        hunk=4,
+        recipe="prefetch",
+        label="Copy the next batch on a stream of its own",
+        replay="copy-ahead",
+        parameters=frozenset({"depth"}),
+        acts_on=("copy",),
+        needs_wait=False,
+        conditions=("copies-batches", "no-copy-stream"),
+        meets="host_copy",
+        without_workers="left-out",
+        by_hand_in_helper=_COPY_IN_HELPER,
+    ),
+    EditDefinition(
+        id="thin-logs",
+        tier="unsafe",
+        hunk=5,
+        recipe="thin_logs",
+        label="Write lines every {n} batches only (unsafe)",
+        replay="read-every-n",
+        parameters=frozenset({"interval"}),
+        acts_on=("read",),
+        conditions=("interval-above-1",),
+        names_its_places=True,
+    ),
+    EditDefinition(
+        id="move-guard",
+        tier="unsafe",
+        hunk=6,
+        recipe="move_guard",
+        label="Look for not-a-number every {n} batches (unsafe)",
+        replay="read-later",
+        parameters=frozenset({"interval"}),
+        acts_on=("read", "steering-read"),
+        conditions=("interval-above-1",),
+        meets="per_batch_wait",
+        names_its_places=True,
+    ),
+    EditDefinition(
+        id="more-workers",
+        tier="unsafe",
+        hunk=7,
+        recipe="more_workers",
+        label="Give the loader more workers (unsafe)",
+        replay="more-workers",
+        parameters=frozenset({"workers"}),
+        acts_on=("copy",),
+        needs_wait=False,
+        ends_waits=False,
+        conditions=("more-workers-pay",),
+        meets="host_copy",
+    ),
+    EditDefinition(
+        id="persistent-workers",
+        tier="unsafe",
+        hunk=8,
+        recipe="persistent_workers",
+        label="Keep the loader's workers alive (unsafe)",
+        replay=NotReplayed(
+            "what workers that stay alive save lies between two epochs, where no step was recorded",
+            "time two epochs with it and without it",
+            changes_steps=False,
+        ),
+        acts_on=("copy",),
+        needs_wait=False,
+        ends_waits=False,
+        conditions=("has-workers", "workers-end-with-epoch"),
+    ),
+)
+"""In the order of hunk ids, which is the order of tables and of the choices that a message names."""
+
+EDIT_DEFINITIONS: Final[Mapping[EditKind, EditDefinition]] = {one.id: one for one in DEFINITIONS}
+SAFE_EDITS: Final[tuple[EditKind, ...]] = tuple(one.id for one in DEFINITIONS if one.tier == "safe")
+UNSAFE_EDITS: Final[tuple[EditKind, ...]] = tuple(one.id for one in DEFINITIONS if one.tier == "unsafe")
+"""Edits that change what a run prints, when it stops or which random numbers it draws: made with --unsafe only."""
+
+
+def definition(kind: EditKind) -> EditDefinition:
+    """The definition of a kind; raises `LookupError` where there is none."""
+    if kind not in EDIT_DEFINITIONS:
+        raise LookupError(f"Edit kind {kind!r} has no definition: add one to DEFINITIONS in tracelens/edit_kinds.py")
+    return EDIT_DEFINITIONS[kind]
+
+
+def replay_rule(kind: EditKind) -> ReplayRule | NotReplayed:
+    """How the replay treats a kind. A kind without a definition is not replayed."""
+    known = EDIT_DEFINITIONS.get(kind)
+    if known is not None:
+        return known.replay
+    missing = f"how an Edit of kind {kind} changes a step is not declared"
+    return NotReplayed(missing, "measure it with tracelens verify")
+
+
+def one_change(kind: EditKind) -> frozenset[EditKind]:
+    """The kinds that make one hunk with this one where they meet at one place, itself among them."""
+    digit = definition(kind).hunk
+    return frozenset(one.id for one in EDIT_DEFINITIONS.values() if one.hunk == digit)
+
+
+def dropped_together() -> tuple[frozenset[EditKind], ...]:
+    """Sets of kinds that are judged and dropped as a whole, in the order in which a plan tries to do without them.
+
+    Unsafe kinds first, then safe ones from the highest digit down: what changes a script most goes first. Kinds
+    without a prediction are in no set.
+    """
+    judged = [one for one in EDIT_DEFINITIONS.values() if not isinstance(one.replay, NotReplayed)]
+    judged.sort(key=lambda one: (one.tier != "unsafe", one.hunk if one.tier == "unsafe" else -one.hunk))
+    return tuple(dict.fromkeys(frozenset({one.id, *one.judged_with}) for one in judged))
+
+
+def label(kinds: Iterable[EditKind], interval: int) -> str:
+    """What one change of the report's switches does; several kinds are those of one digit."""
+    chosen = [definition(kind) for kind in dict.fromkeys(kinds)]
+    first = chosen[0]
+    text = first.label
+    if len(chosen) > 1:
+        text = first.label_joined or first.label
+    elif interval == 1 and first.label_at_once:
+        text = first.label_at_once
+    return text.format(n=interval)
