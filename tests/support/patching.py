@@ -141,3 +141,25 @@ def _importable(folder: Path) -> Iterator[None]:
         torch.set_num_threads(threads)
         sys.path.remove(str(folder))
         sys.modules.pop("tracelens_runtime", None)
+
+
+SUM = """
+    def main():
+        total = 0.0
+        for step, (x, y) in enumerate(loader):
+            STEP
+            total += loss.item()  # fires
+            # every fourth line
+            if step % 4 == 0:
+                print(step, total)  # so far
+        return total
+    result = main()
+"""
+
+
+def patched_again(folder: Path, patch: Patch, edits: tuple[Edit, ...]) -> Patch:
+    """Patch the patched file."""
+    text = patched_text(patch)
+    runtime = next(one for one in patch.files if one.path.name != "train.py")
+    runtime.path.write_bytes(runtime.after)
+    return patch_of(folder, text, edits)

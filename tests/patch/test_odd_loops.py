@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.hostile.held import HELD
-from tests.support.hostile.stays import STAYS
+from tests.support.odd_loops.declined import STAYS
+from tests.support.odd_loops.patched import HELD
 from tests.support.patching import Outcome, run, script
 from tracelens.model import Edit, Location, Patch
 from tracelens.patch.code.source import parse

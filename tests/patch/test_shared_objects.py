@@ -1,4 +1,4 @@
-"""Loops written to break the promise that every number and every line stays the same; each once did, or could have."""
+"""Objects that the loop shares with others (meters, writers, histories, optimizers): each is seen in its order."""
 
 from __future__ import annotations
 
@@ -7,6 +7,28 @@ from pathlib import Path
 import pytest
 
 from tests.support.patching import assert_same, defer, patch_of, script
+
+AVERAGES = """
+from utils import SpeedMeter
+import journal
+speed = SpeedMeter()
+for i, (x, y) in enumerate(loader):
+    speed.begin()
+    STEP
+    rate = speed.update(len(x))
+    journal.log(step=i, data={{"loss": loss.item(), "rate": rate}})  # fires
+last = {{"rate": {held}}}
+journal.log(data=last)
+"""
+
+
+@pytest.mark.parametrize(("held", "deferred"), [("speed.avg", True), ("speed", False), ("speed.history", False)])
+def test_who_is_given_the_average_of_a_meter_does_not_have_the_meter(held: str, deferred: bool, tmp_path: Path) -> None:
+    """`speed` is not declared here: only a journal that has it could show what it holds when a line is written."""
+    patch = patch_of(tmp_path, script(AVERAGES.format(held=held)))
+    assert bool(patch.hunks) is deferred
+    assert deferred or "speed.begin" in patch.declined[0].obstacle
+
 
 METER = """
 class Meter:

@@ -1,32 +1,14 @@
-"""async-copy and prefetch: what is added to a loop's copies and its loader, and when nothing may be."""
+"""async-copy: which copies of the batch become asynchronous, which loaders pinned, and when neither may be."""
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 
 import pytest
 
-from tests.support.patching import assert_same, fired, patch_of, patched_text, script
-from tracelens.model import Edit, Patch
+from tests.support.copies import LOADED, added, copies
+from tests.support.patching import assert_same, patched_text
 from tracelens.patch.code import movers
-
-DATA = """
-from torch.utils.data import DataLoader, TensorDataset
-data = TensorDataset(torch.randn(50, 4), torch.randint(0, 3, (50,)))
-"""
-
-
-def copies(folder: Path, body: str, *kinds: str, unsafe: bool = False, depth: int = 1) -> tuple[str, Patch]:
-    text = script(DATA + textwrap.dedent(body))
-    edits = tuple(Edit(k, locations=fired(text), depth=depth) for k in kinds or ("async-copy",))
-    return text, patch_of(folder, text, edits, unsafe=unsafe)
-
-
-def added(text: str, patch: Patch) -> list[str]:
-    before = text.splitlines()
-    return [line.strip() for line in patched_text(patch).splitlines() if line not in before]
-
 
 ADDED = {
     "names of the batch, loader without pinning": (
@@ -257,114 +239,6 @@ def test_a_batch_that_the_host_writes_into_is_not_copied_behind_its_back(tmp_pat
     assert "write into the batch" in patch.declined[0].obstacle
 
 
-UNKNOWN = {
-    "handed over": (
-        "def make(options):\n    return DataLoader(data, batch_size=8, **options)\nloader = make({})",
-        None,
-    ),
-    "made by a function": ("options = dict(zip('', ''))\nloader = DataLoader(data, batch_size=8, **options)", None),
-    "changed by a function": (
-        "def more(options):\n    options['pin_memory'] = False\noptions = {}\nmore(options)\n"
-        "loader = DataLoader(data, batch_size=8, **options)",
-        None,
-    ),
-    "changed under another name": (
-        "options = {}\nsame = options\nsame['pin_memory'] = False\nloader = DataLoader(data, batch_size=8, **options)",
-        None,
-    ),
-    "keys that are not plain": (
-        "options = {'pin_' + 'memory': False}\nloader = DataLoader(data, batch_size=8, **options)",
-        None,
-    ),
-    "of another function": (
-        "options = {}\ndef make():\n    return DataLoader(data, batch_size=8, **options)\n"
-        "options['pin_memory'] = False\nloader = make()",
-        None,
-    ),
-    "positions": ("loader = DataLoader(*[data, 8])", None),
-    "something left out": (
-        "options = {'pin_memory': False}\noptions.pop('pin_memory')\n"
-        "loader = DataLoader(data, batch_size=8, **options)",
-        None,
-    ),
-}
-
-SEEN_THROUGH = {
-    "given on a GPU, as in the examples of PyTorch": (
-        "options = {'batch_size': 8}\nif torch.cuda.is_available():\n"
-        "    more = {'num_workers': 1, 'pin_memory': True}\n    options.update(more)\n"
-        "loader = DataLoader(data, **options)",
-        None,
-    ),
-    "given by a choice": (
-        "options = {'num_workers': 1, 'pin_memory': True} if torch.cuda.is_available() else {}\n"
-        "loader = DataLoader(data, batch_size=8, **options)",
-        None,
-    ),
-    "given by a key": (
-        "options = dict(batch_size=8)\noptions['pin_memory'] = torch.cuda.is_available()\n"
-        "loader = DataLoader(data, **options)",
-        None,
-    ),
-    "given within another": (
-        "base = {'pin_memory': False}\noptions = {**base, 'batch_size': 8}\nloader = DataLoader(data, **options)",
-        None,
-    ),
-    "absent": (
-        "options = dict(batch_size=8, drop_last=False)\noptions.update(shuffle=False)\n"
-        "loader = DataLoader(data, **options)",
-        "loader = DataLoader(data, **options, pin_memory=torch.cuda.is_available())",
-    ),
-    "absent, in a function": (
-        "def make(size):\n    options = {'batch_size': size}\n    print(options)\n"
-        "    return DataLoader(data, **options)\nloader = make(8)",
-        "    return DataLoader(data, **options, pin_memory=torch.cuda.is_available())",
-    ),
-    "absent in a display": (
-        "loader = DataLoader(data, **{'batch_size': 8})",
-        "loader = DataLoader(data, **{'batch_size': 8}, pin_memory=torch.cuda.is_available())",
-    ),
-}
-
-
-def hidden(folder: Path, making: str) -> tuple[str, Patch]:
-    return copies(folder, f"{making}\nfor x, y in loader:\n    x = x.to(device)  # fires\n    STEP\n")
-
-
-@pytest.mark.parametrize("name", UNKNOWN)
-def test_a_loader_with_hidden_arguments_is_left_to_its_owner(name: str, tmp_path: Path) -> None:
-    making, _ = UNKNOWN[name]
-    text, patch = hidden(tmp_path, making)
-    assert added(text, patch) == ["x = x.to(device, non_blocking=True)  # fires"]
-    assert ["hidden" in declined.obstacle for declined in patch.declined] == [True]
-    assert_same(tmp_path, text, patch)
-
-
-@pytest.mark.parametrize("name", SEEN_THROUGH)
-def test_hidden_arguments_are_seen_through_where_they_are_made_beside_the_call(name: str, tmp_path: Path) -> None:
-    making, line = SEEN_THROUGH[name]
-    text, patch = hidden(tmp_path, making)
-    copy = "x = x.to(device, non_blocking=True)  # fires"
-    assert sorted(added(text, patch)) == sorted([copy, *([line.strip()] if line else [])])
-    assert patch.declined == ()
-    assert assert_same(tmp_path, text, patch).ending == ""
-
-
-def test_a_loader_whose_hidden_arguments_choose_no_sampler_can_be_prefetched(tmp_path: Path) -> None:
-    body = """
-        options = {"num_workers": 2} if device.type == "cuda" else {}
-        loader = DataLoader(data, batch_size=8, **options)
-        for x, y in loader:
-            x, y = x.to(device), y.to(device)  # fires
-            STEP
-    """
-    text, patch = copies(tmp_path, body, "prefetch")
-    assert [hunk.tier for hunk in patch.hunks] == ["safe"]
-    assert_same(tmp_path, text, patch)
-    _, patch = copies(tmp_path, body.replace('"num_workers": 2', '"sampler": None'), "prefetch")
-    assert ["needs --unsafe" in one.obstacle for one in patch.declined] == [True]
-
-
 NESTED_DATA = """
     samples = [(torch.randn(4), {"y": torch.tensor(i % 3), "id": f"n{i}", "more": torch.ones(2)}) for i in range(20)]
     loader = DataLoader(samples, batch_size=5, num_workers=int(device.type == "cuda"), pin_memory=False,
@@ -435,57 +309,7 @@ def test_a_batch_whose_parts_are_made_anew_or_written_into_is_not_copied_behind_
     assert ["write into the batch" in one.obstacle for one in patch.declined] == [True]
 
 
-LOADED = """
-    loader = DataLoader(data, batch_size=8, num_workers={workers})
-    for epoch in range(2):
-        for i, (x, y) in enumerate(loader):
-            x = x.to(device)  # fires
-            y = y.to(device)  # fires
-            STEP
-            print(i, x.size(0), f"{{loss.item():.6f}}")
-"""
-
-
-def test_the_loader_is_wrapped_where_the_loop_runs_over_it(tmp_path: Path) -> None:
-    text, patch = copies(tmp_path, LOADED.format(workers="2 if device.type == 'cuda' else 0"), "prefetch", depth=2)
-    expected = "for i, (x, y) in enumerate(tracelens_runtime.prefetch(loader, device, depth=2)):"
-    assert added(text, patch) == ["import tracelens_runtime", expected]
-    assert [hunk.tier for hunk in patch.hunks] == ["safe"]
-    assert_same(tmp_path, text, patch)
-
-
-def test_without_workers_a_prefetch_moves_random_draws_and_needs_unsafe(tmp_path: Path) -> None:
-    text, patch = copies(tmp_path, LOADED.format(workers=0), "prefetch")
-    assert patch.empty
-    assert "needs --unsafe" in patch.declined[0].obstacle
-    text, patch = copies(tmp_path, LOADED.format(workers=0), "prefetch", unsafe=True)
-    assert [hunk.tier for hunk in patch.hunks] == ["unsafe"]
-    assert "move_random_draws=True" in patched_text(patch)
-    assert_same(tmp_path, text, patch)  # nothing is prefetched on a CPU
-
-
 def test_copies_and_prefetch_go_together(tmp_path: Path) -> None:
     _, patch = copies(tmp_path, LOADED.format(workers=1), "async-copy", "prefetch")
     assert [hunk.id for hunk in patch.hunks] == ["TL301", "TL401", "TL302"]
     assert "pin_memory=torch.cuda.is_available()" in patched_text(patch)
-
-
-NOT_WRAPPED = {
-    "used on the CPU": ("print(y.tolist())", "used on the CPU"),
-    "on two devices": ("y = y.to('cuda:1')", "different devices"),
-}
-
-
-@pytest.mark.parametrize("name", NOT_WRAPPED)
-def test_a_batch_that_is_not_copied_as_a_whole_is_not_prefetched(name: str, tmp_path: Path) -> None:
-    line, words = NOT_WRAPPED[name]
-    body = f"""
-        loader = DataLoader(data, batch_size=8, num_workers=2)
-        for x, y in loader:
-            x = x.to(device)  # fires
-            {line}
-            STEP
-    """
-    _, patch = copies(tmp_path, body, "prefetch")
-    assert patch.empty
-    assert [words in declined.obstacle for declined in patch.declined] == [True]

@@ -1,0 +1,157 @@
+"""more-workers and persistent-workers: which loaders get them, and what the script then does."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.patching import patch_of, patched_text, script
+from tests.support.unsafe_patches import reasons, unsafe
+from tracelens.model import Edit
+
+# ------------------------------------------------------------------------------------------------------ workers
+
+LOADER = """
+from torch.utils.data import DataLoader, Dataset
+
+
+class Noisy(Dataset):
+    def __len__(self):
+        return 16
+
+    def __getitem__(self, index):
+        return torch.randn(4), index % 3
+
+
+def main():
+    loader = DataLoader({arguments})
+    for epoch in range(2):
+        for x, y in loader:
+            STEP
+        print(epoch, loss.item())
+
+
+{call}
+"""
+GUARD = 'if __name__ == "__main__":\n    main()'
+ITEMS = "Noisy(), batch_size=4, shuffle=True"
+
+
+def loading(arguments: str = ITEMS, call: str = GUARD) -> str:
+    return script(LOADER.format(arguments=arguments, call=call))
+
+
+def apart(folder: Path, text: str) -> str:
+    """The lines of a script run in a process of its own, as its workers need."""
+    folder.mkdir(parents=True)
+    (folder / "train.py").write_text(text)
+    command = [sys.executable, "train.py"]
+    return subprocess.run(command, check=True, cwd=folder, stdout=subprocess.PIPE, text=True, timeout=120).stdout
+
+
+def test_workers_are_added_and_the_script_runs(tmp_path: Path) -> None:
+    text = loading()
+    patch = unsafe(tmp_path, text, "more-workers")
+    assert [(hunk.id, hunk.tier) for hunk in patch.hunks] == [("TL701", "unsafe")]
+    assert "random draws of the data set" in patch.hunks[0].reason and "main guard" in patch.hunks[0].reason
+    assert f"DataLoader({ITEMS}, num_workers=2)" in patched_text(patch)
+    before, after = apart(tmp_path / "before", text), apart(tmp_path / "after", patched_text(patch))
+    assert len(after.splitlines()) == len(before.splitlines()) == 2
+    assert after != before, "the items are drawn by the workers' generators, as the reason says"
+
+
+def test_a_written_number_is_raised_and_never_lowered(tmp_path: Path) -> None:
+    assert "num_workers=2" in patched_text(unsafe(tmp_path, loading(f"{ITEMS}, num_workers=1"), "more-workers"))
+    assert unsafe(tmp_path, loading(f"{ITEMS}, num_workers=2"), "more-workers").empty
+
+
+WORKERLESS = {
+    "argument": (f"{ITEMS}, num_workers=count", GUARD, "", "comes from `count`"),
+    "hidden": (f"{ITEMS}, **options", GUARD, "", "hidden in `*` or `**`"),
+    "stream": (ITEMS, GUARD, "from torch.utils.data import IterableDataset\n", "may be a stream"),
+    "open file": (ITEMS, GUARD, "def opened(path):\n    return h5py.File(path)\n", "keeps a file open"),
+    "on the gpu": (ITEMS.replace("Noisy()", "[x.cuda() for x in []]"), GUARD, "", "is on the GPU"),
+    "spawned": (ITEMS, "torch.multiprocessing.set_start_method('spawn')\nmain()", "", "no main guard"),
+    "lambda": (f"{ITEMS}, collate_fn=lambda b: b, multiprocessing_context='spawn'", GUARD, "", "is a lambda"),
+    "kept": (f"{ITEMS})  # tracelens: keep\n    (", GUARD, "", "tracelens: keep"),
+}
+
+
+@pytest.mark.parametrize("name", WORKERLESS)
+def test_loaders_that_cannot_have_workers_stay(name: str, tmp_path: Path) -> None:
+    arguments, call, head, why = WORKERLESS[name]
+    text = head + loading(arguments, call)
+    patch = unsafe(tmp_path, text, "more-workers")
+    assert patch.empty
+    assert why in reasons(patch, "more-workers")[0]
+
+
+def test_without_a_main_guard_workers_must_be_forked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = loading(call="main()")
+    monkeypatch.setattr("multiprocessing.get_all_start_methods", lambda: ["fork", "spawn", "forkserver"])
+    assert "workers must be forked" in unsafe(tmp_path, text, "more-workers").hunks[0].reason
+    monkeypatch.setattr("multiprocessing.get_all_start_methods", lambda: ["forkserver", "spawn", "fork"])
+    assert "starts workers by forkserver" in reasons(unsafe(tmp_path, text, "more-workers"), "more-workers")[0]
+
+
+def test_workers_that_stay_alive_change_the_second_epoch_only(tmp_path: Path) -> None:
+    text = loading(f"{ITEMS}, num_workers=1")
+    patch = unsafe(tmp_path, text, "persistent-workers")
+    assert [(hunk.id, hunk.tier) for hunk in patch.hunks] == [("TL801", "unsafe")]
+    assert "from the second epoch on the shuffle" in patch.hunks[0].reason
+    before, after = apart(tmp_path / "before", text), apart(tmp_path / "after", patched_text(patch))
+    assert after.splitlines()[0] == before.splitlines()[0]
+    assert after.splitlines()[1] != before.splitlines()[1]
+
+
+def test_the_number_of_workers_may_stand_behind_a_name(tmp_path: Path) -> None:
+    patch = unsafe(tmp_path, loading(f"{ITEMS}, num_workers=count"), "persistent-workers")
+    assert "num_workers=count, persistent_workers=count > 0" in patched_text(patch)
+
+
+def test_where_workers_must_not_stay_alive(tmp_path: Path) -> None:
+    with_workers = f"{ITEMS}, num_workers=1"
+    changing = loading(with_workers).replace(
+        "        for x, y in loader", "        loader.dataset.epoch = epoch\n        for x, y in loader"
+    )
+    once = loading(with_workers).replace("    for epoch in range(2):", "    epoch = 0\n    if True:")
+    for text, why in (
+        (changing, "the data set may change between two epochs"),
+        (once, "there is no second epoch"),
+        (loading(), "has no workers"),
+    ):
+        patch = unsafe(tmp_path, text, "persistent-workers")
+        assert patch.empty
+        assert why in reasons(patch, "persistent-workers")[0]
+    assert unsafe(tmp_path, loading(f"{with_workers}, persistent_workers=True"), "persistent-workers").empty
+
+
+LASTING_ITEMS = {
+    "counts": "self.n += 1; return torch.ones(4), 1",
+    "takes from an iterator": "next(LASTING_ITEMS); return torch.ones(4), 1",
+    "looks at the model": "return model.weight.detach()[0], 1",
+}
+
+
+@pytest.mark.parametrize("name", LASTING_ITEMS)
+def test_items_that_leave_something_behind_are_not_made_by_workers(name: str, tmp_path: Path) -> None:
+    text = script(
+        "from torch.utils.data import DataLoader\nITEMS = iter(range(1000))\nclass Data:\n    n = 0\n"
+        f"    def __len__(self): return 8\n    def __getitem__(self, i): {LASTING_ITEMS[name]}\n"
+        "loader = DataLoader(Data(), batch_size=4)\nfor x, y in loader:\n    STEP\n"
+    )
+    patch = patch_of(tmp_path, text, (Edit("more-workers", workers=2),), unsafe=True)
+    assert patch.empty
+    assert any("`__getitem__`" in one.obstacle for one in patch.declined)
+
+
+def test_builtins_that_the_loop_uses_too_do_not_keep_workers_away(tmp_path: Path) -> None:
+    text = script(
+        "from torch.utils.data import DataLoader\nclass Data:\n    def __len__(self): return 8\n"
+        "    def __getitem__(self, i): return torch.ones(len(range(4))), 1\n"
+        "loader = DataLoader(Data(), batch_size=4)\nfor x, y in loader:\n    STEP\n    print(len(range(3)))\n"
+    )
+    assert patch_of(tmp_path, text, (Edit("more-workers", workers=2),), unsafe=True).hunks

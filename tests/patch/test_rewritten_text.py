@@ -1,0 +1,151 @@
+"""The text of a patched file: bytes outside of the hunks, encodings, comments, imports, names, and a stable result."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from tests.support.patching import SUM, assert_same, defer, patch_of, patched_again, patched_text, script
+from tracelens.errors import UsageError
+from tracelens.model import Edit
+from tracelens.patch.code.source import parse
+from tracelens.patch.files import trust, vendored
+from tracelens.patch.recipes import Wanted, make
+
+# ------------------------------------------------------------------------------------------------ formatting
+
+
+VARIANTS = {
+    "as it is": lambda text: text,
+    "carriage returns": lambda text: text.replace("\n", "\r\n"),
+    "two spaces": lambda text: text.replace("    ", "  "),
+    "tabs": lambda text: text.replace("    ", "\t"),
+    "no newline at the end": lambda text: text.rstrip("\n"),
+    "no newline after the loop": lambda text: text[: text.index("    return total")].rstrip("\n"),
+    "byte order mark": lambda text: "\ufeff" + text,
+    "non-ASCII": lambda text: text.replace("every fourth line", "jede vierte Zeile: größer"),
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_lines_outside_of_the_hunks_keep_their_bytes(name: str, tmp_path: Path) -> None:
+    text = VARIANTS[name](script(SUM))
+    patch = patch_of(tmp_path, text, defer(text.replace("\r\n", "\n").lstrip("\ufeff")))
+    before, after = text.encode(), patched_text(patch).encode()
+    assert patch.declined == ()
+    if "\r\n" in text:
+        assert after.count(b"\n") == after.count(b"\r\n")
+    touched = [line for line in before.splitlines(keepends=True) if line not in after.splitlines(keepends=True)]
+    assert all(b"for step" in line or b"total" in line or b"step % 4" in line for line in touched)
+    assert before.endswith((b"\n", b"\r\n")) == after.endswith((b"\n", b"\r\n"))
+    assert after.startswith(b"\xef\xbb\xbf") == before.startswith(b"\xef\xbb\xbf")
+    assert trust.mistake(parse(tmp_path / "train.py", "train.py", before), after) is None
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_git_accepts_the_diff_and_makes_the_same_bytes(name: str, tmp_path: Path) -> None:
+    text = VARIANTS[name](script(SUM))
+    folder = tmp_path / "a project"
+    folder.mkdir()
+    patch = patch_of(folder, text, defer(text.replace("\r\n", "\n").lstrip("\ufeff")))
+    (tmp_path / "patch").write_bytes(patch.diff.encode("utf-8", errors="surrogateescape"))
+    command = ["git", "-c", "core.autocrlf=false", "apply", "--whitespace=nowarn", str(tmp_path / "patch")]
+    subprocess.run(
+        command, cwd=folder, check=True, env={"GIT_CEILING_DIRECTORIES": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    )
+    for one in patch.files:
+        assert one.path.read_bytes() == one.after
+
+
+def test_comments_move_with_their_statements(tmp_path: Path) -> None:
+    text = script(SUM)
+    after = patched_text(patch_of(tmp_path, text))
+    for comment in ("# fires", "# every fourth line", "# so far"):
+        assert after.count(comment) == 1
+
+
+def test_latin_1_stays_latin_1(tmp_path: Path) -> None:
+    text = "# -*- coding: latin-1 -*-\n" + script(SUM).replace("so far", "größer")
+    path = tmp_path / "train.py"
+    path.write_bytes(text.encode("latin-1"))
+    patch = make(tmp_path, path, defer(text), (), Wanted(10))
+    after = next(one.after for one in patch.files if one.path == path)
+    assert "größer".encode("latin-1") in after
+
+
+# -------------------------------------------------------------------------------------------------- stability
+
+
+def test_a_second_run_over_the_patched_file_changes_nothing(tmp_path: Path) -> None:
+    text = script(SUM)
+    first = patch_of(tmp_path, text, (Edit("defer-read", interval=10),))
+    assert not first.empty
+    second = patched_again(tmp_path, first, (Edit("defer-read", interval=10),))
+    assert second.empty
+    assert second.diff == ""
+
+
+def test_an_unstable_rewrite_is_given_up(tmp_path: Path) -> None:
+    text = script(SUM)
+    with mock.patch("tracelens.patch.files.trust.mistake", return_value="the patched file does not compile: line 3"):
+        patch = patch_of(tmp_path, text)
+    assert patch.empty
+    assert patch.hunks == ()
+    assert "left as it is: the patched file does not compile" in patch.declined[0].obstacle
+
+
+def test_a_lost_comment_or_a_syntax_error_is_noticed(tmp_path: Path) -> None:
+    source = parse(tmp_path / "a.py", "a.py", b"x = 1  # keep me\n")
+    assert trust.mistake(source, b"x = 1  # keep me\n") is None
+    assert "comment" in (trust.mistake(source, b"x = 1\n") or "")
+    assert "parse" in (trust.mistake(source, b"x = = 1  # keep me\n") or "")
+    assert "compile" in (trust.mistake(source, b"return  # keep me\n") or "")
+
+
+# ---------------------------------------------------------------------------------------- the vendored runtime
+
+
+def test_the_runtime_is_vendored_once_and_renewed_when_it_is_old(tmp_path: Path) -> None:
+    text = script(SUM)
+    runtime = tmp_path / "tracelens_runtime.py"
+    assert {one.path.name: one.before for one in patch_of(tmp_path, text).files}["tracelens_runtime.py"] is None
+    runtime.write_bytes(vendored.content())
+    assert [one.path.name for one in patch_of(tmp_path, text).files] == ["train.py"]
+    runtime.write_bytes(b"# tracelens runtime 0\n")
+    renewed = {one.path.name: one for one in patch_of(tmp_path, text).files}["tracelens_runtime.py"]
+    assert (renewed.before, renewed.after) == (b"# tracelens runtime 0\n", vendored.content())
+    runtime.write_bytes(b"print('mine')\n")
+    with pytest.raises(UsageError, match="not a file of TraceLens"):
+        patch_of(tmp_path, text)
+
+
+def test_imports_go_below_the_docstring_and_future_imports(tmp_path: Path) -> None:
+    text = '#!/usr/bin/env python\n"""Train."""\nfrom __future__ import annotations\n\n' + script(SUM)
+    after = patched_text(patch_of(tmp_path, text))
+    assert after.index("import tracelens_runtime") > after.index("from torch import nn")
+    text = '#!/usr/bin/env python\n"""Train."""\nfrom __future__ import annotations\nimport os\nx = 1\n' + script(SUM)
+    after = patched_text(patch_of(tmp_path, text))
+    assert after.splitlines()[7] == "import tracelens_runtime"  # below the script's own import of torch
+
+
+ABOVE_TORCH = {
+    "a variable of the environment": "import os\nos.environ['OMP_NUM_THREADS'] = '1'\n",
+    "in a try": "import os\nos.environ['A'] = ''\ntry:\n    import torch\nexcept ImportError:\n    raise\nx = 1\n",
+}
+
+
+@pytest.mark.parametrize("name", ABOVE_TORCH)
+def test_the_runtime_is_not_imported_before_torch(name: str, tmp_path: Path) -> None:
+    text = ABOVE_TORCH[name] + script(SUM)
+    lines = patched_text(patch_of(tmp_path, text)).splitlines()
+    above = lines[: lines.index("import tracelens_runtime")]
+    assert any(line.strip() == "import torch" for line in above)
+    assert_same(tmp_path, text, patch_of(tmp_path, text))
+
+
+def test_new_names_avoid_the_names_of_the_file(tmp_path: Path) -> None:
+    text = "ahead = replay_batch = loss_value = 7\n" + script(SUM) + "print(ahead, replay_batch, loss_value)\n"
+    assert_same(tmp_path, text, patch_of(tmp_path, text))
