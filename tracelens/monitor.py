@@ -36,8 +36,8 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from tracelens import run
-from tracelens.capture.exclusive_file import OneWriter
-from tracelens.capture.hardware_monitor import PERIOD_SECONDS, Monitor
+from tracelens.capture.exclusive_file import ExclusiveFile
+from tracelens.capture.hardware_monitor import PERIOD_SECONDS, HardwareMonitor
 from tracelens.errors import UsageError
 
 Batch = TypeVar("Batch")
@@ -116,8 +116,8 @@ class TrainingMonitor:
         self._period = period_seconds
         self._seconds: deque[float] = deque(maxlen=RECENT)
         self._count = 0
-        self._writer = OneWriter()
-        self._monitor: Monitor | None = None
+        self._writer = ExclusiveFile()
+        self._monitor: HardwareMonitor | None = None
         self._began: float | None = None
         self._ended: float | None = None
         self._lock = threading.Lock()
@@ -133,7 +133,7 @@ class TrainingMonitor:
                 f"{self._path} cannot be written: {error.strerror or error}", hint="give another path"
             ) from error
         self._began = time.perf_counter()
-        self._monitor = Monitor(self._path, os.getpid(), self._period)
+        self._monitor = HardwareMonitor(self._path, os.getpid(), self._period)
         self._monitor.start()
 
     def log_iteration(self, seconds: float) -> None:
@@ -223,20 +223,20 @@ def _gpus(rows: Sequence[Mapping[str, Any]]) -> tuple[Gpu, ...]:
 
 
 def _gpu(index: int, samples: Sequence[Mapping[str, Any]]) -> Gpu:
-    def of(key: str) -> list[Any]:
+    def values(key: str) -> list[Any]:
         return [sample.get(key) for sample in samples]
 
-    reasons = [value for value in of("throttle_reasons") if value is not None]
-    clocks = [value for value in of("sm_clock_mhz") if value is not None]
+    reasons = [value for value in values("throttle_reasons") if value is not None]
+    clocks = [value for value in values("sm_clock_mhz") if value is not None]
     together = 0
     for value in reasons:
         together |= int(value)
     return Gpu(
         index=index,
-        utilization_mean=_mean(of("utilization")),
-        memory_used_peak=_most(of("memory_used")),
-        memory_total=_most(of("memory_total")),
-        power_mean_w=_mean(of("power_w")),
+        utilization_mean=_mean(values("utilization")),
+        memory_used_peak=_most(values("memory_used")),
+        memory_total=_most(values("memory_total")),
+        power_mean_w=_mean(values("power_w")),
         sm_clock_min_mhz=min(clocks, default=None),
         throttle_reasons=together if reasons else None,
     )

@@ -20,7 +20,7 @@ def record(
 ) -> None:
     """`tracelens profile`: what the product records, without its imports."""
     from tracelens.capture.supervisor import recording
-    from tracelens.capture.window_plan import Plan
+    from tracelens.capture.window_plan import WindowPlan
     from tracelens.launch import supervisor
 
     def started(launch: Any, boot: Path, on_poll: Any, on_start: Any = None) -> int:
@@ -30,7 +30,7 @@ def record(
         return 0 if good else 1
 
     supervisor.run = started
-    plan = Plan(unprofiled_steps=10, unprofiled_seconds=0.2, clean=8, attributed=1) if short else Plan()
+    plan = WindowPlan(unprofiled_steps=10, unprofiled_seconds=0.2, clean=8, attributed=1) if short else WindowPlan()
     recording.profile(
         recording.ProfileOptions(
             kind="script",

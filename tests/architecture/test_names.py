@@ -8,7 +8,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "tracelens"
 
-STILL_CALLED_OF = frozenset({"capture", "monitor.py", "patch", "remedies.py", "report", "schemes"})
+STILL_CALLED_OF = frozenset({"patch", "remedies.py", "report", "schemes"})
 """Folders (and modules beside them) that still have a function called `of`. Whoever renames the last one removes the
 entry; nothing is ever added."""
 STILL_TWICE = frozenset(
@@ -19,12 +19,10 @@ STILL_TWICE = frozenset(
         "Hunks",
         "Lane",
         "Limits",
-        "Recorder",
         "Row",
         "Run",
         "Shown",
         "Wanted",
-        "_Loop",
         "_Module",
     ]
 )

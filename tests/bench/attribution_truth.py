@@ -116,7 +116,7 @@ def _total(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _one(row: dict[str, Any]) -> dict[str, Any]:
     from tracelens.capture.supervisor.recording import ProfileOptions, profile
-    from tracelens.capture.window_plan import Plan
+    from tracelens.capture.window_plan import WindowPlan
 
     # The public scripts read made-up images: the shim's sitecustomize puts them in torchvision's place.
     os.environ["TRACELENS_SYNTHETIC_IMAGES"] = str(row["images"] or 2560)
@@ -133,7 +133,7 @@ def _one(row: dict[str, Any]) -> dict[str, Any]:
                 words=(sys.executable, __file__, "exec", row["script"], *row["arguments"]),
                 out=Path(work) / "run",
                 cwd=place,
-                plan=Plan(unprofiled_seconds=0.3, unprofiled_most_seconds=5.0),
+                plan=WindowPlan(unprofiled_seconds=0.3, unprofiled_most_seconds=5.0),
                 stop_after_window=True,
                 monitor=False,
             )

@@ -265,17 +265,17 @@ def _record(torch: Any, loop: Any, arm: str) -> list[str]:
         loop.run(40)
         return []
     from tracelens.capture.inside import cupti_detach, profiler_session
-    from tracelens.capture.inside.agent import Engine
-    from tracelens.capture.window_plan import Plan
+    from tracelens.capture.inside.agent import RecordingAgent
+    from tracelens.capture.window_plan import WindowPlan
 
     if arm == ATTACHED:
         cupti_detach.obstacle = lambda: "asked to"
     if arm == CPU_ONLY:
         profiler_session._activities = lambda: [torch.profiler.ProfilerActivity.CPU]
         cupti_detach.process_facts.device_in_use = lambda: None
-    plan = replace(Plan(), unprofiled_steps=10, unprofiled_seconds=0.0, unprofiled_most_steps=10, shrunk=True)
+    plan = replace(WindowPlan(), unprofiled_steps=10, unprofiled_seconds=0.0, unprofiled_most_steps=10, shrunk=True)
     with tempfile.TemporaryDirectory() as folder:
-        engine = Engine({"run": folder, "cwd": os.getcwd(), "plan": plan.as_dict()})
+        engine = RecordingAgent({"run": folder, "cwd": os.getcwd(), "plan": plan.as_dict()})
         profiler_session.watch_foreign(engine.foreign_profiler)
         engine.observe()
         loop.run(40)

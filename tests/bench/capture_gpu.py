@@ -64,13 +64,13 @@ def events() -> dict[str, Any]:
     """Record/wait pairs of a copy stream: what the trace says, what the event log adds, what it costs."""
     import torch
 
-    from tracelens.capture.inside.cuda_event_log import EventLog
-    from tracelens.capture.inside.profiler_session import Recorder
+    from tracelens.capture.inside.cuda_event_log import CudaEventLog
+    from tracelens.capture.inside.profiler_session import ProfilerSession
 
     loop = _CopyLoop(torch)
     loop.run(20)
     with tempfile.TemporaryDirectory() as folder:
-        recorder, log = Recorder(), EventLog()
+        recorder, log = ProfilerSession(), CudaEventLog()
         recorder.prepare()
         loop.run(2)
         log.install()
@@ -148,10 +148,10 @@ def _joined(document: dict[str, Any], uses: list[Any]) -> dict[str, Any]:
 
 def _cost_of_log(loop: _CopyLoop) -> dict[str, Any]:
     from tests.bench.capture_price import _interleaved, _ratio
-    from tracelens.capture.inside.cuda_event_log import EventLog
+    from tracelens.capture.inside.cuda_event_log import CudaEventLog
 
     def with_log() -> float:
-        log = EventLog()
+        log = CudaEventLog()
         log.install()
         try:
             return loop.run(40)
@@ -189,7 +189,7 @@ def teardown_with_graphs() -> dict[str, Any]:
     """A CUDA graph captured before the window, replayed while recording and after CUPTI was torn down."""
     import torch
 
-    from tracelens.capture.inside.profiler_session import Recorder
+    from tracelens.capture.inside.profiler_session import ProfilerSession
 
     rows = torch.ones(64, 64, device="cuda")
     graph = torch.cuda.CUDAGraph()
@@ -201,7 +201,7 @@ def teardown_with_graphs() -> dict[str, Any]:
     values, times = [], {}
     for teardown in ("0", "1", "1"):
         os.environ["TEARDOWN_CUPTI"] = teardown
-        recorder = Recorder()
+        recorder = ProfilerSession()
         recorder.prepare()
         recorder.start()
         graph.replay()
@@ -247,7 +247,7 @@ _TORN_HEAD = """
 import os, sys, threading, time
 sys.path.insert(0, {root!r})
 import torch
-from tracelens.capture.inside.profiler_session import Recorder
+from tracelens.capture.inside.profiler_session import ProfilerSession
 
 torch.manual_seed(0)
 model = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(8)]).cuda()
@@ -264,7 +264,7 @@ def steps(count):
     return float(loss)
 
 def record(how="late", between=lambda: None):
-    recorder = Recorder()
+    recorder = ProfilerSession()
     recorder.prepare()
     steps(2)
     recorder.start()
@@ -343,7 +343,7 @@ def rank(number):
     def work(count):
         for _ in range(count): net(torch.randn(8, 64, device="cuda")).sum().backward()
     work(5)
-    recorder = Recorder(); recorder.prepare(); work(2); recorder.start(); work(4)
+    recorder = ProfilerSession(); recorder.prepare(); work(2); recorder.start(); work(4)
     os.environ["TEARDOWN_CUPTI"] = "1"; recorder.stop(); del os.environ["TEARDOWN_CUPTI"]
     work(300); torch.cuda.synchronize(); dist.destroy_process_group(); print("rank done", flush=True)
 if torch.cuda.device_count() > 1 and __name__ == "__main__":
@@ -363,13 +363,13 @@ def orphans() -> dict[str, Any]:
     """GPU work whose launch lies before the window, with a backlog, without and with a synchronize first."""
     import torch
 
-    from tracelens.capture.inside.profiler_session import Recorder
+    from tracelens.capture.inside.profiler_session import ProfilerSession
     from tracelens.trace import chrome, timeline
 
     rows = torch.randn(2048, 2048, device="cuda")
     found = {}
     for synchronize in (False, True):
-        recorder = Recorder()
+        recorder = ProfilerSession()
         recorder.prepare()
         for _ in range(200):
             torch.mm(rows, rows)
@@ -394,7 +394,7 @@ def sampler() -> dict[str, Any]:
     """Does the sampler see the line while `.item()`, a blocking copy or a synchronize waits for the GPU?"""
     import torch
 
-    from tracelens.capture.inside.stack_sampler import Sampler
+    from tracelens.capture.inside.stack_sampler import StackSampler
 
     rows = torch.randn(4096, 4096, device="cuda")
     found = {}
@@ -419,7 +419,7 @@ def sampler() -> dict[str, Any]:
             value = busy()
             torch.cuda.synchronize()
             value = busy()
-            watch = Sampler(threading.get_ident())
+            watch = StackSampler(threading.get_ident())
             watch.start()
             begin = time.perf_counter()
             function(value)
@@ -536,9 +536,10 @@ def hung() -> dict[str, Any]:
         script.write_text(_HANGS, encoding="utf-8")
         driver = (
             "import sys; sys.path.insert(0, sys.argv[1]);"
-            "from tracelens.capture.supervisor.recording import *; from tracelens.capture.window_plan import Plan;"
-            "o = profile(ProfileOptions('script', ('train.py',), plan=Plan(unprofiled_steps=4, unprofiled_seconds=0,"
-            "unprofiled_most_steps=4, clean=5), monitor=False)); print(o.status, o.reason)"
+            "from tracelens.capture.supervisor.recording import *;"
+            "from tracelens.capture.window_plan import WindowPlan;"
+            "o = profile(ProfileOptions('script', ('train.py',), plan=WindowPlan(unprofiled_steps=4,"
+            "unprofiled_seconds=0, unprofiled_most_steps=4, clean=5), monitor=False)); print(o.status, o.reason)"
         )
         command = [sys.executable, "-c", driver, str(ROOT)]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)

@@ -35,7 +35,7 @@ BLOCK_SECONDS = 0.03
 GROUP = 16
 """Neighboring pairs whose median is one value: what disturbs the host lasts longer than a step."""
 ENDLESS = {"settle": 1, "unprofiled_steps": 10**9, "unprofiled_most_steps": 10**9, "unprofiled_most_seconds": 1e9,
-           "shrunk": True, "blind_seconds": 0}  # fmt: skip
+           "shrunk": True, "time_window_seconds": 0}  # fmt: skip
 """A plan that stays in W0: what a script pays before and instead of a window."""
 BATCHES = 127
 """Of an epoch: odd, so that its first step, which starts a loader, falls to both sides alike."""
@@ -299,21 +299,21 @@ def _inside(torch: Any, loop: _Loop, seconds: float) -> dict[str, Any]:
     turn within each session, because two sessions differ more from one another than by what we add."""
     import threading
 
-    from tracelens.capture.inside.cuda_event_log import EventLog
-    from tracelens.capture.inside.profiler_session import Recorder
-    from tracelens.capture.inside.stack_sampler import Sampler
+    from tracelens.capture.inside.cuda_event_log import CudaEventLog
+    from tracelens.capture.inside.profiler_session import ProfilerSession
+    from tracelens.capture.inside.stack_sampler import StackSampler
 
     pairs: Pairs = []
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or not pairs:
-        recorder = Recorder()
+        recorder = ProfilerSession()
         recorder.prepare()
         loop.run(2)
         recorder.start()
         loop.run(2)
 
-        def ours(recorder: Recorder = recorder) -> float:
-            log, sampler, number = EventLog(), Sampler(threading.get_ident()), itertools.count()
+        def ours(recorder: ProfilerSession = recorder) -> float:
+            log, sampler, number = CudaEventLog(), StackSampler(threading.get_ident()), itertools.count()
             log.install()
             sampler.start()
             try:
@@ -390,11 +390,11 @@ def _interval(values: list[float]) -> tuple[float, float]:
 
 def _engine() -> Any:
     """An armed agent that stays in W0 (or in front of it)."""
-    from tracelens.capture.inside.agent import Engine
+    from tracelens.capture.inside.agent import RecordingAgent
     from tracelens.launch.inside import hooks
 
     hooks.install()
-    engine = Engine({"run": tempfile.mkdtemp(), "cwd": os.getcwd(), "plan": ENDLESS})
+    engine = RecordingAgent({"run": tempfile.mkdtemp(), "cwd": os.getcwd(), "plan": ENDLESS})
     engine.observe()
     return engine
 

@@ -25,9 +25,9 @@ from tests.support.lean import PRELUDE
 from tests.support.places import ROOT, SCRIPTS
 from tracelens.capture.inside import recording_limits
 from tracelens.capture.inside.loop_bounds import iterations, look
-from tracelens.capture.run_json import Ledger, Start
+from tracelens.capture.run_json import LaunchRecord, RunJsonWriter
 from tracelens.capture.supervisor.recording import ProfileOptions, profile
-from tracelens.capture.window_plan import Plan
+from tracelens.capture.window_plan import WindowPlan
 from tracelens.cli import main
 from tracelens.errors import UsageError
 from tracelens.launch import supervisor
@@ -309,11 +309,11 @@ def test_what_a_handler_of_the_scripts_raises_is_not_taken_for_our_mistake(alarm
 
 
 def test_a_handler_of_the_scripts_runs_after_we_have_saved(alarm: list[int]) -> None:
-    from tracelens.capture.inside.exit_guard import Rescue
+    from tracelens.capture.inside.exit_guard import ExitGuard
 
     saved = []
     with pytest.raises(TimeoutError, match="own"):
-        with Rescue(lambda _reason: None).undisturbed():
+        with ExitGuard(lambda _reason: None).undisturbed():
             try:
                 signal.raise_signal(signal.SIGALRM)
                 saved.append("whole")
@@ -328,10 +328,10 @@ def test_a_handler_of_the_scripts_runs_after_we_have_saved(alarm: list[int]) -> 
 
 
 def test_a_signal_is_not_written_into_a_file_that_took_our_descriptor(tmp_path: Path) -> None:
-    from tracelens.capture.inside.exit_guard import Rescue
+    from tracelens.capture.inside.exit_guard import ExitGuard
 
     before = signal.signal(signal.SIGUSR1, lambda _number, _frame: None)
-    rescue = Rescue(lambda _reason: None)
+    rescue = ExitGuard(lambda _reason: None)
     rescue.install()
     pipe = rescue._pipe
     assert pipe is not None
@@ -352,9 +352,9 @@ FORKS = """
 import os, sys, warnings
 sys.path.insert(0, sys.argv[1])
 import torch
-from tracelens.capture.inside.main_thread_timer import Later
+from tracelens.capture.inside.main_thread_timer import MainThreadTimer
 
-waits = Later(60.0, print)
+waits = MainThreadTimer(60.0, print)
 os.register_at_fork(before=waits.stop)
 for turn in range(20):
     waits.start()
@@ -378,14 +378,14 @@ def test_a_fork_finds_no_thread_of_ours_where_python_warns_of_it(tmp_path: Path)
 
 
 def test_whose_error_it_is_is_told_by_the_handlers() -> None:
-    assert not user_signals.raised(ValueError("nobody's"))
+    assert not user_signals.raised_by_handler(ValueError("nobody's"))
 
 
 def test_a_descriptor_that_became_the_scripts_is_not_closed() -> None:
     """A script that makes itself a daemon closes all descriptors, and opens files of the same numbers."""
-    from tracelens.capture.inside.exit_guard import Rescue
+    from tracelens.capture.inside.exit_guard import ExitGuard
 
-    rescue = Rescue(lambda _reason: None)
+    rescue = ExitGuard(lambda _reason: None)
     rescue.install()
     pipe = rescue._pipe
     assert pipe is not None
@@ -435,7 +435,7 @@ def test_asking_a_loader_for_its_length_leaves_nothing_behind() -> None:
 def test_a_length_that_raises_costs_no_recording() -> None:
     from torch.utils.data import DataLoader
 
-    from tracelens.capture.inside.process_facts import Loaders
+    from tracelens.capture.inside.process_facts import LoaderFacts
 
     class Raises:
         def __len__(self) -> int:
@@ -449,7 +449,7 @@ def test_a_length_that_raises_costs_no_recording() -> None:
     assert iterations_of(loader) is None
     iterator = iter(DataLoader([torch.ones(1)]))  # type: ignore[arg-type]
     iterator._index_sampler = Raises()
-    noted = Loaders()
+    noted = LoaderFacts()
     noted.saw(iterator, torch.ones(1))
     assert noted.listed()[0]["batches"] is None
 
@@ -527,15 +527,15 @@ def test_a_short_epoch_in_a_loop_without_end_is_not_the_whole_script() -> None:
 
 
 def test_what_helps_a_script_that_was_too_short_is_said() -> None:
-    plan = Plan().with_unknown_length()
+    plan = WindowPlan().with_unknown_length()
     assert plan.longest() == 170
     for steps, words in ((60, "--steps 3, or let it make 170 steps"), (20, "let it make 170 steps (or 21, with")):
         assert words in plan.advice(steps, "--steps ")
-    fewer = replace(Plan(), clean=3).with_unknown_length()
+    fewer = replace(WindowPlan(), clean=3).with_unknown_length()
     assert fewer.longest() <= 60
     assert fewer.unprofiled_enough(fewer.unprofiled_most_steps, 0.001)
-    assert Plan().fitted(1).advice(3, "--steps ").endswith("at least 4 steps")
-    assert not Plan().fitted(1000).advice(500, "--steps ")
+    assert WindowPlan().fitted(1).advice(3, "--steps ").endswith("at least 4 steps")
+    assert not WindowPlan().fitted(1000).advice(500, "--steps ")
 
 
 FORMS = """
@@ -563,9 +563,9 @@ def test_a_short_pass_that_only_reads_is_not_recorded_in_the_trainings_place() -
     plans = []
     loaders = SimpleNamespace(live=lambda: LIVE[:1])
     for source in ("dataloader", "optimizer"):
-        told: Any = SimpleNamespace(source=source, plan=Plan(), notes=[], loaders=loaders)
+        told: Any = SimpleNamespace(source=source, plan=WindowPlan(), notes=[], loaders=loaders)
         LIVE.clear()
-        length = recording_limits.Length()
+        length = recording_limits.RemainingSteps()
         loop = yields_of("for x, y in DataLoader(rows):\n    yield frame()")
         for frame, _ in zip(loop, range(2), strict=False):
             length.look(told, frame)
@@ -577,7 +577,7 @@ def test_a_script_that_was_too_short_says_how_many_steps_there_were(tmp_path: Pa
     (tmp_path / "short.py").write_text(
         PRELUDE + FORMS.replace("in rows", "in [(torch.ones(8), torch.ones(1))] * steps")
     )
-    plan = Plan(unprofiled_seconds=1e6)  # however slow this machine is
+    plan = WindowPlan(unprofiled_seconds=1e6)  # however slow this machine is
     outcome = profile(ProfileOptions("script", ("short.py", "60"), cwd=tmp_path, monitor=False, plan=plan))
     assert (outcome.reason or "").startswith("the script ended before the recording was complete, after 60 steps")
     assert "--steps 3, or let it make 170 steps" in (outcome.reason or "")
@@ -658,8 +658,8 @@ def test_of_processes_that_all_call_themselves_rank_0_one_is_chosen_and_it_is_sa
             (tmp_path / trace).write_text('{"traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 1}]}')
             entry = json.loads((tmp_path / name / "rank.json").read_text())
             (tmp_path / name / "rank.json").write_text(json.dumps({**entry, "trace": trace}))
-    start = Start("command", ("pool.py",), tmp_path, None, {}, stop_after_window=False, interval=10)
-    ledger = Ledger(tmp_path, start)
+    start = LaunchRecord("command", ("pool.py",), tmp_path, None, {}, stop_after_window=False, interval=10)
+    ledger = RunJsonWriter(tmp_path, start)
     ledger.collect()
     ledger.close(0, None)
     said = "4 processes trained as rank 0; the one with the most steps stands for them"
@@ -772,7 +772,7 @@ def test_where_not_even_a_folder_can_be_made_the_profiler_does_not_stay_on(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "gone.py").write_text(PRELUDE + GONE)
-    plan = Plan(unprofiled_steps=8, unprofiled_seconds=0.0, unprofiled_most_steps=8, clean=5)
+    plan = WindowPlan(unprofiled_steps=8, unprofiled_seconds=0.0, unprofiled_most_steps=8, clean=5)
     options = ProfileOptions("script", ("gone.py", "run"), cwd=tmp_path, out=Path("run"), monitor=False, plan=plan)
     outcome = profile(options)
     assert capfd.readouterr().out == "False\n"

@@ -11,13 +11,13 @@ import pytest
 
 from tests.support.places import ROOT
 from tracelens import run
-from tracelens.capture.window_plan import Plan
+from tracelens.capture.window_plan import WindowPlan
 
 torch = pytest.importorskip("torch")
 
 from tracelens.capture.inside import forward_only_pass  # noqa: E402 -- needs torch
-from tracelens.capture.inside.forward_only_pass import FirstPass  # noqa: E402
-from tracelens.capture.inside.recording_data import Gathered  # noqa: E402
+from tracelens.capture.inside.forward_only_pass import ForwardOnlyPass  # noqa: E402
+from tracelens.capture.inside.recording_data import RecordingData  # noqa: E402
 from tracelens.launch.inside.steps import StepRule  # noqa: E402
 
 SCRIPT = """
@@ -25,7 +25,7 @@ import json, sys, torch
 from pathlib import Path
 from torch.utils.data import DataLoader, TensorDataset
 from tracelens.capture.inside.profile_api import Recording
-from tracelens.capture.window_plan import Plan
+from tracelens.capture.window_plan import WindowPlan
 
 data = TensorDataset(torch.randn(800, 8))
 model = torch.nn.Linear(8, 1)
@@ -44,7 +44,9 @@ def train(steps):
 
 
 for name, batches, steps in json.loads(sys.argv[1]):
-    plan = Plan(unprofiled_steps=6, unprofiled_seconds=0.0, unprofiled_most_steps=6, clean=3, blind_seconds=0)
+    plan = WindowPlan(
+        unprofiled_steps=6, unprofiled_seconds=0.0, unprofiled_most_steps=6, clean=3, time_window_seconds=0
+    )
     Path(name).mkdir()
     with Recording(Path(name), plan, 10, monitor=False, quiet=True):
         read(batches)
@@ -102,7 +104,9 @@ def test_a_script_that_shall_stop_goes_on_to_its_training(
     monkeypatch: pytest.MonkeyPatch, optimizer_made: bool
 ) -> None:
     monkeypatch.setattr(forward_only_pass.hooks, "rule", StepRule)
-    monkeypatch.setattr(forward_only_pass, "existing_optimizers", SimpleNamespace(exist=lambda _base: optimizer_made))
-    gathered = Gathered(Plan(), source="dataloader")
-    assert FirstPass().begins(gathered, stops=True) == optimizer_made
+    monkeypatch.setattr(
+        forward_only_pass, "existing_optimizers", SimpleNamespace(any_below=lambda _base: optimizer_made)
+    )
+    gathered = RecordingData(WindowPlan(), source="dataloader")
+    assert ForwardOnlyPass().begins(gathered, stops=True) == optimizer_made
     assert ("without --stop-after-window" in gathered.notes[0]) != optimizer_made

@@ -11,7 +11,7 @@ import pytest
 
 from tracelens.capture.inside import cupti_detach
 from tracelens.capture.supervisor.recording import Outcome, ProfileOptions, profile
-from tracelens.capture.window_plan import Plan
+from tracelens.capture.window_plan import WindowPlan
 
 torch = pytest.importorskip("torch")
 
@@ -51,7 +51,7 @@ def graph():
     torch.cuda.synchronize()
     return one, made
 """
-PLAN = Plan(unprofiled_steps=8, unprofiled_seconds=0.0, unprofiled_most_steps=40, clean=5)
+PLAN = WindowPlan(unprofiled_steps=8, unprofiled_seconds=0.0, unprofiled_most_steps=40, clean=5)
 
 
 def recorded(folder: Path, text: str, capfd: pytest.CaptureFixture[str]) -> tuple[Outcome, str, str]:

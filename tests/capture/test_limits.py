@@ -23,16 +23,16 @@ from tests.support.places import SCRIPTS
 from tracelens import run
 from tracelens.capture.inside import cuda_event_log, rank_files, recording_limits, time_window
 from tracelens.capture.inside.attribution import REPORTED, Attribution
-from tracelens.capture.inside.main_thread_timer import Later
-from tracelens.capture.inside.recording_data import Gathered
-from tracelens.capture.inside.sync_debug_mode import SyncDebug
-from tracelens.capture.run_json import Ledger, Start
+from tracelens.capture.inside.main_thread_timer import MainThreadTimer
+from tracelens.capture.inside.recording_data import RecordingData
+from tracelens.capture.inside.sync_debug_mode import SyncDebugMode
+from tracelens.capture.run_json import LaunchRecord, RunJsonWriter
 from tracelens.capture.supervisor.recording import Outcome, ProfileOptions, profile
-from tracelens.capture.window_plan import NoRoomError, Plan
+from tracelens.capture.window_plan import NoRoomError, WindowPlan
 from tracelens.launch import supervisor
 
 torch = pytest.importorskip("torch")
-PLAN = Plan(unprofiled_steps=8, unprofiled_seconds=0.0, clean=5)
+PLAN = WindowPlan(unprofiled_steps=8, unprofiled_seconds=0.0, clean=5)
 
 
 def record(folder: Path, *words: str, **options: Any) -> Outcome:
@@ -47,7 +47,7 @@ def plain() -> str:
 
 
 def test_a_window_is_bounded_by_events_bytes_and_seconds() -> None:
-    plan = Plan(clean=12, attributed=2, most_events=100_000, most_bytes=400_000_000, most_window_seconds=60.0)
+    plan = WindowPlan(clean=12, attributed=2, most_events=100_000, most_bytes=400_000_000, most_window_seconds=60.0)
     assert plan.bounded(1000, 0.01, None) == plan
     assert (plan.bounded(20_000, 0.01, None).clean, plan.bounded(20_000, 0.01, None).attributed) == (4, 1)
     assert plan.bounded(80_000, 0.01, None).clean == 1  # one step is always recorded, if there is room for it
@@ -70,9 +70,9 @@ def test_the_limit_that_holds_is_the_one_that_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: int, seconds: float, free: int | None, said: str
 ) -> None:
     monkeypatch.setattr(recording_limits, "free_bytes", lambda *_: free)
-    gathered = Gathered(Plan(most_events=100_000), window={"events_per_step": events})
+    gathered = RecordingData(WindowPlan(most_events=100_000), window={"events_per_step": events})
     gathered.unprofiled, gathered.unprofiled_ns = [1], int(seconds * 1e9)
-    recording_limits.keep(gathered, str(tmp_path))
+    recording_limits.apply_limits(gathered, str(tmp_path))
     assert gathered.notes[0].startswith(said)
 
 
@@ -80,16 +80,16 @@ def test_ranks_agree_on_the_most_that_any_of_them_records(tmp_path: Path, monkey
     folder = str(tmp_path)
     for rank, events in ((0, 500), (1, 90_000)):
         monkeypatch.setenv("RANK", str(rank))
-        recording_limits.publish(folder, events)
+        recording_limits.publish_event_count(folder, events)
     monkeypatch.setenv("RANK", "0")
-    assert recording_limits.agreed(folder, 500) == 90_000
-    gathered = Gathered(Plan(clean=12, most_events=300_000), window={"events_per_step": 500})
-    recording_limits.keep(gathered, folder)
+    assert recording_limits.largest_event_count(folder, 500) == 90_000
+    gathered = RecordingData(WindowPlan(clean=12, most_events=300_000), window={"events_per_step": 500})
+    recording_limits.apply_limits(gathered, folder)
     assert gathered.plan.clean == 2
     assert "90,000 events" in gathered.notes[0]
-    recording_limits.withdraw(folder)
+    recording_limits.withdraw_event_count(folder)
     assert len(list(tmp_path.iterdir())) == 1
-    recording_limits.publish(str(tmp_path / "gone"), 1)  # costs nothing but the agreement
+    recording_limits.publish_event_count(str(tmp_path / "gone"), 1)  # costs nothing but the agreement
     assert recording_limits.free_bytes(str(tmp_path / "gone"), 1) is None
 
 
@@ -171,7 +171,7 @@ def entry_of(folder: Path, content: bytes, device: str = "cpu") -> dict[str, Any
     row = {"rank": 0, "world_size": 1, "trace": "rank0/t.pt.trace.json.gz", "complete": True, "reason": None,
            "process": {"device": device}}  # fmt: skip
     run.write_json(place / "rank.json", row)
-    ledger = Ledger(folder, Start("script", ("python", "a.py"), folder, None, {}, False, 10))
+    ledger = RunJsonWriter(folder, LaunchRecord("script", ("python", "a.py"), folder, None, {}, False, 10))
     ledger.collect()
     (entry,) = ledger.entries
     return entry
@@ -194,7 +194,7 @@ def test_an_entry_that_is_written_again_is_read_again(tmp_path: Path) -> None:
     """A window of time gives way to steps that came after all."""
     whole = b'{"traceEvents": [' + EVENT % b"a" + b"]}"
     entry_of(tmp_path, whole)
-    ledger = Ledger(tmp_path, Start("script", ("python", "a.py"), tmp_path, None, {}, False, 10))
+    ledger = RunJsonWriter(tmp_path, LaunchRecord("script", ("python", "a.py"), tmp_path, None, {}, False, 10))
     path = tmp_path / "rank0" / "rank.json"
     row = json.loads(path.read_text())
     run.write_json(path, row | {"window": {"provisional": True}})
@@ -221,7 +221,9 @@ def test_something_happens_later_on_the_main_thread_and_once() -> None:
     looked: list[int] = []
     acted: list[int] = []
     before = threading.enumerate()
-    later = Later(0.02, lambda: acted.append(threading.get_ident()), lambda: looked.append(1) or len(looked) > 2)
+    later = MainThreadTimer(
+        0.02, lambda: acted.append(threading.get_ident()), lambda: looked.append(1) or len(looked) > 2
+    )
     later.start()
     assert threading.enumerate() == before  # the script does not see the thread
     assert spin(lambda: acted)
@@ -232,7 +234,7 @@ def test_something_happens_later_on_the_main_thread_and_once() -> None:
 
 def test_what_was_to_happen_later_can_be_stopped_and_begun_again() -> None:
     acted: list[int] = []
-    later = Later(0.1, lambda: acted.append(1))
+    later = MainThreadTimer(0.1, lambda: acted.append(1))
     for _ in range(3):  # around forks
         later.start()
         later.stop()
@@ -243,7 +245,7 @@ def test_what_was_to_happen_later_can_be_stopped_and_begun_again() -> None:
 
 
 def test_an_error_in_it_is_nobodys_business(capsys: pytest.CaptureFixture[str]) -> None:
-    for later in (Later(0.01, lambda: 1 // 0), Later(0.01, lambda: None, lambda: 1 // 0 > 0)):
+    for later in (MainThreadTimer(0.01, lambda: 1 // 0), MainThreadTimer(0.01, lambda: None, lambda: 1 // 0 > 0)):
         later.start()
         spin(lambda: False, 0.1)
         later.stop()
@@ -269,9 +271,9 @@ def test_a_step_that_does_not_end_closes_the_window(tmp_path: Path) -> None:
 
 def test_what_cuda_knows_is_not_freed_in_a_forked_child(tmp_path: Path) -> None:
     """A CUDA event that is destroyed in a forked DataLoader worker aborts the worker, and with it the training."""
-    from tracelens.capture.inside.agent import Engine
+    from tracelens.capture.inside.agent import RecordingAgent
 
-    engine = Engine({"run": str(tmp_path), "cwd": str(tmp_path)})
+    engine = RecordingAgent({"run": str(tmp_path), "cwd": str(tmp_path)})
     freed = tmp_path / "freed"
 
     class Event:
@@ -280,7 +282,7 @@ def test_what_cuda_knows_is_not_freed_in_a_forked_child(tmp_path: Path) -> None:
                 freed.write_text("")
 
     parent = os.getpid()
-    engine._now.ends.append(Event())
+    engine._data.ends.append(Event())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # forking beside threads
         child = os.fork()
@@ -289,7 +291,7 @@ def test_what_cuda_knows_is_not_freed_in_a_forked_child(tmp_path: Path) -> None:
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     assert not freed.exists()
-    assert engine._now.ends
+    assert engine._data.ends
 
 
 def test_a_process_that_waits_is_not_worth_recording(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,7 +344,7 @@ def test_sigterm_waits_for_a_save_that_has_begun(tmp_path: Path) -> None:
     """torchrun ends the other ranks as soon as one has failed, while they save because of the same failure."""
     code = (
         "import os, signal, sys, time; sys.path.insert(0, sys.argv[1]);"
-        "from tracelens.capture.inside.exit_guard import Rescue; rescue = Rescue(print); rescue.install()\n"
+        "from tracelens.capture.inside.exit_guard import ExitGuard; rescue = ExitGuard(print); rescue.install()\n"
         "with rescue.undisturbed():\n"
         "    os.kill(os.getpid(), signal.SIGTERM); time.sleep(0.1); print('saved', flush=True)\n"
         "print('not reached')\n"
@@ -353,12 +355,12 @@ def test_sigterm_waits_for_a_save_that_has_begun(tmp_path: Path) -> None:
 
 
 def test_a_wakeup_descriptor_of_the_scripts_own_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tracelens.capture.inside.exit_guard import Rescue
+    from tracelens.capture.inside.exit_guard import ExitGuard
 
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     before = signal.set_wakeup_fd(writing)
-    rescue = Rescue(lambda reason: None)
+    rescue = ExitGuard(lambda reason: None)
     try:
         rescue.install()
         assert signal.getsignal(signal.SIGTERM) == rescue._terminated
@@ -395,7 +397,7 @@ def test_uses_of_events_are_noted_with_their_stream_and_everything_is_put_back(m
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=0))
     monkeypatch.setattr(cuda_event_log, "_cupti_question", lambda: {0: 7, 99: 20}.get)
     before = dict(vars(FakeEvent))
-    log = cuda_event_log.EventLog()
+    log = cuda_event_log.CudaEventLog()
     log.install()
     side = SimpleNamespace(cuda_stream=99)
     first, second, never = FakeEvent(0x1000), FakeEvent(0x2000), FakeEvent()
@@ -423,7 +425,7 @@ def test_without_cupti_only_the_default_stream_is_known(monkeypatch: pytest.Monk
 
 
 def test_uses_of_events_go_through_the_run_folder(tmp_path: Path) -> None:
-    use = cuda_event_log.Use(10, 20, 3, "wait", 1, None)
+    use = cuda_event_log.EventCall(10, 20, 3, "wait", 1, None)
     rank_files.write_sources(tmp_path / "sources.json", rank_files.Sources(uses=[use]), "/")
     found = json.loads((tmp_path / "sources.json").read_text())["events"]
     assert found == [{"start_unix_ns": 10, "end_unix_ns": 20, "thread": 3, "call": "wait", "event": 1, "stream": None}]
@@ -449,7 +451,7 @@ def test_torchs_reports_are_heard_and_nothing_of_it_shows(monkeypatch: pytest.Mo
     heard: list[int] = []
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("default")
-        debug = SyncDebug(lambda: heard.append(1))
+        debug = SyncDebugMode(lambda: heard.append(1))
 
         def own() -> None:
             warnings.warn("the script's own", stacklevel=2)
@@ -476,7 +478,7 @@ def test_reports_are_no_errors_where_the_script_makes_warnings_errors(monkeypatc
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         heard: list[int] = []
-        debug = SyncDebug(lambda: heard.append(1))
+        debug = SyncDebugMode(lambda: heard.append(1))
         debug.install()
         warnings.warn("called a synchronizing CUDA operation", stacklevel=2)
         debug.remove()
@@ -487,7 +489,7 @@ def test_reports_are_no_errors_where_the_script_makes_warnings_errors(monkeypatc
 
 def test_a_mode_that_the_script_has_set_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     mode = FakeMode(monkeypatch, mode=2)
-    debug = SyncDebug(lambda: None)
+    debug = SyncDebugMode(lambda: None)
     debug.install()
     debug.remove()
     assert mode.mode == 2
@@ -514,9 +516,9 @@ def test_parents_of_two_nodes_make_one_run(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     driver = (
         "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1]);"
-        "from tracelens.capture.supervisor.recording import *; from tracelens.capture.window_plan import Plan;"
+        "from tracelens.capture.supervisor.recording import *; from tracelens.capture.window_plan import WindowPlan;"
         "o = profile(ProfileOptions('script', tuple(sys.argv[3:]), out=Path(sys.argv[2]), join=True, monitor=False,"
-        "plan=Plan(unprofiled_steps=8, unprofiled_seconds=0.0, clean=5)));"
+        "plan=WindowPlan(unprofiled_steps=8, unprofiled_seconds=0.0, clean=5)));"
         "raise SystemExit(o.status)"
     )
     root = str(SCRIPTS.parent.parent)

@@ -19,9 +19,9 @@ import pytest
 from tracelens.capture import environment, hardware_monitor
 from tracelens.capture.inside import rank_files
 from tracelens.capture.inside.loop_bounds import iterations
-from tracelens.capture.inside.stack_sampler import Sampler
+from tracelens.capture.inside.stack_sampler import StackSampler
 from tracelens.capture.inside.user_frames import innermost, is_users, shown
-from tracelens.capture.window_plan import Plan
+from tracelens.capture.window_plan import WindowPlan
 
 torch = pytest.importorskip("torch")
 
@@ -30,7 +30,9 @@ torch = pytest.importorskip("torch")
 
 
 def test_the_unprofiled_window_needs_steps_and_seconds_and_ends() -> None:
-    plan = Plan(unprofiled_steps=20, unprofiled_seconds=2.0, unprofiled_most_steps=100, unprofiled_most_seconds=30.0)
+    plan = WindowPlan(
+        unprofiled_steps=20, unprofiled_seconds=2.0, unprofiled_most_steps=100, unprofiled_most_seconds=30.0
+    )
     assert not plan.unprofiled_enough(19, 10.0)
     assert not plan.unprofiled_enough(20, 1.9)
     assert plan.unprofiled_enough(20, 2.0)
@@ -40,7 +42,9 @@ def test_the_unprofiled_window_needs_steps_and_seconds_and_ends() -> None:
 
 
 def test_no_step_goes_by_unseen_with_which_the_unprofiled_window_closes() -> None:
-    plan = Plan(unprofiled_steps=20, unprofiled_seconds=2.0, unprofiled_most_steps=100, unprofiled_most_seconds=30.0)
+    plan = WindowPlan(
+        unprofiled_steps=20, unprofiled_seconds=2.0, unprofiled_most_steps=100, unprofiled_most_seconds=30.0
+    )
     assert plan.unseen(1, 0.001) == 18  # the twentieth is seen
     assert plan.unseen(19, 0.019) == 0
     assert plan.unseen(20, 0.02) == 64
@@ -53,7 +57,7 @@ def test_no_step_goes_by_unseen_with_which_the_unprofiled_window_closes() -> Non
 
 @pytest.mark.parametrize("remaining", [1, 2, 3, 4, 5, 8, 12, 20, 30, 39, 40, 41, 60, 1000])
 def test_a_fitted_plan_fits(remaining: int) -> None:
-    plan = Plan().fitted(remaining)
+    plan = WindowPlan().fitted(remaining)
     least = plan.settle + plan.unprofiled_steps + plan.warmup + plan.clean + plan.attributed
     assert least <= remaining
     assert plan.clean >= 1
@@ -64,7 +68,7 @@ def test_a_fitted_plan_fits(remaining: int) -> None:
 
 
 def test_a_loop_of_unknown_length_is_not_waited_for() -> None:
-    plan = Plan().with_unknown_length()
+    plan = WindowPlan().with_unknown_length()
     assert plan.unprofiled_enough(150, 0.1)
     assert not plan.unprofiled_enough(149, 0.1)
     total = plan.settle + plan.unprofiled_most_steps + plan.warmup + plan.clean + plan.attributed
@@ -72,14 +76,14 @@ def test_a_loop_of_unknown_length_is_not_waited_for() -> None:
 
 
 def test_a_plan_survives_json_and_ignores_what_it_does_not_know() -> None:
-    plan = Plan(clean=7).in_step()
-    again = Plan.of(json.loads(json.dumps({**plan.as_dict(), "other": 1})))
+    plan = WindowPlan(clean=7).in_step()
+    again = WindowPlan.from_config(json.loads(json.dumps({**plan.as_dict(), "other": 1})))
     assert again.clean == 7
     assert plan.most_window_seconds == math.inf
 
 
 def test_ranks_that_step_together_decide_by_counts_alone() -> None:
-    plan = Plan(unprofiled_steps=20).in_step()
+    plan = WindowPlan(unprofiled_steps=20).in_step()
     assert not plan.unprofiled_enough(39, 1e9)
     assert plan.unprofiled_enough(40, 0.0)
 
@@ -186,7 +190,7 @@ def test_library_code_is_not_the_users() -> None:
     assert is_users(left.__code__)
     assert not is_users(json.dumps.__code__)
     assert not is_users(torch.nn.Linear.forward.__code__)
-    assert not is_users(Plan.fitted.__code__)
+    assert not is_users(WindowPlan.fitted.__code__)
     place = innermost(sys._getframe())
     assert place is not None
     assert place[0] == __file__
@@ -195,7 +199,7 @@ def test_library_code_is_not_the_users() -> None:
 
 
 def test_the_sampler_sees_the_line_that_waits() -> None:
-    sampler = Sampler(threading.get_ident())
+    sampler = StackSampler(threading.get_ident())
     sampler.start()
     deadline = time.monotonic() + 20
     here = sys._getframe().f_lineno
@@ -294,7 +298,7 @@ class FakeNvml:
 
 def test_what_a_device_does_not_tell_is_null_and_a_zero_is_a_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
-    gpus = hardware_monitor._Gpus()
+    gpus = hardware_monitor._GpuSampler()
     first, second = gpus.sample() or ()
     assert (first["utilization"], first["power_w"], first["memory_used"]) == (0, 250.0, 5)
     assert (second["utilization"], second["power_w"], second["memory_used"]) == (None, None, 5)
@@ -307,5 +311,5 @@ def test_what_a_device_does_not_tell_is_null_and_a_zero_is_a_zero(monkeypatch: p
 
 def test_without_nvml_there_is_no_gpu_and_no_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert hardware_monitor._Gpus().sample() is None
+    assert hardware_monitor._GpuSampler().sample() is None
     assert hardware_monitor.describe_gpus() == {"driver": None, "gpus": None, "gpu_memory_bytes": None}

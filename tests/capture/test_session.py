@@ -22,13 +22,13 @@ import pytest
 from tests.support.places import SCRIPTS
 from tracelens import run
 from tracelens.capture.supervisor.recording import Outcome, ProfileOptions, profile
-from tracelens.capture.window_plan import Plan
+from tracelens.capture.window_plan import WindowPlan
 from tracelens.errors import InputError, UsageError
 from tracelens.model import RankRecording, SourceMark
 from tracelens.trace import chrome, timeline
 
 pytest.importorskip("torch")
-PLAN = Plan(unprofiled_steps=8, unprofiled_seconds=0.0, clean=5)
+PLAN = WindowPlan(unprofiled_steps=8, unprofiled_seconds=0.0, clean=5)
 """settle 3, W0 8, warm-up 3, W1 steps 15 to 19, W2 steps 20 and 21."""
 
 
@@ -68,8 +68,8 @@ def passed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome, dic
     assert plain.returncode == 5, plain.stderr
     driver = (
         "import sys, json; from pathlib import Path; sys.path.insert(0, sys.argv[1]);"
-        "from tracelens.capture.supervisor.recording import *; from tracelens.capture.window_plan import Plan;"
-        "plan = Plan(unprofiled_steps=8, unprofiled_seconds=0.0, clean=5); windows = [];"
+        "from tracelens.capture.supervisor.recording import *; from tracelens.capture.window_plan import WindowPlan;"
+        "plan = WindowPlan(unprofiled_steps=8, unprofiled_seconds=0.0, clean=5); windows = [];"
         "see = lambda folder: windows.append(json.loads((folder / 'run.json').read_text()));"
         "o = profile(ProfileOptions('script', tuple(sys.argv[2:]), plan=plan), see);"
         "Path('windows.json').write_text(json.dumps([str(o.folder), o.complete, o.reason, o.ranks, windows]));"
@@ -161,7 +161,7 @@ def test_the_monitor_writes_samples_and_no_invented_gpu(passed: Any) -> None:
 
 
 def test_a_script_of_six_steps_still_yields_a_recording(tmp_path: Path) -> None:
-    outcome = record(tmp_path, "script", script("plain.py"), "6", out=Path("here/it is"), plan=Plan())
+    outcome = record(tmp_path, "script", script("plain.py"), "6", out=Path("here/it is"), plan=WindowPlan())
     assert outcome.complete
     assert outcome.folder == tmp_path / "here/it is"
     assert [path.name for path in tmp_path.iterdir()] == ["here"]

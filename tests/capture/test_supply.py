@@ -29,7 +29,7 @@ class Burning(Dataset[torch.Tensor]):
         return torch.zeros(8)
 
 
-def loop(loader: DataLoader[torch.Tensor], seen: process_facts.Loaders, pause: float, batches: int = 20) -> None:
+def loop(loader: DataLoader[torch.Tensor], seen: process_facts.LoaderFacts, pause: float, batches: int = 20) -> None:
     iterator = iter(loader)
     for number, batch in enumerate(iterator, 1):
         if number == 1:
@@ -37,13 +37,13 @@ def loop(loader: DataLoader[torch.Tensor], seen: process_facts.Loaders, pause: f
         time.sleep(pause)
         if number == batches:
             break
-    seen.measure_supply()
+    seen.measure_throughput()
 
 
 @linux
 @pytest.mark.parametrize("pause", [0.0, 0.03], ids=["waits for its workers", "never waits"])
 def test_a_batch_costs_its_workers_the_same_whether_they_hurry_or_not(pause: float) -> None:
-    seen = process_facts.Loaders()
+    seen = process_facts.LoaderFacts()
     loop(DataLoader(Burning(), batch_size=4, num_workers=2, multiprocessing_context="fork"), seen, pause)
     (told,) = seen.listed()
     found = told["supply"]
@@ -56,7 +56,7 @@ def test_a_batch_costs_its_workers_the_same_whether_they_hurry_or_not(pause: flo
 @linux
 def test_lasting_workers_are_measured_afresh_in_each_epoch() -> None:
     seen, loader = (
-        process_facts.Loaders(),
+        process_facts.LoaderFacts(),
         DataLoader(Burning(), batch_size=8, num_workers=1, persistent_workers=True, multiprocessing_context="fork"),
     )
     for _ in range(2):
@@ -65,14 +65,14 @@ def test_lasting_workers_are_measured_afresh_in_each_epoch() -> None:
             if number == 1:
                 seen.saw(iterator, batch)
             if number == 15:
-                seen.measure_supply()
+                seen.measure_throughput()
     (told,) = seen.listed()
     assert told["supply"]["batches"] <= 20
     assert told["supply"]["worker_seconds"] / told["supply"]["batches"] > 0.8 * 8 * BURNT
 
 
 def test_a_loader_without_workers_tells_nothing() -> None:
-    seen = process_facts.Loaders()
+    seen = process_facts.LoaderFacts()
     loop(DataLoader(Burning(), batch_size=4), seen, 0.0, batches=3)
     assert seen.listed()[0]["supply"] is None
 
@@ -83,7 +83,7 @@ def test_an_iterator_of_another_torch_tells_nothing() -> None:
 
 def test_a_loader_that_is_gone_tells_nothing() -> None:
     kept, loader = (
-        worker_throughput.Supply(),
+        worker_throughput.WorkerThroughput(),
         DataLoader(Burning(), batch_size=4, num_workers=1, multiprocessing_context="fork"),
     )
     iterator = iter(loader)

@@ -21,14 +21,14 @@ from tests.matrix.rows import ROWS, Row
 from tests.support.lean import PRELUDE
 from tracelens import run
 from tracelens.capture.supervisor.recording import Outcome, ProfileOptions, profile
-from tracelens.capture.window_plan import Plan
+from tracelens.capture.window_plan import WindowPlan
 from tracelens.trace import chrome, timeline
 
 torch = pytest.importorskip("torch")
 
 SCRIPTS = Path(__file__).parent / "scripts"
-PLAN = Plan(unprofiled_steps=8, unprofiled_seconds=0.0, unprofiled_most_steps=40, clean=5)
-IMPATIENT = replace(PLAN, patience_seconds=2.0, blind_seconds=1.0)
+PLAN = WindowPlan(unprofiled_steps=8, unprofiled_seconds=0.0, unprofiled_most_steps=40, clean=5)
+IMPATIENT = replace(PLAN, patience_seconds=2.0, time_window_seconds=1.0)
 FOLDER = "it's a \u00fcbung"
 """Every row runs in a folder with a space, a quote and a letter that is not ASCII."""
 

@@ -127,7 +127,7 @@ def test_gpus_are_averaged_and_what_is_missing_stays_unknown(tmp_path: Path, mon
 
         def close(self) -> None: ...
 
-    monkeypatch.setattr(capture_monitor, "_Gpus", Gpus)
+    monkeypatch.setattr(capture_monitor, "_GpuSampler", Gpus)
     with TrainingMonitor(tmp_path / "m.jsonl", period_seconds=0.01) as monitor:
         time.sleep(0.2)
     gpus = monitor.get_summary().gpus
@@ -141,7 +141,7 @@ def test_gpus_are_averaged_and_what_is_missing_stays_unknown(tmp_path: Path, mon
 
 def test_the_first_sample_of_a_process_is_no_measured_zero(tmp_path: Path) -> None:
     """psutil's first answer for a process is always 0.0: it only sets the zero."""
-    family = capture_monitor._Family(os.getpid())
+    family = capture_monitor._ProcessTree(os.getpid())
     first = family.sample()
     assert first["process_cpu_percent"] is None and first["process_memory"] > 0
     until = time.process_time() + 0.05

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.places import ROOT
 from tracelens.capture import calibration as constants
-from tracelens.capture.run_json import Ledger, Start
+from tracelens.capture.run_json import LaunchRecord, RunJsonWriter
 from tracelens.cli import doctor
 from tracelens.errors import UsageError
 from tracelens.replay.calibration import Calibration
@@ -80,7 +80,7 @@ def test_a_new_run_carries_the_constants_and_the_replay_takes_them(tmp_path: Pat
     entry: dict[str, Any] = {"rank": 0, "world_size": 1, "trace": None, "complete": True}
     process = {"device": "NVIDIA H200", "torch": "2.11.0+cu130"}
     (folder / "rank0" / "rank.json").write_text(json.dumps({**entry, "process": process}))
-    ledger = Ledger(folder, Start("script", ("python", "x.py"), tmp_path, None, {}, False, 10))
+    ledger = RunJsonWriter(folder, LaunchRecord("script", ("python", "x.py"), tmp_path, None, {}, False, 10))
     ledger.collect()
     ledger.close(0, None)
     meta = json.loads((folder / "run.json").read_text())

@@ -17,7 +17,7 @@ from tracelens.launch import ranks
 _MOST_IN_ONE_PROCESS = 1000
 
 
-class OneWriter:
+class ExclusiveFile:
     """`claim` once, then `release`."""
 
     def __init__(self) -> None:

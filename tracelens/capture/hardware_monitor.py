@@ -32,14 +32,14 @@ MOST_LINES = 100_000
 """Five and a half hours; then the file is complete enough, some 40 MB."""
 
 
-class Monitor:
+class HardwareMonitor:
     """Samples until `stop`, in a thread of its own; a sample that fails is left out."""
 
     def __init__(self, path: Path, process: int, period_seconds: float = PERIOD_SECONDS) -> None:
         self._path = path
         self._period = period_seconds
-        self._family = _Family(process)
-        self._gpus = _Gpus()
+        self._process_tree = _ProcessTree(process)
+        self._gpus = _GpuSampler()
         self._notes: deque[dict[str, Any]] = deque(maxlen=MOST_LINES)
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tracelens-monitor", daemon=True)
@@ -60,7 +60,7 @@ class Monitor:
 
     def _run(self) -> None:
         psutil.cpu_percent()  # the first call only sets the zero
-        self._family.sample()
+        self._process_tree.sample()
         try:
             with self._path.open("w", encoding="utf-8") as out:
                 for number in range(MOST_LINES):
@@ -80,20 +80,20 @@ class Monitor:
             "gpus": self._gpus.sample(pcie=number % PCIE_EVERY == 0),
             "cpu_percent": psutil.cpu_percent(),
             "memory_used": psutil.virtual_memory().used,
-            **self._family.sample(),
+            **self._process_tree.sample(),
         }
 
 
 def describe_gpus() -> dict[str, Any]:
     """Driver and devices by NVML: {"driver", "gpus": [name, …] | None, "gpu_memory_bytes"}; None where unknown."""
-    gpus = _Gpus()
+    gpus = _GpuSampler()
     try:
         return gpus.describe()
     finally:
         gpus.close()
 
 
-class _Family:
+class _ProcessTree:
     """The job's processes: the command and everything below it."""
 
     def __init__(self, process: int) -> None:
@@ -132,7 +132,7 @@ class _Family:
         self._members = {one.pid: self._members.get(one.pid, one) for one in found}
 
 
-class _Gpus:
+class _GpuSampler:
     """NVML, where it is; every value by itself None where the device does not tell."""
 
     def __init__(self) -> None:

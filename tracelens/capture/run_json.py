@@ -28,7 +28,7 @@ NOT_ENDED = "the run has not ended yet"
 
 
 @dataclass(frozen=True)
-class Start:
+class LaunchRecord:
     """How a recording was started: what run.json says before anything was recorded."""
 
     kind: str
@@ -41,10 +41,10 @@ class Start:
     interval: int
 
 
-class Ledger:
+class RunJsonWriter:
     """The book of one Run folder. Reading it costs nothing when no new rank has written its entry."""
 
-    def __init__(self, folder: Path, start: Start) -> None:
+    def __init__(self, folder: Path, start: LaunchRecord) -> None:
         self._folder = folder
         self._cwd = start.cwd
         self._meta = _opening(start, folder)
@@ -143,7 +143,7 @@ def _worth(item: tuple[Path, dict[str, Any]]) -> tuple[bool, bool, int]:
     return bool(entry.get("trace")), bool(entry.get("complete")), int(entry.get("steps_seen") or 0)
 
 
-def _opening(start: Start, folder: Path) -> dict[str, Any]:
+def _opening(start: LaunchRecord, folder: Path) -> dict[str, Any]:
     return {
         "schema_version": run.SCHEMA_VERSION,
         "tracelens_version": __version__,

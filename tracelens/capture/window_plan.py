@@ -34,7 +34,7 @@ class NoRoomError(Exception):
 
 
 @dataclass(frozen=True)
-class Plan:
+class WindowPlan:
     """The windows, in the order in which they are recorded."""
 
     settle: int = 3
@@ -56,17 +56,17 @@ class Plan:
     most_bytes: int = 2_000_000_000
     patience_seconds: float = 90.0
     """So long without a step, a batch or a backward, and a time window is recorded instead."""
-    blind_seconds: float = 3.0
+    time_window_seconds: float = 3.0
     """Its length. 0: no such window."""
     shrunk: bool = False
     open_ended: bool = False
     """The loop does not say how long it is."""
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Plan:
+    def from_config(cls, config: Mapping[str, Any]) -> WindowPlan:
         """The plan that a configuration asks for; unknown keys are somebody else's."""
         known = {field.name for field in fields(cls)}
-        return cls(**{key: value for key, value in options.items() if key in known and value is not None})
+        return cls(**{key: value for key, value in config.items() if key in known and value is not None})
 
     def as_dict(self) -> dict[str, Any]:
         return {key: None if value == math.inf else value for key, value in asdict(self).items()}
@@ -88,7 +88,7 @@ class Plan:
         """One of the warm-up steps is recorded and thrown away, to learn how much a step records."""
         return self.warmup >= 2
 
-    def bounded(self, events: int, seconds: float, free_bytes: int | None) -> Plan:
+    def bounded(self, events: int, seconds: float, free_bytes: int | None) -> WindowPlan:
         """The same plan, or one whose recording stays within its limits. `events` and `seconds`: of one step.
 
         Raises `NoRoomError` if not even one step does.
@@ -114,7 +114,7 @@ class Plan:
         )
         return min(limits, key=lambda limit: limit[0])
 
-    def in_step(self) -> Plan:
+    def in_step(self) -> WindowPlan:
         """The same plan by counts alone: ranks that read their own clocks would open their windows at different steps,
         and one that writes its trace makes the others wait."""
         return replace(
@@ -125,10 +125,10 @@ class Plan:
             most_window_seconds=math.inf,
         )
 
-    def with_unknown_length(self) -> Plan:
+    def with_unknown_length(self) -> WindowPlan:
         """For loops that do not say how long they are: fast steps must not run out while W0 waits for its seconds. Who
         asks for fewer recorded steps has a short script."""
-        most = max(1, round(UNKNOWN_LENGTH_STEPS * min(1.0, self.clean / Plan.clean)))
+        most = max(1, round(UNKNOWN_LENGTH_STEPS * min(1.0, self.clean / WindowPlan.clean)))
         return replace(
             self,
             unprofiled_steps=min(self.unprofiled_steps, most),
@@ -159,7 +159,7 @@ class Plan:
         most = self.unprofiled_most_steps
         return f": its loop does not say how long it is, so up to {most} steps are timed first; {enough}"
 
-    def fitted(self, remaining: int) -> Plan:
+    def fitted(self, remaining: int) -> WindowPlan:
         """The same plan, or one that a script with `remaining` steps can still fill."""
         recorded = self.warmup + self.clean + self.attributed
         spare = remaining - recorded - self.settle

@@ -26,11 +26,11 @@ def play(moments: str, room: int) -> tuple[object, ...]:
     loader, ended, calls = batches(), [], []
 
     def observer(step: hooks.Step) -> None:
-        ended.extend(hooks.passed())
+        ended.extend(hooks.unobserved_ends())
         calls.append((step.number, step.source))
         ended.append(step.number)
         if step.number > 3:
-            hooks.let_pass(room)
+            hooks.allow_unobserved(room)
 
     remove = hooks.on_step(observer)
     for moment in moments:
@@ -44,7 +44,7 @@ def play(moments: str, room: int) -> tuple[object, ...]:
             SCALER.update()
         else:
             (A if moment == "A" else B).step()
-    ended.extend(hooks.passed())
+    ended.extend(hooks.unobserved_ends())
     remove()
     rule = hooks.rule()
     return (len(ended), rule.count, rule.source, rule.anchor), len(calls)

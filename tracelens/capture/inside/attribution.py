@@ -21,9 +21,9 @@ from typing import Any
 import torch
 from torch.overrides import has_torch_function
 
-from tracelens.capture.inside.sync_debug_mode import SyncDebug
+from tracelens.capture.inside.sync_debug_mode import SyncDebugMode
 from tracelens.capture.inside.user_frames import Place, innermost
-from tracelens.capture.inside.warning_redirect import Warned
+from tracelens.capture.inside.warning_redirect import WarningRedirect
 from tracelens.launch.inside import torch_registries
 from tracelens.launch.inside.tracebacks import hide_our_frames
 
@@ -96,19 +96,19 @@ class Attribution:
     _patched: list[_Patch] = field(default_factory=list)
     _local: threading.local = field(default_factory=threading.local)
     _active: bool = False
-    _debug: SyncDebug | None = None
-    _warned: Warned = field(default_factory=lambda: Warned(__name__, __file__))
+    _debug: SyncDebugMode | None = None
+    _warned: WarningRedirect = field(default_factory=lambda: WarningRedirect(__name__, __file__))
     _turn: threading.Lock = field(default_factory=threading.Lock)
     _unmade: list[Any] = field(default_factory=list)
 
     def install(self) -> None:
         """Replace the methods; on any failure everything is put back before the error is raised."""
         try:
-            self._unmade = torch_registries.unmade_lists()
+            self._unmade = torch_registries.empty_caches()
             self._warned.install()
             self._install_tensor()
             self._install_cuda()
-            self._debug = SyncDebug(self._reported)
+            self._debug = SyncDebugMode(self._reported)
             self._debug.install()
         except BaseException:
             self.remove()
@@ -123,10 +123,10 @@ class Attribution:
         with self._turn:
             while self._patched:
                 patch = self._patched.pop()
-                torch_registries.withdraw(patch.replacement)
+                torch_registries.unregister(patch.replacement)
                 patch.take_off()
         self._warned.remove()
-        torch_registries.unmake(self._unmade)
+        torch_registries.clear_caches(self._unmade)
         self._unmade = []
 
     def _install_tensor(self) -> None:
@@ -154,7 +154,7 @@ class Attribution:
             return
         patch = _Patch(owner, name, vars(owner).get(name, _MISSING), original)
         patch.replacement = self._marked(patch, call, skip)
-        torch_registries.introduce(original, patch.replacement)
+        torch_registries.register_replacement(original, patch.replacement)
         self._patched.append(patch)
         patch.put_on()
 

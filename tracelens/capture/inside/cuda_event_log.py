@@ -29,7 +29,7 @@ _WITH_STREAM = ("record", "wait")
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class EventCall:
     """One use of an event. `stream` is CUPTI's number, None where no stream is named or it cannot be told."""
 
     start_unix_ns: int
@@ -40,7 +40,7 @@ class Use:
     stream: int | None
 
 
-class EventLog:
+class CudaEventLog:
     """Patches on `torch.cuda.Event`; `install` and `remove` are called at step boundaries."""
 
     def __init__(self) -> None:
@@ -64,12 +64,12 @@ class EventLog:
             name, original = self._patched.pop()
             setattr(torch.cuda.Event, name, original)
 
-    def uses(self) -> list[Use]:
+    def uses(self) -> list[EventCall]:
         """What was noted: pointers turned into small numbers for events, into the trace's numbers for streams."""
         numbers: dict[int, int] = {}
         stream_of = _stream_numbers({row[5] for row in self._rows if row[5] is not None})
         return [
-            Use(start, end, thread, call, numbers.setdefault(event, len(numbers) + 1), stream_of.get(stream))
+            EventCall(start, end, thread, call, numbers.setdefault(event, len(numbers) + 1), stream_of.get(stream))
             for start, end, thread, call, event, stream in self._rows
             if event  # 0: it was never recorded
         ]

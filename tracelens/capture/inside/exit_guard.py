@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, NoReturn
 
-from tracelens.capture.inside.main_thread_timer import Later
+from tracelens.capture.inside.main_thread_timer import MainThreadTimer
 from tracelens.launch.inside import user_signals
 
 TURN_SECONDS = 3.0
@@ -34,7 +34,7 @@ STRANDED_SECONDS = 5.0
 """What the second thread writes is small; a disk that does not take it by then may not hold the process up."""
 
 
-class Rescue:
+class ExitGuard:
     """`install` before the window, `remove` after it."""
 
     def __init__(self, save: Callable[[str], None], stranded: Callable[[str], None] | None = None) -> None:
@@ -46,7 +46,7 @@ class Rescue:
         self._handles_term = False
         self._pipe: int | None = None
         self._pipe_is: tuple[int, int] | None = None
-        self._forgets = Later(0.0, self._unwatch)
+        self._forgets = MainThreadTimer(0.0, self._unwatch)
         self._turn = threading.Lock()
         """Taken, for good, by whoever answers SIGTERM: the handler, or the thread that waits for it in vain."""
         self._saving = False
@@ -88,7 +88,7 @@ class Rescue:
         """While saving: a SIGTERM in between (torchrun ends the ranks of a failed one) ends the process afterwards."""
         self._saving = True
         try:
-            with user_signals.held(but=self._terminated):
+            with user_signals.deferred(but=self._terminated):
                 yield
         finally:
             self._saving = False

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from tracelens.capture.inside import rank_files
-from tracelens.capture.inside.recording_data import Gathered
+from tracelens.capture.inside.recording_data import RecordingData
 from tracelens.launch.inside import existing_optimizers, hooks
 
 ONLY_READS = (
@@ -25,7 +25,7 @@ ONLY_READS = (
 WITHOUT_STOP = "without --stop-after-window a training that follows them is recorded in their place"
 
 
-class FirstPass:
+class ForwardOnlyPass:
     """What was recorded of a pass that only reads, kept until a training has been recorded in its place."""
 
     def __init__(self) -> None:
@@ -37,20 +37,18 @@ class FirstPass:
         """Such a pass was recorded, and no training has come so far."""
         return self._folder is not None and not self._replaced
 
-    def begins(self, gathered: Gathered, *, stops: bool) -> bool:
+    def begins(self, data: RecordingData, *, stops: bool) -> bool:
         """Before a window is saved: whether it is to be kept for the time being. Says in its notes what it is of.
 
         `stops`: the script shall end with its recording. It goes on all the same if it has made an optimizer.
         """
-        if gathered.source != "dataloader" or hooks.rule().trains or self._folder is not None:
+        if data.source != "dataloader" or hooks.rule().trains or self._folder is not None:
             return False
-        if stops and not existing_optimizers.exist(torch.optim.Optimizer):
-            gathered.notes.append(
-                f"{ONLY_READS}; without --stop-after-window, a training that follows is recorded instead"
-            )
+        if stops and not existing_optimizers.any_below(torch.optim.Optimizer):
+            data.notes.append(f"{ONLY_READS}; without --stop-after-window, a training that follows is recorded instead")
             return False
-        gathered.notes.append(ONLY_READS)
-        gathered.window["provisional"] = True  # a report beside the training would be about something else
+        data.notes.append(ONLY_READS)
+        data.window["provisional"] = True  # a report beside the training would be about something else
         return True
 
     def keep(self, folder: Path) -> None:
@@ -64,12 +62,12 @@ class FirstPass:
         self._replaced = True
         return True
 
-    def discard(self, gathered: Gathered) -> None:
+    def discard(self, data: RecordingData) -> None:
         """The training was recorded: it takes the place of the pass."""
         folder, self._folder = self._folder, None
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
-            gathered.notes.append("batches were only read before the training began; their recording was replaced")
+            data.notes.append("batches were only read before the training began; their recording was replaced")
 
     def stays(self, reason: str) -> bool:
         """Nothing of the training was recorded, for this reason: what was recorded first remains, and says so. False

@@ -1,7 +1,7 @@
-"""The value of a plain expression in a running frame, found by looking it up; nothing of the user's is run but `len`.
+"""The value of a plain expression in a running frame: names, attributes, numbers, sums, lengths.
 
-In: a piece of the script's source, and the frame that runs it. Out: its value, or `Unknown`. Apart from `remaining`
-because loops and the conditions that end them both need it.
+In: an expression of the script's source as AST, and the frame that runs it. Out: its value, or `UnknownValue`. No code
+of the user's is called but `__len__`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 }
 
 
-class Unknown(Exception):
+class UnknownValue(Exception):
     """An expression whose value cannot be told without running the user's code."""
 
 
 def value(node: ast.expr, frame: FrameType) -> Any:
-    """The value of a name, an attribute, a number, a sum or a length; raises `Unknown` for everything else."""
+    """The value of a name, an attribute, a number, a sum or a length; raises `UnknownValue` for everything else."""
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.Name):
@@ -44,14 +44,14 @@ def value(node: ast.expr, frame: FrameType) -> Any:
             return _ARITHMETIC[type(node.op)](left, right)
     if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "len" and len(node.args) == 1:
         return length(value(node.args[0], frame))
-    raise Unknown
+    raise UnknownValue
 
 
 def integer(node: ast.expr, frame: FrameType) -> int:
     """The same, where it is a whole number."""
     found = value(node, frame)
     if not isinstance(found, int):
-        raise Unknown
+        raise UnknownValue
     return found
 
 
@@ -59,5 +59,5 @@ def length(of: Any) -> int:
     """`len`, where there is one."""
     found = process_facts.length(of)
     if found is None:
-        raise Unknown
+        raise UnknownValue
     return found

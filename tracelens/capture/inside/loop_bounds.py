@@ -17,7 +17,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from tracelens.capture.inside import process_facts
-from tracelens.capture.inside.frame_values import Unknown, integer, length, value
+from tracelens.capture.inside.frame_values import UnknownValue, integer, length, value
 from tracelens.capture.inside.loop_counters import Key, counters, turns
 from tracelens.capture.inside.user_frames import is_users
 
@@ -37,7 +37,7 @@ _Node = ast.For | ast.AsyncFor | ast.While
 
 
 @dataclass(frozen=True)
-class _Loop:
+class _LoopProgress:
     left: int
     length: int
     loads: bool = False
@@ -45,7 +45,7 @@ class _Loop:
 
 
 @dataclass(frozen=True)
-class Block:
+class BlockEntry:
     """Where a recording was begun inside the script: loops around that place go on after it, and do not count."""
 
     code: CodeType
@@ -53,7 +53,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Left:
+class RemainingIterations:
     """What can be told at one moment. Moments that lie a step apart say how many steps that is: `steps`."""
 
     total: int | None = None
@@ -63,7 +63,7 @@ class Left:
     counters: Mapping[Key, int] = field(default_factory=dict)
     """How far the counters are from ending a loop."""
 
-    def steps(self, before: Left) -> int | None:
+    def steps(self, before: RemainingIterations) -> int | None:
         """Steps that are left, where `before` was seen one step ago."""
         pairs = [(before.total, self.total), *((before.counters.get(key), at) for key, at in self.counters.items())]
         ends = [left for first, last in pairs if (left := _steps(first, last)) is not None]
@@ -73,40 +73,40 @@ class Left:
         return epoch if epoch is not None and epoch >= FEWEST_IN_EPOCH else None
 
 
-def iterations(frame: FrameType | None, block: Block | None = None, live: Sequence[Any] = ()) -> int | None:
+def iterations(frame: FrameType | None, block: BlockEntry | None = None, live: Sequence[Any] = ()) -> int | None:
     """Iterations of the innermost loop that are still to come, over all the loops around it; None where unknown."""
     return look(frame, block, live).total
 
 
-def look(frame: FrameType | None, block: Block | None = None, live: Sequence[Any] = ()) -> Left:
+def look(frame: FrameType | None, block: BlockEntry | None = None, live: Sequence[Any] = ()) -> RemainingIterations:
     """Everything that the running loops say; `live`: iterators of DataLoaders, the last one first.
 
     Counts the loops inside `block` only, if there is one.
     """
-    loops: list[_Loop | None] = []
+    loops: list[_LoopProgress | None] = []
     found: dict[Key, int] = {}
     for at, node in _running(frame, block):
         found |= counters(node, at)
         loops.append(_told(node, at, live, innermost=not loops))
     loader = _loader(live)
     if not loops or loops[0] is None:
-        return Left(epoch=None if loader is None else loader.left, counters=found)
+        return RemainingIterations(epoch=None if loader is None else loader.left, counters=found)
     if loops[0].loads and any(loop is not None and loop.loads for loop in loops[1:]):  # it was another one's
-        return Left(counters=found)
+        return RemainingIterations(counters=found)
     left, inner = 0, 1
     for loop in loops:
         if loop is None:
-            return Left(None, left, found)
+            return RemainingIterations(None, left, found)
         left += loop.left * inner
         inner *= max(1, loop.length)
-    return Left(left, left, found)
+    return RemainingIterations(left, left, found)
 
 
 def _steps(before: int | None, now: int | None) -> int | None:
     return None if before is None or now is None or before <= now else now // (before - now)
 
 
-def _running(frame: FrameType | None, block: Block | None) -> Iterator[tuple[FrameType, _Node]]:
+def _running(frame: FrameType | None, block: BlockEntry | None) -> Iterator[tuple[FrameType, _Node]]:
     """The loops of the script around its current line, innermost first."""
     for _ in range(FRAMES):
         if frame is None:
@@ -157,18 +157,18 @@ def _holds(body: list[ast.stmt], line: int) -> bool:
     return body[0].lineno <= line <= (body[-1].end_lineno or 0)
 
 
-def _told(node: _Node, frame: FrameType, live: Sequence[Any], *, innermost: bool) -> _Loop | None:
+def _told(node: _Node, frame: FrameType, live: Sequence[Any], *, innermost: bool) -> _LoopProgress | None:
     """What one loop says; None: nothing."""
     if isinstance(node, ast.While):
         left = turns(node, frame)
-        return None if left is None else _Loop(left, left + 1)
+        return None if left is None else _LoopProgress(left, left + 1)
     try:
         return _measure(node, frame, live, sure=innermost)
-    except Unknown:
+    except UnknownValue:
         return _loader(live) if innermost else None
 
 
-def _measure(node: ast.For | ast.AsyncFor, frame: FrameType, live: Sequence[Any], *, sure: bool) -> _Loop:
+def _measure(node: ast.For | ast.AsyncFor, frame: FrameType, live: Sequence[Any], *, sure: bool) -> _LoopProgress:
     """`sure`: a loop that does not say where it is counts as unknown, not as one that has just begun."""
     iterable, index, first = node.iter, None, 0
     if isinstance(iterable, ast.Call):
@@ -176,7 +176,7 @@ def _measure(node: ast.For | ast.AsyncFor, frame: FrameType, live: Sequence[Any]
         if name == "range" and iterable.args and not iterable.keywords:
             return _ranged(range(*(integer(argument, frame) for argument in iterable.args)), node.target, frame)
         if not iterable.args or name not in _PASSING_ON:
-            raise Unknown
+            raise UnknownValue
         if name == "trange":
             return _ranged(range(integer(iterable.args[0], frame)), node.target, frame)
         if name == "enumerate" and isinstance(node.target, ast.Tuple):
@@ -188,20 +188,20 @@ def _measure(node: ast.For | ast.AsyncFor, frame: FrameType, live: Sequence[Any]
     looped = value(iterable, frame)
     known = length(looped)
     if index is not None and (after := _after(range(first, first + known), index, frame)) is not None:
-        return _Loop(after, known)
+        return _LoopProgress(after, known)
     if (after := _found_in(looped, node.target, frame)) is not None:
-        return _Loop(after, known)
+        return _LoopProgress(after, known)
     for iterator in sorted(live, key=lambda one: not _feeds(one, looped)):
         if known > iterator._num_yielded and (_feeds(iterator, looped) or process_facts.length(iterator) == known):
-            return _Loop(known - iterator._num_yielded, known, loads=True)
+            return _LoopProgress(known - iterator._num_yielded, known, loads=True)
     if sure:
-        raise Unknown
-    return _Loop(known, known)
+        raise UnknownValue
+    return _LoopProgress(known, known)
 
 
-def _ranged(numbers: range, target: ast.expr, frame: FrameType) -> _Loop:
+def _ranged(numbers: range, target: ast.expr, frame: FrameType) -> _LoopProgress:
     after = _after(numbers, target, frame)
-    return _Loop(len(numbers) if after is None else after, len(numbers))
+    return _LoopProgress(len(numbers) if after is None else after, len(numbers))
 
 
 def _feeds(iterator: Any, looped: Any) -> bool:
@@ -210,12 +210,12 @@ def _feeds(iterator: Any, looped: Any) -> bool:
     return sampler is not None and sampler is getattr(looped, "_index_sampler", None)
 
 
-def _loader(live: Sequence[Any]) -> _Loop | None:
+def _loader(live: Sequence[Any]) -> _LoopProgress | None:
     """The loop over the DataLoader that was begun last."""
     for iterator in live[:1]:
         known = process_facts.length(iterator)
         if known is not None and known > iterator._num_yielded:
-            return _Loop(known - iterator._num_yielded, known, loads=True)
+            return _LoopProgress(known - iterator._num_yielded, known, loads=True)
     return None
 
 
@@ -226,7 +226,7 @@ def _found_in(looped: Any, target: ast.expr, frame: FrameType) -> int | None:
     parts = target.elts if isinstance(target, ast.Tuple) else [target]
     try:
         current = [value(part, frame) for part in parts]
-    except Unknown:
+    except UnknownValue:
         return None
     one = isinstance(target, ast.Name)
     places = [at for at, element in enumerate(looped) if _is(element, current, one=one)]

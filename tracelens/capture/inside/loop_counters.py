@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from types import FrameType
 
-from tracelens.capture.inside.frame_values import Unknown, integer, value
+from tracelens.capture.inside.frame_values import UnknownValue, integer, value
 
 Key = tuple[str, int, int]
 """Where the comparison stands: (path, line, column)."""
@@ -73,7 +73,7 @@ def _without_switches(test: ast.expr, frame: FrameType) -> ast.expr:
 def _is_on(part: ast.expr, frame: FrameType) -> bool:
     try:
         found = value(part, frame)
-    except Unknown:
+    except UnknownValue:
         return False
     return isinstance(found, int) and found != 0
 
@@ -91,7 +91,7 @@ def _distance(test: ast.Compare, goes_on: bool, frame: FrameType) -> int | None:
         kind = _OPPOSITE.get(kind, ast.Is)
     try:
         left, right = integer(test.left, frame), integer(test.comparators[0], frame)
-    except Unknown:
+    except UnknownValue:
         return None
     if kind in (ast.Lt, ast.LtE):
         distance = right - left

@@ -22,14 +22,14 @@ DEPARTURE_SECONDS = 0.05
 """A thread that Python has let go of is the system's for some microseconds more, and counts in a fork's warning."""
 
 
-def departed(native: int | None) -> None:
+def wait_until_gone(native: int | None) -> None:
     """Return when the system has no thread of this number any more."""
     end = time.monotonic() + DEPARTURE_SECONDS
     while native is not None and os.path.exists(f"/proc/self/task/{native}") and time.monotonic() < end:
         time.sleep(0)
 
 
-class Later:
+class MainThreadTimer:
     """Calls `act` after `seconds`, on the main thread; waits again if `worth`, asked on another thread, says no."""
 
     def __init__(self, seconds: float, act: Callable[[], None], worth: Callable[[], bool] | None = None) -> None:
@@ -53,7 +53,7 @@ class Later:
             self._wake.release()
             if self._gone.acquire(timeout=STOP_SECONDS):
                 self._gone.release()
-                departed(self._native)
+                wait_until_gone(self._native)
 
     def _run(self) -> None:
         self._native = threading.get_native_id()

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from tracelens.capture.inside.worker_throughput import Supply
+from tracelens.capture.inside.worker_throughput import WorkerThroughput
 from tracelens.launch import ranks
 
 MOST_LOADERS = 16
@@ -47,7 +47,7 @@ def device_in_use() -> int | None:
     return next((index for index in range(torch.cuda.device_count()) if has_context(index)), None)
 
 
-class Graphs:
+class GraphCaptures:
     """Whether the current stream is being captured into a CUDA graph: what is launched then does not run."""
 
     def __init__(self) -> None:
@@ -99,12 +99,12 @@ def process() -> dict[str, Any]:
     }
 
 
-class Loaders:
+class LoaderFacts:
     """Notes each DataLoader's shape once, at its first batch."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[Any, ...], dict[str, Any]] = {}
-        self._supply = Supply()
+        self._throughput = WorkerThroughput()
         self._supplied: dict[Any, dict[str, Any]] = {}
         self._begun: deque[weakref.ref[Any]] = deque(maxlen=MOST_LOADERS)  # strong ones would keep workers alive
 
@@ -116,11 +116,11 @@ class Loaders:
             if key not in self._seen and len(self._seen) < MOST_LOADERS:
                 self._seen[key] = {**_loader(iterator), **_batch(batch)}
         if key in self._seen:
-            self._supply.began(key, iterator)
+            self._throughput.began(key, iterator)
 
-    def measure_supply(self) -> None:
+    def measure_throughput(self) -> None:
         """At the end of the unprofiled steps: what the workers have done by now, before anything slows the loop."""
-        self._supplied = self._supply.so_far()
+        self._supplied = self._throughput.so_far()
 
     def live(self) -> list[Any]:
         """The iterators that still exist, the one that began last first."""

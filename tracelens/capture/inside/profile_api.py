@@ -29,13 +29,13 @@ from types import TracebackType
 from typing import Any
 
 from tracelens import run
-from tracelens.capture.hardware_monitor import Monitor
+from tracelens.capture.hardware_monitor import HardwareMonitor
 from tracelens.capture.inside import process_facts, rank_files
-from tracelens.capture.inside.agent import Engine
-from tracelens.capture.inside.loop_bounds import Block
+from tracelens.capture.inside.agent import RecordingAgent
+from tracelens.capture.inside.loop_bounds import BlockEntry
 from tracelens.capture.inside.profiler_session import watch_foreign
-from tracelens.capture.run_json import Ledger, Start
-from tracelens.capture.window_plan import KINETO_SILENT, Plan
+from tracelens.capture.run_json import LaunchRecord, RunJsonWriter
+from tracelens.capture.window_plan import KINETO_SILENT, WindowPlan
 from tracelens.errors import UsageError
 from tracelens.launch.inside import hooks
 
@@ -48,7 +48,7 @@ BLOCK_ENDED = "the `with tracelens.profile()` block ended before the recording w
 class Recording:
     """One recording of the block; made by `profile`."""
 
-    def __init__(self, folder: Path, plan: Plan, interval: int, *, monitor: bool, quiet: bool) -> None:
+    def __init__(self, folder: Path, plan: WindowPlan, interval: int, *, monitor: bool, quiet: bool) -> None:
         self.folder = folder
         self.complete = False
         self.reason: str | None = "the block has not ended yet"
@@ -57,25 +57,25 @@ class Recording:
         self._quiet = quiet
         self._entered = False
         self._rank, self._world = process_facts.rank_and_world()
-        self._engine: Engine | None = None
-        self._ledger = Ledger(folder, _start(plan, interval)) if not self._rank else None
-        self._monitor = Monitor(folder / run.MONITOR_FILE, os.getpid()) if monitor and not self._rank else None
+        self._agent: RecordingAgent | None = None
+        self._run_json = RunJsonWriter(folder, _start(plan, interval)) if not self._rank else None
+        self._monitor = HardwareMonitor(folder / run.MONITOR_FILE, os.getpid()) if monitor and not self._rank else None
 
     def __enter__(self) -> Recording:
         if self._entered:
             raise UsageError(f"{self.folder} was recorded into before", hint="call tracelens.profile() for each block")
         self._entered = True
-        if self._ledger is not None:
-            self._ledger.write()
+        if self._run_json is not None:
+            self._run_json.write()
         if _observed_from_outside():
             self.reason = UNDER_ANOTHER
             return self
         _observe_here()
         config = {"run": str(self.folder), "cwd": str(Path.cwd()), "plan": self._plan.as_dict()}
         caller = sys._getframe(1)
-        self._engine = Engine(config, Block(caller.f_code, caller.f_lineno))
-        _engines.append(self._engine)
-        self._engine.observe()
+        self._agent = RecordingAgent(config, BlockEntry(caller.f_code, caller.f_lineno))
+        _agents.append(self._agent)
+        self._agent.observe()
         if self._monitor is not None:
             with suppress(RuntimeError):  # no room for another thread: the job matters more than its samples
                 self._monitor.start()
@@ -84,31 +84,31 @@ class Recording:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        if self._engine is not None:
-            self._engine.end(BLOCK_ENDED if kind is None else f"the block was left by {kind.__name__}")
-            _engines.remove(self._engine)
+        if self._agent is not None:
+            self._agent.end(BLOCK_ENDED if kind is None else f"the block was left by {kind.__name__}")
+            _agents.remove(self._agent)
             self.reason = None
-        if self._monitor is not None and self._engine is not None:
+        if self._monitor is not None and self._agent is not None:
             self._monitor.stop()
-        if self._ledger is not None:
-            self._conclude(self._ledger)
+        if self._run_json is not None:
+            self._conclude(self._run_json)
         self.complete = self.reason is None
         if not self._quiet and not self._rank:
             print(self._last_words(), file=sys.stderr)
 
-    def _conclude(self, ledger: Ledger) -> None:
+    def _conclude(self, run_json: RunJsonWriter) -> None:
         deadline = time.monotonic() + RANKS_SECONDS
-        ledger.collect()
-        while ledger.entries and len(ledger.entries) < self._world and time.monotonic() < deadline:
+        run_json.collect()
+        while run_json.entries and len(run_json.entries) < self._world and time.monotonic() < deadline:
             time.sleep(0.05)
-            ledger.collect()
+            run_json.collect()
         if self.reason is None:
-            reasons = [str(entry["reason"]) for entry in ledger.entries if entry.get("reason")]
-            missing = "no training step was seen inside the block" if not ledger.entries else None
+            reasons = [str(entry["reason"]) for entry in run_json.entries if entry.get("reason")]
+            missing = "no training step was seen inside the block" if not run_json.entries else None
             self.reason = missing or "; ".join(dict.fromkeys(reasons)) or None
-        self.notes = ledger.notes()
-        ledger.close(None, self.reason)
-        ledger.clear()
+        self.notes = run_json.notes()
+        run_json.close(None, self.reason)
+        run_json.clear()
 
     def _last_words(self) -> str:
         if self.reason is not None:
@@ -135,7 +135,7 @@ def profile(
         raise UsageError(f"steps is {steps!r}: at least one whole step must be recorded", hint="leave it out for 12")
     if not (isinstance(interval, int) and interval >= 1):
         raise UsageError(f"interval is {interval!r}: it must be at least one batch", hint="leave it out for 10")
-    plan = Plan() if steps is None else replace(Plan(), clean=steps)
+    plan = WindowPlan() if steps is None else replace(WindowPlan(), clean=steps)
     return Recording(_folder(out), plan, interval, monitor=monitor, quiet=quiet)
 
 
@@ -211,10 +211,10 @@ def _script_name() -> str:
     return Path(script).stem if script else "notebook" if _interactive() else "python"
 
 
-def _start(plan: Plan, interval: int) -> Start:
+def _start(plan: WindowPlan, interval: int) -> LaunchRecord:
     script = _script()
     words = sys.orig_argv if script else ["python"]
-    return Start(
+    return LaunchRecord(
         kind="script" if script else "inside",
         command=tuple(words),
         cwd=Path.cwd(),
@@ -227,14 +227,14 @@ def _start(plan: Plan, interval: int) -> Start:
 
 # ---------------------------------------------------------------------------------------------------------- observing
 
-_engines: list[Engine] = []
+_agents: list[RecordingAgent] = []
 """The recording that is open in this process, if any."""
 _here: list[bool] = []
 """Not empty once the hooks were put in place by this module."""
 
 
 def _observed_from_outside() -> bool:
-    return bool(_engines) or (hooks.installed() and not _here)
+    return bool(_agents) or (hooks.installed() and not _here)
 
 
 def _observe_here() -> None:
@@ -250,13 +250,13 @@ def _observe_here() -> None:
 
 
 def _foreign_profiler() -> None:
-    for engine in tuple(_engines):
-        engine.foreign_profiler()
+    for agent in tuple(_agents):
+        agent.foreign_profiler()
 
 
 def _forked() -> None:
-    for engine in tuple(_engines):
-        engine.forked()
+    for agent in tuple(_agents):
+        agent.forked()
 
 
 # ------------------------------------------------------------------------------------------------- an owned profiler
@@ -286,8 +286,8 @@ def _keep(profiler: Any, folder: Path) -> None:
         "process": process_facts.process(),
     }
     run.write_json(place / "rank.json", entry)
-    ledger = Ledger(folder, _start(Plan(), 10))
-    ledger.collect()
-    reason = next((str(one["reason"]) for one in ledger.entries if one.get("reason")), None)
-    ledger.close(None, reason)
-    ledger.clear()
+    run_json = RunJsonWriter(folder, _start(WindowPlan(), 10))
+    run_json.collect()
+    reason = next((str(one["reason"]) for one in run_json.entries if one.get("reason")), None)
+    run_json.close(None, reason)
+    run_json.clear()

@@ -32,7 +32,7 @@ class NotRecorded(Exception):
     """Why there is no trace, as a phrase for the notes."""
 
 
-class Recorder:
+class ProfilerSession:
     """prepare → start → mark … → stop → export; every method may raise `NotRecorded`."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from tracelens import run
 from tracelens.capture.inside.attribution import Mark
-from tracelens.capture.inside.cuda_event_log import Use
+from tracelens.capture.inside.cuda_event_log import EventCall
 from tracelens.capture.inside.user_frames import Place, shown
 
 LEVEL = 5
@@ -36,7 +36,7 @@ class Sources:
 
     marks: Iterable[Mark] = ()
     samples: Iterable[tuple[int, int, Place]] = ()
-    uses: Iterable[Use] = ()
+    uses: Iterable[EventCall] = ()
 
 
 def claim_folder(parent: Path, rank: int) -> Path:

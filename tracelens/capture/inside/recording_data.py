@@ -13,16 +13,16 @@ from typing import Any
 import torch
 
 from tracelens.capture.inside import process_facts
-from tracelens.capture.window_plan import Plan
+from tracelens.capture.window_plan import WindowPlan
 
 
 @dataclass
-class Gathered:
+class RecordingData:
     """One process's recording so far. `profiled`: duration of each recorded step, by its number."""
 
-    plan: Plan
+    plan: WindowPlan
     notes: list[str] = field(default_factory=list)
-    loaders: process_facts.Loaders = field(default_factory=process_facts.Loaders)
+    loaders: process_facts.LoaderFacts = field(default_factory=process_facts.LoaderFacts)
     steps_seen: int = 0
     source: str | None = None
     """What tells the steps: "optimizer", "dataloader", "backward"; None before the first."""

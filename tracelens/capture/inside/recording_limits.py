@@ -16,72 +16,72 @@ from types import FrameType
 from typing import Any
 
 from tracelens.capture.inside import process_facts
-from tracelens.capture.inside.loop_bounds import Block, Left, look
-from tracelens.capture.inside.recording_data import Gathered
+from tracelens.capture.inside.loop_bounds import BlockEntry, RemainingIterations, look
+from tracelens.capture.inside.recording_data import RecordingData
 
 _PREFIX = ".events-"
 _SHORT = "a short run"
 _ENDS = ("the script ended before", "the `with")
 
 
-class Length:
+class RemainingSteps:
     """Two looks at the running loops, one step apart, say how many steps are left."""
 
-    def __init__(self, block: Block | None = None) -> None:
+    def __init__(self, block: BlockEntry | None = None) -> None:
         self._block = block
-        self._before: Left | None = None
+        self._before: RemainingIterations | None = None
 
-    def look(self, gathered: Gathered, frame: FrameType) -> None:
+    def look(self, data: RecordingData, frame: FrameType) -> None:
         """Fit the plan once it can be told; `frame` is anywhere below the loop."""
-        if gathered.plan.shrunk:
+        if data.plan.shrunk:
             return
         # A short pass that only reads, for the mean of the data, say, shall not be taken for all that comes.
-        live = gathered.loaders.live() if gathered.source != "dataloader" else []
+        live = data.loaders.live() if data.source != "dataloader" else []
         before, self._before = self._before, _look(frame, self._block, live)
         if before is None:
             return
         left = self._before.steps(before)
         if left is None:
-            gathered.plan = gathered.plan.with_unknown_length()
+            data.plan = data.plan.with_unknown_length()
             return
-        gathered.plan = gathered.plan.fitted(left)
-        if gathered.plan.shrunk:
+        data.plan = data.plan.fitted(left)
+        if data.plan.shrunk:
             were = "1 step was" if left == 1 else f"{left} steps were"
-            gathered.notes.append(f"{_SHORT}: about {were} left, so the windows were made shorter")
+            data.notes.append(f"{_SHORT}: about {were} left, so the windows were made shorter")
 
 
-def keep(gathered: Gathered, folder: str) -> None:
+def apply_limits(data: RecordingData, folder: str) -> None:
     """Fewer steps where twelve would record too much; raises `NoRoomError` if not even one fits."""
-    if "events_per_step" not in gathered.window:
+    if "events_per_step" not in data.window:
         return
-    most = agreed(folder, gathered.window["events_per_step"])
-    seconds = gathered.unprofiled_ns / 1e9 / len(gathered.unprofiled) if gathered.unprofiled else 0.0
+    most = largest_event_count(folder, data.window["events_per_step"])
+    seconds = data.unprofiled_ns / 1e9 / len(data.unprofiled) if data.unprofiled else 0.0
     free = free_bytes(folder, process_facts.rank_and_world()[1])
-    fitting = gathered.plan.bounded(most, seconds, free)
-    if fitting != gathered.plan:
+    fitting = data.plan.bounded(most, seconds, free)
+    if fitting != data.plan:
         were = "1 step was" if fitting.clean == 1 else f"{fitting.clean} steps were"
-        gathered.notes.append(f"{gathered.plan.bound(most, seconds, free)[1]}, so only {were} recorded")
-        gathered.plan = fitting
+        data.notes.append(f"{data.plan.bound(most, seconds, free)[1]}, so only {were} recorded")
+        data.plan = fitting
 
 
-def too_early(gathered: Gathered, reason: str, *, attached: bool, inside: bool) -> str:
+def explain_too_early(data: RecordingData, reason: str, *, attached: bool, inside: bool) -> str:
     """`reason`, in full, of a recording in which no step was recorded; and what helps, if the script did nothing but
     end too early."""
-    seen = "1 step" if gathered.steps_seen == 1 else f"{gathered.steps_seen} steps"
-    others = [note for note in gathered.notes if not note.startswith(_SHORT)]
+    seen = "1 step" if data.steps_seen == 1 else f"{data.steps_seen} steps"
+    others = [note for note in data.notes if not note.startswith(_SHORT)]
     fits = reason.startswith(_ENDS) and not others and not hasattr(sys, "last_value")  # not after an uncaught error
-    advice = gathered.plan.advice(gathered.steps_seen, "steps=" if inside else "--steps ") if fits else ""
+    advice = data.plan.advice(data.steps_seen, "steps=" if inside else "--steps ") if fits else ""
     when = "before one step was recorded" if attached else "before the profiler was started"
     return f"{reason}, after {seen}, {when}{advice}"
 
 
-def publish(folder: str, events: int) -> None:
+def publish_event_count(folder: str, events: int) -> None:
     """Tell the other ranks what a step records here; a folder that cannot be written is found out soon enough."""
     with suppress(OSError):
         _own(folder).write_text(str(events), encoding="ascii")
 
 
-def agreed(folder: str, events: int) -> int:
+def largest_event_count(folder: str, events: int) -> int:
     """The most that any rank has published, at least what this one has."""
     found = [events]
     for path in Path(folder).glob(f"{_PREFIX}*"):
@@ -90,7 +90,7 @@ def agreed(folder: str, events: int) -> int:
     return max(found)
 
 
-def withdraw(folder: str) -> None:
+def withdraw_event_count(folder: str) -> None:
     """Take this rank's file back."""
     with suppress(OSError):
         _own(folder).unlink()
@@ -104,11 +104,11 @@ def free_bytes(folder: str, ranks: int) -> int | None:
         return None
 
 
-def _look(frame: FrameType, block: Block | None, live: list[Any]) -> Left:
+def _look(frame: FrameType, block: BlockEntry | None, live: list[Any]) -> RemainingIterations:
     try:
         return look(frame, block, live)
     except Exception:  # noqa: BLE001 -- the user's values may raise anything when looked at; it was only a guess
-        return Left()
+        return RemainingIterations()
 
 
 def _own(folder: str) -> Path:

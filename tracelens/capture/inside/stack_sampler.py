@@ -18,7 +18,7 @@ MOST_SAMPLES = 120_000
 """Two minutes; about 10 MB of memory at worst."""
 
 
-class Sampler:
+class StackSampler:
     """Samples one thread between `start` and `stop`."""
 
     def __init__(self, thread: int) -> None:

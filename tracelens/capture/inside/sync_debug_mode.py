@@ -22,7 +22,7 @@ _OFF = 0
 _WARN = 1
 
 
-class SyncDebug:
+class SyncDebugMode:
     """`install` and `remove` at step boundaries; does nothing where the script uses the mode itself, or has no GPU."""
 
     def __init__(self, on_sync: Callable[[], None]) -> None:

@@ -17,12 +17,12 @@ from typing import Any
 import torch
 
 from tracelens.capture.inside import exit_guard, saving
-from tracelens.capture.inside.main_thread_timer import Later
-from tracelens.capture.inside.profiler_session import Recorder
-from tracelens.capture.inside.recording_data import Gathered
-from tracelens.capture.inside.stack_sampler import Sampler
+from tracelens.capture.inside.main_thread_timer import MainThreadTimer
+from tracelens.capture.inside.profiler_session import ProfilerSession
+from tracelens.capture.inside.recording_data import RecordingData
+from tracelens.capture.inside.stack_sampler import StackSampler
 from tracelens.capture.inside.user_frames import innermost
-from tracelens.capture.window_plan import Plan
+from tracelens.capture.window_plan import WindowPlan
 from tracelens.launch.inside import hooks
 
 BUSY_SHARE = 0.05
@@ -30,16 +30,16 @@ BUSY_SHARE = 0.05
 LOOK_SECONDS = 0.5
 
 
-class LastResort:
-    """Waits for `patience_seconds` of the plan, then records `blind_seconds`; both on the main thread."""
+class TimeWindow:
+    """Waits for `patience_seconds` of the plan, then records `time_window_seconds`; both on the main thread."""
 
     def __init__(self, config: Mapping[str, Any], idle: Callable[[], bool]) -> None:
         self._config = config
         self._idle = idle
-        self._plan = Plan.of(config.get("plan", {}))
-        self._patience = Later(self._plan.patience_seconds, self._begin, self._worth)
-        self._length = Later(self._plan.blind_seconds, self.close)
-        self._recording: tuple[Gathered, saving.Tools] | None = None
+        self._plan = WindowPlan.from_config(config.get("plan", {}))
+        self._patience = MainThreadTimer(self._plan.patience_seconds, self._begin, self._worth)
+        self._length = MainThreadTimer(self._plan.time_window_seconds, self.close)
+        self._recording: tuple[RecordingData, saving.Instruments] | None = None
         self._folder: Path | None = None
         self._batches = 0
 
@@ -50,7 +50,7 @@ class LastResort:
 
     def start(self) -> None:
         """Begin, or begin again, to wait."""
-        if self._plan.blind_seconds and threading.current_thread() is threading.main_thread():
+        if self._plan.time_window_seconds and threading.current_thread() is threading.main_thread():
             self._patience.start()
 
     def stop(self) -> None:
@@ -61,9 +61,9 @@ class LastResort:
         """End the recording, if there is one, and keep it; `reason` says why it is not complete."""
         if self._recording is None:
             return
-        (found, tools), self._recording = self._recording, None
+        (found, instruments), self._recording = self._recording, None
         self._length.stop()
-        self._folder = saving.save(self._config, found, tools, reason)
+        self._folder = saving.save(self._config, found, instruments, reason)
         if reason is None and self._config.get("stop_after_window"):
             exit_guard.leave_now()
 
@@ -79,15 +79,15 @@ class LastResort:
     def _begin(self) -> None:
         if not self._idle():
             return
-        found = Gathered(self._plan, thread=threading.get_native_id())
+        found = RecordingData(self._plan, thread=threading.get_native_id())
         found.notes.append(
             f"no training step was seen in {self._plan.patience_seconds:g} s (no optimizer, DataLoader or backward), "
-            f"so {self._plan.blind_seconds:g} s without steps were recorded"
+            f"so {self._plan.time_window_seconds:g} s without steps were recorded"
         )
         found.window["provisional"] = True
-        tools = saving.Tools(Recorder(), Sampler(threading.get_ident()))
-        tools.begin()
-        self._recording = found, tools
+        instruments = saving.Instruments(ProfilerSession(), StackSampler(threading.get_ident()))
+        instruments.begin()
+        self._recording = found, instruments
         self._length.start()
 
 

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any
 
 
-class Warned:
+class WarningRedirect:
     """`install` and `remove` at step boundaries."""
 
     def __init__(self, module: str, path: str) -> None:

@@ -20,7 +20,7 @@ _UTIME, _STIME = 11, 12
 """Where /proc/PID/stat has them, behind the name in parentheses, which may hold anything."""
 
 
-class Reading(NamedTuple):
+class WorkerReading(NamedTuple):
     """`made`: batches that the workers have finished, delivered or not. `ready`: those of them not yet asked for."""
 
     at_ns: int
@@ -29,12 +29,12 @@ class Reading(NamedTuple):
     worker_ticks: int
 
 
-class Supply:
+class WorkerThroughput:
     """Readings of the loaders in use, by the key that their owner gives them."""
 
     def __init__(self) -> None:
         # a strong reference would keep an epoch's workers alive
-        self._first: dict[Any, tuple[weakref.ref[Any], Reading]] = {}
+        self._first: dict[Any, tuple[weakref.ref[Any], WorkerReading]] = {}
 
     def began(self, key: Any, iterator: Any) -> None:
         """An iterator has handed out its first batch; the last one of each key counts."""
@@ -58,14 +58,14 @@ class Supply:
         return found
 
 
-def read(iterator: Any) -> Reading | None:
+def read(iterator: Any) -> WorkerReading | None:
     """None without workers, where the system does not tell, or where this torch names its queues otherwise."""
     with suppress(AttributeError, NotImplementedError, OSError, ValueError, IndexError):
         ticks = sum(_cpu_ticks(worker.pid) for worker in iterator._workers)
         queues = {id(queue): queue for queue in (iterator._worker_result_queue, iterator._data_queue)}
         early = sum(len(told) > 1 for told in list(iterator._task_info.values()))  # out of turn, kept by the iterator
         ready = early + sum(queue.qsize() for queue in queues.values())
-        return Reading(time.perf_counter_ns(), iterator._rcvd_idx + ready, ready, ticks)
+        return WorkerReading(time.perf_counter_ns(), iterator._rcvd_idx + ready, ready, ticks)
     return None
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tracelens import run
-from tracelens.capture.run_json import Ledger
+from tracelens.capture.run_json import RunJsonWriter
 from tracelens.errors import UsageError
 
 LEAD_FILE = ".lead"
@@ -29,7 +29,7 @@ AMEND_SECONDS = 10.0
 _LOOK_SECONDS = 0.2
 
 
-class Joining:
+class SharedRunFolder:
     """This parent's part in a shared Run folder; made before its command starts."""
 
     def __init__(self, folder: Path) -> None:
@@ -45,13 +45,13 @@ class Joining:
         """A name of its own for the bootstrap folder of each parent."""
         return f"boot-{platform.node()}-{os.getpid()}"
 
-    def wait(self, ledger: Ledger, wanted: tuple[int, ...] | None) -> None:
+    def wait(self, run_json: RunJsonWriter, wanted: tuple[int, ...] | None) -> None:
         """The leader's command has ended: give the others time for theirs."""
         self._own.unlink(missing_ok=True)
         end = time.monotonic() + NODES_SECONDS
         while time.monotonic() < end:
-            ledger.collect()
-            if not list(self._folder.glob(f"{NODE_PREFIX}*")) and not ledger.missing(wanted):
+            run_json.collect()
+            if not list(self._folder.glob(f"{NODE_PREFIX}*")) and not run_json.missing(wanted):
                 return
             time.sleep(_LOOK_SECONDS)
 
@@ -59,24 +59,24 @@ class Joining:
         """The leader has written run.json: who comes now amends it."""
         (self._folder / LEAD_FILE).unlink(missing_ok=True)
 
-    def follow(self, ledger: Ledger) -> None:
+    def follow(self, run_json: RunJsonWriter) -> None:
         """A follower's command has ended: the leader takes its ranks, or has left and they are added here."""
-        ledger.collect()
+        run_json.collect()
         self._own.unlink(missing_ok=True)
         end = time.monotonic() + NODES_SECONDS + AMEND_SECONDS
         while (self._folder / LEAD_FILE).exists() and time.monotonic() < end:
             time.sleep(_LOOK_SECONDS)
         with _alone(self._folder):
-            amend(self._folder, ledger)
+            amend(self._folder, run_json)
 
 
-def amend(folder: Path, ledger: Ledger) -> None:
+def amend(folder: Path, run_json: RunJsonWriter) -> None:
     """Add ranks to a run.json that was written without them; does nothing if they are all there."""
     path = folder / run.RUN_FILE
     with suppress(OSError, ValueError):
         meta: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         known = {entry.get("trace") for entry in (*meta["ranks"], *meta.get("set_aside", ()))}
-        late = [entry for entry in ledger.entries if entry.get("trace") not in known]
+        late = [entry for entry in run_json.entries if entry.get("trace") not in known]
         if not late:
             return
         rows = [{key: value for key, value in entry.items() if key != "process"} for entry in late]
@@ -87,7 +87,7 @@ def amend(folder: Path, ledger: Ledger) -> None:
         faults += [f"rank {rank} left no recording" for rank in lost]
         meta |= {"world_size": world, "complete": not faults, "reason": "; ".join(dict.fromkeys(faults)) or None}
         run.write_json(path, meta)
-        ledger.clear()
+        run_json.clear()
 
 
 def _claim(folder: Path) -> bool:

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tracelens import run
-from tracelens.capture.hardware_monitor import Monitor
-from tracelens.capture.run_json import Ledger, Start
-from tracelens.capture.supervisor.multi_node import Joining
-from tracelens.capture.window_plan import KINETO_SILENT, Plan
+from tracelens.capture.hardware_monitor import HardwareMonitor
+from tracelens.capture.run_json import LaunchRecord, RunJsonWriter
+from tracelens.capture.supervisor.multi_node import SharedRunFolder
+from tracelens.capture.window_plan import KINETO_SILENT, WindowPlan
 from tracelens.errors import UsageError
 from tracelens.launch import supervisor
 
@@ -47,7 +47,7 @@ class ProfileOptions:
     parent: Path = Path(run.RUNS_FOLDER)
     join: bool = False
     """`out` may be in use by other parents, of other nodes: all their ranks make one Run."""
-    plan: Plan = field(default_factory=Plan)
+    plan: WindowPlan = field(default_factory=WindowPlan)
     stop_after_window: bool = False
     ranks: tuple[int, ...] | None = None
     """Which ranks record; None: all of them."""
@@ -98,11 +98,11 @@ class _Recording:
         self._folder = folder
         self._command = command
         self._on_window = on_window
-        self._joining = Joining(folder) if options.join else None
-        self._ledger = Ledger(folder, _start(options, command))
+        self._shared_folder = SharedRunFolder(folder) if options.join else None
+        self._run_json = RunJsonWriter(folder, _start(options, command))
         self._first_at: float | None = None
         self._announced = on_window is None
-        self._monitor: Monitor | None = None
+        self._monitor: HardwareMonitor | None = None
         self._error: Exception | None = None
         self._in_python = False
         self._written = True
@@ -110,7 +110,7 @@ class _Recording:
     def record(self) -> Outcome:
         if self._leads():
             self._begin()
-        boot_folder = BOOT_FOLDER if self._joining is None else self._joining.boot_folder
+        boot_folder = BOOT_FOLDER if self._shared_folder is None else self._shared_folder.boot_folder
         launch = supervisor.Launch(
             command=self._command,
             agent=AGENT,
@@ -133,18 +133,18 @@ class _Recording:
             reached = supervisor.handshakes(boot)
             self._in_python = supervisor.reached(boot)
         self._collect()
-        if self._joining is not None and self._joining.leads:
-            self._joining.wait(self._ledger, self._options.ranks)
+        if self._shared_folder is not None and self._shared_folder.leads:
+            self._shared_folder.wait(self._run_json, self._options.ranks)
         outcome = self._conclude(status, reached)
         if self._leads() and self._written:
-            self._ledger.clear()
-        if self._joining is not None:
-            self._joining.close() if self._joining.leads else self._joining.follow(self._ledger)
+            self._run_json.clear()
+        if self._shared_folder is not None:
+            self._shared_folder.close() if self._shared_folder.leads else self._shared_folder.follow(self._run_json)
         return outcome
 
     def _begin(self) -> None:
         try:
-            self._ledger.write()
+            self._run_json.write()
         except OSError as error:
             raise UsageError(
                 f"the run folder cannot be written: {self._folder}: {error.strerror}",
@@ -152,13 +152,13 @@ class _Recording:
             ) from error
 
     def _leads(self) -> bool:
-        return self._joining is None or self._joining.leads
+        return self._shared_folder is None or self._shared_folder.leads
 
     # ------------------------------------------------------------------------------------ while it runs
 
     def _started(self, process: int) -> None:
         if self._options.monitor:
-            self._monitor = Monitor(self._folder / run.MONITOR_FILE, process)
+            self._monitor = HardwareMonitor(self._folder / run.MONITOR_FILE, process)
             self._monitor.start()
 
     def _poll(self, _process: int) -> None:
@@ -169,19 +169,19 @@ class _Recording:
             self._announce()
 
     def _collect(self) -> None:
-        self._ledger.collect()
-        if self._first_at is None and self._ledger.entries:
+        self._run_json.collect()
+        if self._first_at is None and self._run_json.entries:
             self._first_at = time.monotonic()
 
     def _window_closed(self) -> bool:
-        if self._first_at is None or not self._ledger.recorded(final=True):
+        if self._first_at is None or not self._run_json.recorded(final=True):
             return False
-        return not self._ledger.missing(self._options.ranks) or time.monotonic() - self._first_at > RANKS_SECONDS
+        return not self._run_json.missing(self._options.ranks) or time.monotonic() - self._first_at > RANKS_SECONDS
 
     def _announce(self) -> None:
         self._announced = True
         with suppress(OSError):  # the command is still running, and it is tried again when it has ended
-            self._ledger.write()
+            self._run_json.write()
         if self._on_window is None:
             return
         try:
@@ -192,18 +192,18 @@ class _Recording:
     # ------------------------------------------------------------------------------------- when it ended
 
     def _conclude(self, status: int, reached: tuple[supervisor.Handshake, ...]) -> Outcome:
-        entries = self._ledger.entries
+        entries = self._run_json.entries
         stopped = any(entry.get("stopped") for entry in entries)
         if stopped:
             status = 0
         reason = self._reason(status, reached)
         if self._leads():
             try:
-                self._ledger.close(supervisor.finish(status), reason)
+                self._run_json.close(supervisor.finish(status), reason)
             except OSError as error:  # the command has done its work: its status is what counts
                 self._written = False
                 reason = f"run.json could not be written: {error.strerror}" + (f"; {reason}" if reason else "")
-        if not self._announced and self._ledger.recorded() and self._leads():
+        if not self._announced and self._run_json.recorded() and self._leads():
             self._announce_ended()
         if self._error is not None:
             raise self._error
@@ -212,9 +212,9 @@ class _Recording:
             status=status,
             complete=reason is None,
             reason=reason,
-            ranks=len(self._ledger.recorded()),
+            ranks=len(self._run_json.recorded()),
             stopped=stopped,
-            notes=self._ledger.notes(),
+            notes=self._run_json.notes(),
         )
 
     def _announce_ended(self) -> None:
@@ -224,13 +224,13 @@ class _Recording:
 
     def _reason(self, status: int, reached: tuple[supervisor.Handshake, ...]) -> str | None:
         """Why this is no complete recording, told from the earliest thing that went wrong; None if nothing did."""
-        reasons = [str(entry["reason"]) for entry in self._ledger.entries if entry.get("reason")]
-        if self._ledger.entries:
-            lost = self._ledger.missing(self._options.ranks)
+        reasons = [str(entry["reason"]) for entry in self._run_json.entries if entry.get("reason")]
+        if self._run_json.entries:
+            lost = self._run_json.missing(self._options.ranks)
             if lost:
                 who = f"rank {lost[0]}" if len(lost) == 1 else f"ranks {', '.join(map(str, lost))}"
                 reasons.append(f"{who} left no recording")
-        if self._ledger.recorded():
+        if self._run_json.recorded():
             return "; ".join(dict.fromkeys(reasons)) or None
         return "; ".join(dict.fromkeys(reasons)) or self._why_nothing(status, reached)
 
@@ -288,8 +288,8 @@ def _make_folder(options: ProfileOptions) -> Path:
         ) from error
 
 
-def _start(options: ProfileOptions, command: tuple[str, ...]) -> Start:
-    return Start(
+def _start(options: ProfileOptions, command: tuple[str, ...]) -> LaunchRecord:
+    return LaunchRecord(
         kind=options.kind,
         command=command,
         cwd=options.cwd,

@@ -1,8 +1,8 @@
-"""Keeps torch.compile away from our own code: where a graph breaks, it looks at every frame that runs, ours included.
+"""Keeps Dynamo (torch.compile) from compiling our own functions: at a graph break it looks at every frame that runs.
 
-In: functions of ours. Out: they run as they are, and the user's graphs, breaks and recompilations stay as without us.
-Apart from the hooks because it knows names of torch that change from version to version. `torch._dynamo` is not
-imported: that takes a second, and only scripts that compile have it.
+In: functions of ours. Out: they run uncompiled, and the user's graphs, breaks and recompilations are as without us.
+A module of its own because it uses private names of torch that change between versions. `torch._dynamo` is not
+imported here: that takes a second, and a script that compiles has imported it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import torch
 
 _FRAMES: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
 set_callback: Callable[[Any], Any] = getattr(_FRAMES, "set_eval_frame", lambda _callback: None)
-"""What looks at the frames from now on (None: nobody does); returns what did. Put back what it returned."""
+"""Sets Dynamo's frame callback of this thread (None: no frame is compiled) and returns the previous one, to restore."""
 
 
-def leave_alone(*functions: Callable[..., Any]) -> None:
-    """Frames of these functions are never compiled; what they call still is."""
+def skip_frames(*functions: Callable[..., Any]) -> None:
+    """Never compile frames of these functions; what they call is still compiled."""
     for function in functions:
         code = function.__code__
         if hasattr(_FRAMES, "set_code_exec_strategy"):  # since 2.7
@@ -29,8 +29,10 @@ def leave_alone(*functions: Callable[..., Any]) -> None:
 
 
 def transparent(function: Callable[..., Any], inner: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, in whose place torch.compile reads `inner` where it traces a call of it. Cheaper than asking in each
-    call whether it does; not for methods, of which it forgets the object."""
-    leave_alone(function)
+    """`function`, marked so that torch.compile traces `inner` in its place.
+
+    Cheaper than asking in each call whether torch.compile is tracing. Not for methods: Dynamo drops `self`.
+    """
+    skip_frames(function)
     function._torchdynamo_inline = inner  # type: ignore[attr-defined]
     return function

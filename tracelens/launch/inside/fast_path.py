@@ -1,9 +1,9 @@
-"""A short cut for the steps of a plain loop: the hooks only note when each ended, until somebody wants to look again.
+"""The fast path of the hooks for a plain loop: only the end time of each step is noted, and no observer is called.
 
-In: the hooks' happenings while the lane has room. Out: end times, and what the rule of the steps must catch up with.
-Apart from the hooks because it is about cost alone: between two steps a training loop runs through megabytes of other
-code and data, so whatever a hook touches comes from main memory. What counts is how few objects that are; a loop of
-nothing but hooks, which has them all at hand, shows a tenth of what they cost.
+In: calls of the hooks while the path is open. Out: end times, and what the step rule has to catch up with. It exists
+for its cost alone: between two steps a training loop touches megabytes of other code and data, so every object that a
+hook touches is a cache miss. The number of objects decides the cost; a benchmark of the hooks alone, with everything
+in the cache, shows a tenth of it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Hashable
 from tracelens.launch.inside.steps import BATCHES_WITHOUT_OPTIMIZER, StepRule
 
 MOST_BATCHES = MOST_BACKWARDS = BATCHES_WITHOUT_OPTIMIZER
-"""So many without a step, and the rule decides again what a step is."""
+"""After so many without a step, the step rule decides again what a step is."""
 
 
-class Lane:
-    """`room` steps of the optimizer `key`, each after a backward, need no look; without room the lane is closed."""
+class FastPath:
+    """Open for the next `room` steps of the optimizer `key`, each after a backward; closed where `room` is 0."""
 
     __slots__ = ("backwards", "batches", "inside", "key", "repeats", "room", "stamps")
 
@@ -25,20 +25,20 @@ class Lane:
         self.open(None, 0)
 
     def open(self, key: Hashable, steps: int) -> None:
-        """Let `steps` steps of the optimizer `key` pass."""
+        """Take the next `steps` steps of the optimizer `key` without a look at the rule."""
         self.key, self.room = key, steps
         self.stamps: list[int] = []
-        """When each ended, by `time.perf_counter_ns`."""
+        """End time of each, by `time.perf_counter_ns`."""
         self.backwards = self.batches = 0
         """Since the last of them."""
         self.repeats = 0
-        """Calls of it without a backward before: the same step still."""
+        """Calls of the optimizer without a backward before them: they belong to the same step."""
         self.inside = False
-        """That optimizer is running now."""
+        """The optimizer's step is running now."""
 
-    def leave(self, rule: StepRule) -> list[int]:
-        """Close, and tell the rule what has passed; returns the end times."""
+    def close(self, rule: StepRule) -> list[int]:
+        """Close the path and let the rule catch up; returns the steps' end times."""
         stamps = self.stamps
-        rule.passed(len(stamps), self.repeats, backwards=self.backwards, batches=self.batches)
+        rule.catch_up(len(stamps), self.repeats, backwards=self.backwards, batches=self.batches)
         self.open(None, 0)
         return stamps

@@ -1,6 +1,6 @@
-"""What the hooks know while a script runs: the step that ended, the open calls, who wants to know.
+"""The state of the hooks while a script runs: the step that ended, the calls that are open, the observers.
 
-In: the hooks fill it. Out: plain values. Apart so that what is kept can be read beside what is done.
+In: the hooks write it. Out: plain values.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Step(NamedTuple):
 
 
 @dataclass
-class State:
-    """What changes while the script runs; starts afresh in a forked child."""
+class HookState:
+    """What changes while the script runs; reset in a forked child."""
 
     rule: StepRule = field(default_factory=StepRule)
     thread: int | None = None
@@ -35,12 +35,12 @@ class State:
     depth: int = 0
     """Optimizer calls that are open on the training thread (wrappers call the optimizer they wrap)."""
     stepped_inside: bool = False
-    """An optimizer ran within the backward that is open."""
+    """An optimizer stepped within the backward that is open."""
 
 
 @dataclass
-class Observed:
-    """Who wants to know what. While nobody does, the hooks only call what they wrap."""
+class ObserverLists:
+    """The observers by kind. While there are none, the hooks only call what they wrap."""
 
     step: Observers = ()
     backward: Observers = ()

@@ -1,7 +1,7 @@
-"""What each profiler session of ours asks of torch, inside the user's process.
+"""Options of `torch.profiler.profile` for our profiler sessions.
 
-In: an installed torch. Out: options of `torch.profiler.profile` that this torch knows. Apart because the recording and
-the trials of a patched script look at the same rows.
+In: the installed torch. Out: the options that it knows. Shared by the recording and by `verify`, which must record the
+same rows.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ import torch
 
 
 def options() -> dict[str, Any]:
-    """Rows for synchronizations; and no word, since 2.5, in the user's output, that a second cycle would drop the
-    first: there is no second."""
+    """Record synchronization events; since torch 2.5, suppress a warning about second cycles, which we never have."""
     known = inspect.signature(torch.profiler.profile).parameters
-    quietly = {"acc_events": True} if "acc_events" in known else {}
-    return {"experimental_config": _sync_events(), **quietly}
+    keep_events = {"acc_events": True} if "acc_events" in known else {}
+    return {"experimental_config": _sync_events(), **keep_events}
 
 
 def _sync_events() -> Any:

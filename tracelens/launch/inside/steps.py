@@ -1,18 +1,19 @@
-"""Which moments of a training script end a training step: pure logic, without torch.
+"""Decides which calls of a training script end a training step: pure logic, without torch.
 
-In: a cheap stream of happenings (an optimizer's outermost `step()` returned, a backward returned, a DataLoader was
-asked for its next batch). Out: for each, whether a step ends here. Apart from the hooks so that the rule can be
-tested with a list of letters.
+In: a stream of events (an optimizer's outermost `step()` returned, a backward returned, a DataLoader was asked for its
+next batch). Out: for each, whether a step ends there. Separate from the hooks so that a test needs only a list of
+letters.
 
 The rule:
 - The anchor is the least frequent optimizer (a GAN's generator, stepped once per three steps of the discriminator),
   that is the one with the longest gap between its exits; among equals the one that appeared last. Very rare ones are
-  ignored, and so is one that stays away for more than twice its gap (a phase of the training that is over).
-- Exits of the anchor without a backward since the last counted one are the same step (one call per parameter group,
-  chained optimizers), unless the script never calls backward at all.
+  ignored, and so is one that is absent for more than twice its gap (a phase of the training that is over).
+- Exits of the anchor without a backward since the last counted one belong to the same step (one call per parameter
+  group, chained optimizers), unless the script never calls backward at all.
 - Optimizers that step inside backward count once, when that backward returns.
-- A script without optimizer is cut at its DataLoader, one without either at its backwards. So is one whose optimizer
-  has fallen silent (the step was captured into a CUDA graph, or compiled as a whole).
+- Without an optimizer a step ends where the DataLoader is asked for the next batch, without either where backward
+  returns. The same holds where the optimizer is no longer called (the step was captured into a CUDA graph, or
+  compiled as a whole).
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from typing import Literal
 Source = Literal["optimizer", "dataloader", "backward"]
 
 RECENT = 64
-"""Exits that describe what a step consists of; long enough to hold several periods of any anchor."""
+"""Exits that are kept to say what a step consists of; enough for several periods of any anchor."""
 RAREST = 16
 """An optimizer stepped less than once per 16 exits is no anchor (an update of a temperature every 100 batches)."""
 ABSENCE = 2
-"""Gaps after which an optimizer counts as gone: one missed turn may be a skipped step, two are a new phase."""
+"""Gaps after which an optimizer counts as gone: one missing step may be a skipped one, two are a new phase."""
 BATCHES_WITHOUT_BACKWARD = 8
 """An evaluation loop: nothing was differentiated in so many batches."""
 BATCHES_WITHOUT_OPTIMIZER = 64
@@ -38,8 +39,8 @@ IN_BACKWARD = "optimizer in backward"
 
 
 @dataclass
-class _Seen:
-    """When an optimizer returned, counted in exits of any optimizer."""
+class _OptimizerExits:
+    """When an optimizer's step returned, counted in exits of any optimizer."""
 
     order: int
     last: int
@@ -47,25 +48,25 @@ class _Seen:
 
 
 class StepRule:
-    """Counts training steps; `ended` methods say whether the moment they report ends one."""
+    """Counts training steps; each method that reports an event returns whether it ends a step."""
 
     def __init__(self) -> None:
         self.count = 0
         self.source: Source | None = None
         self.anchor: Hashable | None = None
         self.restarted = False
-        """The last step counted by another anchor or source than the one before: spans across it mean nothing."""
+        """The last step was counted by another anchor or source than the one before: no duration may span the two."""
         self._recent: deque[Hashable] = deque(maxlen=RECENT)
         self._exits = 0
-        self._seen: dict[Hashable, _Seen] = {}
+        self._seen: dict[Hashable, _OptimizerExits] = {}
         self._backwards_since = 0
         self._backwards = 0
         self._backwards_alone = 0
         """Backwards since the last exit of any optimizer."""
         self._batches = 0
-        """Batches since then."""
+        """Batches asked for since the last exit of any optimizer."""
         self._only: Hashable = None
-        """The only optimizer so far: the usual case, in which there is nothing to choose."""
+        """The only optimizer so far, the usual case; None once there are several."""
 
     def optimizer_ended(self, key: Hashable) -> bool:
         """The outermost `step()` of optimizer `key` returned, outside backward."""
@@ -91,7 +92,7 @@ class StepRule:
         return alone and self._count("backward", None)
 
     def batch_wanted(self) -> bool:
-        """A DataLoader is asked for its next batch: the end of the previous iteration, for want of a better one."""
+        """A DataLoader is asked for its next batch: ends the previous iteration where nothing else ends a step."""
         self._batches += 1
         patience = BATCHES_WITHOUT_OPTIMIZER if self.trains else BATCHES_WITHOUT_BACKWARD
         return self._batches > patience and self._count("dataloader", None)
@@ -106,14 +107,16 @@ class StepRule:
         """Batches that were asked for since the last optimizer's step."""
         return self._batches
 
-    def lane(self) -> Hashable:
-        """The optimizer that alone makes this loop's steps, with a backward before each; None where it is not so."""
+    def fast_path_key(self) -> Hashable:
+        """The one optimizer whose every step follows a backward and is a training step; None in any other loop."""
         plain = self.source == "optimizer" and self._only == self.anchor != IN_BACKWARD
         return self._only if plain and self._backwards and not self._backwards_since else None
 
-    def passed(self, steps: int, repeats: int, *, backwards: int, batches: int) -> None:
-        """So many steps of that optimizer went by uncounted, and calls of it that were none; `backwards` and `batches`
-        came after the last of them."""
+    def catch_up(self, steps: int, repeats: int, *, backwards: int, batches: int) -> None:
+        """Count what the fast path has seen: `steps` of that optimizer, and `repeats`, its calls that ended no step.
+
+        `backwards` and `batches` came after the last of them.
+        """
         self.count += steps
         self._exits += steps + repeats
         if steps:
@@ -133,7 +136,7 @@ class StepRule:
 
     def _remember(self, key: Hashable) -> None:
         if self._only is not None:
-            self._catch_up(self._only)
+            self._fill_history(self._only)
         self._only = None if self._seen else key
         self._exits += 1
         self._batches = 0
@@ -141,12 +144,12 @@ class StepRule:
         self._recent.append(key)
         seen = self._seen.get(key)
         if seen is None:
-            self._seen[key] = _Seen(order=len(self._seen), last=self._exits, gap=self._exits)
+            self._seen[key] = _OptimizerExits(order=len(self._seen), last=self._exits, gap=self._exits)
         else:
             seen.gap, seen.last = self._exits - seen.last, self._exits
 
-    def _catch_up(self, only: Hashable) -> None:
-        """A second optimizer has appeared: write down what was not counted while there was one."""
+    def _fill_history(self, only: Hashable) -> None:
+        """A second optimizer has appeared: fill in the history that is not kept while there is only one."""
         seen = self._seen[only]
         if self._exits > seen.last:
             seen.gap, seen.last = 1, self._exits

@@ -1,8 +1,8 @@
-"""Tells the parts of torch that know functions by their identity of a function that takes another's place.
+"""Keeps torch's registries of functions right while one of torch's functions is replaced by a wrapper of ours.
 
-In: a function and its replacement. Out: TorchScript compiles the replacement as what it stands for, and of the lists of
-functions that torch makes once and keeps for good, none keeps a replacement. Apart because these registries are torch's
-own affair and change from version to version: what is missing is left out.
+In: a function and its replacement. Out: TorchScript compiles the replacement as the original, and no list of functions
+that torch builds once and caches holds a replacement. A module of its own because it uses private names of torch that
+change between versions: a registry that does not exist is skipped.
 """
 
 from __future__ import annotations
@@ -20,43 +20,48 @@ _LISTS = (
     ("torch._dynamo.trace_rules", "get_torch_obj_rule_map"),
     ("torch._dynamo.trace_rules", "get_tensor_method"),
 )
-"""Made at their first use. Making them ahead would have Python show again what warnings it has shown."""
+"""Cached functions, filled at their first call. Calling them early would make Python show warnings a second time."""
 
 
-def introduce(original: Callable[..., Any], replacement: Callable[..., Any]) -> None:
-    """TorchScript takes `replacement` for `original` from now on."""
+def register_replacement(original: Callable[..., Any], replacement: Callable[..., Any]) -> None:
+    """Let TorchScript compile `replacement` as `original` from now on."""
     table, dispatched = _registries()
     if id(original) in table:
         table[id(replacement)] = table[id(original)]
-    with suppress(TypeError):  # a function of C takes no weak reference, and is none of these
+    with suppress(TypeError):  # a C function cannot be referenced weakly, and is not in this table
         if original in dispatched:
             dispatched[replacement] = dispatched[original]
 
 
-def withdraw(replacement: Callable[..., Any]) -> None:
-    """The end of it: another function may get the same identity."""
+def unregister(replacement: Callable[..., Any]) -> None:
+    """Undo `register_replacement`: another function may get the same `id` later."""
     table, dispatched = _registries()
     table.pop(id(replacement), None)
     with suppress(TypeError):
         dispatched.pop(replacement, None)
 
 
-def unmade_lists() -> list[Any]:
-    """The lists that are not made yet; asked before anything is replaced, for `unmake`."""
+def empty_caches() -> list[Any]:
+    """The cached functions that were not called yet. Call before anything is replaced; give the result to
+    `clear_caches` afterwards."""
     with suppress(ImportError, AttributeError):
-        import_module("torch.utils._device")._device_constructors()  # wrong even for a moment, and quickly made
+        import_module(
+            "torch.utils._device"
+        )._device_constructors()  # must be built before anything is replaced, and is cheap
     functions: list[Any] = [getattr(sys.modules.get(module), name, None) for module, name in _LISTS]
-    return [one for one in functions if hasattr(one, "cache_info") and not one.cache_info().currsize]
+    return [
+        function for function in functions if hasattr(function, "cache_info") and not function.cache_info().currsize
+    ]
 
 
-def unmake(lists: list[Any]) -> None:
-    """Have them made anew: what was made meanwhile holds replacements."""
-    for one in lists:
-        one.cache_clear()
+def clear_caches(functions: list[Any]) -> None:
+    """Clear the caches that were empty before the replacement: what they hold now contains replacements."""
+    for function in functions:
+        function.cache_clear()
 
 
 def _registries() -> tuple[Any, Any]:
-    """TorchScript's operators by the identity of their Python functions; functions that it chooses by a flag."""
+    """TorchScript's table of builtins by `id` of the Python function, and its table of boolean-dispatched functions."""
     table: Any = {}
     with suppress(ImportError, AttributeError):
         table = import_module("torch.jit._builtins")._get_builtin_table()

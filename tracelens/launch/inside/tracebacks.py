@@ -1,8 +1,7 @@
-"""An error of the user's that has passed through our hooks reads as if we were not there.
+"""Removes our frames from the traceback of an error of the script that has passed through our wrappers.
 
-In: the moment at which an error passes. Out: whoever shows it, the script itself or Python's report of an uncaught
-error, sees the frames it had without us.
-Apart from the hooks because it is about `sys.excepthook`, which others replace as well.
+In: the error, as it passes. Out: its traceback, as the script or `sys.excepthook` shows it, has only the frames that it
+would have without us.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ _OURS = tuple(os.path.join(os.path.dirname(tracelens.__file__), folder, "") for 
 
 
 def hide_our_frames(error: BaseException) -> None:
-    """See to it before the error goes on, by a bare `raise`: that adds no frame again (since Python 3.11).
+    """Remove our frames from `error`; afterwards re-raise it with a bare `raise`, which adds no frame (Python 3.11).
 
-    Python's report is seen to as well, for frames that are added further out.
+    Also wraps `sys.excepthook`, for frames of ours that are added further out.
     """
-    if isinstance(error, StopIteration):  # the end of every epoch
+    if isinstance(error, StopIteration):  # raised at the end of every epoch, and never shown
         return
     error.__traceback__ = _without_our_frames(error.__traceback__)
     if getattr(sys.excepthook, "__module__", None) == __name__:
@@ -32,11 +31,11 @@ def hide_our_frames(error: BaseException) -> None:
         seen: set[int] = set()
         pending: list[BaseException | None] = [error]
         while pending:
-            one = pending.pop()
-            if one is not None and id(one) not in seen:
-                seen.add(id(one))
-                one.__traceback__ = _without_our_frames(one.__traceback__)
-                pending += [one.__cause__, one.__context__]
+            link = pending.pop()
+            if link is not None and id(link) not in seen:
+                seen.add(id(link))
+                link.__traceback__ = _without_our_frames(link.__traceback__)
+                pending += [link.__cause__, link.__context__]
         previous(kind, error, error.__traceback__)
 
     sys.excepthook = excepthook
@@ -56,10 +55,10 @@ def _without_our_frames(trace: TracebackType | None) -> TracebackType | None:
 
 
 def _is_ours(frame: FrameType) -> bool:
-    """Ours, or what torch.compile has put around a function of ours that it shall not look at."""
+    """Whether the frame is ours, or Dynamo's wrapper wrapped a function of ours that it must not compile."""
     if frame.f_code.co_filename.startswith(_OURS):
         return True
     if frame.f_globals.get("__name__") != "torch._dynamo.eval_frame":
         return False
-    around = getattr(frame.f_locals.get("fn"), "__code__", None)
-    return around is not None and around.co_filename.startswith(_OURS)
+    wrapped = getattr(frame.f_locals.get("fn"), "__code__", None)
+    return wrapped is not None and wrapped.co_filename.startswith(_OURS)

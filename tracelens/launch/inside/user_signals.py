@@ -1,8 +1,8 @@
-"""What a signal handler of the script's raises is the script's, also where it strikes in the midst of our code.
+"""Signal handlers of the script while our code runs: deferred, or told apart from our own errors.
 
-In: code of ours that takes long, or an error that it met. Out: handlers run after it; whether an error is a handler's.
-Apart from the hooks because a handler may run between any two instructions on the main thread: the usual way to limit
-a training's time is an alarm whose handler raises TimeoutError, which must end the training and not our recording.
+In: code of ours that takes long, or an error that it caught. Out: handlers that run afterwards; whether an error was
+raised by a handler. A handler may run between any two instructions on the main thread. The usual way to limit a
+training's time is an alarm whose handler raises TimeoutError: it must end the training, not our recording.
 """
 
 from __future__ import annotations
@@ -17,20 +17,23 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-AFTERWARDS_SECONDS = 0.01
-"""By then we have returned to the script."""
+RESEND_SECONDS = 0.01
+"""Delay before a deferred signal is sent again; our code has returned to the script by then."""
 
 
 @contextlib.contextmanager
-def held(but: Callable[..., Any]) -> Iterator[None]:
-    """Signals that the script handles come when this has ended, each once; Ctrl-C, and the handler `but`, at once."""
+def deferred(but: Callable[..., Any]) -> Iterator[None]:
+    """Defer the signals that the script handles to the end of the block, each once.
+
+    Not deferred: Ctrl-C, and signals whose handler is `but`.
+    """
     if threading.current_thread() is not threading.main_thread():
-        yield  # no handler ever runs here
+        yield  # handlers run on the main thread only
         return
-    came: set[int] = set()
+    arrived: set[int] = set()
 
     def note(number: int, _frame: FrameType | None) -> None:
-        came.add(number)
+        arrived.add(number)
 
     before = {number: handler for number, handler in _handlers().items() if handler != but and _may_raise(handler)}
     for number in before:
@@ -41,12 +44,12 @@ def held(but: Callable[..., Any]) -> Iterator[None]:
         for number, handler in before.items():
             if signal.getsignal(number) == note:
                 signal.signal(number, handler)
-        if came:
-            _thread.start_new_thread(_send_again, (came,))
+        if arrived:
+            _thread.start_new_thread(_send_again, (arrived,))
 
 
-def raised(error: BaseException) -> bool:
-    """It comes from a handler of the script's."""
+def raised_by_handler(error: BaseException) -> bool:
+    """Whether a signal handler of the script raised this error."""
     codes = {_code(handler) for handler in _handlers().values()}
     trace = error.__traceback__
     while trace is not None:
@@ -57,12 +60,12 @@ def raised(error: BaseException) -> bool:
 
 
 def _handlers() -> dict[int, Callable[..., Any]]:
-    found = {number: signal.getsignal(number) for number in signal.valid_signals()}
-    return {number: handler for number, handler in found.items() if callable(handler)}
+    handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    return {number: handler for number, handler in handlers.items() if callable(handler)}
 
 
 def _may_raise(handler: Callable[..., Any]) -> bool:
-    """asyncio's does not, and is told of a signal before its handler is; KeyboardInterrupt is never swallowed."""
+    """Whether the handler has to be deferred: not asyncio's, which never raises, nor Ctrl-C's, which we never delay."""
     return handler is not signal.default_int_handler and getattr(handler, "__module__", "") != "asyncio.unix_events"
 
 
@@ -73,6 +76,6 @@ def _code(handler: Any) -> Any:
 
 
 def _send_again(numbers: set[int]) -> None:
-    time.sleep(AFTERWARDS_SECONDS)
+    time.sleep(RESEND_SECONDS)
     for number in numbers:
         os.kill(os.getpid(), number)
