@@ -53,7 +53,7 @@ def outcome_of(evidence: VerdictEvidence) -> Outcome:
 
 
 def numbers_equal(evidence: VerdictEvidence) -> bool | None:
-    """True, False, or None where it could not be told; a version that failed has no numbers."""
+    """True, False, or None where it is unknown; a version that failed has no numbers."""
     if evidence.broken:
         return None
     if evidence.difference is not None and not evidence.prints_otherwise:

@@ -2,8 +2,8 @@
 
 In: pairs of step times (original, patched). Out: `Ratio` and an outcome. The unit of the statistics is the process, not
 the step: steps of one process share its clock speed, its memory layout and the load of the machine. Each pair of
-neighboring processes gives one log ratio. Few of them: Student's t. Enough of them: the signed-rank interval, which one
-burst of somebody else's load on the machine does not widen.
+neighboring processes gives one log ratio. Few of them: Student's t. Enough of them: the signed-rank interval, which a
+burst of other load on the machine does not widen.
 """
 
 from __future__ import annotations

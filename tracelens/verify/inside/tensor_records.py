@@ -114,9 +114,9 @@ def _roots() -> list[torch.nn.Module]:
     all of these, their contents decide: equal sets of models then give equal lists.
     """
     gc.collect()
-    found = [one for one in gc.get_objects() if issubclass(type(one), torch.nn.Module)]
-    children = {id(child) for one in found for child in one._modules.values()}
-    return sorted((one for one in found if id(one) not in children), key=_identity)
+    modules = [value for value in gc.get_objects() if issubclass(type(value), torch.nn.Module)]
+    children = {id(child) for module in modules for child in module._modules.values()}
+    return sorted((module for module in modules if id(module) not in children), key=_identity)
 
 
 def _identity(root: torch.nn.Module) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ def _chain() -> None:
 try:
     _start()
 except Exception as error:  # noqa: BLE001 -- whatever the reason, the user's files would be unprotected
-    sys.stderr.write(f"tracelens verify: the working copy cannot be fenced: {error!r}\n")
+    sys.stderr.write(f"tracelens verify: writes cannot be confined to the working copy: {error!r}\n")
     sys.stderr.flush()
     os._exit(SANDBOX_FAILED)
 _chain()

@@ -1,4 +1,4 @@
-"""What a recorded window says of an arm, on real H200 loops whose calls can be counted in their source."""
+"""What a recorded window says of a trial process, on real H200 loops whose calls can be counted in their source."""
 
 from __future__ import annotations
 

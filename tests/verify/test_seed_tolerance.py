@@ -1,4 +1,4 @@
-"""The band of seeds: known answers, how often it cries wolf, and what it must never miss."""
+"""The tolerance from other seeds: known answers, the rate of false alarms, and what it must never miss."""
 
 import json
 import math
