@@ -19,7 +19,7 @@ from tests.support import run_cases as cases
 from tracelens import pipeline
 from tracelens.cli import main, output, verify
 from tracelens.model import Ratio, Verification
-from tracelens.report import commands
+from tracelens.report import next_commands
 from tracelens.verify import result
 from tracelens.verify.policy import POLICY
 
@@ -104,15 +104,15 @@ def test_the_command_after_the_report_depends_on_what_was_measured_and_applied()
     assert fresh.recommendation is not None and fresh.recommendation.scheme == "event-interval"
     typed = ("my run", "--interval", "10")
     words = "'my run' --interval 10 --scheme event-interval"
-    assert commands.after_report(fresh, typed) == f"tracelens verify {words}"
+    assert next_commands.after_report(fresh, typed) == f"tracelens verify {words}"
     short = replace(fresh, verifications=(trial("inconclusive"),))
-    assert commands.after_report(short, typed) == f"tracelens verify {words} --budget 1200s"
+    assert next_commands.after_report(short, typed) == f"tracelens verify {words} --budget 1200s"
     unsure = replace(fresh, verifications=(replace(trial("inconclusive"), ratio=Ratio(1.0, 0.9, 1.1)),))
-    assert commands.after_report(unsure, typed) == f"tracelens verify {words} --steps 400 --budget 1200s"
+    assert next_commands.after_report(unsure, typed) == f"tracelens verify {words} --steps 400 --budget 1200s"
     measured = replace(fresh, verifications=(trial("faster"),))
-    assert commands.after_report(measured, typed) == f"tracelens apply {words}"
-    assert commands.after_report(measured, typed, "event-interval").startswith("tracelens profile ")
-    assert "Measure it again" in commands.patch_commands(measured)[0][0]
+    assert next_commands.after_report(measured, typed) == f"tracelens apply {words}"
+    assert next_commands.after_report(measured, typed, "event-interval").startswith("tracelens profile ")
+    assert "Measure it again" in next_commands.patch_commands(measured)[0][0]
 
 
 def test_after_two_scripts_their_own_options_stay_theirs() -> None:
@@ -127,9 +127,9 @@ def test_after_two_scripts_their_own_options_stay_theirs() -> None:
 
 def test_commands_of_a_page_keep_the_interval_that_the_page_is_about() -> None:
     page = replace(report_cases.recommended(), interval=5)
-    assert "--interval 5" in commands.patch_commands(page)[0][1]
-    assert "--interval" not in commands.patch_commands(page)[2][1], "revert has no such option"
-    assert "--interval" not in commands.patch_commands(replace(page, interval=10))[0][1]
+    assert "--interval 5" in next_commands.patch_commands(page)[0][1]
+    assert "--interval" not in next_commands.patch_commands(page)[2][1], "revert has no such option"
+    assert "--interval" not in next_commands.patch_commands(replace(page, interval=10))[0][1]
 
 
 def test_a_minus_stays_a_minus_where_the_terminal_knows_only_ascii(project: Path) -> None:

@@ -14,8 +14,8 @@ import jsonschema
 import pytest
 
 from tests.support.places import ROOT
-from tracelens.cli import doctor, health, main, probe
-from tracelens.cli.health import Check, Machine
+from tracelens.cli import doctor, machine_checks, main, torch_probe
+from tracelens.cli.machine_checks import Check, Machine
 
 GIB = 1 << 30
 WELL: dict[str, Any] = {
@@ -46,7 +46,7 @@ def machine(
 
 
 def found(looked_at: Machine) -> dict[str, Check]:
-    return {check.name: check for check in health.checks(looked_at)}
+    return {check.name: check for check in machine_checks.checks(looked_at)}
 
 
 def test_a_machine_that_is_well_has_nothing_bad(tmp_path: Path) -> None:
@@ -160,8 +160,8 @@ def test_a_variable_that_turns_something_off_is_no_trouble(tmp_path: Path) -> No
 
 def test_a_full_disk_and_a_folder_that_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = type("Usage", (), {"free": 5 << 20, "total": 64 << 20})
-    monkeypatch.setattr(health.shutil, "disk_usage", lambda _: usage)
-    monkeypatch.setattr(health.os, "access", lambda *_: False)
+    monkeypatch.setattr(machine_checks.shutil, "disk_usage", lambda _: usage)
+    monkeypatch.setattr(machine_checks.os, "access", lambda *_: False)
     checks = found(machine(tmp_path))
     assert checks["disk"].good is False and checks["run folder"].good is False
     assert checks["shared memory"].good is None and "--shm-size" in checks["shared memory"].cure
@@ -172,7 +172,7 @@ def test_a_folder_that_is_gone_is_said(tmp_path: Path) -> None:
 
 
 def test_one_core_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health.os, "sched_getaffinity", lambda _: {0}, raising=False)
+    monkeypatch.setattr(machine_checks.os, "sched_getaffinity", lambda _: {0}, raising=False)
     assert found(machine(tmp_path))["cores"].good is None
 
 
@@ -186,7 +186,9 @@ def test_a_package_of_nearly_our_name_is_noted(tmp_path: Path, monkeypatch: pyte
 def test_every_bad_or_missing_answer_has_a_cure(tmp_path: Path) -> None:
     for _, changes, *_rest in TROUBLES:
         assert [
-            check for check in health.checks(machine(tmp_path, **changes)) if check.good is not True and not check.cure
+            check
+            for check in machine_checks.checks(machine(tmp_path, **changes))
+            if check.good is not True and not check.cure
         ] == []
 
 
@@ -194,8 +196,8 @@ def test_every_bad_or_missing_answer_has_a_cure(tmp_path: Path) -> None:
 
 
 def answer(monkeypatch: pytest.MonkeyPatch, code: str) -> dict[str, Any] | str:
-    monkeypatch.setattr(probe, "PROBE", code)
-    return probe.ask()
+    monkeypatch.setattr(torch_probe, "PROBE", code)
+    return torch_probe.ask()
 
 
 @pytest.mark.parametrize(
@@ -215,12 +217,12 @@ def test_a_torch_that_does_not_answer_is_described(code: str, said: str, monkeyp
 
 
 def test_a_torch_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "TORCH_SECONDS", 0.2)
+    monkeypatch.setattr(torch_probe, "TORCH_SECONDS", 0.2)
     assert answer(monkeypatch, "import time; time.sleep(30)") == "importing torch took longer than 0.2 s"
 
 
 def test_torch_here_answers_every_question() -> None:
-    facts = probe.ask()
+    facts = torch_probe.ask()
     assert isinstance(facts, dict) and set(WELL) == set(facts)
     assert facts["available"] in (True, False) and "CPU" in facts["activities"]
 

@@ -14,7 +14,7 @@ from tests.support import run_cases as cases
 from tests.support.places import ROOT
 from tracelens import cli
 from tracelens.cli import main, output
-from tracelens.report import marked
+from tracelens.report import markdown_syntax
 
 Capture = pytest.CaptureFixture[str]
 FORMATS = {
@@ -73,7 +73,9 @@ def test_the_verdict_is_the_same_sentence_in_every_format(command: str, run: Pat
         if form == "sarif":
             assert json.loads(out)["runs"][0]["properties"]["verdict"] == verdict
         else:
-            said = {"markdown": marked.plain(verdict), "github": verdict.replace("%", "%25"), "text": verdict}[form]
+            said = {"markdown": markdown_syntax.plain(verdict), "github": verdict.replace("%", "%25"), "text": verdict}[
+                form
+            ]
             assert " ".join(said.split()) in " ".join(out.split())
 
 

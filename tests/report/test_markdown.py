@@ -16,8 +16,8 @@ from tests.support import report_cases as cases
 from tests.support.places import ROOT
 from tracelens.cli import main
 from tracelens.model import Diagnosis, Goal, Location, Verification
-from tracelens.report import markdown, marked, record, strip, words
-from tracelens.report.record import Claim, Subject
+from tracelens.report import ascii_timeline, implementation_record, markdown, markdown_syntax, words
+from tracelens.report.implementation_record import Claim, Subject
 
 HTML = MarkdownIt("commonmark").enable("table")
 HOSTILE = (
@@ -35,16 +35,16 @@ def shown(text: str) -> str:
 
 
 def test_hostile_text_stays_text_on_one_line() -> None:
-    page = shown(f"a {marked.plain(HOSTILE)} b")
+    page = shown(f"a {markdown_syntax.plain(HOSTILE)} b")
     assert page.count("<p>") == 1 and page.strip().startswith("<p>a ")
     assert set(re.findall(r"<(\w+)", page)) == {"p"}
-    assert "@" not in marked.plain(HOSTILE) and "\x1b" not in page
+    assert "@" not in markdown_syntax.plain(HOSTILE) and "\x1b" not in page
     assert "&lt;script&gt;" in page and "# heading" in page
 
 
 @pytest.mark.parametrize("text", ["a`b", "``", "`", "a|b", "x``y```z", "</code><b>"])
 def test_code_spans_hold_whatever_is_in_them(text: str) -> None:
-    page = shown(marked.table(("c",), [(marked.code(text),)]))
+    page = shown(markdown_syntax.table(("c",), [(markdown_syntax.code(text),)]))
     assert page.count("<td>") == 1
     inside = re.search(r"<td><code>(.*)</code></td>", page)
     assert inside is not None
@@ -52,13 +52,15 @@ def test_code_spans_hold_whatever_is_in_them(text: str) -> None:
 
 
 def test_a_block_cannot_be_left_from_inside() -> None:
-    page = shown(marked.block("a\n```\n# out\n````\n<b>", "diff"))
+    page = shown(markdown_syntax.block("a\n```\n# out\n````\n<b>", "diff"))
     assert page.count("<pre>") == 1 and "<h1>" not in page and "<b>" not in page
 
 
 def test_a_table_keeps_its_columns() -> None:
     page = shown(
-        marked.table(("what", "n"), [(marked.plain("a | b"), "1"), (marked.code("c | d"), "2")], frozenset({1}))
+        markdown_syntax.table(
+            ("what", "n"), [(markdown_syntax.plain("a | b"), "1"), (markdown_syntax.code("c | d"), "2")], frozenset({1})
+        )
     )
     assert page.count("<td") == 4 and page.count("<th") - page.count("<thead") == 2 and "text-align:right" in page
 
@@ -68,7 +70,7 @@ def test_a_table_keeps_its_columns() -> None:
 
 def test_the_verdict_is_the_same_sentence() -> None:
     diagnosis = cases.recommended()
-    assert f"**{marked.plain(words.headline(diagnosis))}**" in markdown.summary(diagnosis)
+    assert f"**{markdown_syntax.plain(words.headline(diagnosis))}**" in markdown.summary(diagnosis)
 
 
 def test_a_summary_of_hostile_names_has_no_tag_of_theirs() -> None:
@@ -96,7 +98,7 @@ def boxes(text: str) -> dict[str, bool]:
 
 
 def test_the_record_has_the_sections_of_the_seeds() -> None:
-    text = record.record(cases.recommended(), SUBJECT)
+    text = implementation_record.record(cases.recommended(), SUBJECT)
     titles = re.findall(r"^## (.+)$", text, re.MULTILINE)
     assert titles == [
         "Problem", "Cause", "The schemes and the choice", "Steps", "Checklist", "Expected beside measured",
@@ -107,10 +109,10 @@ def test_the_record_has_the_sections_of_the_seeds() -> None:
 
 def test_without_a_measurement_no_box_of_a_result_is_ticked() -> None:
     diagnosis = unmeasured(cases.recommended())
-    found = boxes(record.record(diagnosis, SUBJECT))
+    found = boxes(implementation_record.record(diagnosis, SUBJECT))
     assert found.pop("patch made") is True
     assert len(found) >= 5 and not any(found.values())
-    text = record.record(diagnosis, SUBJECT)
+    text = implementation_record.record(diagnosis, SUBJECT)
     assert "not verified yet" in text and text.count("not measured") >= 4
 
 
@@ -133,7 +135,7 @@ def measured(**changes: Any) -> Diagnosis:
 
 
 def test_a_measurement_ticks_the_boxes_it_answers_and_no_other() -> None:
-    found = boxes(record.record(measured(), replace(SUBJECT, applied=True)))
+    found = boxes(implementation_record.record(measured(), replace(SUBJECT, applied=True)))
     assert found == {
         "patch made": True, "applied": True, "same losses, weights and printed lines as before": True,
         "every loss is still read": True, "no memory leak": True, "synchronizations −90 %": False, "GPU ≥ 90 %": True,
@@ -151,7 +153,7 @@ def test_a_measurement_ticks_the_boxes_it_answers_and_no_other() -> None:
     ],
 )
 def test_what_failed_or_was_not_measured_stays_open(changes: dict[str, Any], name: str) -> None:
-    assert boxes(record.record(measured(**changes), SUBJECT))[name] is False
+    assert boxes(implementation_record.record(measured(**changes), SUBJECT))[name] is False
 
 
 def test_a_goal_that_was_missed_stays_open_with_its_number() -> None:
@@ -159,12 +161,12 @@ def test_a_goal_that_was_missed_stays_open_with_its_number() -> None:
     answer = base.recommendation
     assert answer is not None
     missed = replace(answer.stages[0], goals=(Goal("training 3 % faster or more", False, "+1 %, measured"),))
-    text = record.record(replace(base, recommendation=replace(answer, stages=(missed,))), SUBJECT)
+    text = implementation_record.record(replace(base, recommendation=replace(answer, stages=(missed,))), SUBJECT)
     assert "- [ ] training 3 % faster or more: +1 %, measured" in text
 
 
 def test_expected_predicted_and_measured_stand_side_by_side() -> None:
-    text = record.record(measured(), SUBJECT)
+    text = implementation_record.record(measured(), SUBJECT)
     rows = [line for line in text.splitlines() if line.startswith(("| expected", "| predicted", "| measured on"))]
     assert [row.split("|")[2].strip() for row in rows] == [
         "3 to 5 % (seed.md, 4.3)",
@@ -176,7 +178,7 @@ def test_expected_predicted_and_measured_stand_side_by_side() -> None:
 def test_a_scheme_that_was_not_chosen_says_so() -> None:
     base = cases.recommended()
     other = replace(base, patches={**base.patches, "event-sync": base.patches["event-interval"]})
-    text = record.record(other, Subject("event-sync", "2", "Record an event."))
+    text = implementation_record.record(other, Subject("event-sync", "2", "Record an event."))
     assert "not the recommended one on this run: `event-interval` is" in text
     assert "within its noise" in text
 
@@ -184,18 +186,20 @@ def test_a_scheme_that_was_not_chosen_says_so() -> None:
 def test_a_verification_of_another_scheme_ticks_nothing() -> None:
     base = measured()
     foreign: Verification = replace(base.verifications[0], scheme="event-sync")
-    text = record.record(replace(base, verifications=(foreign,)), SUBJECT)
+    text = implementation_record.record(replace(base, verifications=(foreign,)), SUBJECT)
     assert boxes(text)["same losses, weights and printed lines as before"] is False and "not verified yet" in text
 
 
 def test_a_strip_draws_each_lane_of_the_step_on_one_scale() -> None:
-    drawn = strip.strip(cases.timeline())
+    drawn = ascii_timeline.strip(cases.timeline())
     assert drawn is not None
     host, stream, *_ = drawn.splitlines()
     lane = stream.partition("|")[2].rstrip("|")
-    assert len(lane) == strip.COLUMNS
-    assert lane.count("#") == pytest.approx(0.7 * strip.COLUMNS, abs=1) and lane.count("=") == pytest.approx(3.6, abs=1)
-    assert host.partition("|")[2].count("w") == pytest.approx(0.6 * strip.COLUMNS, abs=1)
+    assert len(lane) == ascii_timeline.COLUMNS
+    assert lane.count("#") == pytest.approx(0.7 * ascii_timeline.COLUMNS, abs=1) and lane.count("=") == pytest.approx(
+        3.6, abs=1
+    )
+    assert host.partition("|")[2].count("w") == pytest.approx(0.6 * ascii_timeline.COLUMNS, abs=1)
     assert "10.00 ms" in drawn
 
 

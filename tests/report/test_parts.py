@@ -10,7 +10,7 @@ import pytest
 from tests.support import report_cases as cases
 from tests.support.builders import Events
 from tracelens.model import Location
-from tracelens.report import budget, compare, diff, excerpt, lanes, perfetto, pictures, words
+from tracelens.report import budget, charts, compare, diff, perfetto, source_excerpt, step_picture, words
 from tracelens.run import sources
 
 # ----------------------------------------------------------------------------------------------------- excerpt
@@ -18,18 +18,18 @@ from tracelens.run import sources
 
 def test_an_excerpt_marks_the_call_up_to_its_closing_bracket() -> None:
     text = "a = 1\nb = f(loss.item(), g(2))\n"
-    found = excerpt.around({"t.py": text}, Location("t.py", 2), "Tensor.item")
+    found = source_excerpt.around({"t.py": text}, Location("t.py", 2), "Tensor.item")
     assert found is not None
     assert "b = f(loss.item(), g(2))"[found.start : found.end] == "loss.item()"
 
 
 @pytest.mark.parametrize("location", [None, Location("t.py", None), Location("t.py", 9), Location("u.py", 1)])
 def test_no_excerpt_for_a_line_that_is_not_there(location: Location | None) -> None:
-    assert excerpt.around({"t.py": "a = 1\n"}, location, "item") is None
+    assert source_excerpt.around({"t.py": "a = 1\n"}, location, "item") is None
 
 
 def test_without_the_name_the_statement_is_marked_without_its_comment() -> None:
-    found = excerpt.around({"t.py": "    x = y.z  # why\n"}, Location("t.py", 1), "Tensor.cpu")
+    found = source_excerpt.around({"t.py": "    x = y.z  # why\n"}, Location("t.py", 1), "Tensor.cpu")
     assert found is not None and "    x = y.z  # why"[found.start : found.end] == "x = y.z"
 
 
@@ -63,13 +63,13 @@ def test_two_files_and_an_empty_diff() -> None:
 
 
 def test_lanes_of_one_step_lie_on_one_scale() -> None:
-    picture = lanes.of(cases.timeline())
+    picture = step_picture.of(cases.timeline())
     assert picture is not None
     named = {lane.name: lane.boxes for lane in picture.lanes}
     assert list(named) == ["CPU main thread", "Stream 7", "GPU idle"]
-    scale = (lanes.WIDTH - lanes.LABEL_WIDTH) / 10  # a step of 10 ms
+    scale = (step_picture.WIDTH - step_picture.LABEL_WIDTH) / 10  # a step of 10 ms
     (wait,) = [box for box in named["CPU main thread"] if box.kind == "wait"]
-    assert wait.x == pytest.approx(lanes.LABEL_WIDTH + 2 * scale, abs=0.1)
+    assert wait.x == pytest.approx(step_picture.LABEL_WIDTH + 2 * scale, abs=0.1)
     assert wait.width == pytest.approx(6 * scale, abs=0.1)
     assert wait.label == "SYNC" and "train.py:11" in wait.title
     assert {box.kind for box in named["GPU idle"]} == {"idle_sync", "idle_host"}
@@ -81,16 +81,16 @@ def test_what_is_narrower_than_the_picture_can_show_is_joined_not_dropped() -> N
     many = ops.loc[ops.index.repeat(5000)].reset_index(drop=True)
     starts = many.index.to_numpy() * 2_000  # 1 µs of work every 2 µs: 10 ms together
     many = many.assign(start_ns=starts, end_ns=starts + 1_000)
-    picture = lanes.of(replace(timeline, tables=replace(timeline.tables, ops=many)))
+    picture = step_picture.of(replace(timeline, tables=replace(timeline.tables, ops=many)))
     assert picture is not None
     boxes = next(lane.boxes for lane in picture.lanes if lane.name == "Stream 7")
-    assert len(boxes) == 1 and boxes[0].width == pytest.approx(lanes.WIDTH - lanes.LABEL_WIDTH, rel=0.01)
+    assert len(boxes) == 1 and boxes[0].width == pytest.approx(step_picture.WIDTH - step_picture.LABEL_WIDTH, rel=0.01)
 
 
 def test_the_step_shown_is_the_one_nearest_the_median() -> None:
     timeline = cases.timeline()
     steps = timeline.tables.steps.assign(end_ns=[5_000_000, 20_000_000, 70_000_000])  # 5, 10 and 50 ms long
-    picture = lanes.of(replace(timeline, tables=replace(timeline.tables, steps=steps)))
+    picture = step_picture.of(replace(timeline, tables=replace(timeline.tables, steps=steps)))
     assert picture is not None and picture.step == 1
 
 
@@ -98,20 +98,20 @@ def test_the_step_shown_is_the_one_nearest_the_median() -> None:
 
 
 def test_the_breakdown_bar_is_exactly_full() -> None:
-    segments = pictures.breakdown(cases.diagnosis().breakdown)
-    assert sum(segment.width for segment in segments) == pytest.approx(pictures.WIDTH, abs=0.05)
+    segments = charts.breakdown(cases.diagnosis().breakdown)
+    assert sum(segment.width for segment in segments) == pytest.approx(charts.WIDTH, abs=0.05)
     assert [segment.part for segment in segments] == ["compute", "copy_exposed", "idle_sync", "idle_host"]
 
 
 def test_bars_are_proportional_to_step_times() -> None:
-    bars = pictures.step_times(cases.recommended().schemes)
+    bars = charts.step_times(cases.recommended().schemes)
     assert bars is not None
     assert bars.rows[0].width / bars.base == pytest.approx(8.1 / 9.5, rel=0.01)
-    assert pictures.step_times(cases.planned().schemes) is None
+    assert charts.step_times(cases.planned().schemes) is None
 
 
 def test_predicted_and_measured_share_an_axis_that_holds_no_change() -> None:
-    picture = pictures.graded(cases.recommended().verifications[0])
+    picture = charts.graded(cases.recommended().verifications[0])
     assert picture is not None
     predicted, measured = picture.rows
     assert predicted.kind == "predicted" and measured.kind == "measured"

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support import report_cases as cases
 from tracelens.model import Location, Verification
-from tracelens.report import commands, compare, html, markdown, text, versus, words
+from tracelens.report import compare, compare_text, html, markdown, next_commands, text, words
 from tracelens.report import json as json_report
 from tracelens.report.terminal import Look
 
@@ -85,7 +85,7 @@ def test_the_last_words_of_a_failed_program_stay_lines() -> None:
 
 @pytest.mark.parametrize("word", ["a b", "\x1b[31m'\"\\x\n\u202e", os.fsdecode(b"n\xff1"), "\x9b5", "ü"])
 def test_commands_can_be_shown_and_pasted_whatever_is_in_them(word: str) -> None:
-    line = commands.line(word)
+    line = next_commands.line(word)
     assert line.isprintable()
     script = f'tracelens() {{ printf %s "$1"; }}; {line}'
     done = subprocess.run(["bash", "-c", script], capture_output=True, check=True)
@@ -146,7 +146,7 @@ def test_a_time_carries_its_unit(ns: int | None, said: str) -> None:
 def test_comparison_prints_what_changed() -> None:
     base = cases.diagnosis()
     new = replace(base, stalls=base.stalls[1:])
-    out = versus.comparison(compare.of(base, new), PLAIN, "tracelens recommend run")
+    out = compare_text.comparison(compare.of(base, new), PLAIN, "tracelens recommend run")
     row = next(line for line in out.splitlines() if "torch.cuda.synchronize" in line)
     assert "−6.00 ms" in row and "gone: 11" in row and row.rstrip().endswith("1.50 ms → –")
 

@@ -20,7 +20,7 @@ from tests.support.browsing import Opened, marks
 from tests.support.builders import Events
 from tracelens.cli.planning import Wishes, planned
 from tracelens.model import Diagnosis
-from tracelens.report import html, zoom
+from tracelens.report import html, zoomable_timeline
 
 
 def unpacked(document: dict[str, Any]) -> list[list[tuple[int, ...]]]:
@@ -48,17 +48,17 @@ def unpacked(document: dict[str, Any]) -> list[list[tuple[int, ...]]]:
 
 
 def packed(diagnosis: Diagnosis) -> dict[str, Any]:
-    document = zoom.document(diagnosis)
+    document = zoomable_timeline.document(diagnosis)
     assert document is not None
     return document
 
 
 def test_numbers_of_every_size_come_back() -> None:
     values = [0, 1, 127, 128, 16_383, 16_384, 2**31, 2**40 + 5, 2**62]
-    raw = zoom.varints(np.array(values, dtype=np.int64))
+    raw = zoomable_timeline.varints(np.array(values, dtype=np.int64))
     assert len(raw) == sum(max(1, -(-value.bit_length() // 7)) for value in values)
-    assert zoom.varints(np.array([], dtype=np.int64)) == b""
-    assert zoom.varints(np.array([300], dtype=np.int64)) == b"\xac\x02"
+    assert zoomable_timeline.varints(np.array([], dtype=np.int64)) == b""
+    assert zoomable_timeline.varints(np.array([300], dtype=np.int64)) == b"\xac\x02"
 
 
 def test_every_event_of_the_recording_is_in_its_lane() -> None:
@@ -79,7 +79,7 @@ def test_every_event_of_the_recording_is_in_its_lane() -> None:
 
 
 def test_too_many_events_lose_the_shortest_and_the_page_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zoom, "MOST_EVENTS", 20)
+    monkeypatch.setattr(zoomable_timeline, "MOST_EVENTS", 20)
     document = packed(cases.planned())
     assert sum(lane["count"] for lane in document["lanes"]) <= 20
     assert sum(lane["stalls"] for lane in document["lanes"]) == 3  # never a wait

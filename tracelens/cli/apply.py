@@ -69,7 +69,7 @@ def _apply(diagnosis: IllustratedDiagnosis, folder: Path, wishes: Wishes, hunks:
     from tracelens import pipeline, remedies
     from tracelens import run as runs
     from tracelens.patch.files import apply as patcher
-    from tracelens.report import commands, words
+    from tracelens.report import next_commands, words
 
     patcher.check_not_edited(folder / runs.BACKUP_FOLDER)
     if not dry_run:
@@ -77,13 +77,13 @@ def _apply(diagnosis: IllustratedDiagnosis, folder: Path, wishes: Wishes, hunks:
     again, verdict = typed((folder,), wishes), words.headline(diagnosis)
     name = chosen_scheme(diagnosis, wishes.scheme)
     if name is None:
-        return Done("nothing", verdict, None, None, commands.line("report", *again))
+        return Done("nothing", verdict, None, None, next_commands.line("report", *again))
     change = pipeline.partial_patch(diagnosis, name, remedies.Hunks(hunks.only, hunks.skip), pipeline_options(wishes))
-    verify = commands.line("verify", *again, "--scheme", name)
+    verify = next_commands.line("verify", *again, "--scheme", name)
     if _stands(change, patcher.standing(folder / runs.BACKUP_FOLDER)):
         return Done("already", verdict, name, change, verify)
     if change.empty or dry_run:
-        after = commands.line("apply", *again, *_choice(wishes, hunks)) if dry_run and not change.empty else verify
+        after = next_commands.line("apply", *again, *_choice(wishes, hunks)) if dry_run and not change.empty else verify
         return Done("nothing" if change.empty else "shown", verdict, name, change, after)
     patcher.write(change, folder / runs.BACKUP_FOLDER, name)
     pipeline.save(diagnosis)
@@ -92,12 +92,12 @@ def _apply(diagnosis: IllustratedDiagnosis, folder: Path, wishes: Wishes, hunks:
 
 def _more(diagnosis: PlannedDiagnosis, folder: Path, wishes: Wishes) -> str:
     """The line on changes that --unsafe would add and that pay; empty where there are none."""
-    from tracelens.report import commands, words
+    from tracelens.report import next_commands, words
 
     if not diagnosis.unsafe:
         return ""
     chosen = ("--scheme", wishes.scheme) if wishes.scheme else ()
-    command = commands.line("apply", *typed((folder,), wishes), *chosen, "--unsafe", "--dry-run")
+    command = next_commands.line("apply", *typed((folder,), wishes), *chosen, "--unsafe", "--dry-run")
     return f"{words.need_unsafe(diagnosis.unsafe)}; see each with its reason: {command}"
 
 

@@ -93,7 +93,7 @@ def check(path: Path, limits: Budgets, terms: Terms, out: Path | None, shown: Sh
     analysis.json, report.html and check.json are written before that, so that a failed job has them to show.
     """
     from tracelens import pipeline
-    from tracelens.report import commands, gate, words
+    from tracelens.report import gate, next_commands, words
 
     if limits == Budgets() and terms.baseline is None:
         raise UsageError(
@@ -110,7 +110,7 @@ def check(path: Path, limits: Budgets, terms: Terms, out: Path | None, shown: Sh
             output.note(f"written: {output.shown(name)}")
     for entry in found.unused if shown.form != "text" else ():
         output.note(f"note: the allow-list's {words.clean(entry)} allows nothing here: has the line moved?")
-    _print(found, examined.diagnosis, shown, commands.line("recommend", str(path)))
+    _print(found, examined.diagnosis, shown, next_commands.line("recommend", str(path)))
     return EXIT[found.passed]
 
 
@@ -154,7 +154,7 @@ def _evidence(examined: Examined, found: Gate, out: Path | None) -> tuple[Path, 
 
 
 def _print(found: Gate, diagnosis: Diagnosis, shown: Shown, next_command: str) -> None:
-    from tracelens.report import gate, github, markdown, versus
+    from tracelens.report import compare_text, gate, github, markdown
 
     if shown.form == "json":
         output.document(gate.document(found))
@@ -167,4 +167,4 @@ def _print(found: Gate, diagnosis: Diagnosis, shown: Shown, next_command: str) -
     elif shown.quiet:
         output.result(found.verdict)
     else:
-        output.result(versus.gate(found, shown.look(), next_command))
+        output.result(compare_text.gate(found, shown.look(), next_command))

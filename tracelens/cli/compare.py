@@ -36,15 +36,15 @@ def compare(base: Path, new: Path, gate: bool, despite: tuple[str, ...], shown: 
 
     Each is a run, a trace, or a folder of runs: several starts of one script, which tell how much it varies.
     """
-    from tracelens.report import commands, versus
     from tracelens.report import compare as comparing
+    from tracelens.report import compare_text, next_commands
 
     before, after = _starts(base), _starts(new)
     found = comparing.of(before, after, despite)
     last = after[-1].run
-    next_command = commands.line("recommend", str(new if last is None or len(after) == 1 else last.path))
+    next_command = next_commands.line("recommend", str(new if last is None or len(after) == 1 else last.path))
     if shown.form == "text":
-        output.result(found.verdict if shown.quiet else versus.comparison(found, shown.look(), next_command))
+        output.result(found.verdict if shown.quiet else compare_text.comparison(found, shown.look(), next_command))
     else:
         output.result(_rendered(found, after[-1], shown.form, next_command, failed=gate and bool(GATE[found.judgment])))
     return GATE[found.judgment] if gate else 0

@@ -14,7 +14,7 @@ from tracelens.cli.options import Shown
 from tracelens.errors import UsageError
 
 if TYPE_CHECKING:
-    from tracelens.cli.health import Check, Machine
+    from tracelens.cli.machine_checks import Check, Machine
 
 MARK = {True: "ok  ", False: "BAD ", None: "note"}
 
@@ -24,11 +24,11 @@ MARK = {True: "ok  ", False: "BAD ", None: "note"}
 @options.presented("text", "json")
 def doctor(calibrate: bool, shown: Shown) -> int:
     """Check Python, PyTorch, driver, profiler permissions, package traps, memory and disk; each with its cure."""
-    from tracelens.cli import health
+    from tracelens.cli import machine_checks
 
     with output.progress("asking torch"):
         machine = look_around()
-    checks = [*health.checks(machine), *(calibrated() if calibrate else ())]
+    checks = [*machine_checks.checks(machine), *(calibrated() if calibrate else ())]
     bad = [check for check in checks if check.good is False]
     verdict = _verdict(bad)
     if shown.form == "json":
@@ -45,15 +45,15 @@ def doctor(calibrate: bool, shown: Shown) -> int:
 def look_around() -> Machine:
     """This machine as it is."""
     from tracelens.capture.hardware_monitor import describe_gpus
-    from tracelens.cli import health, probe
+    from tracelens.cli import machine_checks, torch_probe
 
-    return health.Machine(torch=probe.ask(), gpus=describe_gpus(), folder=Path())
+    return machine_checks.Machine(torch=torch_probe.ask(), gpus=describe_gpus(), folder=Path())
 
 
 def calibrated() -> tuple[Check, ...]:
     """What `--calibrate` measured, and where it is kept; a note where it could not, for the replay has defaults."""
     from tracelens.capture import calibration as constants
-    from tracelens.cli.health import Check
+    from tracelens.cli.machine_checks import Check
 
     try:
         with output.progress("measuring this machine, some 20 s"):

@@ -76,13 +76,13 @@ def profile(
     """
     from tracelens.capture.supervisor import recording as session
     from tracelens.launch import supervisor
-    from tracelens.report import commands
+    from tracelens.report import next_commands
 
     wanted = _options(tuple(words), program=program, **chosen)
     announcement = _Announcement(quiet)
     outcome = session.profile(wanted, announcement.start)
     announcement.wait()
-    again = commands.line("profile", *_elsewhere(before), *words)
+    again = next_commands.line("profile", *_elsewhere(before), *words)
     _conclude(outcome, announcement, again, quiet)
     return 0 if outcome.stopped else supervisor.end_as(outcome.status)
 
@@ -125,7 +125,7 @@ class _Announcement:
 
     def _make(self, folder: Path) -> None:
         from tracelens import pipeline
-        from tracelens.report import commands, words
+        from tracelens.report import next_commands, words
 
         try:
             examined = pipeline.examine(pipeline.open_inputs((folder,)))
@@ -137,7 +137,7 @@ class _Announcement:
         except OSError as error:  # a full disk is no bug of ours
             output.note(f"tracelens: the report could not be written: {error}")
             return
-        self.command = commands.line("recommend", output.shown(folder))
+        self.command = next_commands.line("recommend", output.shown(folder))
         if not self.quiet:
             page = next(path for path in written if path.suffix == ".html")
             output.note(f"tracelens: {words.headline(diagnosis)}\ntracelens: report: {output.shown(page)}")

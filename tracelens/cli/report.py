@@ -15,7 +15,7 @@ from tracelens.errors import UsageError
 
 if TYPE_CHECKING:
     from tracelens.model import Diagnosis, IllustratedDiagnosis, PlannedDiagnosis
-    from tracelens.report.record import Subject
+    from tracelens.report.implementation_record import Subject
 
 SUFFIX = {"html": ".html", "markdown": ".md", "sarif": ".sarif"}
 """Formats that are files by nature; the others are printed unless -o names a file."""
@@ -40,7 +40,7 @@ def report(paths: tuple[Path, ...], wishes: Wishes, out: Path | None, shown: Sho
     problem, cause, steps, a checklist ticked by what `verify` measured, expected beside measured.
     """
     from tracelens import run as runs
-    from tracelens.report import commands, words
+    from tracelens.report import next_commands, words
 
     if wishes.scheme is not None and shown.form != "markdown":
         raise UsageError(
@@ -57,7 +57,7 @@ def report(paths: tuple[Path, ...], wishes: Wishes, out: Path | None, shown: Sho
     runs.write_output(options.unread(where, diagnosis), text.encode("utf-8", "backslashreplace"))
     output.path(where)
     if not shown.quiet:
-        after = commands.after_report(diagnosis, given, _applied(diagnosis))
+        after = next_commands.after_report(diagnosis, given, _applied(diagnosis))
         output.note(f"\n{words.headline(diagnosis)}\n\nnext: {after}")
 
 
@@ -83,9 +83,9 @@ def _text(diagnosis: IllustratedDiagnosis, wishes: Wishes, shown: Shown, given: 
 
         return html.render(diagnosis, wishes.source)
     if shown.form == "markdown":
-        from tracelens.report import record
+        from tracelens.report import implementation_record
 
-        return record.page(diagnosis, _subject(diagnosis, wishes), given)
+        return implementation_record.page(diagnosis, _subject(diagnosis, wishes), given)
     from tracelens.report import text
 
     return present.rendered(diagnosis, shown.form, given, lambda: text.recommendation(diagnosis, shown.look(), given))
@@ -93,7 +93,7 @@ def _text(diagnosis: IllustratedDiagnosis, wishes: Wishes, shown: Shown, given: 
 
 def _subject(diagnosis: PlannedDiagnosis, wishes: Wishes) -> Subject | None:
     """The scheme to write the record of, with what the rule files expect of it; None where nothing is recommended."""
-    from tracelens.report.record import Claim, Subject
+    from tracelens.report.implementation_record import Claim, Subject
     from tracelens.schemes import rules as rule_files
 
     name = chosen_scheme(diagnosis, wishes.scheme)

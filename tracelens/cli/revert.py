@@ -18,7 +18,7 @@ def revert(run: Path | None, shown: Shown) -> None:
     """Undo `apply`, byte for byte; refused where a file was edited since."""
     from tracelens import run as runs
     from tracelens.patch.files import apply as patcher
-    from tracelens.report import commands
+    from tracelens.report import next_commands
 
     folder = options.run_folder(run)
     recorded = runs.read(folder)
@@ -27,10 +27,10 @@ def revert(run: Path | None, shown: Shown) -> None:
         restored = patcher.revert(folder / runs.BACKUP_FOLDER, projects)
     except InputError as error:
         if run is None and (other := _applied_from(folder)) is not None:
-            undo = commands.line("revert", output.shown(other))
+            undo = next_commands.line("revert", output.shown(other))
             raise InputError(error.message, hint=f"the patch in your files is of an older run: {undo}") from error
         raise
-    next_command = commands.line("recommend", str(folder))
+    next_command = next_commands.line("recommend", str(folder))
     if shown.form == "json":
         files = [output.shown(path) for path in restored]
         output.document({"schema_version": 1, "restored": files, "next": next_command})

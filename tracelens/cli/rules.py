@@ -34,9 +34,9 @@ def rules(name: str | None, rules: Path | None, shown: Shown) -> None:
     if shown.form == "json":
         output.document(_document(loaded) if name is None else asdict(_named(loaded, name)[0]))
     elif shown.form == "markdown":
-        from tracelens.cli import handbook
+        from tracelens.cli import rules_markdown
 
-        output.result(handbook.page(loaded) if name is None else handbook.entry(_named(loaded, name)))
+        output.result(rules_markdown.page(loaded) if name is None else rules_markdown.entry(_named(loaded, name)))
     elif shown.quiet and name is None:
         output.result("\n".join(rule.id for rule in everything(loaded) if rule not in loaded.measures))
     else:
@@ -44,7 +44,7 @@ def rules(name: str | None, rules: Path | None, shown: Shown) -> None:
 
 
 def _every(loaded: Rules) -> Iterator[RenderableType]:
-    from tracelens.cli.handbook import opinion
+    from tracelens.cli.rules_markdown import opinion
     from tracelens.report import terminal
 
     yield terminal.heading("Schemes")
@@ -118,7 +118,7 @@ def _one(loaded: Rules, name: str) -> Iterator[RenderableType]:
 
 
 def _scheme(rule: SchemeRule) -> Iterator[RenderableType]:
-    from tracelens.cli.handbook import claims_of
+    from tracelens.cli.rules_markdown import claims_of
     from tracelens.report import terminal
 
     yield terminal.heading(f"{rule.id}: {rule.title}")
@@ -137,7 +137,7 @@ def _scheme(rule: SchemeRule) -> Iterator[RenderableType]:
 
 
 def _spans(title: str, spans: Sequence[Span]) -> Iterator[RenderableType]:
-    from tracelens.cli.handbook import ranged
+    from tracelens.cli.rules_markdown import ranged
     from tracelens.report import terminal
 
     if spans:

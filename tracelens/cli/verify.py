@@ -67,7 +67,7 @@ def verify(words: Sequence[str], every: bool, effort: Effort, wishes: Wishes, sh
     Two scripts instead of a run compare a change made by hand.
     """
     from tracelens import trials
-    from tracelens.report import commands, text
+    from tracelens.report import next_commands, text
     from tracelens.report.words import headline
 
     if every and wishes.scheme is not None:
@@ -87,7 +87,7 @@ def verify(words: Sequence[str], every: bool, effort: Effort, wishes: Wishes, sh
         diagnosis = planned((folder,), wishes)
         names = _names(diagnosis, wishes.scheme, every)
         if not names:
-            _nothing(headline(diagnosis), shown, commands.line("report", *typed((folder,), wishes)))
+            _nothing(headline(diagnosis), shown, next_commands.line("report", *typed((folder,), wishes)))
             return 0
         measured = trials.of_schemes(diagnosis, names, trial)
         after = _after_run(folder, measured, wishes)
@@ -107,27 +107,27 @@ def _after_run(folder: Path, measured: Sequence[Verification], wishes: Wishes) -
     """What is in the user's files and was measured to be wrong, or slower, is taken back first."""
     from tracelens import run as runs
     from tracelens.patch.files import apply as patcher
-    from tracelens.report import commands
+    from tracelens.report import next_commands
 
     applied = patcher.standing(folder / runs.BACKUP_FOLDER)
-    if applied is not None and any(one.scheme == applied.scheme and commands.unwanted(one) for one in measured):
-        return commands.line("revert", str(folder))
-    return commands.line("report", *typed((folder,), wishes))
+    if applied is not None and any(one.scheme == applied.scheme and next_commands.unwanted(one) for one in measured):
+        return next_commands.line("revert", str(folder))
+    return next_commands.line("report", *typed((folder,), wishes))
 
 
 def _after_scripts(words: Sequence[str], measured: Verification) -> str:
     """A script that computes something else is mended and compared again; what decided nothing is repeated for longer;
     else the new version can be recorded."""
-    from tracelens.report import commands
+    from tracelens.report import next_commands
 
     before, after, *arguments = words
     again = (before, after, *(("--", *arguments) if arguments else ()))
     if measured.outcome in ("different numbers", "failed"):
         output.note(f"{after} has to be mended before it can take the place of {before}; then compare again")
-        return commands.line("verify", *again)
+        return next_commands.line("verify", *again)
     if measured.outcome == "inconclusive":
-        return commands.line("verify", *commands.longer(measured), *again)
-    return commands.line("profile", after, *arguments)
+        return next_commands.line("verify", *next_commands.longer(measured), *again)
+    return next_commands.line("profile", after, *arguments)
 
 
 def _document(measured: Sequence[Verification], ranked: PlannedDiagnosis | None) -> None:

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from tracelens.model import BREAKDOWN_PARTS, Diagnosis, Ratio, Stall
-from tracelens.report import comparable, words
+from tracelens.report import comparability, words
 from tracelens.report import issues as listing
 from tracelens.report.issues import Issue
 from tracelens.report.words import stall_place
@@ -141,7 +141,7 @@ def of(
         unprofiled=unprofiled,
         parts=_parts(old, now),
         waits=_waits(old.stalls, now.stalls),
-        obstacles=comparable.obstacles((*before, *after), len(before), despite),
+        obstacles=comparability.obstacles((*before, *after), len(before), despite),
         appeared=tuple(issue for issue in found if issue.state == "new"),
         vanished=tuple(issue for issue in listing.of(old) if issue.fingerprint not in present),
         issues=found,

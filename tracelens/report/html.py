@@ -22,19 +22,19 @@ from markupsafe import Markup, escape
 import tracelens
 from tracelens.model import CRITERIA, Diagnosis, IllustratedDiagnosis, PlannedDiagnosis, Scheme
 from tracelens.report import (
-    commands,
+    charts,
+    combinations,
     diff,
     json,
-    lanes,
-    measured,
-    onestep,
-    pictures,
+    next_commands,
     ranks,
-    tryout,
+    step_comparison,
+    step_picture,
+    verification_rows,
     words,
-    zoom,
+    zoomable_timeline,
 )
-from tracelens.report.excerpt import around
+from tracelens.report.source_excerpt import around
 from tracelens.report.text import MET, by_rank
 from tracelens.run.sources import SourceScope
 
@@ -69,34 +69,34 @@ def _content(diagnosis: IllustratedDiagnosis, source: SourceScope) -> dict[str, 
         "title": diagnosis.run.path.name if diagnosis.run else json.trace_name(diagnosis.traces[0], diagnosis),
         "verdict": words.headline(diagnosis),
         "chosen": diagnosis.recommended,
-        "commands": commands.patch_commands(diagnosis),
-        "no_source": commands.no_source(diagnosis),
-        "next_command": commands.after_recommend(diagnosis),
-        "unsafe_command": commands.with_unsafe(diagnosis),
+        "commands": next_commands.patch_commands(diagnosis),
+        "no_source": next_commands.no_source(diagnosis),
+        "next_command": next_commands.after_recommend(diagnosis),
+        "unsafe_command": next_commands.with_unsafe(diagnosis),
         "schemes": schemes,
         "redacted": bool(diagnosis.run and diagnosis.run.meta.get("redacted")),
         "criteria": CRITERIA,
         "weights": diagnosis.weights,
         "sensitivity": words.sensitivity(diagnosis.recommendation),
-        "bars": pictures.step_times(schemes),
-        "tryout": tryout.of(diagnosis),
+        "bars": charts.step_times(schemes),
+        "tryout": combinations.of(diagnosis),
         "scoring": _scoring(diagnosis, schemes),
-        "onestep": onestep.of(diagnosis),
+        "onestep": step_comparison.of(diagnosis),
         "ranks": ranks.of(diagnosis),
-        "segments": pictures.breakdown(diagnosis.breakdown),
+        "segments": charts.breakdown(diagnosis.breakdown),
         "parts": words.shown_parts(diagnosis.breakdown),
         **_timeline(diagnosis),
         "stalls": _stalls(diagnosis),
         "together": words.together(diagnosis),
         "beyond": words.untried(diagnosis),
         "patch": _patch(diagnosis) if source != "none" else None,
-        "measured": [(one, pictures.graded(one), measured.rows(one)) for one in diagnosis.verifications],
+        "measured": [(one, charts.graded(one), verification_rows.rows(one)) for one in diagnosis.verifications],
         "utilization": _utilization(diagnosis.monitor),
         "environment": environment(diagnosis),
         "words": words,
         "met": MET,
         "stages": words.plan(diagnosis),
-        "advice": commands.advice,
+        "advice": next_commands.advice,
         "situation": words.situation(diagnosis),
         "unjudged": words.grouped_abstentions(diagnosis),
         "rejected": words.grouped_reasons(diagnosis),
@@ -106,16 +106,16 @@ def _content(diagnosis: IllustratedDiagnosis, source: SourceScope) -> dict[str, 
 
 def _timeline(diagnosis: Diagnosis) -> dict[str, Any]:
     """One step as a picture, the recording as a strip, and every event for the canvas."""
-    still, packed = lanes.of(diagnosis.timeline), zoom.document(diagnosis)
+    still, packed = step_picture.of(diagnosis.timeline), zoomable_timeline.document(diagnosis)
     tables = diagnosis.timeline.tables
     kinds = {*(still.kinds if still else ()), *tables.ops["kind"], *(f"idle_{cause}" for cause in tables.gaps["cause"])}
     kinds |= {"operator"} if packed and "operators" in _parts(packed) else set()
     return {
         "lanes": still,
-        "overview": lanes.overview(diagnosis.timeline),
+        "overview": step_picture.overview(diagnosis.timeline),
         "zoom": packed,
         "kinds": kinds,
-        "left_out": zoom.left_out(packed),
+        "left_out": zoomable_timeline.left_out(packed),
     }
 
 
@@ -159,14 +159,14 @@ def _patch(diagnosis: PlannedDiagnosis) -> dict[str, Any] | None:
     return {"change": change, "files": sorted(diff.parse(change.diff), key=lambda file: file.created)}
 
 
-def _utilization(rows: Sequence[Mapping[str, Any]]) -> pictures.Utilization | None:
+def _utilization(rows: Sequence[Mapping[str, Any]]) -> charts.Utilization | None:
     """One curve per GPU and one for the CPU; what NVML could not tell is a gap."""
     gpus = max((len(row.get("gpus") or ()) for row in rows), default=0)
     series: dict[str, list[float | None]] = {
         f"GPU {index}" if gpus > 1 else "GPU": [_gpu_share(row, index) for row in rows] for index in range(gpus)
     }
     series["CPU"] = [row.get("cpu_percent") for row in rows]
-    return pictures.utilization(rows, series)
+    return charts.utilization(rows, series)
 
 
 def _gpu_share(row: Mapping[str, Any], index: int) -> float | None:

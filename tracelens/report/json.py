@@ -28,7 +28,7 @@ from tracelens.model import (
     StepTimes,
     Trace,
 )
-from tracelens.report import commands, issues, words
+from tracelens.report import issues, next_commands, words
 
 SCHEMA_VERSION = 1
 NO_PLAN: Mapping[str, Any] = {"measures": [], "schemes": [], "recommendation": None, "sensitivity": {}}
@@ -207,7 +207,7 @@ def _stage(stage: Stage, diagnosis: PlannedDiagnosis) -> dict[str, Any]:
         "title": stage.title,
         "schemes": list(stage.schemes),
         "goals": [_goal(goal) for goal in stage.goals],
-        "advice": commands.advice(stage, diagnosis),
+        "advice": next_commands.advice(stage, diagnosis),
     }
 
 

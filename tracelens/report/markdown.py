@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tracelens.model import Diagnosis, PlannedDiagnosis, Stall
-from tracelens.report import commands, words
+from tracelens.report import next_commands, words
 from tracelens.report.compare import Change, Comparison
 from tracelens.report.gate import Gate
 from tracelens.report.issues import Issue
-from tracelens.report.marked import block, bullets, code, document, plain, table
+from tracelens.report.markdown_syntax import block, bullets, code, document, plain, table
 from tracelens.report.text import by_rank, recorded
 
 ROWS = 10
@@ -44,11 +44,11 @@ def _summary(diagnosis: Diagnosis, typed: Sequence[str]) -> Iterator[str]:
     yield " · ".join(plain(chip) for chip in recorded(diagnosis))
     yield from breakdown(diagnosis)
     yield from waits(diagnosis)
-    follow = commands.after_analyze(diagnosis, typed)
+    follow = next_commands.after_analyze(diagnosis, typed)
     if isinstance(diagnosis, PlannedDiagnosis):
         yield from schemes(diagnosis)
         yield from beyond(diagnosis)
-        follow = commands.after_recommend(diagnosis, typed)
+        follow = next_commands.after_recommend(diagnosis, typed)
     yield from unjudged(diagnosis)
     yield f"Next:\n\n{block(follow, 'sh')}"
 

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tracelens.report.diff import ChangedFile
-from tracelens.report.excerpt import Excerpt
+from tracelens.report.source_excerpt import Excerpt
 from tracelens.report.words import clean
 
 INDENT = 2

@@ -12,9 +12,9 @@ from typing import Any
 from rich.console import RenderableType
 
 from tracelens.model import CRITERIA, Diagnosis, Hunk, Patch, PlannedDiagnosis, Scheme, Stall, Verification
-from tracelens.report import commands, diff, measured, terminal, words
-from tracelens.report.excerpt import around
+from tracelens.report import diff, next_commands, terminal, verification_rows, words
 from tracelens.report.json import trace_name
+from tracelens.report.source_excerpt import around
 from tracelens.report.terminal import Look
 
 FRAMES = 3
@@ -27,7 +27,7 @@ STALL_ROWS = 12
 
 def analysis(diagnosis: Diagnosis, look: Look, typed: Sequence[str] = ()) -> str:
     """What the GPU waited for. `typed`: paths and options of the user, for the next command."""
-    return terminal.draw(_analysis(diagnosis, look, commands.after_analyze(diagnosis, typed)), look)
+    return terminal.draw(_analysis(diagnosis, look, next_commands.after_analyze(diagnosis, typed)), look)
 
 
 def recommendation(diagnosis: PlannedDiagnosis, look: Look, typed: Sequence[str] = ()) -> str:
@@ -178,7 +178,7 @@ def _recommendation(diagnosis: PlannedDiagnosis, typed: Sequence[str]) -> Iterat
     yield from _stages(diagnosis, typed)
     yield from _measures(diagnosis)
     yield from _abstentions(diagnosis)
-    yield terminal.next_command(commands.after_recommend(diagnosis, typed))
+    yield terminal.next_command(next_commands.after_recommend(diagnosis, typed))
 
 
 def by_rank(diagnosis: PlannedDiagnosis) -> tuple[Scheme, ...]:
@@ -245,7 +245,7 @@ def _change(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:
     change = diagnosis.recommended_patch
     if diagnosis.recommendation.scheme is not None and change is None:
         yield terminal.heading("The change")
-        yield terminal.paragraph(f"No patch was made: {words.clean(commands.no_source(diagnosis))}.")
+        yield terminal.paragraph(f"No patch was made: {words.clean(next_commands.no_source(diagnosis))}.")
     if change is None or change.empty:
         return
     yield terminal.heading("The change")
@@ -275,7 +275,7 @@ def _stages(diagnosis: PlannedDiagnosis, typed: Sequence[str]) -> Iterator[Rende
             evidence = f" ({goal.evidence})" if goal.evidence not in ("", words.UNKNOWN) else ""
             yield terminal.paragraph(f"   {MET[goal.met]}: {goal.text}{evidence}", "dim")
         if stage.advice:
-            yield terminal.paragraph(f"   → {commands.advice(stage, diagnosis, typed)}")
+            yield terminal.paragraph(f"   → {next_commands.advice(stage, diagnosis, typed)}")
 
 
 def _measures(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:
@@ -314,5 +314,5 @@ def _patch(change: Patch, next_command: str, more: str) -> Iterator[RenderableTy
 def _verification(found: Sequence[Verification], next_command: str) -> Iterator[RenderableType]:
     for one in found:
         yield terminal.verdict(one.verdict if len(found) == 1 else f"{one.scheme or 'change'}: {one.verdict}")
-        yield terminal.table(("measured", "", ""), measured.rows(one), frozenset())
+        yield terminal.table(("measured", "", ""), verification_rows.rows(one), frozenset())
     yield terminal.next_command(next_command)

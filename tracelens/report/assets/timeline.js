@@ -1,4 +1,4 @@
-/* The timeline that one can zoom. Data: #tl-timeline, written by report/zoom.py. Everything is drawn on one canvas;
+/* The timeline that one can zoom. Data: #tl-timeline, written by report/zoomable_timeline.py. Everything is drawn on one canvas;
    what is shorter than a pixel is added up per pixel, so a frame costs the same for a step and for the whole run. */
 (() => {
   const BAR = 20, TOP = 26, WIDE = 158, NARROW = 560, SMALLEST_NS = 200;

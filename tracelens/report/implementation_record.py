@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tracelens.model import Diagnosis, Estimate, Goal, Patch, PlannedDiagnosis, Scheme, Verification
-from tracelens.report import commands, markdown, measured, words
-from tracelens.report.marked import block, bullets, checklist, code, document, plain, table
-from tracelens.report.strip import strip
+from tracelens.report import markdown, next_commands, verification_rows, words
+from tracelens.report.ascii_timeline import strip
+from tracelens.report.markdown_syntax import block, bullets, checklist, code, document, plain, table
 from tracelens.report.text import MET, recorded
 
 MOST_DIFF_LINES = 400
@@ -240,7 +240,7 @@ def _numbers(trial: Verification | None) -> Iterator[tuple[bool | None, str]]:
     counts = f" ({', '.join(counted)} compared)" if counted else ""
     yield (
         trial.numbers_equal,
-        f"same losses, weights and printed lines as before: {measured.SAME[trial.numbers_equal]}{counts}",
+        f"same losses, weights and printed lines as before: {verification_rows.SAME[trial.numbers_equal]}{counts}",
     )
     if found.get("losses") is not None:
         yield trial.numbers_equal, f"every loss is still read: {found['losses']} of {found.get('steps', '?')} steps"
@@ -252,7 +252,7 @@ def _memory(trial: Verification | None) -> Iterator[tuple[bool | None, str]]:
     if not isinstance(slope, int | float):
         yield None, "no memory leak: not measured"
         return
-    yield slope <= 0, f"no memory leak: {slope / measured.MIB:+.2f} MiB per step on average"
+    yield slope <= 0, f"no memory leak: {slope / verification_rows.MIB:+.2f} MiB per step on average"
 
 
 def _goals(diagnosis: PlannedDiagnosis, scheme: Scheme) -> tuple[Goal, ...]:
@@ -307,7 +307,7 @@ def _windows(trial: Verification | None) -> Iterator[str]:
     if trial is None:
         return
     yield plain(trial.verdict)
-    rows = [(plain(what), plain(value), plain(remark)) for what, value, remark in measured.rows(trial)]
+    rows = [(plain(what), plain(value), plain(remark)) for what, value, remark in verification_rows.rows(trial)]
     yield table(("measured", "before → after", ""), rows)
 
 
@@ -320,11 +320,11 @@ def _risks(subject: Subject) -> Iterator[str]:
 def _next(diagnosis: PlannedDiagnosis, scheme: Scheme, typed: Sequence[str]) -> Iterator[str]:
     yield "## Next"
     if diagnosis.run is None:
-        yield f"{block(commands.line('profile', 'train.py'), 'sh')}"
+        yield f"{block(next_commands.line('profile', 'train.py'), 'sh')}"
         return
-    words_of_run = (*(typed or commands.plan(diagnosis)), "--scheme", scheme.id)
-    lines = [commands.line("verify", *words_of_run), commands.line("apply", *words_of_run)]
-    yield block("\n".join([*lines, commands.line("revert", *commands.which(diagnosis, typed))]), "sh")
+    words_of_run = (*(typed or next_commands.plan(diagnosis)), "--scheme", scheme.id)
+    lines = [next_commands.line("verify", *words_of_run), next_commands.line("apply", *words_of_run)]
+    yield block("\n".join([*lines, next_commands.line("revert", *next_commands.which(diagnosis, typed))]), "sh")
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

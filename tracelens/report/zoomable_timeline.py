@@ -18,7 +18,7 @@ import pandas as pd
 
 from tracelens.model import Diagnosis, Timeline
 from tracelens.report import words
-from tracelens.report.lanes import LABELS, stream_name, typical
+from tracelens.report.step_picture import LABELS, stream_name, typical
 
 MOST_EVENTS = 250_000
 """Events in the page: 1.3 MB packed. Above it the shortest are left out, and the page says so."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tracelens.report.marked import block, bullets, code, document, plain, table
+from tracelens.report.markdown_syntax import block, bullets, code, document, plain, table
 
 if TYPE_CHECKING:
     from tracelens.schemes.catalog import Claim, FindingText, MeasureRule, Recipe, Rules, SchemeRule, Span, StageRule

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from tracelens.model import Drawn, IllustratedDiagnosis, Verification
-from tracelens.report.lanes import Box, Lane, Window, boxes, ticks
+from tracelens.report.step_picture import Box, Lane, Window, boxes, ticks
 from tracelens.report.words import milliseconds, percent
 
 HEIGHT, GAP, HEADING = 18.0, 5.0, 24.0
