@@ -1,8 +1,8 @@
 """The capture matrix: each kind of launch and loop, and what its recording must show.
 
 A row is one call of `tests/matrix/test_matrix.py`. Rows that take long, or need packages that are no dependency, run
-in `make matrix`; rows marked gpu where a GPU is. `tests/matrix/table.py` prints the table of docs/capture.md from the
-results of runs.
+in `make matrix`; rows marked gpu where a GPU is. `tests/matrix/collect.py --table` writes the table of docs/capture.md
+from the results of runs.
 """
 
 from __future__ import annotations
@@ -133,23 +133,24 @@ ELSEWHERE = (
     ("Ctrl-C (130), once, through `profile`",
      "tests/capture/test_launches.py::test_ctrl_c_ends_the_recording_as_it_ends_the_script"),
     ("SIGTERM inside the window while the process hangs in a C call",
-     "tests/capture/test_limits.py::test_sigterm_ends_a_process_that_hangs_in_a_c_call"),
+     "tests/capture/test_hung_processes.py::test_sigterm_ends_a_process_that_hangs_in_a_c_call"),
     ("read-only current folder, no home",
      "tests/capture/test_launches.py::test_without_home_and_in_a_folder_that_nobody_can_write"),
-    ("full disk", "tests/capture/test_limits.py::test_on_a_full_disk_the_job_goes_on_and_the_reason_is_said"),
+    ("full disk", "tests/capture/test_disk.py::test_on_a_full_disk_the_job_goes_on_and_the_reason_is_said"),
     ("run folder removed while the script runs",
-     "tests/capture/test_limits.py::test_a_run_folder_that_vanishes_hurts_nobody"),
-    ("unusable `TMPDIR`", "tests/capture/test_limits.py::test_what_fills_tmpdir_does_not_concern_us"),
+     "tests/capture/test_disk.py::test_a_run_folder_that_vanishes_hurts_nobody"),
+    ("unusable `TMPDIR`", "tests/capture/test_disk.py::test_what_fills_tmpdir_does_not_concern_us"),
     ("a step that records too much",
-     "tests/capture/test_limits.py::test_a_step_that_records_much_is_recorded_less_often"),
-    ("a step that does not end", "tests/capture/test_limits.py::test_a_step_that_does_not_end_closes_the_window"),
-    ("two nodes, one Run (`--run-dir`)", "tests/capture/test_limits.py::test_parents_of_two_nodes_make_one_run"),
+     "tests/capture/test_bounds.py::test_a_step_that_records_much_is_recorded_less_often"),
+    ("a step that does not end",
+     "tests/capture/test_hung_processes.py::test_a_step_that_does_not_end_closes_the_window"),
+    ("two nodes, one Run (`--run-dir`)", "tests/capture/test_bounds.py::test_parents_of_two_nodes_make_one_run"),
     ("a notebook that `jupyter nbconvert --execute` runs, recorded in its kernel",
      "tests/capture/test_inside.py::test_a_notebook_that_knows_nothing_of_us_is_recorded_in_its_kernel"),
     ("a notebook cell with `%%tracelens`, without a browser",
      "tests/capture/test_inside.py::test_a_notebook_that_nbconvert_executes_records_its_cell"),
     ("a pass that only reads, then the training",
      "tests/capture/test_first_pass.py::test_a_training_takes_the_place_of_a_pass_that_was_recorded"),
-    ("`--ranks`", "tests/capture/test_limits.py::test_only_the_ranks_that_are_wanted_record"),
+    ("`--ranks`", "tests/capture/test_bounds.py::test_only_the_ranks_that_are_wanted_record"),
 )  # fmt: skip
 """Rows that are tests of their own: a title, and the test."""

@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 
 from tests.support import run_cases
-from tests.support.applying import AFTER, BEFORE, project
+from tests.support.applying import AFTER, BEFORE, project, writing_with
 from tracelens import run
 from tracelens.cli import main
 from tracelens.errors import InputError, Refused
@@ -77,7 +77,7 @@ def test_if_the_second_file_fails_the_first_is_put_back(error: BaseException, tm
         real(path, data, mode, mark)
 
     with (
-        mock.patch.object(run, "write_bytes", failing),
+        writing_with(failing),
         pytest.raises(Refused if isinstance(error, OSError) else KeyboardInterrupt),
     ):
         apply.write(patch, tmp_path / "backup")
@@ -97,7 +97,7 @@ def test_a_folder_that_cannot_be_written_is_one_error_and_leaves_no_backup(block
             raise PermissionError(13, "Permission denied", str(path))
         real(path, data, mode, mark)
 
-    with mock.patch.object(run, "write_bytes", read_only), pytest.raises(Refused, match="Permission denied") as caught:
+    with writing_with(read_only), pytest.raises(Refused, match="Permission denied") as caught:
         apply.write(patch, tmp_path / "run" / "backup")
     assert "nothing was changed" in caught.value.message
     assert old.read_bytes() == BEFORE
@@ -115,7 +115,7 @@ def test_a_failure_that_cannot_be_taken_back_keeps_the_backup_and_says_so(tmp_pa
             raise OSError(28, "No space left on device", str(path))
         real(path, data, mode, mark)
 
-    with mock.patch.object(run, "write_bytes", full), pytest.raises(Refused, match="in part") as caught:
+    with writing_with(full), pytest.raises(Refused, match="in part") as caught:
         apply.write(patch, tmp_path / "backup")
     assert "tracelens revert" in caught.value.hint
     apply.revert(tmp_path / "backup")
@@ -145,7 +145,7 @@ def test_a_second_patch_over_the_first_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), OSError(2, "No such file or directory")])
 def test_only_a_full_disk_is_told_to_be_emptied(error: OSError, tmp_path: Path) -> None:
     patch, _, _ = project(tmp_path)
-    with mock.patch.object(run, "write_bytes", side_effect=error), pytest.raises(Refused) as caught:
+    with writing_with(mock.Mock(side_effect=error)), pytest.raises(Refused) as caught:
         apply.write(patch, tmp_path / "backup")
     assert ("free some space" in caught.value.hint) == (error.errno == 28)
 

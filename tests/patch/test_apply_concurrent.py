@@ -13,7 +13,7 @@ from unittest import mock
 
 import pytest
 
-from tests.support.applying import AFTER, BEFORE, project
+from tests.support.applying import AFTER, BEFORE, project, writing_with
 from tests.support.places import ROOT
 from tracelens import run
 from tracelens.errors import InputError, Refused
@@ -145,7 +145,7 @@ def while_writing(patch: Patch, backup: Path, moment: str, other: Callable[[], o
             threads[0].join(timeout=0.3)
         real(path, data, mode, mark)
 
-    with mock.patch.object(run, "write_bytes", write_bytes):
+    with writing_with(write_bytes):
         apply.write(patch, backup)
         threads[0].join()
     return failures

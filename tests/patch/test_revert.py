@@ -7,8 +7,7 @@ from unittest import mock
 
 import pytest
 
-from tests.support.applying import AFTER, BEFORE, project
-from tracelens import run
+from tests.support.applying import AFTER, BEFORE, project, writing_with
 from tracelens.errors import InputError, Refused
 from tracelens.model import FilePatch, Patch
 from tracelens.patch.files import apply
@@ -18,7 +17,7 @@ def test_a_revert_that_cannot_write_keeps_the_backup(tmp_path: Path) -> None:
     patch, old, _ = project(tmp_path)
     apply.write(patch, tmp_path / "backup")
     denied = PermissionError(13, "Permission denied", str(old))
-    with mock.patch.object(run, "write_bytes", side_effect=denied), pytest.raises(Refused, match="not all files"):
+    with writing_with(mock.Mock(side_effect=denied)), pytest.raises(Refused, match="not all files"):
         apply.revert(tmp_path / "backup")
     apply.revert(tmp_path / "backup")
     assert old.read_bytes() == BEFORE

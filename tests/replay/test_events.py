@@ -1,6 +1,6 @@
 """Known answers for events whose record the trace leaves out (CUDA 12.9 and later) and the recording names.
 
-Loops as in test_replay_known; all times in µs.
+Loops as in test_known_answers; all times in µs.
 """
 
 from __future__ import annotations

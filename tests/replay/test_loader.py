@@ -1,6 +1,6 @@
 """Known answers for what a DataLoader can supply: no Edit goes below it, and more workers raise it by so much.
 
-Loops as in test_replay_known; all times in µs.
+Loops as in test_known_answers; all times in µs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Known answers for where the recorded window begins: the GPU may still be at work, and a step may have been left out.
 
-Loops as in test_replay_known; all times in µs.
+Loops as in test_known_answers; all times in µs.
 """
 
 from __future__ import annotations

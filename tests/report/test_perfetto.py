@@ -129,3 +129,17 @@ def test_hostile_names_lose_their_control_characters() -> None:
     base = cases.planned()
     rows = perfetto.annotated({"traceEvents": []}, cases.with_names("a\x1b[2Jb", base))["traceEvents"]
     assert rows and "\x1b" not in json.dumps(rows, ensure_ascii=False)
+
+
+# ---------------------------------------------------------------------------------------------------- perfetto
+
+
+def test_annotated_traces_keep_their_rows_and_get_tracks_on_the_files_own_clock() -> None:
+    rows = [{"ph": "X", "name": "a", "ts": 5_000.0, "dur": 1.0}, {"ph": "X", "name": "zero", "ts": 0, "dur": 0}]
+    document = perfetto.annotated({"traceEvents": rows, "keep": 1}, cases.planned())
+    assert document["traceEvents"][:2] == rows and document["keep"] == 1
+    added = [row for row in document["traceEvents"][2:] if row["ph"] == "X"]
+    waits = [row for row in added if row["tid"] == perfetto.WAITS]
+    assert len(waits) == 3  # those of the one stall that names its waits
+    assert waits[0]["ts"] == 5_000.0 + 2_000.0 and waits[0]["dur"] == 6_000.0
+    assert waits[0]["args"]["where"] == "train.py:11"

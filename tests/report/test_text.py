@@ -10,8 +10,17 @@ from dataclasses import replace
 import pytest
 
 from tests.support import report_cases as cases
+from tests.support.builders import Events
 from tracelens.model import Location, Verification
-from tracelens.report import compare, compare_text, html, markdown, next_commands, text, words
+from tracelens.report import (
+    compare,
+    compare_text,
+    html,
+    markdown,
+    next_commands,
+    text,
+    words,
+)
 from tracelens.report import json as json_report
 from tracelens.report.terminal import Look
 
@@ -177,3 +186,22 @@ def test_without_steps_the_whole_recording_is_spoken_of_and_its_end_is_no_wait()
 
 def test_a_change_of_a_time_is_never_a_zero_with_a_sign() -> None:
     assert [words.signed(ns) for ns in (0, -1_200, 12_440_000)] == ["0 ms", "−1.2 µs", "+12.44 ms"]
+
+
+# -------------------------------------------------------------------------------------------------------- words
+
+
+@pytest.mark.parametrize(
+    ("listed", "worked", "said"),
+    [
+        ([{"id": 0, "name": "NVIDIA H200"}], True, "NVIDIA H200"),
+        ([], True, "a GPU that the trace does not name"),
+        ([], False, "no GPU in the recording"),
+    ],
+)
+def test_a_gpu_without_a_name_is_a_gpu(listed: list[dict[str, object]], worked: bool, said: str) -> None:
+    events = Events(top={"deviceProperties": listed})
+    events.add("cpu_op", "aten::mm", 0, 5)
+    if worked:
+        events.kernel(events.call("cudaLaunchKernel", 5, 5), "gemm", 20, 5)
+    assert words.device(events.trace()) == said

@@ -1,53 +1,26 @@
-"""Loading traces: every generation, every kind of damage, exact times. What comes out is counted, never guessed."""
+"""Loading traces of every generation: columns, exact times, and the same answer for any layout of the same events."""
 
 from __future__ import annotations
 
 import gzip
 import io
 import json
-import re
 import sys
-import time
-import zlib
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.builders import BASE_NS, Events, loop
+from tests.support.builders import BASE_NS, loop
+from tests.support.loading import QUIET, TEXT, loaded, names, row, written
 from tracelens.cli import main
-from tracelens.errors import InputError, TracelensError
 from tracelens.model import Trace
-from tracelens.trace import chrome, raw_bytes, timeline
-from tracelens.trace.discover import discover
+from tracelens.trace import chrome, timeline
 from tracelens.trace.json_numbers import nanoseconds
-from tracelens.trace.load_notes import LoadNotes
-
-QUIET = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-def written(folder: Path, data: bytes | str | dict[str, Any] | list[Any], name: str = "trace.json") -> Path:
-    path = folder / name
-    text = data if isinstance(data, (bytes, str)) else json.dumps(data)
-    path.write_bytes(text.encode() if isinstance(text, str) else text)
-    return path
-
-
-def loaded(folder: Path, data: bytes | str | dict[str, Any] | list[Any]) -> Trace:
-    return chrome.load(written(folder, data))
-
-
-def row(**fields: Any) -> dict[str, Any]:
-    return {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 10, "dur": 5, **fields}
-
-
-def names(trace: Trace) -> list[str]:
-    return [trace.names[code] for code in trace.columns["name"]]
-
 
 # ----------------------------------------------------------------------------------------------------- generations
 
@@ -317,117 +290,6 @@ def test_a_very_long_number_costs_no_table_of_its_width(tmp_path: Path) -> None:
     assert len(trace) == 1999 and trace.dropped == {"no timestamp": 1}
 
 
-# ---------------------------------------------------------------------------------------------------------- damage
-
-
-def complete(text: bytes) -> int:
-    """How many of the builder's events end inside the text, counted by their layout."""
-    return len(re.findall(rb"^  \},?$", text, re.MULTILINE))
-
-
-TEXT = json.dumps(loop().document(), indent=1).encode()
-FIRST = TEXT.index(b'"traceEvents"')
-
-
-@given(st.integers(0, len(TEXT)))
-@QUIET
-def test_cut_anywhere_a_trace_keeps_its_complete_events(tmp_path: Path, cut: int) -> None:
-    path = written(tmp_path, TEXT[:cut])
-    expected = complete(TEXT[FIRST:cut]) if cut > FIRST else 0
-    try:
-        trace = chrome.load(path)
-    except InputError as error:
-        assert expected == 0 and error.exit_code == 4 and error.hint
-    else:
-        assert len(trace) == expected
-        if cut < TEXT.rindex(b"]"):
-            assert any("ends early" in warning for warning in trace.warnings)
-
-
-@given(st.floats(0, 1))
-@QUIET
-def test_a_gzip_cut_anywhere_keeps_what_can_be_inflated(tmp_path: Path, share: float) -> None:
-    packed = gzip.compress(TEXT, 6)
-    cut = packed[: int(share * len(packed))]
-    text = zlib.decompressobj(31).decompress(cut) if cut else b""
-    path = written(tmp_path, cut, "trace.json.gz")
-    try:
-        trace = chrome.load(path)
-    except InputError:
-        assert complete(text[FIRST:]) == 0
-    else:
-        assert len(trace) == complete(text[FIRST:])
-
-
-def test_a_damaged_gzip_keeps_everything_before_the_damage(tmp_path: Path) -> None:
-    packed = bytearray(gzip.compress(json.dumps(loop(400).document(), indent=1).encode(), 6))
-    packed[len(packed) // 2 : len(packed) // 2 + 40] = bytes(40)
-    trace = chrome.load(written(tmp_path, bytes(packed), "trace.json.gz"))
-    assert len(trace) > 400 and any("damage" in warning for warning in trace.warnings)
-
-
-def test_gzip_members_follow_each_other_and_other_bytes_are_ignored(tmp_path: Path) -> None:
-    half = len(TEXT) // 2
-    two = gzip.compress(TEXT[:half]) + gzip.compress(TEXT[half:])
-    assert len(chrome.load(written(tmp_path, two, "a.json.gz"))) == len(loop().rows)
-    trace = chrome.load(written(tmp_path, two + b"junk", "b.json.gz"))
-    assert len(trace) == len(loop().rows)
-    assert any("after the end" in warning for warning in trace.warnings)
-
-
-@pytest.mark.parametrize(
-    ("written_as", "read_as"),
-    [
-        (b'say "hi"', 'say "hi"'),
-        (b'"', '"'),
-        (b"a\tb\x01c", "a b c"),
-        (b"caf\xe9", "caf�"),
-        (b"C:\\new\\qux", None),
-        (b"\\ud800", None),
-        (b"\\u001b[31mred", " [31mred"),
-    ],
-)
-def test_names_that_break_the_json(tmp_path: Path, written_as: bytes, read_as: str | None) -> None:
-    text = json.dumps([row(name="before"), row(name="@@", ts=20), row(name="after", ts=30)], indent=1).encode()
-    trace = loaded(tmp_path, text.replace(b"@@", written_as))
-    assert (names(trace)[0], names(trace)[-1], len(trace)) == ("before", "after", 3)
-    assert read_as is None or names(trace)[1] == read_as
-    assert not trace.dropped
-    assert all(name.isprintable() and name.encode() for name in names(trace))
-
-
-@pytest.mark.parametrize("field", ["cat", "ph", "tid", "unknown"])
-def test_half_a_character_in_any_field_costs_no_event(tmp_path: Path, field: str) -> None:
-    odd = row(ts=20, args={"correlation": 7, "k": 1}, **{field: "@"})
-    text = json.dumps([row(), odd, row(ts=30)]).replace("@", "\\ud800").replace('"k"', '"\\udfff"')
-    trace = loaded(tmp_path, text)
-    assert len(trace) == (2 if field == "ph" else 3)
-    assert (7 in trace.columns["correlation"]) == (field != "ph")
-
-
-@pytest.mark.parametrize("value", ["NaN", "-Infinity", "inf", "N/A", "nan"])
-def test_values_that_are_no_json(tmp_path: Path, value: str) -> None:
-    text = json.dumps([row(), row(ts=20, args={"est. achieved occupancy %": "@"}), row(ts=30)]).replace('"@"', value)
-    assert len(loaded(tmp_path, text)) == 3
-    bad_time = json.dumps([row(), row(ts="@"), row(ts=30)]).replace('"@"', value)
-    trace = loaded(tmp_path, bad_time)
-    assert len(trace) == 2 and trace.dropped == {"no timestamp": 1}
-
-
-def test_what_has_no_usable_time_is_counted(tmp_path: Path) -> None:
-    missing = {key: value for key, value in row().items() if key != "dur"}
-    odd = [row(dur=-1), missing, row(ts=None), row(ts=1e300), {"ph": "B", "ts": 1}, 7, row(args=[1]), row(args="x")]
-    trace = loaded(tmp_path, [row(), *odd])
-    assert len(trace) == 3
-    assert trace.dropped == {
-        "negative duration": 1,
-        "no duration": 1,
-        "no timestamp": 2,
-        "begin or end without duration": 1,
-        "not an event": 1,
-    }
-
-
 def test_the_same_work_twice_counts_once(tmp_path: Path) -> None:
     kernel = row(cat="kernel", args={"correlation": 4, "stream": 7})
     trace = loaded(tmp_path, [kernel, kernel, row(), row()])
@@ -438,101 +300,6 @@ def test_unfinished_records_at_time_zero_are_left_out(tmp_path: Path) -> None:
     trace = loaded(tmp_path, [row(ts=0, dur=0), row(ts=0, dur=0), row(ts=5_000_000_000)])
     assert len(trace) == 1 and trace.dropped == {"unfinished record at time 0": 2}
     assert len(loaded(tmp_path, [row(ts=0, dur=0), row(ts=5)])) == 2
-
-
-def test_arguments_that_look_like_events_are_not_cut(tmp_path: Path) -> None:
-    nested = row(ts=20, args={"list": [{"name": "a", "ts": 1}, {"name": "b"}], "correlation": 3})
-    text = json.dumps([row(), nested, row(ts=30)])
-    assert len(loaded(tmp_path, text)) == 3
-    broken = text.replace('"aten::mm", "pid": 1, "tid": 1, "ts": 30', '"a\\qb", "pid": 1, "tid": 1, "ts": 30')
-    trace = loaded(tmp_path, broken)
-    assert len(trace) == 3 and 3 in trace.columns["correlation"] and not trace.dropped
-
-
-def test_a_damaged_event_costs_only_itself(tmp_path: Path) -> None:
-    events = loop(60)
-    victim = next(index for index, entry in enumerate(events.rows) if entry["name"] == "gemm" and index > 200)
-    without = Events(rows=[entry for index, entry in enumerate(events.rows) if index != victim], top=events.top)
-    events.rows[victim] = {**events.rows[victim], "name": "DAMAGED"}
-    text = events.write(tmp_path / "a.json").read_bytes().replace(b'"name": "DAMAGED"', b'"name": {[')
-    damaged, intact = loaded(tmp_path, text), without.trace()
-    assert damaged.dropped == {"damaged event": 1} and damaged.warnings
-    left, right = timeline.build(damaged), timeline.build(intact)
-    assert left.idle_gaps().equals(right.idle_gaps()) and left.syncs().equals(right.syncs())
-
-
-@given(st.lists(st.tuples(st.integers(0, len(TEXT) - 1), st.binary(max_size=4), st.integers(0, 30)), max_size=8))
-@QUIET
-def test_no_damage_raises_anything_but_our_errors(tmp_path: Path, edits: list[tuple[int, bytes, int]]) -> None:
-    data = bytearray(TEXT)
-    for position, replacement, length in edits:
-        data[position : position + length] = replacement
-    try:
-        trace = chrome.load(written(tmp_path, bytes(data)))
-    except TracelensError as error:
-        assert error.exit_code == 4
-    else:
-        timeline.build(trace)
-
-
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists))
-@QUIET
-def test_fields_of_any_type_raise_nothing_else(tmp_path: Path, value: Any) -> None:
-    events = [row(**{key: value}) for key in ("ph", "cat", "name", "pid", "tid", "ts", "dur", "args")]
-    events += [row(cat="kernel", args={key: value}) for key in ("stream", "device", "correlation", "bytes")]
-    document = {"distributedInfo": value, "baseTimeNanoseconds": value, "deviceProperties": value}
-    timeline.build(loaded(tmp_path, {**document, "traceEvents": [row(), *events]}))
-
-
-@pytest.mark.parametrize("text", ['[{"name":' + "[" * 200_000, '{"traceEvents":[' + '{"a":' * 200_000])
-def test_deep_nesting_is_damage(tmp_path: Path, text: str) -> None:
-    with pytest.raises(InputError):
-        loaded(tmp_path, text)
-
-
-# ----------------------------------------------------------------------------------------------- what is no trace
-
-
-@pytest.mark.parametrize(
-    ("data", "says"),
-    [
-        (b"", "is empty"),
-        (b"  \n", "is empty"),
-        (b"hello", "is not JSON"),
-        (b"\x00\x01\x02", "is not JSON"),
-        (b'{"a": 1}', "traceEvents"),
-        (b'{"schemaVersion": 1, "deviceProp', "ends before its first event"),
-        (b"[]", "no complete timed event"),
-        (b'{"traceEvents": []}', "no complete timed event"),
-        (b'{"traceEvents": [{"ph": "M", "name": "process_name"}]}', "no complete timed event"),
-    ],
-)
-def test_files_that_are_no_trace(tmp_path: Path, data: bytes, says: str) -> None:
-    with pytest.raises(InputError, match=says) as caught:
-        loaded(tmp_path, data)
-    assert caught.value.exit_code == 4 and caught.value.hint and "trace.json" in caught.value.message
-
-
-@pytest.mark.parametrize("name", ["absent.json", ".", "nul\0byte"])
-def test_paths_that_cannot_be_read(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError) as caught:
-        chrome.load(f"{tmp_path}/{name}")
-    assert caught.value.hint
-
-
-def test_a_gzip_bomb_is_bounded(tmp_path: Path) -> None:
-    path = written(tmp_path, gzip.compress(b'{"a": "' + b" " * 30_000_000), "bomb.json.gz")
-    with pytest.raises(InputError):
-        chrome.load(path, max_bytes=1_000_000)
-
-
-@pytest.mark.parametrize("flood", [b" ", b", ", b"a", b"[", b"{", b'"', b"}", b"} ,", b'\\"', b"{},", b"1,"])
-def test_a_flood_of_the_same_is_read_in_linear_time(tmp_path: Path, flood: bytes) -> None:
-    path = written(tmp_path, b'{"traceEvents": [' + flood * (500_000 // len(flood)))
-    began = time.process_time()
-    with pytest.raises(InputError):
-        chrome.load(path)
-    assert time.process_time() - began < 20  # it takes less than one; its square, minutes
 
 
 def test_max_bytes_keeps_the_events_up_to_there(tmp_path: Path) -> None:
@@ -553,72 +320,3 @@ def test_the_command_line_bounds_what_is_read(tmp_path: Path, capsys: pytest.Cap
 def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", type("Stdin", (), {"buffer": io.BytesIO(gzip.compress(TEXT))}))
     assert len(chrome.load("-")) == len(loop().rows)
-
-
-def packed(raw: bytes) -> bytes:
-    zstandard = pytest.importorskip("zstandard", reason="zstandard is not installed")
-    return bytes(zstandard.ZstdCompressor().compress(raw))
-
-
-def test_zstd_is_told_by_its_content(tmp_path: Path) -> None:
-    trace = chrome.load(written(tmp_path, packed(TEXT), "trace.json"))
-    assert len(trace) == len(loop().rows) and not trace.warnings
-    two = packed(TEXT[:1000]) + packed(TEXT[1000:]) + b"junk"
-    trace = chrome.load(written(tmp_path, two, "trace.json.zst"))
-    assert len(trace) == len(loop().rows) and any("after the end" in warning for warning in trace.warnings)
-
-
-@pytest.mark.parametrize("share", [0.5, 0.9])
-def test_zstd_cut_short_keeps_what_can_be_unpacked(tmp_path: Path, share: float) -> None:
-    raw = json.dumps(loop(1000).document(), indent=1).encode()
-    data = packed(raw)
-    trace = chrome.load(written(tmp_path, data[: int(share * len(data))], "trace.json.zst"))
-    assert 0 < len(trace) < len(loop(1000).rows)
-    assert any("compressed data ends early" in warning for warning in trace.warnings)
-
-
-def test_zstd_that_expands_a_millionfold_is_read_in_pieces(tmp_path: Path) -> None:
-    path = written(tmp_path, packed(b'{"a": "' + bytes([32]) * 90_000_000), "bomb.json.zst")
-    assert path.stat().st_size < 20_000
-    assert max(map(len, raw_bytes.pieces(path, LoadNotes()))) <= 32 << 20
-    with pytest.raises(InputError, match="only the first 1000000 bytes"):
-        chrome.load(path, max_bytes=1_000_000)
-
-
-def test_zstd_without_its_library_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "zstandard", None)
-    with pytest.raises(InputError, match="zstandard") as caught:
-        chrome.load(written(tmp_path, b"\x28\xb5\x2f\xfd....", "trace.json.zst"))
-    assert "zstd -d" in caught.value.hint
-
-
-# ------------------------------------------------------------------------------------------------------- discovery
-
-
-def test_a_folder_means_its_traces_in_order_of_rank(tmp_path: Path) -> None:
-    for rank in (10, 2, 0):
-        (tmp_path / f"rank{rank}").mkdir()
-        written(tmp_path / f"rank{rank}", [row()], "host_1.2.pt.trace.json")
-        written(tmp_path / f"rank{rank}", {}, "sources.json")
-    written(tmp_path, {}, "run.json")
-    assert [chrome.rank_from_name(path) for path in discover(tmp_path)] == [0, 2, 10]
-    assert discover(str(tmp_path / "rank*" / "*.json")) == discover(tmp_path)
-
-
-def test_a_file_is_taken_as_it_is(tmp_path: Path) -> None:
-    path = written(tmp_path, [row()], "whatever.bin")
-    assert discover(path) == (path,)
-    assert discover("-") == (Path("-"),)
-    assert discover("/dev/null") == (Path("/dev/null"),)
-
-
-@pytest.mark.parametrize("name", ["", "absent", "*.json", "x" * 300])
-def test_nothing_to_discover_is_an_error(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError):
-        discover(tmp_path / name)
-
-
-def test_names_are_distinct_after_cleaning(tmp_path: Path) -> None:
-    trace = loaded(tmp_path, [row(name="a\tb"), row(name="a b", ts=20), row(name=5, ts=30), row(name="5", ts=40)])
-    assert trace.names == ("a b", "5")
-    assert list(trace.frame["name"]) == ["a b", "a b", "5", "5"]

@@ -1,6 +1,6 @@
 """Known answers for the rules about other threads, several batches per step, the host's pace, and inferred events.
 
-Loops as in test_replay_known; all times in µs.
+Loops as in test_known_answers; all times in µs.
 """
 
 from __future__ import annotations
