@@ -36,8 +36,8 @@ from tracelens.model import (
     carried_over,
 )
 from tracelens.patch.files import apply as patcher
-from tracelens.patch.files.apply import Standing
-from tracelens.remedies import Ground, Hunks, Remedy
+from tracelens.patch.files.apply import AppliedPatch
+from tracelens.remedies import HunkChoice, PatchContext, Remedy
 from tracelens.replay import bounds, explanations, exposed_cost, trace_builder, what_if, worker_count
 from tracelens.replay.calibration import Calibration
 from tracelens.replay.replay_trace import ReplayTrace
@@ -46,7 +46,7 @@ from tracelens.run.sources import SourceScope, TrainingScript
 from tracelens.schemes import advise, measures, score
 from tracelens.schemes import plan as planning
 from tracelens.schemes import rules as rule_files
-from tracelens.schemes.facts import Facts, Limits
+from tracelens.schemes.facts import AdoptionLimits, Facts
 from tracelens.trace import chrome, timeline
 from tracelens.trace.discover import discover
 from tracelens.verify import store
@@ -64,7 +64,7 @@ class Options:
     """The training script, where the Run does not have it."""
     rules: Path | None = None
     weights: Mapping[str, float] | None = None
-    limits: Limits | None = None
+    limits: AdoptionLimits | None = None
     source: SourceScope = "project"
     unsafe: bool = False
     import_runtime: bool = False
@@ -93,7 +93,7 @@ class Examined:
     recording: RankRecording | None
     code: TrainingScript | Abstention
     """The training script as it was recorded, or why it is not at hand."""
-    applied: Standing | None = None
+    applied: AppliedPatch | None = None
     """The patch of this Run that is in the user's files at present."""
 
 
@@ -168,7 +168,7 @@ def plan(examined: Examined, options: Options | None = None) -> PlannedDiagnosis
         for given in (offers if options.unsafe else None, offers)
     )
     ground = _ground(diagnosis, interval, options, examined)
-    found = remedies.of(ground, fitted, offers, options.forced)
+    found = remedies.remedies_for(ground, fitted, offers, options.forced)
     measured = store.read(diagnosis.run.path) if diagnosis.run else ()
     against = (measured, fitted, interval, diagnosis.timeline.trace.device)
     trials = score.comparable(*against)
@@ -191,7 +191,7 @@ def plan(examined: Examined, options: Options | None = None) -> PlannedDiagnosis
         replayed={name: one.estimate for name, one in found.items() if isinstance(one.estimate, Estimate)},
         interval=interval,
         weights=rules.weights,
-        measures=measures.of(rules.measures, diagnosis),
+        measures=measures.measures_of_run(rules.measures, diagnosis),
     )
 
 
@@ -223,10 +223,10 @@ def patch_of(diagnosis: PlannedDiagnosis, name: str) -> Patch:
     raise Refused(f"there is no patch for {name}: {'; '.join(reasons)}", hint="see: tracelens recommend")
 
 
-def partial_patch(diagnosis: PlannedDiagnosis, name: str, hunks: Hunks, options: Options) -> Patch:
+def partial_patch(diagnosis: PlannedDiagnosis, name: str, hunks: HunkChoice, options: Options) -> Patch:
     """The patch of one scheme with some of its hunks."""
     ground = _ground(diagnosis, diagnosis.interval, options)
-    if hunks == Hunks() or isinstance(ground.code, Abstention):
+    if hunks == HunkChoice() or isinstance(ground.code, Abstention):
         return patch_of(diagnosis, name)
     edits = next(scheme.edits for scheme in diagnosis.schemes if scheme.id == name)
     if hunks.only:  # a hunk that was left out because it buys nothing can be asked for by its id
@@ -280,11 +280,11 @@ def _named(trace: Trace, recording: RankRecording) -> Trace:
     return replace(trace, rank=rank, world_size=size if isinstance(size, int) else None)
 
 
-def _applied(run: Run | None) -> Standing | None:
-    return patcher.standing(run.path / runs.BACKUP_FOLDER) if run is not None else None
+def _applied(run: Run | None) -> AppliedPatch | None:
+    return patcher.applied_patch(run.path / runs.BACKUP_FOLDER) if run is not None else None
 
 
-def _before(applied: Standing | None) -> dict[Path, bytes]:
+def _before(applied: AppliedPatch | None) -> dict[Path, bytes]:
     return {one.path.resolve(): one.before for one in (applied.files if applied else ()) if one.before is not None}
 
 
@@ -305,7 +305,7 @@ def _slowest(inputs: Inputs) -> tuple[Timeline, RankRecording | None, tuple[Rank
 # ------------------------------------------------------------------------------------------------------- plan
 
 
-def _ground(diagnosis: Diagnosis, interval: int, options: Options, examined: Examined | None = None) -> Ground:
+def _ground(diagnosis: Diagnosis, interval: int, options: Options, examined: Examined | None = None) -> PatchContext:
     applied = examined.applied if examined is not None else _applied(diagnosis.run)
     code = (
         examined.code
@@ -313,7 +313,7 @@ def _ground(diagnosis: Diagnosis, interval: int, options: Options, examined: Exa
         else sources.training_script(diagnosis.run, options.script, _before(applied))
     )
     replay_trace = examined.replay_trace if examined is not None else NOT_REPLAYED
-    return Ground(replay_trace, code, applied, diagnosis.stalls, interval, options.unsafe, options.import_runtime)
+    return PatchContext(replay_trace, code, applied, diagnosis.stalls, interval, options.unsafe, options.import_runtime)
 
 
 def _facts(examined: Examined, found: Mapping[str, Remedy], measured: tuple[Verification, ...]) -> Facts:

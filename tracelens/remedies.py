@@ -24,7 +24,7 @@ from tracelens.model import (
     Patch,
     Stall,
 )
-from tracelens.patch.files.apply import Standing
+from tracelens.patch.files.apply import AppliedPatch
 from tracelens.replay import estimate
 from tracelens.replay.replay_trace import ReplayTrace
 from tracelens.run.sources import TrainingScript
@@ -36,12 +36,12 @@ TRIED = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class PatchContext:
     """What every remedy of a run stands on, and how patches are to be made."""
 
     replay_trace: ReplayTrace | Abstention
     code: TrainingScript | Abstention
-    applied: Standing | None
+    applied: AppliedPatch | None
     stalls: tuple[Stall, ...]
     interval: int
     unsafe: bool = False
@@ -51,7 +51,7 @@ class Ground:
 
 
 @dataclass(frozen=True, slots=True)
-class Hunks:
+class HunkChoice:
     """Which hunks of a patch to keep: only these, or all but those."""
 
     only: tuple[str, ...] = ()
@@ -80,8 +80,8 @@ class _Fitted:
         return (*(() if isinstance(self.edits, str) else self.edits), *self.offers)
 
 
-def of(
-    ground: Ground,
+def remedies_for(
+    ground: PatchContext,
     fitted: Mapping[str, tuple[Edit, ...] | str],
     offers: Mapping[str, tuple[Edit, ...]],
     forced: str | None = None,
@@ -95,14 +95,14 @@ def of(
     return out
 
 
-def change(ground: Ground, code: TrainingScript, edits: tuple[Edit, ...], hunks: Hunks) -> Patch:
+def change(ground: PatchContext, code: TrainingScript, edits: tuple[Edit, ...], hunks: HunkChoice) -> Patch:
     """The patch that makes `edits`, or those of its hunks that were asked for."""
     from tracelens.patch.files import originals  # LibCST, which `analyze` should not pay for
 
     def make(root: Path, script: Path) -> Patch:
         from tracelens.patch import recipes
 
-        wanted = recipes.Wanted(ground.interval, ground.unsafe, hunks.only, hunks.skip, ground.import_runtime)
+        wanted = recipes.PatchOptions(ground.interval, ground.unsafe, hunks.only, hunks.skip, ground.import_runtime)
         return recipes.make(root, script, edits, ground.stalls, wanted)
 
     places = (stall.location for stall in ground.stalls if stall.location is not None)
@@ -110,7 +110,7 @@ def change(ground: Ground, code: TrainingScript, edits: tuple[Edit, ...], hunks:
 
 
 def worth_asking(
-    ground: Ground,
+    ground: PatchContext,
     fitted: Mapping[str, tuple[Edit, ...] | str],
     offers: Mapping[str, tuple[Edit, ...]],
     without: Remedy | None = None,
@@ -141,7 +141,7 @@ def _pays(after: Estimate | Abstention | None, best: Estimate | None) -> bool:
     return after.base_ns - after.step_ns > after.noise_ns
 
 
-def _remedy(fitted: _Fitted, ground: Ground, forced: bool) -> Remedy:
+def _remedy(fitted: _Fitted, ground: PatchContext, forced: bool) -> Remedy:
     """Patch first, then estimate what the patch can make, then drop what does not pay and patch again.
 
     What only --unsafe makes is in the first patch too: without --unsafe it is declined there, with its reason.
@@ -166,20 +166,20 @@ def _remedy(fitted: _Fitted, ground: Ground, forced: bool) -> Remedy:
     return Remedy(possible, estimate.predict(program, possible), patch)
 
 
-def _safe_first(own: tuple[Edit, ...], possible: tuple[Edit, ...], ground: Ground) -> tuple[Edit, ...]:
+def _safe_first(own: tuple[Edit, ...], possible: tuple[Edit, ...], ground: PatchContext) -> tuple[Edit, ...]:
     """With what the scheme's own Edits can do without the others: a place that both can change is theirs."""
     alone = _patch(own, ground) if own else None
     safe = _made(own, alone, ground.stalls) if alone is not None else ()
     return (*safe, *(edit for edit in possible if edit.kind in UNSAFE_EDITS))
 
 
-def _patch(edits: tuple[Edit, ...], ground: Ground) -> Patch | None:
+def _patch(edits: tuple[Edit, ...], ground: PatchContext) -> Patch | None:
     """None where the source is not at hand."""
     if isinstance(ground.code, Abstention):
         return None
     asked = (edits, ground.unsafe)
     if asked not in ground.made:
-        ground.made[asked] = change(ground, ground.code, edits, Hunks())
+        ground.made[asked] = change(ground, ground.code, edits, HunkChoice())
     return ground.made[asked]
 
 

@@ -117,7 +117,7 @@ def _project(run: Run, patch: Patch) -> Path:
 
 def _way_back(run: Run) -> Patch | None:
     """What undoes the patch that is applied at present."""
-    applied = patcher.standing(run.path / runs.BACKUP_FOLDER)
+    applied = patcher.applied_patch(run.path / runs.BACKUP_FOLDER)
     if applied is None:
         return None
     files = (FilePatch(file.path, file.after, file.before) for file in applied.files if file.before is not None)

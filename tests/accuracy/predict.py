@@ -45,7 +45,7 @@ def predict(run: Path, versions: Path | None) -> dict[str, Any]:
         if isinstance(edits, str):
             schemes[name] = {"applies": False, "reason": edits}
             continue
-        remedy = remedies.of(ground, {name: edits}, {}, forced=name)[name]
+        remedy = remedies.remedies_for(ground, {name: edits}, {}, forced=name)[name]
         schemes[name] = _scheme(remedy, examined, run, versions)
     diagnosis = pipeline.plan(examined)
     chosen = diagnosis.recommendation.scheme if diagnosis.recommendation else None

@@ -147,7 +147,7 @@ def assumed(root: Path, script: Path, schemes: tuple[str, ...] = ASKED, *, unsaf
     """Without a recording: patches that assume every read, copy and synchronize of the file to have fired."""
     from tracelens.patch.code import source
     from tracelens.patch.loop import sites
-    from tracelens.patch.recipes import Wanted, make
+    from tracelens.patch.recipes import PatchOptions, make
 
     shown = str(script.relative_to(root))
     found = sites.find(source.parse(script, shown, script.read_bytes()))
@@ -159,12 +159,12 @@ def assumed(root: Path, script: Path, schemes: tuple[str, ...] = ASKED, *, unsaf
             for kind in kinds.get(site.kind, ()):
                 places.setdefault(kind, []).append(Location(shown, site.line))
         edits = tuple(Edit(kind, locations=tuple(where), interval=INTERVAL) for kind, where in places.items())  # type: ignore[arg-type]
-        patches[name] = make(root, script, edits, (), Wanted(INTERVAL))
+        patches[name] = make(root, script, edits, (), PatchOptions(INTERVAL))
     if unsafe:
         reads = tuple(Location(shown, site.line) for site in found if site.kind == "read")
         kinds_of_reads = ("defer-read", "thin-logs", "move-guard")
         edits = tuple(Edit(kind, locations=reads, interval=INTERVAL) for kind in kinds_of_reads)  # type: ignore[arg-type]
-        patches |= _with_unsafe_hunks(ASKED[0], make(root, script, edits, (), Wanted(INTERVAL, unsafe=True)))
+        patches |= _with_unsafe_hunks(ASKED[0], make(root, script, edits, (), PatchOptions(INTERVAL, unsafe=True)))
     return Plan(patches)
 
 

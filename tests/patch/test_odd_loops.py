@@ -17,7 +17,7 @@ from tests.support.patching import Outcome, run, script
 from tracelens.model import Edit, Location, Patch
 from tracelens.patch.code.source import parse
 from tracelens.patch.loop.sites import find
-from tracelens.patch.recipes import Wanted, make
+from tracelens.patch.recipes import PatchOptions, make
 
 Case = str | dict[str, str]
 NEVER = 1000
@@ -86,7 +86,7 @@ def _patch(case: Case, folder: Path) -> Patch:
         if site.kind == "read"
     ]
     edit = Edit("defer-read", locations=tuple(dict.fromkeys(found)), interval=NEVER)
-    return make(folder, folder / "train.py", (edit,), (), Wanted(NEVER))
+    return make(folder, folder / "train.py", (edit,), (), PatchOptions(NEVER))
 
 
 def _write(case: Case, folder: Path) -> None:

@@ -19,7 +19,7 @@ from tracelens.model import (
     Verification,
 )
 from tracelens.schemes import advise, rules, score, wording
-from tracelens.schemes.facts import Facts, Limits
+from tracelens.schemes.facts import AdoptionLimits, Facts
 
 RULES = rules.load()
 STEP = 10_000_000
@@ -42,7 +42,7 @@ def parts(**given: int) -> Breakdown:
     return Breakdown(STEP, dict.fromkeys(BREAKDOWN_PARTS, 0) | given)
 
 
-def answer(gains: dict[str, float], limits: Limits | None = None, **changes):
+def answer(gains: dict[str, float], limits: AdoptionLimits | None = None, **changes):
     facts = Facts(
         step_ns=STEP,
         plans=changes.pop("plans", ALL),
@@ -166,11 +166,11 @@ def test_a_long_or_hostile_path_keeps_the_sentence_within_bounds():
 @pytest.mark.parametrize(
     ("limits", "scheme"),
     [
-        (Limits(days=2), "interval-sync"),
-        (Limits(gain_percent=6, change="minimal", days=2), "event-interval"),
-        (Limits(gain_percent=7), "more-streams"),
-        (Limits(gain_percent=10), "full-pipeline"),
-        (Limits(days=5, gain_percent=7, change="acceptable"), "more-streams"),
+        (AdoptionLimits(days=2), "interval-sync"),
+        (AdoptionLimits(gain_percent=6, change="minimal", days=2), "event-interval"),
+        (AdoptionLimits(gain_percent=7), "more-streams"),
+        (AdoptionLimits(gain_percent=10), "full-pipeline"),
+        (AdoptionLimits(days=5, gain_percent=7, change="acceptable"), "more-streams"),
     ],
 )
 def test_limits_that_can_be_had(limits, scheme):
@@ -180,23 +180,23 @@ def test_limits_that_can_be_had(limits, scheme):
 
 
 def test_the_gain_gives_way_first():
-    found = answer(EVERYTHING, Limits(days=2, gain_percent=20, change="minimal"))
+    found = answer(EVERYTHING, AdoptionLimits(days=2, gain_percent=20, change="minimal"))
     assert found.scheme == "event-interval"  # the fastest of those within two days
     assert found.sensitivity["limits"]["gave_way"] == ["gain"]
     assert "the gain gives way: 6.0 % of 20 %" in found.verdict
 
 
 def test_then_the_time_and_the_amount_of_change():
-    time = answer({"more-streams": 8.0}, Limits(days=1, change="acceptable"))
+    time = answer({"more-streams": 8.0}, AdoptionLimits(days=1, change="acceptable"))
     assert time.scheme == "more-streams" and "the time gives way: it takes 5 days, not 1" in time.verdict
-    change = answer({"more-streams": 8.0}, Limits(days=9, change="minimal"))
+    change = answer({"more-streams": 8.0}, AdoptionLimits(days=9, change="minimal"))
     assert "the amount of change gives way: acceptable, not minimal" in change.verdict
-    both = answer({"full-pipeline": 14.0}, Limits(days=1, change="minimal", gain_percent=5))
+    both = answer({"full-pipeline": 14.0}, AdoptionLimits(days=1, change="minimal", gain_percent=5))
     assert both.sensitivity["limits"]["gave_way"] == ["change", "time"]
 
 
 def test_limits_do_not_make_a_worthless_scheme_win():
-    assert answer({"interval-sync": 0.2}, Limits(days=2, gain_percent=5)).scheme is None
+    assert answer({"interval-sync": 0.2}, AdoptionLimits(days=2, gain_percent=5)).scheme is None
 
 
 # ----------------------------------------------------------------------------------------------------------- stages

@@ -56,12 +56,14 @@ def test_a_run_tells_by_its_inventory_and_its_environment(tmp_path: Path) -> Non
     run = runs.read(run_cases.recorded(tmp_path, environment=environment))
     base = replace(report_cases.diagnosis(), run=run)
     inventory = (InventoryItem("amp", False, "no kernel of 16 bits"), InventoryItem("compile", True, "compiled"))
-    found = {m.id: m.present for m in measures.of(RULES.measures, replace(base, inventory=inventory))}
+    found = {m.id: m.present for m in measures.measures_of_run(RULES.measures, replace(base, inventory=inventory))}
     assert found["mixed-precision"] is False and found["compile"] is True
     assert found["rarer-validation"] is None and found["tensor-cores"] is None
     assert found["launch-without-blocking"] is False and found["allocator-split"] is True
     assert found["cudnn-v8"] is None, "not set is no fault: later versions do it by default"
-    assert {m.present for m in measures.of(RULES.measures, replace(base, inventory=(), run=None))} == {None}
+    assert {m.present for m in measures.measures_of_run(RULES.measures, replace(base, inventory=(), run=None))} == {
+        None
+    }
 
 
 def test_what_the_loop_lacks_is_listed_as_an_opinion_in_every_format(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tests.support.lean import PRELUDE
 from tests.support.patching import fired
 from tests.support.verifying import session
 from tracelens.model import Edit
-from tracelens.patch.recipes import Wanted, make
+from tracelens.patch.recipes import PatchOptions, make
 from tracelens.verify import result
 from tracelens.verify.request import PatchedVersion
 
@@ -50,7 +50,7 @@ def project() -> Iterator[Path]:
 def changed(path: Path, name: str, kind: str, mark: str = "", **asked: int) -> PatchedVersion:
     text = path.read_text()
     edit = Edit(kind, locations=fired(text, mark) if mark else (), interval=10, **asked)  # type: ignore[arg-type]
-    patch = make(path.parent, path, (edit,), (), Wanted(10, unsafe=True))
+    patch = make(path.parent, path, (edit,), (), PatchOptions(10, unsafe=True))
     assert [hunk.edit for hunk in patch.hunks] == [kind], patch.declined
     return PatchedVersion(patch, name, interval=10)
 

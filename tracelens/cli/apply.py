@@ -15,7 +15,7 @@ from tracelens.errors import UsageError
 
 if TYPE_CHECKING:
     from tracelens.model import Hunk, IllustratedDiagnosis, Patch, PlannedDiagnosis
-    from tracelens.patch.files.apply import Standing
+    from tracelens.patch.files.apply import AppliedPatch
 
 SAID = {
     "written": "Written.",
@@ -78,9 +78,11 @@ def _apply(diagnosis: IllustratedDiagnosis, folder: Path, wishes: Wishes, hunks:
     name = chosen_scheme(diagnosis, wishes.scheme)
     if name is None:
         return Done("nothing", verdict, None, None, next_commands.line("report", *again))
-    change = pipeline.partial_patch(diagnosis, name, remedies.Hunks(hunks.only, hunks.skip), pipeline_options(wishes))
+    change = pipeline.partial_patch(
+        diagnosis, name, remedies.HunkChoice(hunks.only, hunks.skip), pipeline_options(wishes)
+    )
     verify = next_commands.line("verify", *again, "--scheme", name)
-    if _stands(change, patcher.standing(folder / runs.BACKUP_FOLDER)):
+    if _stands(change, patcher.applied_patch(folder / runs.BACKUP_FOLDER)):
         return Done("already", verdict, name, change, verify)
     if change.empty or dry_run:
         after = next_commands.line("apply", *again, *_choice(wishes, hunks)) if dry_run and not change.empty else verify
@@ -139,7 +141,7 @@ def _document(done: Done, unsafe: tuple[Hunk, ...]) -> dict[str, Any]:
     }
 
 
-def _stands(change: Patch, standing: Standing | None) -> bool:
+def _stands(change: Patch, standing: AppliedPatch | None) -> bool:
     """Whether the files hold exactly this patch at present."""
     if standing is None or change.empty:
         return False

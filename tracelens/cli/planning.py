@@ -88,14 +88,14 @@ def typed(paths: Sequence[Path], wishes: Wishes, diagnosis: Diagnosis | None = N
 
 def pipeline_options(wishes: Wishes, means: Means | None = None) -> Options:
     from tracelens.pipeline import Options
-    from tracelens.schemes.facts import Limits
+    from tracelens.schemes.facts import AdoptionLimits
 
     return Options(
         interval=wishes.interval,
         script=wishes.script,
         rules=wishes.rules,
         weights=wishes.weights,
-        limits=Limits(means.time, means.gain, means.change) if means else None,
+        limits=AdoptionLimits(means.time, means.gain, means.change) if means else None,
         source=wishes.source,
         unsafe=wishes.unsafe,
         import_runtime=wishes.import_runtime,

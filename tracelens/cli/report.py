@@ -122,7 +122,7 @@ def _applied(diagnosis: Diagnosis) -> str | None:
     from tracelens import run as runs
     from tracelens.patch.files import apply as patcher
 
-    standing = patcher.standing(diagnosis.run.path / runs.BACKUP_FOLDER) if diagnosis.run else None
+    standing = patcher.applied_patch(diagnosis.run.path / runs.BACKUP_FOLDER) if diagnosis.run else None
     return standing.scheme if standing is not None else None
 
 

@@ -46,4 +46,4 @@ def _applied_from(newest: Path) -> Path | None:
     from tracelens.patch.files import apply as patcher
 
     found = (entry for entry in sorted(newest.parent.iterdir(), reverse=True) if entry != newest)
-    return next((entry for entry in found if patcher.standing(entry / runs.BACKUP_FOLDER) is not None), None)
+    return next((entry for entry in found if patcher.applied_patch(entry / runs.BACKUP_FOLDER) is not None), None)

@@ -18,7 +18,15 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from tracelens.schemes.catalog import Claim, FindingText, MeasureRule, Recipe, Rules, SchemeRule, Span
+    from tracelens.schemes.catalog import (
+        ExpectedRange,
+        FindingText,
+        MeasureRule,
+        Recipe,
+        Rules,
+        SchemeRule,
+        SourcedClaim,
+    )
 
 
 @click.command(short_help="List and explain the rules.")
@@ -136,7 +144,7 @@ def _scheme(rule: SchemeRule) -> Iterator[RenderableType]:
         yield from _claims(title, claims)
 
 
-def _spans(title: str, spans: Sequence[Span]) -> Iterator[RenderableType]:
+def _spans(title: str, spans: Sequence[ExpectedRange]) -> Iterator[RenderableType]:
     from tracelens.cli.rules_markdown import ranged
     from tracelens.report import terminal
 
@@ -146,7 +154,7 @@ def _spans(title: str, spans: Sequence[Span]) -> Iterator[RenderableType]:
         yield terminal.table(("expected", "", "said by"), rows, frozenset())
 
 
-def _claims(title: str, claims: Sequence[Claim]) -> Iterator[RenderableType]:
+def _claims(title: str, claims: Sequence[SourcedClaim]) -> Iterator[RenderableType]:
     from tracelens.report import terminal
 
     if claims:

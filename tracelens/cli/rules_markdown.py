@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 from tracelens.report.markdown_syntax import block, bullets, code, document, plain, table
 
 if TYPE_CHECKING:
-    from tracelens.schemes.catalog import Claim, FindingText, MeasureRule, Recipe, Rules, SchemeRule, Span, StageRule
+    from tracelens.schemes.catalog import (
+        ExpectedRange,
+        FindingText,
+        MeasureRule,
+        Recipe,
+        Rules,
+        SchemeRule,
+        SourcedClaim,
+        StageRule,
+    )
 
 
 def page(loaded: Rules) -> str:
@@ -114,7 +123,7 @@ def _scheme(rule: SchemeRule, level: str) -> Iterator[str]:
             yield bullets(f"{plain(claim.text)} ({_source(claim)})" for claim in claims)
 
 
-def claims_of(rule: SchemeRule) -> tuple[tuple[str, Sequence[Claim]], ...]:
+def claims_of(rule: SchemeRule) -> tuple[tuple[str, Sequence[SourcedClaim]], ...]:
     """What is said of a scheme, by its heading."""
     return (
         ("When it applies", rule.applicability),
@@ -126,15 +135,15 @@ def claims_of(rule: SchemeRule) -> tuple[tuple[str, Sequence[Claim]], ...]:
     )
 
 
-def _spans(what: str, spans: Sequence[Span]) -> list[tuple[str, ...]]:
+def _spans(what: str, spans: Sequence[ExpectedRange]) -> list[tuple[str, ...]]:
     return [(what, ranged(span), plain(span.note), _source(span)) for span in spans]
 
 
-def ranged(span: Span) -> str:
+def ranged(span: ExpectedRange) -> str:
     return f"{span.low:g}" if span.low == span.high else f"{span.low:g} to {span.high:g}"
 
 
-def _source(said: Claim | Span) -> str:
+def _source(said: SourcedClaim | ExpectedRange) -> str:
     return f"{plain(said.seed)}: {plain(said.section)}"
 
 

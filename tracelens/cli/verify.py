@@ -109,7 +109,7 @@ def _after_run(folder: Path, measured: Sequence[Verification], wishes: Wishes) -
     from tracelens.patch.files import apply as patcher
     from tracelens.report import next_commands
 
-    applied = patcher.standing(folder / runs.BACKUP_FOLDER)
+    applied = patcher.applied_patch(folder / runs.BACKUP_FOLDER)
     if applied is not None and any(one.scheme == applied.scheme and next_commands.unwanted(one) for one in measured):
         return next_commands.line("revert", str(folder))
     return next_commands.line("report", *typed((folder,), wishes))

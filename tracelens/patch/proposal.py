@@ -1,7 +1,7 @@
 """What recipes are asked and what they answer.
 
-In: nothing. Out: `Request` (one file, one Edit, the places that the recording names), `Proposal` (one hunk, not yet
-written) and `Answer`. Apart so that recipes and the code that joins them share no more than these values.
+In: nothing. Out: `RecipeRequest` (one file, one Edit, the places that the recording names), `Proposal` (one hunk, not
+yet written) and `RecipeAnswer`. Apart so that recipes and the code that joins them share no more than these values.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Request:
+class RecipeRequest:
     """One Edit for one file."""
 
     source: SourceFile
@@ -107,12 +107,12 @@ class Proposal:
 
 
 @dataclass(frozen=True)
-class Answer:
+class RecipeAnswer:
     proposals: tuple[Proposal, ...] = ()
     declined: tuple[Declined, ...] = ()
 
 
-def matched(request: Request, kind: SiteKind) -> tuple[list[tuple[Site, Target]], list[Declined]]:
+def matched(request: RecipeRequest, kind: SiteKind) -> tuple[list[tuple[Site, Target]], list[Declined]]:
     """The sites of a kind that the targets mean; what no site stands for is declined."""
     sites = [site for site in find(request.source) if site.kind == kind]
     found: list[tuple[Site, Target]] = []
@@ -150,7 +150,7 @@ def _at_line(sites: Sequence[Site], line: int) -> list[Site]:
     return exact or [s for s in sites if s.covers(line)]
 
 
-def _unlocated(request: Request, sites: Sequence[Site]) -> tuple[list[Site], str | None]:
+def _unlocated(request: RecipeRequest, sites: Sequence[Site]) -> tuple[list[Site], str | None]:
     """Without a line: every site that runs in each batch of the file's only training loop."""
     source = request.source
     loops = {id(loop): loop for site in sites for loop in [_loop_with_backward(source, site.node)] if loop is not None}
@@ -187,7 +187,7 @@ def _guarded(source: SourceFile, node: cst.CSTNode, loop: Loop) -> bool:
     return False
 
 
-def _nothing_there(request: Request, target: Target, kind: SiteKind, reason: str | None) -> Declined:
+def _nothing_there(request: RecipeRequest, target: Target, kind: SiteKind, reason: str | None) -> Declined:
     line = target.line
     known = line is not None and line <= len(request.source.line_starts)
     text = request.source.line_text(line).strip() if known and line is not None else ""

@@ -1,9 +1,9 @@
 """The answer: which scheme, or none, in one sentence; with its stages and its sensitivity to the weights.
 
-In: rules, scored schemes, Facts, and what the user can afford (Limits). Out: a `Recommendation`. A scheme wins by its
-weighted total among those that pay: without an Estimate or a trial nothing is recommended. Where time, gain and change
-cannot all be had, the sentence says which one gives way: first the gain (the best that can be had is taken), then
-the time, then the amount of change, at last several of them.
+In: rules, scored schemes, Facts, and what the user can afford (`AdoptionLimits`). Out: a `Recommendation`. A scheme
+wins by its weighted total among those that pay: without an Estimate or a trial nothing is recommended. Where time, gain
+and change cannot all be had, the sentence says which one gives way: first the gain (the best that can be had is taken),
+then the time, then the amount of change, at last several of them.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 
 from tracelens.model import Patch, Recommendation, Scheme
 from tracelens.schemes.catalog import CHANGES, Rules, SchemeRule
-from tracelens.schemes.facts import Facts, Limits
+from tracelens.schemes.facts import AdoptionLimits, Facts
 from tracelens.schemes.stages import stages
 from tracelens.schemes.verdict import nothing, recommended
 from tracelens.schemes.weighing import scheme_gain, sensitivity, uncertain
 
-__all__ = ["Facts", "Limits", "recommend"]
+__all__ = ["AdoptionLimits", "Facts", "recommend"]
 
 REVIEW_DAYS = 0.5
 """What a patch of safe hunks only takes: reading and trying it. The seeds' days are for writing it by hand."""
@@ -31,16 +31,18 @@ _ORDERS: tuple[frozenset[str], ...] = tuple(
 """Which limits give way, tried in this order: the fewest first, the wish (gain) before the means (time, change)."""
 
 
-def recommend(rules: Rules, schemes: Sequence[Scheme], facts: Facts, limits: Limits | None = None) -> Recommendation:
+def recommend(
+    rules: Rules, schemes: Sequence[Scheme], facts: Facts, limits: AdoptionLimits | None = None
+) -> Recommendation:
     """The best scheme that pays within the limits, or none with the reason."""
     paying = [scheme for scheme in schemes if scheme.applicable and scheme.estimate is not None]
     plan = stages(rules, schemes, facts)
     if not facts.has_gpu or not paying:
         maybe = uncertain(schemes) if facts.has_gpu else None
         return Recommendation(None, nothing(schemes, facts), plan, {}, maybe.id if maybe else None)
-    choice = _choose(paying, rules, facts, limits or Limits())
+    choice = _choose(paying, rules, facts, limits or AdoptionLimits())
     details: dict[str, Any] = sensitivity(choice.scheme, paying, rules.weights)
-    if limits is not None and limits != Limits():
+    if limits is not None and limits != AdoptionLimits():
         details["limits"] = {"gave_way": list(choice.gave_way), "sentence": choice.sentence}
     verdict = recommended(choice.scheme, details["gives_up"], facts, choice.sentence)
     return Recommendation(choice.scheme.id, verdict, plan, details)
@@ -53,7 +55,7 @@ class _Choice:
     sentence: str
 
 
-def _choose(paying: Sequence[Scheme], rules: Rules, facts: Facts, limits: Limits) -> _Choice:
+def _choose(paying: Sequence[Scheme], rules: Rules, facts: Facts, limits: AdoptionLimits) -> _Choice:
     """The best ranked scheme within the limits, dropping as few limits as need be."""
     for dropped in _ORDERS:
         fitting = [scheme for scheme in paying if not _broken(scheme, rules, facts, limits) - dropped]
@@ -72,7 +74,7 @@ def _fastest(schemes: Sequence[Scheme]) -> Scheme:
     return max(schemes, key=lambda scheme: (scheme_gain(scheme) or 0.0, -_rank(scheme)))
 
 
-def _broken(scheme: Scheme, rules: Rules, facts: Facts, limits: Limits) -> frozenset[str]:
+def _broken(scheme: Scheme, rules: Rules, facts: Facts, limits: AdoptionLimits) -> frozenset[str]:
     """The limits that this scheme does not keep."""
     rule = rules.scheme(scheme.id)
     if rule is None:
@@ -94,7 +96,7 @@ def _days(rule: SchemeRule, patch: Patch | None) -> float:
     return rule.days_needed
 
 
-def _sentence(scheme: Scheme, gave_way: tuple[str, ...], rules: Rules, facts: Facts, limits: Limits) -> str:
+def _sentence(scheme: Scheme, gave_way: tuple[str, ...], rules: Rules, facts: Facts, limits: AdoptionLimits) -> str:
     """Which limit gives way, in words; empty when all are kept."""
     rule = rules.scheme(scheme.id)
     parts = []

@@ -22,7 +22,7 @@ METRICS = ("syncs_drop_percent", "host_wait_drop_percent", "cpu_percent", "gpu_p
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class SourcedClaim:
     """A sentence and where it comes from: a seed document and the heading in it."""
 
     text: str
@@ -31,7 +31,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ExpectedRange:
     """A range that somebody expects (percent, days or lines; the key says which), and where it comes from."""
 
     low: float
@@ -64,15 +64,15 @@ class SchemeRule:
     change: Change
     priors: Mapping[str, float] | None
     priors_source: str
-    gain: tuple[Span, ...]
-    days: tuple[Span, ...]
-    lines: tuple[Span, ...]
-    applicability: tuple[Claim, ...]
-    pros: tuple[Claim, ...]
-    cons: tuple[Claim, ...]
-    risks: tuple[Claim, ...]
-    references: tuple[Claim, ...]
-    sources: tuple[Claim, ...]
+    gain: tuple[ExpectedRange, ...]
+    days: tuple[ExpectedRange, ...]
+    lines: tuple[ExpectedRange, ...]
+    applicability: tuple[SourcedClaim, ...]
+    pros: tuple[SourcedClaim, ...]
+    cons: tuple[SourcedClaim, ...]
+    risks: tuple[SourcedClaim, ...]
+    references: tuple[SourcedClaim, ...]
+    sources: tuple[SourcedClaim, ...]
     unsafe: tuple[EditKind, ...] = ()
     """Kinds of Edits that go with it where the user asks for unsafe changes: those whose recipe names the scheme."""
 
@@ -123,7 +123,7 @@ class MeasureRule:
     title: str
     how: str
     caution: str
-    gain: Span | None
+    gain: ExpectedRange | None
     inventory: str | None
     """The item of the inventory that tells whether the loop has it."""
     variable: str | None

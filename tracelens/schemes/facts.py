@@ -1,6 +1,6 @@
 """What is known of one run when its remedies are judged.
 
-In: nothing. Out: `Facts` and `Limits`, the arguments of `score.judge` and `advise.recommend`. Apart because the
+In: nothing. Out: `Facts` and `AdoptionLimits`, the arguments of `score.judge` and `advise.recommend`. Apart because the
 stages that make estimates, patches and measurements are not ours to import: their results arrive here as values.
 """
 
@@ -54,7 +54,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class AdoptionLimits:
     """What the user can afford and wants: the seeds' decision tree. None is no limit."""
 
     days: float | None = None

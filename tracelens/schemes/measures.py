@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from tracelens.model import BREAKDOWN_PARTS, Breakdown, Diagnosis, InventoryItem, Measure
-from tracelens.schemes.catalog import MeasureRule, Span
+from tracelens.schemes.catalog import ExpectedRange, MeasureRule
 from tracelens.schemes.fields import Fields
 
 NOT_TOLD = "a recording of training steps does not tell"
@@ -30,7 +30,7 @@ def read(value: Any, mistakes: list[str]) -> tuple[MeasureRule, ...]:
     return found
 
 
-def of(rules: Sequence[MeasureRule], diagnosis: Diagnosis) -> tuple[Measure, ...]:
+def measures_of_run(rules: Sequence[MeasureRule], diagnosis: Diagnosis) -> tuple[Measure, ...]:
     """All measures in the order of the guide; without a Run its environment is not known."""
     items, run, parts = {item.id: item for item in diagnosis.inventory}, diagnosis.run, diagnosis.breakdown
     environment = run.meta.get("environment") if run is not None else None
@@ -59,11 +59,11 @@ def _rule(fields: Fields) -> MeasureRule:
     return rule
 
 
-def _gain(fields: Fields) -> Span:
+def _gain(fields: Fields) -> ExpectedRange:
     low, high = fields.number("low", 0, 100), fields.number("high", 0, 100)
     if low > high:
         fields.wrong("low", "expected low not above high")
-    span = Span(low, high, fields.text("seed"), fields.text("section"), fields.text("note", default=""))
+    span = ExpectedRange(low, high, fields.text("seed"), fields.text("section"), fields.text("note", default=""))
     fields.done()
     return span
 

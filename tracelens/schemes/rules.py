@@ -27,15 +27,15 @@ from tracelens.schemes.catalog import (
     NEEDS,
     SCALES,
     TIERS,
-    Claim,
     EditTemplate,
+    ExpectedRange,
     FindingText,
     GoalRule,
     Recipe,
     Rules,
     Scale,
     SchemeRule,
-    Span,
+    SourcedClaim,
     StageRule,
 )
 from tracelens.schemes.fields import Fields, nearest, shown
@@ -247,20 +247,20 @@ def _priors(fields: Fields) -> dict[str, float] | None:
     return priors
 
 
-def _spans(fields: Fields, key: str, limit: float) -> tuple[Span, ...]:
+def _spans(fields: Fields, key: str, limit: float) -> tuple[ExpectedRange, ...]:
     spans = fields.each(key, lambda item: _span(item, limit))
     if any(span.low > span.high for span in spans):
         fields.wrong(key, "expected low not above high")
     return spans
 
 
-def _span(fields: Fields, limit: float) -> Span:
+def _span(fields: Fields, limit: float) -> ExpectedRange:
     low, high = fields.number("low", 0, limit), fields.number("high", 0, limit)
-    return Span(low, high, fields.text("seed"), fields.text("section"), fields.text("note", default=""))
+    return ExpectedRange(low, high, fields.text("seed"), fields.text("section"), fields.text("note", default=""))
 
 
-def _claim(fields: Fields) -> Claim:
-    return Claim(fields.text("text"), fields.text("seed"), fields.text("section"))
+def _claim(fields: Fields) -> SourcedClaim:
+    return SourcedClaim(fields.text("text"), fields.text("seed"), fields.text("section"))
 
 
 def _finding(fields: Fields) -> FindingText:

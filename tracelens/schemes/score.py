@@ -25,12 +25,12 @@ from typing import Literal
 from tracelens.edit_kinds import definition
 from tracelens.model import CRITERIA, Abstention, Edit, Estimate, Patch, Scheme, Score, Verification
 from tracelens.schemes.catalog import Rules, SchemeRule
-from tracelens.schemes.facts import Facts, Limits
+from tracelens.schemes.facts import Facts
 from tracelens.schemes.plan import DEFAULT_INTERVAL
 from tracelens.schemes.weighing import NOT_SURE
 from tracelens.schemes.wording import gain, gain_percent
 
-__all__ = ["Facts", "Limits", "comparable", "judge", "set_aside", "verification_of"]
+__all__ = ["Facts", "comparable", "judge", "set_aside", "verification_of"]
 
 SURE_PERCENT = 1.0
 """What verify calls no change. A replay whose range reaches below it promised +2.7 % on a GPU-bound H200 loop, and

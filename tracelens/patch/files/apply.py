@@ -44,21 +44,21 @@ class _Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class AppliedPatch:
     """A patch that is applied at present, and the scheme it belongs to where that was said."""
 
     files: tuple[FilePatch, ...]
     scheme: str | None
 
 
-def standing(backup: Path) -> Standing | None:
+def applied_patch(backup: Path) -> AppliedPatch | None:
     """The patch whose backup this is, as long as every file is still as it was written."""
     if not (backup / MANIFEST).is_file():
         return None
     entries = _entries(backup)
     if any(_digest(entry.path) != entry.after for entry in entries):
         return None
-    return Standing(
+    return AppliedPatch(
         tuple(
             FilePatch(e.path, e.copy.read_bytes() if e.before is not None else None, e.path.read_bytes())
             for e in entries

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from tracelens.model import Location, Patch
 from tracelens.patch.code import elsewhere, movers
-from tracelens.patch.files.apply import Standing
+from tracelens.patch.files.apply import AppliedPatch
 
 Make = Callable[[Path, Path], Patch]
 """Makes a patch from a project's root and its script; what else it needs it brings along."""
 
 
-def make(standing: Standing | None, root: Path, script: Path, places: Iterable[Location], recipe: Make) -> Patch:
+def make(standing: AppliedPatch | None, root: Path, script: Path, places: Iterable[Location], recipe: Make) -> Patch:
     """`recipe(root, script)` on the original files; `places` name the files of the project that it reads."""
     root, script = root.resolve(), script.resolve()
     if standing is None:
@@ -39,7 +39,7 @@ def _named(places: Iterable[Location], root: Path, script: Path) -> set[Path]:
     return found.union(*(elsewhere.files(file, root) for file in found))
 
 
-def _restore(standing: Standing, named: set[Path], root: Path, shadow: Path) -> None:
+def _restore(standing: AppliedPatch, named: set[Path], root: Path, shadow: Path) -> None:
     before = {file.path.resolve(): file.before for file in standing.files}
     for path in {*named, *(file for file in before if file.is_relative_to(root))}:
         data = before[path] if path in before else path.read_bytes()

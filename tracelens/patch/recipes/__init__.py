@@ -5,6 +5,6 @@ In: the project's files, the Edits of a scheme and the recorded Stalls. Out: a `
 
 from __future__ import annotations
 
-from tracelens.patch.recipes.build import Wanted, make
+from tracelens.patch.recipes.build import PatchOptions, make
 
-__all__ = ["Wanted", "make"]
+__all__ = ["PatchOptions", "make"]

@@ -1,7 +1,8 @@
 """async-copy: batches are copied to the GPU from pinned memory, without blocking the host.
 
-In: a Request. Out: a Proposal for the copies of a loop and one for its loader (see `pinned`). Host to device only: a
-copy to the host that does not block is garbage until somebody waits for it, and other devices than CUDA copy wrongly.
+In: a RecipeRequest. Out: a Proposal for the copies of a loop and one for its loader (see `pinned`). Host to device
+only: a copy to the host that does not block is garbage until somebody waits for it, and other devices than CUDA copy
+wrongly.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from tracelens.patch.code.source import SourceFile
 from tracelens.patch.loop.loaders import batch_names, has_hidden_arguments, whole_of
 from tracelens.patch.loop.loops import Blocked, check_framework, loop_over_batches, own_nodes
 from tracelens.patch.loop.sites import Site, is_built_on_gpu
-from tracelens.patch.proposal import Answer, Proposal, Request, evidence, matched
+from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, evidence, matched
 from tracelens.patch.recipes import pinned, relied
 from tracelens.patch.recipes.arguments import with_argument
 from tracelens.patch.recipes.grouped import Found, by_loop
@@ -30,7 +31,7 @@ before its version 4.46."""
 _SMALL_INTEGERS = words("torch.uint8 torch.int8 torch.int16 torch.short")
 
 
-def propose(request: Request) -> Answer:
+def propose(request: RecipeRequest) -> RecipeAnswer:
     found, declined = matched(request, "copy")
     proposals: list[Proposal] = []
     for loop, members in by_loop(request, found, declined, copy_loop):
@@ -41,10 +42,10 @@ def propose(request: Request) -> Answer:
         except Blocked as blocked:
             declined.append(request.decline(blocked.node or loop, blocked))
     once = {proposal.splices: proposal for proposal in reversed(proposals)}  # two loops can share a loader
-    return Answer(tuple(reversed(once.values())), tuple(declined))
+    return RecipeAnswer(tuple(reversed(once.values())), tuple(declined))
 
 
-def copy_loop(request: Request, site: Site) -> cst.For:
+def copy_loop(request: RecipeRequest, site: Site) -> cst.For:
     """The loop whose batch a call copies to the GPU; raises `Blocked` if it is no such copy."""
     source = site.source
     if source.kept_by_comment(site.statement):
@@ -114,7 +115,7 @@ def _is_view(call: cst.Call) -> bool:
     return isinstance(call.func, cst.Attribute) and call.func.attr.value in _VIEWS
 
 
-def _check_type(request: Request, loop: cst.For, call: cst.Call, owner: cst.BaseExpression) -> None:
+def _check_type(request: RecipeRequest, loop: cst.For, call: cst.Call, owner: cst.BaseExpression) -> None:
     """What `to` is known to be a tensor's, and converts as the CPU does: a copy that does not block converts later."""
     known = {full.partition(".")[0] for full in request.names.imports.values()}
     stiff = sorted(known & (_STIFF | ({"transformers"} if _is_undivided(loop, owner) else set())))
@@ -150,7 +151,7 @@ def _check_not_written(names: FileNames, loop: cst.For, site: Site, owner: cst.B
             raise Blocked(node, f"`{line}` may write into the batch during the copy", "write to the copy")
 
 
-def _copies(request: Request, members: Found) -> list[Proposal]:
+def _copies(request: RecipeRequest, members: Found) -> list[Proposal]:
     open_calls = [(site, target) for site, target in members if not is_asynchronous(call_of(site))]
     if not open_calls:
         return []

@@ -23,23 +23,23 @@ from tracelens.patch.code.source import (
     moved_lines,
     parse,
 )
+from tracelens.patch.deferral.loop_rewrite import LoopChange, file_splices, import_splice, plain
+from tracelens.patch.deferral.planning import plan
 from tracelens.patch.files import diff, trust, vendored
-from tracelens.patch.later.deferral import plan
-from tracelens.patch.later.rewrite import LoopChange, file_splices, import_splice, plain
 from tracelens.patch.loop import guards
 from tracelens.patch.loop.facts import facts_of
 from tracelens.patch.loop.loops import Blocked, training_loop
 from tracelens.patch.loop.sites import Site, find
-from tracelens.patch.proposal import Answer, Proposal, Request, Target
+from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target
 from tracelens.patch.recipes import async_copy, defer_read, synchronize
 
-Propose = Callable[[Request], Answer]
+Propose = Callable[[RecipeRequest], RecipeAnswer]
 
 _GIVEN_UP = "the file is left as it is: "
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PatchOptions:
     """How a patch is to be made: which of its hunks, and where its helpers come from."""
 
     interval: int
@@ -51,7 +51,9 @@ class Wanted:
     """Helpers come from the installed TraceLens, not from a file beside the script."""
 
 
-def make(source_root: Path, script: Path, edits: Sequence[Edit], stalls: Sequence[Stall], wanted: Wanted) -> Patch:
+def make(
+    source_root: Path, script: Path, edits: Sequence[Edit], stalls: Sequence[Stall], wanted: PatchOptions
+) -> Patch:
     """The Patch that makes `edits` in the files under `source_root`; nothing is written.
 
     A place that the recording does not name stays as it is. Raises `UsageError` for the id of a hunk that does not
@@ -143,7 +145,7 @@ class _Project:
         declined: list[Declined] = []
         workers = max((edit.workers for edit in targets), default=0)
         for edit, places in targets.items():
-            request = Request(source, names, edit, tuple(places), self.unsafe, workers, self.root)
+            request = RecipeRequest(source, names, edit, tuple(places), self.unsafe, workers, self.root)
             answer = recipe(edit.kind)(request)
             proposals += answer.proposals
             declined += answer.declined

@@ -1,6 +1,6 @@
 """defer-read: values that are only logged or summed up are kept on the GPU and read several batches at a time.
 
-In: a Request. Out: one Proposal per loop. The statements run later, in order and with the same numbers (see
+In: a RecipeRequest. Out: one Proposal per loop. The statements run later, in order and with the same numbers (see
 `deferral`); only the moment of output changes.
 """
 
@@ -13,7 +13,7 @@ import libcst as cst
 from tracelens.model import Declined
 from tracelens.patch.code.names import meets, walk
 from tracelens.patch.code.outside import OUTPUT
-from tracelens.patch.later.deferral import Deferral, plan
+from tracelens.patch.deferral.planning import Deferral, plan
 from tracelens.patch.loop.facts import LoopFacts, facts_of
 from tracelens.patch.loop.loops import (
     Blocked,
@@ -26,7 +26,7 @@ from tracelens.patch.loop.loops import (
 )
 from tracelens.patch.loop.sites import Site, find
 from tracelens.patch.loop.thinned import check_not_thinned
-from tracelens.patch.proposal import DECIDES, Answer, Proposal, Request, Target, evidence, matched
+from tracelens.patch.proposal import DECIDES, Proposal, RecipeAnswer, RecipeRequest, Target, evidence, matched
 from tracelens.patch.recipes import relied
 from tracelens.patch.recipes.grouped import Found, by_loop
 
@@ -36,7 +36,7 @@ OFTEN = 0.5
 """Calls per step from which a read below `if step % k == 0` is taken for one of every batch (k is 1 by default)."""
 
 
-def propose(request: Request) -> Answer:
+def propose(request: RecipeRequest) -> RecipeAnswer:
     found, declined = matched(request, "read")
     proposals: list[Proposal] = []
     lasting = [(site, target) for site, target in found if _lasts(request, site, target, found, declined)]
@@ -58,10 +58,12 @@ def propose(request: Request) -> Answer:
         kept, deferral = _largest_plan(request, facts, members, declined)
         if deferral is not None:
             proposals.append(_proposal(request, deferral, kept))
-    return Answer(tuple(proposals), tuple(declined))
+    return RecipeAnswer(tuple(proposals), tuple(declined))
 
 
-def _together(request: Request, facts: LoopFacts, members: Found, within: list[tuple[Loop, Found]]) -> Proposal | None:
+def _together(
+    request: RecipeRequest, facts: LoopFacts, members: Found, within: list[tuple[Loop, Found]]
+) -> Proposal | None:
     """One plan for a loop and for the training loops inside it: their results run later in the order of both."""
     every = [*members, *(one for _, more in within for one in more)]
     try:
@@ -71,7 +73,7 @@ def _together(request: Request, facts: LoopFacts, members: Found, within: list[t
     return _proposal(request, deferral, every) if deferral is not None else None
 
 
-def _shares(request: Request, facts: LoopFacts, members: Found, inner: Loop, more: Found) -> bool:
+def _shares(request: RecipeRequest, facts: LoopFacts, members: Found, inner: Loop, more: Found) -> bool:
     """Whether a loop inside would hold back what this one shows, or this one what that one shows."""
     _, deferred = _largest_plan(request, facts_of(request.source, inner), more, [])
     _, around = _largest_plan(request, facts, members, [])
@@ -82,7 +84,7 @@ def _shares(request: Request, facts: LoopFacts, members: Found, inner: Loop, mor
     return inside or any(node in within for node in around.drains) or meets(around.state, deferred.state)
 
 
-def _lasts(request: Request, site: Site, target: Target, found: Found, declined: list[Declined]) -> bool:
+def _lasts(request: RecipeRequest, site: Site, target: Target, found: Found, declined: list[Declined]) -> bool:
     """Whether the loop of a read goes on over batches: after a few rounds within each, one wait stays anyway."""
     try:
         loop = training_loop(request.source, site.node)
@@ -98,7 +100,7 @@ def _lasts(request: Request, site: Site, target: Target, found: Found, declined:
     return False
 
 
-def _loop(request: Request, site: Site) -> Loop:
+def _loop(request: RecipeRequest, site: Site) -> Loop:
     if site.source.kept_by_comment(site.statement):
         raise Blocked(None, "it is marked `# tracelens: keep`", "remove the comment to have it patched")
     loop = loop_of_read(request, site.node)
@@ -109,7 +111,7 @@ def _loop(request: Request, site: Site) -> Loop:
     return loop
 
 
-def loop_of_read(request: Request, node: cst.CSTNode) -> Loop:
+def loop_of_read(request: RecipeRequest, node: cst.CSTNode) -> Loop:
     """The training loop around a read, where its file lets reads wait at all; raises `Blocked`."""
     check_framework(request.names, reads=True)
     loop = training_loop(request.source, node)
@@ -122,7 +124,7 @@ def loop_of_read(request: Request, node: cst.CSTNode) -> Loop:
 
 
 def _largest_plan(
-    request: Request, facts: LoopFacts, members: Found, declined: list[Declined]
+    request: RecipeRequest, facts: LoopFacts, members: Found, declined: list[Declined]
 ) -> tuple[Found, Deferral | None]:
     """A plan for all sites; where that fails, for as many as can be deferred together, the first ones first."""
     try:
@@ -156,7 +158,7 @@ def statements(sites: Sequence[Site]) -> list[cst.CSTNode]:
     return list({id(site.statement): site.statement for site in sites}.values())
 
 
-def _proposal(request: Request, deferral: Deferral, members: Found) -> Proposal:
+def _proposal(request: RecipeRequest, deferral: Deferral, members: Found) -> Proposal:
     first = members[0][0]
     when = "every {n} batches" if request.edit.interval > 1 else "as soon as the GPU has it"
     when = when.format(n=request.edit.interval)

@@ -12,14 +12,14 @@ from typing import TypeVar
 from tracelens.model import Declined
 from tracelens.patch.loop.loops import Blocked, Loop
 from tracelens.patch.loop.sites import Site
-from tracelens.patch.proposal import Request, Target
+from tracelens.patch.proposal import RecipeRequest, Target
 
 Found = list[tuple[Site, Target]]
 L = TypeVar("L", bound=Loop)
 
 
 def by_loop(
-    request: Request, found: Found, declined: list[Declined], loop_of: Callable[[Request, Site], L]
+    request: RecipeRequest, found: Found, declined: list[Declined], loop_of: Callable[[RecipeRequest, Site], L]
 ) -> list[tuple[L, Found]]:
     """`loop_of` gives the loop of a site, or raises `Blocked`."""
     loops: dict[int, tuple[L, Found]] = {}

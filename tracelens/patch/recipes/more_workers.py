@@ -1,7 +1,7 @@
 """more-workers (unsafe): the loader of a training loop gets the number of workers that the replay found enough.
 
-In: a Request. Out: one Proposal per loader. Items are then made in other processes: random draws of the data set and
-its transforms come from the workers' generators.
+In: a RecipeRequest. Out: one Proposal per loader. Items are then made in other processes: random draws of the data set
+and its transforms come from the workers' generators.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tracelens.patch.code.source import Splice
 from tracelens.patch.loop import workers
 from tracelens.patch.loop.loaders import construction, has_hidden_arguments, keyword, loader_of
 from tracelens.patch.loop.loops import Blocked, check_framework, training_loop
-from tracelens.patch.proposal import Answer, Proposal, Request
+from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
 from tracelens.patch.recipes.arguments import with_argument
 
 WORKERS, WORKERS_POSITION = "num_workers", 5
@@ -34,11 +34,11 @@ class Loading:
     call: cst.Call
 
 
-def propose(request: Request) -> Answer:
+def propose(request: RecipeRequest) -> RecipeAnswer:
     return of_each_loader(request, _proposal)
 
 
-def of_each_loader(request: Request, make: Callable[[Request, Loading], Proposal | None]) -> Answer:
+def of_each_loader(request: RecipeRequest, make: Callable[[RecipeRequest, Loading], Proposal | None]) -> RecipeAnswer:
     """What `make` proposes for the loaders that the targets mean, each once; it raises `Blocked` to decline one."""
     proposals: dict[int, Proposal] = {}
     declined: list[Declined] = []
@@ -50,10 +50,10 @@ def of_each_loader(request: Request, make: Callable[[Request, Loading], Proposal
             continue
         if proposal is not None:
             proposals[id(loading.call)] = proposal
-    return Answer(tuple(proposals.values()), tuple(declined))
+    return RecipeAnswer(tuple(proposals.values()), tuple(declined))
 
 
-def _loadings(request: Request, declined: list[Declined]) -> Iterator[Loading]:
+def _loadings(request: RecipeRequest, declined: list[Declined]) -> Iterator[Loading]:
     """The training loops that the targets mean, by a line or all of the file, with their loaders."""
     for loop in _loops(request):
         try:
@@ -62,7 +62,7 @@ def _loadings(request: Request, declined: list[Declined]) -> Iterator[Loading]:
             declined.append(request.decline(loop, blocked))
 
 
-def _loader_call(request: Request, loop: cst.For) -> cst.Call:
+def _loader_call(request: RecipeRequest, loop: cst.For) -> cst.Call:
     """The call whose arguments may be changed; raises `Blocked`."""
     source, names = request.source, request.names
     check_framework(names)
@@ -77,7 +77,7 @@ def _loader_call(request: Request, loop: cst.For) -> cst.Call:
     return call
 
 
-def _loops(request: Request) -> Iterator[cst.For]:
+def _loops(request: RecipeRequest) -> Iterator[cst.For]:
     source = request.source
     lines = {target.line for target in request.targets} - {None}
     found: dict[int, cst.For] = {}
@@ -97,7 +97,7 @@ def _loops(request: Request) -> Iterator[cst.For]:
             yield loop
 
 
-def _proposal(request: Request, loading: Loading) -> Proposal | None:
+def _proposal(request: RecipeRequest, loading: Loading) -> Proposal | None:
     source, call, wanted = request.source, loading.call, request.edit.workers
     given = keyword(call, WORKERS, WORKERS_POSITION)
     if given is not None and not isinstance(given, cst.Integer):

@@ -1,7 +1,7 @@
 """move-guard (unsafe): a guard against not-a-number looks every N batches, together with the values that wait.
 
-In: a Request. Out: one Proposal per loop. The guard runs later with the statements that it stands between, so that
-what only logs below it can wait too; up to N-1 further updates are made before it ends the training.
+In: a RecipeRequest. Out: one Proposal per loop. The guard runs later with the statements that it stands between, so
+that what only logs below it can wait too; up to N-1 further updates are made before it ends the training.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import libcst as cst
 
 from tracelens.model import Declined, Location
 from tracelens.patch.code.names import rebound, touched
-from tracelens.patch.later.deferral import Deferral, plan
+from tracelens.patch.deferral.planning import Deferral, plan
 from tracelens.patch.loop import guards
 from tracelens.patch.loop.facts import LoopFacts, facts_of
 from tracelens.patch.loop.guards import GUARD_BY_HAND, Guard
 from tracelens.patch.loop.loops import Blocked, Loop, training_loop
 from tracelens.patch.loop.sites import Site, find
-from tracelens.patch.proposal import Answer, Proposal, Request, Target, evidence, matched
+from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target, evidence, matched
 from tracelens.patch.recipes import defer_read
 
 Found = list[tuple[Site, Target]]
@@ -30,7 +30,7 @@ LATER = (
 )
 
 
-def propose(request: Request) -> Answer:
+def propose(request: RecipeRequest) -> RecipeAnswer:
     proposals: list[Proposal] = []
     declined: list[Declined] = []
     loops: dict[int, tuple[Loop, list[Guard]]] = {}
@@ -48,10 +48,10 @@ def propose(request: Request) -> Answer:
             proposals.append(_proposal(request, loop, found))
         except Blocked as blocked:
             declined.append(request.decline(asked.node, blocked))
-    return Answer(tuple(proposals), tuple(declined))
+    return RecipeAnswer(tuple(proposals), tuple(declined))
 
 
-def _waited_for(request: Request, loop: Loop, found: Sequence[Guard]) -> Guard | None:
+def _waited_for(request: RecipeRequest, loop: Loop, found: Sequence[Guard]) -> Guard | None:
     """The first guard of the loop for which the recording saw a wait: in its own test, or where its value is read."""
     reads = {id(site.node) for site, _ in _reads(request, loop)}
     for guard in found:
@@ -62,12 +62,12 @@ def _waited_for(request: Request, loop: Loop, found: Sequence[Guard]) -> Guard |
     return None
 
 
-def _names_line(request: Request, guard: Guard, target: Target) -> bool:
+def _names_line(request: RecipeRequest, guard: Guard, target: Target) -> bool:
     test, source = guard.node.test, request.source
     return target.line is not None and source.line(test) <= target.line <= source.last_line(test)
 
 
-def _reads(request: Request, loop: Loop) -> Found:
+def _reads(request: RecipeRequest, loop: Loop) -> Found:
     """The recorded reads of a loop that stand in statements of their own."""
     found, _ = matched(request, "read")
     out = []
@@ -78,7 +78,7 @@ def _reads(request: Request, loop: Loop) -> Found:
     return out
 
 
-def _fed_by(request: Request, loop: Loop, guard: Guard) -> list[Site]:
+def _fed_by(request: RecipeRequest, loop: Loop, guard: Guard) -> list[Site]:
     """The reads whose values the guard looks at, through however many names."""
     facts, names = facts_of(request.source, loop), request.names
     wanted, size = set(touched(guard.node.test, names)), -1
@@ -95,7 +95,7 @@ def _fed_by(request: Request, loop: Loop, guard: Guard) -> list[Site]:
     ]
 
 
-def _sites_in(request: Request, statement: cst.CSTNode) -> Iterable[Site]:
+def _sites_in(request: RecipeRequest, statement: cst.CSTNode) -> Iterable[Site]:
     return (site for site in find(request.source) if site.kind == "read" and site.statement is statement)
 
 
@@ -106,7 +106,7 @@ class _Plan:
     """Reads that wait with the guards."""
 
 
-def _proposal(request: Request, loop: Loop, found: Sequence[Guard]) -> Proposal:
+def _proposal(request: RecipeRequest, loop: Loop, found: Sequence[Guard]) -> Proposal:
     movable = [guard for guard in found if guard.ending and not request.source.kept_by_comment(guard.node)]
     if not movable:
         _refuse(request, found)
@@ -141,14 +141,14 @@ def _proposal(request: Request, loop: Loop, found: Sequence[Guard]) -> Proposal:
     )
 
 
-def _refuse(request: Request, found: Sequence[Guard]) -> None:
+def _refuse(request: RecipeRequest, found: Sequence[Guard]) -> None:
     guard = found[0]
     if request.source.kept_by_comment(guard.node):
         raise Blocked(None, "it is marked `# tracelens: keep`", "remove the comment to have it patched")
     raise Blocked(None, guard.other, GUARD_BY_HAND)
 
 
-def _planned(request: Request, loop: Loop, facts: LoopFacts, movable: Sequence[Guard]) -> _Plan:
+def _planned(request: RecipeRequest, loop: Loop, facts: LoopFacts, movable: Sequence[Guard]) -> _Plan:
     """A plan for the guards with the reads that feed them, and with as many other reads of the loop as can wait."""
     reads = _reads(request, loop)
     fed = {id(site.node) for guard in movable for site in _fed_by(request, loop, guard)}
@@ -172,7 +172,7 @@ def _seeds(members: Found, nodes: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
     return [*nodes, *defer_read.statements([site for site, _ in members])]
 
 
-def _own(request: Request, facts: LoopFacts, planned: _Plan, movable: Sequence[Guard]) -> Found:
+def _own(request: RecipeRequest, facts: LoopFacts, planned: _Plan, movable: Sequence[Guard]) -> Found:
     """The reads of this hunk: those that only wait because the guard does. All of them, if these alone cannot."""
     safe = defer_read.propose(replace(request, edit=replace(request.edit, kind="defer-read")))
     line, every = request.source.line(facts.loop), find(request.source)
@@ -187,7 +187,7 @@ def _own(request: Request, facts: LoopFacts, planned: _Plan, movable: Sequence[G
     return own
 
 
-def _reason(request: Request, movable: Sequence[Guard], planned: _Plan, own: Found) -> str:
+def _reason(request: RecipeRequest, movable: Sequence[Guard], planned: _Plan, own: Found) -> str:
     n = request.edit.interval
     endings = list(dict.fromkeys(guard.ending for guard in movable))
     ending = " or ".join(endings) + (", whose names then hold a later batch" if "ends the loop" in endings else "")
@@ -197,12 +197,12 @@ def _reason(request: Request, movable: Sequence[Guard], planned: _Plan, own: Fou
     return "; ".join([said, *planned.deferral.notes])
 
 
-def _targets(request: Request, movable: Sequence[Guard], own: Found) -> list[Target]:
+def _targets(request: RecipeRequest, movable: Sequence[Guard], own: Found) -> list[Target]:
     tested = [t for t in request.targets if any(_names_line(request, guard, t) for guard in movable)]
     return [*tested, *(target for _, target in own)]
 
 
-def _covered(request: Request, movable: Sequence[Guard], own: Found) -> tuple[Location, ...]:
+def _covered(request: RecipeRequest, movable: Sequence[Guard], own: Found) -> tuple[Location, ...]:
     lines = {request.source.line(site.node) for site, _ in own}
     lines |= {target.line for target in _targets(request, movable, own) if target.line is not None}
     return tuple(Location(request.source.shown, line) for line in sorted(lines))
@@ -212,5 +212,5 @@ def _has_else(loop: Loop) -> bool:
     return loop.orelse is not None
 
 
-def _inner_loop(request: Request, guard: Guard) -> cst.CSTNode | None:
+def _inner_loop(request: RecipeRequest, guard: Guard) -> cst.CSTNode | None:
     return next((one for one in request.source.ancestors(guard.node) if isinstance(one, (cst.For, cst.While))), None)

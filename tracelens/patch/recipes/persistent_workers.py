@@ -1,7 +1,7 @@
 """persistent-workers (unsafe): the loader's worker processes stay alive from one epoch to the next.
 
-In: a Request. Out: one Proposal per loader of a loop that runs more than once. A loader with such workers draws the
-seed of their generators once only, from the generator that the shuffling uses: from the second epoch on, that one
+In: a RecipeRequest. Out: one Proposal per loader of a loop that runs more than once. A loader with such workers draws
+the seed of their generators once only, from the generator that the shuffling uses: from the second epoch on, that one
 gives other numbers.
 """
 
@@ -14,7 +14,7 @@ from tracelens.patch.code.source import SourceFile
 from tracelens.patch.loop import workers
 from tracelens.patch.loop.loaders import keyword
 from tracelens.patch.loop.loops import Blocked, Loop
-from tracelens.patch.proposal import NO_RECORD, Answer, Proposal, Request
+from tracelens.patch.proposal import NO_RECORD, Proposal, RecipeAnswer, RecipeRequest
 from tracelens.patch.recipes.arguments import with_argument
 from tracelens.patch.recipes.more_workers import WORKERS, WORKERS_POSITION, Loading, of_each_loader
 
@@ -25,11 +25,11 @@ SHUFFLE = (
 )
 
 
-def propose(request: Request) -> Answer:
+def propose(request: RecipeRequest) -> RecipeAnswer:
     return of_each_loader(request, _proposal)
 
 
-def _proposal(request: Request, loading: Loading) -> Proposal | None:
+def _proposal(request: RecipeRequest, loading: Loading) -> Proposal | None:
     source, call = request.source, loading.call
     if keyword(call, PERSISTENT, _KEYWORD_ONLY) is not None:
         return None
@@ -51,7 +51,7 @@ def _proposal(request: Request, loading: Loading) -> Proposal | None:
     )
 
 
-def _value(request: Request, call: cst.Call) -> str:
+def _value(request: RecipeRequest, call: cst.Call) -> str:
     """True, or the condition that there are workers: torch refuses to keep none alive."""
     given = keyword(call, WORKERS, WORKERS_POSITION)
     if isinstance(given, (cst.Name, cst.Attribute)):

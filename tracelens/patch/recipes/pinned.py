@@ -1,6 +1,6 @@
 """pin_memory for the loader of a loop whose copies do not block: they start from pinned memory only.
 
-In: a Request, a loop and the waits recorded for its copies. Out: a Proposal for the `DataLoader(…)` call. Raises
+In: a RecipeRequest, a loop and the waits recorded for its copies. Out: a Proposal for the `DataLoader(…)` call. Raises
 `Blocked` where the call is not seen, or where its items are on the GPU already: those cannot be pinned.
 """
 
@@ -18,7 +18,7 @@ from tracelens.patch.loop import hidden
 from tracelens.patch.loop.loaders import construction, keyword, loader_of
 from tracelens.patch.loop.loops import Blocked
 from tracelens.patch.loop.sites import is_copy_to_device
-from tracelens.patch.proposal import Proposal, Request, evidence
+from tracelens.patch.proposal import Proposal, RecipeRequest, evidence
 from tracelens.patch.recipes.arguments import with_argument
 
 PIN = "pin_memory"
@@ -32,7 +32,7 @@ _TO_GPU = re.compile(r"""\.cuda\(|\.to\(\s*(?!["']cpu|torch\.(?!device)|\w*dtype
 _BY_HAND = "pass pin_memory=torch.cuda.is_available()"
 
 
-def propose(request: Request, loop: cst.For, stalls: Sequence[Stall]) -> list[Proposal]:
+def propose(request: RecipeRequest, loop: cst.For, stalls: Sequence[Stall]) -> list[Proposal]:
     """One Proposal, or none where the call says itself whether it pins; raises `Blocked`."""
     source, names = request.source, request.names
     loader = loader_of(loop, names)

@@ -1,7 +1,7 @@
 """prefetch: the loader copies the next batches to the GPU on a stream of its own while the current one is computed.
 
-In: a Request. Out: a Proposal for the loop's `for` line. The loop must copy every part of its batch itself, at the
-same device and before any other use, so that getting it on the GPU already changes nothing.
+In: a RecipeRequest. Out: a Proposal for the loop's `for` line. The loop must copy every part of its batch itself, at
+the same device and before any other use, so that getting it on the GPU already changes nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tracelens.patch.loop.facts import facts_of
 from tracelens.patch.loop.loaders import batch_names, construction, keyword, loader_of, whole_of
 from tracelens.patch.loop.loops import Blocked, check_framework, own_nodes, side_work
 from tracelens.patch.loop.sites import find, is_typed_copy
-from tracelens.patch.proposal import Answer, Proposal, Request, evidence, matched
+from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, evidence, matched
 from tracelens.patch.recipes.async_copy import copy_loop
 from tracelens.patch.recipes.grouped import Found, by_loop
 
@@ -35,7 +35,7 @@ _PERSISTENT = "persistent_workers"
 _ONE_MORE = "the loop can end early, and workers that live on would have drawn random numbers for one batch more"
 
 
-def propose(request: Request) -> Answer:
+def propose(request: RecipeRequest) -> RecipeAnswer:
     found, declined = matched(request, "copy")
     proposals = []
     for loop, members in by_loop(request, found, declined, copy_loop):
@@ -46,10 +46,10 @@ def propose(request: Request) -> Answer:
             continue
         if proposal is not None:
             proposals.append(proposal)
-    return Answer(tuple(proposals), tuple(declined))
+    return RecipeAnswer(tuple(proposals), tuple(declined))
 
 
-def _proposal(request: Request, loop: cst.For, members: Found) -> Proposal | None:
+def _proposal(request: RecipeRequest, loop: cst.For, members: Found) -> Proposal | None:
     source, names = request.source, request.names
     check_framework(names)
     for sign, meaning in side_work(names, source.module):
@@ -80,7 +80,7 @@ def _proposal(request: Request, loop: cst.For, members: Found) -> Proposal | Non
     )
 
 
-def _draws(request: Request, loop: cst.For, loader: cst.BaseExpression) -> tuple[Tier, str, str]:
+def _draws(request: RecipeRequest, loop: cst.For, loader: cst.BaseExpression) -> tuple[Tier, str, str]:
     """Whether fetching ahead moves random draws: it does where the main process makes the items or chooses them."""
     ahead = "the next batch is copied on a stream of its own while the current one is computed"
     checked = f"{ahead}, if the loader has workers and samples by itself (checked at run time)"
@@ -110,7 +110,7 @@ def _leaves_early(loop: cst.For) -> bool:
     return any(isinstance(node, cst.Return) or id(node) not in inner for node in ends)
 
 
-def _device(request: Request, loop: cst.For) -> str:
+def _device(request: RecipeRequest, loop: cst.For) -> str:
     """The device that all copies of the batch go to; "" for the current one."""
     facts = facts_of(request.source, loop)
     devices: dict[str, cst.Call] = {}
@@ -129,7 +129,7 @@ def _device(request: Request, loop: cst.For) -> str:
     return next(iter(devices))
 
 
-def _batch_copies(request: Request, loop: cst.For) -> Iterator[cst.Call]:
+def _batch_copies(request: RecipeRequest, loop: cst.For) -> Iterator[cst.Call]:
     names = batch_names(loop)
     for site in find(request.source):
         call = site.node
@@ -140,7 +140,7 @@ def _batch_copies(request: Request, loop: cst.For) -> Iterator[cst.Call]:
             yield call
 
 
-def _check_uses(request: Request, loop: cst.For) -> None:
+def _check_uses(request: RecipeRequest, loop: cst.For) -> None:
     """Every tensor of the batch is copied by the loop before it is used for anything but its shape."""
     names = batch_names(loop)
     copies = list(_batch_copies(request, loop))
@@ -191,7 +191,7 @@ def _taken_from(source: SourceFile, variable: cst.Name) -> str:
     return ""
 
 
-def _only_shape_or_unpacking(request: Request, variable: cst.Name, names: frozenset[str]) -> bool:
+def _only_shape_or_unpacking(request: RecipeRequest, variable: cst.Name, names: frozenset[str]) -> bool:
     parent = request.source.parent(variable)
     if isinstance(parent, cst.Attribute) and parent.attr.value in (*_SHAPES, "items", "values", "keys"):
         return True

@@ -1,6 +1,6 @@
 """event-sync and interval-sync: an explicit synchronize in each batch waits every N batches, or for an event.
 
-In: a Request. Out: one Proposal per loop. A synchronize stays wherever something else in the file may rely on it.
+In: a RecipeRequest. Out: one Proposal per loop. A synchronize stays wherever something else in the file may rely on it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 import libcst as cst
 
 from tracelens.patch.code.names import FileNames, dotted, walk
-from tracelens.patch.later.deferral import Deferral, plan
+from tracelens.patch.deferral.planning import Deferral, plan
 from tracelens.patch.loop import timing
 from tracelens.patch.loop.facts import LoopFacts, facts_of
 from tracelens.patch.loop.loops import (
@@ -26,18 +26,18 @@ from tracelens.patch.loop.loops import (
 )
 from tracelens.patch.loop.sites import Site, find, statement_of
 from tracelens.patch.loop.timing import Timing
-from tracelens.patch.proposal import Answer, Proposal, Request, evidence, matched
+from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, evidence, matched
 from tracelens.patch.recipes import relied
 from tracelens.patch.recipes.grouped import Found, by_loop
 
 
-def propose(request: Request) -> Answer:
+def propose(request: RecipeRequest) -> RecipeAnswer:
     found, declined = matched(request, "sync")
     loops = by_loop(request, found, declined, _loop)
-    return Answer(tuple(_proposal(request, loop, members) for loop, members in loops), tuple(declined))
+    return RecipeAnswer(tuple(_proposal(request, loop, members) for loop, members in loops), tuple(declined))
 
 
-def _loop(request: Request, site: Site) -> Loop:
+def _loop(request: RecipeRequest, site: Site) -> Loop:
     """The loop whose batches the call waits for; raises `Blocked` where the call has to stay."""
     source, names = site.source, request.names
     if source.kept_by_comment(site.statement):
@@ -74,7 +74,7 @@ def timed(facts: LoopFacts, reads: Sequence[cst.CSTNode]) -> tuple[Deferral | No
     return plan(measuring, list(every.values())), found
 
 
-def _proposal(request: Request, loop: Loop, members: Found) -> Proposal:
+def _proposal(request: RecipeRequest, loop: Loop, members: Found) -> Proposal:
     first = members[0][0]
     interval = request.edit.interval
     if request.edit.kind == "interval-sync":

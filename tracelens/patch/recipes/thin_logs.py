@@ -1,7 +1,7 @@
 """thin-logs (unsafe): lines that show a value of each batch are written every N batches only.
 
-In: a Request. Out: one Proposal per loop. Statements stay where they stand, below a condition on the number of the
-batch, so that those that are written show what they always showed. Sums, meters and lists are not touched.
+In: a RecipeRequest. Out: one Proposal per loop. Statements stay where they stand, below a condition on the number of
+the batch, so that those that are written show what they always showed. Sums, meters and lists are not touched.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tracelens.patch.loop.loops import (
 )
 from tracelens.patch.loop.sites import find, read_of
 from tracelens.patch.loop.thinned import BY_HAND, MARK, check_unwatched, is_thinned
-from tracelens.patch.proposal import Answer, Proposal, Request, Target, evidence
+from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target, evidence
 
 FEWER = "only the lines of every {n}th batch are written: the others are lost"
 
@@ -41,7 +41,7 @@ _ASKS = ("time.", "datetime.", "torch.cuda.memory", "torch.cuda.max_memory", "to
 """Calls that only tell something."""
 
 
-def propose(request: Request) -> Answer:
+def propose(request: RecipeRequest) -> RecipeAnswer:
     found: dict[int, tuple[Loop, list[tuple[_Place, Target]]]] = {}
     declined: list[Declined] = []
     for target in request.targets:
@@ -56,11 +56,11 @@ def propose(request: Request) -> Answer:
         found.setdefault(id(place.loop), (place.loop, []))[1].append((place, target))
     proposals = [_proposal(request, loop, members) for loop, members in found.values()]
     if request.unsafe:
-        return Answer(tuple(proposals), tuple(declined))
+        return RecipeAnswer(tuple(proposals), tuple(declined))
     for proposal in proposals:
         why = f"needs --unsafe: {proposal.reason}"
         declined.append(Declined("thin-logs", proposal.location, why, "apply with --unsafe, or " + BY_HAND))
-    return Answer((), tuple(declined))
+    return RecipeAnswer((), tuple(declined))
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class _Place:
     lines: tuple[cst.SimpleStatementLine, ...]
 
 
-def _place(request: Request, target: Target) -> _Place | None:
+def _place(request: RecipeRequest, target: Target) -> _Place | None:
     """What stands at a line, if it is of this kind at all: written, shown, or read for nothing else."""
     line = _line_at(request.source, target.line)
     if line is None:
@@ -89,7 +89,7 @@ def _place(request: Request, target: Target) -> _Place | None:
     return _Place(loop, (line, *users)) if users else None
 
 
-def _ends(request: Request, loop: Loop, line: cst.CSTNode) -> bool:
+def _ends(request: RecipeRequest, loop: Loop, line: cst.CSTNode) -> bool:
     """Whether a line stands in a branch that leaves the batch: a last word is not said in each batch."""
     for above in request.source.ancestors(line):
         if above is loop:
@@ -112,7 +112,7 @@ def _line_at(source: SourceFile, number: int | None) -> cst.SimpleStatementLine 
     return None
 
 
-def _shows(small: cst.CSTNode, request: Request) -> bool:
+def _shows(small: cst.CSTNode, request: RecipeRequest) -> bool:
     """`print(…)`, `logger.info(…)`, `bar.set_postfix(…)`, `writer.add_scalar(…)`, `file.write(…)`."""
     call = small.value if isinstance(small, cst.Expr) else None
     if not isinstance(call, cst.Call):
@@ -120,7 +120,7 @@ def _shows(small: cst.CSTNode, request: Request) -> bool:
     return is_output(call, request.names) or (isinstance(call.func, cst.Attribute) and call.func.attr.value in _SHOWS)
 
 
-def _users(request: Request, loop: cst.For, line: cst.SimpleStatementLine) -> tuple[cst.SimpleStatementLine, ...]:
+def _users(request: RecipeRequest, loop: cst.For, line: cst.SimpleStatementLine) -> tuple[cst.SimpleStatementLine, ...]:
     """The lines that show the value of a plain assignment, where nothing else in its function looks at it."""
     assign = cst.ensure_type(line.body[0], cst.Assign)
     target = assign.targets[0].target
@@ -142,7 +142,7 @@ def _users(request: Request, loop: cst.For, line: cst.SimpleStatementLine) -> tu
     return tuple(out.values())
 
 
-def _check(request: Request, place: _Place) -> None:
+def _check(request: RecipeRequest, place: _Place) -> None:
     """Raise `Blocked` where the lines do more than show a value, or must stay for another reason."""
     check_framework(request.names, reads=True)
     check_unpatched(place.loop, request.names)
@@ -215,7 +215,7 @@ def _only_shows(call: cst.Call, name: str, facts: LoopFacts) -> bool:
 # --------------------------------------------------------------------------------------------------- the hunk
 
 
-def _proposal(request: Request, loop: Loop, members: Sequence[tuple[_Place, Target]]) -> Proposal:
+def _proposal(request: RecipeRequest, loop: Loop, members: Sequence[tuple[_Place, Target]]) -> Proposal:
     source, every = request.source, request.edit.interval
     over = cst.ensure_type(loop, cst.For)
     lines = {id(line): line for place, _ in members for line in place.lines}
@@ -239,7 +239,7 @@ def _proposal(request: Request, loop: Loop, members: Sequence[tuple[_Place, Targ
     )
 
 
-def _condition(request: Request, loop: cst.For) -> tuple[str, list[Splice]]:
+def _condition(request: RecipeRequest, loop: cst.For) -> tuple[str, list[Splice]]:
     """What holds in every Nth batch, from the first on; and what the `for` line needs so that batches are counted."""
     source, every = request.source, request.edit.interval
     counted = _counter(loop)

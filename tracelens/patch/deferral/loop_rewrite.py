@@ -13,10 +13,10 @@ import libcst as cst
 
 from tracelens.patch.code.names import dotted, walk
 from tracelens.patch.code.source import SourceFile, Splice
+from tracelens.patch.deferral import plain_torch
+from tracelens.patch.deferral.function import DeferredFunction
+from tracelens.patch.deferral.planning import Deferral
 from tracelens.patch.files.vendored import MODULE
-from tracelens.patch.later import inline
-from tracelens.patch.later.deferral import Deferral
-from tracelens.patch.later.moved import Moved
 from tracelens.patch.loop import guards
 from tracelens.patch.loop.between import Looks
 from tracelens.patch.loop.facts import LoopFacts
@@ -66,22 +66,24 @@ def _loop_splices(change: LoopChange, used: set[str], gone: frozenset[cst.CSTNod
     return out + _around(change, moved, ahead, gone, used)
 
 
-def plain(change: LoopChange, used: set[str] | None = None) -> inline.Lines | None:
+def plain(change: LoopChange, used: set[str] | None = None) -> plain_torch.Lines | None:
     """The few lines of torch that are enough for a loop, or None where it needs the runtime."""
     if change.deferral is not None or change.ticks or len(change.syncs) != 1:
         return None
     taken = set() if used is None else used
     call, method = change.syncs[0]
-    return inline.lines_for(change.facts, call, method, change.every, lambda name: _unused(change.facts, name, taken))
+    return plain_torch.lines_for(
+        change.facts, call, method, change.every, lambda name: _unused(change.facts, name, taken)
+    )
 
 
-def _plain_splices(change: LoopChange, lines: inline.Lines) -> list[Splice]:
+def _plain_splices(change: LoopChange, lines: plain_torch.Lines) -> list[Splice]:
     source, loop = change.facts.source, change.facts.loop
     indent, top = source.indentation(loop), source.line_start(_first_line(source, loop))
     before = "".join(f"{indent}{line}\n" for line in lines.before)
-    after = "\n".join(f"{indent}{line}" for line in inline.indented(lines.after, source))
+    after = "\n".join(f"{indent}{line}" for line in plain_torch.indented(lines.after, source))
     out = [Splice(top, top, before, _BEFORE), _whole_line(source, _line_after(source, loop), after)]
-    return out + inline.splices(change.facts, change.syncs[0][0], lines)
+    return out + plain_torch.splices(change.facts, change.syncs[0][0], lines)
 
 
 def import_splice(source: SourceFile, before: int, installed: bool = False) -> Splice | None:
@@ -131,13 +133,13 @@ def _is_docstring(statement: cst.CSTNode) -> bool:
     return isinstance(small, cst.Expr) and isinstance(small.value, (cst.SimpleString, cst.ConcatenatedString))
 
 
-def _moved(change: LoopChange, ahead: str, used: set[str]) -> list[Moved]:
+def _moved(change: LoopChange, ahead: str, used: set[str]) -> list[DeferredFunction]:
     runs = change.deferral.runs if change.deferral is not None else ()
-    return [Moved(change.facts, run, _unused(change.facts, "replay_batch", used), ahead) for run in runs]
+    return [DeferredFunction(change.facts, run, _unused(change.facts, "replay_batch", used), ahead) for run in runs]
 
 
 def _around(
-    change: LoopChange, moved: Sequence[Moved], ahead: str, gone: frozenset[cst.CSTNode], used: set[str]
+    change: LoopChange, moved: Sequence[DeferredFunction], ahead: str, gone: frozenset[cst.CSTNode], used: set[str]
 ) -> list[Splice]:
     source, loop = change.facts.source, change.facts.loop
     indent = source.indentation(loop)
@@ -180,7 +182,7 @@ def _head(facts: LoopFacts, ahead: str, used: set[str], asking: str = "") -> lis
     return [Splice(start, start, f"{ahead}.over{opening}", _AROUND), Splice(end, end, closing, _AROUND)]
 
 
-def _functions(moved: Sequence[Moved], indent: str, gone: frozenset[cst.CSTNode]) -> list[str]:
+def _functions(moved: Sequence[DeferredFunction], indent: str, gone: frozenset[cst.CSTNode]) -> list[str]:
     """Blocks of lines: the functions, and before them a line for each name that only they bind from now on."""
     unbound = sorted({name for one in moved for name in one.unbound(gone)})
     bindings = "".join(f"{indent}{name}: object  # bound by a function below\n" for name in unbound)

@@ -34,7 +34,7 @@ class Capture:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class CaptureRequest:
     """An expression that a statement needs. `tensor` is what is read, where it is not the expression itself."""
 
     node: cst.BaseExpression
@@ -46,7 +46,7 @@ class Wanted:
     """In a branch that may not be taken: the names that are bound all the same; None outside of branches."""
 
 
-def keep(known: dict[str, Capture], facts: LoopFacts, wanted: Wanted) -> None:
+def keep(known: dict[str, Capture], facts: LoopFacts, wanted: CaptureRequest) -> None:
     """Add a value to `known`, or a place to one that is kept already."""
     node, read = wanted.node, wanted.read
     stays = isinstance(node, cst.Name) and wanted.tensor is None
@@ -77,7 +77,7 @@ def replaces(known: dict[str, Capture], node: cst.CSTNode) -> bool:
     return any(id(one) in parts for capture in known.values() for one in capture.nodes)
 
 
-def _check_branch(facts: LoopFacts, wanted: Wanted, definite: frozenset[str]) -> None:
+def _check_branch(facts: LoopFacts, wanted: CaptureRequest, definite: frozenset[str]) -> None:
     needs = {v.value for v in variables(wanted.node) if isinstance(v, cst.Name)} & facts.varying
     if wanted.read or not isinstance(wanted.node, cst.Name) or not needs <= definite:
         obstacle = "the value is read only where a result decides it"

@@ -14,7 +14,7 @@ import libcst as cst
 
 from tracelens.patch.code import formats
 from tracelens.patch.code.names import children, dotted, is_output, meets, variables, walk
-from tracelens.patch.later.captures import Capture, Wanted, keep, replaces
+from tracelens.patch.deferral.captures import Capture, CaptureRequest, keep, replaces
 from tracelens.patch.loop import host, moments
 from tracelens.patch.loop.facts import LoopFacts, is_pure
 from tracelens.patch.loop.loops import Blocked
@@ -32,7 +32,7 @@ _DEPENDING = (cst.Call, cst.Attribute, cst.Subscript, cst.BaseComp, cst.NamedExp
 
 
 @dataclass
-class Expressions:
+class ExpressionCaptures:
     """Collects the captures of expressions that are evaluated together, in one function."""
 
     facts: LoopFacts
@@ -238,7 +238,7 @@ class Expressions:
             self._capture(read.node, read.kind, read.tensor)
 
     def _capture(self, node: cst.BaseExpression, read: str, tensor: cst.BaseExpression | None = None) -> None:
-        keep(self.captures, self.facts, Wanted(node, read, tensor, self._stores, self._definite))
+        keep(self.captures, self.facts, CaptureRequest(node, read, tensor, self._stores, self._definite))
 
     # ----------------------------------------------------------------------------------------------- questions
 

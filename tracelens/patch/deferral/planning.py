@@ -16,8 +16,8 @@ import libcst as cst
 from tracelens.patch.code import elsewhere
 from tracelens.patch.code.names import dotted, meets, rebound, touched, walk, written
 from tracelens.patch.code.outside import BESIDES, FILES, OUTPUT, words
-from tracelens.patch.later.captures import Capture
-from tracelens.patch.later.record import Recorder
+from tracelens.patch.deferral.captures import Capture
+from tracelens.patch.deferral.statements import StatementCaptures
 from tracelens.patch.loop import guards, heads, timing
 from tracelens.patch.loop.between import Looks
 from tracelens.patch.loop.facts import LoopFacts
@@ -31,7 +31,7 @@ _PLAIN_CONTEXTS = words(
 
 
 @dataclass(frozen=True)
-class Run:
+class StatementRun:
     """Statements that stand together and become one function: whole lines, or one small statement within a line."""
 
     statements: tuple[cst.CSTNode, ...]
@@ -47,7 +47,7 @@ class Deferral:
     """A plan for one loop. `state` are the keys that deferred statements write."""
 
     facts: LoopFacts
-    runs: tuple[Run, ...]
+    runs: tuple[StatementRun, ...]
     drains: tuple[cst.CSTNode, ...]
     """Statements before which everything deferred must have run."""
     state: frozenset[str]
@@ -98,7 +98,7 @@ def _check_results(facts: LoopFacts, leaf: cst.BaseSmallStatement, state: frozen
     """
     results = written(leaf, facts.names)
     if not results <= state:
-        Recorder(facts, state | results).small(leaf)  # raises why they were left out
+        StatementCaptures(facts, state | results).small(leaf)  # raises why they were left out
         raise Blocked(leaf, "it uses the value in the same batch", "read the value every N batches")
 
 
@@ -135,7 +135,7 @@ def _results(facts: LoopFacts, state: frozenset[str], statements: Sequence[cst.C
 
 def _recordable(facts: LoopFacts, state: frozenset[str], leaf: cst.BaseSmallStatement) -> bool:
     try:
-        Recorder(facts, state | written(leaf, facts.names) | facts.behind(leaf).changed).small(leaf)
+        StatementCaptures(facts, state | written(leaf, facts.names) | facts.behind(leaf).changed).small(leaf)
     except Blocked:
         return False
     return not facts.source.kept_by_comment(leaf)
@@ -196,7 +196,7 @@ class _Planner:
     members: frozenset[cst.CSTNode]
     wait_for_rare: bool
 
-    def block(self, block: cst.BaseSuite, rare: bool) -> tuple[tuple[Run, ...], tuple[cst.CSTNode, ...]]:
+    def block(self, block: cst.BaseSuite, rare: bool) -> tuple[tuple[StatementRun, ...], tuple[cst.CSTNode, ...]]:
         """Runs and drains of one block; in a rare one, a statement that cannot wait makes the block stay as it is."""
         if not (rare and self.wait_for_rare):
             try:
@@ -206,8 +206,8 @@ class _Planner:
                     raise
         return (), (next(statement for statement in _statements(block) if self._touches(statement)),)
 
-    def _block(self, block: cst.BaseSuite) -> tuple[tuple[Run, ...], tuple[cst.CSTNode, ...]]:
-        runs: list[Run] = []
+    def _block(self, block: cst.BaseSuite) -> tuple[tuple[StatementRun, ...], tuple[cst.CSTNode, ...]]:
+        runs: list[StatementRun] = []
         drains: list[cst.CSTNode] = []
         together: list[cst.CSTNode] = []
         recorder = self._recorder()
@@ -225,10 +225,10 @@ class _Planner:
                 drains += inner_drains
         return (*runs, *_run(together, recorder)), tuple(drains)
 
-    def _recorder(self) -> Recorder:
-        return Recorder(self.facts, self.state)
+    def _recorder(self) -> StatementCaptures:
+        return StatementCaptures(self.facts, self.state)
 
-    def _taken(self, recorder: Recorder, statement: cst.CSTNode) -> Recorder | None:
+    def _taken(self, recorder: StatementCaptures, statement: cst.CSTNode) -> StatementCaptures | None:
         """The recorder with the statement added, or None where it does not run later as a whole."""
         if not self._touches(statement) or isinstance(statement, cst.BaseSmallStatement):
             return None
@@ -239,7 +239,7 @@ class _Planner:
             return None
         if self.wait_for_rare and isinstance(statement, cst.If) and is_rare(statement.test, self.facts.varying):
             return None
-        trial = Recorder(self.facts, self.state, dict(recorder.captures))
+        trial = StatementCaptures(self.facts, self.state, dict(recorder.captures))
         try:
             trial.statement(statement)
         except Blocked:
@@ -256,7 +256,7 @@ class _Planner:
     def _touches(self, statement: cst.CSTNode) -> bool:
         return any(node in self.members for node in walk(statement))
 
-    def _inside(self, statement: cst.CSTNode) -> tuple[tuple[Run, ...], tuple[cst.CSTNode, ...]]:
+    def _inside(self, statement: cst.CSTNode) -> tuple[tuple[StatementRun, ...], tuple[cst.CSTNode, ...]]:
         """A statement that stays, with runs inside it, or a drain before it."""
         if isinstance(statement, cst.Return):
             return (), (statement,)
@@ -274,7 +274,7 @@ class _Planner:
             return self._both(statement.body, getattr(statement, "orelse", None))
         raise Blocked(statement, "the value is used where an exception may be caught", "read it every N batches")
 
-    def _line(self, line: cst.SimpleStatementLine) -> tuple[tuple[Run, ...], tuple[cst.CSTNode, ...]]:
+    def _line(self, line: cst.SimpleStatementLine) -> tuple[tuple[StatementRun, ...], tuple[cst.CSTNode, ...]]:
         if len(line.body) == 1:
             small = line.body[0]
             if isinstance(small, (cst.Return, cst.Raise)):
@@ -283,7 +283,7 @@ class _Planner:
         found = [self._small(small) for small in line.body if small in self.members]
         return tuple(r for runs, _ in found for r in runs), tuple(d for _, drains in found for d in drains)
 
-    def _small(self, small: cst.BaseSmallStatement) -> tuple[tuple[Run, ...], tuple[cst.CSTNode, ...]]:
+    def _small(self, small: cst.BaseSmallStatement) -> tuple[tuple[StatementRun, ...], tuple[cst.CSTNode, ...]]:
         if isinstance(small, (cst.Return, cst.Raise)):
             return (), (small,)
         recorder = self._recorder()
@@ -292,7 +292,7 @@ class _Planner:
         recorder.small(small)
         return tuple(_run([small], recorder)), ()
 
-    def _branches(self, node: cst.If) -> tuple[tuple[Run, ...], tuple[cst.CSTNode, ...]]:
+    def _branches(self, node: cst.If) -> tuple[tuple[StatementRun, ...], tuple[cst.CSTNode, ...]]:
         rare = is_rare(node.test, self.facts.varying)
         runs, drains = self.block(node.body, rare) if self._touches(node.body) else ((), ())
         if isinstance(node.orelse, cst.Else) and self._touches(node.orelse):
@@ -303,7 +303,9 @@ class _Planner:
             return (*runs, *more), (*drains, *further)
         return runs, drains
 
-    def _both(self, body: cst.BaseSuite, orelse: cst.Else | None) -> tuple[tuple[Run, ...], tuple[cst.CSTNode, ...]]:
+    def _both(
+        self, body: cst.BaseSuite, orelse: cst.Else | None
+    ) -> tuple[tuple[StatementRun, ...], tuple[cst.CSTNode, ...]]:
         runs, drains = self.block(body, rare=False)
         if orelse is None or not self._touches(orelse):
             return runs, drains
@@ -347,12 +349,12 @@ def _statements(block: cst.BaseSuite) -> Sequence[cst.CSTNode]:
     return tuple(block.body)
 
 
-def _run(together: list[cst.CSTNode], recorder: Recorder) -> Iterator[Run]:
+def _run(together: list[cst.CSTNode], recorder: StatementCaptures) -> Iterator[StatementRun]:
     if together:
-        yield Run(tuple(together), tuple(recorder.captures.values()))
+        yield StatementRun(tuple(together), tuple(recorder.captures.values()))
 
 
-def _holds(run: Run, seed: cst.CSTNode) -> bool:
+def _holds(run: StatementRun, seed: cst.CSTNode) -> bool:
     return any(node is seed for statement in run.statements for node in walk(statement))
 
 

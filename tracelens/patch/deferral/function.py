@@ -1,7 +1,7 @@
 """The user's statements as a function that runs later, and the call that records them.
 
-In: a `Run` of a `Deferral`. Out: the function's text and the splice for the call. The statements are moved as they
-stand, comments included; only the places where a value was read become names.
+In: a `StatementRun` of a `Deferral`. Out: the function's text and the splice for the call. The statements are moved as
+they stand, comments included; only the places where a value was read become names.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import libcst as cst
 
 from tracelens.patch.code.names import key, rebound, touched, variables, walk
 from tracelens.patch.code.source import SourceFile, Splice
-from tracelens.patch.later.captures import Capture
-from tracelens.patch.later.deferral import Run
+from tracelens.patch.deferral.captures import Capture
+from tracelens.patch.deferral.planning import StatementRun
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import globals_of, own_nodes
 from tracelens.patch.loop.sites import reads_in
@@ -25,11 +25,11 @@ DOCSTRING = '"""What the loop did here, run later and in order (TraceLens)."""'
 
 
 @dataclass(frozen=True)
-class Moved:
+class DeferredFunction:
     """One run of statements, taken out of its loop."""
 
     facts: LoopFacts
-    run: Run
+    run: StatementRun
     name: str
     ahead: str
     """The name of the RunAhead object of the loop."""

@@ -1,8 +1,9 @@
 """What statements that only log or accumulate need so that they can run later.
 
 In: statements that stand together, the facts of their loop, and the keys of the results ("state") that all such
-statements share. Out: `Recorder.captures`: the expressions to evaluate where the statements stood, and the names that
-stand for them in the function that runs later. Raises `Blocked` where a statement does more than log or accumulate.
+statements share. Out: `StatementCaptures.captures`: the expressions to evaluate where the statements stood, and the
+names that stand for them in the function that runs later. Raises `Blocked` where a statement does more than log or
+accumulate.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ import libcst as cst
 
 from tracelens.patch.code.names import WHOLE_SELF, dotted, is_output, rebound, root_key
 from tracelens.patch.code.outside import looked_at
-from tracelens.patch.later.expressions import Expressions
+from tracelens.patch.deferral.expressions import ExpressionCaptures
 from tracelens.patch.loop import guards, host, moments
 from tracelens.patch.loop.loops import BUILTINS, Blocked
 from tracelens.patch.loop.sites import reads_in
 
 
-class Recorder(Expressions):
-    """Collects the captures of statements that stand together; one Recorder makes one function."""
+class StatementCaptures(ExpressionCaptures):
+    """Collects the captures of statements that stand together; one object makes one function."""
 
     def statement(self, node: cst.CSTNode) -> None:
         """Take in one statement; raises `Blocked` if it must not run later."""
