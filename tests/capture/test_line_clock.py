@@ -135,3 +135,18 @@ def test_a_damaged_log_is_named() -> None:
 
     with pytest.raises(InputError, match=r"lines\.json"):
         line_log.parse({"unix_ns": 1}, "lines.json")
+
+
+def test_a_clock_that_fails_is_given_up_and_the_recording_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    from tracelens.capture.inside.saving import Instruments
+
+    tools = Instruments()
+
+    def fails(_number: int) -> None:
+        raise RuntimeError("no room")
+
+    monkeypatch.setattr(tools.lines, "begin_step", fails)
+    tools.clock_lines(7)
+    assert tools.lines.reason == "the clock failed: RuntimeError('no room')"
+    assert tools.lines.document(str) is None

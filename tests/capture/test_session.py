@@ -25,7 +25,7 @@ from tracelens.capture.supervisor.recording import Outcome, ProfileOptions, prof
 from tracelens.capture.window_plan import WindowPlan
 from tracelens.errors import InputError, UsageError
 from tracelens.model import RankRecording, SourceMark
-from tracelens.trace import chrome, timeline
+from tracelens.trace import chrome, lines, timeline
 
 pytest.importorskip("torch")
 PLAN = WindowPlan(unprofiled_steps=8, unprofiled_seconds=0.0, clean=5)
@@ -149,6 +149,26 @@ def test_marks_and_samples_are_on_the_traces_clock_and_thread(passed: Any) -> No
     inside = [sample for sample in recording.samples if sample.unix_ns - base <= clean["end_ns"].max() + 5_000_000]
     assert recording.samples
     assert len(inside) == len(recording.samples)
+
+
+def test_the_line_clock_ran_in_the_attributed_steps_and_there_alone(passed: Any) -> None:
+    folder, outcome, _, _, _ = passed
+    recording = only(outcome)
+    assert recording.meta["notes"] == []
+    assert recording.lines is not None
+    built = timeline.build(chrome.load(recording.trace_path), recording)
+    base, steps = built.trace.base_unix_ns, built.steps()
+    attributed = steps[steps["attributed"]]
+    assert recording.lines.thread == built.main_thread
+    clocked = lines.fold(recording.lines)
+    assert tuple(step.number for step in clocked) == recording.attributed_steps
+    text = (folder / "train me.py").read_text().splitlines()
+    for step, (start, end) in zip(clocked, attributed[["start_ns", "end_ns"]].to_numpy(), strict=True):
+        both = min(step.end_ns - base, end) - max(step.start_ns - base, start)
+        assert both > 0.5 * (end - start)
+        seen = {text[line - 1].strip() for code, line in lines.time_per_line(step) if recording.lines.codes[code].path}
+        assert {"loss.backward()", "optimizer.step()", "torch.relu(loss).item()"} <= seen
+    assert {place.path for place in recording.lines.codes} == {"train me.py"}  # no worker's code, no library's
 
 
 def test_the_monitor_writes_samples_and_no_invented_gpu(passed: Any) -> None:

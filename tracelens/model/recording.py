@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tracelens.model.lines import GarbageCollection, LineLog
 from tracelens.model.source import Location
 
 
@@ -70,6 +71,10 @@ class RankRecording:
     marks: tuple[SourceMark, ...] = ()
     samples: tuple[StackSample, ...] = ()
     events: tuple[EventUse, ...] = ()
+    collections: tuple[GarbageCollection, ...] = ()
+    """Of the clean and the attributed steps."""
+    lines: LineLog | None = None
+    """Of the attributed steps; None where the line clock could not run."""
     attributed_steps: tuple[int, ...] = ()
     """Numbers of the `ProfilerStep#k` whose timings carry the cost of attribution and enter no statistic."""
     meta: Mapping[str, Any] = field(default_factory=dict)

@@ -3,6 +3,7 @@
     run.json                        what was launched, where, and per rank the step clock and the window
     rank0/<name>.pt.trace.json.gz   the trace; a name that TensorBoard's and HTA's readers accept
     rank0/sources.json              marks and stack samples that tie waits to source lines
+    rank0/lines.json                what the line clock logged in the attributed steps
     monitor.jsonl                   GPU (NVML) and CPU samples with host time
     analysis.json report.html tracelens.patch verify.json backup/
 

@@ -23,9 +23,9 @@ SHAPE: Shape = {
     "perf_ns": int,
     "first_ns": int,
     "end_ns": int,
-    "codes": [],
-    "places": [],
-    "steps": [],
+    "codes": [list],
+    "places": [[int]],
+    "steps": [[int]],
     "differences_ns": [int],
     "events": [int],
 }

@@ -14,7 +14,18 @@ from typing import Any
 from tracelens import jsonfile
 from tracelens.errors import InputError
 from tracelens.jsonfile import Shape
-from tracelens.model import EventUse, Location, RankRecording, Run, SourceMark, StackSample, StepClock
+from tracelens.model import (
+    EventUse,
+    GarbageCollection,
+    LineLog,
+    Location,
+    RankRecording,
+    Run,
+    SourceMark,
+    StackSample,
+    StepClock,
+)
+from tracelens.run import line_log
 from tracelens.run.folder import MONITOR_FILE, RUN_FILE, SCHEMA_VERSION, run_folders
 
 _AGAIN = "record again: tracelens profile train.py"
@@ -25,6 +36,7 @@ _RANK: Shape = {
     "rank": int,
     "trace": str,
     "sources": str,
+    "lines": str,
     "clock": _CLOCK,
     "step_marks": str,
     "attributed_steps": [int],
@@ -45,7 +57,13 @@ _RUN: Shape = {
 _PLACE = {"path": str, "line": int, "function": str}
 _MARK = {"start_unix_ns": int, "end_unix_ns": int, "thread": int, "call": str, **_PLACE}
 _EVENT = {"start_unix_ns": int, "end_unix_ns": int, "thread": int, "call": str, "event": int, "stream": int}
-_SOURCES: Shape = {"marks": [_MARK], "samples": [{"unix_ns": int, "thread": int, **_PLACE}], "events": [_EVENT]}
+_COLLECTION = {"start_unix_ns": int, "end_unix_ns": int, "thread": int, "generation": int, "place": _PLACE}
+_SOURCES: Shape = {
+    "marks": [_MARK],
+    "samples": [{"unix_ns": int, "thread": int, **_PLACE}],
+    "events": [_EVENT],
+    "collections": [_COLLECTION],
+}
 _SAMPLE: Shape = {"unix_ns": int, "cpu_percent": float, "gpus": [{"utilization": float}]}
 
 
@@ -138,6 +156,8 @@ def _recording_from(folder: Path, entry: dict[str, Any]) -> RankRecording:
         marks=tuple(_mark(row) for row in sources.get("marks") or ()),
         samples=tuple(_sample(row) for row in sources.get("samples") or ()),
         events=tuple(_event(row) for row in sources.get("events") or ()),
+        collections=tuple(_collection(row) for row in sources.get("collections") or ()),
+        lines=_lines(folder / entry["lines"]) if entry.get("lines") else None,
         attributed_steps=tuple(int(k) for k in entry.get("attributed_steps") or ()),
         meta=entry,
     )
@@ -152,6 +172,23 @@ def _sources(path: Path) -> dict[str, Any]:
     found = jsonfile.read(path, missing=_AGAIN, damaged=_AGAIN) if path.is_file() else {}
     jsonfile.check(found, _SOURCES, path.name)
     return found
+
+
+def _lines(path: Path) -> LineLog | None:
+    """The line clock's log; None where the file is gone, because everything else can be read without."""
+    if not path.is_file():
+        return None
+    document = jsonfile.read(path, missing=_AGAIN, damaged=_AGAIN)
+    jsonfile.check(document, line_log.SHAPE, path.name)
+    return line_log.parse(document, path.name)
+
+
+def _collection(row: dict[str, Any]) -> GarbageCollection:
+    place = row.get("place")
+    times = int(row["start_unix_ns"]), int(row["end_unix_ns"])
+    return GarbageCollection(
+        *times, int(row["thread"]), int(row["generation"]), None if place is None else _location(place)
+    )
 
 
 def _mark(row: dict[str, Any]) -> SourceMark:

@@ -13,7 +13,7 @@ from tracelens.errors import InputError
 from tracelens.trace.chrome import rank_from_name
 
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst", ".trace", ".trace.gz")
-NOT_TRACES = ("run.json", "sources.json", "analysis.json", "verify.json", "monitor.json", "package.json")
+NOT_TRACES = ("run.json", "sources.json", "lines.json", "analysis.json", "verify.json", "monitor.json", "package.json")
 """JSON files that lie beside traces in a Run folder (and one that lies everywhere)."""
 MAX_DEPTH = 2
 """A folder of ranks (`rank0/…`, `iteration_5/rank0_trace.json`), not a whole disk."""

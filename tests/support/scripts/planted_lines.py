@@ -159,10 +159,8 @@ def main(out: str, *words: str) -> None:
     worker = threading.Thread(target=beside, args=(stop,))
     worker.start()
     for number in range(4):
-        if number == 1:
-            clock.start(number)
-        elif number == 2:
-            clock.step(number)
+        if number in (1, 2):
+            clock.begin_step(number)
         elif number == 3:
             clock.stop()
         if number == 2 and "takes-over" in words:

@@ -135,8 +135,7 @@ class RecordingAgent:
             exit_guard.never_free(inherited)  # a CUDA event that dies in a forked child takes the child with it
         self._time_window = TimeWindow(self._config, self._idle)
         self._exit_guard.forked()
-        self._instruments.attribution.remove()
-        self._instruments.event_log.remove()
+        self._instruments.put_back()
         self._reset()
         if recording:
             self._phase = Phase.DONE
@@ -299,7 +298,7 @@ class RecordingAgent:
             self._profiler.stop()
             self._give_up(f"there is no room for the recording: {error}")
             return
-        self._instruments.event_log.install()
+        self._instruments.install_logs()
         self._profiler.start()
         self._enter(Phase.CLEAN)
         self._instruments.sampler = StackSampler(threading.get_ident())
@@ -330,6 +329,7 @@ class RecordingAgent:
             self._enter(Phase.ATTRIBUTED)
         if self._phase is Phase.ATTRIBUTED:
             data.attributed.append(step.number + 1)
+            self._instruments.clock_lines(step.number + 1)
         self._profiler.mark_step(step.number + 1)
         self._data.last_ns = time.perf_counter_ns()
 

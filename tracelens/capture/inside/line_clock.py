@@ -1,6 +1,6 @@
 """How long the training thread spends at which line of the user's project, for one step or two.
 
-In: `start`, `step` and `stop` at step boundaries, on the thread that trains. Out: `document`, the plain values of
+In: `begin_step` and `stop` at step boundaries, on the thread that trains. Out: `document`, the plain values of
 lines.json; `tracelens.trace.lines` turns them into times per line. Without torch.
 
 Only the user's own code is looked at, so that C calls and library functions count for the line that called them.
@@ -18,26 +18,38 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from tracelens.capture.inside.line_log import CAP, CODE_SHIFT, ENTER, KIND_BITS, LINE, LineLog
+from tracelens.capture.inside.line_log import CAP, CODE_SHIFT, ENTER, KIND_BITS, LINE, LineEventLog
 from tracelens.capture.inside.line_monitoring import MonitoredLines
 from tracelens.capture.inside.line_tracing import TracedLines
 from tracelens.capture.inside.user_frames import DEEPEST, is_users
 
+_TOO_MANY = "a step runs too many different lines"
+
 
 class LineClock:
-    """Off until `start`; afterwards everything is as it was before."""
+    """Off until the first `begin_step`; after `stop` everything is as it was before."""
 
     def __init__(self) -> None:
         self.reason: str | None = None
-        """Why there is no log; None while there is one, or before `start`."""
-        self._log = LineLog()
+        """Why there is no log; None while there is one, or before the first step."""
+        self._log = LineEventLog()
         self._lines: MonitoredLines | TracedLines | None = None
         self._running = False
         self._about: dict[str, Any] = {}
 
-    def start(self, number: int) -> None:
-        """Begin to log step `number`, or say in `reason` why not."""
-        self._log = log = LineLog()
+    def begin_step(self, number: int) -> None:
+        """Step `number` begins now: the first of the log, or the one before ends here. `reason` says what is wrong."""
+        if self._running and self._lines is not None:
+            if self._log.overflows():
+                self.give_up(_TOO_MANY)
+                return
+            self._begin_log(number, sys._getframe(1))
+            self._lines.step()
+        elif self.reason is None:
+            self._start(number, sys._getframe(1))
+
+    def _start(self, number: int, frame: FrameType) -> None:
+        self._log = log = LineEventLog()
         self._lines = lines = _lines(log)
         self.reason = lines.start()
         if self.reason is not None:
@@ -45,18 +57,8 @@ class LineClock:
         unix, perf = time.time_ns(), time.perf_counter_ns()
         self._about = {"thread": threading.get_native_id(), "unix_ns": unix, "perf_ns": perf}
         self._running = True
-        self._begin_step(number, sys._getframe(1))
+        self._begin_log(number, frame)
         lines.open()
-
-    def step(self, number: int) -> None:
-        """A step ends here and step `number` begins."""
-        if not self._running or self._lines is None:
-            return
-        if self._log.overflows():
-            self.give_up("a step runs too many different lines")
-            return
-        self._begin_step(number, sys._getframe(1))
-        self._lines.step()
 
     def stop(self) -> None:
         """End the last step and put everything back; may be called at any time, from any thread."""
@@ -66,7 +68,7 @@ class LineClock:
         self._log.end_ns = time.perf_counter_ns()
         self.reason = self._lines.stop()
         if self.reason is None and self._log.overflows():
-            self.reason = "a step runs too many different lines"
+            self.reason = _TOO_MANY
 
     def give_up(self, reason: str) -> None:
         """Stop, and keep nothing."""
@@ -82,7 +84,7 @@ class LineClock:
         about = {"clock": self._lines.clock, "cap": CAP, "call_cost_ns": cost, **self._about}
         return {**about, **self._log.document(shown)}
 
-    def _begin_step(self, number: int, frame: FrameType | None) -> None:
+    def _begin_log(self, number: int, frame: FrameType | None) -> None:
         """Each step's log begins with the functions under way, so that it can be read by itself."""
         frames: list[FrameType] = []
         for _ in range(DEEPEST):
@@ -102,5 +104,5 @@ class LineClock:
                 log.keys.append(position << CODE_SHIFT | key)
 
 
-def _lines(log: LineLog) -> MonitoredLines | TracedLines:
+def _lines(log: LineEventLog) -> MonitoredLines | TracedLines:
     return MonitoredLines(log) if sys.version_info >= (3, 12) else TracedLines(log)

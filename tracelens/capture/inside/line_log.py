@@ -26,7 +26,7 @@ MOST_EVENTS = 200_000
 """Per step; a project that runs 4,000 different lines per step, each 50 times."""
 
 
-class LineLog:
+class LineEventLog:
     """Events of one thread over a few steps. Times are `time.perf_counter_ns`."""
 
     def __init__(self) -> None:

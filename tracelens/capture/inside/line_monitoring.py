@@ -1,6 +1,6 @@
 """The line clock of Python 3.12 and later: `sys.monitoring`, on the code objects of the user's project alone.
 
-In: the thread that trains. Out: events in a `LineLog`. A library's code object costs one call per step, a user's line
+In: the thread that trains. Out: events in a log. A library's code object costs one call per step, a user's line
 at most `CAP` events per step; what is beyond is switched off by the interpreter itself until the next step.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
-from tracelens.capture.inside.line_log import CAP, CODE_SHIFT, ENTER, KIND_BITS, LEAVE, LINE, LineLog
+from tracelens.capture.inside.line_log import CAP, CODE_SHIFT, ENTER, KIND_BITS, LEAVE, LINE, LineEventLog
 from tracelens.capture.inside.user_frames import is_users
 
 TOOLS = (4, 3)
@@ -26,7 +26,7 @@ class MonitoredLines:
 
     clock = "monitoring"
 
-    def __init__(self, log: LineLog) -> None:
+    def __init__(self, log: LineEventLog) -> None:
         self._log = log
         self._thread = threading.get_ident()
         self._tool: int | None = None

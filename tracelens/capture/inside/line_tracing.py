@@ -1,6 +1,6 @@
 """The line clock of Python 3.11 and before: `sys.settrace` on the thread that trains, for the user's files alone.
 
-In: the thread that trains. Out: events in a `LineLog`. The interpreter cannot switch single locations off, so a frame
+In: the thread that trains. Out: events in a log. The interpreter cannot switch single locations off, so a frame
 that has reported a line `CAP` times is silenced as a whole until it calls something from another line; what the
 interpreter reports nevertheless (each call of a Python function) is counted, and `call_cost_ns` says what one costs.
 """
@@ -24,7 +24,7 @@ from tracelens.capture.inside.line_log import (
     NOTE,
     SILENCED,
     UNLOGGED,
-    LineLog,
+    LineEventLog,
 )
 from tracelens.capture.inside.user_frames import DEEPEST, is_users
 
@@ -37,7 +37,7 @@ class TracedLines:
 
     clock = "settrace"
 
-    def __init__(self, log: LineLog) -> None:
+    def __init__(self, log: LineEventLog) -> None:
         self._log = log
         self._silent: dict[int, int] = {}
         """Frames (by `id`, so that none lives longer for it) that report no lines, and the line that was too much."""
@@ -48,7 +48,7 @@ class TracedLines:
         self._unlogged = [0]
         """Calls that were not logged since the last event; one from a silenced frame counts `_silent_price` times."""
         self._silent_price = 1
-        self._active = False
+        self._active = [False]
         self._call = self._calling()
         self.call_cost_ns = 0
 
@@ -56,12 +56,12 @@ class TracedLines:
         """Arm the clock; or say why it cannot be."""
         if sys.gettrace() is not None:
             return "a debugger or a coverage tool traces the script"
+        self._active[0] = True
         self._calibrate()
         return None
 
     def open(self) -> None:
         """Let events come, once the frames that run already are in the log."""
-        self._active = True
         sys.settrace(self._call)
         for frame in self._under_way():
             frame.f_trace = self._local
@@ -75,7 +75,7 @@ class TracedLines:
 
     def stop(self) -> str | None:
         """Everything as it was; or why what was logged is not to be trusted."""
-        active, self._active = self._active, False
+        active, self._active[0] = self._active[0], False
         if not active:
             return None
         if sys.gettrace() is not self._call:
@@ -99,9 +99,12 @@ class TracedLines:
     def _calling(self) -> Callable[..., Any]:
         """What runs for every Python function that is called, torch's own included: as little as can be."""
         silent, library, over, unlogged = self._silent, self._library, self._over, self._unlogged
-        index, speak_again, enter = self._log.index, self._speak_again, self._enter
+        index, speak_again, enter, active = self._log.index, self._speak_again, self._enter, self._active
 
         def call(frame: FrameType, _event: str, _argument: Any) -> Any:
+            if not active[0]:  # another thread stopped the clock, and only this one can take the function away
+                sys.settrace(None)
+                return None
             if silent:
                 caller = frame.f_back
                 hot = silent.get(id(caller))
@@ -131,7 +134,7 @@ class TracedLines:
         return self._local
 
     def _local(self, frame: FrameType, event: str, _argument: Any) -> Any:
-        if not self._active:
+        if not self._active[0]:
             frame.f_trace = None
             return None
         known = self._log.index.get(id(frame.f_code))

@@ -1,4 +1,4 @@
-"""Files of one rank in the Run folder: the trace, compressed, then sources.json, then rank.json.
+"""Files of one rank in the Run folder: the trace, compressed, then sources.json and lines.json, then rank.json.
 
 In: what the agent has gathered. Out: files; rank.json comes last, so whoever sees it finds the others complete.
 Formats, beside those that `tracelens.run` reads:
@@ -8,6 +8,7 @@ Formats, beside those that `tracelens.run` reads:
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
@@ -21,6 +22,7 @@ from typing import Any
 from tracelens import run
 from tracelens.capture.inside.attribution import Mark
 from tracelens.capture.inside.cuda_event_log import EventCall
+from tracelens.capture.inside.gc_log import Collection
 from tracelens.capture.inside.user_frames import Place, shown
 
 LEVEL = 5
@@ -37,6 +39,7 @@ class Sources:
     marks: Iterable[Mark] = ()
     samples: Iterable[tuple[int, int, Place]] = ()
     uses: Iterable[EventCall] = ()
+    collections: Iterable[Collection] = ()
 
 
 def claim_folder(parent: Path, rank: int) -> Path:
@@ -106,8 +109,20 @@ def write_sources(path: Path, sources: Sources, cwd: str) -> None:
                 {"unix_ns": at, "thread": thread, **_place(place, cwd)} for at, thread, place in sources.samples
             ],
             "events": [asdict(use) for use in sources.uses],
+            "collections": [_collection(each, cwd) for each in sources.collections],
         },
     )
+
+
+def write_lines(path: Path, document: Mapping[str, Any]) -> None:
+    """The line clock's log: long columns of small numbers, so without a line break after each."""
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+    run.write_bytes(path, text.encode("utf-8", "backslashreplace"))
+
+
+def _collection(collection: Collection, cwd: str) -> dict[str, Any]:
+    place = None if collection.place is None else _place(collection.place, cwd)
+    return {**asdict(collection), "place": place}
 
 
 def _place(place: Place, cwd: str) -> dict[str, Any]:

@@ -18,9 +18,12 @@ from typing import Any
 from tracelens.capture.inside import cupti_detach, process_facts, rank_files
 from tracelens.capture.inside.attribution import Attribution
 from tracelens.capture.inside.cuda_event_log import CudaEventLog
+from tracelens.capture.inside.gc_log import GcLog
+from tracelens.capture.inside.line_clock import LineClock
 from tracelens.capture.inside.profiler_session import NotRecorded, ProfilerSession
 from tracelens.capture.inside.recording_data import RecordingData
 from tracelens.capture.inside.stack_sampler import StackSampler
+from tracelens.capture.inside.user_frames import shown
 from tracelens.launch.inside import hooks
 
 
@@ -32,14 +35,28 @@ class Instruments:
     sampler: StackSampler | None = None
     attribution: Attribution = field(default_factory=Attribution)
     event_log: CudaEventLog = field(default_factory=CudaEventLog)
+    collections: GcLog = field(default_factory=GcLog)
+    lines: LineClock = field(default_factory=LineClock)
 
     def begin(self) -> None:
         """Prepare and start at once, where there is no step to warm up in."""
         assert self.profiler is not None and self.sampler is not None
         self.profiler.prepare()
-        self.event_log.install()
+        self.install_logs()
         self.profiler.start()
         self.sampler.start()
+
+    def install_logs(self) -> None:
+        """What is noted in the clean window, too."""
+        self.event_log.install()
+        self.collections.install()
+
+    def clock_lines(self, number: int) -> None:
+        """Clock the lines of step `number`, which begins now. Should that fail, the recording goes on without."""
+        try:
+            self.lines.begin_step(number)
+        except Exception as error:  # noqa: BLE001 -- a part of a recording is no reason to lose the rest of it
+            self.lines.give_up(f"the clock failed: {error!r}")
 
     def give_up(self) -> None:
         """Close the profiler session and drop what it recorded."""
@@ -50,10 +67,12 @@ class Instruments:
                 profiler.stop()
 
     def put_back(self) -> None:
-        """Restore everything that was patched in torch, in reverse order of installing."""
+        """Restore everything that was patched in torch and in the interpreter, in reverse order of installing."""
+        self.lines.stop()
         if self.sampler is not None:
             self.sampler.stop()
         self.attribution.remove()
+        self.collections.remove()
         self.event_log.remove()
 
 
@@ -88,10 +107,12 @@ def _save(config: Mapping[str, Any], data: RecordingData, instruments: Instrumen
         sources = None
         data.notes.append(f"no source lines: {error}")
         reason = reason or f"the source lines could not be saved: {error}"
+    lines = _save_lines(folder / "lines.json", data, instruments.lines, str(config["cwd"]))
     data.window["saved"] = True
     entry = _entry(data, {"rank": rank, "world_size": world, "complete": reason is None, "reason": reason})
     entry["trace"] = f"{folder.name}/{trace.name}" if trace else None
     entry["sources"] = f"{folder.name}/{sources.name}" if sources else None
+    entry["lines"] = f"{folder.name}/{lines.name}" if lines else None
     entry["stopped"] = bool(reason is None and config.get("stop_after_window"))
     rank_files.write_entry(folder, entry)
     return folder
@@ -100,7 +121,23 @@ def _save(config: Mapping[str, Any], data: RecordingData, instruments: Instrumen
 def _save_sources(path: Path, data: RecordingData, instruments: Instruments, cwd: str) -> None:
     samples = [(at, data.thread, place) for at, place in (instruments.sampler.samples if instruments.sampler else ())]
     uses = [] if data.stranded else instruments.event_log.uses()
-    rank_files.write_sources(path, rank_files.Sources(instruments.attribution.marks, samples, uses), cwd)
+    collections = instruments.collections.collections
+    rank_files.write_sources(path, rank_files.Sources(instruments.attribution.marks, samples, uses, collections), cwd)
+
+
+def _save_lines(path: Path, data: RecordingData, clock: LineClock, cwd: str) -> Path | None:
+    """The line clock's log. A recording without it is as complete, so that only a note says why it is missing."""
+    if clock.reason is not None:
+        data.notes.append(f"no times per source line: {clock.reason}")
+    document = clock.document(lambda file: shown(file, cwd))
+    if document is None:
+        return None
+    try:
+        rank_files.write_lines(path, document)
+    except OSError as error:
+        data.notes.append(f"no times per source line: {error}")
+        return None
+    return path
 
 
 def _save_trace(folder: Path, rank: int, data: RecordingData, instruments: Instruments) -> Path | None:
