@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +9,10 @@ import pandas as pd
 import pytest
 
 import tracelens
+from tests.support.builders import Events
 from tests.support.oracle import IMPORT_NOISE, TRACES, Oracle
 from tracelens.errors import UsageError
-from tracelens.trace import chrome, hta_pandas
+from tracelens.trace import chrome
 
 FILES = (
     "hta/a100_alexnet_cuda_sync.json.gz",
@@ -117,38 +117,16 @@ def test_memory_bandwidth(name: str) -> None:
     same(ours.reset_index(), theirs.reset_index(), rtol=1e-3)
 
 
-CRITICAL = {
-    "hta/event_sync_small": ("ProfilerStep", 0, 56, 57, 40, {"cpu_bound": 97.2511, "gpu_compute_bound": 1.5827}),
-    "hta/event_sync_multi_stream_small": ("", 0, 80, 82, 59, {"cpu_bound": 87.0119, "gpu_compute_bound": 10.5263}),
-    "h200/mlp_base_ns": ("ProfilerStep", 2, 838, 834, 399, {"cpu_bound": 100.0}),
-    "h200/conv_base_ns": ("ProfilerStep", 1, 974, 970, 239, {"cpu_bound": 1.3049, "gpu_compute_bound": 94.9046}),
-}
-"""Annotation, instance; nodes, edges, nodes on the path and what bounds it in percent: HTA 0.5.0 over the files with
-pandas 2.3.3, under which its critical path analysis works as it is."""
-
-
-@pytest.mark.parametrize("name", CRITICAL)
-def test_critical_path(name: str) -> None:
-    path = TRACES / f"{name}.json.gz"
-    if not path.is_file():
-        pytest.skip("the shared traces are not part of the project")
-    annotation, instance, nodes, edges, on_path, bounds = CRITICAL[name]
-    analysis = tracelens.hta(chrome.load(path))
-    rank = next(iter(analysis.t.traces))
-    graph, found = analysis.critical_path_analysis(rank, annotation, instance)
-    assert found
-    assert (len(graph.node_list), graph.number_of_edges(), len(graph.critical_path_nodes)) == (nodes, edges, on_path)
-    summary = graph.summary()
-    assert {key: round(float(summary[key]), 4) for key in bounds} == bounds
-
-
-def test_htas_own_critical_path_is_left_alone() -> None:
-    """Only ours is mended: HTA's class still has what pandas 3 refuses."""
-    from hta.analyzers.critical_path_analysis import CriticalPathAnalysis
-
-    assert int(pd.__version__.split(".")[0]) >= 3
-    assert hta_pandas.critical_path() is not CriticalPathAnalysis
-    assert "axis=1, columns=" in Path(inspect.getfile(CriticalPathAnalysis)).read_text()
+@pytest.mark.skipif(int(pd.__version__.split(".")[0]) < 3, reason="with pandas 2 the analysis works")
+def test_the_critical_path_is_refused_with_what_to_do_about_it() -> None:
+    events = Events()
+    for number in range(3):
+        events.step(number, 100 * number, 100)
+        events.add("cpu_op", "aten::mm", 100 * number + 10, 50)
+    analysis = tracelens.hta(events.trace())
+    with pytest.raises(UsageError, match="pandas 3") as refused:
+        analysis.critical_path_analysis(0, "ProfilerStep", 0)
+    assert "pandas<3" in refused.value.hint
 
 
 def test_two_traces_of_one_rank_are_refused() -> None:

@@ -1,8 +1,8 @@
 """Hand a loaded Trace to HolisticTraceAnalysis: our columns in, an `hta.trace_analysis.TraceAnalysis` out.
 
-HTA parses a trace with a Python dict per event, which is most of the time it takes; its analyses (critical path,
-communication overlap, kernel breakdown, queue length, …) work on a DataFrame that can be filled from our columns.
-Apart from the rest because only this module knows HTA's column names and its rounding.
+HTA parses a trace with a Python dict per event, which is most of the time it takes; its analyses (communication
+overlap, kernel breakdown, queue length, …) work on a DataFrame that can be filled from our columns. Only this module
+knows HTA's column names and its rounding.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import pandas as pd
 
 from tracelens.errors import UsageError
 from tracelens.model import Trace
-from tracelens.trace.hta_pandas import critical_path
 
 if TYPE_CHECKING:
     from hta.trace_analysis import TraceAnalysis
@@ -57,17 +56,16 @@ def analysis(*traces: Trace, include_last_step: bool = False) -> TraceAnalysis:
 
 
 def _facade(base: Any) -> Any:
-    """HTA's facade, with a critical path analysis that works under pandas 3."""
+    """HTA's facade, which refuses the critical path analysis under pandas 3 with a reason that can be acted on."""
 
     class TraceAnalysis(base):  # type: ignore[misc]  # named like HTA's, because it is that
-        def critical_path_analysis(self, rank: int, annotation: str, instance_id: Any) -> Any:
-            return critical_path().critical_path_analysis(self.t, rank, annotation, instance_id)
-
-        def overlay_critical_path_analysis(
-            self, rank: int, critical_path_graph: Any, *args: Any, **options: Any
-        ) -> Any:
-            overlay = critical_path().overlay_critical_path_analysis
-            return overlay(self.t, rank, critical_path_graph, *args, **options)
+        def critical_path_analysis(self, *args: Any, **options: Any) -> Any:
+            if int(pd.__version__.partition(".")[0]) >= 3:
+                raise UsageError(
+                    f"HTA 0.5's critical path analysis does not work with pandas {pd.__version__}",
+                    hint="use an environment with pandas 2: pip install 'pandas<3'",
+                )
+            return super().critical_path_analysis(*args, **options)
 
     return TraceAnalysis
 
