@@ -1,7 +1,8 @@
 """Write the parts of README and docs that the program prints itself; a test compares them with what it prints.
 
-    python docs/generate.py          write
-    python docs/generate.py --check  say which pages differ, exit with 1
+    python docs/generate.py                  write every generated page
+    python docs/generate.py commands rules   write these pages: commands, readme, rules, tour
+    python docs/generate.py --check          name the pages that differ, exit with 1; page names work here too
 
 docs/rules.md and docs/commands.md are printed whole. In docs/tour.md the answers to recommend, report and apply are
 printed from the recorded run in sample_traces/; what was recorded on the GPU itself (profile, verify) stays as it was.
@@ -16,6 +17,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -47,34 +50,47 @@ CODES = """## Exit codes
 """
 
 
-def main(arguments: list[str]) -> int:
-    """Write what differs, or with --check only say it."""
-    differing = [path for path, text in pages().items() if path.read_text(encoding="utf-8") != text]
+HELPS = """
+import sys
+from tracelens.cli import main, root
+for name in ("", *root.commands):
+    main([name, "--help"] if name else ["--help"])
+    print("\\f", end="", flush=True)
+"""
+"""Prints the help of the program and of each command, each followed by a form feed."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the pages that differ, or with --check only name them. Returns the exit code: 2 for an unknown page."""
+    names = [word for word in arguments if word != "--check"]
+    unknown = [name for name in names if name not in PAGES]
+    if unknown:
+        print(f"no such page: {', '.join(unknown)}; there are {', '.join(PAGES)}", file=sys.stderr)
+        return 2
+    texts = pages(names)
+    differing = [path for path, text in texts.items() if path.read_text(encoding="utf-8") != text]
     for path in differing:
         print(path.relative_to(ROOT))
-    if "--check" in arguments:
-        return 1 if differing else 0
-    for path, text in pages().items():
-        path.write_text(text, encoding="utf-8")
-    return 0
+        if "--check" not in arguments:
+            path.write_text(texts[path], encoding="utf-8")
+    return 1 if differing and "--check" in arguments else 0
 
 
-def pages() -> dict[Path, str]:
-    """Every generated page as it should be."""
-    tour = _tour((DOCS / "tour.md").read_text(encoding="utf-8"))
-    return {
-        DOCS / "rules.md": tracelens(ROOT, "rules", "--format", "markdown"),
-        DOCS / "commands.md": _commands(),
-        DOCS / "tour.md": tour,
-        ROOT / "README.md": _readme((ROOT / "README.md").read_text(encoding="utf-8"), tour),
-    }
+def pages(names: Sequence[str] = ()) -> dict[Path, str]:
+    """The named pages as they should be; all of them without a name. Each is built once."""
+    return {PAGES[name][0]: PAGES[name][1]() for name in names or PAGES}
 
 
 def tracelens(folder: Path, *words: str) -> str:
     """What the command prints, stdout and stderr in the order in which they appear on a terminal."""
+    return python(folder, "-m", "tracelens", *words)
+
+
+def python(folder: Path, *words: str) -> str:
+    """What Python prints in that folder, without colors and at the default width."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("TRACELENS_", "COLUMNS"))}
     done = subprocess.run(
-        [sys.executable, "-m", "tracelens", *words],
+        [sys.executable, *words],
         cwd=folder,
         check=True,
         stdout=subprocess.PIPE,
@@ -86,24 +102,27 @@ def tracelens(folder: Path, *words: str) -> str:
 
 
 def _commands() -> str:
-    """Every command's own help."""
+    """Every command's own help, printed by one process."""
     sys.path.insert(0, str(ROOT))
     from tracelens.cli import root
 
+    whole, *texts = (text.rstrip() for text in python(ROOT, "-c", HELPS).split("\f")[:-1])
+    helps = dict(zip(root.commands, texts, strict=True))
     parts = [
         "# Commands\n\nGenerated from `--help` by `docs/generate.py`. Every command ends by printing the next one.\n",
-        f"```\n$ tracelens --help\n{_help()}```\n",
+        f"```\n$ tracelens --help\n{whole}\n```\n",
     ]
-    parts += [f"## {name}\n\n```\n$ tracelens {name} --help\n{_help(name)}```\n" for name in root.commands]
+    parts += [f"## {name}\n\n```\n$ tracelens {name} --help\n{text}\n```\n" for name, text in helps.items()]
     return "\n".join([*parts, FORMATS, CODES])
 
 
-def _help(*command: str) -> str:
-    return tracelens(ROOT, *command, "--help").rstrip() + "\n"
+@cache
+def _tour() -> str:
+    """The page with the answers of the present version; built once, because the README shows an excerpt of it.
 
-
-def _tour(page: str) -> str:
-    """The page with the answers of the present version. What was verified later is hidden from it."""
+    The sample's verify.json is left out: it was recorded after these commands.
+    """
+    page = (DOCS / "tour.md").read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
         case = Path(folder) / CASE
         shutil.copytree(ROOT / "sample_traces" / CASE, case)
@@ -119,16 +138,23 @@ def _with_answer(page: str, words: str, answer: str) -> str:
     return page[:start] + answer + "\n" + page[page.index("```", start) :]
 
 
-def _readme(readme: str, tour: str) -> str:
+def _rules() -> str:
+    return tracelens(ROOT, "rules", "--format", "markdown")
+
+
+def _readme() -> str:
     """The README with an excerpt of the tour between its markers."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
     before, _, rest = readme.partition("<!-- tour:begin -->\n")
     after = rest.partition("<!-- tour:end -->")[2]
-    return f"{before}<!-- tour:begin -->\n```\n{_excerpt(tour)}\n```\n<!-- tour:end -->{after}"
+    return f"{before}<!-- tour:begin -->\n```\n{_excerpt(_tour())}\n```\n<!-- tour:end -->{after}"
 
 
 def _excerpt(tour: str) -> str:
-    found = [(one[1], one[2].rstrip()) for one in re.finditer(r"```\n\$ tracelens ([^\n]+)\n(.*?)```", tour, re.S)]
-    answers = {words.split()[0]: answer for words, answer in found}
+    blocks = [
+        (block[1], block[2].rstrip()) for block in re.finditer(r"```\n\$ tracelens ([^\n]+)\n(.*?)```", tour, re.S)
+    ]
+    answers = {words.split()[0]: answer for words, answer in blocks}
     recorded = [line for line in answers["profile"].splitlines() if line.startswith("tracelens: ")]
     apply = answers["apply"].partition("\nChanges\n")[0].rstrip()
     parts = {
@@ -138,12 +164,21 @@ def _excerpt(tour: str) -> str:
         "apply": apply[_second_hunk(apply) :],
         "verify": "\n".join([*answers["verify"].splitlines()[:9], "  …"]),
     }
-    return "\n\n".join(f"$ tracelens {words}\n{parts[words.split()[0]]}" for words, _ in found)
+    return "\n\n".join(f"$ tracelens {words}\n{parts[words.split()[0]]}" for words, _ in blocks)
 
 
 def _second_hunk(diff: str) -> int:
     """Where the first hunk ends, which only imports the helper."""
     return diff.index("\n@@ ", diff.index("\n@@ ") + 1) + 1
+
+
+PAGES: dict[str, tuple[Path, Callable[[], str]]] = {
+    "commands": (DOCS / "commands.md", _commands),
+    "readme": (ROOT / "README.md", _readme),
+    "rules": (DOCS / "rules.md", _rules),
+    "tour": (DOCS / "tour.md", _tour),
+}
+"""The generated pages by name, each with its file and what builds its text."""
 
 
 if __name__ == "__main__":

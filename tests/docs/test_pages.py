@@ -1,6 +1,5 @@
 """README and docs say what the program does: printed parts are its own words, commands exist, links lead somewhere,
-the site
-builds without a warning, and the workflow for CI is one that GitHub accepts and whose commands run here."""
+the site builds without a warning, and the workflow for CI is one that GitHub accepts and whose commands run here."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ from tests.support.places import ROOT
 from tracelens import cli
 
 DOCS = ROOT / "docs"
-PAGES = sorted([ROOT / "README.md", ROOT / "sample_traces" / "README.md", *DOCS.rglob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), ROOT / "sample_traces" / "README.md", *DOCS.rglob("*.md")])
 COMMAND = re.compile(
     r"^\s*(?:\$ |next: |run: |→ next command: )?tracelens ([a-z]+)\b(?! loop\b)(.*?)(?:\s{2,}.*)?$", re.MULTILINE
 )
@@ -90,6 +89,24 @@ def fresh(generate: ModuleType) -> dict[Path, str]:
 @pytest.mark.parametrize("name", ["docs/rules.md", "docs/commands.md", "docs/tour.md", "README.md"])
 def test_what_the_program_prints_stands_in_the_page_as_it_prints_it(name: str, fresh: dict[Path, str]) -> None:
     assert (ROOT / name).read_text(encoding="utf-8") == fresh[ROOT / name], AGAIN
+
+
+def test_a_page_is_generated_by_its_name_and_an_unknown_name_is_refused(
+    generate: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert list(generate.pages(["commands"])) == [DOCS / "commands.md"]
+    assert generate.main(["commands", "definitions"]) == 2
+    assert "no such page: definitions" in capsys.readouterr().err
+
+
+def test_the_changelog_has_the_form_of_keep_a_changelog() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^(##+) (.+)$", text, re.MULTILINE)
+    versions = [title for marks, title in headings if marks == "##"]
+    assert versions[0] == "[Unreleased]"
+    assert all(re.fullmatch(r"\[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d", title) for title in versions[1:])
+    kinds = {title for marks, title in headings if marks == "###"}
+    assert kinds <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
 
 
 def test_the_reference_has_every_command_and_every_rule(fresh: dict[Path, str]) -> None:
