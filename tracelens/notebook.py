@@ -63,12 +63,11 @@ def _options(line: str) -> argparse.Namespace:
 
 def _verdict(folder: Path) -> str:
     from tracelens import pipeline
-    from tracelens.report import next_commands, words
+    from tracelens.report import next_commands, wording
 
     examined = pipeline.examine(pipeline.open_inputs((folder,)))
     diagnosis = pipeline.illustrate(examined, pipeline.plan(examined))
     written = pipeline.save(diagnosis)
     page = next(path for path in written if path.suffix == ".html")
-    return (
-        f"tracelens: {words.headline(diagnosis)}\nreport: {page}\nnext: {next_commands.line('recommend', str(folder))}"
-    )
+    recommend = next_commands.line("recommend", str(folder))
+    return f"tracelens: {wording.headline(diagnosis)}\nreport: {page}\nnext: {recommend}"

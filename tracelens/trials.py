@@ -22,8 +22,8 @@ from tracelens.verify.trial_process import Command
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """What a verification may cost, and where it reports to."""
+class TrialOptions:
+    """What a verification may cost, and what its progress is told to."""
 
     steps: int
     budget_s: float
@@ -31,7 +31,9 @@ class Trial:
     progress: Callable[[str], None]
 
 
-def of_schemes(diagnosis: PlannedDiagnosis, names: tuple[str, ...], trial: Trial) -> tuple[Verification, ...]:
+def verify_schemes(
+    diagnosis: PlannedDiagnosis, names: tuple[str, ...], options: TrialOptions
+) -> tuple[Verification, ...]:
     """Measure the patches of these schemes against the original; kept in verify.json of the Run.
 
     Schemes that come to the same patch on this Run are one trial, whose result is said of each.
@@ -50,20 +52,22 @@ def of_schemes(diagnosis: PlannedDiagnosis, names: tuple[str, ...], trial: Trial
         cwd=run.cwd,
         project=_project(run, changes[0].patch),
         original=_way_back(run),
-        steps=trial.steps,
-        budget_s=trial.budget_s,
-        seed=trial.seed,
+        steps=options.steps,
+        budget_s=options.budget_s,
+        seed=options.seed,
         step_ns=step_ns,
         device=diagnosis.timeline.trace.device,
-        progress=trial.progress,
+        progress=options.progress,
     )
-    found = dict(zip(alike, verifying.verify_all(wanted, changes), strict=True))
-    measured = tuple(_said_of(name, first, found[first]) for first, same in alike.items() for name in same)
+    results = dict(zip(alike, verifying.verify_all(wanted, changes), strict=True))
+    measured = tuple(_under_name(name, first, results[first]) for first, same in alike.items() for name in same)
     store.write(run.path, measured)
     return measured
 
 
-def of_scripts(before: Path, after: Path, arguments: tuple[str, ...], trial: Trial) -> tuple[Verification, ...]:
+def verify_scripts(
+    before: Path, after: Path, arguments: tuple[str, ...], options: TrialOptions
+) -> tuple[Verification, ...]:
     """Measure two versions of a script against each other."""
     patch = request.hand_made(before, after)
     wanted = request.VerificationRequest(
@@ -71,10 +75,10 @@ def of_scripts(before: Path, after: Path, arguments: tuple[str, ...], trial: Tri
         cwd=Path.cwd(),
         project=patch.root,
         change=request.PatchedVersion(patch),
-        steps=trial.steps,
-        budget_s=trial.budget_s,
-        seed=trial.seed,
-        progress=trial.progress,
+        steps=options.steps,
+        budget_s=options.budget_s,
+        seed=options.seed,
+        progress=options.progress,
     )
     return (verifying.verify(wanted),)
 
@@ -90,14 +94,14 @@ def _alike(diagnosis: PlannedDiagnosis, names: tuple[str, ...]) -> dict[str, lis
     return alike
 
 
-def _said_of(name: str, tried: str, found: Verification) -> Verification:
+def _under_name(name: str, tried: str, measured: Verification) -> Verification:
     """The result of a trial under another scheme's name, where both make the same patch."""
     if name == tried:
-        return found
+        return measured
     note = f"its patch is that of {tried} on this run: measured once"
-    notes = [*found.details.get("notes", ()), note]
+    notes = [*measured.details.get("notes", ()), note]
     return replace(
-        found, scheme=name, details={**found.details, "scheme": name, "same_patch_as": tried, "notes": notes}
+        measured, scheme=name, details={**measured.details, "scheme": name, "same_patch_as": tried, "notes": notes}
     )
 
 

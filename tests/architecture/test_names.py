@@ -8,19 +8,10 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "tracelens"
 
-STILL_CALLED_OF = frozenset({"patch", "report"})
+STILL_CALLED_OF = frozenset({"patch"})
 """Folders (and modules beside them) that still have a function called `of`. Whoever renames the last one removes the
 entry; nothing is ever added."""
-STILL_TWICE = frozenset(
-    [
-        "Bar",
-        "Change",
-        "Lane",
-        "Row",
-        "Shown",
-        "_Module",
-    ]
-)
+STILL_TWICE = frozenset({"_Module"})
 """Class names that still occur more than once. Whoever makes one unique removes it; nothing is ever added."""
 
 

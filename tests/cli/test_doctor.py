@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.places import ROOT
 from tracelens.cli import doctor, machine_checks, main, torch_probe
-from tracelens.cli.machine_checks import Check, Machine
+from tracelens.cli.machine_checks import Check, MachineFacts
 
 GIB = 1 << 30
 WELL: dict[str, Any] = {
@@ -35,17 +35,17 @@ def machine(
     torch: Mapping[str, Any] | str | None = None,
     environment: Mapping[str, str] | None = None,
     **changes: Any,
-) -> Machine:
+) -> MachineFacts:
     facts = {**WELL, **torch} if isinstance(torch, Mapping) else torch or WELL
     none = tmp_path / "none"
     given = {
         "torch": facts, "gpus": GPUS, "folder": tmp_path, "environment": environment or {}, "admin_only": none,
         "driver_file": none, "shared_memory": tmp_path, "version": installed,
     }  # fmt: skip
-    return Machine(**{**given, **changes})
+    return MachineFacts(**{**given, **changes})
 
 
-def found(looked_at: Machine) -> dict[str, Check]:
+def found(looked_at: MachineFacts) -> dict[str, Check]:
     return {check.name: check for check in machine_checks.checks(looked_at)}
 
 

@@ -155,17 +155,18 @@ def test_an_allowance_without_a_file_is_wrong_usage(entry: str, run: Path, capsy
 
 def test_a_budget_broken_beats_one_that_could_not_be_judged() -> None:
     diagnosis = report_cases.diagnosis()
-    limits = budget.Limits(syncs_per_step=1, exposed_ms=1)
-    judged = gate.judge(diagnosis, budget.check(diagnosis, limits, None), (), None, 0.02)
+    limits = budget.Budgets(syncs_per_step=1, exposed_ms=1)
+    judged = gate.judge(diagnosis, budget.judge_budgets(diagnosis, limits, None), (), None, 0.02)
     assert judged.passed is False
-    unknown = gate.judge(diagnosis, budget.check(diagnosis, replace(limits, syncs_per_step=9), None), (), None, 0.02)
+    loose = replace(limits, syncs_per_step=9)
+    unknown = gate.judge(diagnosis, budget.judge_budgets(diagnosis, loose, None), (), None, 0.02)
     assert unknown.passed is None and "could not be measured" in unknown.verdict
 
 
 def test_calls_that_were_not_recorded_are_not_zero_synchronizations() -> None:
     base = report_cases.diagnosis(stalls=())
     blind = replace(base.timeline, trace=replace(base.timeline.trace, signals=frozenset({"gpu"})))
-    (item,) = budget.check(replace(base, timeline=blind), budget.Limits(syncs_per_step=0), None)
+    (item,) = budget.judge_budgets(replace(base, timeline=blind), budget.Budgets(syncs_per_step=0), None)
     assert item.value is None and item.within is None
 
 
@@ -245,20 +246,20 @@ def test_a_folder_of_runs_is_several_starts(project: Path, run: Path, capsys: Ca
 
 def test_a_new_wait_is_named_with_its_line(tmp_path: Path, capsys: Capture) -> None:
     base, new = report_cases.diagnosis(stalls=()), report_cases.diagnosis()
-    comparison = compare.of(base, new)
+    comparison = compare.compare_diagnoses(base, new)
     wait = next(one for one in comparison.waits if "synchronize" in one.name)
     assert (wait.state, wait.new_lines, wait.delta_ns) == ("new", (11,), 6_000_000)
-    gone = next(one for one in compare.of(new, base).waits if "synchronize" in one.name)
+    gone = next(one for one in compare.compare_diagnoses(new, base).waits if "synchronize" in one.name)
     assert gone.state == "gone" and gone.base_lines == (11,)
 
 
 def test_new_and_gone_findings_are_told_apart() -> None:
     base = report_cases.diagnosis(findings=())
     new = report_cases.diagnosis()
-    assert [one.title for one in compare.of(base, new).appeared] == ["The host waits in every batch"]
-    assert [one.title for one in compare.of(new, base).vanished] == ["The host waits in every batch"]
-    assert compare.of(new, new).appeared == () == compare.of(new, new).vanished
-    assert issues.of(new)[0].fingerprint == compare.of(base, new).appeared[0].fingerprint
+    assert [one.title for one in compare.compare_diagnoses(base, new).appeared] == ["The host waits in every batch"]
+    assert [one.title for one in compare.compare_diagnoses(new, base).vanished] == ["The host waits in every batch"]
+    assert compare.compare_diagnoses(new, new).appeared == () == compare.compare_diagnoses(new, new).vanished
+    assert issues.list_issues(new)[0].fingerprint == compare.compare_diagnoses(base, new).appeared[0].fingerprint
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_verify_exits_by_its_outcome(
     folder = cases.recorded(tmp_path)
     asked: list[tuple[str, ...]] = []
 
-    def measured(diagnosis: Any, names: tuple[str, ...], trial: trials.Trial) -> tuple[Verification, ...]:
+    def measured(diagnosis: Any, names: tuple[str, ...], trial: trials.TrialOptions) -> tuple[Verification, ...]:
         asked.append(names)
         return (Verification(names[0], outcome, True, Ratio(0.9, 0.88, 0.92), 10, 9, None, "said."),)
 

@@ -17,7 +17,7 @@ from tracelens import run as runs
 from tracelens.errors import InputError, Refused
 from tracelens.model import IllustratedDiagnosis, PlannedDiagnosis, Ratio, Recommendation, Verification
 from tracelens.patch.files import apply
-from tracelens.report import html, words
+from tracelens.report import html, wording
 from tracelens.verify import store
 
 
@@ -88,7 +88,7 @@ def test_save_writes_the_three_files_and_they_agree(tmp_path: Path) -> None:
     assert [path.name for path in written] == ["analysis.json", "report.html", "tracelens.patch"]
     document = json.loads(written[0].read_text())
     jsonschema.validate(document, SCHEMA)
-    assert document["recommendation"]["verdict"] == words.headline(diagnosis)
+    assert document["recommendation"]["verdict"] == wording.headline(diagnosis)
     assert written[1].read_text() == html.render(diagnosis)
     assert written[2].read_text() == diagnosis.patches["event-interval"].diff
 
@@ -172,7 +172,7 @@ def test_sentences_about_limits_stand_where_nothing_is_recommended_and_only_ther
     planned: IllustratedDiagnosis,
 ) -> None:
     said = replace(planned, situation=("A sentence.",))
-    assert words.situation(said) == ()
+    assert wording.situation(said) == ()
     nothing = replace(said, recommendation=Recommendation(None, "Do nothing."))
-    assert words.situation(nothing) == ("A sentence.",)
+    assert wording.situation(nothing) == ("A sentence.",)
     assert "A sentence." in html.render(nothing) and "A sentence." not in html.render(said)

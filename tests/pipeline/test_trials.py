@@ -99,8 +99,8 @@ def test_schemes_with_the_same_patch_are_one_trial(folder: Path, monkeypatch: py
     patches = {**diagnosis.patches, second: diagnosis.patches[first]}
     fake = Measured({first: 0.7, second: 0.1})
     monkeypatch.setattr(verifying, "verify_all", fake)
-    trial = trials.Trial(200, 60.0, 0, lambda _: None)
-    measured = trials.of_schemes(replace(diagnosis, patches=patches), (first, second), trial)
+    trial = trials.TrialOptions(200, 60.0, 0, lambda _: None)
+    measured = trials.verify_schemes(replace(diagnosis, patches=patches), (first, second), trial)
     assert fake.tried == [first]
     assert [(one.scheme, one.ratio.value) for one in measured] == [(first, 0.7), (second, 0.7)]
     assert f"its patch is that of {first}" in measured[1].details["notes"][0]

@@ -12,9 +12,9 @@ import pytest
 
 from tests.support.places import SAMPLES
 from tracelens.cli import report
-from tracelens.cli.options import Shown
-from tracelens.cli.planning import Wishes, planned
-from tracelens.report.words import gain, milliseconds, percent
+from tracelens.cli.options import Presentation
+from tracelens.cli.planning import PlanOptions, planned
+from tracelens.report.formatting import gain, milliseconds, percent
 
 CASES = ("sync_every_batch", "pageable_copies", "gpu_bound", "loader_bound", "host_bound")
 Answers = dict[str, Any]
@@ -25,11 +25,11 @@ def answers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """What `report` says of a recorded Run in each format."""
     folder = tmp_path_factory.mktemp("agreement") / "case"
     shutil.copytree(SAMPLES / request.param, folder)
-    diagnosis = planned((folder / "run",), Wishes())
+    diagnosis = planned((folder / "run",), PlanOptions())
     forms = ("text", "json", "markdown", "html", "github", "sarif")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", "120")  # a narrow terminal gets lists, which have no rows to compare
-        found: Answers = {form: report._text(diagnosis, Wishes(), Shown(form), ()) for form in forms}
+        found: Answers = {form: report._text(diagnosis, PlanOptions(), Presentation(form), ()) for form in forms}
     found["json"], found["sarif"] = json.loads(found["json"]), json.loads(found["sarif"])
     body = re.sub(r"(?s)<(script|style)\b.*?</\1>", "", found["html"])
     found["page"] = re.sub(r"\s+", " ", markup.unescape(re.sub(r"<[^>]+>", "", body)))

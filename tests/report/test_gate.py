@@ -19,19 +19,19 @@ def slower(by: float) -> list[int]:
 @pytest.mark.parametrize(("factor", "judgment"), [(1.0, "not slower"), (1.2, "slower"), (0.8, "not slower")])
 def test_the_gate_fails_only_for_a_slowdown_beyond_noise_and_tolerance(factor: float, judgment: str) -> None:
     ratio = compare._ratio([slower(1.0)], [slower(factor)])
-    found = replace(compare.of(cases.diagnosis(), cases.diagnosis()), ratio=ratio)
+    found = replace(compare.compare_diagnoses(cases.diagnosis(), cases.diagnosis()), ratio=ratio)
     assert found.judgment == judgment
     assert ratio is not None and ratio.low <= ratio.value <= ratio.high
 
 
 def test_three_steps_decide_nothing_and_another_gpu_is_not_comparable() -> None:
-    same = compare.of(cases.diagnosis(), cases.diagnosis())
+    same = compare.compare_diagnoses(cases.diagnosis(), cases.diagnosis())
     assert same.ratio is None and same.judgment == "inconclusive"
-    other = compare.of(cases.diagnosis(), cases.diagnosis(timeline=cases.timeline("A100")))
+    other = compare.compare_diagnoses(cases.diagnosis(), cases.diagnosis(timeline=cases.timeline("A100")))
     assert other.obstacles == ("device: NVIDIA H200 against A100",)
 
 
 def test_budgets_say_within_above_and_not_measured() -> None:
-    limits = budget.Limits(syncs_per_step=1.0, exposed_ms=1.0, idle_share=0.3, step_ms=9.6)
-    items = budget.check(cases.diagnosis(), limits, None)
+    limits = budget.Budgets(syncs_per_step=1.0, exposed_ms=1.0, idle_share=0.3, step_ms=9.6)
+    items = budget.judge_budgets(cases.diagnosis(), limits, None)
     assert [(item.value, item.within) for item in items] == [(2.0, False), (None, None), (0.25, True), (9.5, True)]

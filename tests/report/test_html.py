@@ -15,7 +15,7 @@ from tests.support import report_cases as cases
 from tracelens.model import Abstention, Location
 from tracelens.report import html, text
 from tracelens.report import json as json_report
-from tracelens.report.terminal import Look
+from tracelens.report.terminal import TerminalStyle
 
 HOSTILE = "</script><img src=x onerror=window.pwn=1>"
 
@@ -148,7 +148,7 @@ def test_a_recommendation_without_its_patch_says_why_and_sends_nobody_to_verify(
     stage = replace(base.recommendation.stages[0], advice="next command", command=("verify", "event-interval"))
     answer = replace(base.recommendation, stages=(stage,))
     unpatched = replace(base, patches={}, abstentions=(missing,), recommendation=answer)
-    for shown in (html.render(unpatched), text.recommendation(unpatched, Look(120, color=False))):
+    for shown in (html.render(unpatched), text.recommendation(unpatched, TerminalStyle(120, color=False))):
         assert "train.py changed since it was recorded; record again" in shown
         assert "verify tracelens-runs/r1" not in shown
     assert "verify tracelens-runs/r1 --scheme event-interval" in html.render(replace(base, recommendation=answer))

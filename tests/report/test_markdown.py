@@ -16,14 +16,14 @@ from tests.support import report_cases as cases
 from tests.support.places import ROOT
 from tracelens.cli import main
 from tracelens.model import Diagnosis, Goal, Location, Verification
-from tracelens.report import ascii_timeline, implementation_record, markdown, markdown_syntax, words
-from tracelens.report.implementation_record import Claim, Subject
+from tracelens.report import ascii_timeline, implementation_record, markdown, markdown_syntax, wording
+from tracelens.report.implementation_record import Expectation, Subject
 
 HTML = MarkdownIt("commonmark").enable("table")
 HOSTILE = (
     "<script>x</script> | *b* _i_ `c` [l](http://e) # h @everyone ![p](q) \\ ~~s~~ $m$ \x1b[31m\n# heading\n- [x] done"
 )
-CLAIM = Claim("gain", "3 to 5 %", "seed.md, 4.3")
+CLAIM = Expectation("gain", "3 to 5 %", "seed.md, 4.3")
 SUBJECT = Subject("event-interval", "2+3", "Record an event per batch.", (CLAIM,), ("It may fail",))
 
 
@@ -70,7 +70,7 @@ def test_a_table_keeps_its_columns() -> None:
 
 def test_the_verdict_is_the_same_sentence() -> None:
     diagnosis = cases.recommended()
-    assert f"**{markdown_syntax.plain(words.headline(diagnosis))}**" in markdown.summary(diagnosis)
+    assert f"**{markdown_syntax.plain(wording.headline(diagnosis))}**" in markdown.summary(diagnosis)
 
 
 def test_a_summary_of_hostile_names_has_no_tag_of_theirs() -> None:

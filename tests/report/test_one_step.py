@@ -13,7 +13,7 @@ from tracelens.report import charts, step_picture
 
 
 def test_lanes_of_one_step_lie_on_one_scale() -> None:
-    picture = step_picture.of(cases.timeline())
+    picture = step_picture.draw_step(cases.timeline())
     assert picture is not None
     named = {lane.name: lane.boxes for lane in picture.lanes}
     assert list(named) == ["CPU main thread", "Stream 7", "GPU idle"]
@@ -31,7 +31,7 @@ def test_what_is_narrower_than_the_picture_can_show_is_joined_not_dropped() -> N
     many = ops.loc[ops.index.repeat(5000)].reset_index(drop=True)
     starts = many.index.to_numpy() * 2_000  # 1 µs of work every 2 µs: 10 ms together
     many = many.assign(start_ns=starts, end_ns=starts + 1_000)
-    picture = step_picture.of(replace(timeline, tables=replace(timeline.tables, ops=many)))
+    picture = step_picture.draw_step(replace(timeline, tables=replace(timeline.tables, ops=many)))
     assert picture is not None
     boxes = next(lane.boxes for lane in picture.lanes if lane.name == "Stream 7")
     assert len(boxes) == 1 and boxes[0].width == pytest.approx(step_picture.WIDTH - step_picture.LABEL_WIDTH, rel=0.01)
@@ -40,7 +40,7 @@ def test_what_is_narrower_than_the_picture_can_show_is_joined_not_dropped() -> N
 def test_the_step_shown_is_the_one_nearest_the_median() -> None:
     timeline = cases.timeline()
     steps = timeline.tables.steps.assign(end_ns=[5_000_000, 20_000_000, 70_000_000])  # 5, 10 and 50 ms long
-    picture = step_picture.of(replace(timeline, tables=replace(timeline.tables, steps=steps)))
+    picture = step_picture.draw_step(replace(timeline, tables=replace(timeline.tables, steps=steps)))
     assert picture is not None and picture.step == 1
 
 
@@ -61,7 +61,7 @@ def test_bars_are_proportional_to_step_times() -> None:
 
 
 def test_predicted_and_measured_share_an_axis_that_holds_no_change() -> None:
-    picture = charts.graded(cases.recommended().verifications[0])
+    picture = charts.prediction_grade(cases.recommended().verifications[0])
     assert picture is not None
     predicted, measured = picture.rows
     assert predicted.kind == "predicted" and measured.kind == "measured"

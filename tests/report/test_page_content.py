@@ -214,7 +214,7 @@ def test_a_redacted_page_has_the_numbers_and_no_names(sample: Diagnosis) -> None
     place = Location("/srv/private/acme/train.py", 9, "acme_loss")
     found = tuple(replace(one, location=place, evidence=f"in {place.path}") for one in sample.findings)
     secret = replace(sample, findings=found)
-    page = html.render(redact.of(secret))
+    page = html.render(redact.redacted(secret))
     for name in ("train.py", "acme", "/srv", "losses.append", str(Path.cwd()), "loss.backward", "verify run"):
         assert name not in page, name
     assert "file2.py:83" in page or "file1.py:83" in page

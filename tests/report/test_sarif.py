@@ -30,7 +30,7 @@ def schema() -> jsonschema.Draft4Validator:
 
 
 def log(diagnosis: Diagnosis, **options: Any) -> dict[str, Any]:
-    return sarif.document(diagnosis, issues.of(diagnosis), RULES, **options)
+    return sarif.document(diagnosis, issues.list_issues(diagnosis), RULES, **options)
 
 
 def with_findings(*findings: Finding) -> Diagnosis:
@@ -104,7 +104,7 @@ def test_a_place_is_seen_from_the_root_of_the_repository(tmp_path: Path) -> None
 
 
 def test_a_small_or_placeless_finding_is_a_note() -> None:
-    levels = {one.cost_ns: one.level for one in issues.of(with_findings(
+    levels = {one.cost_ns: one.level for one in issues.list_issues(with_findings(
         finding(cost_ns=1), finding(cost_ns=2, share=0.01), finding(None, cost_ns=3)
     ))}  # fmt: skip
     assert levels == {1: "warning", 2: "note", 3: "note"}
@@ -146,7 +146,7 @@ def test_what_could_not_be_judged_is_said_in_the_log() -> None:
 def test_states_become_baseline_states_and_suppressions(schema: jsonschema.Draft4Validator) -> None:
     diagnosis = with_findings(finding(11), finding(50), finding(70, path="vendored.py"))
     known = issues.fingerprints(diagnosis)[0]
-    judged = issues.judged(issues.of(diagnosis), {known}, ["vendored.py"])
+    judged = issues.judged(issues.list_issues(diagnosis), {known}, ["vendored.py"])
     document = sarif.document(diagnosis, judged, RULES, compared=True)
     schema.validate(document)
     results = document["runs"][0]["results"]
@@ -214,13 +214,13 @@ def test_an_annotation_comes_back_whole_whatever_is_in_it() -> None:
 
 def test_hostile_findings_add_no_line() -> None:
     evil = finding(path="x\n::error::y.py", title=HOSTILE, evidence=HOSTILE)
-    lines = github.render("verdict\n::error::z", issues.of(with_findings(evil))).splitlines()
+    lines = github.render("verdict\n::error::z", issues.list_issues(with_findings(evil))).splitlines()
     assert len(lines) == 2 and all(line.startswith(("::notice ", "::warning ")) for line in lines)
 
 
 def test_ten_annotations_at_most_the_costliest_and_the_rest_counted() -> None:
     many = with_findings(*(finding(k, cost_ns=k) for k in range(1, 31)))
-    lines = github.render("verdict", issues.of(many)).splitlines()
+    lines = github.render("verdict", issues.list_issues(many)).splitlines()
     assert len([line for line in lines if line.startswith("::")]) == github.MOST
     assert parsed(lines[1])[1]["line"] == "30" and lines[-1].startswith("21 more findings")
 
@@ -228,7 +228,7 @@ def test_ten_annotations_at_most_the_costliest_and_the_rest_counted() -> None:
 def test_a_failed_gate_makes_errors_of_what_is_new_only() -> None:
     diagnosis = with_findings(finding(11), finding(50), finding(70, path="vendored.py"))
     known = issues.fingerprints(diagnosis)[0]
-    judged = issues.judged(issues.of(diagnosis), {known}, ["vendored.py"])
+    judged = issues.judged(issues.list_issues(diagnosis), {known}, ["vendored.py"])
     found = [parsed(line) for line in github.render("It fails.", judged, failed=True).splitlines()]
     assert [(name, properties.get("line")) for name, properties, _ in found] == [
         ("error", None), ("notice", "11"), ("error", "50"),
@@ -246,5 +246,5 @@ def test_git_sees_what_the_annotations_name(tmp_path: Path) -> None:
         ["git", "ls-files"], cwd=tmp_path, check=True, capture_output=True, text=True
     ).stdout.split()
     run = Run(tmp_path / "r", ("python", "train.py"), project / "train.py", project, True, ())
-    (issue,) = issues.of(replace(cases.diagnosis(), run=run))
+    (issue,) = issues.list_issues(replace(cases.diagnosis(), run=run))
     assert issue.path in listed

@@ -12,24 +12,16 @@ import pytest
 from tests.support import report_cases as cases
 from tests.support.builders import Events
 from tracelens.model import Location, Verification
-from tracelens.report import (
-    compare,
-    compare_text,
-    html,
-    markdown,
-    next_commands,
-    text,
-    words,
-)
+from tracelens.report import compare, compare_text, formatting, html, markdown, next_commands, text, wording
 from tracelens.report import json as json_report
-from tracelens.report.terminal import Look
+from tracelens.report.terminal import TerminalStyle
 
-PLAIN, COLOR = Look(120, color=False), Look(120, color=True)
+PLAIN, COLOR = TerminalStyle(120, color=False), TerminalStyle(120, color=True)
 
 
 def test_the_verdict_is_one_string_in_text_json_and_html() -> None:
     diagnosis = cases.recommended()
-    verdict = words.headline(diagnosis)
+    verdict = wording.headline(diagnosis)
     assert verdict in text.recommendation(diagnosis, PLAIN)
     assert json_report.document(diagnosis)["recommendation"]["verdict"] == verdict
     page = html.render(diagnosis)
@@ -37,7 +29,7 @@ def test_the_verdict_is_one_string_in_text_json_and_html() -> None:
 
 
 def test_an_analysis_names_the_costliest_wait_with_its_line_and_what_comes_back() -> None:
-    said = words.headline(cases.diagnosis())
+    said = wording.headline(cases.diagnosis())
     assert "25 %" in said and "torch.cuda.synchronize" in said and "train.py:11" in said and "1.50 ms" in said
 
 
@@ -45,8 +37,8 @@ def test_an_analysis_does_not_call_waits_harmless_that_nobody_judged() -> None:
     base = cases.diagnosis()
     unknown = tuple(replace(stall, verdict="unknown", exposed_ns=None) for stall in base.stalls)
     harmless = tuple(replace(stall, verdict="harmless", exposed_ns=0) for stall in base.stalls)
-    assert "No single wait" not in words.headline(replace(base, stalls=unknown))
-    assert "No single wait costs step time" in words.headline(replace(base, stalls=harmless))
+    assert "No single wait" not in wording.headline(replace(base, stalls=unknown))
+    assert "No single wait costs step time" in wording.headline(replace(base, stalls=harmless))
 
 
 def test_a_recording_without_gpu_says_so() -> None:
@@ -149,13 +141,13 @@ def test_recorded_windows_stand_before_beside_after_and_unknown_has_no_row() -> 
     ],
 )
 def test_a_time_carries_its_unit(ns: int | None, said: str) -> None:
-    assert words.milliseconds(ns) == said
+    assert formatting.milliseconds(ns) == said
 
 
 def test_comparison_prints_what_changed() -> None:
     base = cases.diagnosis()
     new = replace(base, stalls=base.stalls[1:])
-    out = compare_text.comparison(compare.of(base, new), PLAIN, "tracelens recommend run")
+    out = compare_text.comparison(compare.compare_diagnoses(base, new), PLAIN, "tracelens recommend run")
     row = next(line for line in out.splitlines() if "torch.cuda.synchronize" in line)
     assert "−6.00 ms" in row and "gone: 11" in row and row.rstrip().endswith("1.50 ms → –")
 
@@ -164,28 +156,28 @@ def test_what_all_waits_cost_together_is_said_where_single_ones_do_not_add_up_to
     base = cases.recommended()
     alone = sum(stall.exposed_ns or 0 for stall in base.stalls if stall.verdict != "window_edge")
     more = replace(base, exposed_together_ns=alone + 3_000_000)
-    sentence = words.together(more)
-    assert words.milliseconds(alone + 3_000_000) in sentence and words.milliseconds(alone) in sentence
+    sentence = wording.together(more)
+    assert formatting.milliseconds(alone + 3_000_000) in sentence and formatting.milliseconds(alone) in sentence
     flat = " ".join(text.analysis(more, PLAIN).split())
     assert sentence in flat and sentence in " ".join(text.recommendation(more, PLAIN).split())
     assert sentence in html.render(more) and sentence.split(":")[0] in markdown.summary(more)
     assert json_report.document(more)["exposed_together_us_per_step"] == (alone + 3_000_000) / 1000
-    assert words.milliseconds(alone + 3_000_000) in words.symptom(more)
+    assert formatting.milliseconds(alone + 3_000_000) in wording.symptom(more)
     for quiet in (None, alone):
-        assert words.together(replace(base, exposed_together_ns=quiet)) == ""
-        assert "without" not in words.symptom(replace(base, exposed_together_ns=quiet))
+        assert wording.together(replace(base, exposed_together_ns=quiet)) == ""
+        assert "without" not in wording.symptom(replace(base, exposed_together_ns=quiet))
 
 
 def test_without_steps_the_whole_recording_is_spoken_of_and_its_end_is_no_wait() -> None:
     base = cases.diagnosis()
     whole = replace(base, steps=replace(base.steps, source="none", count=1))
-    assert "of the recording" in words.symptom(whole) and "each step" not in words.symptom(whole)
+    assert "of the recording" in wording.symptom(whole) and "each step" not in wording.symptom(whole)
     edge = replace(base, stalls=tuple(replace(s, verdict="window_edge", exposed_ns=None) for s in base.stalls))
-    assert "No single wait" not in words.symptom(edge)
+    assert "No single wait" not in wording.symptom(edge)
 
 
 def test_a_change_of_a_time_is_never_a_zero_with_a_sign() -> None:
-    assert [words.signed(ns) for ns in (0, -1_200, 12_440_000)] == ["0 ms", "−1.2 µs", "+12.44 ms"]
+    assert [formatting.signed(ns) for ns in (0, -1_200, 12_440_000)] == ["0 ms", "−1.2 µs", "+12.44 ms"]
 
 
 # -------------------------------------------------------------------------------------------------------- words
@@ -204,4 +196,4 @@ def test_a_gpu_without_a_name_is_a_gpu(listed: list[dict[str, object]], worked: 
     events.add("cpu_op", "aten::mm", 0, 5)
     if worked:
         events.kernel(events.call("cudaLaunchKernel", 5, 5), "gemm", 20, 5)
-    assert words.device(events.trace()) == said
+    assert wording.device(events.trace()) == said

@@ -18,7 +18,7 @@ import pytest
 from tests.support import report_cases as cases
 from tests.support.browsing import Opened, marks
 from tests.support.builders import Events
-from tracelens.cli.planning import Wishes, planned
+from tracelens.cli.planning import PlanOptions, planned
 from tracelens.model import Diagnosis
 from tracelens.report import html, zoomable_timeline
 
@@ -359,7 +359,7 @@ def test_a_recording_without_a_gpu_is_drawn_too(open_page: Callable[..., Opened]
     for number in range(6):
         events.step(number, 100 * number, 100)
         events.add("cpu_op", "aten::mm", 100 * number + 10, 50)
-    opened = open_page(planned((events.write(tmp_path / "cpu.pt.trace.json"),), Wishes()))
+    opened = open_page(planned((events.write(tmp_path / "cpu.pt.trace.json"),), PlanOptions()))
     assert opened.complaints == []
     assert opened.page.locator("#strip").count() == 0
     opened.page.click("[data-key=a]")

@@ -13,9 +13,9 @@ from tracelens import pipeline
 from tracelens import run as runs
 from tracelens.errors import RuleError
 from tracelens.model import InventoryItem
-from tracelens.report import html, markdown, text, words
+from tracelens.report import html, markdown, text, wording
 from tracelens.report import json as json_report
-from tracelens.report.terminal import Look
+from tracelens.report.terminal import TerminalStyle
 from tracelens.schemes import measures, rules
 
 RULES = rules.load()
@@ -71,11 +71,15 @@ def test_what_the_loop_lacks_is_listed_as_an_opinion_in_every_format(tmp_path: P
     inputs = pipeline.open_inputs((next((tmp_path / "tracelens-runs").iterdir()),))
     examined = pipeline.examine(inputs)
     planned = pipeline.illustrate(examined, pipeline.plan(examined))
-    lacking = words.untried(planned)
+    lacking = wording.untried(planned)
     assert "lasting-workers" in [one.id for one in lacking]
     assert "mixed-precision" in [one.id for one in lacking]
-    for page in (text.recommendation(planned, Look(120, color=False)), markdown.summary(planned), html.render(planned)):
-        assert words.BEYOND in page and "30 to 50 %" in page and "opinion" in page
+    for page in (
+        text.recommendation(planned, TerminalStyle(120, color=False)),
+        markdown.summary(planned),
+        html.render(planned),
+    ):
+        assert wording.BEYOND in page and "30 to 50 %" in page and "opinion" in page
     parts = planned.breakdown
     assert parts is not None
     document = {one["id"]: one for one in json_report.document(planned)["measures"]}
@@ -84,7 +88,7 @@ def test_what_the_loop_lacks_is_listed_as_an_opinion_in_every_format(tmp_path: P
     assert document["mixed-precision"]["acts_on_share"] == parts.parts["compute"] / parts.wall_ns
     assert document["rarer-validation"]["present"] is None
     none = replace(report_cases.recommended(), measures=())
-    assert words.BEYOND not in text.recommendation(none, Look(120, color=False))
+    assert wording.BEYOND not in text.recommendation(none, TerminalStyle(120, color=False))
 
 
 @pytest.mark.parametrize(

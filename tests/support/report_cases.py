@@ -12,11 +12,11 @@ import pandas as pd
 from tracelens.model import (
     CRITERIA,
     Abstention,
-    Bar,
     Breakdown,
     Combination,
     Diagnosis,
-    Drawn,
+    DrawnSpan,
+    DrawnStep,
     Edit,
     Estimate,
     FilePatch,
@@ -300,12 +300,12 @@ def tried() -> IllustratedDiagnosis:
     gains = {(0,): 9_400_000, (1,): 9_450_000, (2,): 9_300_000, (0, 1): 8_100_000, (0, 2): 9_250_000, (1, 2): 9_300_000}
     combinations = [Combination(chosen, estimate(step)) for chosen, step in gains.items()]
     combinations.append(Combination((0, 1, 2), estimate(7_700_000)))
-    before = (Bar("host", "cudaDeviceSynchronize", 0, 6 * MS), Bar("stream 7", "gemm", 0, 7 * MS))
-    after = (Bar("host", "cudaLaunchKernel", 0, 2 * MS), Bar("stream 7", "gemm", 0, 7 * MS))
+    before = (DrawnSpan("host", "cudaDeviceSynchronize", 0, 6 * MS), DrawnSpan("stream 7", "gemm", 0, 7 * MS))
+    after = (DrawnSpan("host", "cudaLaunchKernel", 0, 2 * MS), DrawnSpan("stream 7", "gemm", 0, 7 * MS))
     return replace(
         base,
         what_if=WhatIf(changes, tuple(combinations)),
-        drawn=(Drawn(None, 9_500_000, before), Drawn("event-interval", 8_100_000, after)),
+        drawn=(DrawnStep(None, 9_500_000, before), DrawnStep("event-interval", 8_100_000, after)),
         passed=(
             PassedCheck("sync_stall", "No wait for the GPU costs step time"),
             PassedCheck("overlap_gap", "Copies hide under compute"),

@@ -11,7 +11,7 @@ import pytest
 from tracelens.errors import InputError, UsageError
 from tracelens.model import Estimate, FilePatch, Patch, Ratio, Verification
 from tracelens.report import text
-from tracelens.report.terminal import Look
+from tracelens.report.terminal import TerminalStyle
 from tracelens.verify import imported_sources, request, result, store, verdict
 from tracelens.verify.compare import printed_output, times
 from tracelens.verify.compare.numbers import Difference
@@ -366,7 +366,7 @@ def test_of_several_changes_each_verdict_names_its_own():
         Verification(scheme, "no change", True, Ratio(1.0, 0.99, 1.01), 100, 100, None, "Same numbers.", {})
         for scheme in ("event-sync", "pinned-copy")
     ]
-    shown = text.verification(both, Look(120, color=False), "tracelens report")
+    shown = text.verification(both, TerminalStyle(120, color=False), "tracelens report")
     assert "event-sync: Same numbers." in shown
     assert "pinned-copy: Same numbers." in shown
-    assert "event-sync:" not in text.verification(both[:1], Look(120, color=False), "tracelens report")
+    assert "event-sync:" not in text.verification(both[:1], TerminalStyle(120, color=False), "tracelens report")

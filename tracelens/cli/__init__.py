@@ -47,7 +47,7 @@ EXIT_INTERRUPTED = 130
 ENVIRONMENT = "TRACELENS"
 
 
-class InOrder(click.Group):
+class OrderedGroup(click.Group):
     """A group that lists its commands in the order of the work, not of the alphabet."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -55,7 +55,7 @@ class InOrder(click.Group):
 
 
 @click.group(
-    cls=InOrder,
+    cls=OrderedGroup,
     context_settings={
         "help_option_names": ["-h", "--help"],
         "max_content_width": 100,

@@ -7,15 +7,15 @@ from pathlib import Path
 import click
 
 from tracelens.cli import options, output, present
-from tracelens.cli.options import Shown
-from tracelens.cli.planning import Wishes, typed
+from tracelens.cli.options import Presentation
+from tracelens.cli.planning import PlanOptions, typed
 
 
 @click.command(short_help="What the GPU waited for, per source line.")
 @options.inputs
 @options.script
 @options.presented(*options.FORMATS)
-def analyze(paths: tuple[Path, ...], script: Path | None, shown: Shown) -> None:
+def analyze(paths: tuple[Path, ...], script: Path | None, shown: Presentation) -> None:
     """What the GPU waited for, per source line.
 
     RUN defaults to the newest complete run under tracelens-runs/. A TRACE is any Chrome trace of torch.profiler.
@@ -27,7 +27,7 @@ def analyze(paths: tuple[Path, ...], script: Path | None, shown: Shown) -> None:
         diagnosis = pipeline.diagnose(inputs, pipeline.Options(script=script))
     for warning in diagnosis.timeline.trace.warnings:
         output.note(f"note: {warning}")
-    given = typed(paths, Wishes(script=script), diagnosis)
+    given = typed(paths, PlanOptions(script=script), diagnosis)
     from tracelens.report import text
 
     present.diagnosis(diagnosis, shown, given, lambda: text.analysis(diagnosis, shown.look(), given))

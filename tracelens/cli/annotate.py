@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from tracelens.cli import options, output
-from tracelens.cli.options import Shown
+from tracelens.cli.options import Presentation
 
 GZIP_LEVEL = 6
 """The usual trade; traces are text and shrink by ten anyway."""
@@ -28,10 +28,10 @@ def _steps(context: click.Context, parameter: click.Parameter, value: str | None
 
 @click.command(short_help="Findings as tracks, to open in Perfetto.")
 @click.argument("path", metavar="TRACE", type=options.INPUT)
-@click.option("-o", "out", required=True, type=options.Output(), help="The trace to write (.json.gz).")
+@click.option("-o", "out", required=True, type=options.OutputPath(), help="The trace to write (.json.gz).")
 @click.option("--steps", metavar="FIRST[:LAST]", callback=_steps, help="Keep only these steps of the trace.")
 @options.presented("text", "json")
-def annotate(path: Path, out: Path, steps: tuple[int, int] | None, shown: Shown) -> None:
+def annotate(path: Path, out: Path, steps: tuple[int, int] | None, shown: Presentation) -> None:
     """Write TRACE again with tracks for ui.perfetto.dev: findings, waits, idle causes, the predicted step."""
     from tracelens import pipeline
     from tracelens import run as runs

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import click
 
 from tracelens.cli import options, output, present
-from tracelens.cli.options import Shown
+from tracelens.cli.options import Presentation
 from tracelens.errors import UsageError
 
 if TYPE_CHECKING:
     from tracelens.model import Diagnosis
     from tracelens.pipeline import Examined
-    from tracelens.report.budget import Item
+    from tracelens.report.budget import BudgetResult
     from tracelens.report.gate import Gate
 
 EVIDENCE = "check.json"
@@ -24,7 +24,7 @@ EXIT = {True: 0, False: 1, None: 3}
 
 
 @dataclass(frozen=True, slots=True)
-class Budgets:
+class BudgetOptions:
     """The most that is allowed; None is no limit."""
 
     syncs: float | None = None
@@ -34,7 +34,7 @@ class Budgets:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class BaselineOptions:
     """What is held against the baseline, and what is let pass."""
 
     baseline: Path | None = None
@@ -51,15 +51,21 @@ def _places(context: click.Context, parameter: click.Parameter, value: tuple[str
 
 budgets = options.bundled(
     "limits",
-    Budgets,
-    click.option("--max-syncs-per-step", "syncs", type=options.Amount(), help="Waits of the host for the GPU."),
-    click.option("--max-exposed-ms", "exposed", type=options.Amount(), help="What all waits together cost a step."),
-    click.option("--max-idle-share", "idle", type=options.Amount(1), help="Idle share of the GPU, 0 to 1."),
-    click.option("--max-step-ms", "step", type=options.Amount(), help="Step time, unprofiled where recorded."),
+    BudgetOptions,
+    click.option(
+        "--max-syncs-per-step", "syncs", type=options.NonNegativeNumber(), help="Waits of the host for the GPU."
+    ),
+    click.option(
+        "--max-exposed-ms", "exposed", type=options.NonNegativeNumber(), help="What all waits together cost a step."
+    ),
+    click.option("--max-idle-share", "idle", type=options.NonNegativeNumber(1), help="Idle share of the GPU, 0 to 1."),
+    click.option(
+        "--max-step-ms", "step", type=options.NonNegativeNumber(), help="Step time, unprofiled where recorded."
+    ),
 )
 terms = options.bundled(
     "terms",
-    Terms,
+    BaselineOptions,
     click.option(
         "--baseline", type=options.INPUT, help="An analysis.json: findings that it has do not fail, only new ones do."
     ),
@@ -73,7 +79,7 @@ terms = options.bundled(
     click.option(
         "--new-share",
         "least_share",
-        type=options.Amount(1),
+        type=options.NonNegativeNumber(1),
         default=0.02,
         show_default=True,
         help="A new finding fails from this share of the step on; below it comes and goes with the noise.",
@@ -85,17 +91,17 @@ terms = options.bundled(
 @click.argument("path", metavar="RUN", type=options.INPUT)
 @budgets
 @terms
-@click.option("-o", "out", type=options.Output(folder=True), help="Where the evidence goes.  [default: the run]")
+@click.option("-o", "out", type=options.OutputPath(folder=True), help="Where the evidence goes.  [default: the run]")
 @options.presented(*options.FORMATS)
-def check(path: Path, limits: Budgets, terms: Terms, out: Path | None, shown: Shown) -> int:
+def check(path: Path, limits: BudgetOptions, terms: BaselineOptions, out: Path | None, shown: Presentation) -> int:
     """Exit with 1 when RUN exceeds a budget or shows a new finding, 3 when a budget cannot be judged.
 
     analysis.json, report.html and check.json are written before that, so that a failed job has them to show.
     """
     from tracelens import pipeline
-    from tracelens.report import gate, next_commands, words
+    from tracelens.report import formatting, gate, next_commands
 
-    if limits == Budgets() and terms.baseline is None:
+    if limits == BudgetOptions() and terms.baseline is None:
         raise UsageError(
             "there is neither a budget nor a baseline to check against",
             hint="such as: tracelens check RUN --max-syncs-per-step 1, or --baseline analysis.json",
@@ -109,20 +115,20 @@ def check(path: Path, limits: Budgets, terms: Terms, out: Path | None, shown: Sh
         if not shown.quiet:
             output.note(f"written: {output.shown(name)}")
     for entry in found.unused if shown.form != "text" else ():
-        output.note(f"note: the allow-list's {words.clean(entry)} allows nothing here: has the line moved?")
+        output.note(f"note: the allow-list's {formatting.clean(entry)} allows nothing here: has the line moved?")
     _print(found, examined.diagnosis, shown, next_commands.line("recommend", str(path)))
     return EXIT[found.passed]
 
 
-def _items(examined: Examined, limits: Budgets, allowed: Sequence[str]) -> tuple[Item, ...]:
+def _items(examined: Examined, limits: BudgetOptions, allowed: Sequence[str]) -> tuple[BudgetResult, ...]:
     from tracelens import pipeline
     from tracelens.report import budget, gate
 
     passed = gate.allowed_waits(examined.diagnosis, allowed)
     counted = [stall.id for stall in examined.diagnosis.stalls if stall.id not in passed]
     together = pipeline.exposed_together(examined, counted if passed else None)
-    wanted = budget.Limits(limits.syncs, limits.exposed, limits.idle, limits.step)
-    return budget.check(examined.diagnosis, wanted, together, passed)
+    wanted = budget.Budgets(limits.syncs, limits.exposed, limits.idle, limits.step)
+    return budget.judge_budgets(examined.diagnosis, wanted, together, passed)
 
 
 def _evidence(examined: Examined, found: Gate, out: Path | None) -> tuple[Path, ...]:
@@ -153,7 +159,7 @@ def _evidence(examined: Examined, found: Gate, out: Path | None) -> tuple[Path, 
     return tuple(folder / name for name in files)
 
 
-def _print(found: Gate, diagnosis: Diagnosis, shown: Shown, next_command: str) -> None:
+def _print(found: Gate, diagnosis: Diagnosis, shown: Presentation, next_command: str) -> None:
     from tracelens.report import compare_text, gate, github, markdown
 
     if shown.form == "json":

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tracelens.cli import options, output, present
-from tracelens.cli.options import Shown
+from tracelens.cli.options import Presentation
 from tracelens.errors import InputError
 from tracelens.jsonfile import microseconds
 
 if TYPE_CHECKING:
     from tracelens.model import Diagnosis
-    from tracelens.report.compare import Change, Comparison
+    from tracelens.report.compare import Comparison, TimeChange
 
 GATE = {"not slower": 0, "slower": 1, "inconclusive": 3}
 FIELDS = ("device", "world-size", "torch", "batch")
@@ -26,12 +26,12 @@ FIELDS = ("device", "world-size", "torch", "batch")
 @click.option("--gate", is_flag=True, help="Exit with 1 when NEW is slower, 3 when that cannot be told.")
 @click.option(
     "--despite",
-    type=options.Named(FIELDS),
+    type=options.ChoiceWithSuggestion(FIELDS),
     multiple=True,
     help="Compare although this differs; may be given several times.",
 )
 @options.presented(*options.FORMATS)
-def compare(base: Path, new: Path, gate: bool, despite: tuple[str, ...], shown: Shown) -> int:
+def compare(base: Path, new: Path, gate: bool, despite: tuple[str, ...], shown: Presentation) -> int:
     """What changed from BASE to NEW: step time with its interval, parts of the step, waits per line, findings.
 
     Each is a run, a trace, or a folder of runs: several starts of one script, which tell how much it varies.
@@ -40,7 +40,7 @@ def compare(base: Path, new: Path, gate: bool, despite: tuple[str, ...], shown: 
     from tracelens.report import compare_text, next_commands
 
     before, after = _starts(base), _starts(new)
-    found = comparing.of(before, after, despite)
+    found = comparing.compare_diagnoses(before, after, despite)
     last = after[-1].run
     next_command = next_commands.line("recommend", str(new if last is None or len(after) == 1 else last.path))
     if shown.form == "text":
@@ -98,7 +98,7 @@ def _document(found: Comparison) -> dict[str, Any]:
     }
 
 
-def _wait(change: Change) -> dict[str, Any]:
+def _wait(change: TimeChange) -> dict[str, Any]:
     return {
         "place": change.name,
         "state": change.state,

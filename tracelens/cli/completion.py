@@ -17,7 +17,7 @@ SET_UP = {
 
 
 @click.command(short_help="Completion for bash, zsh or fish.")
-@click.argument("shell", type=options.Named(tuple(SET_UP)))
+@click.argument("shell", type=options.ChoiceWithSuggestion(tuple(SET_UP)))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
     """Print the script that makes SHELL complete commands, options, schemes and runs.

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tracelens.cli import options, output
-from tracelens.cli.options import Shown
+from tracelens.cli.options import Presentation
 from tracelens.errors import UsageError
 
 if TYPE_CHECKING:
-    from tracelens.cli.machine_checks import Check, Machine
+    from tracelens.cli.machine_checks import Check, MachineFacts
 
 MARK = {True: "ok  ", False: "BAD ", None: "note"}
 
@@ -22,7 +22,7 @@ MARK = {True: "ok  ", False: "BAD ", None: "note"}
 @click.command(short_help="Is this machine able to record what we need?")
 @click.option("--calibrate", is_flag=True, help="Measure this machine's launch and copy costs for the replay.")
 @options.presented("text", "json")
-def doctor(calibrate: bool, shown: Shown) -> int:
+def doctor(calibrate: bool, shown: Presentation) -> int:
     """Check Python, PyTorch, driver, profiler permissions, package traps, memory and disk; each with its cure."""
     from tracelens.cli import machine_checks
 
@@ -42,12 +42,12 @@ def doctor(calibrate: bool, shown: Shown) -> int:
     return 1 if bad else 0
 
 
-def look_around() -> Machine:
+def look_around() -> MachineFacts:
     """This machine as it is."""
     from tracelens.capture.hardware_monitor import describe_gpus
     from tracelens.cli import machine_checks, torch_probe
 
-    return machine_checks.Machine(torch=torch_probe.ask(), gpus=describe_gpus(), folder=Path())
+    return machine_checks.MachineFacts(torch=torch_probe.ask(), gpus=describe_gpus(), folder=Path())
 
 
 def calibrated() -> tuple[Check, ...]:
@@ -88,7 +88,7 @@ def _verdict(bad: list[Check]) -> str:
 
 
 def _line(check: Check) -> str:
-    from tracelens.report.words import clean
+    from tracelens.report.formatting import clean
 
     cure = f"\n     → {clean(check.cure)}" if check.cure else ""
     return f"{MARK[check.good]} {check.name}: {clean(check.found)}{cure}"

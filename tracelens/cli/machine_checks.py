@@ -1,7 +1,7 @@
 """The questions of `tracelens doctor`, each with its answer and its cure.
 
-In: a `Machine`: what torch said, the environment, where to look for files. Out: `Check` values. A check that is None in
-`good` found nothing wrong, only something missing that we could use. Every bad or missing one carries what to do.
+In: `MachineFacts`: what torch said, the environment, where to look for files. Out: `Check` values. A check whose `good`
+is None found nothing wrong, only something missing that we could use. Every bad or missing one says what to do.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class MachineFacts:
     """Everything the checks look at, so that a test can hand in another one."""
 
     torch: Mapping[str, Any] | str
@@ -89,7 +89,7 @@ class Machine:
         return found[1] if found else None
 
 
-def checks(machine: Machine) -> tuple[Check, ...]:
+def checks(machine: MachineFacts) -> tuple[Check, ...]:
     """Every check, in the order in which a person would ask."""
     return tuple(check for question in QUESTIONS for check in question(machine))
 
@@ -97,12 +97,12 @@ def checks(machine: Machine) -> tuple[Check, ...]:
 # ------------------------------------------------------------------------------------------------- Python and PyTorch
 
 
-def _python(_: Machine) -> Iterator[Check]:
+def _python(_: MachineFacts) -> Iterator[Check]:
     good = sys.version_info >= (3, 11)
     yield Check("python", good, platform.python_version(), "" if good else "use Python 3.11 or newer")
 
 
-def _torch(machine: Machine) -> Iterator[Check]:
+def _torch(machine: MachineFacts) -> Iterator[Check]:
     torch = machine.torch
     if isinstance(torch, str):
         yield Check("torch", False, torch, _cure_of_import(torch))
@@ -126,7 +126,7 @@ def _cure_of_import(said: str) -> str:
     return "install PyTorch 2.0 or newer; analyze, recommend and report work without"
 
 
-def _no_gpu(machine: Machine) -> Check:
+def _no_gpu(machine: MachineFacts) -> Check:
     facts = machine.facts
     found = "torch sees no GPU; recordings tell nothing about one"
     if not (facts.get("cuda") or facts.get("hip")):
@@ -144,7 +144,7 @@ def _platform(facts: Mapping[str, Any]) -> str:
     return f"ROCm {facts['hip']}" if facts.get("hip") else f"CUDA {facts.get('cuda')}"
 
 
-def _driver(machine: Machine) -> Iterator[Check]:
+def _driver(machine: MachineFacts) -> Iterator[Check]:
     """A driver older than the CUDA that torch was built for is the commonest reason for `is_available() == False`."""
     cuda, driver = machine.facts.get("cuda"), machine.driver
     if not cuda or not driver:
@@ -157,7 +157,7 @@ def _driver(machine: Machine) -> Iterator[Check]:
     yield Check("driver", good, f"{driver}, PyTorch is built for CUDA {cuda}", "" if good else cure)
 
 
-def _build(machine: Machine) -> Iterator[Check]:
+def _build(machine: MachineFacts) -> Iterator[Check]:
     """Whether this build of torch has kernels for this GPU, and a profiler that can see it."""
     facts = machine.facts
     if facts.get("arch_ok") is False:
@@ -192,7 +192,7 @@ def _cure_of_failure(said: str) -> str:
 # ------------------------------------------------------------------------------------------------- what we record with
 
 
-def _events(machine: Machine) -> Iterator[Check]:
+def _events(machine: MachineFacts) -> Iterator[Check]:
     facts = machine.facts
     if not facts.get("available") or facts.get("error"):
         return
@@ -201,7 +201,7 @@ def _events(machine: Machine) -> Iterator[Check]:
     yield Check("GPU events", bool(kernels), f"{kernels} recorded by the profiler", "" if kernels else cure)
 
 
-def _profiler(machine: Machine) -> Iterator[Check]:
+def _profiler(machine: MachineFacts) -> Iterator[Check]:
     found = {name: text for name, text in PROFILER_VARIABLES.items() if machine.environment.get(name)}
     if machine.environment.get("KINETO_USE_DAEMON") == "0":
         found.pop("KINETO_USE_DAEMON", None)
@@ -216,7 +216,7 @@ def _profiler(machine: Machine) -> Iterator[Check]:
     yield Check("other profilers", False, text, cure)
 
 
-def _permission(machine: Machine) -> Iterator[Check]:
+def _permission(machine: MachineFacts) -> Iterator[Check]:
     """Timelines need no permission; counters do. Said because errors of other tools mention it."""
     if "RmProfilingAdminOnly: 1" not in _read(machine.admin_only):
         return
@@ -234,7 +234,7 @@ def _permission(machine: Machine) -> Iterator[Check]:
         )
 
 
-def _nvml(machine: Machine) -> Iterator[Check]:
+def _nvml(machine: MachineFacts) -> Iterator[Check]:
     if machine.gpus.get("gpus"):
         names = ", ".join(str(name) for name in machine.gpus["gpus"])
         yield Check("NVML", True, f"driver {machine.gpus['driver']}, {names}")
@@ -246,7 +246,7 @@ def _nvml(machine: Machine) -> Iterator[Check]:
     yield Check("NVML", None, "not available: utilization will be missing from reports", cure)
 
 
-def _packages(machine: Machine) -> Iterator[Check]:
+def _packages(machine: MachineFacts) -> Iterator[Check]:
     if machine.version("pynvml"):
         yield Check(
             "package pynvml",
@@ -281,7 +281,7 @@ def _case_twin() -> Path | None:
 # --------------------------------------------------------------------------------------------- room: memory, disk, data
 
 
-def _disk(machine: Machine) -> Iterator[Check]:
+def _disk(machine: MachineFacts) -> Iterator[Check]:
     try:
         free = shutil.disk_usage(machine.folder).free
     except OSError as error:
@@ -298,7 +298,7 @@ def _disk(machine: Machine) -> Iterator[Check]:
         )
 
 
-def _memory(machine: Machine) -> Iterator[Check]:
+def _memory(machine: MachineFacts) -> Iterator[Check]:
     free, total = machine.facts.get("free_bytes"), machine.facts.get("total_bytes")
     if isinstance(free, int) and isinstance(total, int) and total:
         roomy = free >= LEAST_GPU_SHARE * total
@@ -326,7 +326,7 @@ def _memory(machine: Machine) -> Iterator[Check]:
         )
 
 
-def _data(machine: Machine) -> Iterator[Check]:
+def _data(machine: MachineFacts) -> Iterator[Check]:
     """What feeds the loop: shared memory for workers, cores, paths that variables promise."""
     try:
         shared = shutil.disk_usage(machine.shared_memory).total
@@ -363,7 +363,7 @@ def _read(path: Path) -> str:
         return ""
 
 
-QUESTIONS: tuple[Callable[[Machine], Iterator[Check]], ...] = (
+QUESTIONS: tuple[Callable[[MachineFacts], Iterator[Check]], ...] = (
     _python,
     _torch,
     _driver,

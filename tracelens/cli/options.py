@@ -23,7 +23,7 @@ from tracelens.errors import UsageError
 if TYPE_CHECKING:
     from tracelens.model import Diagnosis
     from tracelens.pipeline import Inputs
-    from tracelens.report.terminal import Look
+    from tracelens.report.terminal import TerminalStyle
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Decorator = Callable[[Command], Command]
@@ -32,7 +32,7 @@ MOST_INTERVAL = 1_000
 """Nobody learns anything from a loss that is a thousand batches old, and the replay has to run through them all."""
 
 
-class Amount(click.FloatRange):
+class NonNegativeNumber(click.FloatRange):
     """A number from 0 up. `nan` compares as false with every bound, so the range alone lets it through."""
 
     def __init__(self, most: float | None = None) -> None:
@@ -45,7 +45,7 @@ class Amount(click.FloatRange):
         return number
 
 
-class Named(click.Choice[str]):
+class ChoiceWithSuggestion(click.Choice[str]):
     """One of a few words; what is nearly one of them is named."""
 
     def __init__(self, choices: Sequence[str]) -> None:
@@ -55,7 +55,7 @@ class Named(click.Choice[str]):
         return super().get_invalid_choice_message(value, ctx) + did_you_mean(str(value), self.choices)
 
 
-class _GivenPath(click.Path):
+class _NonEmptyPath(click.Path):
     """A path. An empty name is a variable of a script that was never set; it would mean the current folder."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -64,7 +64,7 @@ class _GivenPath(click.Path):
         return super().convert(value, param, ctx)
 
 
-class Input(_GivenPath):
+class RunOrTracePath(_NonEmptyPath):
     """A run or a trace. Whether it can be read is said by whoever reads it, with exit code 4; click would call it
     wrong usage."""
 
@@ -81,10 +81,10 @@ class Input(_GivenPath):
         return mine or super().shell_complete(ctx, param, incomplete)
 
 
-INPUT = Input()
+INPUT = RunOrTracePath()
 
 
-class Output(_GivenPath):
+class OutputPath(_NonEmptyPath):
     """A file or folder to write."""
 
     def __init__(self, *, folder: bool = False) -> None:
@@ -98,7 +98,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class Presentation:
     """How an answer is shown."""
 
     form: str = "text"
@@ -110,7 +110,7 @@ class Shown:
         if self.quiet and self.verbose:
             raise UsageError("--quiet and --verbose exclude each other", hint="leave one of them out")
 
-    def look(self) -> Look:
+    def look(self) -> TerminalStyle:
         """The same for the terminal's drawing."""
         return output.look(self.color, everything=self.verbose)
 
@@ -169,7 +169,7 @@ redact = click.option(
 )
 source = click.option(
     "--source",
-    type=Named(("all", "project", "none")),
+    type=ChoiceWithSuggestion(("all", "project", "none")),
     default="project",
     show_default=True,
     help="Which source lines may enter the report.",
@@ -217,11 +217,11 @@ def presented(*forms: str) -> Decorator[Any]:
     """How the answer is shown, the same for every command: --format with these forms, -q, -v, --color."""
     return bundled(
         "shown",
-        Shown,
+        Presentation,
         click.option(
             "--format",
             "form",
-            type=Named(forms),
+            type=ChoiceWithSuggestion(forms),
             default=forms[0],
             show_default=True,
             help="What to print." if len(forms) > 1 else "What is printed.",
@@ -232,7 +232,7 @@ def presented(*forms: str) -> Decorator[Any]:
         ),
         click.option(
             "--color",
-            type=Named(("auto", "always", "never")),
+            type=ChoiceWithSuggestion(("auto", "always", "never")),
             default="auto",
             show_default=True,
             help="Colors: auto is on a terminal unless NO_COLOR is set.",

@@ -21,7 +21,7 @@ import click
 from tracelens.errors import TracelensError
 
 if TYPE_CHECKING:
-    from tracelens.report.terminal import Look
+    from tracelens.report.terminal import TerminalStyle
 
 PIPE_WIDTH = 120
 """Columns where nobody looks at a terminal: wide enough that tables do not wrap."""
@@ -45,7 +45,7 @@ def result(text: str) -> None:
 
 def path(written: Path) -> None:
     """The path of what was written: as it is for a script that reads it, harmless for a terminal."""
-    from tracelens.report.words import clean
+    from tracelens.report.formatting import clean
 
     _write(sys.stdout, clean(str(written)) if sys.stdout.isatty() else str(written))
 
@@ -57,7 +57,7 @@ def document(value: Mapping[str, Any]) -> None:
 
 def note(text: str) -> None:
     """A word for people that is not part of the answer. Paths and names in it must not act on the terminal."""
-    from tracelens.report.words import clean
+    from tracelens.report.formatting import clean
 
     _write(sys.stderr, "\n".join(clean(line) for line in text.split("\n")))
 
@@ -75,15 +75,15 @@ def shown(path: Path) -> str:
     return str(path) if near.startswith("..") else near
 
 
-def look(color: str = "auto", *, everything: bool = False, stream: TextIO | None = None) -> Look:
+def look(color: str = "auto", *, everything: bool = False, stream: TextIO | None = None) -> TerminalStyle:
     """Colors only where they can be shown and are wanted; the width of the terminal, or a fixed one in a pipe."""
-    from tracelens.report.terminal import Look
+    from tracelens.report.terminal import TerminalStyle
 
     stream = stream or sys.stdout
     width = PIPE_WIDTH
     if stream.isatty() or os.environ.get("COLUMNS", "").isdigit():
         width = max(NARROWEST, shutil.get_terminal_size().columns)
-    return Look(width, color=_colored(color, stream), everything=everything)
+    return TerminalStyle(width, color=_colored(color, stream), everything=everything)
 
 
 def _colored(color: str, stream: TextIO) -> bool:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class PlanOptions:
     """Options of a plan as the user gave them."""
 
     script: Path | None = None
@@ -35,7 +35,7 @@ class Wishes:
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class Constraints:
     """What the user can afford and wants."""
 
     time: float | None = None
@@ -44,18 +44,25 @@ class Means:
 
 
 PLAN_OPTIONS = (options.script, options.interval, options.rules_folder, options.weights)
-planning = options.bundled("wishes", Wishes, *PLAN_OPTIONS)
-patching = options.bundled("wishes", Wishes, options.scheme, *PLAN_OPTIONS, options.unsafe, options.import_runtime)
-reporting = options.bundled("wishes", Wishes, *PLAN_OPTIONS, options.source, options.redact)
+planning = options.bundled("plan_options", PlanOptions, *PLAN_OPTIONS)
+patching = options.bundled(
+    "plan_options", PlanOptions, options.scheme, *PLAN_OPTIONS, options.unsafe, options.import_runtime
+)
+reporting = options.bundled("plan_options", PlanOptions, *PLAN_OPTIONS, options.source, options.redact)
 
 
 def planned(
-    paths: tuple[Path, ...], wishes: Wishes, means: Means | None = None, *, count_unsafe: bool = False
+    paths: tuple[Path, ...],
+    plan_options: PlanOptions,
+    constraints: Constraints | None = None,
+    *,
+    count_unsafe: bool = False,
 ) -> IllustratedDiagnosis:
     """The plan for what the user named; with `count_unsafe` also the changes that --unsafe would add."""
     from tracelens import pipeline
 
-    inputs, wanted = options.opened(paths), replace(pipeline_options(wishes, means), count_unsafe=count_unsafe)
+    inputs = options.opened(paths)
+    wanted = replace(pipeline_options(plan_options, constraints), count_unsafe=count_unsafe)
     with output.progress("replaying what each scheme would buy"):
         examined = pipeline.examine(inputs, wanted)
         return pipeline.illustrate(examined, pipeline.plan(examined, wanted))
@@ -72,32 +79,32 @@ def chosen_scheme(diagnosis: PlannedDiagnosis, wanted: str | None) -> str | None
     return wanted
 
 
-def typed(paths: Sequence[Path], wishes: Wishes, diagnosis: Diagnosis | None = None) -> tuple[str, ...]:
+def typed(paths: Sequence[Path], plan_options: PlanOptions, diagnosis: Diagnosis | None = None) -> tuple[str, ...]:
     """What the user typed, for the next command: the same run, the same plan. A run that was found is named."""
     if not paths and diagnosis is not None and diagnosis.run is not None:
         paths = (diagnosis.run.path,)
     words = [str(path) for path in paths]
-    if wishes.interval is not None:
-        words += ["--interval", str(wishes.interval)]
-    for flag, path in (("--script", wishes.script), ("--rules", wishes.rules)):
+    if plan_options.interval is not None:
+        words += ["--interval", str(plan_options.interval)]
+    for flag, path in (("--script", plan_options.script), ("--rules", plan_options.rules)):
         words += [flag, str(path)] if path is not None else []
-    if wishes.weights is not None:
-        words += ["--weights", ",".join(f"{name}={weight:g}" for name, weight in wishes.weights.items())]
-    return (*words, "--import-runtime") if wishes.import_runtime else tuple(words)
+    if plan_options.weights is not None:
+        words += ["--weights", ",".join(f"{name}={weight:g}" for name, weight in plan_options.weights.items())]
+    return (*words, "--import-runtime") if plan_options.import_runtime else tuple(words)
 
 
-def pipeline_options(wishes: Wishes, means: Means | None = None) -> Options:
+def pipeline_options(plan_options: PlanOptions, constraints: Constraints | None = None) -> Options:
     from tracelens.pipeline import Options
     from tracelens.schemes.facts import AdoptionLimits
 
     return Options(
-        interval=wishes.interval,
-        script=wishes.script,
-        rules=wishes.rules,
-        weights=wishes.weights,
-        limits=AdoptionLimits(means.time, means.gain, means.change) if means else None,
-        source=wishes.source,
-        unsafe=wishes.unsafe,
-        import_runtime=wishes.import_runtime,
-        forced=wishes.scheme,
+        interval=plan_options.interval,
+        script=plan_options.script,
+        rules=plan_options.rules,
+        weights=plan_options.weights,
+        limits=AdoptionLimits(constraints.time, constraints.gain, constraints.change) if constraints else None,
+        source=plan_options.source,
+        unsafe=plan_options.unsafe,
+        import_runtime=plan_options.import_runtime,
+        forced=plan_options.scheme,
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracelens.cli import output
-from tracelens.cli.options import Shown
+from tracelens.cli.options import Presentation
 
 if TYPE_CHECKING:
     from tracelens.model import Diagnosis
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from tracelens.report.sarif import RuleText
 
 
-def diagnosis(found: Diagnosis, shown: Shown, typed: Sequence[str], text: Callable[[], str]) -> None:
+def diagnosis(found: Diagnosis, shown: Presentation, typed: Sequence[str], text: Callable[[], str]) -> None:
     """Print a Diagnosis; `text` makes what a terminal shows, -q leaves its verdict."""
-    from tracelens.report import words
+    from tracelens.report import wording
 
     if shown.quiet and shown.form == "text":
-        output.result(words.headline(found))
+        output.result(wording.headline(found))
     else:
         output.result(rendered(found, shown.form, typed, text))
 
 
 def rendered(found: Diagnosis, form: str, typed: Sequence[str], text: Callable[[], str]) -> str:
     """A Diagnosis in one of the formats."""
-    from tracelens.report import github, issues, markdown, words
+    from tracelens.report import github, issues, markdown, wording
     from tracelens.report import json as json_report
 
     if form == "json":
@@ -40,9 +40,9 @@ def rendered(found: Diagnosis, form: str, typed: Sequence[str], text: Callable[[
     if form == "markdown":
         return markdown.summary(found, typed)
     if form == "github":
-        return github.render(words.headline(found), issues.of(found))
+        return github.render(wording.headline(found), issues.list_issues(found))
     if form == "sarif":
-        return scan(found, issues.of(found))
+        return scan(found, issues.list_issues(found))
     return text()
 
 

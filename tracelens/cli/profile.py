@@ -23,7 +23,7 @@ MOST_RANKS = 100_000
 """A span longer than any cluster is a slip of the finger."""
 
 
-class AnyCommand(click.Command):
+class ScriptOrProgramCommand(click.Command):
     """A command that knows what came before its arguments: after `--` they are a program, not a Python script."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -51,7 +51,7 @@ def _ranks(_context: click.Context, _option: click.Parameter, given: str | None)
 
 
 @click.command(
-    cls=AnyCommand,
+    cls=ScriptOrProgramCommand,
     context_settings={"allow_interspersed_args": False},
     short_help="Run a training script and record what its GPU waits for.",
 )
@@ -125,7 +125,7 @@ class _Announcement:
 
     def _make(self, folder: Path) -> None:
         from tracelens import pipeline
-        from tracelens.report import next_commands, words
+        from tracelens.report import next_commands, wording
 
         try:
             examined = pipeline.examine(pipeline.open_inputs((folder,)))
@@ -140,7 +140,7 @@ class _Announcement:
         self.command = next_commands.line("recommend", output.shown(folder))
         if not self.quiet:
             page = next(path for path in written if path.suffix == ".html")
-            output.note(f"tracelens: {words.headline(diagnosis)}\ntracelens: report: {output.shown(page)}")
+            output.note(f"tracelens: {wording.headline(diagnosis)}\ntracelens: report: {output.shown(page)}")
 
 
 def _conclude(outcome: Outcome, announcement: _Announcement, again: str, quiet: bool) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from tracelens.cli import options, output, present
-from tracelens.cli.options import Shown
-from tracelens.cli.planning import Means, Wishes, planned, planning, typed
+from tracelens.cli.options import Presentation
+from tracelens.cli.planning import Constraints, PlanOptions, planned, planning, typed
 from tracelens.errors import UsageError
 
 DAYS = {"h": 1 / 8, "d": 1.0, "w": 5.0}
@@ -25,14 +25,14 @@ def _days(context: click.Context, parameter: click.Parameter, value: str | None)
     return float(found[1]) * DAYS[found[2]]
 
 
-means = options.bundled(
-    "means",
-    Means,
+constraints = options.bundled(
+    "constraints",
+    Constraints,
     click.option("--time", metavar="2d", callback=_days, help="Working time there is: days, hours or weeks."),
-    click.option("--gain", type=options.Amount(), metavar="PERCENT", help="Speedup wanted."),
+    click.option("--gain", type=options.NonNegativeNumber(), metavar="PERCENT", help="Speedup wanted."),
     click.option(
         "--change",
-        type=options.Named(("minimal", "acceptable", "complex")),
+        type=options.ChoiceWithSuggestion(("minimal", "acceptable", "complex")),
         help="How much change of the code is acceptable.",
     ),
 )
@@ -40,21 +40,23 @@ means = options.bundled(
 
 @click.command(short_help="Schemes scored and ranked, with the staged plan.")
 @options.inputs
-@means
+@constraints
 @planning
 @options.presented(*options.FORMATS)
-def recommend(paths: tuple[Path, ...], wishes: Wishes, means: Means, shown: Shown) -> None:
+def recommend(
+    paths: tuple[Path, ...], plan_options: PlanOptions, constraints: Constraints, shown: Presentation
+) -> None:
     """Schemes scored and ranked on this run, with reasons, ranges and the staged plan."""
     from tracelens import pipeline
     from tracelens.report import text
 
-    diagnosis = planned(paths, wishes, means)
+    diagnosis = planned(paths, plan_options, constraints)
     try:
         written = pipeline.save(diagnosis)
     except UsageError as error:  # a run in a folder that is only to be read; the answer does not need the files
         output.note(f"note: {error.message}")
         written = ()
-    given = typed(paths, wishes, diagnosis)
+    given = typed(paths, plan_options, diagnosis)
     present.diagnosis(diagnosis, shown, given, lambda: text.recommendation(diagnosis, shown.look(), given))
     if written and not shown.quiet and shown.form == "text":
         output.note(f"written: {', '.join(str(path) for path in written)}")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from tracelens.cli import options, output, present
-from tracelens.cli.options import Shown
-from tracelens.cli.planning import Wishes, chosen_scheme, planned, reporting, typed
+from tracelens.cli.options import Presentation
+from tracelens.cli.planning import PlanOptions, chosen_scheme, planned, reporting, typed
 from tracelens.edit_kinds import EditKind, replay_rule
 from tracelens.errors import UsageError
 
@@ -29,27 +29,31 @@ STDOUT = Path("-")
 @click.option(
     "-o",
     "out",
-    type=options.Output(),
+    type=options.OutputPath(),
     help="Where to write, - for stdout.  [default: RUN/report.html, or beside you for a bare trace]",
 )
 @options.presented("html", *options.FORMATS)
-def report(paths: tuple[Path, ...], wishes: Wishes, out: Path | None, shown: Shown) -> None:
+def report(paths: tuple[Path, ...], plan_options: PlanOptions, out: Path | None, shown: Presentation) -> None:
     """One HTML file with everything: verdict, schemes, timeline, waits, patch. It needs no network.
 
     --format markdown writes the summary and the implementation record of the recommended scheme (or of --scheme):
     problem, cause, steps, a checklist ticked by what `verify` measured, expected beside measured.
     """
     from tracelens import run as runs
-    from tracelens.report import next_commands, words
+    from tracelens.report import next_commands, wording
 
-    if wishes.scheme is not None and shown.form != "markdown":
+    if plan_options.scheme is not None and shown.form != "markdown":
         raise UsageError(
             f"--scheme chooses the record of --format markdown; {shown.form} is about all schemes",
             hint="add --format markdown, or leave --scheme out",
         )
-    diagnosis = planned(paths, wishes, count_unsafe=True)
-    given = typed(paths, wishes, diagnosis)
-    text = _redacted(diagnosis, wishes, shown) if wishes.redact else _text(diagnosis, wishes, shown, given)
+    diagnosis = planned(paths, plan_options, count_unsafe=True)
+    given = typed(paths, plan_options, diagnosis)
+    text = (
+        _redacted(diagnosis, plan_options, shown)
+        if plan_options.redact
+        else _text(diagnosis, plan_options, shown, given)
+    )
     where = out or _default(diagnosis, shown.form)
     if where == STDOUT:
         output.result(text)
@@ -58,14 +62,14 @@ def report(paths: tuple[Path, ...], wishes: Wishes, out: Path | None, shown: Sho
     output.path(where)
     if not shown.quiet:
         after = next_commands.after_report(diagnosis, given, _applied(diagnosis))
-        output.note(f"\n{words.headline(diagnosis)}\n\nnext: {after}")
+        output.note(f"\n{wording.headline(diagnosis)}\n\nnext: {after}")
 
 
-def _redacted(diagnosis: IllustratedDiagnosis, wishes: Wishes, shown: Shown) -> str:
+def _redacted(diagnosis: IllustratedDiagnosis, plan_options: PlanOptions, shown: Presentation) -> str:
     """The same without names; what the user typed holds some as well."""
     from tracelens.report import redact
 
-    return _text(redact.of(diagnosis), wishes, shown, ())
+    return _text(redact.redacted(diagnosis), plan_options, shown, ())
 
 
 def _default(diagnosis: Diagnosis, form: str) -> Path:
@@ -77,32 +81,34 @@ def _default(diagnosis: Diagnosis, form: str) -> Path:
     return Path(f"{Path(diagnosis.traces[0].path).name.split('.')[0] or 'trace'}.report{suffix}")
 
 
-def _text(diagnosis: IllustratedDiagnosis, wishes: Wishes, shown: Shown, given: tuple[str, ...]) -> str:
+def _text(
+    diagnosis: IllustratedDiagnosis, plan_options: PlanOptions, shown: Presentation, given: tuple[str, ...]
+) -> str:
     if shown.form == "html":
         from tracelens.report import html
 
-        return html.render(diagnosis, wishes.source)
+        return html.render(diagnosis, plan_options.source)
     if shown.form == "markdown":
         from tracelens.report import implementation_record
 
-        return implementation_record.page(diagnosis, _subject(diagnosis, wishes), given)
+        return implementation_record.page(diagnosis, _subject(diagnosis, plan_options), given)
     from tracelens.report import text
 
     return present.rendered(diagnosis, shown.form, given, lambda: text.recommendation(diagnosis, shown.look(), given))
 
 
-def _subject(diagnosis: PlannedDiagnosis, wishes: Wishes) -> Subject | None:
+def _subject(diagnosis: PlannedDiagnosis, plan_options: PlanOptions) -> Subject | None:
     """The scheme to write the record of, with what the rule files expect of it; None where nothing is recommended."""
-    from tracelens.report.implementation_record import Claim, Subject
+    from tracelens.report.implementation_record import Expectation, Subject
     from tracelens.schemes import rules as rule_files
 
-    name = chosen_scheme(diagnosis, wishes.scheme)
-    rule = rule_files.load(wishes.rules).scheme(name) if name else None
+    name = chosen_scheme(diagnosis, plan_options.scheme)
+    rule = rule_files.load(plan_options.rules).scheme(name) if name else None
     if rule is None:
         return None
     spans = (("gain", rule.gain, "%"), ("working days", rule.days, ""), ("lines of code", rule.lines, ""))
     claims = (
-        Claim(what, f"{_range(span.low, span.high)} {unit}".strip(), f"{span.seed}, {span.section}")
+        Expectation(what, f"{_range(span.low, span.high)} {unit}".strip(), f"{span.seed}, {span.section}")
         for what, found, unit in spans
         for span in found
     )

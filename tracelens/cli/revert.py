@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 
 from tracelens.cli import options, output
-from tracelens.cli.options import Shown
+from tracelens.cli.options import Presentation
 from tracelens.errors import InputError
 
 
 @click.command(short_help="Undo apply, byte for byte.")
 @options.one_run
 @options.presented("text", "json")
-def revert(run: Path | None, shown: Shown) -> None:
+def revert(run: Path | None, shown: Presentation) -> None:
     """Undo `apply`, byte for byte; refused where a file was edited since."""
     from tracelens import run as runs
     from tracelens.patch.files import apply as patcher

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tracelens.cli import options, output
-from tracelens.cli.options import Shown
+from tracelens.cli.options import Presentation
 from tracelens.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @click.argument("name", metavar="[ID]", required=False, shell_complete=lambda *given: _complete(given[-1]))
 @options.rules_folder
 @options.presented("text", "json", "markdown")
-def rules(name: str | None, rules: Path | None, shown: Shown) -> None:
+def rules(name: str | None, rules: Path | None, shown: Presentation) -> None:
     """List the rules, or explain one: a scheme, a finding or a kind of edit."""
     from tracelens.report import terminal
     from tracelens.schemes import rules as rule_files

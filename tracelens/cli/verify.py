@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from tracelens.cli import options, output
-from tracelens.cli.options import Shown
-from tracelens.cli.planning import Wishes, chosen_scheme, patching, planned, typed
+from tracelens.cli.options import Presentation
+from tracelens.cli.planning import PlanOptions, chosen_scheme, patching, planned, typed
 from tracelens.errors import UsageError
 
 if TYPE_CHECKING:
@@ -61,37 +61,37 @@ effort = options.bundled(
 @effort
 @patching
 @options.presented("text", "json")
-def verify(words: Sequence[str], every: bool, effort: Effort, wishes: Wishes, shown: Shown) -> int:
+def verify(words: Sequence[str], every: bool, effort: Effort, plan_options: PlanOptions, shown: Presentation) -> int:
     """Run original and patched in fresh processes, alternating, in a working copy; your files stay as they are.
 
     Two scripts instead of a run compare a change made by hand.
     """
     from tracelens import trials
     from tracelens.report import next_commands, text
-    from tracelens.report.words import headline
+    from tracelens.report.wording import headline
 
-    if every and wishes.scheme is not None:
+    if every and plan_options.scheme is not None:
         raise UsageError("--all and --scheme exclude each other", hint="leave one of them out")
     say = _silence if shown.quiet else output.note
-    trial = trials.Trial(effort.steps, effort.budget, effort.seed, say)
+    trial = trials.TrialOptions(effort.steps, effort.budget, effort.seed, say)
     folder = None
     if len(words) >= 2 and words[0].endswith(".py"):
         if every:
             raise UsageError("--all tries the schemes of a run, and two scripts were given", hint="leave --all out")
-        measured = trials.of_scripts(Path(words[0]), Path(words[1]), tuple(words[2:]), trial)
+        measured = trials.verify_scripts(Path(words[0]), Path(words[1]), tuple(words[2:]), trial)
         after = _after_scripts(words, measured[0])
     else:
         if len(words) > 1 or (words and words[0].endswith(".py")):
             raise UsageError("verify takes one run, or two scripts", hint="tracelens verify BEFORE.py AFTER.py [ARGS]")
         folder = options.run_folder(Path(words[0]) if words else None)
-        diagnosis = planned((folder,), wishes)
-        names = _names(diagnosis, wishes.scheme, every)
+        diagnosis = planned((folder,), plan_options)
+        names = _names(diagnosis, plan_options.scheme, every)
         if not names:
-            _nothing(headline(diagnosis), shown, next_commands.line("report", *typed((folder,), wishes)))
+            _nothing(headline(diagnosis), shown, next_commands.line("report", *typed((folder,), plan_options)))
             return 0
-        measured = trials.of_schemes(diagnosis, names, trial)
-        after = _after_run(folder, measured, wishes)
-    ranked = planned((folder,), wishes) if every and folder else None
+        measured = trials.verify_schemes(diagnosis, names, trial)
+        after = _after_run(folder, measured, plan_options)
+    ranked = planned((folder,), plan_options) if every and folder else None
     if shown.form == "json":
         _document(measured, ranked)
     else:
@@ -103,7 +103,7 @@ def verify(words: Sequence[str], every: bool, effort: Effort, wishes: Wishes, sh
     return max(EXIT[one.outcome] for one in measured)
 
 
-def _after_run(folder: Path, measured: Sequence[Verification], wishes: Wishes) -> str:
+def _after_run(folder: Path, measured: Sequence[Verification], plan_options: PlanOptions) -> str:
     """What is in the user's files and was measured to be wrong, or slower, is taken back first."""
     from tracelens import run as runs
     from tracelens.patch.files import apply as patcher
@@ -112,7 +112,7 @@ def _after_run(folder: Path, measured: Sequence[Verification], wishes: Wishes) -
     applied = patcher.applied_patch(folder / runs.BACKUP_FOLDER)
     if applied is not None and any(one.scheme == applied.scheme and next_commands.unwanted(one) for one in measured):
         return next_commands.line("revert", str(folder))
-    return next_commands.line("report", *typed((folder,), wishes))
+    return next_commands.line("report", *typed((folder,), plan_options))
 
 
 def _after_scripts(words: Sequence[str], measured: Verification) -> str:
@@ -145,7 +145,7 @@ def _silence(_: str) -> None:
     """Nobody wants to hear of the progress."""
 
 
-def _nothing(verdict: str, shown: Shown, after: str) -> None:
+def _nothing(verdict: str, shown: Presentation, after: str) -> None:
     """There is no change to measure: that is an answer, also for a program."""
     said = f"{verdict}\nNothing to verify."
     if shown.form == "json":

@@ -36,7 +36,7 @@ from tracelens.model.findings import (
 )
 from tracelens.model.lines import GarbageCollection, LineLog, LinePlace, LoggedStep
 from tracelens.model.patch import Declined, FilePatch, Hunk, Patch
-from tracelens.model.pictures import Bar, Combination, Drawn, WhatIf
+from tracelens.model.pictures import Combination, DrawnSpan, DrawnStep, WhatIf
 from tracelens.model.plan import (
     CRITERIA,
     Binding,
@@ -60,13 +60,13 @@ __all__ = [
     "IDLE_PARTS",
     "UNSAFE_EDITS",
     "Abstention",
-    "Bar",
     "Binding",
     "Breakdown",
     "Combination",
     "Declined",
     "Diagnosis",
-    "Drawn",
+    "DrawnSpan",
+    "DrawnStep",
     "Edit",
     "EditKind",
     "Estimate",

@@ -24,7 +24,7 @@ from tracelens.model.findings import (
     StepTimes,
 )
 from tracelens.model.patch import Hunk, Patch
-from tracelens.model.pictures import Drawn, WhatIf
+from tracelens.model.pictures import DrawnStep, WhatIf
 from tracelens.model.plan import Edit, Estimate, Measure, Recommendation, Scheme
 from tracelens.model.recording import Run
 from tracelens.model.trace import Timeline, Trace
@@ -104,7 +104,7 @@ class IllustratedDiagnosis(PlannedDiagnosis):
 
     what_if: WhatIf | None
     """None where nothing could be replayed, or no scheme has an Edit."""
-    drawn: tuple[Drawn, ...]
+    drawn: tuple[DrawnStep, ...]
     """The loop as it is and with the recommended scheme (else the fastest replayed one), for one picture; empty where
     nothing could be replayed."""
 

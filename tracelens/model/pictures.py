@@ -8,7 +8,7 @@ from tracelens.model.plan import Edit, Estimate
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class DrawnSpan:
     """One stretch of a replayed step: what ran on which lane (`host`, or a GPU stream), ns since the window's start."""
 
     lane: str
@@ -18,12 +18,12 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class DrawnStep:
     """One steady step as the replay lays it out, without the profiler's cost; `scheme` None is the loop as it is."""
 
     scheme: str | None
     length_ns: int
-    bars: tuple[Bar, ...]
+    bars: tuple[DrawnSpan, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """What combinations of Edits buy, and a drawn step of each, for reports in which people select Edits.
 
-In: a ReplayTrace, the Edits of several schemes. Out: a `WhatIf` with one replay per combination, and `Drawn` steps.
+In: a ReplayTrace, the Edits of several schemes. Out: a `WhatIf` with one replay per combination, and `DrawnStep` steps.
 Each combination is replayed as one set, because the gains of single Edits do not add up.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
 
 from tracelens.edit_kinds import EditKind, one_change
-from tracelens.model import Bar, Combination, Drawn, Edit, Estimate, PlannedDiagnosis, Scheme, WhatIf
+from tracelens.model import Combination, DrawnSpan, DrawnStep, Edit, Estimate, PlannedDiagnosis, Scheme, WhatIf
 from tracelens.replay import edits as rewriting
 from tracelens.replay import estimate
 from tracelens.replay.program import compile_program
@@ -22,7 +22,7 @@ MOST_CHANGES = 4
 """16 combinations: each further change doubles the time that a report takes, 1 to 4 s at this number."""
 
 
-def illustrations(trace: ReplayTrace, planned: PlannedDiagnosis) -> tuple[WhatIf | None, tuple[Drawn, ...]]:
+def illustrations(trace: ReplayTrace, planned: PlannedDiagnosis) -> tuple[WhatIf | None, tuple[DrawnStep, ...]]:
     """Combinations and pictures; none where the trace does not carry a replay."""
     if trace.unresolved_waits or planned.breakdown is None:
         return None, ()
@@ -59,7 +59,7 @@ def what_if(
     return WhatIf(changes, tuple(out)) if out else None
 
 
-def drawn(trace: ReplayTrace, edits: tuple[Edit, ...], scheme: str | None) -> Drawn:
+def drawn(trace: ReplayTrace, edits: tuple[Edit, ...], scheme: str | None) -> DrawnStep:
     """A stretch as long as the mean step, from the start of a typical one on the host's clock."""
     program = rewriting.apply(trace, edits)
     order = range(program.recorded_steps)
@@ -74,15 +74,15 @@ def drawn(trace: ReplayTrace, edits: tuple[Edit, ...], scheme: str | None) -> Dr
     machine.run_steps(order, 1)  # what follows the last mark may be in the stretch
     lengths = [end - begin for begin, end in pairwise(marks)]
     start = marks[min(range(count), key=lambda step: abs(lengths[step] - mean))]
-    return Drawn(scheme, mean, tuple(_cut(machine.log or (), start, start + mean, trace.streams)))
+    return DrawnStep(scheme, mean, tuple(_cut(machine.log or (), start, start + mean, trace.streams)))
 
 
-def _cut(spans: Iterable[LaneSpan], start: int, end: int, streams: Sequence[str]) -> Iterator[Bar]:
+def _cut(spans: Iterable[LaneSpan], start: int, end: int, streams: Sequence[str]) -> Iterator[DrawnSpan]:
     names = (*streams, COPY_LANE)
     for span in spans:
         if span.end_ns > start and span.start_ns < end and span.end_ns > span.start_ns:
             lane = span.lane if span.lane == "host" else names[int(span.lane)]
-            yield Bar(lane, span.name, max(span.start_ns, start) - start, min(span.end_ns, end) - start)
+            yield DrawnSpan(lane, span.name, max(span.start_ns, start) - start, min(span.end_ns, end) - start)
 
 
 def _changes(schemes: Iterable[Sequence[Edit]]) -> tuple[tuple[Edit, ...], ...]:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from tracelens.model import Timeline
-from tracelens.report.words import milliseconds
+from tracelens.report.formatting import milliseconds
 
 COLUMNS = 72
 LANES = 8

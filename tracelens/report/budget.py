@@ -1,7 +1,7 @@
 """Budgets for CI: is a run within what the user allows?
 
-In: a Diagnosis, limits, what all waits together cost. Out: one `Item` per limit. A value that was not measured is
-neither within nor above a budget.
+In: a Diagnosis, budgets, what all waits together cost. Out: one `BudgetResult` per budget. A value that was not
+measured is neither within nor above a budget.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ WAITING = ("device", "stream", "event", "d2h")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Budgets:
     """The most that is allowed; None is no limit."""
 
     syncs_per_step: float | None = None
@@ -26,11 +26,11 @@ class Limits:
 
     @property
     def empty(self) -> bool:
-        return self == Limits()
+        return self == Budgets()
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class BudgetResult:
     """`within` is None where the value was not measured."""
 
     name: str
@@ -49,9 +49,9 @@ class Item:
         return f"{self.name}: {value}, at most {self.limit:g}{self.unit}"
 
 
-def check(
-    diagnosis: Diagnosis, limits: Limits, exposed_ns: int | None, allowed: Collection[str] = ()
-) -> tuple[Item, ...]:
+def judge_budgets(
+    diagnosis: Diagnosis, limits: Budgets, exposed_ns: int | None, allowed: Collection[str] = ()
+) -> tuple[BudgetResult, ...]:
     """Every limit that was set, in the order of the options; `allowed` are ids of waits that are not counted."""
     step_ns = diagnosis.steps.best_known_ns
     waits = (stall for stall in diagnosis.stalls if stall.id not in allowed)
@@ -62,7 +62,7 @@ def check(
         ("idle share of the GPU", diagnosis.idle_share, limits.idle_share, ""),
         ("step time", step_ns / 1e6, limits.step_ms, " ms"),
     )
-    return tuple(Item(name, value, limit, unit) for name, value, limit, unit in values if limit is not None)
+    return tuple(BudgetResult(name, value, limit, unit) for name, value, limit, unit in values if limit is not None)
 
 
 def _counted(diagnosis: Diagnosis, waits: Collection[Stall]) -> float | None:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tracelens.model import Breakdown, Scheme, Verification
-from tracelens.report.words import PARTS, gain, milliseconds, percent, shown_parts
+from tracelens.report.formatting import gain, milliseconds, percent
+from tracelens.report.wording import PARTS, shown_parts
 
 WIDTH = 920.0
 BAR_LABEL = 150.0
@@ -21,7 +22,7 @@ SAMPLE_POINTS = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class BreakdownSegment:
     part: str
     name: str
     x: float
@@ -30,7 +31,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class SchemeBar:
     """Predicted step of one scheme: `low` and `high` are the ends of its range."""
 
     id: str
@@ -44,15 +45,15 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Bars:
+class SchemeBars:
     base: float
     base_text: str
-    rows: tuple[Bar, ...]
+    rows: tuple[SchemeBar, ...]
     height: float
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class SpeedupInterval:
     """One dumbbell: [low, high] with the value in it, x in drawing units."""
 
     kind: str
@@ -63,17 +64,17 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
-class Graded:
+class PredictionGrade:
     """Predicted and measured speedup of one scheme on one axis; `zero` is where "no change" lies."""
 
     scheme: str
-    rows: tuple[Interval, ...]
+    rows: tuple[SpeedupInterval, ...]
     zero: float
     ticks: tuple[tuple[float, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class UtilizationCurve:
     """`pieces` are polylines; a missing sample ends one, so that a gap stays a gap."""
 
     name: str
@@ -83,23 +84,23 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Utilization:
-    curves: tuple[Curve, ...]
+    curves: tuple[UtilizationCurve, ...]
     seconds: float
     ticks: tuple[tuple[float, str], ...]
 
 
-def breakdown(times: Breakdown | None) -> tuple[Segment, ...]:
+def breakdown(times: Breakdown | None) -> tuple[BreakdownSegment, ...]:
     """The parts of a step side by side; together exactly the width."""
     out, x = [], 0.0
     for part, _, share in shown_parts(times):
         width = share * WIDTH
         label = percent(share) if width >= ROOM_FOR_TEXT else ""
-        out.append(Segment(part, PARTS[part][0], round(x, 2), round(width, 2), label))
+        out.append(BreakdownSegment(part, PARTS[part][0], round(x, 2), round(width, 2), label))
         x += width
     return tuple(out)
 
 
-def step_times(schemes: Sequence[Scheme]) -> Bars | None:
+def step_times(schemes: Sequence[Scheme]) -> SchemeBars | None:
     """One bar per estimated scheme on the scale of the present step; None where nothing was estimated."""
     shown = [(scheme, scheme.estimate) for scheme in schemes if scheme.estimate is not None]
     if not shown:
@@ -108,7 +109,7 @@ def step_times(schemes: Sequence[Scheme]) -> Bars | None:
     longest = max(base, *(estimate.high_ns for _, estimate in shown))
     scale = (WIDTH - BAR_LABEL - 170.0) / longest
     rows = tuple(
-        Bar(
+        SchemeBar(
             id=scheme.id,
             y=34.0 + 30.0 * index,
             before=round(estimate.base_ns * scale, 1),
@@ -120,10 +121,10 @@ def step_times(schemes: Sequence[Scheme]) -> Bars | None:
         )
         for index, (scheme, estimate) in enumerate(shown)
     )
-    return Bars(round(base * scale, 1), milliseconds(base), rows, 34.0 + 30.0 * len(rows))
+    return SchemeBars(round(base * scale, 1), milliseconds(base), rows, 34.0 + 30.0 * len(rows))
 
 
-def graded(one: Verification) -> Graded | None:
+def prediction_grade(one: Verification) -> PredictionGrade | None:
     """None unless something was measured to hold the prediction against."""
     if one.ratio is None:
         return None
@@ -138,10 +139,10 @@ def graded(one: Verification) -> Graded | None:
     def x(speedup: float) -> float:
         return round(BAR_LABEL + (speedup - least) * scale, 1)
 
-    rows = tuple(Interval(k, x(low), x(mid), x(high), gain(mid)) for k, low, mid, high in spans)
+    rows = tuple(SpeedupInterval(k, x(low), x(mid), x(high), gain(mid)) for k, low, mid, high in spans)
     marks = (least, 1.0, most) if x(1.0) - x(least) > ROOM_FOR_TEXT else (1.0, most)
     ticks = tuple((x(value), gain(value)) for value in marks)
-    return Graded(one.scheme or "your change", rows, x(1.0), ticks)
+    return PredictionGrade(one.scheme or "your change", rows, x(1.0), ticks)
 
 
 def utilization(rows: Sequence[Mapping[str, Any]], series: Mapping[str, Sequence[float | None]]) -> Utilization | None:
@@ -153,7 +154,8 @@ def utilization(rows: Sequence[Mapping[str, Any]], series: Mapping[str, Sequence
     x = [(t - times[0]) / span * (WIDTH - 60.0) + 50.0 for t in times]
     every = max(1, len(times) // SAMPLE_POINTS)
     curves = tuple(
-        Curve(name, _pieces(x[::every], list(values)[::every]), _mean(values)) for name, values in series.items()
+        UtilizationCurve(name, _pieces(x[::every], list(values)[::every]), _mean(values))
+        for name, values in series.items()
     )
     ticks = tuple((round(50.0 + k * (WIDTH - 60.0) / 4, 1), f"{span / 4e9 * k:.1f} s") for k in range(5))
     return Utilization(curves, span / 1e9, ticks)

@@ -1,7 +1,7 @@
 """Changes that a reader can switch on and off: every combination, replayed beforehand, as words and geometry.
 
-In: a Diagnosis with its `WhatIf`. Out: `Tryout` for the template, and the same as plain values for the script, which
-only looks combinations up: nothing is added up in the page, because gains of two changes do not add up.
+In: a Diagnosis with its `WhatIf`. Out: `CombinationTable` for the template, and the same as plain values for the
+script, which only looks combinations up: nothing is added up in the page, because gains of two changes do not add up.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any
 
 from tracelens.edit_kinds import label
 from tracelens.model import Combination, Edit, IllustratedDiagnosis, PlannedDiagnosis
-from tracelens.report import words
+from tracelens.report import formatting, wording
 
 BAR = 700.0
 """Width of the step now; the predicted bar is on the same scale."""
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Switch:
     """One switch: `alone` is what it gives without the others."""
 
     name: str
@@ -29,7 +29,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CombinationRow:
     """One combination; `key` is the sum of 2**position over its changes."""
 
     key: int
@@ -45,9 +45,9 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Tryout:
-    changes: tuple[Change, ...]
-    rows: tuple[Row, ...]
+class CombinationTable:
+    changes: tuple[Switch, ...]
+    rows: tuple[CombinationRow, ...]
     base: str
     scale: float
     start: int
@@ -60,7 +60,7 @@ class Tryout:
         return {str(row.key): {name: getattr(row, name) for name in fields} for row in self.rows}
 
 
-def of(diagnosis: IllustratedDiagnosis) -> Tryout | None:
+def combination_table(diagnosis: IllustratedDiagnosis) -> CombinationTable | None:
     """None where nothing could be replayed."""
     found = diagnosis.what_if
     if found is None or not found.combinations:
@@ -71,27 +71,27 @@ def of(diagnosis: IllustratedDiagnosis) -> Tryout | None:
     alone = {one.chosen[0]: one.estimate for one in found.combinations if len(one.chosen) == 1}
     start = _start(diagnosis, found.changes)
     changes = tuple(
-        Change(_name(edits), _places(edits), words.gain(alone[k].speedup) if k in alone else "", k in start)
+        Switch(_name(edits), _places(edits), formatting.gain(alone[k].speedup) if k in alone else "", k in start)
         for k, edits in enumerate(found.changes)
     )
     rows = [_row(one, changes, diagnosis, scale) for one in found.combinations]
-    return Tryout(
-        changes, tuple(sorted(rows, key=lambda row: row.x[0])), words.milliseconds(base), round(base * scale, 1),
+    return CombinationTable(
+        changes, tuple(sorted(rows, key=lambda row: row.x[0])), formatting.milliseconds(base), round(base * scale, 1),
         sum(1 << k for k in start),
     )  # fmt: skip
 
 
-def _row(one: Combination, changes: Sequence[Change], diagnosis: IllustratedDiagnosis, scale: float) -> Row:
+def _row(one: Combination, changes: Sequence[Switch], diagnosis: IllustratedDiagnosis, scale: float) -> CombinationRow:
     assert diagnosis.what_if is not None
     estimate = one.estimate
     schemes = _same(diagnosis.what_if.changes, one.chosen, diagnosis)
-    return Row(
+    return CombinationRow(
         key=sum(1 << k for k in one.chosen),
         names=tuple(changes[k].name for k in one.chosen),
-        step=words.milliseconds(estimate.step_ns),
+        step=formatting.milliseconds(estimate.step_ns),
         range=f"{estimate.low_ns / 1e6:.2f} to {estimate.high_ns / 1e6:.2f} ms",
-        gain=words.gain(estimate.speedup),
-        limit=words.BINDING[estimate.binding],
+        gain=formatting.gain(estimate.speedup),
+        limit=wording.BINDING[estimate.binding],
         x=(round(estimate.step_ns * scale, 1), round(estimate.low_ns * scale, 1), round(estimate.high_ns * scale, 1)),
         schemes=schemes,
         measured=_measured(schemes, diagnosis),
@@ -103,7 +103,7 @@ def _name(edits: Sequence[Edit]) -> str:
 
 
 def _places(edits: Sequence[Edit]) -> str:
-    return ", ".join(dict.fromkeys(words.clean(str(place)) for edit in edits for place in edit.locations))
+    return ", ".join(dict.fromkeys(formatting.clean(str(place)) for edit in edits for place in edit.locations))
 
 
 def _same(changes: Sequence[Sequence[Edit]], chosen: Sequence[int], diagnosis: PlannedDiagnosis) -> tuple[str, ...]:
@@ -116,7 +116,7 @@ def _measured(schemes: Sequence[str], diagnosis: PlannedDiagnosis) -> str:
     """What verify found for one of these schemes; empty where it was not asked."""
     for one in diagnosis.verifications:
         if one.scheme in schemes and one.base_ns is not None and one.patched_ns is not None:
-            return f"verify measured {words.milliseconds(one.base_ns)} → {words.milliseconds(one.patched_ns)}"
+            return f"verify measured {formatting.milliseconds(one.base_ns)} → {formatting.milliseconds(one.patched_ns)}"
     return ""
 
 

@@ -15,10 +15,10 @@ from typing import Literal
 import numpy as np
 
 from tracelens.model import BREAKDOWN_PARTS, Diagnosis, Ratio, Stall
-from tracelens.report import comparability, words
+from tracelens.report import comparability, formatting, wording
 from tracelens.report import issues as listing
 from tracelens.report.issues import Issue
-from tracelens.report.words import stall_place
+from tracelens.report.wording import stall_place
 
 RESAMPLES = 2000
 """Enough for a 95 % interval whose ends move by less than a tenth of its width."""
@@ -35,7 +35,7 @@ Samples = Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TimeChange:
     """One part or one place: ns per step before and after; None where it does not occur."""
 
     name: str
@@ -64,8 +64,8 @@ class Comparison:
     new_starts_ns: tuple[int, ...]
     ratio: Ratio | None
     unprofiled: bool
-    parts: tuple[Change, ...]
-    waits: tuple[Change, ...]
+    parts: tuple[TimeChange, ...]
+    waits: tuple[TimeChange, ...]
     obstacles: tuple[str, ...]
     appeared: tuple[Issue, ...] = ()
     """Findings of the new version that the base does not have."""
@@ -100,7 +100,7 @@ class Comparison:
     def verdict(self) -> str:
         """One sentence, the same in every format."""
         basis = "without the profiler" if self.unprofiled else "as recorded"
-        times = f"{words.milliseconds(self.base_ns)} → {words.milliseconds(self.new_ns)} per step {basis}"
+        times = f"{formatting.milliseconds(self.base_ns)} → {formatting.milliseconds(self.new_ns)} per step {basis}"
         if self.ratio is None:
             return f"{times}; too few steps for an interval."
         change, low, high = (100 * (x - 1) for x in (self.ratio.value, self.ratio.low, self.ratio.high))
@@ -121,10 +121,10 @@ class Comparison:
         if not same:
             return ""
         part = max(same, key=lambda one: abs(one.delta_ns))
-        return f"; most of it in {words.PARTS[part.name][0].lower()} ({words.signed(part.delta_ns)})"
+        return f"; most of it in {wording.PARTS[part.name][0].lower()} ({formatting.signed(part.delta_ns)})"
 
 
-def of(
+def compare_diagnoses(
     base: Diagnosis | Sequence[Diagnosis], new: Diagnosis | Sequence[Diagnosis], despite: Collection[str] = ()
 ) -> Comparison:
     """Compare two versions of the same loop; `despite` names differences that do not count as obstacles."""
@@ -132,7 +132,7 @@ def of(
     unprofiled = min(len(_unprofiled(one)) for one in (*before, *after)) >= FEWEST_STEPS
     steps = [[(_unprofiled if unprofiled else _profiled)(one) for one in side] for side in (before, after)]
     old, now = _typical(before, steps[0]), _typical(after, steps[1])
-    found = listing.judged(listing.of(now), listing.fingerprints(old), ())
+    found = listing.judged(listing.list_issues(now), listing.fingerprints(old), ())
     present = {issue.fingerprint for issue in found}
     return Comparison(
         base_starts_ns=tuple(map(_median, steps[0])),
@@ -143,7 +143,7 @@ def of(
         waits=_waits(old.stalls, now.stalls),
         obstacles=comparability.obstacles((*before, *after), len(before), despite),
         appeared=tuple(issue for issue in found if issue.state == "new"),
-        vanished=tuple(issue for issue in listing.of(old) if issue.fingerprint not in present),
+        vanished=tuple(issue for issue in listing.list_issues(old) if issue.fingerprint not in present),
         issues=found,
     )
 
@@ -158,11 +158,11 @@ def _typical(side: Sequence[Diagnosis], steps: Samples) -> Diagnosis:
     return side[order[(len(order) - 1) // 2]]
 
 
-def _parts(base: Diagnosis, new: Diagnosis) -> tuple[Change, ...]:
+def _parts(base: Diagnosis, new: Diagnosis) -> tuple[TimeChange, ...]:
     if base.breakdown is None or new.breakdown is None:
         return ()
     before, after = base.breakdown.parts, new.breakdown.parts
-    return tuple(Change(part, before[part], after[part]) for part in BREAKDOWN_PARTS)
+    return tuple(TimeChange(part, before[part], after[part]) for part in BREAKDOWN_PARTS)
 
 
 def _unprofiled(diagnosis: Diagnosis) -> Sequence[int]:
@@ -218,13 +218,13 @@ def _block_medians(
     return medians
 
 
-def _waits(base: Sequence[Stall], new: Sequence[Stall]) -> tuple[Change, ...]:
+def _waits(base: Sequence[Stall], new: Sequence[Stall]) -> tuple[TimeChange, ...]:
     before, after = _by_place(base), _by_place(new)
     changes = [_change(name, before.get(name, ()), after.get(name, ())) for name in sorted({*before, *after})]
     return tuple(sorted(changes, key=_weight))
 
 
-def _weight(change: Change) -> tuple[int, int, str]:
+def _weight(change: TimeChange) -> tuple[int, int, str]:
     """What changed most first; among the same, the longest wait."""
     return -abs(change.delta_ns), -(change.new_ns or change.base_ns or 0), change.name
 
@@ -242,8 +242,8 @@ def _by_place(stalls: Sequence[Stall]) -> dict[str, tuple[Stall, ...]]:
     return out
 
 
-def _change(name: str, before: Sequence[Stall], after: Sequence[Stall]) -> Change:
-    return Change(
+def _change(name: str, before: Sequence[Stall], after: Sequence[Stall]) -> TimeChange:
+    return TimeChange(
         name=name,
         base_ns=sum(stall.wait_ns for stall in before) if before else None,
         new_ns=sum(stall.wait_ns for stall in after) if after else None,

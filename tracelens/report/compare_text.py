@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import RenderableType
 
-from tracelens.report import terminal, words
-from tracelens.report.compare import Change, Comparison
+from tracelens.report import formatting, terminal, wording
+from tracelens.report.compare import Comparison, TimeChange
 from tracelens.report.gate import Gate
 from tracelens.report.issues import Issue
-from tracelens.report.terminal import Look
+from tracelens.report.terminal import TerminalStyle
 
 ROWS = 12
 """Rows of a table; -v and the JSON have all of them."""
@@ -23,21 +23,21 @@ UNCOMPARED = {"new": "found", "allowed": "allowed"}
 """Without a baseline nothing is new."""
 
 
-def comparison(found: Comparison, look: Look, next_command: str) -> str:
+def comparison(found: Comparison, look: TerminalStyle, next_command: str) -> str:
     """Two versions side by side: step time with its interval, parts, waits, findings."""
     return terminal.draw(_comparison(found, look, next_command), look)
 
 
-def gate(found: Gate, look: Look, next_command: str) -> str:
+def gate(found: Gate, look: TerminalStyle, next_command: str) -> str:
     """Budgets, findings and what is allowed."""
     return terminal.draw(_gate(found, next_command), look)
 
 
-def _comparison(found: Comparison, look: Look, next_command: str) -> Iterator[RenderableType]:
+def _comparison(found: Comparison, look: TerminalStyle, next_command: str) -> Iterator[RenderableType]:
     yield terminal.verdict(found.verdict)
     for obstacle in found.obstacles:
         yield terminal.paragraph(f"not comparable: {obstacle}")
-    rows = [_change(words.PARTS[part.name][0], part) for part in found.parts if part.base_ns or part.new_ns]
+    rows = [_change(wording.PARTS[part.name][0], part) for part in found.parts if part.base_ns or part.new_ns]
     if rows:
         yield terminal.heading("Parts of a step")
         yield terminal.table(("part", "base", "new", "change"), rows, frozenset({1, 2, 3}))
@@ -52,22 +52,22 @@ def _comparison(found: Comparison, look: Look, next_command: str) -> Iterator[Re
     yield terminal.next_command(next_command)
 
 
-def _change(name: str, change: Change) -> tuple[str, ...]:
-    before, after = (("–" if ns is None else words.milliseconds(ns)) for ns in (change.base_ns, change.new_ns))
-    return words.shorten(name, 50), before, after, words.signed(change.delta_ns)
+def _change(name: str, change: TimeChange) -> tuple[str, ...]:
+    before, after = (("–" if ns is None else formatting.milliseconds(ns)) for ns in (change.base_ns, change.new_ns))
+    return formatting.shorten(name, 50), before, after, formatting.signed(change.delta_ns)
 
 
-def _lines(change: Change) -> str:
+def _lines(change: TimeChange) -> str:
     before, after = (", ".join(map(str, lines)) for lines in (change.base_lines, change.new_lines))
     if change.state != "changed":
         return f"{change.state}: {before or after}" if before or after else change.state
     return before if before == after else f"{before} → {after}"
 
 
-def _exposed(change: Change) -> str:
+def _exposed(change: TimeChange) -> str:
     """What removing the wait alone gives back, before and after."""
     both = (change.base_exposed_ns, change.new_exposed_ns)
-    return " → ".join("–" if ns is None else words.milliseconds(ns) for ns in both) if any(both) else "–"
+    return " → ".join("–" if ns is None else formatting.milliseconds(ns) for ns in both) if any(both) else "–"
 
 
 def _gate(found: Gate, next_command: str) -> Iterator[RenderableType]:
@@ -78,7 +78,7 @@ def _gate(found: Gate, next_command: str) -> Iterator[RenderableType]:
             (
                 MARK[item.within],
                 item.name,
-                words.UNKNOWN if item.value is None else f"{item.value:.3g}{item.unit}",
+                formatting.UNKNOWN if item.value is None else f"{item.value:.3g}{item.unit}",
                 f"{item.limit:g}{item.unit}",
             )
             for item in found.items
@@ -107,8 +107,8 @@ def _issues(
             *([named[one.state]] if states else []),
             one.title,
             one.place or "–",
-            words.milliseconds(one.cost_ns),
-            words.percent(one.share),
+            formatting.milliseconds(one.cost_ns),
+            formatting.percent(one.share),
         )
         for one in issues
     ]

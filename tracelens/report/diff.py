@@ -9,16 +9,16 @@ import re
 from dataclasses import dataclass, replace
 from typing import Literal
 
-Kind = Literal["hunk", "same", "add", "del"]
+DiffRowKind = Literal["hunk", "same", "add", "del"]
 NOWHERE = "/dev/null"
 _HUNK = re.compile(r"@@ -(?P<old>\d+)(?:,(?P<old_lines>\d+))? \+(?P<new>\d+)(?:,(?P<new_lines>\d+))? @@")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DiffRow:
     """One line; `old` and `new` are None where the line does not exist on that side."""
 
-    kind: Kind
+    kind: DiffRowKind
     old: int | None
     new: int | None
     text: str
@@ -29,7 +29,7 @@ class ChangedFile:
     """`path` as the diff names it, without the `a/` and `b/`."""
 
     path: str
-    rows: tuple[Row, ...]
+    rows: tuple[DiffRow, ...]
     created: bool = False
 
 
@@ -47,7 +47,7 @@ def parse(text: str) -> tuple[ChangedFile, ...]:
         elif files and (found := _HUNK.match(line)):
             old, new = int(found["old"]), int(found["new"])
             left = int(found["old_lines"] or 1) + int(found["new_lines"] or 1)
-            files[-1] = _with(files[-1], Row("hunk", None, None, line))
+            files[-1] = _with(files[-1], DiffRow("hunk", None, None, line))
         elif left > 0 and line[:1] in ("+", "-", " "):
             row = _row(line, old, new)
             old += row.kind != "add"
@@ -57,16 +57,16 @@ def parse(text: str) -> tuple[ChangedFile, ...]:
     return tuple(files)
 
 
-def _with(file: ChangedFile, row: Row) -> ChangedFile:
+def _with(file: ChangedFile, row: DiffRow) -> ChangedFile:
     return replace(file, rows=(*file.rows, row))
 
 
-def _row(line: str, old: int, new: int) -> Row:
+def _row(line: str, old: int, new: int) -> DiffRow:
     if line[0] == "+":
-        return Row("add", None, new, line[1:])
+        return DiffRow("add", None, new, line[1:])
     if line[0] == "-":
-        return Row("del", old, None, line[1:])
-    return Row("same", old, new, line[1:])
+        return DiffRow("del", old, None, line[1:])
+    return DiffRow("same", old, new, line[1:])
 
 
 def _name(text: str) -> str:

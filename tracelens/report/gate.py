@@ -18,9 +18,9 @@ from tracelens import run as runs
 from tracelens.errors import InputError
 from tracelens.jsonfile import Shape
 from tracelens.model import Diagnosis
+from tracelens.report import formatting
 from tracelens.report import issues as listing
-from tracelens.report import words
-from tracelens.report.budget import Item
+from tracelens.report.budget import BudgetResult
 from tracelens.report.issues import Issue
 
 _MADE_BY = "make one: tracelens analyze RUN --format json > baseline.json"
@@ -52,7 +52,7 @@ class Known:
 class Gate:
     """What was asked and what was found. `compared` is False without a baseline: then no finding fails."""
 
-    items: tuple[Item, ...]
+    items: tuple[BudgetResult, ...]
     issues: tuple[Issue, ...]
     resolved: tuple[Known, ...]
     compared: bool
@@ -95,7 +95,7 @@ class Gate:
         new = self.failing
         if new:
             first = f"{new[0].title}{f' at {new[0].place}' if new[0].place else ''}"
-            cost = words.milliseconds(new[0].cost_ns)
+            cost = formatting.milliseconds(new[0].cost_ns)
             count = f"{len(new)} new finding{'' if len(new) == 1 else 's'}"
             broken.append(f"{count}, the costliest: {first}, {cost} per step")
         return broken
@@ -103,16 +103,16 @@ class Gate:
 
 def judge(
     diagnosis: Diagnosis,
-    items: Sequence[Item],
+    items: Sequence[BudgetResult],
     allowed: Sequence[str],
     baseline: Sequence[Known] | None,
     least_share: float,
 ) -> Gate:
     """Hold the findings against the baseline and the allow-list."""
     known = {one.fingerprint for one in baseline or ()}
-    found = listing.judged(listing.of(diagnosis), known, allowed)
+    found = listing.judged(listing.list_issues(diagnosis), known, allowed)
     present = {issue.fingerprint for issue in found}
-    places = [words.clean(str(stall.location)) for stall in diagnosis.stalls if stall.location]
+    places = [formatting.clean(str(stall.location)) for stall in diagnosis.stalls if stall.location]
     places += [issue.place for issue in found]
     return Gate(
         items=tuple(items),
@@ -158,8 +158,10 @@ def _is_device(path: Path) -> bool:
 def _known(entry: Mapping[str, Any]) -> Known:
     place = entry.get("location") or {}
     line = f":{place['line']}" if place.get("line") else ""
-    where = words.clean(f"{place['path']}{line}") if place.get("path") else ""
-    return Known(entry["fingerprint"], entry["id"], words.clean(entry["title"]), where, entry.get("cost_us_per_step"))
+    where = formatting.clean(f"{place['path']}{line}") if place.get("path") else ""
+    return Known(
+        entry["fingerprint"], entry["id"], formatting.clean(entry["title"]), where, entry.get("cost_us_per_step")
+    )
 
 
 def document(gate: Gate) -> dict[str, Any]:

@@ -25,13 +25,14 @@ from tracelens.report import (
     charts,
     combinations,
     diff,
+    formatting,
     json,
     next_commands,
     ranks,
     step_comparison,
     step_picture,
     verification_rows,
-    words,
+    wording,
     zoomable_timeline,
 )
 from tracelens.report.source_excerpt import around
@@ -67,7 +68,7 @@ def _content(diagnosis: IllustratedDiagnosis, source: SourceScope) -> dict[str, 
     schemes = by_rank(diagnosis)
     return {
         "title": diagnosis.run.path.name if diagnosis.run else json.trace_name(diagnosis.traces[0], diagnosis),
-        "verdict": words.headline(diagnosis),
+        "verdict": wording.headline(diagnosis),
         "chosen": diagnosis.recommended,
         "commands": next_commands.patch_commands(diagnosis),
         "no_source": next_commands.no_source(diagnosis),
@@ -77,36 +78,39 @@ def _content(diagnosis: IllustratedDiagnosis, source: SourceScope) -> dict[str, 
         "redacted": bool(diagnosis.run and diagnosis.run.meta.get("redacted")),
         "criteria": CRITERIA,
         "weights": diagnosis.weights,
-        "sensitivity": words.sensitivity(diagnosis.recommendation),
+        "sensitivity": wording.sensitivity(diagnosis.recommendation),
         "bars": charts.step_times(schemes),
-        "tryout": combinations.of(diagnosis),
+        "tryout": combinations.combination_table(diagnosis),
         "scoring": _scoring(diagnosis, schemes),
-        "onestep": step_comparison.of(diagnosis),
-        "ranks": ranks.of(diagnosis),
+        "onestep": step_comparison.compare_steps(diagnosis),
+        "ranks": ranks.compare_ranks(diagnosis),
         "segments": charts.breakdown(diagnosis.breakdown),
-        "parts": words.shown_parts(diagnosis.breakdown),
+        "parts": wording.shown_parts(diagnosis.breakdown),
         **_timeline(diagnosis),
         "stalls": _stalls(diagnosis),
-        "together": words.together(diagnosis),
-        "beyond": words.untried(diagnosis),
+        "together": wording.together(diagnosis),
+        "beyond": wording.untried(diagnosis),
         "patch": _patch(diagnosis) if source != "none" else None,
-        "measured": [(one, charts.graded(one), verification_rows.rows(one)) for one in diagnosis.verifications],
+        "measured": [
+            (one, charts.prediction_grade(one), verification_rows.rows(one)) for one in diagnosis.verifications
+        ],
         "utilization": _utilization(diagnosis.monitor),
         "environment": environment(diagnosis),
-        "words": words,
+        "wording": wording,
+        "unknown": formatting.UNKNOWN,
         "met": MET,
-        "stages": words.plan(diagnosis),
+        "stages": wording.plan(diagnosis),
         "advice": next_commands.advice,
-        "situation": words.situation(diagnosis),
-        "unjudged": words.grouped_abstentions(diagnosis),
-        "rejected": words.grouped_reasons(diagnosis),
+        "situation": wording.situation(diagnosis),
+        "unjudged": wording.grouped_abstentions(diagnosis),
+        "rejected": wording.grouped_reasons(diagnosis),
         "estimated": [scheme for scheme in schemes if scheme.estimate is not None],
     }
 
 
 def _timeline(diagnosis: Diagnosis) -> dict[str, Any]:
     """One step as a picture, the recording as a strip, and every event for the canvas."""
-    still, packed = step_picture.of(diagnosis.timeline), zoomable_timeline.document(diagnosis)
+    still, packed = step_picture.draw_step(diagnosis.timeline), zoomable_timeline.document(diagnosis)
     tables = diagnosis.timeline.tables
     kinds = {*(still.kinds if still else ()), *tables.ops["kind"], *(f"idle_{cause}" for cause in tables.gaps["cause"])}
     kinds |= {"operator"} if packed and "operators" in _parts(packed) else set()
@@ -142,7 +146,7 @@ def _scoring(diagnosis: PlannedDiagnosis, schemes: Sequence[Scheme]) -> dict[str
 
 
 def _stalls(diagnosis: PlannedDiagnosis) -> dict[str, Any]:
-    ranked = words.ranked_stalls(diagnosis)
+    ranked = wording.ranked_stalls(diagnosis)
     chosen = diagnosis.recommended
     removed = {name for edit in (chosen.edits if chosen else ()) for name in edit.stalls}
     detailed = [s for s in ranked if s.location and (s.verdict in ("exposed", "unknown") or s.id in removed)][:EXCERPTS]
@@ -178,9 +182,9 @@ def environment(diagnosis: Diagnosis) -> tuple[tuple[str, str], ...]:
     """What was run on what, in words; names of environment variables only, their values can be secrets."""
     meta = diagnosis.run.meta if diagnosis.run else {}
     machine = meta.get("environment") or {}
-    rows: list[tuple[str, Any]] = [("Device", words.device(diagnosis.timeline.trace))]
+    rows: list[tuple[str, Any]] = [("Device", wording.device(diagnosis.timeline.trace))]
     if diagnosis.run is not None and diagnosis.run.command:
-        rows.append(("Command", words.shorten(" ".join(diagnosis.run.command), 200)))
+        rows.append(("Command", formatting.shorten(" ".join(diagnosis.run.command), 200)))
     for key, name in (("python", "Python"), ("torch", "PyTorch"), ("cuda", "CUDA"), ("driver", "Driver")):
         rows.append((name, machine.get(key)))
     rows.append(("CPU cores", machine.get("cpu_count")))
@@ -192,7 +196,7 @@ def environment(diagnosis: Diagnosis) -> tuple[tuple[str, str], ...]:
         dropped = sum(trace.dropped.values())
         lost = f", {dropped:,} rows not used" if dropped else ""
         rows.append((f"Trace, {rank}", f"{json.trace_name(trace, diagnosis)}: {len(trace):,} events{lost}"))
-    rows.append(("Steps from", words.STEP_SOURCE[diagnosis.steps.source]))
+    rows.append(("Steps from", wording.STEP_SOURCE[diagnosis.steps.source]))
     return tuple((name, str(value)) for name, value in rows if value not in (None, ""))
 
 
@@ -216,16 +220,16 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )  # fmt: skip
     environment.filters |= {
-        "ms": words.milliseconds,
-        "percent": words.percent,
-        "gain": words.gain,
-        "clean": words.clean,
-        "device": words.device,
-        "shorten": words.shorten,
-        "place": words.stall_place,
-        "call": words.stall_call,
-        "plain": words.plain,
-        "sentence": words.sentence,
+        "ms": formatting.milliseconds,
+        "percent": formatting.percent,
+        "gain": formatting.gain,
+        "clean": formatting.clean,
+        "device": wording.device,
+        "shorten": formatting.shorten,
+        "place": wording.stall_place,
+        "call": wording.stall_call,
+        "plain": formatting.readable_id,
+        "sentence": formatting.capitalized,
         "units": _units,
     }
     return environment

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tracelens.model import Diagnosis, Estimate, Goal, Patch, PlannedDiagnosis, Scheme, Verification
-from tracelens.report import markdown, next_commands, verification_rows, words
+from tracelens.report import formatting, markdown, next_commands, verification_rows, wording
 from tracelens.report.ascii_timeline import strip
 from tracelens.report.markdown_syntax import block, bullets, checklist, code, document, plain, table
 from tracelens.report.text import MET, recorded
@@ -27,7 +27,7 @@ APPLIED = {True: "applied", False: "applied: not at present", None: "applied: no
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class Expectation:
     """What somebody expects of a scheme, and who."""
 
     what: str
@@ -42,7 +42,7 @@ class Subject:
     scheme: str
     number: str | None
     summary: str
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[Expectation, ...] = ()
     risks: tuple[str, ...] = ()
     streams: tuple[tuple[str, str], ...] = ()
     """(stream, what runs on it) where the scheme uses several."""
@@ -93,20 +93,20 @@ def _status(diagnosis: Diagnosis, subject: Subject, change: Patch | None, trial:
 
 def _problem(diagnosis: Diagnosis) -> Iterator[str]:
     yield "## Problem"
-    yield plain(words.symptom(diagnosis))
+    yield plain(wording.symptom(diagnosis))
     step = diagnosis.steps.best_known_ns
     basis = "without the profiler" if diagnosis.steps.unprofiled_median_ns else "as recorded"
-    worst = words.ranked_stalls(diagnosis)
+    worst = wording.ranked_stalls(diagnosis)
     rows = [
-        ("step time", f"{words.milliseconds(step)} {basis}"),
-        ("GPU idle", words.percent(diagnosis.idle_share)),
+        ("step time", f"{formatting.milliseconds(step)} {basis}"),
+        ("GPU idle", formatting.percent(diagnosis.idle_share)),
         (
             "host waits per step",
             f"{sum(stall.calls_per_step for stall in worst if stall.verdict != 'window_edge'):.1f}",
         ),
         (
             "host blocked per step",
-            words.milliseconds(sum(stall.wait_ns for stall in worst if stall.verdict != "window_edge")),
+            formatting.milliseconds(sum(stall.wait_ns for stall in worst if stall.verdict != "window_edge")),
         ),
     ]
     yield table(("quantity", "recorded"), rows, frozenset({1}))
@@ -116,27 +116,27 @@ def _problem(diagnosis: Diagnosis) -> Iterator[str]:
 def _cause(diagnosis: Diagnosis, scheme: Scheme) -> Iterator[str]:
     yield "## Cause"
     acted = {name for edit in scheme.edits for name in edit.stalls}
-    places = [stall for stall in words.ranked_stalls(diagnosis) if stall.id in acted]
+    places = [stall for stall in wording.ranked_stalls(diagnosis) if stall.id in acted]
     if places:
         yield "The waits that this scheme acts on; *recoverable* is what removing one alone gives back:"
         yield table(
             ("source line", "call", "per step", "host blocked", "recoverable"),
             [
                 (
-                    code(words.stall_place(stall)),
-                    code(words.stall_call(stall)),
+                    code(wording.stall_place(stall)),
+                    code(wording.stall_call(stall)),
                     f"{stall.calls_per_step:.1f}",
-                    words.milliseconds(stall.wait_ns),
-                    words.milliseconds(stall.exposed_ns),
+                    formatting.milliseconds(stall.wait_ns),
+                    formatting.milliseconds(stall.exposed_ns),
                 )
                 for stall in places
             ],
             frozenset({2, 3, 4}),
         )
-        if words.together(diagnosis):
-            yield plain(words.together(diagnosis))
+        if wording.together(diagnosis):
+            yield plain(wording.together(diagnosis))
     yield bullets(
-        f"{plain(one.title)} ({words.milliseconds(one.cost_ns)} per step): {plain(one.evidence)}"
+        f"{plain(one.title)} ({formatting.milliseconds(one.cost_ns)} per step): {plain(one.evidence)}"
         for one in diagnosis.findings
     )
     picture = strip(diagnosis.timeline)
@@ -265,7 +265,7 @@ def _predicted(trial: Verification | None) -> tuple[bool | None, str]:
         return None, "as fast as predicted: not measured"
     low, high = trial.predicted.base_ns / trial.predicted.high_ns, trial.predicted.base_ns / trial.predicted.low_ns
     found = 1 / trial.ratio.value
-    text = f"{words.gain(found)} measured, {words.gain(low)} to {words.gain(high)} predicted"
+    text = f"{formatting.gain(found)} measured, {formatting.gain(low)} to {formatting.gain(high)} predicted"
     return low <= found <= high, f"as fast as predicted: {text}"
 
 
@@ -279,7 +279,8 @@ def _results(
     found = "not measured"
     if trial is not None and trial.ratio is not None:
         ratio = trial.ratio
-        found = f"{words.gain(1 / ratio.value)} ({words.gain(1 / ratio.high)} to {words.gain(1 / ratio.low)})"
+        value, low, high = (formatting.gain(1 / bound) for bound in (ratio.value, ratio.high, ratio.low))
+        found = f"{value} ({low} to {high})"
     claims = "; ".join(f"{claim.value} ({claim.source})" for claim in subject.claims if claim.what == "gain")
     yield table(
         ("training faster by", "value"),
@@ -300,7 +301,7 @@ def _said(predicted: Estimate | None) -> str:
     if predicted is None:
         return "not replayed"
     low, high = predicted.base_ns / predicted.high_ns, predicted.base_ns / predicted.low_ns
-    return f"{words.gain(predicted.speedup)} ({words.gain(low)} to {words.gain(high)})"
+    return f"{formatting.gain(predicted.speedup)} ({formatting.gain(low)} to {formatting.gain(high)})"
 
 
 def _windows(trial: Verification | None) -> Iterator[str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from tracelens.model import Diagnosis, Finding, Location, Run
-from tracelens.report import words
+from tracelens.report import formatting
 
 Level = Literal["warning", "note"]
 State = Literal["new", "known", "allowed"]
@@ -47,7 +47,7 @@ class Issue:
     state: State = "new"
 
 
-def of(diagnosis: Diagnosis) -> tuple[Issue, ...]:
+def list_issues(diagnosis: Diagnosis) -> tuple[Issue, ...]:
     """Every finding, costliest first."""
     names = fingerprints(diagnosis)
     found = (_issue(one, name, diagnosis) for one, name in zip(diagnosis.findings, names, strict=True))
@@ -119,12 +119,12 @@ def _root(start: Path) -> Path:
 
 
 def _issue(one: Finding, fingerprint: str, diagnosis: Diagnosis) -> Issue:
-    place = words.clean(str(one.location)) if one.location else ""
+    place = formatting.clean(str(one.location)) if one.location else ""
     path = in_repository(one.location, diagnosis.run)
-    cost = f"{words.milliseconds(one.cost_ns)} per step ({words.percent(one.share)})"
+    cost = f"{formatting.milliseconds(one.cost_ns)} per step ({formatting.percent(one.share)})"
     return Issue(
         rule=one.id,
-        title=words.clean(one.title),
+        title=formatting.clean(one.title),
         message=". ".join(_sentences(one, cost, path, place)) + ".",
         level="warning" if one.location is not None and one.share >= NOTABLE_SHARE else "note",
         path=path,
@@ -139,8 +139,8 @@ def _issue(one: Finding, fingerprint: str, diagnosis: Diagnosis) -> Issue:
 
 def _sentences(one: Finding, cost: str, path: str | None, place: str) -> Iterator[str]:
     where = f" (at {Path(place).name})" if place and path is None else ""
-    yield f"{words.clean(one.title)}{where}: {cost}"
-    yield words.sentence(one.evidence).rstrip(".")
+    yield f"{formatting.clean(one.title)}{where}: {cost}"
+    yield formatting.capitalized(one.evidence).rstrip(".")
 
 
 def _key(one: Finding, call: str) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ from tracelens.model import (
     StepTimes,
     Trace,
 )
-from tracelens.report import issues, next_commands, words
+from tracelens.report import issues, next_commands, wording
 
 SCHEMA_VERSION = 1
 NO_PLAN: Mapping[str, Any] = {"measures": [], "schemes": [], "recommendation": None, "sensitivity": {}}
@@ -38,13 +38,13 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
     """The whole contract; without a plan `measures`, `schemes` and `sensitivity` are empty, `recommendation` null."""
     return {
         "schema_version": SCHEMA_VERSION,
-        "verdict": words.headline(diagnosis),
+        "verdict": wording.headline(diagnosis),
         "traces": [_trace(trace, diagnosis) for trace in diagnosis.traces],
         "steps": _steps(diagnosis.steps),
         "breakdown": _breakdown(diagnosis.breakdown),
         "gpu_busy_share": diagnosis.gpu_busy_share,
         "idle_share": diagnosis.idle_share,
-        "syncs": [_stall(stall) for stall in words.ranked_stalls(diagnosis)],
+        "syncs": [_stall(stall) for stall in wording.ranked_stalls(diagnosis)],
         "exposed_together_us_per_step": microseconds(diagnosis.exposed_together_ns),
         "overlap": _overlap(diagnosis.overlap),
         "findings": [

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tracelens.model import Diagnosis, PlannedDiagnosis, Stall
-from tracelens.report import next_commands, words
-from tracelens.report.compare import Change, Comparison
+from tracelens.report import formatting, next_commands, wording
+from tracelens.report.compare import Comparison, TimeChange
 from tracelens.report.gate import Gate
 from tracelens.report.issues import Issue
 from tracelens.report.markdown_syntax import block, bullets, code, document, plain, table
@@ -40,7 +40,7 @@ def gate(found: Gate, next_command: str) -> str:
 
 def _summary(diagnosis: Diagnosis, typed: Sequence[str]) -> Iterator[str]:
     yield "# TraceLens"
-    yield f"**{plain(words.headline(diagnosis))}**"
+    yield f"**{plain(wording.headline(diagnosis))}**"
     yield " · ".join(plain(chip) for chip in recorded(diagnosis))
     yield from breakdown(diagnosis)
     yield from waits(diagnosis)
@@ -55,11 +55,11 @@ def _summary(diagnosis: Diagnosis, typed: Sequence[str]) -> Iterator[str]:
 
 def breakdown(diagnosis: Diagnosis) -> Iterator[str]:
     """Where a step goes; nothing without a GPU."""
-    parts = words.shown_parts(diagnosis.breakdown)
+    parts = wording.shown_parts(diagnosis.breakdown)
     if parts:
         yield "## Where a step goes"
         rows = [
-            (words.PARTS[part][0], words.milliseconds(ns), words.percent(share, 1), words.PARTS[part][1])
+            (wording.PARTS[part][0], formatting.milliseconds(ns), formatting.percent(share, 1), wording.PARTS[part][1])
             for part, ns, share in parts
         ]
         yield table(("part", "per step", "share", ""), rows, frozenset({1, 2}))
@@ -67,26 +67,26 @@ def breakdown(diagnosis: Diagnosis) -> Iterator[str]:
 
 def waits(diagnosis: Diagnosis) -> Iterator[str]:
     """Host waits with their three numbers, costliest first."""
-    stalls = words.ranked_stalls(diagnosis)
+    stalls = wording.ranked_stalls(diagnosis)
     if stalls:
         yield "## Host waits, per step"
         columns = ("source line", "call", "calls", "host blocked", "GPU idle", "recoverable", "verdict")
         yield table(columns, [_wait(stall) for stall in stalls[:ROWS]], frozenset({2, 3, 4, 5}))
         if len(stalls) > ROWS:
             yield f"and {len(stalls) - ROWS} more in the JSON."
-        if words.together(diagnosis):
-            yield plain(words.together(diagnosis))
+        if wording.together(diagnosis):
+            yield plain(wording.together(diagnosis))
 
 
 def _wait(stall: Stall) -> tuple[str, ...]:
     return (
         code(str(stall.location)) if stall.location else "not recorded",
-        code(words.stall_call(stall)),
+        code(wording.stall_call(stall)),
         f"{stall.calls_per_step:.1f}",
-        words.milliseconds(stall.wait_ns),
-        words.milliseconds(stall.gpu_idle_ns),
-        words.milliseconds(stall.exposed_ns),
-        words.VERDICT[stall.verdict],
+        formatting.milliseconds(stall.wait_ns),
+        formatting.milliseconds(stall.gpu_idle_ns),
+        formatting.milliseconds(stall.exposed_ns),
+        wording.VERDICT[stall.verdict],
     )
 
 
@@ -102,8 +102,8 @@ def schemes(diagnosis: PlannedDiagnosis) -> Iterator[str]:
             (
                 str(scheme.rank or "–"),
                 code(scheme.id),
-                words.estimate_range(estimate) if estimate else "–",
-                f"{words.gain(estimate.speedup)}, {estimate.evidence}" if estimate else "–",
+                formatting.estimate_range(estimate) if estimate else "–",
+                f"{formatting.gain(estimate.speedup)}, {estimate.evidence}" if estimate else "–",
                 "–" if scheme.prior_total is None else f"{scheme.prior_total:.2f}",
                 "–" if scheme.total is None else f"{scheme.total:.2f}",
                 plain("; ".join(scheme.reasons)) if not scheme.applicable else "",
@@ -115,21 +115,21 @@ def schemes(diagnosis: PlannedDiagnosis) -> Iterator[str]:
 
 def beyond(diagnosis: PlannedDiagnosis) -> Iterator[str]:
     """Measures of the training speed guide that the loop does not have; opinions, and said to be."""
-    found = words.untried(diagnosis)
+    found = wording.untried(diagnosis)
     if found:
-        yield f"## {words.BEYOND}"
-        rows = [(code(one.id), plain(one.how), plain(words.expected(one)), words.at_most(one)) for one in found]
+        yield f"## {wording.BEYOND}"
+        rows = [(code(one.id), plain(one.how), plain(wording.expected(one)), wording.at_most(one)) for one in found]
         yield table(("measure", "what it is", "the guide expects", "here at most"), rows, frozenset({3}))
-        yield words.BEYOND_NOTE
+        yield wording.BEYOND_NOTE
 
 
 def unjudged(diagnosis: Diagnosis) -> Iterator[str]:
     """What could not be judged, and what to record."""
-    found = words.grouped_abstentions(diagnosis)
+    found = wording.grouped_abstentions(diagnosis)
     if found:
         yield "## Could not be judged"
         yield bullets(
-            f"{plain(', '.join(names))}: {plain(missing)}. {plain(words.sentence(hint))}."
+            f"{plain(', '.join(names))}: {plain(missing)}. {plain(formatting.capitalized(hint))}."
             for names, missing, hint in found
         )
 
@@ -142,7 +142,7 @@ def _comparison(found: Comparison, next_command: str) -> Iterator[str]:
     yield f"**{plain(found.verdict)}**"
     yield f"Judgment: **{found.judgment}**."
     yield bullets(f"not comparable: {plain(obstacle)}" for obstacle in found.obstacles)
-    parts = [_change(words.PARTS[one.name][0], one) for one in found.parts if one.base_ns or one.new_ns]
+    parts = [_change(wording.PARTS[one.name][0], one) for one in found.parts if one.base_ns or one.new_ns]
     if parts:
         yield "## Parts of a step"
         yield table(("part", "base", "new", "change"), parts, frozenset({1, 2, 3}))
@@ -155,9 +155,9 @@ def _comparison(found: Comparison, next_command: str) -> Iterator[str]:
     yield f"Next:\n\n{block(next_command, 'sh')}"
 
 
-def _change(name: str, change: Change) -> tuple[str, ...]:
-    before, after = (("–" if ns is None else words.milliseconds(ns)) for ns in (change.base_ns, change.new_ns))
-    return name, before, after, words.signed(change.delta_ns)
+def _change(name: str, change: TimeChange) -> tuple[str, ...]:
+    before, after = (("–" if ns is None else formatting.milliseconds(ns)) for ns in (change.base_ns, change.new_ns))
+    return name, before, after, formatting.signed(change.delta_ns)
 
 
 def _gate(found: Gate, next_command: str) -> Iterator[str]:
@@ -194,8 +194,8 @@ def _issues(title: str, issues: Sequence[Issue]) -> Iterator[str]:
             (
                 plain(one.title),
                 code(one.place) if one.place else "–",
-                words.milliseconds(one.cost_ns),
-                words.percent(one.share),
+                formatting.milliseconds(one.cost_ns),
+                formatting.percent(one.share),
             )
             for one in issues
         ]

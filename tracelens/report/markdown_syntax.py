@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from tracelens.report.words import clean
+from tracelens.report.formatting import clean
 
 SPECIAL = re.compile(r"[\\`*_\[\]<>|~#!$]")
 """What Markdown or HTML could act on in the middle of a line."""

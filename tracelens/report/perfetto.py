@@ -15,7 +15,8 @@ from typing import Any
 
 from tracelens.errors import UsageError
 from tracelens.model import Diagnosis, IllustratedDiagnosis
-from tracelens.report.words import PARTS, VERDICT, clean, milliseconds, stall_place
+from tracelens.report.formatting import clean, milliseconds
+from tracelens.report.wording import PARTS, VERDICT, stall_place
 
 PROCESS, PREDICTED = 900_000_001, 900_000_002
 """Process ids no trace uses: Kineto's are native ids and device numbers."""

@@ -1,7 +1,7 @@
 """The ranks of a job side by side: who is slow, and for whom the others wait.
 
-In: a Diagnosis. Out: `Ranks` for the template; None with a single rank. Ranks of one job finish each step together, so
-equal step times hide a slow one: it is the rank that waits least in collectives.
+In: a Diagnosis. Out: `RankComparison` for the template; None with a single rank. Ranks of one job finish each step
+together, so equal step times hide a slow one: it is the rank that waits least in collectives.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tracelens.model import Diagnosis, RankTimes
-from tracelens.report.words import milliseconds, percent
+from tracelens.report.formatting import milliseconds, percent
 
 MOST_ROWS = 64
 """Above it: a map of all ranks and a table of the slowest."""
@@ -22,7 +22,7 @@ CELLS_PER_ROW = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class RankRow:
     name: str
     step: str
     busy: str
@@ -33,7 +33,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class RankCell:
     x: int
     y: int
     level: int
@@ -42,20 +42,20 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranks:
+class RankComparison:
     sentence: str
-    rows: tuple[Row, ...]
-    cells: tuple[Cell, ...]
+    rows: tuple[RankRow, ...]
+    cells: tuple[RankCell, ...]
     left_out: int
 
 
-def of(diagnosis: Diagnosis) -> Ranks | None:
+def compare_ranks(diagnosis: Diagnosis) -> RankComparison | None:
     """None for a job of one rank."""
     ranks = sorted(diagnosis.ranks, key=lambda one: (one.rank is None, one.rank or 0))
     if len(ranks) < 2:
         return None
     middle = statistics.median(one.median_ns for one in ranks)
-    late = straggler(ranks)
+    late = find_straggler(ranks)
     slowest = sorted(ranks, key=lambda one: -one.median_ns)
     shown = ranks if len(ranks) <= MOST_ROWS else slowest[:SLOWEST_ROWS]
     if late is not None and late not in shown:
@@ -63,10 +63,10 @@ def of(diagnosis: Diagnosis) -> Ranks | None:
     most = slowest[0].median_ns
     rows = tuple(_row(one, late, slowest[0], most) for one in shown)
     cells = () if len(ranks) <= MOST_ROWS else tuple(_cells(ranks, middle, most))
-    return Ranks(_sentence(ranks, late, middle), rows, cells, len(ranks) - len(shown))
+    return RankComparison(_sentence(ranks, late, middle), rows, cells, len(ranks) - len(shown))
 
 
-def straggler(ranks: Sequence[RankTimes]) -> RankTimes | None:
+def find_straggler(ranks: Sequence[RankTimes]) -> RankTimes | None:
     """The rank that the others wait for; None where none stands out."""
     middle = statistics.median(one.median_ns for one in ranks)
     slowest = max(ranks, key=lambda one: one.median_ns)
@@ -80,21 +80,21 @@ def straggler(ranks: Sequence[RankTimes]) -> RankTimes | None:
     return least if usual - (least.communication_ns or 0) > middle * STRAGGLES else None
 
 
-def _row(one: RankTimes, late: RankTimes | None, slowest: RankTimes, most: int) -> Row:
+def _row(one: RankTimes, late: RankTimes | None, slowest: RankTimes, most: int) -> RankRow:
     note = "the others wait for it" if one is late else "longest step" if one is slowest else ""
-    return Row(
+    return RankRow(
         _name(one), milliseconds(one.median_ns), percent(one.gpu_busy_share), milliseconds(one.communication_ns), note,
         round(100 * one.median_ns / max(most, 1), 1),
     )  # fmt: skip
 
 
-def _cells(ranks: Sequence[RankTimes], middle: float, most: int) -> list[Cell]:
+def _cells(ranks: Sequence[RankTimes], middle: float, most: int) -> list[RankCell]:
     spread = max(most - middle, middle * STRAGGLES)
     out = []
     for index, one in enumerate(ranks):
         level = min(4, max(0, round(4 * (one.median_ns - middle) / spread)))
         title = f"{_name(one)}: {milliseconds(one.median_ns)}"
-        out.append(Cell(index % CELLS_PER_ROW, index // CELLS_PER_ROW, level, title))
+        out.append(RankCell(index % CELLS_PER_ROW, index // CELLS_PER_ROW, level, title))
     return out
 
 

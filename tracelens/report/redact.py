@@ -18,7 +18,7 @@ import pandas as pd
 from tracelens.model import Diagnosis, IllustratedDiagnosis, Location, Run, Timeline, Trace, Verification
 
 
-def of(diagnosis: IllustratedDiagnosis) -> IllustratedDiagnosis:
+def redacted(diagnosis: IllustratedDiagnosis) -> IllustratedDiagnosis:
     """The same numbers, no names."""
     aliases = _aliases(diagnosis)
     names = _Names(aliases)

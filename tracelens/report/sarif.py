@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import tracelens
 from tracelens.model import Diagnosis, Location, PlannedDiagnosis
-from tracelens.report import words
+from tracelens.report import formatting, wording
 from tracelens.report.issues import Issue, State, in_repository
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -42,7 +42,7 @@ def document(
     """One run. `compared`: the issues were held against a baseline, so that their state means something."""
     known = {rule.id: rule for rule in rules}
     used = sorted({issue.rule for issue in issues})
-    texts = [known.get(name, RuleText(name, words.plain(name), words.plain(name))) for name in used]
+    texts = [known.get(name) or _unknown_rule(name) for name in used]
     fixes = _fixes(diagnosis) if isinstance(diagnosis, PlannedDiagnosis) else {}
     results = [_result(issue, used.index(issue.rule), compared, fixes) for issue in issues[:MOST_RESULTS]]
     run = {
@@ -51,9 +51,14 @@ def document(
         "originalUriBaseIds": {ROOT: {"description": {"text": "The root of the repository."}}},
         "columnKind": "unicodeCodePoints",
         "results": results,
-        "properties": {"verdict": words.headline(diagnosis)},
+        "properties": {"verdict": wording.headline(diagnosis)},
     }
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _unknown_rule(name: str) -> RuleText:
+    title = formatting.readable_id(name)
+    return RuleText(name, title, title)
 
 
 def _rule(text: RuleText) -> dict[str, Any]:
@@ -61,7 +66,7 @@ def _rule(text: RuleText) -> dict[str, Any]:
     help_text = "\n".join((text.meaning, "", "What helps:", *helps, "", f"See: tracelens rules {text.id}"))
     return {
         "id": text.id,
-        "name": "".join(word.capitalize() for word in words.plain(text.id).split()),
+        "name": "".join(word.capitalize() for word in formatting.readable_id(text.id).split()),
         "shortDescription": {"text": text.title},
         "fullDescription": {"text": text.meaning},
         "help": {"text": help_text, "markdown": help_text},
@@ -107,8 +112,8 @@ def _artifact(path: str) -> dict[str, Any]:
 def _notifications(diagnosis: Diagnosis) -> list[dict[str, Any]]:
     """What could not be judged, so that an empty list of results is not read as a clean bill of health."""
     return [
-        {"level": "note", "message": {"text": f"{', '.join(names)}: {missing}. {words.sentence(hint)}."}}
-        for names, missing, hint in words.grouped_abstentions(diagnosis)
+        {"level": "note", "message": {"text": f"{', '.join(names)}: {missing}. {formatting.capitalized(hint)}."}}
+        for names, missing, hint in wording.grouped_abstentions(diagnosis)
     ]
 
 
@@ -132,7 +137,7 @@ def _fixes(diagnosis: PlannedDiagnosis) -> dict[str, Any]:
         return {}
     command = f"tracelens apply --scheme {diagnosis.recommendation.scheme}"
     fix = {"description": {"text": command}, "artifactChanges": changes}
-    return {words.clean(str(hunk.location)): fix for hunk in change.hunks if hunk.tier != "manual"}
+    return {formatting.clean(str(hunk.location)): fix for hunk in change.hunks if hunk.tier != "manual"}
 
 
 def _whole(before: bytes, after: bytes) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """One step before, predicted and measured, on one scale: what a change does to the lanes.
 
-In: a Diagnosis. Out: `OneStep`, geometry that the template writes down. Before and predicted are replays, laid out on
-lanes. Of the measured steps verify keeps totals, not events: they are drawn as such, and the page says so.
+In: a Diagnosis. Out: `StepComparison`, geometry that the template writes down. Before and predicted are replays, laid
+out on lanes. Of the measured steps verify keeps totals, not events: they are drawn as such, and the page says so.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 
 import pandas as pd
 
-from tracelens.model import Drawn, IllustratedDiagnosis, Verification
-from tracelens.report.step_picture import Box, Lane, Window, boxes, ticks
-from tracelens.report.words import milliseconds, percent
+from tracelens.model import DrawnStep, IllustratedDiagnosis, Verification
+from tracelens.report.formatting import milliseconds, percent
+from tracelens.report.step_picture import Box, PictureLane, TimeAxis, boxes, ticks
 
 HEIGHT, GAP, HEADING = 18.0, 5.0, 24.0
 HELD_NS = 30_000
@@ -25,26 +25,26 @@ TAGS = {"wait": "SYNC", "held": "COPY"}
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class StepVersion:
     """One version of the step: a heading, its lanes, and where its end is marked."""
 
     title: str
     remark: str
     y: float
-    lanes: tuple[Lane, ...]
+    lanes: tuple[PictureLane, ...]
     end: float
 
 
 @dataclass(frozen=True, slots=True)
-class OneStep:
-    groups: tuple[Group, ...]
+class StepComparison:
+    groups: tuple[StepVersion, ...]
     height: float
     ticks: tuple[tuple[float, str], ...]
     scheme: str | None
     measured: bool
 
 
-def of(diagnosis: IllustratedDiagnosis) -> OneStep | None:
+def compare_steps(diagnosis: IllustratedDiagnosis) -> StepComparison | None:
     """None where nothing could be replayed."""
     if not diagnosis.drawn:
         return None
@@ -52,18 +52,20 @@ def of(diagnosis: IllustratedDiagnosis) -> OneStep | None:
     trial = next((one for one in reversed(diagnosis.verifications) if one.scheme == scheme and one.base_ns), None)
     lengths = [one.length_ns for one in diagnosis.drawn]
     lengths += [ns for ns in (trial.base_ns, trial.patched_ns) if ns] if trial else []
-    window = Window(0, max(lengths))
-    groups: list[Group] = []
+    window = TimeAxis(0, max(lengths))
+    groups: list[StepVersion] = []
     y = 0.0
     for title, remark, length, rows in (*_replayed(diagnosis.drawn, window), *_measured(trial, window)):
-        lanes = tuple(Lane(name, y + HEADING + k * (HEIGHT + GAP), tuple(row)) for k, (name, row) in enumerate(rows))
-        groups.append(Group(title, remark, y, lanes, round(window.x(length), 1)))
+        lanes = tuple(
+            PictureLane(name, y + HEADING + k * (HEIGHT + GAP), tuple(row)) for k, (name, row) in enumerate(rows)
+        )
+        groups.append(StepVersion(title, remark, y, lanes, round(window.x(length), 1)))
         y += HEADING + len(lanes) * (HEIGHT + GAP) + GAP
-    return OneStep(tuple(groups), y, ticks(window), scheme, trial is not None)
+    return StepComparison(tuple(groups), y, ticks(window), scheme, trial is not None)
 
 
 def _replayed(
-    drawn: Sequence[Drawn], window: Window
+    drawn: Sequence[DrawnStep], window: TimeAxis
 ) -> Iterator[tuple[str, str, int, list[tuple[str, Sequence[Box]]]]]:
     for one in drawn:
         title = f"Predicted: {one.scheme}" if one.scheme else "Before"
@@ -79,7 +81,7 @@ def _replayed(
         yield title, remark, one.length_ns, rows
 
 
-def _lane(bars: pd.DataFrame, window: Window) -> list[Box]:
+def _lane(bars: pd.DataFrame, window: TimeAxis) -> list[Box]:
     length = bars["end_ns"] - bars["start_ns"]
     kinds = [
         _kind(str(lane), str(name), int(ns)) for lane, name, ns in zip(bars["lane"], bars["name"], length, strict=True)
@@ -103,7 +105,7 @@ def _kind(lane: str, name: str, length_ns: int) -> str:
 
 
 def _measured(
-    trial: Verification | None, window: Window
+    trial: Verification | None, window: TimeAxis
 ) -> Iterator[tuple[str, str, int, list[tuple[str, Sequence[Box]]]]]:
     if trial is None:
         return
@@ -116,7 +118,7 @@ def _measured(
             yield title, remark, ns, _totals(facts, ns, window)
 
 
-def _totals(facts: Mapping[str, Any], ns: int, window: Window) -> list[tuple[str, Sequence[Box]]]:
+def _totals(facts: Mapping[str, Any], ns: int, window: TimeAxis) -> list[tuple[str, Sequence[Box]]]:
     """GPU busy and host blocked as shares of the step; a plain bar where the window did not measure them."""
     busy, blocked = facts.get("gpu_busy_share"), facts.get("host_wait_us_per_step")
     rows: list[tuple[str, Sequence[Box]]] = []
@@ -128,7 +130,7 @@ def _totals(facts: Mapping[str, Any], ns: int, window: Window) -> list[tuple[str
     return rows or [("Step", _split(ns, ns, ("kernel", ""), ("host", ""), window))]
 
 
-def _split(ns: int, first: float, filled: tuple[str, str], rest: tuple[str, str], window: Window) -> list[Box]:
+def _split(ns: int, first: float, filled: tuple[str, str], rest: tuple[str, str], window: TimeAxis) -> list[Box]:
     first = min(max(first, 0.0), ns)
     out = []
     for (kind, word), start, end in ((filled, 0.0, first), (rest, first, float(ns))):

@@ -1,8 +1,8 @@
 """One training step as a picture: lanes of rectangles on one time axis.
 
-In: a Timeline. Out: `Picture`, geometry in pixels that the template only has to write down. The step shown is the kept
-one whose length is nearest the median. Times are binned below a pixel, so a step of ten thousand kernels stays a page
-of some hundred rectangles.
+In: a Timeline. Out: `StepPicture`, geometry in pixels that the template only has to write down. The step shown is the
+kept one whose length is nearest the median. Times are binned below a pixel, so a step of ten thousand kernels stays a
+page of some hundred rectangles.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from tracelens.model import Timeline
-from tracelens.report.words import clean, milliseconds
+from tracelens.report.formatting import clean, milliseconds
 
 WIDTH = 920.0
 """Drawing width in SVG units; the page scales it."""
@@ -52,18 +52,18 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class PictureLane:
     name: str
     y: float
     boxes: tuple[Box, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class StepPicture:
     """Everything the template draws; `ticks` are (x, text)."""
 
     step: int
-    lanes: tuple[Lane, ...]
+    lanes: tuple[PictureLane, ...]
     ticks: tuple[tuple[float, str], ...]
     height: float
     kinds: tuple[str, ...]
@@ -71,7 +71,7 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class TimeAxis:
     """A stretch on the axis: [start, end) in ns and the drawing scale."""
 
     start: int
@@ -89,16 +89,16 @@ class Window:
         return frame[(frame["end_ns"] > self.start) & (frame["start_ns"] < self.end)]
 
 
-def of(timeline: Timeline) -> Picture | None:
+def draw_step(timeline: Timeline) -> StepPicture | None:
     """None where there is no step to show."""
     chosen = typical(timeline.tables.steps)
     if chosen is None:
         return None
-    window = Window(int(chosen["start_ns"]), int(chosen["end_ns"]))
+    window = TimeAxis(int(chosen["start_ns"]), int(chosen["end_ns"]))
     named = [(name, boxes) for name, boxes in _named_lanes(timeline, window) if boxes]
-    lanes = tuple(Lane(n, i * (LANE_HEIGHT + LANE_GAP), tuple(boxes)) for i, (n, boxes) in enumerate(named))
+    lanes = tuple(PictureLane(n, i * (LANE_HEIGHT + LANE_GAP), tuple(boxes)) for i, (n, boxes) in enumerate(named))
     number = int(chosen["number"])
-    return Picture(
+    return StepPicture(
         step=number,
         lanes=lanes,
         ticks=ticks(window),
@@ -117,7 +117,7 @@ def overview(timeline: Timeline) -> tuple[Box, ...]:
     start = min(int(frame["start_ns"].min()) for frame in frames)
     end = max(int(frame["end_ns"].max()) for frame in frames)
     causes = {f"idle_{cause}": rows for cause, rows in tables.gaps.groupby("cause", observed=True)}
-    return tuple(boxes({"kernel": tables.ops, **causes}, Window(start, end, left=0.0), VISIBLE))
+    return tuple(boxes({"kernel": tables.ops, **causes}, TimeAxis(start, end, left=0.0), VISIBLE))
 
 
 def stream_name(device: int, stream: int, several: bool) -> str:
@@ -135,7 +135,7 @@ def typical(steps: pd.DataFrame) -> pd.Series[Any] | None:
     return row
 
 
-def _named_lanes(timeline: Timeline, window: Window) -> Iterator[tuple[str, Sequence[Box]]]:
+def _named_lanes(timeline: Timeline, window: TimeAxis) -> Iterator[tuple[str, Sequence[Box]]]:
     tables = timeline.tables
     waits = window.inside(tables.waits)
     calls = window.inside(tables.calls)
@@ -152,7 +152,7 @@ def _named_lanes(timeline: Timeline, window: Window) -> Iterator[tuple[str, Sequ
 
 
 def _host(
-    calls: pd.DataFrame, waits: pd.DataFrame, thread: int | None, window: Window, *, whole: bool
+    calls: pd.DataFrame, waits: pd.DataFrame, thread: int | None, window: TimeAxis, *, whole: bool
 ) -> Sequence[Box]:
     mine = calls[calls["thread"] == thread] if thread is not None else calls
     blocked = waits[waits["thread"] == thread] if thread is not None else waits
@@ -161,7 +161,7 @@ def _host(
     return [*base, *boxes({"call": work}, window, VISIBLE), *_wait_boxes(blocked, window)]
 
 
-def _wait_boxes(waits: pd.DataFrame, window: Window) -> Iterator[Box]:
+def _wait_boxes(waits: pd.DataFrame, window: TimeAxis) -> Iterator[Box]:
     for row in waits.to_dict("records"):
         x, width = window.x(row["start_ns"]), window.x(row["end_ns"]) - window.x(row["start_ns"])
         known = row["path"] is not None and pd.notna(row["line"])
@@ -172,7 +172,7 @@ def _wait_boxes(waits: pd.DataFrame, window: Window) -> Iterator[Box]:
         yield Box(round(x, 1), round(max(width, 1.5), 1), "wait", label, title)
 
 
-def _streams(ops: pd.DataFrame, window: Window) -> Iterator[tuple[str, Sequence[Box]]]:
+def _streams(ops: pd.DataFrame, window: TimeAxis) -> Iterator[tuple[str, Sequence[Box]]]:
     busy = (ops["end_ns"] - ops["start_ns"]).groupby([ops["device"], ops["stream"]], observed=True).sum()
     chosen = sorted(busy.sort_values(ascending=False).index[:MAX_STREAMS])
     several = len({device for device, _ in chosen}) > 1
@@ -184,7 +184,7 @@ def _streams(ops: pd.DataFrame, window: Window) -> Iterator[tuple[str, Sequence[
         )
 
 
-def boxes(groups: Mapping[Any, pd.DataFrame], window: Window, least: float) -> list[Box]:
+def boxes(groups: Mapping[Any, pd.DataFrame], window: TimeAxis, least: float) -> list[Box]:
     """Rectangles of one lane: per bin the kind that covers most of it, where anything covers `least` of it."""
     kinds = [str(kind) for kind in groups]
     if not kinds:
@@ -215,7 +215,7 @@ def _coverage(rows: pd.DataFrame, edges: np.ndarray[Any, Any]) -> np.ndarray[Any
     return share
 
 
-def _box(kind: str, x: float, span_ns: float, window: Window) -> Box:
+def _box(kind: str, x: float, span_ns: float, window: TimeAxis) -> Box:
     width = span_ns * window.scale
     label, title = LABELS.get(kind, ("", ""))
     text = label if width >= ROOM_FOR_LABEL else ""
@@ -223,7 +223,7 @@ def _box(kind: str, x: float, span_ns: float, window: Window) -> Box:
     return Box(round(x, 1), round(width, 1), kind, text, tip)
 
 
-def ticks(window: Window) -> tuple[tuple[float, str], ...]:
+def ticks(window: TimeAxis) -> tuple[tuple[float, str], ...]:
     """Round times along the axis, counted from the step's start."""
     length = (window.end - window.start) / 1e6
     raw = length / TICKS

@@ -17,8 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tracelens.report.diff import ChangedFile
+from tracelens.report.formatting import clean
 from tracelens.report.source_excerpt import Excerpt
-from tracelens.report.words import clean
 
 INDENT = 2
 GAP = 2
@@ -29,7 +29,7 @@ BAR_WIDTH = 28
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class TerminalStyle:
     """How to draw: columns available, whether escape codes may be used, whether every row is wanted."""
 
     width: int = 100
@@ -37,7 +37,7 @@ class Look:
     everything: bool = False
 
 
-def draw(blocks: Iterable[RenderableType], look: Look) -> str:
+def draw(blocks: Iterable[RenderableType], look: TerminalStyle) -> str:
     """The blocks as one string, trailing blanks removed, with escape codes only where the look allows them."""
     console = Console(
         file=io.StringIO(),

@@ -12,10 +12,10 @@ from typing import Any
 from rich.console import RenderableType
 
 from tracelens.model import CRITERIA, Diagnosis, Hunk, Patch, PlannedDiagnosis, Scheme, Stall, Verification
-from tracelens.report import diff, next_commands, terminal, verification_rows, words
+from tracelens.report import diff, formatting, next_commands, terminal, verification_rows, wording
 from tracelens.report.json import trace_name
 from tracelens.report.source_excerpt import around
-from tracelens.report.terminal import Look
+from tracelens.report.terminal import TerminalStyle
 
 FRAMES = 3
 """Code frames printed: beyond the three costliest waits the table is quicker to read."""
@@ -25,17 +25,17 @@ STALL_ROWS = 12
 """Rows of the stall table; the JSON has all of them."""
 
 
-def analysis(diagnosis: Diagnosis, look: Look, typed: Sequence[str] = ()) -> str:
+def analysis(diagnosis: Diagnosis, look: TerminalStyle, typed: Sequence[str] = ()) -> str:
     """What the GPU waited for. `typed`: paths and options of the user, for the next command."""
     return terminal.draw(_analysis(diagnosis, look, next_commands.after_analyze(diagnosis, typed)), look)
 
 
-def recommendation(diagnosis: PlannedDiagnosis, look: Look, typed: Sequence[str] = ()) -> str:
+def recommendation(diagnosis: PlannedDiagnosis, look: TerminalStyle, typed: Sequence[str] = ()) -> str:
     """What to do about it: schemes with scores and estimates, reasons, stages."""
     return terminal.draw(_recommendation(diagnosis, typed), look)
 
 
-def patch(change: Patch, look: Look, next_command: str, more: str = "") -> str:
+def patch(change: Patch, look: TerminalStyle, next_command: str, more: str = "") -> str:
     """The diff, each hunk with its tier and reason, and what was left alone; `more` is said before the next command."""
     return terminal.draw(_patch(change, next_command, more), look)
 
@@ -64,7 +64,7 @@ def hunk_document(hunk: Hunk) -> dict[str, Any]:
     }
 
 
-def verification(found: Sequence[Verification], look: Look, next_command: str) -> str:
+def verification(found: Sequence[Verification], look: TerminalStyle, next_command: str) -> str:
     """What was measured: verdict, numbers, predicted next to measured."""
     return terminal.draw(_verification(found, next_command), look)
 
@@ -72,9 +72,9 @@ def verification(found: Sequence[Verification], look: Look, next_command: str) -
 # ---------------------------------------------------------------------------------------------------- analyze
 
 
-def _analysis(diagnosis: Diagnosis, look: Look, next_command: str) -> Iterator[RenderableType]:
+def _analysis(diagnosis: Diagnosis, look: TerminalStyle, next_command: str) -> Iterator[RenderableType]:
     yield terminal.paragraph(" · ".join(recorded(diagnosis)), "dim")
-    yield terminal.verdict(words.headline(diagnosis))
+    yield terminal.verdict(wording.headline(diagnosis))
     yield from _breakdown(diagnosis)
     yield from _stalls(diagnosis, look)
     yield from _findings(diagnosis)
@@ -86,13 +86,13 @@ def recorded(diagnosis: Diagnosis) -> tuple[str, ...]:
     """What was recorded, in a few words: trace, device, steps, step time with and without the profiler."""
     trace, steps = diagnosis.timeline.trace, diagnosis.steps
     name = diagnosis.run.path.name if diagnosis.run else trace_name(trace, diagnosis)
-    chips = [name, words.device(trace)]
+    chips = [name, wording.device(trace)]
     if len(diagnosis.traces) > 1:
         chips.append(f"slowest of {len(diagnosis.traces)} ranks")
-    chips.append(f"{steps.count} step{'' if steps.count == 1 else 's'} ({words.STEP_SOURCE[steps.source]})")
-    chips.append(f"{words.milliseconds(steps.median_ns)} per step recorded")
+    chips.append(f"{steps.count} step{'' if steps.count == 1 else 's'} ({wording.STEP_SOURCE[steps.source]})")
+    chips.append(f"{formatting.milliseconds(steps.median_ns)} per step recorded")
     if steps.unprofiled_median_ns is not None:
-        chips.append(f"{words.milliseconds(steps.unprofiled_median_ns)} without the profiler")
+        chips.append(f"{formatting.milliseconds(steps.unprofiled_median_ns)} without the profiler")
     return tuple(chips)
 
 
@@ -101,13 +101,13 @@ def _breakdown(diagnosis: Diagnosis) -> Iterator[RenderableType]:
         return
     yield terminal.heading("Where a step goes")
     yield terminal.bars(
-        (words.PARTS[part][0], share, words.milliseconds(ns), words.percent(share, 1))
-        for part, ns, share in words.shown_parts(diagnosis.breakdown)
+        (wording.PARTS[part][0], share, formatting.milliseconds(ns), formatting.percent(share, 1))
+        for part, ns, share in wording.shown_parts(diagnosis.breakdown)
     )
 
 
-def _stalls(diagnosis: Diagnosis, look: Look) -> Iterator[RenderableType]:
-    stalls = words.ranked_stalls(diagnosis)
+def _stalls(diagnosis: Diagnosis, look: TerminalStyle) -> Iterator[RenderableType]:
+    stalls = wording.ranked_stalls(diagnosis)
     if not stalls:
         return
     rows_shown, frames_shown = (len(stalls), len(stalls)) if look.everything else (STALL_ROWS, FRAMES)
@@ -117,8 +117,8 @@ def _stalls(diagnosis: Diagnosis, look: Look) -> Iterator[RenderableType]:
     yield terminal.table(columns, rows, frozenset({2, 3, 4, 5}))
     if len(stalls) > rows_shown:
         yield terminal.paragraph(f"and {len(stalls) - rows_shown} more with -v", "dim")
-    if words.together(diagnosis):
-        yield terminal.paragraph(words.together(diagnosis))
+    if wording.together(diagnosis):
+        yield terminal.paragraph(wording.together(diagnosis))
     framed = [s for s in stalls if s.location and (s.verdict == "exposed" or look.everything)]
     for stall in framed[:frames_shown]:
         yield terminal.heading("")
@@ -127,23 +127,24 @@ def _stalls(diagnosis: Diagnosis, look: Look) -> Iterator[RenderableType]:
 
 def _stall_row(stall: Stall) -> tuple[str, ...]:
     return (
-        words.shorten(words.stall_place(stall), 40),
-        words.shorten(words.stall_call(stall), 36),
+        formatting.shorten(wording.stall_place(stall), 40),
+        formatting.shorten(wording.stall_call(stall), 36),
         f"{stall.calls_per_step:.1f}",
-        words.milliseconds(stall.wait_ns),
-        words.milliseconds(stall.gpu_idle_ns),
-        words.milliseconds(stall.exposed_ns),
-        words.VERDICT[stall.verdict],
+        formatting.milliseconds(stall.wait_ns),
+        formatting.milliseconds(stall.gpu_idle_ns),
+        formatting.milliseconds(stall.exposed_ns),
+        wording.VERDICT[stall.verdict],
     )
 
 
 def _frame(stall: Stall, diagnosis: Diagnosis) -> RenderableType:
-    title = f"{words.stall_call(stall)}: removing it alone gives back {words.milliseconds(stall.exposed_ns)} per step"
-    note = f"host blocked {words.milliseconds(stall.wait_ns)}, GPU idle {words.milliseconds(stall.gpu_idle_ns)}"
+    wait, idle, exposed = (formatting.milliseconds(ns) for ns in (stall.wait_ns, stall.gpu_idle_ns, stall.exposed_ns))
+    title = f"{wording.stall_call(stall)}: removing it alone gives back {exposed} per step"
+    note = f"host blocked {wait}, GPU idle {idle}"
     function = stall.location.function if stall.location else None
-    place = words.stall_place(stall) + (f" in {function}" if function else "")
+    place = wording.stall_place(stall) + (f" in {function}" if function else "")
     excerpt = around(diagnosis.sources, stall.location, stall.call)
-    return terminal.code_frame(title, place, excerpt, note, words.HELP[stall.kind])
+    return terminal.code_frame(title, place, excerpt, note, wording.HELP[stall.kind])
 
 
 def _findings(diagnosis: Diagnosis) -> Iterator[RenderableType]:
@@ -151,7 +152,7 @@ def _findings(diagnosis: Diagnosis) -> Iterator[RenderableType]:
         return
     yield terminal.heading("Findings")
     rows = [
-        (f.title, words.milliseconds(f.cost_ns), words.percent(f.share), f"{f.evidence}")
+        (f.title, formatting.milliseconds(f.cost_ns), formatting.percent(f.share), f"{f.evidence}")
         for f in diagnosis.findings
     ]  # fmt: skip
     yield terminal.table(("what", "per step", "share", "evidence"), rows, frozenset({1, 2}))
@@ -161,7 +162,7 @@ def _abstentions(diagnosis: Diagnosis) -> Iterator[RenderableType]:
     if not diagnosis.abstentions:
         return
     yield terminal.heading("Could not be judged")
-    rows = [(", ".join(names), missing, hint) for names, missing, hint in words.grouped_abstentions(diagnosis)]
+    rows = [(", ".join(names), missing, hint) for names, missing, hint in wording.grouped_abstentions(diagnosis)]
     yield terminal.table(("what", "missing", "record"), rows, frozenset())
 
 
@@ -170,7 +171,7 @@ def _abstentions(diagnosis: Diagnosis) -> Iterator[RenderableType]:
 
 def _recommendation(diagnosis: PlannedDiagnosis, typed: Sequence[str]) -> Iterator[RenderableType]:
     yield terminal.paragraph(" · ".join(recorded(diagnosis)), "dim")
-    yield terminal.verdict(words.headline(diagnosis))
+    yield terminal.verdict(wording.headline(diagnosis))
     yield from _schemes(diagnosis)
     yield from _criteria(diagnosis)
     yield from _situation(diagnosis)
@@ -192,7 +193,7 @@ def _schemes(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:
         yield terminal.heading("Schemes on this run")
         columns = ("rank", "scheme", "step (range)", "faster by", "how it is known", "prior", "score")
         yield terminal.table(columns, [_scheme_row(scheme) for scheme in shown], frozenset({0, 2, 3, 5, 6}))
-    reasons = words.grouped_reasons(diagnosis)
+    reasons = wording.grouped_reasons(diagnosis)
     if reasons:
         yield terminal.heading("Why not")
         yield terminal.table(("scheme", "reason"), [(", ".join(ids), reason) for ids, reason in reasons], frozenset())
@@ -203,9 +204,9 @@ def _scheme_row(scheme: Scheme) -> tuple[str, ...]:
     return (
         str(scheme.rank or "–"),
         scheme.id,
-        words.estimate_range(estimate) if estimate else words.UNKNOWN,
-        words.gain(estimate.speedup) if estimate else "–",
-        f"{estimate.evidence}, {words.RANGE[estimate.evidence]}" if estimate else "–",
+        formatting.estimate_range(estimate) if estimate else formatting.UNKNOWN,
+        formatting.gain(estimate.speedup) if estimate else "–",
+        f"{estimate.evidence}, {wording.RANGE[estimate.evidence]}" if estimate else "–",
         "–" if scheme.prior_total is None else f"{scheme.prior_total:.2f}",
         "–" if scheme.total is None else f"{scheme.total:.2f}",
     )
@@ -219,7 +220,7 @@ def _criteria(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:
     yield terminal.heading("Scores: this run (prior), 10 is best")
     rows = [(scheme.id, *(_score(scheme, criterion) for criterion in CRITERIA)) for scheme in scored]
     yield terminal.table(("scheme", *CRITERIA), rows, frozenset(range(1, len(CRITERIA) + 1)))
-    for line in words.sensitivity(diagnosis.recommendation):
+    for line in wording.sensitivity(diagnosis.recommendation):
         yield terminal.paragraph(line, "dim")
 
 
@@ -233,7 +234,7 @@ def _score(scheme: Scheme, criterion: str) -> str:
 
 
 def _situation(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:
-    found = words.situation(diagnosis)
+    found = wording.situation(diagnosis)
     if found:
         yield terminal.heading("What limits this loop")
     for sentence in found:
@@ -245,12 +246,12 @@ def _change(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:
     change = diagnosis.recommended_patch
     if diagnosis.recommendation.scheme is not None and change is None:
         yield terminal.heading("The change")
-        yield terminal.paragraph(f"No patch was made: {words.clean(next_commands.no_source(diagnosis))}.")
+        yield terminal.paragraph(f"No patch was made: {formatting.clean(next_commands.no_source(diagnosis))}.")
     if change is None or change.empty:
         return
     yield terminal.heading("The change")
-    if words.together(diagnosis):
-        yield terminal.paragraph(words.together(diagnosis))
+    if wording.together(diagnosis):
+        yield terminal.paragraph(wording.together(diagnosis))
     calls = {str(stall.location): stall.call for stall in diagnosis.stalls}
     for hunk in change.hunks:
         excerpt = around(diagnosis.sources, hunk.location, calls.get(str(hunk.location)))
@@ -265,27 +266,27 @@ def _change(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:
 
 
 def _stages(diagnosis: PlannedDiagnosis, typed: Sequence[str]) -> Iterator[RenderableType]:
-    stages = words.plan(diagnosis)
+    stages = wording.plan(diagnosis)
     if not stages:
         return
     yield terminal.heading("The plan")
     for stage in stages:
-        yield terminal.paragraph(f"{stage.number}. {words.sentence(stage.title)}: {', '.join(stage.schemes)}")
+        yield terminal.paragraph(f"{stage.number}. {formatting.capitalized(stage.title)}: {', '.join(stage.schemes)}")
         for goal in stage.goals:
-            evidence = f" ({goal.evidence})" if goal.evidence not in ("", words.UNKNOWN) else ""
+            evidence = f" ({goal.evidence})" if goal.evidence not in ("", formatting.UNKNOWN) else ""
             yield terminal.paragraph(f"   {MET[goal.met]}: {goal.text}{evidence}", "dim")
         if stage.advice:
             yield terminal.paragraph(f"   → {next_commands.advice(stage, diagnosis, typed)}")
 
 
 def _measures(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:
-    found = words.untried(diagnosis)
+    found = wording.untried(diagnosis)
     if found:
-        yield terminal.heading(words.BEYOND)
-        rows = [(one.id, one.how, words.expected(one), words.at_most(one)) for one in found]
+        yield terminal.heading(wording.BEYOND)
+        rows = [(one.id, one.how, wording.expected(one), wording.at_most(one)) for one in found]
         columns = ("measure", "what it is", "the guide expects", "here at most")
         yield terminal.table(columns, rows, frozenset({3}))
-        yield terminal.paragraph(words.BEYOND_NOTE, "dim")
+        yield terminal.paragraph(wording.BEYOND_NOTE, "dim")
 
 
 MET = {True: "met", False: "not met", None: "not measured"}

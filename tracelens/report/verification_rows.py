@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from tracelens.model import Verification
-from tracelens.report import words
-from tracelens.report.words import gain, milliseconds, percent
+from tracelens.report import formatting
+from tracelens.report.formatting import gain, milliseconds, percent
 
 MIB = 1 << 20
 SAME = {True: "equal", False: "different", None: "could not be compared"}
@@ -38,7 +38,7 @@ REMARK = {
 
 def rows(one: Verification) -> tuple[tuple[str, str, str], ...]:
     """Everything that was measured of one change."""
-    return (*_verdict(one), *_windows(one), *(("note", words.clean(note), "") for note in _notes(one)))
+    return (*_verdict(one), *_windows(one), *(("note", formatting.clean(note), "") for note in _notes(one)))
 
 
 def _notes(one: Verification) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from tracelens.model import Diagnosis, Timeline
-from tracelens.report import words
+from tracelens.report import formatting, wording
 from tracelens.report.step_picture import LABELS, stream_name, typical
 
 MOST_EVENTS = 250_000
@@ -41,7 +41,7 @@ Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class EventLane:
     """Events of one lane, ordered by start. `link` is 1 + the position of a wait (of its own, or the one that owns an
     idle gap), 0 none."""
 
@@ -66,7 +66,7 @@ def document(diagnosis: Diagnosis) -> dict[str, Any] | None:
     steps = timeline.tables.steps
     return {
         "lanes": [_lane(lane) for lane in lanes],
-        "names": [words.shorten(name, LONGEST_NAME) for name in names],
+        "names": [formatting.shorten(name, LONGEST_NAME) for name in names],
         "kinds": list(KINDS),
         "steps": [
             [int(n), int(a) - origin, int(b) - origin] for n, a, b in _rows(steps, "number", "start_ns", "end_ns")
@@ -84,14 +84,14 @@ def left_out(document: dict[str, Any] | None) -> str | None:
     """The sentence about events that the page does not hold."""
     if not document or not document["left_out"]:
         return None
-    shorter = words.milliseconds(document["shorter_ns"])
+    shorter = formatting.milliseconds(document["shorter_ns"])
     return (
         f"{document['left_out']:,} events shorter than {shorter} are left out of this timeline, so that the page opens "
         "quickly; every number on the page is computed from all of them."
     )
 
 
-def _lane(lane: Lane) -> dict[str, Any]:
+def _lane(lane: EventLane) -> dict[str, Any]:
     stalls = int((lane.frame["kind"] == "wait").sum())
     return {"name": lane.name, "part": lane.part, "count": len(lane.frame), "stalls": stalls}
 
@@ -99,46 +99,46 @@ def _lane(lane: Lane) -> dict[str, Any]:
 def _waits(diagnosis: Diagnosis) -> list[list[Any]]:
     """Per wait: where and what it is, how long the host was blocked, idle GPU time that it owns, its row's anchor."""
     rows: dict[int, tuple[str, str]] = {}
-    for index, stall in enumerate(words.ranked_stalls(diagnosis), start=1):
+    for index, stall in enumerate(wording.ranked_stalls(diagnosis), start=1):
         rows |= dict.fromkeys(
-            stall.waits, (f"{words.stall_call(stall)} at {words.stall_place(stall)}", f"stall-{index}")
+            stall.waits, (f"{wording.stall_call(stall)} at {wording.stall_place(stall)}", f"stall-{index}")
         )
     table = diagnosis.timeline.tables.waits
     out = []
     for position, (api, wait, idle) in enumerate(_rows(table, "api", "wait_ns", "gpu_idle_ns")):
-        text, anchor = rows.get(position, (words.clean(str(api)), ""))
+        text, anchor = rows.get(position, (formatting.clean(str(api)), ""))
         known = idle is not None and not pd.isna(idle)
-        out.append([words.shorten(text, LONGEST_NAME), int(wait), int(idle) if known else None, anchor])
+        out.append([formatting.shorten(text, LONGEST_NAME), int(wait), int(idle) if known else None, anchor])
     return out
 
 
 # ---------------------------------------------------------------------------------------------------- the lanes
 
 
-def _lanes(timeline: Timeline) -> Iterator[Lane]:
+def _lanes(timeline: Timeline) -> Iterator[EventLane]:
     tables = timeline.tables
     operators = _operators(timeline)
     threads = [("CPU main thread", timeline.main_thread)]
     threads += [("Autograd thread", one) for one in timeline.autograd_threads if one != timeline.main_thread]
     for name, thread in threads:
         if thread is not None:
-            yield Lane(name, "operators", operators[operators["thread"] == thread])
-        yield Lane(name, "CUDA calls and waits", _calls(timeline, thread))
-    yield Lane("DataLoader", "", _frame(tables.loader, "DataLoader", "loader"))
+            yield EventLane(name, "operators", operators[operators["thread"] == thread])
+        yield EventLane(name, "CUDA calls and waits", _calls(timeline, thread))
+    yield EventLane("DataLoader", "", _frame(tables.loader, "DataLoader", "loader"))
     ops = tables.ops
     length = (ops["end_ns"] - ops["start_ns"]).groupby([ops["device"], ops["stream"]], observed=True).sum()
     busiest = sorted(length.sort_values(ascending=False).index[:MOST_STREAMS])
     several = len({device for device, _ in busiest}) > 1
     for device, stream in busiest:
         mine = ops[(ops["device"] == device) & (ops["stream"] == stream)]
-        yield Lane(stream_name(device, stream, several), "", _frame(mine, mine["name"], mine["kind"]))
+        yield EventLane(stream_name(device, stream, several), "", _frame(mine, mine["name"], mine["kind"]))
     copies = ops[ops["kind"] == "copy"]
-    yield Lane("Copies", "all streams", _frame(copies, copies["name"], "copy"))
+    yield EventLane("Copies", "all streams", _frame(copies, copies["name"], "copy"))
     for device, gaps in tables.gaps.groupby("device", observed=True):
         causes = ["idle_" + str(cause) for cause in gaps["cause"].tolist()]
         titles = [LABELS[cause][1] if cause in LABELS else cause for cause in causes]
         idle = _frame(gaps, titles, causes, gaps["wait"] + 1)
-        yield Lane(f"GPU {device!s} idle" if several else "GPU idle", "by cause", idle)
+        yield EventLane(f"GPU {device!s} idle" if several else "GPU idle", "by cause", idle)
 
 
 def _calls(timeline: Timeline, thread: int | None) -> pd.DataFrame:
@@ -182,7 +182,7 @@ def _rows(table: pd.DataFrame, *columns: str) -> Iterator[tuple[Any, ...]]:
 # ---------------------------------------------------------------------------------------------------- packing
 
 
-def _fitting(lanes: Sequence[Lane], most: int) -> tuple[list[Lane], int, int]:
+def _fitting(lanes: Sequence[EventLane], most: int) -> tuple[list[EventLane], int, int]:
     """The lanes with the shortest events gone, where there are too many: never a wait, never anything else first.
     Also how many are gone and the length below which."""
     total = sum(len(lane.frame) for lane in lanes)
@@ -190,7 +190,7 @@ def _fitting(lanes: Sequence[Lane], most: int) -> tuple[list[Lane], int, int]:
         return list(lanes), 0, 0
     lengths = np.concatenate([_length(lane.frame) for lane in lanes])
     shortest = int(np.partition(lengths, total - most)[total - most])
-    kept = [Lane(lane.name, lane.part, lane.frame[_length(lane.frame) > shortest]) for lane in lanes]
+    kept = [EventLane(lane.name, lane.part, lane.frame[_length(lane.frame) > shortest]) for lane in lanes]
     kept = [lane for lane in kept if len(lane.frame)]
     return kept, total - sum(len(lane.frame) for lane in kept), shortest + 1
 

@@ -1,18 +1,15 @@
-"""The words and number formats every report shares, so that text, HTML and JSON say one thing one way.
+"""What every report says in the same words: names of parts, causes and verdicts, and whole sentences.
 
-In: model values. Out: short strings. A number on screen always has its unit; unknown is "not measured", never 0.
+In: model values. Out: labels and sentences, so that text, HTML, Markdown and JSON say one thing one way.
 """
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 
-from tracelens import units
 from tracelens.model import (
     Breakdown,
     Diagnosis,
-    Estimate,
     Hunk,
     Measure,
     PlannedDiagnosis,
@@ -21,10 +18,11 @@ from tracelens.model import (
     Stall,
     Trace,
 )
+from tracelens.report.formatting import clean, milliseconds, percent, readable_id
 
-UNKNOWN = "not measured"
 WORTH_SAYING = 0.1
 """Percentage points: two schemes that differ by less are printed with the same gain."""
+
 TOGETHER_SHARE = 0.01
 """Of a step; below it the difference is within what a replay can tell."""
 
@@ -85,6 +83,7 @@ HELP = {
 """Per kind of wait, what people do about it; whether that pays here is for `recommend` to say."""
 
 BEYOND = "Beyond waiting: not in this loop, not measured here"
+
 BEYOND_NOTE = (
     "The training speed guide names these. What it expects is an opinion about other loops; on this run a measure can "
     "save no more than the part of a step that it acts on. Some change what is computed: try one at a time, and look "
@@ -101,49 +100,10 @@ STEP_SOURCE = {
 }
 
 
-def clean(text: str) -> str:
-    """Text from outside, safe to show in a terminal: control characters become visible instead of acting."""
-    return "".join(c if c == "\t" or unicodedata.category(c)[0] != "C" else f"\\x{ord(c):02x}" for c in text)
-
-
 def device(trace: Trace) -> str:
     """The GPU's name, as far as there is a GPU and a name."""
     unnamed = "a GPU that the trace does not name" if "gpu" in trace.signals else "no GPU in the recording"
     return trace.device or unnamed
-
-
-def shorten(text: str, limit: int = 60) -> str:
-    """At most `limit` characters; the middle goes, because both ends of a path or a kernel name tell the most."""
-    text = clean(text)
-    if len(text) <= limit:
-        return text
-    head = (limit - 1) // 2
-    return f"{text[:head]}…{text[len(text) - (limit - 1 - head) :]}"
-
-
-def milliseconds(ns: float | None) -> str:
-    """A time in ms, for columns that are read against each other."""
-    return UNKNOWN if ns is None else units.ms(ns)
-
-
-def signed(ns: int) -> str:
-    """A change of a time, with its sign; nothing has none."""
-    return milliseconds(0) if ns == 0 else ("+" if ns > 0 else "−") + milliseconds(abs(ns))
-
-
-def percent(share: float | None, digits: int = 0) -> str:
-    return UNKNOWN if share is None else f"{100 * share:.{digits}f} %"
-
-
-def gain(speedup: float) -> str:
-    """A speedup as people say it: 100·(base ÷ new − 1), with its sign."""
-    value = 100 * (speedup - 1)
-    return f"{value:+.1f} %".replace("-", "−") if abs(value) >= 0.05 else "0 %"
-
-
-def estimate_range(estimate: Estimate) -> str:
-    """`12.1 ms (11.8 to 12.6)`."""
-    return f"{milliseconds(estimate.step_ns)} ({estimate.low_ns / 1e6:.2f} to {estimate.high_ns / 1e6:.2f})"
 
 
 def shown_parts(breakdown: Breakdown | None) -> tuple[tuple[str, int, float], ...]:
@@ -201,21 +161,11 @@ def stall_call(stall: Stall) -> str:
     return clean(stall.api) + (f" ({stall.kind})" if stall.kind in ("d2h", "h2d") else "")
 
 
-def sentence(text: str) -> str:
-    """With a capital at its start."""
-    return clean(text[:1].upper() + text[1:])
-
-
-def plain(name: str) -> str:
-    """An id as words."""
-    return clean(name).replace("_", " ").replace("-", " ")
-
-
 def grouped_abstentions(diagnosis: Diagnosis) -> tuple[tuple[tuple[str, ...], str, str], ...]:
     """(detectors, what is missing, what to record), one row for all that miss the same."""
     groups: dict[tuple[str, str], list[str]] = {}
     for item in diagnosis.abstentions:
-        groups.setdefault((item.missing, item.hint), []).append(plain(item.detector))
+        groups.setdefault((item.missing, item.hint), []).append(readable_id(item.detector))
     return tuple((tuple(names), missing, hint) for (missing, hint), names in groups.items())
 
 

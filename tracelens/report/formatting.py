@@ -1,0 +1,62 @@
+"""Number and text formats that every report shares: a number on screen has its unit, unknown is never 0.
+
+In: numbers in the program's units, text of any origin. Out: short strings.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+from tracelens import units
+from tracelens.model import Estimate
+
+UNKNOWN = "not measured"
+
+
+def clean(text: str) -> str:
+    """Text from outside, safe to show in a terminal: control characters become visible instead of acting."""
+    return "".join(c if c == "\t" or unicodedata.category(c)[0] != "C" else f"\\x{ord(c):02x}" for c in text)
+
+
+def shorten(text: str, limit: int = 60) -> str:
+    """At most `limit` characters; the middle goes, because both ends of a path or a kernel name tell the most."""
+    text = clean(text)
+    if len(text) <= limit:
+        return text
+    head = (limit - 1) // 2
+    return f"{text[:head]}…{text[len(text) - (limit - 1 - head) :]}"
+
+
+def milliseconds(ns: float | None) -> str:
+    """A time in ms, for columns that are read against each other."""
+    return UNKNOWN if ns is None else units.ms(ns)
+
+
+def signed(ns: int) -> str:
+    """A change of a time, with its sign; nothing has none."""
+    return milliseconds(0) if ns == 0 else ("+" if ns > 0 else "−") + milliseconds(abs(ns))
+
+
+def percent(share: float | None, digits: int = 0) -> str:
+    return UNKNOWN if share is None else f"{100 * share:.{digits}f} %"
+
+
+def gain(speedup: float) -> str:
+    """A speedup as people say it: 100·(base ÷ new − 1), with its sign."""
+    value = 100 * (speedup - 1)
+    return f"{value:+.1f} %".replace("-", "−") if abs(value) >= 0.05 else "0 %"
+
+
+def estimate_range(estimate: Estimate) -> str:
+    """`12.1 ms (11.8 to 12.6)`."""
+    return f"{milliseconds(estimate.step_ns)} ({estimate.low_ns / 1e6:.2f} to {estimate.high_ns / 1e6:.2f})"
+
+
+def capitalized(text: str) -> str:
+    """With a capital at its start."""
+    return clean(text[:1].upper() + text[1:])
+
+
+def readable_id(name: str) -> str:
+    """An id as words."""
+    return clean(name).replace("_", " ").replace("-", " ")
