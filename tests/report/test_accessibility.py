@@ -40,7 +40,7 @@ def violations(page: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 390)])
-@pytest.mark.parametrize("case", [full, cases.diagnosis], ids=["everything", "analysis only"])
+@pytest.mark.parametrize("case", [full, cases.planned], ids=["everything", "nothing recommended"])
 def test_axe_finds_nothing(
     open_page: Callable[..., Opened], scheme: str, width: int, case: Callable[[], Diagnosis]
 ) -> None:
