@@ -1,11 +1,11 @@
-# tracelens runtime 5: copied beside the training script by `tracelens apply`; needs torch and nothing else.
+# tracelens runtime 6: copied beside the training script by `tracelens apply`; needs torch and nothing else.
 """What patched training scripts use: reads that wait, batches copied ahead, and named streams.
 
 In: the tensors, loaders and statements of a training loop. Out: the same values in the same order, later. On a
 machine without CUDA everything here gives the same results and simply overlaps nothing. The file is copied beside
 the script as `tracelens_runtime.py`, so it imports torch only and nothing of TraceLens.
 
-    RunAhead    the host runs ahead of the GPU; statements that need values from it run later, in order
+    DeferredReads    the host runs ahead of the GPU; statements that need values from it run later, in order
     prefetch    the next batches are copied to the GPU while the current one is computed
     Streams     named streams, and events
 """
@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch.utils.data import BatchSampler, DataLoader
 
-VERSION = 5
+VERSION = 6
 
 MAX_DELAY_S = 1.0
 """Statements wait about this long at most, so that a slow loop still shows its lines while it runs."""
@@ -39,11 +39,11 @@ MAX_BATCHES_IN_FLIGHT = 4
 _IMMUTABLE = (int, float, complex, str, bytes, range, type(None), torch.Size, torch.dtype, torch.device)
 
 
-class RunAhead:
+class DeferredReads:
     """Lets the host run ahead of the GPU by up to `every` batches.
 
     `every` None stands for "as soon as the GPU is done with it": then nothing waits before the end of the loop.
-    Statements handed to `later` run in the order in which they were handed over: every `every` batches, at `drain`,
+    Statements handed to `defer` run in the order in which they were handed over: every `every` batches, at `drain`,
     after the last batch, and when the loop is left by break, return or an exception.
     """
 
@@ -59,7 +59,7 @@ class RunAhead:
         self._error: BaseException | None = None
         self._left = False
 
-    def over(self, iterable: Iterable[Any], shows: Callable[[int], Any] | None = None) -> Iterator[Any]:
+    def iterate(self, iterable: Iterable[Any], shows: Callable[[int], Any] | None = None) -> Iterator[Any]:
         """The items of `iterable`, each of which is one batch of the loop.
 
         `shows` tells after which batches, counted from 0, `iterable` itself shows results before it gives the next
@@ -86,11 +86,11 @@ class RunAhead:
             self._finish_on_the_way_out()
             raise
 
-    def over_while(self, condition: Callable[[], Any]) -> Iterator[Any]:
+    def iterate_while(self, condition: Callable[[], Any]) -> Iterator[Any]:
         """In place of `while condition():`, where each pass is one batch of the loop."""
-        return self.over(iter(lambda: bool(condition()), False))
+        return self.iterate(iter(lambda: bool(condition()), False))
 
-    def later(self, statements: Callable[..., object], *values: Any) -> None:
+    def defer(self, statements: Callable[..., object], *values: Any) -> None:
         """Run `statements(*values)` later, with each pending read replaced by its value."""
         if self._left:
             return  # the loop as first written had ended before

@@ -103,7 +103,7 @@ def test_a_clock_that_nothing_later_looks_at_is_no_obstacle(name: str, tmp_path:
     clock, made, line = MOVES[name]
     patch = patch_of(tmp_path, script(METERS.format(clock=clock, made=made, line=line)))
     assert patch.hunks
-    assert "later(replay_batch" in patched_text(patch)
+    assert "ahead.defer(" in patched_text(patch)
 
 
 OTHER_FILE = """

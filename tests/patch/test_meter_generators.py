@@ -55,7 +55,7 @@ def test_when_a_generator_shows_its_meters_is_told_from_its_source(name: str, tm
     text = logged(SHOWN[name])
     patch = patch_of(tmp_path, text)
     assert patch.declined == ()
-    assert "ahead.over(enumerate(" in patched_text(patch)
+    assert "ahead.iterate(enumerate(" in patched_text(patch)
     assert assert_same(tmp_path, text, patch).ending == ""
 
 

@@ -86,7 +86,7 @@ def test_without_a_bad_batch_nothing_differs(name: str, tmp_path: Path) -> None:
     patch = unsafe(tmp_path, text, "defer-read", "move-guard")
     assert assert_same(tmp_path, text, patch).ending == ""
     assert not re.search(
-        r"^    .*\.item\(\)", patched_text(patch).partition("ahead.over")[2].replace("ahead.item", ""), re.M
+        r"^    .*\.item\(\)", patched_text(patch).partition("ahead.iterate")[2].replace("ahead.item", ""), re.M
     )
 
 

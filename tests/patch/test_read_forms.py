@@ -127,7 +127,7 @@ def test_text_of_what_is_no_tensor_is_left_as_it_was(tmp_path: Path) -> None:
     line = 'print(f"{label} {loss.item():.3f}", "%s %d" % (label, len(label)), "%d" % len(seen))'
     text = script(READING.format(line=line))
     after = patched_text(patch_of(tmp_path, text))
-    assert "ahead.later(replay_batch, label, ahead.item(loss), len(label), len(seen))" in after
+    assert "ahead.defer(log_loss, label, ahead.item(loss), len(label), len(seen))" in after
 
 
 READ = """

@@ -114,9 +114,9 @@ def test_the_runtime_is_vendored_once_and_renewed_when_it_is_old(tmp_path: Path)
     assert {one.path.name: one.before for one in patch_of(tmp_path, text).files}["tracelens_runtime.py"] is None
     runtime.write_bytes(vendored.content())
     assert [one.path.name for one in patch_of(tmp_path, text).files] == ["train.py"]
-    runtime.write_bytes(b"# tracelens runtime 0\n")
+    runtime.write_bytes(b"# tracelens runtime 6: an earlier build\n")
     renewed = {one.path.name: one for one in patch_of(tmp_path, text).files}["tracelens_runtime.py"]
-    assert (renewed.before, renewed.after) == (b"# tracelens runtime 0\n", vendored.content())
+    assert (renewed.before, renewed.after) == (b"# tracelens runtime 6: an earlier build\n", vendored.content())
     runtime.write_bytes(b"print('mine')\n")
     with pytest.raises(UsageError, match="not a file of TraceLens"):
         patch_of(tmp_path, text)
@@ -147,5 +147,41 @@ def test_the_runtime_is_not_imported_before_torch(name: str, tmp_path: Path) -> 
 
 
 def test_new_names_avoid_the_names_of_the_file(tmp_path: Path) -> None:
-    text = "ahead = replay_batch = loss_value = 7\n" + script(SUM) + "print(ahead, replay_batch, loss_value)\n"
+    text = "ahead = log_loss = loss_value = 7\n" + script(SUM) + "print(ahead, log_loss, loss_value)\n"
     assert_same(tmp_path, text, patch_of(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("print(i, loss.item())  # fires", "log_loss"),
+        ("total += loss.item()  # fires", "record_loss"),
+        ("seen.append(loss.detach().cpu().numpy())  # fires", "record_loss"),
+        ("total += (loss * 2).item()  # fires", "record_loss"),
+        ("print(i, *[v.item() for v in [loss]])  # fires", None),
+    ],
+)
+def test_a_deferred_function_is_named_after_what_it_does_and_with_what(
+    line: str, name: str | None, tmp_path: Path
+) -> None:
+    text = script(
+        f"total, seen = 0.0, []\nfor i, (x, y) in enumerate(loader):\n    STEP\n    {line}\nprint(total, seen)\n"
+    )
+    patch = patch_of(tmp_path, text)
+    assert patch.empty if name is None else f"def {name}(" in patched_text(patch)
+
+
+@pytest.mark.parametrize("first_line", [b"# tracelens runtime 5: copied beside\n", b"# tracelens runtime of old\n"])
+def test_the_runtime_of_an_earlier_version_is_not_replaced_under_an_earlier_patch(
+    first_line: bytes, tmp_path: Path
+) -> None:
+    (tmp_path / "tracelens_runtime.py").write_bytes(first_line)
+    with pytest.raises(UsageError, match="belongs to a patch of an earlier TraceLens"):
+        patch_of(tmp_path, script(SUM))
+
+
+@pytest.mark.parametrize("method", ["over", "iterate"])
+def test_a_loop_that_any_version_has_patched_is_left_alone(method: str, tmp_path: Path) -> None:
+    text = script(SUM).replace("in enumerate(loader)", f"in ahead.{method}(enumerate(loader))")
+    patch = patch_of(tmp_path, "import tracelens_runtime\n" + text)
+    assert [one.obstacle for one in patch.declined] == ["train.py:14: the loop is patched already"]

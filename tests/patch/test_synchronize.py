@@ -136,7 +136,7 @@ def test_event_and_interval_at_one_place_are_one_hunk_and_share_the_loop_with_th
     after = patched_text(patch)
     assert [(hunk.id, hunk.edit) for hunk in patch.hunks] == [("TL201", "event-sync"), ("TL101", "defer-read")]
     assert "every 10 batches" in patch.hunks[0].reason
-    assert after.count("RunAhead(") == 1
+    assert after.count("DeferredReads(") == 1
     assert "ahead.record()" in after
     assert_same(tmp_path, text, patch)
 
@@ -404,7 +404,7 @@ def test_times_and_deferred_reads_share_their_statements(tmp_path: Path) -> None
         """
     )
     patch = patch_of(tmp_path, text, edits(text, "event-sync", "defer-read"))
-    assert patched_text(patch).count("def replay_batch") == 1
+    assert patched_text(patch).count("(TraceLens).") == 1
     assert_same(tmp_path, text, patch)
 
 

@@ -241,7 +241,7 @@ def test_apply_names_what_needs_unsafe_and_makes_it_when_asked(
     assert main(["apply", str(made), "--unsafe"]) == 0
     shown = capsys.readouterr().out
     assert "TL601" in shown and "need --unsafe" not in shown and "needs --unsafe" not in shown
-    assert "RunAhead(every=10)" in (tmp_path / "train.py").read_text()
+    assert "DeferredReads(every=10)" in (tmp_path / "train.py").read_text()
     (tmp_path / "before.py").write_text(SCRIPT)
     for arguments, code in (((), 0), (("13",), 1)):
         patched = ran(tmp_path, "train.py", *arguments)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tracelens import runtime
-from tracelens.runtime import MAX_PACKED_ELEMENTS, RunAhead
+from tracelens.runtime import MAX_PACKED_ELEMENTS, DeferredReads
 
 DTYPES = (
     torch.float32,
@@ -109,8 +109,8 @@ def test_numbers_too_odd_for_the_row_are_read_alone(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_arrays_of_the_gpu_are_what_each_would_be(dtype: torch.dtype, every: int | None) -> None:
     tensors, seen = kinds_of(dtype, "cuda"), []
-    ahead = RunAhead(every)
-    for tensor in ahead.over(tensors):
-        ahead.later(lambda *values: seen.extend(values), ahead.numpy(tensor), ahead.tolist(tensor))
+    ahead = DeferredReads(every)
+    for tensor in ahead.iterate(tensors):
+        ahead.defer(lambda *values: seen.extend(values), ahead.numpy(tensor), ahead.tolist(tensor))
     expected = [value for tensor in tensors for value in (tensor.cpu().numpy(), tensor.tolist())]
     assert [repr(described(one)) for one in seen] == [repr(described(one)) for one in expected]

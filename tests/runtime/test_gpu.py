@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from tests.support.places import ROOT
-from tracelens.runtime import RunAhead, prefetch
+from tracelens.runtime import DeferredReads, prefetch
 from tracelens.verify.inside import freed_memory_fill
 
 pytestmark = [
@@ -25,21 +25,21 @@ LOOP = """
 import torch
 from torch.utils.data import DataLoader
 from tracelens import runtime
-from tracelens.runtime import RunAhead, prefetch
+from tracelens.runtime import DeferredReads, prefetch
 
 {planted}
 data = [torch.full((64, 64), float(n)).pin_memory() for n in range(40)]
 weight = torch.randn(64, 64, device="cuda", requires_grad=True)
 for every in (10, None):
-    ahead, total = RunAhead(every), 0.0
+    ahead, total = DeferredReads(every), 0.0
     def add(value):
         global total
         total += value
-    for x in ahead.over(prefetch(DataLoader(data, batch_size=None), "cuda", depth=2, move_random_draws=True)):
+    for x in ahead.iterate(prefetch(DataLoader(data, batch_size=None), "cuda", depth=2, move_random_draws=True)):
         loss = (x @ weight).pow(2).mean()
         loss.backward()
         weight.grad = None
-        ahead.later(add, ahead.item(loss))
+        ahead.defer(add, ahead.item(loss))
         ahead.record()
     ahead.drain()
     print("total", total)
@@ -56,14 +56,14 @@ def test_memory_is_flat_over_a_thousand_steps(every: int | None) -> None:
     data = [torch.full((256, 256), float(n)) for n in range(STEPS)]
     weight = torch.randn(256, 256, device="cuda", requires_grad=True)
     optimizer = torch.optim.Adam([weight])
-    ahead, seen, allocated, reserved = RunAhead(every), [], [], []
+    ahead, seen, allocated, reserved = DeferredReads(every), [], [], []
     loader = prefetch(DataLoader(data, batch_size=None), "cuda", depth=2, move_random_draws=True)
-    for x in ahead.over(loader):
+    for x in ahead.iterate(loader):
         loss = (x @ weight).pow(2).mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        ahead.later(seen.append, ahead.item(loss))
+        ahead.defer(seen.append, ahead.item(loss))
         ahead.record()
         allocated.append(torch.cuda.memory_allocated())
         reserved.append(torch.cuda.memory_reserved())

@@ -14,17 +14,17 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from tracelens import runtime
-from tracelens.runtime import RunAhead, Streams, prefetch
+from tracelens.runtime import DeferredReads, Streams, prefetch
 
 gpu = pytest.mark.gpu
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
-def collect(ahead: RunAhead, values: list[torch.Tensor], stop: int | None = None) -> list[tuple[int, float]]:
+def collect(ahead: DeferredReads, values: list[torch.Tensor], stop: int | None = None) -> list[tuple[int, float]]:
     """Run a loop that hands each value on; returns what has been seen when the loop is over."""
     seen: list[tuple[int, float]] = []
-    for number, value in ahead.over(enumerate(values)):
-        ahead.later(lambda n, v: seen.append((n, v)), number, ahead.item(value))
+    for number, value in ahead.iterate(enumerate(values)):
+        ahead.defer(lambda n, v: seen.append((n, v)), number, ahead.item(value))
         if number == stop:
             break
     return seen
@@ -35,19 +35,19 @@ VALUES = [torch.tensor(value) for value in torch.randn(23, generator=torch.Gener
 
 @pytest.mark.parametrize("every", [1, 2, 10, 23, 100, None])
 def test_all_values_in_order_after_the_loop(every: int | None) -> None:
-    assert collect(RunAhead(every), VALUES) == [(n, v.item()) for n, v in enumerate(VALUES)]
+    assert collect(DeferredReads(every), VALUES) == [(n, v.item()) for n, v in enumerate(VALUES)]
 
 
 @pytest.mark.parametrize("stop", [0, 8, 9, 10])
 def test_all_values_in_order_after_a_break(stop: int) -> None:
-    assert collect(RunAhead(10), VALUES, stop) == [(n, v.item()) for n, v in enumerate(VALUES[: stop + 1])]
+    assert collect(DeferredReads(10), VALUES, stop) == [(n, v.item()) for n, v in enumerate(VALUES[: stop + 1])]
 
 
 def test_nothing_is_read_between_two_drains() -> None:
-    ahead, seen, counts = RunAhead(4), [], []
-    for number, value in ahead.over(enumerate(VALUES[:10])):
+    ahead, seen, counts = DeferredReads(4), [], []
+    for number, value in ahead.iterate(enumerate(VALUES[:10])):
         counts.append(len(seen))
-        ahead.later(lambda n, v: seen.append((n, v)), number, ahead.item(value))
+        ahead.defer(lambda n, v: seen.append((n, v)), number, ahead.item(value))
     assert counts == [0, 0, 0, 0, 4, 4, 4, 4, 8, 8]
 
 
@@ -60,34 +60,34 @@ def test_numbers_are_those_of_item(dtype: torch.dtype) -> None:
         torch.tensor(2),
         torch.tensor([[True]]),
     ]
-    ahead, seen = RunAhead(100), []
-    for value in ahead.over(mixed):
-        ahead.later(seen.append, ahead.item(value))
+    ahead, seen = DeferredReads(100), []
+    for value in ahead.iterate(mixed):
+        ahead.defer(seen.append, ahead.item(value))
     assert [(type(v), v) for v in seen] == [(type(v.item()), v.item()) for v in mixed]
 
 
 def test_a_value_is_kept_as_it_was_when_it_was_read() -> None:
     loss = torch.tensor(8.0, requires_grad=True)
-    ahead, seen = RunAhead(10), []
-    for _ in ahead.over(range(3)):
-        ahead.later(seen.append, ahead.item(loss))
+    ahead, seen = DeferredReads(10), []
+    for _ in ahead.iterate(range(3)):
+        ahead.defer(seen.append, ahead.item(loss))
         with torch.no_grad():
             loss /= 2
     assert seen == [8.0, 4.0, 2.0]
 
 
 def test_no_graph_is_kept() -> None:
-    ahead, graphs = RunAhead(1000), []
+    ahead, graphs = DeferredReads(1000), []
     weight = torch.ones(1000, requires_grad=True)
-    for _ in ahead.over(range(50)):
+    for _ in ahead.iterate(range(50)):
         loss = (weight * 2).sum()
         graphs.append(weakref.ref(loss))
-        ahead.later(lambda value: None, ahead.item(loss))
+        ahead.defer(lambda value: None, ahead.item(loss))
         assert sum(graph() is not None for graph in graphs) == 1
 
 
 def test_what_is_no_tensor_is_read_at_once() -> None:
-    ahead = RunAhead(10)
+    ahead = DeferredReads(10)
     assert ahead.number(3.5) == 3.5
     assert ahead.formatted("text") == "text"
     with pytest.raises(AttributeError):
@@ -97,23 +97,23 @@ def test_what_is_no_tensor_is_read_at_once() -> None:
 
 
 def test_a_format_of_a_tensor_with_dimensions_fails_as_before() -> None:
-    ahead = RunAhead(10)
+    ahead = DeferredReads(10)
     value = torch.ones(1)
     assert ahead.formatted(value) is value
 
 
 def test_statements_that_get_something_changeable_run_at_once_and_in_order() -> None:
-    ahead, seen, shared = RunAhead(10), [], torch.zeros(2, requires_grad=True)
-    ahead.later(seen.append, 1)
-    ahead.later(lambda value, tensor: seen.append((value, tensor)), ahead.item(torch.tensor(2)), shared)
+    ahead, seen, shared = DeferredReads(10), [], torch.zeros(2, requires_grad=True)
+    ahead.defer(seen.append, 1)
+    ahead.defer(lambda value, tensor: seen.append((value, tensor)), ahead.item(torch.tensor(2)), shared)
     assert seen[0] == 1
     assert seen[1][0] == 2
     assert seen[1][1] is shared
 
 
 def test_lists_and_tensors_without_a_graph_are_kept_as_they_were() -> None:
-    ahead, seen, rates, accuracy = RunAhead(10), [], [0.1], torch.tensor(0.5)
-    ahead.later(lambda *values: seen.extend(values), rates, accuracy)
+    ahead, seen, rates, accuracy = DeferredReads(10), [], [0.1], torch.tensor(0.5)
+    ahead.defer(lambda *values: seen.extend(values), rates, accuracy)
     rates[0] = 0.2
     accuracy.mul_(0)
     ahead.drain()
@@ -121,10 +121,10 @@ def test_lists_and_tensors_without_a_graph_are_kept_as_they_were() -> None:
 
 
 def test_lists_and_arrays_are_those_of_the_tensor() -> None:
-    ahead, seen = RunAhead(10), []
+    ahead, seen = DeferredReads(10), []
     value = torch.arange(6.0, requires_grad=True).reshape(2, 3)
-    ahead.later(seen.append, ahead.tolist(value))
-    ahead.later(seen.append, ahead.numpy(value))
+    ahead.defer(seen.append, ahead.tolist(value))
+    ahead.defer(seen.append, ahead.numpy(value))
     ahead.drain()
     assert seen[0] == value.tolist()
     assert (seen[1] == value.detach().numpy()).all()
@@ -132,19 +132,19 @@ def test_lists_and_arrays_are_those_of_the_tensor() -> None:
 
 
 def test_an_error_in_deferred_statements_ends_them_and_reaches_the_loop() -> None:
-    ahead, seen = RunAhead(5), []
+    ahead, seen = DeferredReads(5), []
     with pytest.raises(ZeroDivisionError):
-        for number in ahead.over(range(20)):
-            ahead.later(lambda n: seen.append(1 / (3 - n)), number)
+        for number in ahead.iterate(range(20)):
+            ahead.defer(lambda n: seen.append(1 / (3 - n)), number)
     assert len(seen) == 3
     ahead.drain()
     assert len(seen) == 3
 
 
 def test_an_error_in_statements_left_by_break_is_raised_by_the_drain_after_the_loop() -> None:
-    ahead = RunAhead(5)
-    for number in ahead.over(range(3)):
-        ahead.later(lambda n: 1 / (1 - n), number)
+    ahead = DeferredReads(5)
+    for number in ahead.iterate(range(3)):
+        ahead.defer(lambda n: 1 / (1 - n), number)
         if number == 2:
             break
     with pytest.raises(ZeroDivisionError):
@@ -152,10 +152,10 @@ def test_an_error_in_statements_left_by_break_is_raised_by_the_drain_after_the_l
 
 
 def test_an_exception_in_the_loop_is_the_one_that_is_seen() -> None:
-    ahead, seen = RunAhead(5), []
+    ahead, seen = DeferredReads(5), []
     with pytest.raises(KeyError):
-        for number in ahead.over(range(9)):
-            ahead.later(seen.append, number)
+        for number in ahead.iterate(range(9)):
+            ahead.defer(seen.append, number)
             if number == 7:
                 raise KeyError
     assert seen == list(range(8))
@@ -171,7 +171,7 @@ def test_a_batch_is_not_kept_alive_by_the_loop_over_it() -> None:
         def __del__(self) -> None:
             Batch.alive -= 1
 
-    for batch in RunAhead(5).over(Batch() for _ in range(3)):
+    for batch in DeferredReads(5).iterate(Batch() for _ in range(3)):
         del batch
         assert Batch.alive == 0
 
@@ -179,18 +179,18 @@ def test_a_batch_is_not_kept_alive_by_the_loop_over_it() -> None:
 def test_slow_loops_show_their_lines_after_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter(range(0, 1000, 2))
     monkeypatch.setattr(runtime.time, "monotonic", lambda: float(next(now)))
-    ahead, seen, counts = RunAhead(10), [], []
-    for number in ahead.over(range(4)):
+    ahead, seen, counts = DeferredReads(10), [], []
+    for number in ahead.iterate(range(4)):
         counts.append(len(seen))
-        ahead.later(seen.append, number)
+        ahead.defer(seen.append, number)
     assert counts == [0, 1, 2, 3]
 
 
 def test_without_cuda_nothing_is_synchronized(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda *_: pytest.fail("no synchronize without CUDA"))
-    ahead = RunAhead(2)
-    for _ in ahead.over(range(5)):
+    ahead = DeferredReads(2)
+    for _ in ahead.iterate(range(5)):
         ahead.record()
         ahead.synchronize()
 
@@ -223,8 +223,8 @@ class FakeCuda:
 
 
 def test_an_event_per_batch_is_waited_for_every_n_batches_and_after_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    cuda, ahead = FakeCuda(monkeypatch), RunAhead(4)
-    for _ in ahead.over(range(10)):
+    cuda, ahead = FakeCuda(monkeypatch), DeferredReads(4)
+    for _ in ahead.iterate(range(10)):
         ahead.record()
     assert cuda.calls.count("record") == 10
     waits = [n for n, call in enumerate(cuda.calls) if call == "event synchronize"]
@@ -232,16 +232,16 @@ def test_an_event_per_batch_is_waited_for_every_n_batches_and_after_the_loop(mon
 
 
 def test_as_soon_as_possible_waits_only_after_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    cuda, ahead = FakeCuda(monkeypatch), RunAhead(None)
-    for _ in ahead.over(range(10)):
+    cuda, ahead = FakeCuda(monkeypatch), DeferredReads(None)
+    for _ in ahead.iterate(range(10)):
         ahead.record()
     assert cuda.calls == ["record"] * 10 + ["event synchronize"]
 
 
 def test_interval_synchronize(monkeypatch: pytest.MonkeyPatch) -> None:
-    cuda, ahead = FakeCuda(monkeypatch), RunAhead(4)
+    cuda, ahead = FakeCuda(monkeypatch), DeferredReads(4)
     seen = []
-    for _ in ahead.over(range(10)):
+    for _ in ahead.iterate(range(10)):
         ahead.synchronize()
         seen.append(len(cuda.calls))
     assert seen == [0, 0, 0, 1, 1, 1, 1, 2, 2, 2]
@@ -249,8 +249,8 @@ def test_interval_synchronize(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_each_device_that_the_loop_waits_for_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    cuda, ahead = FakeCuda(monkeypatch), RunAhead(4)
-    for _ in ahead.over(range(6)):
+    cuda, ahead = FakeCuda(monkeypatch), DeferredReads(4)
+    for _ in ahead.iterate(range(6)):
         ahead.record(0)
         ahead.record(1)
     assert cuda.calls == ["record"] * 7 + ["event synchronize", "record", "event synchronize"] + [
@@ -258,8 +258,8 @@ def test_each_device_that_the_loop_waits_for_is_waited_for(monkeypatch: pytest.M
         *["event synchronize"] * 2,
     ]
     cuda.calls.clear()
-    ahead = RunAhead(4)
-    for _ in ahead.over(range(2)):
+    ahead = DeferredReads(4)
+    for _ in ahead.iterate(range(2)):
         ahead.synchronize("cuda:1")
     assert cuda.calls == ["synchronize cuda:1"]
 
@@ -332,7 +332,7 @@ def test_two_loops_at_once_over_one_wrapped_loader() -> None:
 @pytest.mark.parametrize("every", [10, None])
 def test_values_on_the_gpu(every: int | None) -> None:
     values = [value.cuda() for value in VALUES]
-    assert collect(RunAhead(every), values) == [(n, v.item()) for n, v in enumerate(values)]
+    assert collect(DeferredReads(every), values) == [(n, v.item()) for n, v in enumerate(values)]
 
 
 @gpu

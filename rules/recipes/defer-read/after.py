@@ -13,7 +13,7 @@ def main():
 
     running = 0.0
 
-    def replay_batch(loss_value, step):
+    def log_loss(loss_value, step):
         """What the loop did here, run later and in order (TraceLens)."""
         nonlocal running
         running += loss_value  # fires
@@ -21,13 +21,13 @@ def main():
         if (step + 1) % 5 == 0:
             print(f"step {step + 1}: loss {running / (step + 1):.6f}")
 
-    ahead = tracelens_runtime.RunAhead(every=10)
-    for step, inputs in ahead.over(enumerate(batches)):
+    ahead = tracelens_runtime.DeferredReads(every=10)
+    for step, inputs in ahead.iterate(enumerate(batches)):
         optimizer.zero_grad()
         loss = model(inputs).pow(2).mean()
         loss.backward()
         optimizer.step()
-        ahead.later(replay_batch, ahead.item(loss), step)
+        ahead.defer(log_loss, ahead.item(loss), step)
     print(f"mean loss {running / len(batches):.6f}")
 
     for inputs in batches:

@@ -18,7 +18,7 @@ def main():
 
     loss_value: object  # bound by a function below
 
-    def replay_batch(loss_value_2, step):
+    def check_loss(loss_value_2, step):
         """What the loop did here, run later and in order (TraceLens)."""
         nonlocal loss_value
         loss_value = loss_value_2  # fires
@@ -26,19 +26,19 @@ def main():
             print(f"loss is {loss_value} at step {step}, stopping")
             sys.exit(1)
 
-    def replay_batch_2():
+    def record_results():
         """What the loop did here, run later and in order (TraceLens)."""
         nonlocal total
         total += loss_value
 
-    ahead = tracelens_runtime.RunAhead(every=10)
-    for step, inputs in ahead.over(enumerate(batches)):
+    ahead = tracelens_runtime.DeferredReads(every=10)
+    for step, inputs in ahead.iterate(enumerate(batches)):
         loss = model(inputs).pow(2).mean()
-        ahead.later(replay_batch, ahead.item(loss), step)
+        ahead.defer(check_loss, ahead.item(loss), step)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        ahead.later(replay_batch_2)
+        ahead.defer(record_results)
         if step == 20:
             ahead.drain()
             state = model.state_dict()

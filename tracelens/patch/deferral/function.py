@@ -6,12 +6,14 @@ they stand, comments included; only the places where a value was read become nam
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import libcst as cst
 
-from tracelens.patch.code.names import key, rebound, touched, variables, walk
+from tracelens.patch.code.names import key, rebound, touched, variables, walk, written
+from tracelens.patch.code.outside import FILES, OUTPUT
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.deferral.captures import Capture
 from tracelens.patch.deferral.planning import StatementRun
@@ -19,9 +21,26 @@ from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import globals_of, own_nodes
 from tracelens.patch.loop.sites import reads_in
 
+MOST_NOUN_LETTERS = 24
+"""A longer noun says no more in the name of a function."""
+_READ_SUFFIX = re.compile(r"_(value|list|array|on_host)(_\d+)?$")
+"""What `naming` adds to the noun of a value that is read."""
 LINE_LENGTH = 100
 """Longer calls are broken into one argument per line, as formatters do."""
 DOCSTRING = '"""What the loop did here, run later and in order (TraceLens)."""'
+
+
+def name_of(facts: LoopFacts, run: StatementRun) -> str:
+    """A name for the function: what its statements do, and with what, such as `log_loss` or `record_accuracy`.
+
+    `check`: they end the training; `log`: they write lines; `record`: they only add up or keep values.
+    """
+    parts = [part for statement in run.statements for part in walk(statement)]
+    logs = any(written(statement, facts.names) & {OUTPUT, FILES} for statement in run.statements)
+    verb = "check" if any(part in facts.guards for part in parts) else "log" if logs else "record"
+    reads = (_READ_SUFFIX.sub("", capture.name).strip("_") for capture in run.captures if capture.read)
+    noun = next((read for read in reads if read not in ("", "value") and len(read) <= MOST_NOUN_LETTERS), "results")
+    return f"{verb}_{noun}"
 
 
 @dataclass(frozen=True)
@@ -32,7 +51,7 @@ class DeferredFunction:
     run: StatementRun
     name: str
     ahead: str
-    """The name of the RunAhead object of the loop."""
+    """The name of the DeferredReads object of the loop."""
 
     def definition(self) -> str:
         """The function, at the loop's indentation, with a newline at its end."""
@@ -52,8 +71,8 @@ class DeferredFunction:
         source, statements = self.facts.source, self.run.statements
         arguments = [self.name, *(self._argument(capture) for capture in self.run.captures)]
         if isinstance(statements[0], cst.BaseSmallStatement):
-            return Splice(*source.span(statements[0]), f"{self.ahead}.later({', '.join(arguments)})")
-        text = _wrapped(f"{self.ahead}.later", arguments, source.indentation(statements[0]), source)
+            return Splice(*source.span(statements[0]), f"{self.ahead}.defer({', '.join(arguments)})")
+        text = _wrapped(f"{self.ahead}.defer", arguments, source.indentation(statements[0]), source)
         start = source.line_start(_first_comment(source, statements[0]))
         end = source.line_start(source.last_line(statements[-1]) + 1)
         ending = "\n" if source.text[start:end].endswith(("\n", "\r")) else ""

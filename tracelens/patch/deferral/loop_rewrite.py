@@ -1,7 +1,7 @@
 """Turns the plan for one loop into splices: the functions before it, the calls in it, the wrapper around its items.
 
 In: a `LoopChange`. Out: splices of one file. Everything that the patch writes into a loop is written here, so that
-one loop gets one `RunAhead` however many Edits touch it.
+one loop gets one `DeferredReads` however many Edits touch it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import libcst as cst
 from tracelens.patch.code.names import dotted, walk
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.deferral import plain_torch
-from tracelens.patch.deferral.function import DeferredFunction
+from tracelens.patch.deferral.function import DeferredFunction, name_of
 from tracelens.patch.deferral.planning import Deferral
 from tracelens.patch.files.vendored import MODULE
 from tracelens.patch.loop import guards
@@ -134,8 +134,8 @@ def _is_docstring(statement: cst.CSTNode) -> bool:
 
 
 def _moved(change: LoopChange, ahead: str, used: set[str]) -> list[DeferredFunction]:
-    runs = change.deferral.runs if change.deferral is not None else ()
-    return [DeferredFunction(change.facts, run, _unused(change.facts, "replay_batch", used), ahead) for run in runs]
+    facts, runs = change.facts, change.deferral.runs if change.deferral is not None else ()
+    return [DeferredFunction(facts, run, _unused(facts, name_of(facts, run), used), ahead) for run in runs]
 
 
 def _around(
@@ -149,7 +149,7 @@ def _around(
     looks = change.deferral.looks if change.deferral is not None else None
     asking = _unused(change.facts, f"{looks.function}_shows_them", used) if looks is not None else ""
     blocks += [_asked(looks, asking, source, indent)] if looks is not None else []
-    making = f"{indent}{ahead} = {MODULE}.RunAhead(every={change.every})\n"
+    making = f"{indent}{ahead} = {MODULE}.DeferredReads(every={change.every})\n"
     above = source.line_text(first - 1).strip() if first > 1 else ""
     apart = "\n" if blocks and above and not above.endswith((":", '"""')) else ""
     out = [Splice(top, top, apart + "\n".join([*blocks, making]), _BEFORE), *_head(change.facts, ahead, used, asking)]
@@ -175,11 +175,11 @@ def _head(facts: LoopFacts, ahead: str, used: set[str], asking: str = "") -> lis
     start, end = source.outer_span(head(loop))
     if isinstance(loop, cst.While):
         name = _unused(facts, "_batch", used)
-        before = f"for {name} in {ahead}.over_while(lambda: "
+        before = f"for {name} in {ahead}.iterate_while(lambda: "
         return [Splice(source.span(loop)[0], start, before), Splice(end, end, ")", _AROUND)]
     bare_tuple = isinstance(loop.iter, cst.Tuple) and not loop.iter.lpar
     opening, closing = ("((", "))") if bare_tuple else ("(", f", {asking})" if asking else ")")
-    return [Splice(start, start, f"{ahead}.over{opening}", _AROUND), Splice(end, end, closing, _AROUND)]
+    return [Splice(start, start, f"{ahead}.iterate{opening}", _AROUND), Splice(end, end, closing, _AROUND)]
 
 
 def _functions(moved: Sequence[DeferredFunction], indent: str, gone: frozenset[cst.CSTNode]) -> list[str]:

@@ -13,6 +13,8 @@ from tracelens.patch.loop.loops import RUNTIME
 
 MODULE = RUNTIME
 _FIRST_WORDS = b"# tracelens runtime "
+FIRST_WITH_THESE_NAMES = 6
+"""Scripts that were patched with an earlier version of the runtime call names that it has no longer."""
 
 
 def content() -> bytes:
@@ -31,6 +33,12 @@ def place(script: Path) -> Path:
 def is_ours(data: bytes) -> bool:
     """Whether a file of that name was written by TraceLens, in any version."""
     return data.startswith(_FIRST_WORDS)
+
+
+def version(data: bytes) -> int | None:
+    """Which version of the runtime a file of ours is; None where its first line does not say."""
+    number = data.removeprefix(_FIRST_WORDS).partition(b":")[0]
+    return int(number) if is_ours(data) and number.isdigit() else None
 
 
 def _imports_its_package(script: Path) -> bool:

@@ -20,6 +20,8 @@ from tracelens.patch.code.source import PARSED_FILES, SourceFile
 Scope = cst.FunctionDef | cst.Module
 Loop = cst.For | cst.While
 RUNTIME = "tracelens_runtime"
+_ITERATES = frozenset({"iterate", "iterate_while", "over", "over_while"})
+"""Methods of the runtime that a patched loop runs over, with their names up to version 5."""
 """The module that patched scripts import."""
 BUILTINS = frozenset(dir(builtins))
 RETURN_TENSOR = "return the tensor, and take its number where it is logged, every N batches"
@@ -105,7 +107,7 @@ def check_unpatched(loop: Loop, names: FileNames) -> None:
     """Raise `Blocked` where the loop runs ahead already: what was left in it was left for a reason."""
     iterated = loop.iter if isinstance(loop, cst.For) else None
     called = dotted(iterated.func) if isinstance(iterated, cst.Call) else ""
-    if called.endswith((".over", ".over_while")) and RUNTIME in names.imports:
+    if called.rpartition(".")[2] in _ITERATES and RUNTIME in names.imports:
         raise Blocked(loop, "the loop is patched already", "revert the patch first, then apply again")
 
 

@@ -181,6 +181,11 @@ class _Project:
         before = path.read_bytes() if path.is_file() else None
         if before is not None and not vendored.is_ours(before):
             raise UsageError(f"{path} exists and is not a file of TraceLens", hint="rename it, then apply again")
+        if before is not None and (vendored.version(before) or 0) < vendored.FIRST_WITH_THESE_NAMES:
+            hint = "take that patch back (`tracelens revert`, or git), or remove the file if no script uses it"
+            raise UsageError(
+                f"{path} belongs to a patch of an earlier TraceLens, which a newer one would break", hint=hint
+            )
         return [] if before == vendored.content() else [FilePatch(path, before, vendored.content())]
 
     def _rewritten(self, draft: _Draft, proposals: Sequence[Proposal]) -> _Rewritten:
