@@ -21,7 +21,7 @@ from tracelens.findings import stalls
 from tracelens.model import Abstention, Edit
 from tracelens.replay import edits, estimate, trace_builder
 from tracelens.replay.program import compile_program
-from tracelens.replay.replay_trace import HostOp, ReplayTrace, Step, flat
+from tracelens.replay.replay_trace import HostOp, RecordedStep, ReplayTrace, all_host_ops
 from tracelens.replay.steady_state import step_time
 from tracelens.trace import chrome, timeline
 
@@ -77,7 +77,7 @@ def measured(name: str, made: ReplayTrace) -> dict[str, object]:
         lambda number: step_time(compile_program(edits.apply(made, changes(2 + number % 15)), float(number)))
     )
     estimates = _rate(lambda number: estimate.predict(made, changes(2 + number % 15)))
-    calls = sum(item.call >= 0 for step in made.steps for item in _items(step)) / len(made.steps)
+    calls = sum(op.call >= 0 for step in made.steps for op in _items(step)) / len(made.steps)
     return {
         "case": name,
         "steps": len(made.steps),
@@ -87,9 +87,9 @@ def measured(name: str, made: ReplayTrace) -> dict[str, object]:
     }
 
 
-def _items(step: Step) -> Iterator[HostOp]:
+def _items(step: RecordedStep) -> Iterator[HostOp]:
 
-    return flat(step)
+    return all_host_ops(step)
 
 
 def _rate(question: Callable[[int], object]) -> float:

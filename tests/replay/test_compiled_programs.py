@@ -14,7 +14,7 @@ from tests.support.random_loops import MOVES, QUICK, Move, build, play, stalls
 from tracelens.model import Edit
 from tracelens.replay import baseline, edit_sites, edits, estimate, simulate, trace_builder
 from tracelens.replay.program import Program, compile_program
-from tracelens.replay.replay_trace import HostOp, LoaderPace, ReplayTrace, Step, UntouchedSpan, Variant
+from tracelens.replay.replay_trace import HostOp, LoaderPace, RecordedStep, ReplayTrace, StepVariant, UntouchedSpan
 from tracelens.replay.steady_state import step_time
 from tracelens.trace import timeline
 
@@ -29,7 +29,7 @@ CHANGES: tuple[tuple[Edit, ...], ...] = (
 )
 
 
-def spread(step: Variant) -> Iterator[Step]:
+def spread(step: StepVariant) -> Iterator[RecordedStep]:
     """A step without its Stretches."""
     for element in step:
         yield from element.elements if isinstance(element, UntouchedSpan) else (element,)
@@ -82,7 +82,7 @@ def test_the_first_part_of_a_cut_takes_what_an_edit_adds_to_the_beginning() -> N
     parts = edit_sites.split(made.steps[0], plan).parts
     assert isinstance(parts[0], tuple)
     assert not isinstance(parts[0], UntouchedSpan)
-    touched = [one.item.kind for part in parts if not isinstance(part, UntouchedSpan) for one in part if one.kinds]
+    touched = [one.op.kind for part in parts if not isinstance(part, UntouchedSpan) for one in part if one.rules]
     assert touched == ["staged"]
 
 

@@ -15,7 +15,7 @@ from tests.support.builders import BASE_NS, ISSUE_US, STREAM, Machine
 from tests.support.replaying import SYNC, stalls_by_kind, time_us
 from tracelens.model import Abstention, Edit, EventUse, RankRecording, Timeline
 from tracelens.replay import estimate, trace_builder
-from tracelens.replay.replay_trace import ReplayTrace, flat
+from tracelens.replay.replay_trace import ReplayTrace, all_host_ops
 from tracelens.trace import timeline
 
 COPIES = 20
@@ -121,14 +121,14 @@ def three_streams(script: Scripted, _: int) -> None:
 
 
 def waits_of(made: ReplayTrace) -> set[tuple[str, int]]:
-    return {(item.event, item.stream) for step in made.steps for item in flat(step) if item.kind == "stream_wait"}
+    return {(op.event, op.stream) for step in made.steps for op in all_host_ops(step) if op.kind == "stream_wait"}
 
 
 def test_the_noted_record_wins_over_the_one_that_fits_the_timing() -> None:
     script = played(three_streams)
     told, guessed = built(script.picture()), built(script.picture(noted=False))
     streams = {name: index for index, name in enumerate(told.streams)}
-    records = {item.event: item.stream for step in told.steps for item in flat(step) if item.kind == "record"}
+    records = {op.event: op.stream for step in told.steps for op in all_host_ops(step) if op.kind == "record"}
     ((event, waiter),) = waits_of(told)
     assert (records[event], waiter) == (streams["stream 22"], streams["stream 21"])
     assert waits_of(guessed) != waits_of(told)
@@ -144,7 +144,9 @@ def test_a_recording_without_events_is_read_as_before() -> None:
         other = timeline.build(script.machine.trace(), RankRecording(0, None, events=uses))
         assert other.calls().equals(plain.calls())
         assert other.syncs().equals(plain.syncs())
-        assert list(map(list, map(flat, built(other).steps))) == list(map(list, map(flat, built(plain).steps)))
+        assert list(map(list, map(all_host_ops, built(other).steps))) == list(
+            map(list, map(all_host_ops, built(plain).steps))
+        )
 
 
 def test_an_event_that_is_synchronized_waits_for_the_work_before_its_record() -> None:
@@ -165,7 +167,7 @@ def test_an_event_that_is_synchronized_waits_for_the_work_before_its_record() ->
     # Launched at 0, started at 7, done at 107; the call began at 15.
     assert (events["wait_ns"] == 92_000).all()
     made = built(picture)
-    (sync,) = {(item.event, item.lag) for step in made.steps for item in flat(step) if item.kind == "event_sync"}
+    (sync,) = {(op.event, op.lag) for step in made.steps for op in all_host_ops(step) if op.kind == "event_sync"}
     assert sync == ("record 1", 0)
     assert time_us(made) == pytest.approx(10 + 7 + 400 + 3, abs=0.5)
 
@@ -183,7 +185,7 @@ def test_waits_of_the_first_steps_are_those_of_later_ones() -> None:
 
     script = played(body, steps=9)
     made = built(script.picture())
-    syncs = [(item.event, item.lag) for step in made.steps for item in flat(step) if item.kind == "event_sync"]
+    syncs = [(op.event, op.lag) for step in made.steps for op in all_host_ops(step) if op.kind == "event_sync"]
     assert syncs == [("record 1", 2)] * 9
     assert time_us(made) == pytest.approx(401, abs=0.5)
 

@@ -16,7 +16,7 @@ from tests.support.replaying import COPY, READ, SYNC, build, synchronized, time_
 from tracelens.model import Abstention, Edit, Stall, StepClock
 from tracelens.replay import bounds, edits, estimate, explanations, exposed_cost, step_timeline, trace_builder
 from tracelens.replay.calibration import Calibration
-from tracelens.replay.replay_trace import ReplayTrace, flat
+from tracelens.replay.replay_trace import ReplayTrace, all_host_ops
 from tracelens.trace import timeline
 
 QUICK_THREAD = Calibration(loader_workers=4, pin_thread_bytes_per_us=50_000, pin_thread_copy_factor=0.01)
@@ -358,7 +358,7 @@ def test_calibration_of_a_run_overrides_the_defaults() -> None:
 def test_what_no_edit_touches_is_kept_whole() -> None:
     made = build(synchronized)
     program = edits.apply(made)
-    assert [list(flat(step)) for step in program.variants] == [list(flat(step)) for step in made.steps]
+    assert [list(all_host_ops(step)) for step in program.variants] == [list(all_host_ops(step)) for step in made.steps]
 
 
 @pytest.mark.parametrize("resolved", [True, False])

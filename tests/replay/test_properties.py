@@ -19,7 +19,16 @@ from tests.support.random_loops import MOVES, QUICK, Move, build, play
 from tracelens.model import Edit, WaitKind
 from tracelens.replay import bounds, edits, exposed_cost, trace_builder
 from tracelens.replay.program import compile_program
-from tracelens.replay.replay_trace import Engine, HostOp, HostOpKind, LoaderPace, OpBlock, ReplayTrace, StallWaits, fold
+from tracelens.replay.replay_trace import (
+    Engine,
+    HostOp,
+    HostOpKind,
+    LoaderPace,
+    OpBlock,
+    ReplayTrace,
+    StallWaits,
+    with_op_blocks,
+)
 from tracelens.replay.steady_state import step_time
 from tracelens.trace import timeline
 
@@ -62,10 +71,10 @@ def test_another_threads_python_costs_between_nothing_and_all_of_it(moves: list[
     free = replace(made, calibration=replace(quick, pin_thread_contention=0.0))
     pinned = Edit("async-copy", ("h2d",))
     spent = [
-        item.issue_ns
+        op.issue_ns
         for step in edits.apply(made, (pinned,)).variants
-        for item in step
-        if isinstance(item, HostOp) and item.kind == "background"
+        for op in step
+        if isinstance(op, HostOp) and op.kind == "background"
     ]
     assert min(spent) > 0
     alone, contended = time_of(free, pinned), time_of(made, pinned)
@@ -78,19 +87,19 @@ WAITS: dict[HostOpKind, WaitKind] = {"sync": "device", "event_sync": "event", "b
 
 
 @st.composite
-def items(draw: st.DrawFn) -> HostOp:
+def ops(draw: st.DrawFn) -> HostOp:
     """Anything a host may do on three streams, with any latency and return; more than a machine would."""
     kinds: list[HostOpKind] = ["work", "launch", "launch", "record", "stream_wait", "loader", *WAITS]
     kind = draw(st.sampled_from(kinds))
-    item = HostOp(kind, draw(TIMES) // 5, draw(TIMES) // 5, stream=draw(st.integers(0, 2)), return_ns=draw(TIMES) // 6)
+    op = HostOp(kind, draw(TIMES) // 5, draw(TIMES) // 5, stream=draw(st.integers(0, 2)), return_ns=draw(TIMES) // 6)
     if kind in ("launch", "staged", "blocking"):
         engine = draw(st.sampled_from(ENGINES[kind]))
         size = draw(st.sampled_from([4, 10_000_000])) if engine else 0
         spent = draw(TIMES), draw(TIMES) // 15, draw(TIMES) // 100
-        return item._replace(duration_ns=spent[0], latency_ns=spent[1], spacing_ns=spent[2], engine=engine, size=size)
+        return op._replace(duration_ns=spent[0], latency_ns=spent[1], spacing_ns=spent[2], engine=engine, size=size)
     if kind == "sync":
-        return item._replace(stream=draw(st.sampled_from([-1, item.stream])))
-    return item._replace(event="e", lag=draw(st.integers(0, 1))) if kind != "work" else item
+        return op._replace(stream=draw(st.sampled_from([-1, op.stream])))
+    return op._replace(event="e", lag=draw(st.integers(0, 1))) if kind != "work" else op
 
 
 ENGINES: dict[str, tuple[Engine, ...]] = {"launch": ("", "h2d"), "staged": ("h2d",), "blocking": ("d2h",)}
@@ -99,7 +108,7 @@ ENGINES: dict[str, tuple[Engine, ...]] = {"launch": ("", "h2d"), "staged": ("h2d
 @st.composite
 def tapes(draw: st.DrawFn) -> ReplayTrace:
     """Any program: launch queues that fill, streams that wait for each other, a loader that may set the pace."""
-    steps = draw(st.lists(st.lists(items(), min_size=1, max_size=14), min_size=1, max_size=4))
+    steps = draw(st.lists(st.lists(ops(), min_size=1, max_size=14), min_size=1, max_size=4))
     counted = [(place, list(enumerate(step, 100 * place))) for place, step in enumerate(steps)]
     steps = [
         [
@@ -109,14 +118,14 @@ def tapes(draw: st.DrawFn) -> ReplayTrace:
         for _, step in counted
     ]
     waits = {
-        kind: StallWaits(word, frozenset(item.wait for step in steps for item in step if item.kind == kind))
+        kind: StallWaits(word, frozenset(op.wait for step in steps for op in step if op.kind == kind))
         for kind, word in WAITS.items()
     }
-    loads = any(item.kind == "loader" for step in steps for item in step)
+    loads = any(op.kind == "loader" for step in steps for op in step)
     period = draw(st.none() | st.integers(1, 900_000)) if loads else None
     made = plain()
     costs = replace(made.calibration, queue_limit=draw(st.sampled_from([3, 40, 1000])), loader_workers=4)
-    folded = tuple(fold(step) for step in steps)
+    folded = tuple(with_op_blocks(step) for step in steps)
     made = replace(made, steps=folded, streams=("a", "b", "c"), stalls=waits, calibration=costs)
     made = replace(made, loader=LoaderPace(4, period))
     return replace(made, steady_ns=round(time_of(made)))
@@ -142,14 +151,14 @@ def test_of_any_program_removing_waits_is_exact(made: ReplayTrace) -> None:
 
 def test_two_clocks_that_swing_against_each_other_have_one_rate() -> None:
     """Found by the property above: host and stream took 57,400 and 57,000 ns in turn, each 57,200 on average."""
-    items = (
+    ops = (
         HostOp("work", gap_ns=1_000, issue_ns=0, rows=0, stream=-1),
         HostOp("launch", gap_ns=0, issue_ns=0, rows=0, stream=0, duration_ns=56_000, call=1),
         HostOp("blocking", gap_ns=0, issue_ns=200, rows=0, stream=1, engine="d2h", size=4, wait=2, call=2),
         HostOp("staged", gap_ns=55_200, issue_ns=0, rows=0, stream=1, duration_ns=2_000, engine="h2d", size=4, wait=3),
         HostOp("staged", gap_ns=0, issue_ns=0, rows=0, stream=0, engine="h2d", size=10_000_000, wait=4, call=4),
     )
-    made = replace(plain(), steps=(items,), streams=("a", "b"))
+    made = replace(plain(), steps=(ops,), streams=("a", "b"))
     without = step_time(compile_program(edits.without(made, frozenset({2})), 0.0))
     assert without <= time_of(made) == 57_200
 
@@ -183,12 +192,12 @@ def test_scaling_every_duration_scales_the_step(moves: list[Move], factor: int) 
 
 
 def scaled(made: ReplayTrace, factor: int) -> ReplayTrace:
-    def longer(item: HostOp) -> HostOp:
+    def longer(op: HostOp) -> HostOp:
         names = ("gap_ns", "issue_ns", "duration_ns", "latency_ns", "spacing_ns", "return_ns")
-        return item._replace(**{name: getattr(item, name) * factor for name in names})
+        return op._replace(**{name: getattr(op, name) * factor for name in names})
 
     def element(part: HostOp | OpBlock) -> HostOp | OpBlock:
-        return OpBlock(tuple(map(longer, part.items))) if isinstance(part, OpBlock) else longer(part)
+        return OpBlock(tuple(map(longer, part.ops))) if isinstance(part, OpBlock) else longer(part)
 
     return replace(made, steps=tuple(tuple(map(element, step)) for step in made.steps))
 

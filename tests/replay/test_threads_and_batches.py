@@ -14,7 +14,7 @@ from tests.support.replaying import COPY, READ, SYNC, build, time_us, timeline_a
 from tracelens.model import Abstention, Edit, Estimate, StepClock
 from tracelens.replay import bounds, estimate, explanations, trace_builder
 from tracelens.replay.calibration import Calibration
-from tracelens.replay.replay_trace import single
+from tracelens.replay.replay_trace import editable_host_ops
 
 PIN = Edit("async-copy", (COPY,))
 UNPACK, GET = 500, 100
@@ -73,7 +73,7 @@ def test_a_pin_thread_works_for_every_batch_of_a_step() -> None:
 
     costs = Calibration(loader_workers=4, pin_thread_copy_factor=1.0, pin_thread_bytes_per_us=50_000)
     made = build(body, calibration=costs)
-    staged = [item.issue_ns for step in made.steps for item in single(step) if item.kind == "staged"]
+    staged = [op.issue_ns for step in made.steps for op in editable_host_ops(step) if op.kind == "staged"]
     needed = sum(staged) / len(made.steps) / 1000 + 2 * 50
     assert needed > 2 * 700
     assert time_us(made, PIN) == pytest.approx(needed, abs=1)

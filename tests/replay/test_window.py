@@ -14,7 +14,7 @@ from tests.support.builders import Machine
 from tests.support.replaying import SYNC, build, stalls_by_kind, synchronized, time_us
 from tracelens.model import Edit
 from tracelens.replay import trace_builder
-from tracelens.replay.replay_trace import HostOp, ReplayTrace, single
+from tracelens.replay.replay_trace import HostOp, ReplayTrace, editable_host_ops
 from tracelens.trace import timeline
 
 
@@ -50,7 +50,7 @@ def test_a_copy_behind_work_from_before_the_recording_is_no_longer_for_it() -> N
         machine.synchronize()
 
     made = begun_with(300, body)
-    issued = [item.issue_ns for step in made.steps for item in single(step) if item.kind == "staged"]
+    issued = [op.issue_ns for step in made.steps for op in editable_host_ops(step) if op.kind == "staged"]
     assert len(issued) == 8
     assert max(issued) - min(issued) <= 7_000  # the latency of a launch, which a queued copy does not have
     assert abs(made.errors.recorded) < 2e-3

@@ -38,7 +38,7 @@ from tracelens.patch.recipes.build import recipe
 from tracelens.replay import edits, estimate
 from tracelens.replay.calibration import Calibration
 from tracelens.replay.program import Program
-from tracelens.replay.replay_trace import HostOp, ReplayTrace, flat
+from tracelens.replay.replay_trace import HostOp, ReplayTrace, all_host_ops
 from tracelens.schemes import plan, rules
 
 HELPERS = {"arguments", "build", "grouped", "pinned", "relied", "written"}
@@ -170,7 +170,7 @@ def starved(machine: Machine) -> None:
     machine.load_batch(9_000)
     machine.copy("h2d", "pageable", 300, nbytes=15_000_000)
     machine.launch("gemm", 500)
-    machine.item()
+    machine.op()
     machine.launch("gemm", 500)
     machine.synchronize()
     machine.host(40)
@@ -197,7 +197,7 @@ def test_every_rule_of_the_replay_changes_a_step_and_belongs_to_a_kind(rule: Rep
 
 
 def host_calls(program: Program) -> set[HostOp]:
-    return {call for variant in program.variants for call in flat(variant)}
+    return {call for variant in program.variants for call in all_host_ops(variant)}
 
 
 @pytest.mark.parametrize("kind", EDIT_DEFINITIONS)

@@ -181,10 +181,10 @@ def test_findings_replay_and_verify_count_the_same_calls(name: str) -> None:
     mine = waits[waits["step"].isin(kept) & ~waits["window_edge"]]
     pairs = {(row.call, row.copy) for row in mine.itertuples() if row.copy >= 0}
     assert pairs
-    items = [item for step in trace_builder.build(found).steps for item in trace_builder.single(step)]
-    numbered = {item.pair for item in items if item.pair >= 0}
+    ops = [op for step in trace_builder.build(found).steps for op in trace_builder.single(step)]
+    numbered = {op.pair for op in ops if op.pair >= 0}
     assert numbered == {copy for _, copy in pairs}
-    assert {item.call for item in items if item.pair >= 0} == {call for pair in pairs for call in pair}
+    assert {op.call for op in ops if op.pair >= 0} == {call for pair in pairs for call in pair}
     grouped = sum(stall.calls_per_step for stall in stalls.group(found) if stall.verdict != "window_edge")
     facts = window_statistics._facts(found)
     counted = facts["syncs_per_step"] + facts["blocking_copies_per_step"]

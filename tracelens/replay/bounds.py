@@ -15,7 +15,7 @@ from tracelens.model import Binding, Edit
 from tracelens.replay import baseline
 from tracelens.replay import edits as rewriting
 from tracelens.replay.program import KEPT, host_time
-from tracelens.replay.replay_trace import HostOp, HostOpKind, OpBlock, ReplayTrace, UntouchedSpan, Variant
+from tracelens.replay.replay_trace import HostOp, HostOpKind, OpBlock, ReplayTrace, StepVariant, UntouchedSpan
 
 LONGEST_CYCLE = 1_000
 """Steps over which several intervals are counted exactly; beyond, only the longest is."""
@@ -84,7 +84,7 @@ class _Load:
     engines: Mapping[str, int]
 
 
-def _loads(step: Variant, row_ns: float, left_out: tuple[HostOpKind, ...]) -> Iterator[_Load]:
+def _loads(step: StepVariant, row_ns: float, left_out: tuple[HostOpKind, ...]) -> Iterator[_Load]:
     for element in step:
         if isinstance(element, OpBlock):
             yield _of_block(element, row_ns)
@@ -97,15 +97,15 @@ def _loads(step: Variant, row_ns: float, left_out: tuple[HostOpKind, ...]) -> It
 @lru_cache(maxsize=KEPT)
 def _of_block(block: OpBlock, row_ns: float) -> _Load:
     """Blocks are shared by all Programs of a ReplayTrace, and none holds a loader's item."""
-    return _of(block.items, row_ns, _NO_WORK)
+    return _of(block.ops, row_ns, _NO_WORK)
 
 
-def _of(items: Sequence[HostOp], row_ns: float, left_out: Sequence[str]) -> _Load:
+def _of(ops: Sequence[HostOp], row_ns: float, left_out: Sequence[str]) -> _Load:
     """Work of the training loop itself; where the loader sets a pace, the time inside it is waiting and no work."""
     streams, engines = Counter[int](), Counter[str]()
-    for item in items:
-        if item.kind in ("launch", "staged", "blocking"):
-            streams[item.stream] += item.duration_ns + item.spacing_ns
-            engines[item.engine] += item.duration_ns
-    working = (item for item in items if not item.detached and item.kind not in left_out)
-    return _Load(sum(sum(host_time(item, row_ns)) for item in working), streams, engines)
+    for op in ops:
+        if op.kind in ("launch", "staged", "blocking"):
+            streams[op.stream] += op.duration_ns + op.spacing_ns
+            engines[op.engine] += op.duration_ns
+    working = (op for op in ops if not op.detached and op.kind not in left_out)
+    return _Load(sum(sum(host_time(op, row_ns)) for op in working), streams, engines)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tracelens.edit_kinds import NotReplayed, ReplayRule, replay_rule
 from tracelens.model import Edit
-from tracelens.replay.replay_trace import HostOp, OpBlock, ReplayTrace, Step, UntouchedSpan, single
+from tracelens.replay.replay_trace import HostOp, OpBlock, RecordedStep, ReplayTrace, UntouchedSpan, editable_host_ops
 
 EditSite = tuple[str, int]
 
@@ -22,17 +22,17 @@ EditSite = tuple[str, int]
 class EditPlan:
     """Which rules of the replay act at which site, with what interval."""
 
-    places: dict[EditSite, dict[ReplayRule, int]]
+    sites: dict[EditSite, dict[ReplayRule, int]]
     intervals: tuple[int, ...]
     depth: int
     batch_copies: frozenset[EditSite]
     """Places where a batch goes to the GPU: only copy Edits act there."""
 
-    def rules(self, item: HostOp) -> dict[ReplayRule, int]:
-        return self.places.get(site_of(item), {})
+    def rules(self, op: HostOp) -> dict[ReplayRule, int]:
+        return self.sites.get(site_of(op), {})
 
-    def pins(self, item: HostOp) -> bool:
-        return item.kind == "staged" and "pinned-copy" in self.rules(item)
+    def pins(self, op: HostOp) -> bool:
+        return op.kind == "staged" and "pinned-copy" in self.rules(op)
 
 
 class TouchedOp(NamedTuple):
@@ -40,7 +40,7 @@ class TouchedOp(NamedTuple):
 
     position: int
     """In its step."""
-    item: HostOp
+    op: HostOp
     rules: dict[ReplayRule, int]
     """What the Edits do to it, each with its interval."""
     carries: bool
@@ -65,36 +65,36 @@ class SplitStep:
 
 def plan(trace: ReplayTrace, edits: Sequence[Edit]) -> EditPlan:
     """The places that the Edits address."""
-    places: dict[EditSite, dict[ReplayRule, int]] = {}
+    sites: dict[EditSite, dict[ReplayRule, int]] = {}
     for edit in edits:
         rule = replay_rule(edit.kind)
         if isinstance(rule, NotReplayed):
             continue
-        for place in _addressed(trace, edit, rule):
-            chosen = places.setdefault(place, {})
+        for site in _addressed_sites(trace, edit, rule):
+            chosen = sites.setdefault(site, {})
             chosen[rule] = max(edit.interval, chosen.get(rule, 1))
-    intervals = sorted({interval for chosen in places.values() for interval in chosen.values() if interval > 1})
+    intervals = sorted({interval for chosen in sites.values() for interval in chosen.values() if interval > 1})
     depth = max((edit.depth or 1 for edit in edits if replay_rule(edit.kind) == "copy-ahead"), default=0)
-    return EditPlan(places, tuple(intervals), depth, frozenset(_batch_copies(trace)))
+    return EditPlan(sites, tuple(intervals), depth, frozenset(_batch_copies(trace)))
 
 
-def split(step: Step, chosen: EditPlan) -> SplitStep:
+def split(step: RecordedStep, chosen: EditPlan) -> SplitStep:
     """A step's untouched stretches and what lies between them."""
-    own = tuple(single(step))
-    copies = tuple(item for item in own if item.engine == "h2d" and chosen.rules(item))
-    pinned = tuple(item for item in own if chosen.pins(item))
+    own = tuple(editable_host_ops(step))
+    copies = tuple(op for op in own if op.engine == "h2d" and chosen.rules(op))
+    pinned = tuple(op for op in own if chosen.pins(op))
     return SplitStep(
         parts=tuple(_parts(step, chosen, bool(copies))),
         copies=copies,
         pinned=pinned,
-        loaders=tuple(item for item in own if item.kind == "loader"),
-        dropping=tuple(_dropping(step, chosen, {site_of(item) for item in pinned})),
+        loaders=tuple(op for op in own if op.kind == "loader"),
+        dropping=tuple(_dropping(step, chosen, {site_of(op) for op in pinned})),
     )
 
 
-def site_of(item: HostOp) -> EditSite:
+def site_of(op: HostOp) -> EditSite:
     """Where an Edit acts: a copy and the synchronize behind it are one place."""
-    return ("pair", item.pair) if item.pair >= 0 else ("wait", item.wait) if item.wait >= 0 else ("call", item.call)
+    return ("pair", op.pair) if op.pair >= 0 else ("wait", op.wait) if op.wait >= 0 else ("call", op.call)
 
 
 def stall_waits(trace: ReplayTrace, stalls: Collection[str]) -> frozenset[int]:
@@ -107,20 +107,20 @@ def calls(trace: ReplayTrace, waits: Collection[int]) -> set[int]:
     synchronize behind a batch's copy goes alone, because that copy has a wait of its own."""
     found: set[int] = set()
     for step in trace.steps:
-        batch = {item.pair for item in single(step) if item.engine == "h2d" and item.pair >= 0}
-        named = [item for item in single(step) if item.wait in waits and item.wait >= 0]
-        pairs = {item.pair for item in named if item.pair >= 0 and (item.engine or item.pair not in batch)}
-        found |= {item.call for item in single(step) if item.pair in pairs} | {item.call for item in named}
+        batch = {op.pair for op in editable_host_ops(step) if op.engine == "h2d" and op.pair >= 0}
+        named = [op for op in editable_host_ops(step) if op.wait in waits and op.wait >= 0]
+        pairs = {op.pair for op in named if op.pair >= 0 and (op.engine or op.pair not in batch)}
+        found |= {op.call for op in editable_host_ops(step) if op.pair in pairs} | {op.call for op in named}
     return found
 
 
 # ---------------------------------------------------------------------------------------------------- the places
 
 
-def _addressed(trace: ReplayTrace, edit: Edit, rule: ReplayRule) -> set[EditSite]:
+def _addressed_sites(trace: ReplayTrace, edit: Edit, rule: ReplayRule) -> set[EditSite]:
     """The places of an Edit's Stalls; a copy Edit that names none acts on every pageable or waited-for batch copy."""
     if edit.stalls:
-        return _waiting(trace, stall_waits(trace, edit.stalls))
+        return _waiting_sites(trace, stall_waits(trace, edit.stalls))
     if rule not in ("pinned-copy", "copy-ahead"):
         return set()
     return _batch_copies(trace)
@@ -128,37 +128,37 @@ def _addressed(trace: ReplayTrace, edit: Edit, rule: ReplayRule) -> set[EditSite
 
 def _batch_copies(trace: ReplayTrace) -> set[EditSite]:
     return {
-        site_of(item) for step in trace.steps for item in single(step) if item.engine == "h2d" and not item.detached
+        site_of(op) for step in trace.steps for op in editable_host_ops(step) if op.engine == "h2d" and not op.detached
     }
 
 
-def _waiting(trace: ReplayTrace, waits: Collection[int]) -> set[EditSite]:
-    return {site_of(item) for step in trace.steps for item in single(step) if item.wait in waits and item.wait >= 0}
+def _waiting_sites(trace: ReplayTrace, waits: Collection[int]) -> set[EditSite]:
+    return {site_of(op) for step in trace.steps for op in editable_host_ops(step) if op.wait in waits and op.wait >= 0}
 
 
 # ------------------------------------------------------------------------------------------------------- the cuts
 
 
-def _parts(step: Step, chosen: EditPlan, copies: bool) -> Iterator[UntouchedSpan | tuple[TouchedOp, ...]]:
+def _parts(step: RecordedStep, chosen: EditPlan, copies: bool) -> Iterator[UntouchedSpan | tuple[TouchedOp, ...]]:
     """Stretches end where Blocks do: a run of launches that collapses into one op never crosses that edge."""
     untouched: list[HostOp | OpBlock] = []
     for first, group in _groups(step):
-        if first and not any(_touched(before, item, chosen, copies) for before, item in pairwise((None, *group))):
+        if first and not any(_touched(before, op, chosen, copies) for before, op in pairwise((None, *group))):
             untouched += group
             continue
         if untouched:
             yield UntouchedSpan(tuple(untouched))
             untouched = []
         yield tuple(
-            TouchedOp(position, item, chosen.rules(item), site_of(item) in chosen.batch_copies)
-            for position, item in enumerate(group, first)
-            if isinstance(item, HostOp)
+            TouchedOp(position, op, chosen.rules(op), site_of(op) in chosen.batch_copies)
+            for position, op in enumerate(group, first)
+            if isinstance(op, HostOp)
         )
     if untouched:
         yield UntouchedSpan(tuple(untouched))
 
 
-def _groups(step: Step) -> Iterator[tuple[int, Sequence[HostOp | OpBlock]]]:
+def _groups(step: RecordedStep) -> Iterator[tuple[int, Sequence[HostOp | OpBlock]]]:
     """The Blocks of a step, and the Items between two of them together; with their positions."""
     first, run = 0, list[HostOp | OpBlock]()
     for position, element in enumerate(step):
@@ -171,20 +171,20 @@ def _groups(step: Step) -> Iterator[tuple[int, Sequence[HostOp | OpBlock]]]:
     yield first, run
 
 
-def _touched(before: HostOp | OpBlock | None, item: HostOp | OpBlock | None, chosen: EditPlan, copies: bool) -> bool:
+def _touched(before: HostOp | OpBlock | None, op: HostOp | OpBlock | None, chosen: EditPlan, copies: bool) -> bool:
     """Whether the Edits may change an Item: its own place, what the loader does, or the host time behind either."""
-    if not isinstance(item, HostOp):
+    if not isinstance(op, HostOp):
         return False
     behind = isinstance(before, HostOp) and (before.kind == "loader" or bool(chosen.rules(before)))
-    return bool(chosen.rules(item)) or (copies and (behind or item.kind == "loader"))
+    return bool(chosen.rules(op)) or (copies and (behind or op.kind == "loader"))
 
 
-def _dropping(step: Step, chosen: EditPlan, places: Iterable[EditSite]) -> Iterator[tuple[int, HostOp]]:
+def _dropping(step: RecordedStep, chosen: EditPlan, sites: Iterable[EditSite]) -> Iterator[tuple[int, HostOp]]:
     """The memory of a batch goes when the loop drops it: right after its copy, or when the next batch takes its
     name."""
-    for position, (before, item) in enumerate(pairwise(step), start=1):
-        if isinstance(before, OpBlock) or isinstance(item, OpBlock):
+    for position, (before, op) in enumerate(pairwise(step), start=1):
+        if isinstance(before, OpBlock) or isinstance(op, OpBlock):
             continue
-        left = site_of(before) in places and site_of(item) not in places
+        left = site_of(before) in sites and site_of(op) not in sites
         if before.kind == "loader" or left or chosen.pins(before):
-            yield position, item
+            yield position, op

@@ -29,7 +29,7 @@ from tracelens.replay.calibration import Calibration
 from tracelens.replay.edit_sites import EditPlan, SplitStep
 from tracelens.replay.loader_workers import least_step_ns, with_more_workers
 from tracelens.replay.program import Program
-from tracelens.replay.replay_trace import ALL_STREAMS, HostOp, OpBlock, ReplayTrace, UntouchedSpan, Variant
+from tracelens.replay.replay_trace import ALL_STREAMS, HostOp, OpBlock, ReplayTrace, StepVariant, UntouchedSpan
 
 COPIED = "prefetch"
 """Name of the event behind a prefetched batch."""
@@ -58,7 +58,7 @@ class PreparedEdits:
         trace = with_more_workers(own, self.edits)
         cuts = self.cuts if trace.steps is own.steps else self._cuts(trace)
         return Program(
-            variants=tuple(self._variants(trace, cuts)) if self.plan.places else trace.steps,
+            variants=tuple(self._variants(trace, cuts)) if self.plan.sites else trace.steps,
             streams=len(trace.streams) + (1 if self.plan.depth else 0),
             queue_limit=costs.queue_limit,
             staging_bytes=costs.staging_bytes,
@@ -72,7 +72,7 @@ class PreparedEdits:
     def _cuts(self, trace: ReplayTrace) -> tuple[SplitStep, ...]:
         return tuple(edit_sites.split(step, self.plan) for step in trace.steps)
 
-    def _variants(self, trace: ReplayTrace, cuts: Sequence[SplitStep]) -> Iterator[Variant]:
+    def _variants(self, trace: ReplayTrace, cuts: Sequence[SplitStep]) -> Iterator[StepVariant]:
         intervals = self.plan.intervals
         for cut in cuts:
             for flags in product((False, True), repeat=len(intervals)):
@@ -88,7 +88,7 @@ def without(trace: ReplayTrace, waits: Collection[int]) -> Program:
     """
     calls, costs = edit_sites.calls(trace, waits), trace.calibration
     steps = tuple(
-        tuple(_unwaited(item, costs) if isinstance(item, HostOp) and item.call in calls else item for item in step)
+        tuple(_unwaited(op, costs) if isinstance(op, HostOp) and op.call in calls else op for op in step)
         for step in trace.steps
     )
     return apply(replace(trace, steps=steps))
@@ -106,7 +106,7 @@ def _loader_period(trace: ReplayTrace, cuts: Sequence[SplitStep]) -> int | None:
 
 def _pin_thread_time(cut: SplitStep, costs: Calibration) -> int:
     """What a pin thread takes over from the main thread for one batch, 0 if it has nothing to pin."""
-    copying = sum(_pin_thread_copy(item, costs) for item in cut.pinned)
+    copying = sum(_pin_thread_copy(op, costs) for op in cut.pinned)
     return round(_loading(cut, costs) + sum(_released(cut, costs).values()) + copying) if copying else 0
 
 
@@ -117,33 +117,33 @@ def _pin_thread_copy(copy: HostOp, costs: Calibration) -> float:
 
 def _loading(cut: SplitStep, costs: Calibration) -> int:
     """The main thread's own work inside the loader; what exceeds the usual is waiting."""
-    return sum(min(item.issue_ns, costs.loader_work_limit_ns) for item in cut.loaders)
+    return sum(min(op.issue_ns, costs.loader_work_limit_ns) for op in cut.loaders)
 
 
 def _released(cut: SplitStep, costs: Calibration) -> dict[int, int]:
     """Host time that the loop spends on giving back the workers' batches, by position of the item that it precedes."""
-    sizes = [item.size for item in cut.pinned]
+    sizes = [op.size for op in cut.pinned]
     most = sum(round(size * 1_000 / costs.release_bytes_per_us) for size in sizes)
     most += sum(costs.release_tensor_ns for size in sizes if size >= OWN_MAPPING_BYTES)
     found: dict[int, int] = {}
-    for index, item in cut.dropping:
-        spent = min(max(0, item.gap_ns - costs.usual_gap_ns), most)
+    for index, op in cut.dropping:
+        spent = min(max(0, op.gap_ns - costs.usual_gap_ns), most)
         if spent:
             found[index] = spent
             most -= spent
     return found
 
 
-def _unwaited(item: HostOp, costs: Calibration) -> HostOp:
+def _unwaited(op: HostOp, costs: Calibration) -> HostOp:
     """The same call without its wait; a copy from pageable memory becomes one that the host only starts."""
-    if item.kind in ("sync", "event_sync"):
-        return item._replace(kind="work")
-    if item.kind == "blocking":
-        return item._replace(kind="launch")
-    if item.kind == "staged":
-        issue = min(item.issue_ns, costs.copy_issue_ns)
-        return item._replace(kind="launch", issue_ns=issue, latency_ns=min(item.latency_ns, costs.launch_latency_ns))
-    return item
+    if op.kind in ("sync", "event_sync"):
+        return op._replace(kind="work")
+    if op.kind == "blocking":
+        return op._replace(kind="launch")
+    if op.kind == "staged":
+        issue = min(op.issue_ns, costs.copy_issue_ns)
+        return op._replace(kind="launch", issue_ns=issue, latency_ns=min(op.latency_ns, costs.launch_latency_ns))
+    return op
 
 
 # ------------------------------------------------------------------------------------------------- the rewriting
@@ -156,9 +156,9 @@ class _Rewriting:
         self.trace, self.plan, self.last = trace, plan, last
         self.costs = trace.calibration
 
-    def step(self, cut: SplitStep) -> Variant:
-        pinned = [item for item in cut.copies if self.plan.pins(item)]
-        moved = [item for item in cut.copies if "copy-ahead" in self.plan.rules(item)]
+    def step(self, cut: SplitStep) -> StepVariant:
+        pinned = [op for op in cut.copies if self.plan.pins(op)]
+        moved = [op for op in cut.copies if "copy-ahead" in self.plan.rules(op)]
         pin_thread = bool(pinned) and self.trace.loader.workers != 0
         released = _released(cut, self.costs) if pin_thread else {}
         out: list[HostOp | OpBlock | UntouchedSpan] = [self._contention(cut, released)] if pin_thread else []
@@ -168,80 +168,80 @@ class _Rewriting:
                 out.append(part)
                 continue
             for position, recorded, rules, carries in part:
-                item = recorded
+                op = recorded
                 if position in released:
-                    item = recorded._replace(gap_ns=recorded.gap_ns - released[position])
-                if item.kind == "loader":
-                    out += [self._loader(item, pinned, handed_over=pin_thread), *ahead]
+                    op = recorded._replace(gap_ns=recorded.gap_ns - released[position])
+                if op.kind == "loader":
+                    out += [self._loader(op, pinned, handed_over=pin_thread), *ahead]
                     pinned, ahead = [], ()
                 elif rules:
-                    out += self._rewrite(item, rules, carries)
+                    out += self._rewrite(op, rules, carries)
                 else:
-                    out.append(item)
+                    out.append(op)
         # Without a loader in the step, batches are pinned and prefetched where the step begins.
         return (*(_work(self._pin_cost(copy)) for copy in pinned), *ahead, *out)
 
-    def _rewrite(self, item: HostOp, rules: Mapping[ReplayRule, int], carries: bool) -> Sequence[HostOp]:
+    def _rewrite(self, op: HostOp, rules: Mapping[ReplayRule, int], carries: bool) -> Sequence[HostOp]:
         if carries:
-            if "copy-ahead" in rules or ("pinned-copy" in rules and item.engine != "h2d"):
-                return (_emptied(item),)
-            return (self._asynchronous(item),) if "pinned-copy" in rules else (item,)
+            if "copy-ahead" in rules or ("pinned-copy" in rules and op.engine != "h2d"):
+                return (_emptied(op),)
+            return (self._asynchronous(op),) if "pinned-copy" in rules else (op,)
         if "read-every-n" in rules:
-            return (item,) if rules["read-every-n"] in {1, *self.last} else (_emptied(item),)
+            return (op,) if rules["read-every-n"] in {1, *self.last} else (_emptied(op),)
         interval = max(rules.values())
-        if item.pair >= 0 or item.engine == "d2h" or "read-later" in rules:
-            return self._read_later(item, interval)
-        return self._synchronized_later(item, interval, "mark-by-event" in rules)
+        if op.pair >= 0 or op.engine == "d2h" or "read-later" in rules:
+            return self._read_later(op, interval)
+        return self._synchronized_later(op, interval, "mark-by-event" in rules)
 
-    def _synchronized_later(self, item: HostOp, interval: int, event: bool) -> Sequence[HostOp]:
+    def _synchronized_later(self, op: HostOp, interval: int, event: bool) -> Sequence[HostOp]:
         if not event:
-            return (item,) if interval == 1 or interval in self.last else (_emptied(item),)
-        name = f"batch {item.stream}"
-        record = item._replace(kind="record", event=name, issue_ns=self.costs.event_record_ns, name="event record")
+            return (op,) if interval == 1 or interval in self.last else (_emptied(op),)
+        name = f"batch {op.stream}"
+        record = op._replace(kind="record", event=name, issue_ns=self.costs.event_record_ns, name="event record")
         if interval == 1:
             return (record, _work(self.costs.event_query_ns))
         if interval not in self.last:
             return (record,)
-        wait = item._replace(kind="event_sync", event=name, gap_ns=0, rows=0, name="event synchronize")
+        wait = op._replace(kind="event_sync", event=name, gap_ns=0, rows=0, name="event synchronize")
         return (record, wait)
 
-    def _read_later(self, item: HostOp, interval: int) -> Sequence[HostOp]:
-        copy = item.engine == "d2h"
+    def _read_later(self, op: HostOp, interval: int) -> Sequence[HostOp]:
+        copy = op.engine == "d2h"
         if interval == 1:
             if copy:
                 ready = _work(self.costs.deferred_value_ns + self.costs.ready_value_ns)
-                return (item._replace(kind="launch", issue_ns=self.costs.copy_issue_ns), ready)
-            return (_emptied(item), _work(self.costs.event_record_ns + self.costs.event_query_ns))
-        kept = (_emptied(item),) if not copy else (_emptied(item), _work(self.costs.deferred_value_ns))
+                return (op._replace(kind="launch", issue_ns=self.costs.copy_issue_ns), ready)
+            return (_emptied(op), _work(self.costs.event_record_ns + self.costs.event_query_ns))
+        kept = (_emptied(op),) if not copy else (_emptied(op), _work(self.costs.deferred_value_ns))
         if interval not in self.last:
             return kept
         if not copy:
-            return (item,)
+            return (op,)
         stack = HostOp(
             "launch",
             issue_ns=self.costs.stacked_read_ns,
-            stream=item.stream,
+            stream=op.stream,
             duration_ns=STACK_NS,
             latency_ns=self.costs.launch_latency_ns,
             spacing_ns=self.costs.kernel_gap_ns,
             name="stack the kept values",
         )
-        return (*kept, stack, item._replace(gap_ns=0, rows=0))
+        return (*kept, stack, op._replace(gap_ns=0, rows=0))
 
-    def _asynchronous(self, item: HostOp) -> HostOp:
+    def _asynchronous(self, op: HostOp) -> HostOp:
         """The same copy from pinned memory, without a wait."""
-        return item._replace(
+        return op._replace(
             kind="launch",
-            issue_ns=min(item.issue_ns, self.costs.copy_issue_ns),
-            duration_ns=self.costs.pinned_duration_ns(item.size),
-            latency_ns=min(item.latency_ns, self.costs.launch_latency_ns),
+            issue_ns=min(op.issue_ns, self.costs.copy_issue_ns),
+            duration_ns=self.costs.pinned_duration_ns(op.size),
+            latency_ns=min(op.latency_ns, self.costs.launch_latency_ns),
         )
 
-    def _loader(self, item: HostOp, pinned: Sequence[HostOp], *, handed_over: bool) -> HostOp:
+    def _loader(self, op: HostOp, pinned: Sequence[HostOp], *, handed_over: bool) -> HostOp:
         """The loader's `__next__` once batches are pinned: by a pin thread, or by the main thread itself."""
         if handed_over:
-            return item._replace(issue_ns=min(item.issue_ns, self.costs.loader_get_ns), rows=0)
-        return item._replace(issue_ns=item.issue_ns + sum(map(self._pin_cost, pinned)))
+            return op._replace(issue_ns=min(op.issue_ns, self.costs.loader_get_ns), rows=0)
+        return op._replace(issue_ns=op.issue_ns + sum(map(self._pin_cost, pinned)))
 
     def _contention(self, cut: SplitStep, released: dict[int, int]) -> HostOp:
         """What the pin thread does with the interpreter: unpack a batch, and give back the memory of the last one."""
@@ -273,6 +273,6 @@ def _work(duration_ns: int) -> HostOp:
     return HostOp("work", issue_ns=duration_ns, stream=ALL_STREAMS)
 
 
-def _emptied(item: HostOp) -> HostOp:
+def _emptied(op: HostOp) -> HostOp:
     """What is left of a call that is no longer made: the host's time before it."""
-    return HostOp("work", gap_ns=item.gap_ns, rows=max(0, item.rows - 1), detached=item.detached)
+    return HostOp("work", gap_ns=op.gap_ns, rows=max(0, op.rows - 1), detached=op.detached)

@@ -16,7 +16,7 @@ from tracelens.model import Abstention, Edit, Estimate
 from tracelens.replay import baseline, bounds, loader_workers
 from tracelens.replay.edits import PreparedEdits
 from tracelens.replay.program import compile_program
-from tracelens.replay.replay_trace import ReplayTrace, single
+from tracelens.replay.replay_trace import ReplayTrace, editable_host_ops
 from tracelens.replay.steady_state import step_time
 from tracelens.replay.trace_builder import SAMPLING
 from tracelens.units import ms
@@ -136,7 +136,11 @@ def _assumptions(trace: ReplayTrace, edits: tuple[Edit, ...]) -> tuple[str, ...]
         said.append(_of_workers(trace, edits))
     elif trace.loader.period_ns is not None:
         said.append("the loader's workers set the pace and do not get faster")
-    elif edits and trace.loader.workers and any(item.kind == "loader" for step in trace.steps for item in single(step)):
+    elif (
+        edits
+        and trace.loader.workers
+        and any(op.kind == "loader" for step in trace.steps for op in editable_host_ops(step))
+    ):
         said.append(_of_present_workers(trace))
     return tuple(said)
 

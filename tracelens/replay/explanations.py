@@ -12,7 +12,7 @@ from tracelens.model import Edit
 from tracelens.replay import bounds, edits, exposed_cost
 from tracelens.replay.bounds import Bounds
 from tracelens.replay.program import compile_program
-from tracelens.replay.replay_trace import ReplayTrace, single
+from tracelens.replay.replay_trace import ReplayTrace, editable_host_ops
 from tracelens.replay.steady_state import step_time
 from tracelens.units import ms
 
@@ -69,8 +69,8 @@ def explain(trace: ReplayTrace, alone: Mapping[str, int] | None = None) -> tuple
 
 def _facts(trace: ReplayTrace, alone: Mapping[str, int], jointly: int) -> _StepFacts:
     limits = bounds.step_bounds(trace)
-    copies = [item for step in trace.steps for item in single(step) if item.engine == "h2d"]
-    staged = sum(item.duration_ns for item in copies if item.kind == "staged")
+    copies = [op for step in trace.steps for op in editable_host_ops(step) if op.engine == "h2d"]
+    staged = sum(op.duration_ns for op in copies if op.kind == "staged")
     return _StepFacts(
         step_ns=trace.base_ns,
         waited_ns=sum(place.wait_ns for place in trace.stalls.values()),
@@ -78,7 +78,7 @@ def _facts(trace: ReplayTrace, alone: Mapping[str, int], jointly: int) -> _StepF
         together_ns=jointly,
         limits=limits,
         staged_ns=round(staged / len(trace.steps)),
-        copied_ns=round(sum(item.duration_ns for item in copies) / len(trace.steps)),
+        copied_ns=round(sum(op.duration_ns for op in copies) / len(trace.steps)),
         slack_ns=max(0, trace.base_ns - limits.largest_ns),
         handed_over_ns=_handed_over(trace),
         workers=trace.loader.workers,
@@ -98,8 +98,8 @@ def _doubled(trace: ReplayTrace) -> int | None:
 
 def _handed_over(trace: ReplayTrace) -> int:
     kinds = ("staged",) if trace.loader.workers == 0 else ("staged", "loader")
-    has_copies = any(item.kind == "staged" for step in trace.steps for item in single(step))
-    spent = sum(item.issue_ns for step in trace.steps for item in single(step) if item.kind in kinds)
+    has_copies = any(op.kind == "staged" for step in trace.steps for op in editable_host_ops(step))
+    spent = sum(op.issue_ns for step in trace.steps for op in editable_host_ops(step) if op.kind in kinds)
     return spent // len(trace.steps) if has_copies else 0
 
 

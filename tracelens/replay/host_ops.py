@@ -89,25 +89,25 @@ class HostOpBuilder:
         for step, begin, end in self.loads:
             if step == position and not any(begin <= call.start_ns < end for call in own):
                 spans.append((begin, end, None))
-        items: list[HostOp] = []
+        ops: list[HostOp] = []
         cursor = start_ns
         for begin, end, call in sorted(spans, key=itemgetter(0, 1)):
             if call is not None and call.thread not in self.threads:
-                items += self._detached(call)
+                ops += self._detached(call)
                 continue
             until = max(cursor, end)
             host = _HostTime(max(0, begin - cursor), until - max(begin, cursor), self._rows(cursor, until))
-            items.append(HostOp("loader", *host, name="DataLoader") if call is None else self._item(call, host))
+            ops.append(HostOp("loader", *host, name="DataLoader") if call is None else self._item(call, host))
             cursor = until
-        items.append(HostOp("work", gap_ns=max(0, end_ns - cursor), rows=self._rows(cursor, end_ns)))
-        return self._paired(items)
+        ops.append(HostOp("work", gap_ns=max(0, end_ns - cursor), rows=self._rows(cursor, end_ns)))
+        return self._paired(ops)
 
-    def _paired(self, items: list[HostOp]) -> tuple[HostOp, ...]:
+    def _paired(self, ops: list[HostOp]) -> tuple[HostOp, ...]:
         """Give a copy and the synchronize that completes it one number, the copy's."""
-        copied = {item.call for item in items if item.engine}
-        pair_of = {item.call: copy for item in items if (copy := self.copies.get(item.call)) in copied}
+        copied = {op.call for op in ops if op.engine}
+        pair_of = {op.call: copy for op in ops if (copy := self.copies.get(op.call)) in copied}
         pair_of |= {copy: copy for copy in pair_of.values()}
-        return tuple(item._replace(pair=pair_of[item.call]) if item.call in pair_of else item for item in items)
+        return tuple(op._replace(pair=pair_of[op.call]) if op.call in pair_of else op for op in ops)
 
     def _rows(self, start_ns: int, end_ns: int) -> int:
         return bisect_left(self.rows, end_ns) - bisect_left(self.rows, start_ns)
@@ -121,15 +121,15 @@ class HostOpBuilder:
         host = host if host.rows else host._replace(rows=1)
         if self.ends[call.position] >= 0:
             return self._copy(call, host) if call.direction in _ENGINES else self._launch(call, host)
-        item = HostOp("work", *host, wait=call.wait, call=call.position, name=call.name)
+        op = HostOp("work", *host, wait=call.wait, call=call.position, name=call.name)
         if call.kind in _WAITS:
-            return self._sync(call, item)
+            return self._sync(call, op)
         link = self.links.links.get(call.position)
         if call.kind == "event_record" and link is not None:
-            return item._replace(kind="record", event=link.event, stream=link.stream)
+            return op._replace(kind="record", event=link.event, stream=link.stream)
         if call.kind == "stream_wait" and link is not None and link.event and link.stream >= 0:
-            return item._replace(kind="stream_wait", event=link.event, stream=link.stream, lag=link.lag)
-        return item
+            return op._replace(kind="stream_wait", event=link.event, stream=link.stream, lag=link.lag)
+        return op
 
     def _launch(self, call: _HostCall, host: _HostTime) -> HostOp:
         at = call.position
@@ -185,7 +185,7 @@ class HostOpBuilder:
             return_ns=tail,
         )
 
-    def _sync(self, call: _HostCall, item: HostOp) -> HostOp:
+    def _sync(self, call: _HostCall, op: HostOp) -> HostOp:
         stream, event, lag = int(self.measures.stream[call.position]), "", 0
         kind: Any = "sync"
         if call.kind == "device_sync":
@@ -197,12 +197,12 @@ class HostOpBuilder:
         done = self._done(call, stream, event, lag)
         returned = call.end_ns - done
         waited = done > call.start_ns and 0 <= returned <= LONGEST_RETURN_NS
-        return item._replace(
+        return op._replace(
             kind=kind,
             stream=stream,
             event=event,
             lag=lag,
-            issue_ns=min(item.issue_ns, self.costs.sync_issue_ns) if done > call.start_ns else item.issue_ns,
+            issue_ns=min(op.issue_ns, self.costs.sync_issue_ns) if done > call.start_ns else op.issue_ns,
             return_ns=returned if waited or 0 <= returned < self.returns else self.returns,
         )
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from tracelens.edit_kinds import replay_rule
 from tracelens.model import Edit
-from tracelens.replay.replay_trace import HostOp, LoaderPace, OpBlock, ReplayTrace, single
+from tracelens.replay.replay_trace import HostOp, LoaderPace, OpBlock, ReplayTrace, editable_host_ops
 
 
 def with_more_workers(trace: ReplayTrace, edits: Sequence[Edit]) -> ReplayTrace:
@@ -74,13 +74,15 @@ def _hand_over_ns(trace: ReplayTrace) -> int:
 
 def _pinning_ns(trace: ReplayTrace) -> int:
     """The pin thread of a pinned loader copies every batch, however many workers there are."""
-    copies = [item for step in trace.steps for item in single(step) if item.engine == "h2d" and item.kind == "launch"]
-    copied = sum(item.size for item in copies) if trace.loader.workers else 0
+    copies = [
+        op for step in trace.steps for op in editable_host_ops(step) if op.engine == "h2d" and op.kind == "launch"
+    ]
+    copied = sum(op.size for op in copies) if trace.loader.workers else 0
     return round(copied * 1_000 / trace.calibration.pin_thread_bytes_per_us / len(trace.steps))
 
 
 def _spans(trace: ReplayTrace) -> list[int]:
-    return [item.issue_ns for step in trace.steps for item in single(step) if item.kind == "loader"]
+    return [op.issue_ns for step in trace.steps for op in editable_host_ops(step) if op.kind == "loader"]
 
 
 def _taken_over(element: HostOp | OpBlock, own_ns: int) -> HostOp | OpBlock:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from tracelens.replay.replay_trace import HostOp, OpBlock, UntouchedSpan, Variant, is_plain
+from tracelens.replay.replay_trace import HostOp, OpBlock, StepVariant, UntouchedSpan, is_plain
 
 LEAST_HOST_SHARE = 0.2
 """Profiler cost is taken out of a stretch of host time down to this share of it: Python never runs for free."""
@@ -27,7 +27,7 @@ class Program:
     """Steps to repeat. Step j of the replay is `variants[k * 2**len(intervals) + flags]`: k the recorded step it
     repeats, and bit i of flags set when step j is the last of its `intervals[i]`."""
 
-    variants: tuple[Variant, ...]
+    variants: tuple[StepVariant, ...]
     streams: int
     queue_limit: int
     staging_bytes: int
@@ -62,7 +62,7 @@ class StreamAdvance(NamedTuple):
 class CompiledOp(NamedTuple):
     """A compiled item: `gap` and `issue` with the profiler's cost taken out; `parts` only for a run of launches."""
 
-    item: HostOp
+    host_op: HostOp
     gap: int
     issue: int
     parts: tuple[StreamAdvance, ...] = ()
@@ -79,23 +79,23 @@ class CompiledProgram:
 def compile_program(program: Program, row_ns: float, *, merge: bool = True) -> CompiledProgram:
     """Take the profiler's cost per recorded row out of the host times and collapse runs of launches."""
     longest = LONGEST_RUN if merge else 1
-    return CompiledProgram(program, tuple(_compile(items, row_ns, longest) for items in program.variants))
+    return CompiledProgram(program, tuple(_compile(host_ops, row_ns, longest) for host_ops in program.variants))
 
 
-def host_time(item: HostOp, row_ns: float) -> tuple[int, int]:
+def host_time(host_op: HostOp, row_ns: float) -> tuple[int, int]:
     """(gap, issue) of an item without the profiler's cost. A driver's copy of the source is not slowed by rows."""
-    fixed = item.kind in ("staged", "blocking", "sync", "event_sync")
-    total = item.gap_ns if fixed else item.gap_ns + item.issue_ns
-    if total <= 0 or not item.rows:
-        return item.gap_ns, item.issue_ns
-    share = max(LEAST_HOST_SHARE, (total - row_ns * item.rows) / total)
-    return round(item.gap_ns * share), item.issue_ns if fixed else round(item.issue_ns * share)
+    fixed = host_op.kind in ("staged", "blocking", "sync", "event_sync")
+    total = host_op.gap_ns if fixed else host_op.gap_ns + host_op.issue_ns
+    if total <= 0 or not host_op.rows:
+        return host_op.gap_ns, host_op.issue_ns
+    share = max(LEAST_HOST_SHARE, (total - row_ns * host_op.rows) / total)
+    return round(host_op.gap_ns * share), host_op.issue_ns if fixed else round(host_op.issue_ns * share)
 
 
 # ---------------------------------------------------------------------------------------------------- compiling
 
 
-def _compile(step: Variant, row_ns: float, longest: int) -> tuple[CompiledOp, ...]:
+def _compile(step: StepVariant, row_ns: float, longest: int) -> tuple[CompiledOp, ...]:
     ops: list[CompiledOp] = []
     run: list[HostOp] = []
     for element in step:
@@ -117,22 +117,22 @@ def _stretched(stretch: UntouchedSpan, row_ns: float, longest: int) -> tuple[Com
 @lru_cache(maxsize=KEPT)
 def _collapsed(block: OpBlock, row_ns: float, longest: int) -> tuple[CompiledOp, ...]:
     """Blocks are shared by all Programs of a ReplayTrace: each is collapsed once per host speed."""
-    return _collapse(block.items, row_ns, longest)
+    return _collapse(block.ops, row_ns, longest)
 
 
-def _collapse(items: tuple[HostOp, ...], row_ns: float, longest: int) -> tuple[CompiledOp, ...]:
+def _collapse(host_ops: tuple[HostOp, ...], row_ns: float, longest: int) -> tuple[CompiledOp, ...]:
     ops: list[CompiledOp] = []
     run = _LaunchRun()
-    for item in items:
-        gap, issue = (0, 0) if item.detached else host_time(item, row_ns)
-        plain = is_plain(item)
+    for host_op in host_ops:
+        gap, issue = (0, 0) if host_op.detached else host_time(host_op, row_ns)
+        plain = is_plain(host_op)
         if plain:
-            run.add(item, gap, issue)
+            run.add(host_op, gap, issue)
         if run.count and (not plain or run.count >= longest):
             ops.append(run.op())
             run = _LaunchRun()
         if not plain:
-            ops.append(CompiledOp(item, gap, issue))
+            ops.append(CompiledOp(host_op, gap, issue))
     if run.count:
         ops.append(run.op())
     return tuple(ops)
@@ -146,16 +146,16 @@ class _LaunchRun:
         self.name = self.op_name = ""
         self.parts: dict[int, tuple[int, int, int, int]] = {}
 
-    def add(self, item: HostOp, gap: int, issue: int) -> None:
+    def add(self, host_op: HostOp, gap: int, issue: int) -> None:
         self.count += 1
         self.advance += gap
-        self.gap, self.name = self.advance, item.name
-        if item.kind == "launch":
-            after_host, after_end, count, _ = self.parts.get(item.stream, (_NEVER, 0, 0, 0))
-            host = max(self.advance + item.latency_ns, after_host + item.spacing_ns) + item.duration_ns
-            after_end += item.spacing_ns + item.duration_ns
-            self.op_name = item.op or item.name
-            self.parts[item.stream] = (host, after_end, count + 1, item.duration_ns)
+        self.gap, self.name = self.advance, host_op.name
+        if host_op.kind == "launch":
+            after_host, after_end, count, _ = self.parts.get(host_op.stream, (_NEVER, 0, 0, 0))
+            host = max(self.advance + host_op.latency_ns, after_host + host_op.spacing_ns) + host_op.duration_ns
+            after_end += host_op.spacing_ns + host_op.duration_ns
+            self.op_name = host_op.op or host_op.name
+            self.parts[host_op.stream] = (host, after_end, count + 1, host_op.duration_ns)
         self.advance += issue
 
     def op(self) -> CompiledOp:

@@ -78,10 +78,10 @@ class HostOp(NamedTuple):
 class OpBlock:
     """Launches and host work that no Edit touches, in order. Compared by identity, so that it is compiled once."""
 
-    items: tuple[HostOp, ...]
+    ops: tuple[HostOp, ...]
 
 
-Step = tuple[HostOp | OpBlock, ...]
+RecordedStep = tuple[HostOp | OpBlock, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,48 +89,48 @@ class UntouchedSpan:
     """What lies between two places that a set of Edits acts on, from the edge of one Block to that of another.
     Compared by identity: under however many calibrations the Edits are made, it is compiled once."""
 
-    elements: Step
+    elements: RecordedStep
 
 
-Variant = tuple[HostOp | OpBlock | UntouchedSpan, ...]
+StepVariant = tuple[HostOp | OpBlock | UntouchedSpan, ...]
 """A step of a Program."""
 
 
-def fold(items: Sequence[HostOp]) -> Step:
+def with_op_blocks(ops: Sequence[HostOp]) -> RecordedStep:
     """A step with its untouchable stretches as Blocks. What follows a copy, a wait or the loader directly stays an
     Item: Edits may take host time out of it."""
     out: list[HostOp | OpBlock] = []
     run: list[HostOp] = []
-    for before, item in zip((None, *items), items, strict=False):
-        if is_plain(item) and before is not None and is_plain(before):
-            run.append(item)
+    for before, op in zip((None, *ops), ops, strict=False):
+        if is_plain(op) and before is not None and is_plain(before):
+            run.append(op)
             continue
         if run:
             out.append(OpBlock(tuple(run)))
             run = []
-        out.append(item)
+        out.append(op)
     return (*out, OpBlock(tuple(run))) if run else tuple(out)
 
 
-def flat(step: Variant) -> Iterator[HostOp]:
+def all_host_ops(step: StepVariant) -> Iterator[HostOp]:
     """The Items of a step one by one."""
     for element in step:
         if isinstance(element, OpBlock):
-            yield from element.items
+            yield from element.ops
         elif isinstance(element, UntouchedSpan):
-            yield from flat(element.elements)
+            yield from all_host_ops(element.elements)
         else:
             yield element
 
 
-def single(step: Step) -> Iterator[HostOp]:
+def editable_host_ops(step: RecordedStep) -> Iterator[HostOp]:
     """Only the Items that Edits may touch."""
     return (element for element in step if isinstance(element, HostOp))
 
 
-def is_plain(item: HostOp) -> bool:
+def is_plain(op: HostOp) -> bool:
     """Host work, or a launch that is no copy: nothing that waits and nothing that anyone waits for by name."""
-    return item.kind == "work" or (item.kind == "launch" and not item.engine)
+    return op.kind == "work" or (op.kind == "launch" and not op.engine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class ReplayTrace:
     """The kept steps of one recording, ready to be replayed. Immutable; Edits make a Program of it. Compared by
     identity, so that what was asked of it is answered once."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[RecordedStep, ...]
     streams: tuple[str, ...]
     stalls: Mapping[str, StallWaits]
     calibration: Calibration

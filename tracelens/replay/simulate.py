@@ -58,7 +58,7 @@ class Simulator:
         program, handlers, ops = self.compiled.program, self._handlers, self.compiled.ops
         for step in range(self.steps, self.steps + count):
             for op in ops[program.variant(order[step % len(order)], step)]:
-                handlers[op.item.kind](op)
+                handlers[op.host_op.kind](op)
         self.steps += count
 
     def rate(self, order: Sequence[int], count: int) -> float:
@@ -111,7 +111,7 @@ class Simulator:
                 self._draw(op, stream, done - last)
         called = self.time + op.gap
         self.time = called + op.issue
-        if self.log is not None and op.item.name:
+        if self.log is not None and op.host_op.name:
             self._draw_call(op, called)
 
     def _make_room(self, stream: int) -> None:
@@ -130,66 +130,66 @@ class Simulator:
                 self.outstanding[stream] = 0
 
     def _copy(self, op: CompiledOp) -> None:
-        item = op.item
+        host_op = op.host_op
         called = self.time + op.gap
-        free = max(self.end[item.stream] + item.spacing_ns, self.engine.get(item.engine, NEVER))
-        begin = max(called + item.latency_ns, free)
-        done = begin + item.duration_ns
+        free = max(self.end[host_op.stream] + host_op.spacing_ns, self.engine.get(host_op.engine, NEVER))
+        begin = max(called + host_op.latency_ns, free)
+        done = begin + host_op.duration_ns
         self._finish(op, begin, done)
-        if not item.detached:
+        if not host_op.detached:
             self.time = called + op.issue
-            if item.kind == "blocking":
-                self._wait_until(done + item.return_ns)
+            if host_op.kind == "blocking":
+                self._wait_until(done + host_op.return_ns)
                 self._forget()
             self._draw_call(op, called)
 
     def _staged(self, op: CompiledOp) -> None:
-        item = op.item
+        host_op = op.host_op
         called = self.time + op.gap
-        ahead = item.size <= self.compiled.program.staging_bytes
-        copied = (called if ahead else max(called, self.end[item.stream])) + op.issue
-        begin = max(called + item.latency_ns, self.end[item.stream] + item.spacing_ns, self.engine["h2d"])
-        self._finish(op, begin, max(begin + item.duration_ns, copied + item.return_ns))
-        if not item.detached:
+        ahead = host_op.size <= self.compiled.program.staging_bytes
+        copied = (called if ahead else max(called, self.end[host_op.stream])) + op.issue
+        begin = max(called + host_op.latency_ns, self.end[host_op.stream] + host_op.spacing_ns, self.engine["h2d"])
+        self._finish(op, begin, max(begin + host_op.duration_ns, copied + host_op.return_ns))
+        if not host_op.detached:
             self.time = called
             self._wait_until(copied)
             self._draw_call(op, called)
 
     def _finish(self, op: CompiledOp, begin: int, done: int) -> None:
-        item = op.item
-        self.end[item.stream] = done
-        if item.engine:
-            self.engine[item.engine] = done
+        host_op = op.host_op
+        self.end[host_op.stream] = done
+        if host_op.engine:
+            self.engine[host_op.engine] = done
         if self.log is not None:
-            self._draw(op, item.stream, begin)
+            self._draw(op, host_op.stream, begin)
 
     def _sync(self, op: CompiledOp) -> None:
-        item = op.item
+        host_op = op.host_op
         called = self.time + op.gap
-        done = self._recorded(item) if item.kind == "event_sync" else self._last_end(item.stream)
+        done = self._recorded(host_op) if host_op.kind == "event_sync" else self._last_end(host_op.stream)
         self.time = called + op.issue
         # Also where the work was done a moment before the call: the host learns of it no sooner than others do.
-        self._wait_until(done + item.return_ns)
+        self._wait_until(done + host_op.return_ns)
         self._forget()
         self._draw_call(op, called)
 
     def _record(self, op: CompiledOp) -> None:
-        item = op.item
-        done = self._last_end(item.stream)
-        self.events.setdefault(item.event, deque(maxlen=64)).append(done)
+        host_op = op.host_op
+        done = self._last_end(host_op.stream)
+        self.events.setdefault(host_op.event, deque(maxlen=64)).append(done)
         self.time += op.gap + op.issue
 
     def _stream_wait(self, op: CompiledOp) -> None:
-        item = op.item
-        self.end[item.stream] = max(self.end[item.stream], self._recorded(item))
+        host_op = op.host_op
+        self.end[host_op.stream] = max(self.end[host_op.stream], self._recorded(host_op))
         self.time += op.gap + op.issue
 
     def _last_end(self, stream: int) -> int:
         return max(self.end) if stream == ALL_STREAMS else self.end[stream]
 
-    def _recorded(self, item: HostOp) -> int:
-        records = self.events.get(item.event)
-        return records[-1 - item.lag] if records and len(records) > item.lag else NEVER
+    def _recorded(self, host_op: HostOp) -> int:
+        records = self.events.get(host_op.event)
+        return records[-1 - host_op.lag] if records and len(records) > host_op.lag else NEVER
 
     def _loader(self, op: CompiledOp) -> None:
         called = self.time + op.gap
@@ -212,8 +212,8 @@ class Simulator:
 
     def _draw_call(self, op: CompiledOp, called: int) -> None:
         if self.log is not None:
-            self.log.append(LaneSpan("host", op.item.name, called, self.time))
+            self.log.append(LaneSpan("host", op.host_op.name, called, self.time))
 
     def _draw(self, op: CompiledOp, stream: int, begin: int) -> None:
         assert self.log is not None
-        self.log.append(LaneSpan(f"{stream}", op.item.op or op.item.name, begin, self.end[stream]))
+        self.log.append(LaneSpan(f"{stream}", op.host_op.op or op.host_op.name, begin, self.end[stream]))

@@ -26,13 +26,13 @@ from tracelens.replay.replay_trace import (
     LoaderPace,
     OpBlock,
     ProfilerOverhead,
+    RecordedStep,
     ReplayErrors,
     ReplayTrace,
     StallWaits,
-    Step,
-    flat,
-    fold,
-    single,
+    all_host_ops,
+    editable_host_ops,
+    with_op_blocks,
 )
 from tracelens.replay.steady_state import step_time, window_time
 from tracelens.trace import slow_steps, waits
@@ -178,7 +178,7 @@ def _assemble(timeline: Timeline, stalls: tuple[Stall, ...], calibration: Calibr
     chains = HostOpBuilder(timeline, measures, links)
     kept = timeline.steps()[timeline.steps()["kept"].to_numpy(dtype=bool)]
     steps = tuple(
-        fold(chains.step(position, start, end))
+        with_op_blocks(chains.step(position, start, end))
         for position, start, end in zip(kept.index.tolist(), kept["start_ns"], kept["end_ns"], strict=True)
     )
     durations = (kept["end_ns"] - kept["start_ns"]).to_numpy(np.int64)
@@ -203,15 +203,15 @@ def _assemble(timeline: Timeline, stalls: tuple[Stall, ...], calibration: Calibr
     )
 
 
-def _notes(timeline: Timeline, steps: tuple[Step, ...]) -> tuple[str, ...]:
+def _notes(timeline: Timeline, steps: tuple[RecordedStep, ...]) -> tuple[str, ...]:
     notes = []
-    shapes = Counter(tuple((item.kind, item.name) for item in flat(step) if item.kind != "work") for step in steps)
+    shapes = Counter(tuple((op.kind, op.name) for op in all_host_ops(step) if op.kind != "work") for step in steps)
     if len(shapes) > 1:
         most = shapes.most_common(1)[0][1]
         notes.append(f"{most} of {len(steps)} steps make the same calls; all are repeated in turn")
     if (timeline.ops()["kind"] == "collective").any():
         notes.append("collectives keep their recorded duration: what other ranks do is not in this trace")
-    if any(item.detached for step in steps for item in flat(step)):
+    if any(op.detached for step in steps for op in all_host_ops(step)):
         notes.append("GPU work of other threads keeps its place in the order and costs the training loop no time")
     return tuple(notes)
 
@@ -223,7 +223,7 @@ def _loader(timeline: Timeline, trace: ReplayTrace, clock: StepClock | None) -> 
         workers = 0
     if workers == 0:
         return LoaderPace(0)
-    spans = [sum(item.issue_ns for item in single(step) if item.kind == "loader") for step in trace.steps]
+    spans = [sum(op.issue_ns for op in editable_host_ops(step) if op.kind == "loader") for step in trace.steps]
     # The mean, since workers deliver in bursts and half the steps may find a batch; without the longest span, since one
     # hiccup makes no limit.
     usual = (sum(spans) - max(spans)) / max(1, len(spans) - 1)
@@ -300,11 +300,11 @@ def _paced(trace: ReplayTrace, unprofiled_ns: int) -> ReplayTrace:
 
 
 def _scaled(trace: ReplayTrace, pace: float) -> ReplayTrace:
-    def scaled(item: HostOp) -> HostOp:
-        return item._replace(gap_ns=round(item.gap_ns * pace), issue_ns=round(item.issue_ns * pace))
+    def scaled(op: HostOp) -> HostOp:
+        return op._replace(gap_ns=round(op.gap_ns * pace), issue_ns=round(op.issue_ns * pace))
 
     steps = (
-        tuple(OpBlock(tuple(map(scaled, one.items))) if isinstance(one, OpBlock) else scaled(one) for one in step)
+        tuple(OpBlock(tuple(map(scaled, one.ops))) if isinstance(one, OpBlock) else scaled(one) for one in step)
         for step in trace.steps
     )
     return replace(trace, steps=tuple(steps))
