@@ -8,17 +8,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests.support.places import ROOT
+from tests.support.sources import MODULES, PACKAGE, TEST_MODULES, TESTS, name_of, nodes_of, tree_of
 
-PACKAGE = ROOT / "tracelens"
-MODULES = sorted(PACKAGE.rglob("*.py"))
-TESTS = ROOT / "tests"
-TEST_MODULES = sorted(TESTS.rglob("*.py"))
 WHOLE = {
     "runtime.py": "it is copied beside the user's script, which wants one file",
 }
@@ -50,15 +46,6 @@ sys.exit(main({argv!r}))
 """
 
 
-def name_of(path: Path) -> str:
-    return path.relative_to(PACKAGE).as_posix()
-
-
-@cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
 def imported(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -66,12 +53,16 @@ def imported(tree: ast.AST) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        elif (
-            isinstance(node, ast.Call)
-            and node.args
-            and ast.unparse(node.func).endswith(("import_module", "__import__"))
-        ):
+        elif isinstance(node, ast.Call) and node.args and called(node).endswith(("import_module", "__import__")):
             yield from (value.value for value in node.args[:1] if isinstance(value, ast.Constant))
+
+
+def called(node: ast.Call) -> str:
+    """`name` or `owner.name` of what is called; empty where neither is written out."""
+    function = node.func
+    if isinstance(function, ast.Attribute):
+        return f"{function.value.id}.{function.attr}" if isinstance(function.value, ast.Name) else f".{function.attr}"
+    return function.id if isinstance(function, ast.Name) else ""
 
 
 def full_names(node: ast.AST) -> Iterator[str]:
@@ -106,10 +97,10 @@ FACES = ("cli/", "__main__", "notebook", "capture/inside/profile_api", "capture/
 def test_only_the_command_line_prints_or_exits() -> None:
     offenders = []
     for path in MODULES:
-        for node in ast.walk(tree_of(path)):
-            called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
-            if called in ("print", "sys.exit", "exit", "quit") and not name_of(path).startswith(FACES):
-                offenders.append(f"{name_of(path)}:{node.lineno} {called}")  # type: ignore[attr-defined]
+        for node in nodes_of(path):
+            name = called(node) if isinstance(node, ast.Call) else ""
+            if name in ("print", "sys.exit", "exit", "quit") and not name_of(path).startswith(FACES):
+                offenders.append(f"{name_of(path)}:{node.lineno} {name}")  # type: ignore[attr-defined]
     assert offenders == []
 
 
@@ -222,7 +213,7 @@ def test_analysis_works_without_torch_and_hta(command: str, tmp_path: Path) -> N
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_modules_are_short_and_say_what_they_are(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    tree = ast.parse(text)
+    tree = tree_of(path)
     assert text.count("\n") <= LONGEST_MODULE or name_of(path) in WHOLE
     assert ast.get_docstring(tree) or not text.strip(), "no module docstring"
     assert [(name, size) for name, size in functions(tree) if size > LONGEST_FUNCTION] == []
@@ -233,11 +224,15 @@ def test_nine_functions_of_ten_are_short() -> None:
     assert sizes[int(len(sizes) * 0.9)] <= SHORT_FUNCTION
 
 
-@pytest.mark.parametrize("path", TEST_MODULES, ids=lambda path: path.relative_to(TESTS).as_posix())
-def test_no_test_module_imports_another(path: Path) -> None:
+def test_no_test_module_imports_another() -> None:
     """What two of them need is in `tests/support`, so that each can be moved, split and run by itself."""
-    names = [name for node in ast.walk(tree_of(path)) for name in full_names(node)]
-    assert [name for name in names if name.rpartition(".")[2].startswith("test_") or ".test_" in name] == []
+    imports = {path: [name for node in nodes_of(path) for name in full_names(node)] for path in TEST_MODULES}
+    tests = {
+        path.relative_to(TESTS).as_posix(): named
+        for path, names in imports.items()
+        if (named := [name for name in names if name.rpartition(".")[2].startswith("test_") or ".test_" in name])
+    }
+    assert tests == {}
 
 
 def test_no_file_names_a_machine() -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from pathlib import Path
 
-PACKAGE = Path(__file__).parents[2] / "tracelens"
+from tests.support.sources import MODULES, name_of, nodes_of
 
 STILL_CALLED_OF = frozenset({"patch"})
 """Folders (and modules beside them) that still have a function called `of`. Whoever renames the last one removes the
@@ -17,9 +16,9 @@ STILL_TWICE = frozenset({"_Module"})
 
 def definitions() -> list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]]:
     return [
-        (path.relative_to(PACKAGE).as_posix(), node)
-        for path in sorted(PACKAGE.rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        (name_of(path), node)
+        for path in MODULES
+        for node in nodes_of(path)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
     ]
 

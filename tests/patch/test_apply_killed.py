@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,43 +28,71 @@ def test_a_crash_between_two_files_can_be_reverted(tmp_path: Path) -> None:
 
 
 DYING = """
-import os, signal, sys
+import json, os, signal, sys, traceback
 from pathlib import Path
 sys.path.insert(0, {root!r})
 from tracelens.model import FilePatch, Patch
 from tracelens.patch.files import apply
 
-left = [int(sys.argv[1])]
-def counted(function):
+def counted(function, left):
     def call(*arguments, **options):
         left[0] -= 1
         if left[0] < 0:
             os.kill(os.getpid(), signal.SIGKILL)  # no handler, no cleaning up
         return function(*arguments, **options)
     return call
-os.replace, os.unlink, os.rmdir = counted(os.replace), counted(os.unlink), counted(os.rmdir)
 
-folder = Path(sys.argv[2])
-files = tuple(
-    FilePatch(folder / name, before, after)
-    for name, before, after in [
-        ("a.py", b"a = 1\\r\\n", b"a = 2\\r\\n"),
-        ("b.py", b"b = 1", b"b = 2"),
-        ("c.py", None, b"c"),
-    ]
-)
-if sys.argv[3] == "write":
-    apply.write(Patch(folder, files, (), (), ""), folder / "run" / "backup")
-else:
-    apply.revert(folder / "run" / "backup")
+def obey(count, folder, command):
+    left = [count]
+    os.replace, os.unlink, os.rmdir = (counted(f, left) for f in (os.replace, os.unlink, os.rmdir))
+    files = tuple(
+        FilePatch(folder / name, before, after)
+        for name, before, after in [
+            ("a.py", b"a = 1\\r\\n", b"a = 2\\r\\n"),
+            ("b.py", b"b = 1", b"b = 2"),
+            ("c.py", None, b"c"),
+        ]
+    )
+    if command == "write":
+        apply.write(Patch(folder, files, (), (), ""), folder / "run" / "backup")
+    else:
+        apply.revert(folder / "run" / "backup")
+
+for line in sys.stdin:
+    count, folder, command = json.loads(line)
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            obey(count, Path(folder), command)
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
+Dying = Callable[[int, Path, str], bool]
 
 
-def died_after(count: int, folder: Path, command: str) -> bool:
-    program = DYING.format(root=str(ROOT))
-    done = subprocess.run([sys.executable, "-c", program, str(count), str(folder), command], check=False)
-    assert done.returncode in (0, -9)
-    return done.returncode == -9
+@pytest.fixture(scope="module")
+def died_after() -> Iterator[Dying]:
+    """Whether a process of its own that writes or reverts was killed, at the given number of renames and removals.
+
+    Each is forked from one process that has the imports behind it.
+    """
+    words = [sys.executable, "-c", DYING.format(root=str(ROOT))]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as forking:
+        assert forking.stdin is not None and forking.stdout is not None
+
+        def ask(count: int, folder: Path, command: str) -> bool:
+            print(json.dumps([count, str(folder), command]), file=forking.stdin, flush=True)
+            status = int(forking.stdout.readline())
+            assert status in (0, -9)
+            return status == -9
+
+        yield ask
+        forking.stdin.close()
 
 
 def three_files(folder: Path) -> dict[str, bytes]:
@@ -83,7 +112,7 @@ def left_over(folder: Path) -> list[str]:
 @pytest.mark.parametrize("command", ["write", "revert"])
 @pytest.mark.parametrize("then", ["write", "revert", "clean up"])
 def test_what_a_kill_left_beside_the_script_is_gone_after_the_next_command(
-    command: str, then: str, tmp_path: Path
+    command: str, then: str, tmp_path: Path, died_after: Dying
 ) -> None:
     """Killed between writing a file and renaming it; what merely looks like ours stays."""
     named = 0
@@ -139,7 +168,9 @@ def test_a_mark_that_is_no_mark_is_an_input_error(tmp_path: Path) -> None:
     assert len(apply.revert(backup)) == 2
 
 
-def test_killed_at_any_write_nothing_is_lost_and_revert_gives_back_every_byte(tmp_path: Path) -> None:
+def test_killed_at_any_write_nothing_is_lost_and_revert_gives_back_every_byte(
+    tmp_path: Path, died_after: Dying
+) -> None:
     deaths = 0
     for count in range(20):
         folder = tmp_path / f"write{count}"
@@ -156,7 +187,7 @@ def test_killed_at_any_write_nothing_is_lost_and_revert_gives_back_every_byte(tm
     assert deaths >= 6
 
 
-def test_killed_at_any_write_of_a_revert_the_next_one_finishes_it(tmp_path: Path) -> None:
+def test_killed_at_any_write_of_a_revert_the_next_one_finishes_it(tmp_path: Path, died_after: Dying) -> None:
     deaths = 0
     for count in range(20):
         folder = tmp_path / f"revert{count}"
