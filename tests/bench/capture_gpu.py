@@ -166,9 +166,9 @@ def _numbers(torch: Any, side: Any) -> dict[str, Any]:
     """How the libraries number the default stream and another."""
     import ctypes
 
-    from tracelens.capture.inside.cuda_event_log import _cupti_question, _loaded
+    from tracelens.capture.inside.cuda_event_log import _cupti_stream_id, _loaded
 
-    ask = _cupti_question()
+    ask = _cupti_stream_id()
     found: dict[str, Any] = {"cupti": None if ask is None else [ask(0), ask(side.cuda_stream)]}
     for library, function in (("libcudart", "cudaStreamGetId"), ("libcuda.so", "cuStreamGetId")):
         loaded = _loaded(library)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.recording import OWN, attributed, left
 from tracelens.capture.inside.stack_sampler import StackSampler
-from tracelens.capture.inside.user_frames import innermost, is_users, shown
+from tracelens.capture.inside.user_frames import innermost, is_users, stored_path
 from tracelens.capture.window_plan import WindowPlan
 
 torch = pytest.importorskip("torch")
@@ -86,8 +86,8 @@ def test_library_code_is_not_the_users() -> None:
     place = innermost(sys._getframe())
     assert place is not None
     assert place[0] == __file__
-    assert shown("/a/b/c.py", "/a") == os.path.join("b", "c.py")
-    assert shown("/ab/c.py", "/a") == "/ab/c.py"
+    assert stored_path("/a/b/c.py", "/a") == os.path.join("b", "c.py")
+    assert stored_path("/ab/c.py", "/a") == "/ab/c.py"
 
 
 def test_the_sampler_sees_the_line_that_waits() -> None:

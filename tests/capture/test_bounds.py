@@ -24,14 +24,14 @@ from tracelens.launch import supervisor
 
 def test_a_window_is_bounded_by_events_bytes_and_seconds() -> None:
     plan = WindowPlan(clean=12, attributed=2, most_events=100_000, most_bytes=400_000_000, most_window_seconds=60.0)
-    assert plan.bounded(1000, 0.01, None) == plan
-    assert (plan.bounded(20_000, 0.01, None).clean, plan.bounded(20_000, 0.01, None).attributed) == (4, 1)
-    assert plan.bounded(80_000, 0.01, None).clean == 1  # one step is always recorded, if there is room for it
-    assert plan.bounded(1000, 12.0, None).clean == 4
-    assert plan.bounded(1000, 0.01, 8_000_000).clean == 9  # half of what is free: ten steps of 400 kB, one attributed
-    assert replace(plan, most_window_seconds=float("inf")).bounded(1000, 12.0, None).clean == 12
+    assert plan.within_limits(1000, 0.01, None) == plan
+    assert (plan.within_limits(20_000, 0.01, None).clean, plan.within_limits(20_000, 0.01, None).attributed) == (4, 1)
+    assert plan.within_limits(80_000, 0.01, None).clean == 1  # one step is always recorded, if there is room for it
+    assert plan.within_limits(1000, 12.0, None).clean == 4
+    assert plan.within_limits(1000, 0.01, 8_000_000).clean == 9  # half of the free disk: ten steps, one attributed
+    assert replace(plan, most_window_seconds=float("inf")).within_limits(1000, 12.0, None).clean == 12
     with pytest.raises(NoRoomError, match=r"1,000 events, 400,000 bytes"):
-        plan.bounded(1000, 0.01, 700_000)
+        plan.within_limits(1000, 0.01, 700_000)
 
 
 @pytest.mark.parametrize(

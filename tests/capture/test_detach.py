@@ -18,7 +18,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
     monkeypatch.setattr(process_facts, "device_in_use", lambda: 0)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(cupti_detach, "_graphs", [])
-    monkeypatch.setattr(cupti_detach, "_call", lambda: seen.append(os.environ.get(cupti_detach.VARIABLE)))
+    monkeypatch.setattr(cupti_detach, "_make_cuda_calls", lambda: seen.append(os.environ.get(cupti_detach.VARIABLE)))
     for name in (cupti_detach.VARIABLE, "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "DISABLE_CUPTI_LAZY_REINIT"):
         monkeypatch.delenv(name, raising=False)
     return seen
@@ -104,7 +104,7 @@ def test_graphs_that_were_there_before_us_are_noticed(monkeypatch: pytest.Monkey
 
 
 def test_graphs_that_a_library_launches_are_noticed_in_a_recorded_step() -> None:
-    cupti_detach.saw(["aten::mm", "cudaLaunchKernel"])
+    cupti_detach.note_graph_launches(["aten::mm", "cudaLaunchKernel"])
     assert cupti_detach.obstacle() is None
-    cupti_detach.saw(["aten::mm", "cudaGraphLaunch"])
+    cupti_detach.note_graph_launches(["aten::mm", "cudaGraphLaunch"])
     assert cupti_detach.obstacle() is not None

@@ -37,7 +37,7 @@ class FakeEvent:
 def test_uses_of_events_are_noted_with_their_stream_and_everything_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=0))
-    monkeypatch.setattr(cuda_event_log, "_cupti_question", lambda: {0: 7, 99: 20}.get)
+    monkeypatch.setattr(cuda_event_log, "_cupti_stream_id", lambda: {0: 7, 99: 20}.get)
     before = dict(vars(FakeEvent))
     log = cuda_event_log.CudaEventLog()
     log.install()

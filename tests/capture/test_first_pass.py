@@ -108,5 +108,5 @@ def test_a_script_that_shall_stop_goes_on_to_its_training(
         forward_only_pass, "existing_optimizers", SimpleNamespace(any_below=lambda _base: optimizer_made)
     )
     gathered = RecordingData(WindowPlan(), source="dataloader")
-    assert ForwardOnlyPass().begins(gathered, stops=True) == optimizer_made
+    assert ForwardOnlyPass().is_one(gathered, stops=True) == optimizer_made
     assert ("without --stop-after-window" in gathered.notes[0]) != optimizer_made

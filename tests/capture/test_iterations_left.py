@@ -96,7 +96,7 @@ def test_a_length_that_raises_costs_no_recording() -> None:
     iterator = iter(DataLoader([torch.ones(1)]))  # type: ignore[arg-type]
     iterator._index_sampler = Raises()
     noted = LoaderFacts()
-    noted.saw(iterator, torch.ones(1))
+    noted.first_batch(iterator, torch.ones(1))
     assert noted.listed()[0]["batches"] is None
 
 

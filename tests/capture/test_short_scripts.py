@@ -22,11 +22,11 @@ from tracelens.run import read as read_run
 
 def test_what_helps_a_script_that_was_too_short_is_said() -> None:
     plan = WindowPlan().with_unknown_length()
-    assert plan.longest() == 170
+    assert plan.most_steps() == 170
     for steps, words in ((60, "--steps 3, or let it make 170 steps"), (20, "let it make 170 steps (or 21, with")):
         assert words in plan.advice(steps, "--steps ")
     fewer = replace(WindowPlan(), clean=3).with_unknown_length()
-    assert fewer.longest() <= 60
+    assert fewer.most_steps() <= 60
     assert fewer.unprofiled_enough(fewer.unprofiled_most_steps, 0.001)
     assert WindowPlan().fitted(1).advice(3, "--steps ").endswith("at least 4 steps")
     assert not WindowPlan().fitted(1000).advice(500, "--steps ")

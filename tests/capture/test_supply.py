@@ -33,7 +33,7 @@ def loop(loader: DataLoader[torch.Tensor], seen: process_facts.LoaderFacts, paus
     iterator = iter(loader)
     for number, batch in enumerate(iterator, 1):
         if number == 1:
-            seen.saw(iterator, batch)
+            seen.first_batch(iterator, batch)
         time.sleep(pause)
         if number == batches:
             break
@@ -63,7 +63,7 @@ def test_lasting_workers_are_measured_afresh_in_each_epoch() -> None:
         iterator = iter(loader)
         for number, batch in enumerate(iterator, 1):
             if number == 1:
-                seen.saw(iterator, batch)
+                seen.first_batch(iterator, batch)
             if number == 15:
                 seen.measure_throughput()
     (told,) = seen.listed()

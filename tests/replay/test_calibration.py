@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.places import ROOT
-from tracelens.capture import calibration as constants
+from tracelens.capture import calibration
 from tracelens.capture.run_json import LaunchRecord, RunJsonWriter
 from tracelens.cli import doctor
 from tracelens.errors import UsageError
@@ -25,7 +25,7 @@ FOUND = {"gpu": "NVIDIA H200", "torch": "2.11.0+cu130", "cuda": "13.0", "skipped
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(constants.CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv(calibration.CACHE_VARIABLE, str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
@@ -38,21 +38,21 @@ def test_the_line_through_three_sizes() -> None:
 
 
 def test_what_was_measured_is_found_again_for_the_same_gpu_and_torch_only(cache: Path) -> None:
-    assert constants.kept("NVIDIA H200", "2.11.0+cu130") is None
-    path = constants.keep(FOUND)
+    assert calibration.read_cache("NVIDIA H200", "2.11.0+cu130") is None
+    path = calibration.write_cache(FOUND)
     assert path.parent == cache
-    assert constants.kept("NVIDIA H200", "2.11.0+cu130") == FOUND
-    assert constants.kept("NVIDIA H100", "2.11.0+cu130") is None
-    assert constants.kept("NVIDIA H200", "2.12.0") is None
-    assert constants.kept(None, None) is None
+    assert calibration.read_cache("NVIDIA H200", "2.11.0+cu130") == FOUND
+    assert calibration.read_cache("NVIDIA H100", "2.11.0+cu130") is None
+    assert calibration.read_cache("NVIDIA H200", "2.12.0") is None
+    assert calibration.read_cache(None, None) is None
     path.write_text("{")
-    assert constants.kept("NVIDIA H200", "2.11.0+cu130") is None
+    assert calibration.read_cache("NVIDIA H200", "2.11.0+cu130") is None
     path.write_text(json.dumps({**FOUND, "gpu": "another"}))
-    assert constants.kept("NVIDIA H200", "2.11.0+cu130") is None
+    assert calibration.read_cache("NVIDIA H200", "2.11.0+cu130") is None
 
 
 def test_a_name_of_a_gpu_leads_nowhere_else(cache: Path) -> None:
-    path = constants.keep({**FOUND, "gpu": "../../x/y", "torch": "a" * 999})
+    path = calibration.write_cache({**FOUND, "gpu": "../../x/y", "torch": "a" * 999})
     assert path.parent == cache
     assert len(path.name) < 255
 
@@ -60,13 +60,13 @@ def test_a_name_of_a_gpu_leads_nowhere_else(cache: Path) -> None:
 def test_a_place_that_cannot_be_written_is_said(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache.write_text("a file")
     with pytest.raises(UsageError, match="cannot be written"):
-        constants.keep(FOUND)
-    monkeypatch.delenv(constants.CACHE_VARIABLE)
+        calibration.write_cache(FOUND)
+    monkeypatch.delenv(calibration.CACHE_VARIABLE)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "home", _no_home)
-    assert constants.kept("NVIDIA H200", "2.11.0+cu130") is None
+    assert calibration.read_cache("NVIDIA H200", "2.11.0+cu130") is None
     with pytest.raises(UsageError, match="no home folder"):
-        constants.keep(FOUND)
+        calibration.write_cache(FOUND)
 
 
 def _no_home() -> Path:
@@ -74,7 +74,7 @@ def _no_home() -> Path:
 
 
 def test_a_new_run_carries_the_constants_and_the_replay_takes_them(tmp_path: Path) -> None:
-    constants.keep(FOUND)
+    calibration.write_cache(FOUND)
     folder = tmp_path / "run"
     (folder / "rank0").mkdir(parents=True)
     entry: dict[str, Any] = {"rank": 0, "world_size": 1, "trace": None, "complete": True}
@@ -99,8 +99,8 @@ def test_what_was_measured_changes_the_estimates(cache: Path, tmp_path: Path) ->
         shutil.copytree(SAMPLE, folder)
         meta = json.loads((folder / "run.json").read_text())
         if measured is not None:
-            constants.keep({**FOUND, "gpu": "G", "torch": "T", "pinned_bytes_per_us": measured})
-            meta["calibration"] = constants.values(constants.kept("G", "T") or {})
+            calibration.write_cache({**FOUND, "gpu": "G", "torch": "T", "pinned_bytes_per_us": measured})
+            meta["calibration"] = calibration.values(calibration.read_cache("G", "T") or {})
         (folder / "run.json").write_text(json.dumps(meta))
         schemes = pipeline.plan(pipeline.examine(pipeline.open_inputs((folder,)))).schemes
         estimates = [scheme.estimate for scheme in schemes if scheme.estimate is not None]
@@ -114,7 +114,7 @@ def test_without_a_gpu_nothing_is_measured_and_that_is_said() -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU here: test_the_machine_is_measured covers it")
     with pytest.raises(UsageError, match="sees no GPU"):
-        constants.measure()
+        calibration.measure()
 
 
 def test_an_interpreter_without_torch_is_told(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_an_interpreter_without_torch_is_told(tmp_path: Path) -> None:
     python.write_text("#!/bin/sh\necho 'ModuleNotFoundError: No module named torch' >&2\nexit 1\n")
     python.chmod(0o755)
     with pytest.raises(UsageError, match="No module named torch"):
-        constants.measure(str(python))
+        calibration.measure(str(python))
 
 
 @pytest.mark.parametrize("ending", ["kill -SEGV $$", "sleep 60"])
@@ -134,11 +134,11 @@ def test_a_piece_that_never_returns_costs_only_itself(
     said = "\n".join(f"echo '{json.dumps(one)}'" for one in lines)
     python.write_text(f'#!/bin/sh\n{said}\nprintf \'{{"gpu": "cut\'\n{ending}\n')
     python.chmod(0o755)
-    monkeypatch.setattr(constants, "SECONDS", 1.0)
+    monkeypatch.setattr(calibration, "TIMEOUT_SECONDS", 1.0)
     begin = time.monotonic()
-    found = constants.measure(str(python))
+    found = calibration.measure(str(python))
     assert time.monotonic() - begin < 30
-    assert constants.values(found) == {"event_record_ns": 2500.0, "queue_limit": 1024.0}
+    assert calibration.values(found) == {"event_record_ns": 2500.0, "queue_limit": 1024.0}
     assert found["skipped"] == {"rows": "it did not return"}
 
 
@@ -159,25 +159,25 @@ def test_pieces_that_fail_leave_the_others(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(machine.torch.cuda, "get_device_name", lambda: "GPU")
     told = [json.loads(json.dumps(one)) for one in machine.measure()]
     assert told[0]["skipped"] == {"one": "it did not return", "two": "not reached", "three": "not reached"}
-    assert constants.values(told[-1]) == {"sync_issue_ns": 3000.0, "queue_limit": 1024.0}  # nothing measured is not 0
+    assert calibration.values(told[-1]) == {"sync_issue_ns": 3000.0, "queue_limit": 1024.0}  # nothing measured is not 0
     assert told[-1]["skipped"] == {"two": "out of memory"}
 
 
 def test_doctor_keeps_what_it_measured_and_says_so(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = {**FOUND, "pinned_bytes_per_us": 50_000.0, "skipped": {"queue": "no such function"}}
-    monkeypatch.setattr(constants, "measure", lambda: found)
+    monkeypatch.setattr(calibration, "measure", lambda: found)
     (check,) = doctor.calibrated()
     assert check.good
     assert check.found == "2 constants of NVIDIA H200 under torch 2.11.0+cu130: pinned copies 50.0 GB/s"
     assert check.cure.endswith("recordings made from now on carry them; could not be measured: queue")
-    assert constants.kept("NVIDIA H200", "2.11.0+cu130") == found
+    assert calibration.read_cache("NVIDIA H200", "2.11.0+cu130") == found
 
 
 def test_doctor_notes_what_stands_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> None:
         raise UsageError("torch sees no GPU here", hint="a GPU is needed")
 
-    monkeypatch.setattr(constants, "measure", refuse)
+    monkeypatch.setattr(calibration, "measure", refuse)
     (check,) = doctor.calibrated()
     assert (check.good, check.found, check.cure) == (None, "not available: torch sees no GPU here", "a GPU is needed")
 
@@ -186,9 +186,9 @@ def test_doctor_notes_what_stands_in_the_way(monkeypatch: pytest.MonkeyPatch) ->
 def test_the_machine_is_measured() -> None:
     if not pytest.importorskip("torch").cuda.is_available():
         pytest.skip("needs a GPU")
-    found = constants.measure(sys.executable)
+    found = calibration.measure(sys.executable)
     assert found["skipped"] == {}
-    measured = constants.values(found)
+    measured = calibration.values(found)
     assert set(measured) <= {field.name for field in fields(Calibration)}
     assert {"event_record_ns", "pinned_bytes_per_us", "staging_bytes", "queue_limit", "pin_main_bytes_per_us"} <= set(
         measured

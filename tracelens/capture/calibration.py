@@ -1,7 +1,7 @@
-"""This machine's constants for the replay: measured on request, kept per GPU and torch, put into each new Run.
+"""This machine's constants for the replay: measured on request, cached per GPU and torch, copied into each new Run.
 
-In: a child process of `machine`, and the user's cache folder. Out: a flat mapping, or None where nothing was measured.
-Works without torch.
+In: the output of the child process that measures (`calibration_child`), and the user's cache folder. Out: a flat
+mapping, or None where nothing was measured. Works without torch.
 """
 
 from __future__ import annotations
@@ -20,58 +20,58 @@ from typing import Any
 from tracelens import jsonfile, run
 from tracelens.errors import InputError, UsageError
 
-SECONDS = 180
-"""It takes some 20 s, of which the import of torch is a part; a cold network disk takes a minute for that alone."""
+TIMEOUT_SECONDS = 180
+"""The child takes some 20 s; importing torch from a cold network disk takes a minute alone."""
 CACHE_VARIABLE = "TRACELENS_CACHE"
-ABOUT = ("gpu", "torch", "cuda", "skipped", "measured_unix_ns")
-"""Keys that describe a measurement; all others are constants."""
+DESCRIPTION_KEYS = ("gpu", "torch", "cuda", "skipped", "measured_unix_ns")
+"""Keys that describe a measurement; all other keys are constants."""
 
 
 def measure(python: str = sys.executable) -> dict[str, Any]:
-    """Measure this machine in a child process. Raises `UsageError` with what the child said."""
+    """Measure this machine in a child process. Raises `UsageError` with the child's last error line."""
     hint = "see tracelens doctor: torch and a GPU that works are needed"
     command = (python, "-m", "tracelens.capture.calibration_child.micro_benchmarks")
-    environment = {**os.environ, "PYTHONPATH": _with_ours(os.environ.get("PYTHONPATH"))}
+    environment = {**os.environ, "PYTHONPATH": _with_our_package(os.environ.get("PYTHONPATH"))}
     try:
         child = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
         )
     except OSError as error:
         raise UsageError(f"the machine could not be measured: {error}", hint=hint) from error
-    said, complaints = _heard(child)
-    lines = [text for text in said.splitlines() if text.startswith("{") and text.endswith("}")]
+    stdout, stderr = _output(child)
+    lines = [text for text in stdout.splitlines() if text.startswith("{") and text.endswith("}")]
     if not lines:
-        why = (complaints.strip().splitlines() or [f"exit code {child.returncode}"])[-1]
+        why = (stderr.strip().splitlines() or [f"exit code {child.returncode}"])[-1]
         raise UsageError(f"the machine could not be measured: {why}", hint=hint)
-    found: dict[str, Any] = json.loads(lines[-1])
-    if not found.get("gpu"):
+    measured: dict[str, Any] = json.loads(lines[-1])
+    if not measured.get("gpu"):
         raise UsageError("torch sees no GPU here, so there is nothing to measure", hint=hint)
-    if not values(found):
-        why = "; ".join(f"{piece}: {text}" for piece, text in found["skipped"].items())
+    if not values(measured):
+        why = "; ".join(f"{piece}: {text}" for piece, text in measured["skipped"].items())
         raise UsageError(f"the machine could not be measured: {why}", hint=hint)
-    return {**found, "measured_unix_ns": time.time_ns()}
+    return {**measured, "measured_unix_ns": time.time_ns()}
 
 
-def _heard(child: subprocess.Popen[str]) -> tuple[str, str]:
-    """What the child writes until it ends or its time is over; then it goes, and its loader's workers with it."""
+def _output(child: subprocess.Popen[str]) -> tuple[str, str]:
+    """The child's output until it ends, or is killed with its DataLoader workers after `TIMEOUT_SECONDS`."""
     try:
         try:
-            return child.communicate(timeout=SECONDS)
-        finally:  # Ctrl-C reaches only us
+            return child.communicate(timeout=TIMEOUT_SECONDS)
+        finally:  # Ctrl-C reaches only this process
             if child.poll() is None:
                 os.killpg(child.pid, signal.SIGKILL)
     except subprocess.TimeoutExpired:
         return child.communicate()
 
 
-def keep(found: Mapping[str, Any]) -> Path:
-    """Write a measurement where later recordings find it; raises `UsageError` if that place cannot be written."""
-    folder = _folder()
+def write_cache(measured: Mapping[str, Any]) -> Path:
+    """Write a measurement to the cache, where later recordings find it; raises `UsageError` if it cannot be written."""
+    folder = _cache_folder()
     if folder is None:
         raise UsageError("there is no home folder to keep the measurement in", hint=f"set {CACHE_VARIABLE} to a folder")
-    path = folder / _name(str(found["gpu"]), str(found["torch"]))
+    path = folder / _file_name(str(measured["gpu"]), str(measured["torch"]))
     try:
-        run.write_json(path, found)
+        run.write_json(path, measured)
     except OSError as error:
         raise UsageError(
             f"{path} cannot be written: {error.strerror}", hint=f"set {CACHE_VARIABLE} to a folder that can be written"
@@ -79,27 +79,27 @@ def keep(found: Mapping[str, Any]) -> Path:
     return path
 
 
-def kept(gpu: str | None, torch: str | None) -> dict[str, Any] | None:
-    """What was measured for this kind of GPU under this torch; None where nothing was, or the file is not ours."""
-    folder = _folder()
+def read_cache(gpu: str | None, torch: str | None) -> dict[str, Any] | None:
+    """The measurement for this GPU model and this torch; None where there is none, or its file is damaged."""
+    folder = _cache_folder()
     if folder is None or not gpu or not torch:
         return None
-    path = folder / _name(gpu, torch)
+    path = folder / _file_name(gpu, torch)
     try:
         if not path.is_file():
             return None
-        found = jsonfile.read(path, missing="", damaged="")
-    except (OSError, InputError):  # a damaged cache is no reason to lose a recording
+        measured = jsonfile.read(path, missing="", damaged="")
+    except (OSError, InputError):  # a damaged cache must not lose a recording
         return None
-    return found if (found.get("gpu"), found.get("torch")) == (gpu, torch) else None
+    return measured if (measured.get("gpu"), measured.get("torch")) == (gpu, torch) else None
 
 
-def values(found: Mapping[str, Any]) -> dict[str, float]:
-    """The constants alone."""
-    return {key: value for key, value in found.items() if key not in ABOUT}
+def values(measured: Mapping[str, Any]) -> dict[str, float]:
+    """The constants of a measurement, without its description."""
+    return {key: value for key, value in measured.items() if key not in DESCRIPTION_KEYS}
 
 
-def _folder() -> Path | None:
+def _cache_folder() -> Path | None:
     given = os.environ.get(CACHE_VARIABLE)
     if given:
         return Path(given)
@@ -110,10 +110,10 @@ def _folder() -> Path | None:
     return Path(base) / "tracelens"
 
 
-def _name(gpu: str, torch: str) -> str:
+def _file_name(gpu: str, torch: str) -> str:
     return re.sub(r"[^A-Za-z0-9.+-]+", "_", f"machine-{gpu}-torch-{torch}")[:200] + ".json"
 
 
-def _with_ours(path: str | None) -> str:
+def _with_our_package(path: str | None) -> str:
     root = str(Path(run.__file__).parent.parent)
     return root if not path else os.pathsep.join((root, path))

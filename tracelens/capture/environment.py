@@ -1,7 +1,7 @@
-"""Where a recording was made, as far as a process without torch can tell.
+"""Describes the machine, the variables and the git revision of a recording, in a process without torch.
 
-In: a folder. Out: dictionaries for run.json; what cannot be found out is None, never a guess. torch's own facts come
-from the ranks (`facts.process`) and are merged in by `with_process`.
+In: a folder. Out: dictionaries for run.json, with None for what is unknown. Facts about torch come from the ranks
+(`process_facts.process`) and are added by `with_process`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 PREFIXES = ("CUDA_", "NCCL_", "TORCH", "PYTORCH_", "OMP_", "MKL_", "KINETO_", "CUBLAS_", "HIP_", "ROCR_", "SLURM_JOB")
-"""Variables that change how a training job runs. Others stay out of the file: they may hold secrets."""
+"""Variables that change how a training job runs. No others are written: they may hold secrets."""
 SECRETS = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 GIT_SECONDS = 5.0
 
 
 def describe(gpus: Mapping[str, Any]) -> dict[str, Any]:
-    """The machine; `gpus` comes from `monitor.describe_gpus`."""
+    """The machine and its variables; `gpus` comes from `hardware_monitor.describe_gpus`."""
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -37,13 +37,13 @@ def describe(gpus: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_process(environment: Mapping[str, Any], process: Mapping[str, Any]) -> dict[str, Any]:
-    """The same, with what a rank knows about its own Python and torch."""
+    """`environment` with the facts about Python and torch that a rank has reported as `process`."""
     known = ("python", "torch", "cuda", "hip", "cudnn", "cudnn_benchmark", "deterministic", "threads", "allocator")
     return {**environment, **{key: process[key] for key in known if key in process}}
 
 
 def git(folder: Path) -> dict[str, Any] | None:
-    """Revision of the working copy around `folder` and whether it has changes; None outside of one."""
+    """Revision of the git working copy around `folder`, and whether it has changes; None outside of one."""
     revision = _git(folder, "rev-parse", "HEAD")
     if not revision:
         return None
@@ -52,7 +52,7 @@ def git(folder: Path) -> dict[str, Any] | None:
 
 
 def _git(folder: Path, *words: str) -> str | None:
-    # Without the optional locks a look at the working copy writes nothing into it.
+    # Without optional locks, `git status` writes nothing into the working copy.
     command = ("git", "--no-optional-locks", "-C", str(folder), *words)
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=GIT_SECONDS, check=False)

@@ -1,13 +1,13 @@
-"""GPU and CPU samples taken from beside the job, with the host's Unix time.
+"""Samples GPUs (NVML) and CPUs (psutil) while a job runs, from a thread of its own.
 
-In: the process id of the command. Out: monitor.jsonl, one object per line:
+In: the process id of the command. Out: monitor.jsonl, one object per line, with the host's Unix time:
     {"unix_ns", "gpus": [{"index", "utilization", "memory_utilization", "memory_used", "memory_total", "power_w",
      "temperature_c", "sm_clock_mhz", "throttle_reasons"}, …] | null,
      "cpu_percent", "memory_used", "process_cpu_percent", "process_memory", "processes"}
 In every tenth row each GPU also has "pcie_rx_kb_s" and "pcie_tx_kb_s". `tracelens.monitor` writes rows
     {"unix_ns", "iteration", "iteration_seconds"}
-between them. What is not available (no NVML, no permission, MIG) is null, never 0. NVML averages utilization over its
-own window of about 1/6 s to 1 s, so a sample is no instant. Only reads; changes no setting of a device.
+between them. What is not available (no NVML, no permission, MIG) is null, never 0. NVML averages utilization over a
+window of 1/6 s to 1 s, so a sample is not a point in time. No setting of a device is changed.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from typing import Any
 import psutil
 
 PERIOD_SECONDS = 0.2
-"""NVML refreshes its utilization about every 167 ms; looking more often repeats the same number."""
-FAMILY_SECONDS = 2.0
-"""How often the job's process tree is read anew; that walks over every process of the machine."""
+"""NVML updates its utilization about every 167 ms; sampling faster repeats the same number."""
+TREE_SECONDS = 2.0
+"""How often the job's process tree is read again, which walks over every process of the machine."""
 PCIE_EVERY = 10
-"""Samples between two questions for PCIe traffic: NVML counts 20 ms for each direction of each device."""
+"""PCIe traffic is read in every tenth sample: NVML counts for 20 ms per direction and device."""
 MOST_LINES = 100_000
-"""Five and a half hours; then the file is complete enough, some 40 MB."""
+"""Samples are written for five and a half hours, some 40 MB."""
 
 
 class HardwareMonitor:
-    """Samples until `stop`, in a thread of its own; a sample that fails is left out."""
+    """Samples between `start` and `stop`, in a thread of its own. A full disk ends the samples, not the job."""
 
     def __init__(self, path: Path, process: int, period_seconds: float = PERIOD_SECONDS) -> None:
         self._path = path
@@ -52,14 +52,14 @@ class HardwareMonitor:
         self._notes.append(row)
 
     def stop(self) -> None:
-        """Write what is left and end; does nothing the second time."""
+        """Write the remaining rows and end; does nothing the second time."""
         self._done.set()
         if self._thread.is_alive():
             self._thread.join(timeout=2.0)
         self._gpus.close()
 
     def _run(self) -> None:
-        psutil.cpu_percent()  # the first call only sets the zero
+        psutil.cpu_percent()  # the first call only sets the reference
         self._process_tree.sample()
         try:
             with self._path.open("w", encoding="utf-8") as out:
@@ -71,7 +71,7 @@ class HardwareMonitor:
                         return
                     out.write(json.dumps(self._sample(number)) + "\n")
                     out.flush()
-        except OSError:  # a full disk: the job and its recording matter more than its samples
+        except OSError:  # no room
             return
 
     def _sample(self, number: int) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def describe_gpus() -> dict[str, Any]:
 
 
 class _ProcessTree:
-    """The job's processes: the command and everything below it."""
+    """The job's processes: the command and all its descendants."""
 
     def __init__(self, process: int) -> None:
         self._root = process
@@ -107,7 +107,7 @@ class _ProcessTree:
         shares, memory, alive = [], 0, 0
         for number, member in self._members.items():
             try:
-                used = member.cpu_percent()  # the first call only sets the zero: its 0 is no measurement
+                used = member.cpu_percent()  # 0 at its first call, which only sets the reference
                 memory += member.memory_info().rss
                 alive += 1
             except psutil.Error:
@@ -121,19 +121,19 @@ class _ProcessTree:
         }
 
     def _refresh(self) -> None:
-        if time.monotonic() - self._read < FAMILY_SECONDS:
+        if time.monotonic() - self._read < TREE_SECONDS:
             return
         self._read = time.monotonic()
         try:
             root = psutil.Process(self._root)
-            found = [root, *root.children(recursive=True)]
+            tree = [root, *root.children(recursive=True)]
         except psutil.Error:
             return
-        self._members = {one.pid: self._members.get(one.pid, one) for one in found}
+        self._members = {process.pid: self._members.get(process.pid, process) for process in tree}
 
 
 class _GpuSampler:
-    """NVML, where it is; every value by itself None where the device does not tell."""
+    """Reads the GPUs through NVML; a value that the device does not report is None."""
 
     def __init__(self) -> None:
         self._nvml: Any = None
@@ -151,11 +151,11 @@ class _GpuSampler:
             return
 
     def sample(self, *, pcie: bool = False) -> list[dict[str, Any]] | None:
-        """One dictionary per device, None without NVML; `pcie` asks for the traffic too, at 40 ms per device."""
+        """One dictionary per device, None without NVML; `pcie` adds the traffic, which takes 40 ms per device."""
         if self._nvml is None:
             return None
         return [
-            self._one(index, handle) | (self._traffic(handle) if pcie else {})
+            self._device(index, handle) | (self._traffic(handle) if pcie else {})
             for index, handle in enumerate(self._handles)
         ]
 
@@ -179,7 +179,7 @@ class _GpuSampler:
             except nvml.NVMLError:
                 return
 
-    def _one(self, index: int, handle: Any) -> dict[str, Any]:
+    def _device(self, index: int, handle: Any) -> dict[str, Any]:
         nvml = self._nvml
         usage = self._ask(nvml.nvmlDeviceGetUtilizationRates, handle)
         memory = self._ask(nvml.nvmlDeviceGetMemoryInfo, handle)

@@ -1,7 +1,6 @@
-"""How many steps go into which window: pure arithmetic, without torch.
+"""How many steps go into which recording window: pure arithmetic.
 
-In: the options of one recording and, where it can be told, how many steps the script still has. Out: the plan that
-fits. Apart because it decides what a short script still yields.
+In: the options of a recording and, where it is known, how many steps the script still has. Out: a plan that fits.
 """
 
 from __future__ import annotations
@@ -12,21 +11,24 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 KINETO_SILENT = {"KINETO_LOG_LEVEL": "6"}
-"""Kineto's own lines on stderr would look like the script's."""
+"""Variables that silence Kineto, whose lines on stderr would look like the script's."""
 BYTES_PER_EVENT = 400
-"""Of the plain JSON, on the safe side: 250 on a CPU, up to 350 where kernels carry their launch parameters."""
+"""Of uncompressed JSON, rounded up: 250 on a CPU, up to 350 where kernels have their launch parameters."""
 SPARE_DISK = 0.5
-"""A recording takes at most this share of what is free: the job's own checkpoints come first."""
+"""The share of the free disk that a recording may take; the job's checkpoints need the rest."""
 UNKNOWN_LENGTH_STEPS = 150
-"""Enough for a median and its spread; with warm-up and window below the 200 steps that small demonstrations have."""
+"""Most steps of W0 where the loop's length is unknown.
+
+Enough for a median and its spread; with warm-up and window still below the 200 steps of small demonstrations.
+"""
 FEWEST_STEPS = 4
-"""Of a script whose loop says its length: two looks at it, one unprofiled step, one recorded one."""
+"""Steps that a script of known length needs: two to find the length, one unprofiled, one recorded."""
 
 LONGEST_SECONDS = 120.0
-"""A window whose length is given in steps alone (several ranks) ends after so long all the same."""
-MOST_UNSEEN = 64
-UNSEEN_SECONDS = 0.25
-"""So many steps, or so long, go by in W0 with their times noted and nothing else: what we do in a step costs that."""
+"""Longest duration of a window whose length is otherwise given in steps alone (several ranks)."""
+MOST_UNOBSERVED = 64
+UNOBSERVED_SECONDS = 0.25
+"""In W0 this many steps, or as many as take this long, only have their end times noted, to keep the cost low."""
 
 
 class NoRoomError(Exception):
@@ -38,85 +40,92 @@ class WindowPlan:
     """The windows, in the order in which they are recorded."""
 
     settle: int = 3
-    """Steps left alone at first: lazy initialization, autotuning, and the rule that finds the steps."""
+    """First steps, which are skipped: lazy initialization, autotuning, and finding out what a step is."""
     unprofiled_steps: int = 20
     unprofiled_seconds: float = 2.0
-    """W0 lasts until both are reached: a mean over less than 2 s is at the mercy of one hiccup of the host …"""
+    """W0 ends when both are reached: over less than 2 s, one hiccup of the host dominates the mean …"""
     unprofiled_most_steps: int = 2000
     unprofiled_most_seconds: float = 30.0
     """… but never longer than either of these, once it holds `unprofiled_steps` or a fifth of them."""
     warmup: int = 3
-    """Steps with the tracer attached and its events thrown away: the first ones pay for its initialization."""
+    """Steps with the tracer attached whose events are discarded: the first ones contain its initialization."""
     clean: int = 12
+    """Steps of W1, whose timings count."""
     attributed: int = 2
+    """Steps of W2, in which calls that may wait are marked with their source line; their timings do not count."""
     most_window_seconds: float = 60.0
-    """W1 is cut here: the trace of a step that takes many seconds holds many events."""
+    """W1 ends after this, as steps of many seconds record many events."""
     most_events: int = 1_000_000
-    """Some 300 MB of JSON; the training waits about 6 s while they are written."""
+    """Some 300 MB of JSON, which take about 6 s to write while the training waits."""
     most_bytes: int = 2_000_000_000
     patience_seconds: float = 90.0
-    """So long without a step, a batch or a backward, and a time window is recorded instead."""
+    """After so long without a step, a batch or a backward, a time window is recorded instead."""
     time_window_seconds: float = 3.0
-    """Its length. 0: no such window."""
+    """Length of the time window. 0: none is recorded."""
     shrunk: bool = False
+    """The windows were made shorter to fit a short script."""
     open_ended: bool = False
-    """The loop does not say how long it is."""
+    """The loop's length is unknown."""
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> WindowPlan:
-        """The plan that a configuration asks for; unknown keys are somebody else's."""
+        """The plan that a configuration asks for; keys that are no fields are ignored."""
         known = {field.name for field in fields(cls)}
         return cls(**{key: value for key, value in config.items() if key in known and value is not None})
 
     def as_dict(self) -> dict[str, Any]:
+        """The plan as JSON, with None for infinity."""
         return {key: None if value == math.inf else value for key, value in asdict(self).items()}
 
     def unprofiled_enough(self, steps: int, seconds: float) -> bool:
-        """W0 may close."""
+        """Whether W0 may end after `steps` steps in `seconds`."""
         if steps >= self.unprofiled_most_steps:
             return True
         if seconds >= self.unprofiled_most_seconds and steps >= max(1, self.unprofiled_steps // 5):
             return True
         return steps >= self.unprofiled_steps and seconds >= self.unprofiled_seconds
 
-    def unseen(self, steps: int, seconds: float) -> int:
-        """How many of the next steps cannot be the one with which W0 closes, after `steps` steps in `seconds`."""
+    def unobserved(self, steps: int, seconds: float) -> int:
+        """How many of the next steps need not be observed, as W0 cannot end with them; after `steps` in `seconds`."""
         end = self.unprofiled_steps if steps < self.unprofiled_steps else self.unprofiled_most_steps
-        return max(0, min(end - steps - 1, MOST_UNSEEN, int(UNSEEN_SECONDS * steps / max(seconds, 1e-6))))
+        return max(0, min(end - steps - 1, MOST_UNOBSERVED, int(UNOBSERVED_SECONDS * steps / max(seconds, 1e-6))))
 
-    def probed(self) -> bool:
-        """One of the warm-up steps is recorded and thrown away, to learn how much a step records."""
+    def has_probe(self) -> bool:
+        """Whether one of the warm-up steps is recorded and discarded, to count the events of a step."""
         return self.warmup >= 2
 
-    def bounded(self, events: int, seconds: float, free_bytes: int | None) -> WindowPlan:
-        """The same plan, or one whose recording stays within its limits. `events` and `seconds`: of one step.
+    def within_limits(self, events: int, seconds: float, free_bytes: int | None) -> WindowPlan:
+        """The plan with W1 and W2 shortened to stay within its limits; `events` and `seconds` are those of one step.
 
         Raises `NoRoomError` if not even one step does.
         """
-        most, _why = self.bound(events, seconds, free_bytes)
+        most, _why = self.step_limit(events, seconds, free_bytes)
         if not most:
             size = max(1, events) * BYTES_PER_EVENT
             raise NoRoomError(f"one step records about {events:,} events, {size:,} bytes")
         attributed = min(self.attributed, 1) if most < self.clean + self.attributed else self.attributed
         return replace(self, clean=max(1, min(self.clean, most - attributed)), attributed=attributed)
 
-    def bound(self, events: int, seconds: float, free_bytes: int | None) -> tuple[int, str]:
-        """How many such steps the limits allow, and which of them says so. 0: there is no room on the disk for one."""
+    def step_limit(self, events: int, seconds: float, free_bytes: int | None) -> tuple[int, str]:
+        """How many such steps the limits allow, and which limit it is, as text. 0: no room on the disk for one step."""
         events, seconds = max(1, events), max(seconds, 1e-6)
         disk = self.most_bytes if free_bytes is None else min(self.most_bytes, int(SPARE_DISK * free_bytes))
         room = disk // (events * BYTES_PER_EVENT)
         limits = [(max(1, self.most_events // events), f"a step records about {events:,} events")]
         if math.isfinite(self.most_window_seconds):
             limits.append((max(1, int(self.most_window_seconds / seconds)), f"a step lasts {seconds:.3g} s"))
-        much = disk == self.most_bytes
+        plenty = disk == self.most_bytes
         limits.append(
-            (room, limits[0][1] if much else f"the recording may take {disk:,} bytes of the disk's free ones")
+            (room, limits[0][1] if plenty else f"the recording may take {disk:,} bytes of the disk's free ones")
         )
         return min(limits, key=lambda limit: limit[0])
 
-    def in_step(self) -> WindowPlan:
-        """The same plan by counts alone: ranks that read their own clocks would open their windows at different steps,
-        and one that writes its trace makes the others wait."""
+    def by_counts(self) -> WindowPlan:
+        """The plan in numbers of steps alone, for several ranks.
+
+        Ranks that went by their own clocks would open their windows at different steps, and a rank that writes its
+        trace makes the others wait.
+        """
         return replace(
             self,
             unprofiled_steps=min(2 * self.unprofiled_steps, self.unprofiled_most_steps),
@@ -126,8 +135,10 @@ class WindowPlan:
         )
 
     def with_unknown_length(self) -> WindowPlan:
-        """For loops that do not say how long they are: fast steps must not run out while W0 waits for its seconds. Who
-        asks for fewer recorded steps has a short script."""
+        """The plan for a loop of unknown length, with a short W0: the steps must not run out before W1.
+
+        Where fewer recorded steps were asked for, W0 is shorter in proportion: the script is probably short.
+        """
         most = max(1, round(UNKNOWN_LENGTH_STEPS * min(1.0, self.clean / WindowPlan.clean)))
         return replace(
             self,
@@ -137,30 +148,32 @@ class WindowPlan:
         )
 
     def longest_window_seconds(self) -> float:
-        """After which a step that does not end closes the window."""
+        """Seconds after which the window is closed even if the step does not end."""
         return min(self.most_window_seconds, LONGEST_SECONDS)
 
-    def longest(self) -> int:
-        """Steps after which the recording is complete, however fast they are."""
+    def most_steps(self) -> int:
+        """Steps after which the recording is complete, however short they are."""
         return self.settle + self.unprofiled_most_steps + self.warmup + self.clean + self.attributed
 
     def advice(self, steps: int, option: str) -> str:
-        """What helps a script that ended after so few steps, before the profiler was started. `option`: what asks for
-        fewer; "" where the number of steps was not the reason."""
+        """What helps a script that ended after `steps` steps, before the profiler was started; "" if nothing does.
+
+        `option` is how the user asks for fewer recorded steps: "--steps " or "steps=".
+        """
         if not self.open_ended:
             return f": let it make at least {FEWEST_STEPS} steps" if steps < FEWEST_STEPS else ""
         fewer = [replace(self, clean=clean).with_unknown_length() for clean in range(self.clean - 1, 0, -1)]
-        fits = next((plan.clean for plan in fewer if plan.longest() <= steps), None)
-        enough = f"let it make {self.longest()} steps"
+        fits = next((plan.clean for plan in fewer if plan.most_steps() <= steps), None)
+        enough = f"let it make {self.most_steps()} steps"
         if fits is not None:
             enough = f"record fewer with {option}{fits}, or {enough}"
         elif fewer:
-            enough += f" (or {fewer[-1].longest()}, with {option}1)"
+            enough += f" (or {fewer[-1].most_steps()}, with {option}1)"
         most = self.unprofiled_most_steps
         return f": its loop does not say how long it is, so up to {most} steps are timed first; {enough}"
 
     def fitted(self, remaining: int) -> WindowPlan:
-        """The same plan, or one that a script with `remaining` steps can still fill."""
+        """The plan for a script with `remaining` steps: its windows are shortened (`shrunk`) if these are too few."""
         recorded = self.warmup + self.clean + self.attributed
         spare = remaining - recorded - self.settle
         if spare >= self.unprofiled_steps:

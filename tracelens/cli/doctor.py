@@ -52,19 +52,18 @@ def look_around() -> MachineFacts:
 
 def calibrated() -> tuple[Check, ...]:
     """What `--calibrate` measured, and where it is kept; a note where it could not, for the replay has defaults."""
-    from tracelens.capture import calibration as constants
+    from tracelens.capture import calibration
     from tracelens.cli.machine_checks import Check
 
     try:
         with output.progress("measuring this machine, some 20 s"):
-            found = constants.measure()
-            path = constants.keep(found)
+            found = calibration.measure()
+            path = calibration.write_cache(found)
     except UsageError as error:
         return (Check("calibration", None, f"not available: {error.message}", error.hint),)
     missing = ", ".join(found["skipped"])
-    told = (
-        f"{len(constants.values(found))} constants of {found['gpu']} under torch {found['torch']}: {_highlights(found)}"
-    )
+    constants = calibration.values(found)
+    told = f"{len(constants)} constants of {found['gpu']} under torch {found['torch']}: {_highlights(found)}"
     kept = f"kept in {path}; recordings made from now on carry them"
     return (Check("calibration", True, told, f"{kept}; could not be measured: {missing}" if missing else kept),)
 

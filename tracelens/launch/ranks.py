@@ -1,7 +1,6 @@
-"""Which rank this process is, by what its launcher has set. Without torch.
+"""Rank and world size of this process, from the variables that its launcher has set. Without torch.
 
-In: the environment. Out: numbers. Apart because four who ask (recording, the monitor's file, verify) must hear the same
-answer, and the monitor asks where torch may be missing.
+In: the environment. Out: numbers. Recording, the monitor and `verify` share it, so that they agree.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ _WORLDS = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 
 
 def rank() -> int | None:
-    """None where no launcher says it."""
+    """The rank; None where no launcher has set it."""
     return number(*_RANKS)
 
 
 def world() -> int | None:
-    """How many ranks there are; None where no launcher says it."""
+    """The number of ranks; None where no launcher has set it."""
     return number(*_WORLDS)
 
 

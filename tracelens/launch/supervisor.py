@@ -1,8 +1,8 @@
-"""The thin parent: starts any command with an agent inside it and behaves as if it were that command.
+"""The parent process: starts any command with an agent inside it and behaves as if it were that command.
 
-In: a command and what the bootstrap folder should tell the agent. Out: the command's own status. The parent imports
-no torch, leaves the child in its process group (a terminal's Ctrl-C reaches it once), hands the streams through and
-forwards signals. Apart so that profiling and verification start programs in exactly one way.
+In: a command, and the agent's configuration for the bootstrap folder. Out: the command's own exit status. The parent
+leaves the child in its process group (a terminal's Ctrl-C reaches it once), passes the streams through and forwards
+signals. Recording and `verify` both start programs this way.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tracelens.errors import InputError, UsageError
 Kind = Literal["script", "module", "command"]
 
 POLL_SECONDS = 0.1
-"""How soon the parent notices a closed window or the child's end; 10 wake-ups per second cost nothing measurable."""
+"""How often the parent looks for a closed window and the child's end; no cost was measured."""
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 REACHED_FILE = "reached"
 BOOTSTRAP = Path(__file__).parent / "bootstrap" / "sitecustomize.py"
@@ -36,15 +36,16 @@ BOOTSTRAP = Path(__file__).parent / "bootstrap" / "sitecustomize.py"
 
 @dataclass(frozen=True)
 class Launch:
-    """A command to start. `agent` is the module whose `arm(config)` runs in each process that has imported torch."""
+    """A command to start. `agent` names the module whose `arm(config)` runs in each process that imports torch."""
 
     command: tuple[str, ...]
     agent: str
     config: Mapping[str, Any]
-    """Handed to `arm`, with `root` and `agent` added; `environment` in it is set before torch is imported."""
+    """The argument of `arm`, with `root` and `agent` added. Variables in its `environment` are set before torch is
+    imported."""
     cwd: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables for the child beside the inherited ones."""
+    """Variables for the child in addition to the inherited ones."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,8 @@ class Handshake:
 
 
 def command_line(kind: Kind, words: tuple[str, ...], python: str, cwd: Path | None = None) -> tuple[str, ...]:
-    """What to execute in `cwd` for a script, for `-m module`, or for any command; `InputError` when it is not there."""
+    """The command to execute in `cwd` for a script, for `-m module`, or for any command. Raises `InputError` if it is
+    missing."""
     if kind == "module":
         return (python, "-m", *words)
     if kind == "script":
@@ -78,7 +80,7 @@ def command_line(kind: Kind, words: tuple[str, ...], python: str, cwd: Path | No
 def run(
     launch: Launch, boot: Path, on_poll: Callable[[int], None], started: Callable[[int], None] | None = None
 ) -> int:
-    """Start the command with `boot` (see `bootstrap`) injected, wait, return its status (negative: died by a signal).
+    """Start the command with `boot` (see `bootstrap`) on its path and return its status (negative: a signal ended it).
 
     `on_poll(pid)` is called about ten times a second while the child runs; `started(pid)` once.
     """
@@ -101,7 +103,7 @@ def run(
                     return child.wait(timeout=POLL_SECONDS)
                 on_poll(child.pid)
         finally:
-            child.wait()  # whatever goes wrong on our side, the command is not left behind
+            child.wait()  # an error in the parent must not leave the command running alone
 
 
 @contextmanager
@@ -114,13 +116,13 @@ def bootstrap(launch: Launch, folder: Path) -> Iterator[Path]:
     root = Path(tracelens.__file__).resolve().parent.parent
     config = {**launch.config, "agent": launch.agent, "root": str(root)}
     try:
-        _equip(folder, config)
+        _fill(folder, config)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _equip(folder: Path, config: Mapping[str, Any]) -> None:
+def _fill(folder: Path, config: Mapping[str, Any]) -> None:
     try:
         (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
         shutil.copyfile(BOOTSTRAP, folder / "sitecustomize.py")
@@ -132,34 +134,34 @@ def _equip(folder: Path, config: Mapping[str, Any]) -> None:
 
 
 def handshakes(boot: Path) -> tuple[Handshake, ...]:
-    """The processes that injection has reached so far."""
-    found = []
+    """The processes with torch that the injection has reached so far."""
+    reached_processes = []
     for path in sorted(boot.glob("process-*.json")):
         with suppress(OSError, ValueError, KeyError):
             entry = json.loads(path.read_text(encoding="utf-8"))
-            found.append(Handshake(int(entry["pid"]), str(entry["python"]), str(entry["agent"])))
-    return tuple(found)
+            reached_processes.append(Handshake(int(entry["pid"]), str(entry["python"]), str(entry["agent"])))
+    return tuple(reached_processes)
 
 
 def reached(boot: Path) -> bool:
-    """Whether any Python process has come up with the bootstrap folder on its path, with torch or without."""
+    """Whether any Python process has started with the bootstrap folder on its path, with or without torch."""
     return (boot / REACHED_FILE).exists()
 
 
 def finish(status: int) -> int:
-    """The exit code that a shell shows for a status: itself, or 128 + the signal's number."""
+    """The exit code that a shell shows for a status: the status itself, or 128 + the signal's number."""
     return 128 - status if status < 0 else status
 
 
 def end_as(status: int) -> int:
-    """Die by the signal that `status` names, without a core dump of our own; otherwise return it as exit code."""
+    """End this process by the signal that `status` names, without a core dump; otherwise return it as exit code."""
     if status < 0:
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        with suppress(OSError):  # SIGKILL's action cannot be set, and need not be
+        with suppress(OSError):  # SIGKILL's action cannot be set, and is the default anyway
             signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
-        time.sleep(1)  # the signal arrives at once; only one that is blocked lets us get here
+        time.sleep(1)  # only a blocked signal does not end the process before this
     return finish(status)
 
 
@@ -168,7 +170,7 @@ def end_as(status: int) -> int:
 
 @contextmanager
 def _forwarding() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
-    """Forward signals to the child that is handed to the yielded function; those that came before it, too."""
+    """Forward signals to the child that the yielded function gets, including those that arrived before it."""
     children: list[subprocess.Popen[bytes]] = []
     early: list[int] = []
 
@@ -185,7 +187,7 @@ def _forwarding() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
 
     before = {}
     for number in (*FORWARDED, signal.SIGINT):
-        # What is ignored (nohup) stays ignored, for the child as well. A handler, unlike SIG_IGN, is not inherited.
+        # An ignored signal (nohup) stays ignored, in the child as well; a handler is not inherited, SIG_IGN is.
         if signal.getsignal(number) != signal.SIG_IGN:
             before[number] = signal.signal(number, _leave_to_child if number == signal.SIGINT else forward)
     try:

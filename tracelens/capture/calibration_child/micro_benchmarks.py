@@ -1,12 +1,11 @@
-"""Micro-benchmarks of this machine's host and GPU costs: runs in a child process with torch, `python -m` this module.
+"""Micro-benchmarks of this machine's host and GPU costs. Runs in a child process, as `python -m` this module.
 
-In: nothing but the machine. Out: one JSON object per line on stdout (see `measure`), each holding what the ones before
-it held: a piece that hangs, or takes the process along, costs only itself and those after it. Apart from everything
-else because it is the only code of ours that uses a GPU on its own account; `constants` starts it and keeps what it
-found.
+In: the machine. Out: one JSON object per line on stdout (see `measure`), each with everything measured so far: a
+benchmark that hangs or crashes the process loses only itself and those after it. `capture.calibration` starts the child
+and caches the result.
 
-Keys with a unit in their name are the constants of the replay (`replay.calibrate.Calibration`); a value that could not
-be measured is left out, never 0. Each is a median over repetitions after a warm-up.
+Keys with a unit in their name are constants of the replay (`replay.calibrate.Calibration`). A value that could not be
+measured is left out, never 0. Each is a median over repetitions after a warm-up.
 """
 
 from __future__ import annotations

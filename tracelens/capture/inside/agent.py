@@ -1,11 +1,12 @@
-"""The recording agent: lives in the user's training process and goes through three windows at its step boundaries.
+"""The recording agent: runs in the user's training process and goes through the recording windows, step by step.
 
-In: `arm(config)` from the bootstrap, then the observers of `launch.hooks`. Out: files in the Run folder (see `saving`).
+In: `arm(config)` from the bootstrap, then the observers of `launch.inside.hooks`. Out: files in the Run folder (see
+`saving`).
 
     settle → W0 unprofiled → probe, warm-up → W1 clean → W2 attributed → done
 
-Rules that every line here obeys: the job comes first (whatever fails, recording ends and training goes on), outside
-the windows nothing synchronizes, no random number is drawn, no CUDA context is created.
+Every line here keeps three rules: whatever fails, recording ends and training goes on; outside the windows nothing
+synchronizes; no random number is drawn and no CUDA context is created.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tracelens.capture.inside import exit_guard, process_facts, recording_limits
 from tracelens.capture.inside.forward_only_pass import ForwardOnlyPass
 from tracelens.capture.inside.loop_bounds import BlockEntry
 from tracelens.capture.inside.main_thread_timer import MainThreadTimer
-from tracelens.capture.inside.phases import RECORDING, Phase
+from tracelens.capture.inside.phases import PROFILER_ATTACHED, Phase
 from tracelens.capture.inside.profiler_session import PROFILES_ITSELF, NotRecorded, ProfilerSession, watch_foreign
 from tracelens.capture.inside.recording_data import RecordingData
 from tracelens.capture.inside.stack_sampler import StackSampler
@@ -35,13 +36,13 @@ from tracelens.capture.inside.time_window import TimeWindow
 from tracelens.capture.window_plan import NoRoomError, WindowPlan
 from tracelens.launch.inside import hooks
 
-_UNPROFILED, _DONE = Phase.UNPROFILED, Phase.DONE  # members of an Enum are slow to look up, and this runs per step
-PATIENCE_WITH_STOP = 3
-"""Steps after which a script that swallows SystemExit is ended for good."""
+_UNPROFILED, _DONE = Phase.UNPROFILED, Phase.DONE  # an Enum's members are slow to look up, and this runs per step
+MOST_SYSTEM_EXITS = 3
+"""SystemExits that are raised before a script that catches them is ended by `os._exit`."""
 
 
 def arm(config: Mapping[str, Any]) -> None:
-    """Observe this process; recording begins by itself once it makes training steps."""
+    """Observe this process; recording begins by itself when it makes training steps."""
     hooks.install()
     agent = RecordingAgent(config)
     watch_foreign(agent.foreign_profiler)
@@ -53,10 +54,10 @@ def arm(config: Mapping[str, Any]) -> None:
 
 
 class RecordingAgent:
-    """One process's recording. All methods run on the training thread, but for the ends of the process."""
+    """One process's recording. Its methods run on the training thread, except those that the process's end calls."""
 
     def __init__(self, config: Mapping[str, Any], block: BlockEntry | None = None) -> None:
-        """`block`: where the script itself began the recording; loops around that place do not count."""
+        """`block`: where the script itself began the recording; loops around that place are not counted."""
         self._config = config
         self._block = block
         self._exit_guard = exit_guard.ExitGuard(self.end, self.stranded)
@@ -73,14 +74,14 @@ class RecordingAgent:
         ]
 
     def watch(self) -> None:
-        """Record a window of time if no step comes."""
+        """Record a time window if no step comes."""
         self._time_window.start()
 
     def _reset(self) -> None:
         self._data = RecordingData(WindowPlan.from_config(self._config.get("plan", {})))
         self._instruments = saving.Instruments()
         self._phase = Phase.SETTLE
-        self._count = self._stops = 0
+        self._count = self._system_exits = 0
         self._graphs = process_facts.GraphCaptures()
         self._remaining_steps = recording_limits.RemainingSteps(self._block)
         self._window_timer: MainThreadTimer | None = None
@@ -89,34 +90,34 @@ class RecordingAgent:
     # -------------------------------------------------------------------------------------------- observers
 
     def on_step(self, step: hooks.Step) -> None:
-        now, anew = time.perf_counter_ns(), False
+        now, restarts = time.perf_counter_ns(), False
         if self._phase is _DONE:
-            anew = self._forward_only.over()
-            if not anew:
-                self._stop_again()
+            restarts = self._forward_only.training_began()
+            if not restarts:
+                self._end_script()
                 return
         if self._time_window.open or self._graphs.capturing():
-            return  # a step that is being captured into a CUDA graph does not run
+            return  # a step that is captured into a CUDA graph does not run
         data = self._data
         if not data.steps_seen:
             self._first_step()
         self._catch_up()
         data.steps_seen += 1
-        if anew or data.source is None or (step.restarted and data.gives_way_to(step.source)):
-            self._settle_again(step)
-        if step.source == self._data.source:  # an evaluation between epochs, counted by its batches, is no step
-            self._go_on(step, now)
+        if restarts or data.source is None or (step.restarted and data.is_replaced_by(step.source)):
+            self._restart(step)
+        if step.source == self._data.source:  # batches of an evaluation between epochs are no steps
+            self._advance(step, now)
 
     def on_batch(self, iterator: Any, batch: Any) -> None:
         if self._phase is not _DONE or self._forward_only.pending:
-            self._data.loaders.saw(iterator, batch)
+            self._data.loaders.first_batch(iterator, batch)
 
     def on_failure(self, text: str) -> None:
         self._data.notes.append(f"TraceLens failed and stood down: {text}")
         self.end("TraceLens failed inside the training process")
 
     def foreign_profiler(self) -> None:
-        """The script is about to start a profiler of its own: two at once crash the process, so ours gives way."""
+        """The script is about to start a profiler of its own: two at once crash the process, so ours ends."""
         if self._phase is not Phase.DONE:
             self._data.notes.append(PROFILES_ITSELF)
             self.end(PROFILES_ITSELF)
@@ -129,10 +130,10 @@ class RecordingAgent:
             self._time_window.start()
 
     def forked(self) -> None:
-        """In a forked child: begin afresh, unless the parent was recording (its session is not ours to touch)."""
-        recording = self._phase in RECORDING or self._time_window.open
+        """In a forked child: start again, or do nothing if the parent was recording, as its session is inherited."""
+        recording = self._phase in PROFILER_ATTACHED or self._time_window.open
         for inherited in (self._data, self._instruments, self._time_window):
-            exit_guard.never_free(inherited)  # a CUDA event that dies in a forked child takes the child with it
+            exit_guard.never_free(inherited)  # freeing a CUDA event in a forked child crashes it
         self._time_window = TimeWindow(self._config, self._idle)
         self._exit_guard.forked()
         self._instruments.put_back()
@@ -143,7 +144,7 @@ class RecordingAgent:
             self.observe()
 
     def end(self, reason: str) -> None:
-        """Close whatever is open and keep what there is; called when the process ends or we must give way."""
+        """Close what is open and save what there is; called when the process ends, or when recording has to stop."""
         if self._phase is _DONE:
             return
         self._time_window.stop()
@@ -151,24 +152,24 @@ class RecordingAgent:
         phase, self._phase = self._phase, Phase.DONE
         try:
             self._save_partial(phase, reason)
-        except Exception as error:  # noqa: BLE001 -- at the end of the user's process: nothing of ours may show
+        except Exception as error:  # noqa: BLE001 -- an error of ours must not show at the end of the process
             self._data.notes.append(f"the partial recording was lost: {error!r}")
         finally:
             self._release()
             self._unobserve()
 
     def stranded(self, reason: str) -> None:
-        """The training thread hangs for good, and with it the trace: keep the rest. Runs on a thread of its own."""
+        """Save all but the trace, as the training thread hangs in a C call. Runs on a thread of its own."""
         if self._phase is _DONE:
             return
         self._phase, self._data.stranded = Phase.DONE, True
         profiler, self._instruments.profiler = self._instruments.profiler, None
         exit_guard.never_free(profiler)  # only the thread that started it may end it
-        with contextlib.suppress(Exception):  # the process is about to end, and nothing more can be kept of it
+        with contextlib.suppress(Exception):  # the process is about to end; nothing else can be saved
             saving.save(self._config, self._data, self._instruments, f"{reason}, after {self._data.steps_seen} steps")
 
     def _unobserve(self) -> None:
-        """Afterwards the hooks only call what they wrap, and nothing of ours runs; but where a training may follow."""
+        """Remove our observers, unless a training may still follow; without them the hooks do nothing."""
         while self._removers and not self._forward_only.pending:
             self._removers.pop()()
 
@@ -180,7 +181,7 @@ class RecordingAgent:
 
     # ---------------------------------------------------------------------------------------------- windows
 
-    def _go_on(self, step: hooks.Step, now: int) -> None:
+    def _advance(self, step: hooks.Step, now: int) -> None:
         self._count += 1
         phase, data = self._phase, self._data
         if phase is _UNPROFILED:
@@ -190,7 +191,7 @@ class RecordingAgent:
                 data.loaders.measure_throughput()
                 self._attach(step)
             else:
-                hooks.allow_unobserved(data.plan.unseen(self._count, data.unprofiled_seconds))
+                hooks.allow_unobserved(data.plan.unobserved(self._count, data.unprofiled_seconds))
         elif phase is Phase.SETTLE:
             self._settle(now)
         elif phase is Phase.PROBE:
@@ -202,7 +203,7 @@ class RecordingAgent:
             self._recorded_step(step, now)
 
     def _catch_up(self) -> None:
-        """With the steps that ended unseen."""
+        """Add the steps of W0 that ended without a call."""
         if self._phase is _UNPROFILED and (ends := hooks.unobserved_ends()):
             self._data.ended(ends)
             self._data.steps_seen += len(ends)
@@ -211,8 +212,8 @@ class RecordingAgent:
     def _enter(self, phase: Phase, count: int = 0) -> None:
         self._phase, self._count = phase, count
 
-    def _settle_again(self, step: hooks.Step) -> None:
-        """Another rule tells the steps from here on; what was begun by the last one is given up."""
+    def _restart(self, step: hooks.Step) -> None:
+        """Start again at `step`, as steps have another source from here on; what was recorded is dropped."""
         data = self._data
         if self._instruments.profiler is not None:
             self._instruments.give_up()
@@ -238,13 +239,13 @@ class RecordingAgent:
             self._unobserve()
             return
         if world > 1:
-            self._data.plan = self._data.plan.in_step()
+            self._data.plan = self._data.plan.by_counts()
         self._enter(Phase.UNPROFILED)
         self._record_event()
         self._data.last_ns = now
 
     def _record_event(self) -> None:
-        """A CUDA event at an end of W0; asked for its time only after the window, when it has long passed."""
+        """Record a CUDA event at an end of W0. It is read only after the window, so nothing waits for it."""
         device = process_facts.device_in_use()
         if device is not None:
             event = torch.cuda.Event(enable_timing=True)
@@ -252,11 +253,11 @@ class RecordingAgent:
             self._data.ends.append(event)
 
     def _attach(self, step: hooks.Step) -> None:
-        """The profiler comes in. Its first step, the slowest, is the probe: recorded, counted, thrown away."""
+        """Attach the profiler. Its first step, the slowest, is the probe: recorded, counted and discarded."""
         self._exit_guard.install()
         if not self._prepared():
             return
-        if self._data.plan.probed():
+        if self._data.plan.has_probe():
             self._profiler.start()
             self._enter(Phase.PROBE)
             return
@@ -337,20 +338,20 @@ class RecordingAgent:
         return sum(self._data.profiled.values()) > 1e9 * self._data.plan.most_window_seconds  # no clock that may be set
 
     def _overrun(self) -> None:
-        """A step does not end (a long evaluation, say), and all the while its events pile up."""
+        """A step does not end (a long evaluation, for one): close the window before it records too much."""
         if self._phase in (Phase.CLEAN, Phase.ATTRIBUTED):
             self.end("a step lasted longer than the window may")
 
     # ----------------------------------------------------------------------------------------------- saving
 
     def _close(self) -> None:
-        """The window is complete: write it, and let the training go on or end it, as asked."""
+        """The window is complete: save it, then let the training go on or end it, as asked."""
         self._phase = Phase.DONE
         try:
             self._save(None)
         finally:
             self._release()
-        self._stop_again()
+        self._end_script()
 
     def _release(self) -> None:
         self._exit_guard.remove()
@@ -361,7 +362,7 @@ class RecordingAgent:
         self._time_window.discard()
         self._forward_only.discard(self._data)
         stops = bool(self._config.get("stop_after_window"))
-        first = self._forward_only.begins(self._data, stops=stops)
+        first = self._forward_only.is_one(self._data, stops=stops)
         with self._exit_guard.undisturbed():
             config = {**self._config, "stop_after_window": stops and not first}
             folder = saving.save(config, self._data, self._instruments, reason)
@@ -369,13 +370,14 @@ class RecordingAgent:
             self._forward_only.keep(folder)
         recording_limits.withdraw_event_count(self._config["run"])
 
-    def _stop_again(self) -> None:
+    def _end_script(self) -> None:
+        """After the window: end the script if `stop_after_window` asks for it, else only remove the observers."""
         goes_on = not self._config.get("stop_after_window") or self._forward_only.pending
         if goes_on or not self._data.window.get("saved"):
             self._unobserve()
             return
-        self._stops += 1
-        if self._stops > PATIENCE_WITH_STOP:
+        self._system_exits += 1
+        if self._system_exits > MOST_SYSTEM_EXITS:
             exit_guard.leave_now()
         raise SystemExit(0)
 
@@ -383,15 +385,15 @@ class RecordingAgent:
         data, profiler = self._data, self._instruments.profiler
         self._time_window.close(reason)
         if not data.steps_seen and not data.notes:
-            return  # a process that does not train: a launcher, a DataLoader worker
+            return  # the process does not train: a launcher, a DataLoader worker
         if profiler is not None and profiler.open_mark is not None:
             unfinished = profiler.open_mark
             data.window["unfinished_step"] = unfinished
             if unfinished not in data.attributed:
-                data.attributed.append(unfinished)  # it ends with the recording, so it enters no statistic
+                data.attributed.append(unfinished)  # it was cut off, so it enters no statistic
         if not data.profiled:
             reason = recording_limits.explain_too_early(
-                data, reason, attached=phase in RECORDING, inside=self._block is not None
+                data, reason, attached=phase in PROFILER_ATTACHED, inside=self._block is not None
             )
             if self._forward_only.stays(reason):
                 self._instruments.give_up()

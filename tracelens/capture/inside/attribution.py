@@ -1,11 +1,12 @@
-"""Marks on the calls that may wait for the GPU, with the line of the user's code that made them.
+"""Marks calls that may wait for the GPU, with the line of the user's code that made them.
 
-In: nothing but an installed torch. Out: marks (start, end, thread, call, place) while `installed`; afterwards torch is
-exactly as before. Runs for one or two steps after the clean window, whose timings are never reported. The classes'
-methods are replaced, so implicit reads (`if loss > 1:`, `f"{loss}"`) are seen as well and compiled code stays compiled.
+In: the installed torch. Out: marks (start, end, thread, call, place) between `install` and `remove`; afterwards torch
+is exactly as before. Used in one or two steps after the clean window, whose timings are never reported. Methods of
+torch's classes are replaced, so that implicit reads (`if loss > 1:`, `f"{loss}"`) are marked as well and compiled code
+stays compiled.
 
-Whoever looks at a method instead of calling it gets torch's own: TorchScript, `__torch_function__` of the script's
-tensors and modes; warnings and errors go on as if no wrapper had been between.
+Code that inspects a method instead of calling it (TorchScript, `__torch_function__` of tensors and modes) gets torch's
+own. Warnings and errors look as they would without the wrappers.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tracelens.launch.inside import torch_registries
 from tracelens.launch.inside.tracebacks import hide_our_frames
 
 MOST_MARKS = 50_000
-"""A step makes tens, rarely thousands of such calls; more would be a loop over the elements of a tensor."""
+"""Marks kept. A step makes tens, rarely thousands of such calls; more is a loop over a tensor's elements."""
 
 READS = (
     "item", "__bool__", "__float__", "__int__", "__index__", "__complex__", "__format__", "__repr__", "__array__",
@@ -48,7 +49,7 @@ FUNCTIONS = (
     "as_tensor",
 )
 REPORT_NS = 200_000
-"""torch reports a synchronizing call when it has returned to Python: the wait's end lies so shortly before."""
+"""How long the mark of a reported call is: torch reports it after it has returned, so its start is unknown."""
 REPORTED = "an operator that synchronizes"
 _MISSING = object()
 
@@ -66,7 +67,7 @@ class Mark:
 
 @dataclass
 class _Patch:
-    """One replaced attribute. `bare`: so many calls have torch's own in its place at the moment."""
+    """One replaced attribute. `bare`: number of running calls for which torch's own is back in its place."""
 
     owner: Any
     name: str
@@ -79,7 +80,7 @@ class _Patch:
         setattr(self.owner, self.name, self.replacement)
 
     def take_off(self) -> None:
-        """As before; what the script itself has put there meanwhile stays."""
+        """Restore the attribute, unless the script has replaced it meanwhile."""
         if vars(self.owner).get(self.name, _MISSING) is not self.replacement:
             return
         if self.previous is _MISSING:
@@ -90,44 +91,44 @@ class _Patch:
 
 @dataclass
 class Attribution:
-    """Patches that note calls; `install` and `remove` are called at step boundaries."""
+    """Wraps the calls between `install` and `remove`, both called at step boundaries."""
 
     marks: list[Mark] = field(default_factory=list)
     _patched: list[_Patch] = field(default_factory=list)
     _local: threading.local = field(default_factory=threading.local)
     _active: bool = False
-    _debug: SyncDebugMode | None = None
-    _warned: WarningRedirect = field(default_factory=lambda: WarningRedirect(__name__, __file__))
-    _turn: threading.Lock = field(default_factory=threading.Lock)
-    _unmade: list[Any] = field(default_factory=list)
+    _debug_mode: SyncDebugMode | None = None
+    _warning_redirect: WarningRedirect = field(default_factory=lambda: WarningRedirect(__name__, __file__))
+    _patch_lock: threading.Lock = field(default_factory=threading.Lock)
+    _empty_caches: list[Any] = field(default_factory=list)
 
     def install(self) -> None:
-        """Replace the methods; on any failure everything is put back before the error is raised."""
+        """Replace the methods; on any failure all are restored and the error is raised."""
         try:
-            self._unmade = torch_registries.empty_caches()
-            self._warned.install()
+            self._empty_caches = torch_registries.empty_caches()
+            self._warning_redirect.install()
             self._install_tensor()
             self._install_cuda()
-            self._debug = SyncDebugMode(self._reported)
-            self._debug.install()
+            self._debug_mode = SyncDebugMode(self._reported)
+            self._debug_mode.install()
         except BaseException:
             self.remove()
             raise
         self._active = True
 
     def remove(self) -> None:
-        """Put everything back, in reverse order."""
+        """Restore everything, in reverse order."""
         self._active = False
-        if self._debug is not None:
-            self._debug.remove()
-        with self._turn:
+        if self._debug_mode is not None:
+            self._debug_mode.remove()
+        with self._patch_lock:
             while self._patched:
                 patch = self._patched.pop()
                 torch_registries.unregister(patch.replacement)
                 patch.take_off()
-        self._warned.remove()
-        torch_registries.clear_caches(self._unmade)
-        self._unmade = []
+        self._warning_redirect.remove()
+        torch_registries.clear_caches(self._empty_caches)
+        self._empty_caches = []
 
     def _install_tensor(self) -> None:
         for name in READS:
@@ -138,7 +139,7 @@ class Attribution:
             self._patch(torch, name, f"torch.{name}", None if name in ("tensor", "as_tensor") else _is_local)
 
     def _install_cuda(self) -> None:
-        # The C function lies beneath `torch.cuda.synchronize`, also where that was imported by name.
+        # `torch.cuda.synchronize` calls the C function, also where the script has imported it by name.
         self._patch(torch._C, "_cuda_synchronize", "torch.cuda.synchronize", None)
         self._patch(torch.cuda, "synchronize", "torch.cuda.synchronize", None)
         self._patch(torch.cuda, "empty_cache", "torch.cuda.empty_cache", None)
@@ -159,16 +160,16 @@ class Attribution:
         patch.put_on()
 
     def _bare(self, patch: _Patch, *args: Any, **kwargs: Any) -> Any:
-        """Call torch's own with itself in its place: overrides get what torch finds there, and compare it."""
-        with self._turn:
+        """Call torch's own method while it is back in its place: `__torch_function__` overrides compare it."""
+        with self._patch_lock:
             patch.bare += 1
             patch.take_off()
         try:
             return patch.original(*args, **kwargs)
         finally:
-            with self._turn:
+            with self._patch_lock:
                 patch.bare -= 1
-                if not patch.bare and any(one is patch for one in self._patched):
+                if not patch.bare and any(other is patch for other in self._patched):
                     patch.put_on()
 
     def _marked(self, patch: _Patch, call: str, skip: Callable[[tuple[Any, ...]], bool] | None) -> Callable[..., Any]:
@@ -181,7 +182,7 @@ class Attribution:
             function = bare if overridden else original
             if not self._active or getattr(local, "inside", False) or (skip and not overridden and skip(args)):
                 return function(*args, **kwargs)
-            local.inside = True  # the outermost of nested calls is the one the user wrote
+            local.inside = True  # of nested calls only the outermost is marked: the user wrote that one
             start = clock()
             try:
                 return function(*args, **kwargs)
@@ -199,23 +200,23 @@ class Attribution:
         return _unseen_by_dynamo(marked)
 
     def _reported(self) -> None:
-        """torch itself says that the call that has just returned synchronized; no patch of ours was around it."""
+        """torch reports that the call that has just returned synchronized; none of our wrappers was around it."""
         if not self._active or getattr(self._local, "inside", False) or len(self.marks) >= MOST_MARKS:
             return
         place = innermost(sys._getframe(1))
         if place is not None:
             now = time.time_ns()
-            before = self.marks[-1].end_unix_ns if self.marks else 0  # spans of marks must not overlap
+            before = self.marks[-1].end_unix_ns if self.marks else 0  # marks must not overlap
             self.marks.append(Mark(max(now - REPORT_NS, before), now, threading.get_native_id(), REPORTED, place))
 
 
 def _is_local(args: tuple[Any, ...]) -> bool:
-    """A tensor in host memory: reading it waits for nothing. Without a GPU everything is noted, for want of better."""
+    """Whether the first argument is a tensor in host memory, which nothing waits for; False in a job without CUDA."""
     return bool(args) and isinstance(args[0], torch.Tensor) and not args[0].is_cuda and torch.cuda.is_initialized()
 
 
 def _unseen_by_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Keep torch.compile from tracing into the wrapper; without importing its half of torch where it is not in use."""
+    """Keep torch.compile from tracing into the wrapper, without importing `torch._dynamo` where it is not in use."""
     if "torch._dynamo" in sys.modules:
         disabled: Callable[..., Any] = torch.compiler.disable(function)
         return disabled

@@ -1,11 +1,11 @@
-"""Which CUDA event is recorded, waited for and synchronized, and on which stream: newer CUDA leaves it out of traces.
+"""Logs calls on `torch.cuda.Event`: which event is recorded, waited for or synchronized, and on which stream.
 
-In: nothing but an installed torch. Out: uses of events while `installed`, each with its time, thread, event and
-stream. Apart from `attribution` because it runs in the clean window, whose timings count: a use costs about a
-microsecond, and a step makes a handful. Events recorded inside C++ (allocator, NCCL, autograd) are not seen.
+In: the installed torch. Out: the calls between `install` and `remove`, each with its time, thread, event and stream.
+It runs in the clean window, whose timings count, so it must be cheap: a call costs about a microsecond more, and a step
+makes a handful. Events recorded inside C++ (allocator, NCCL, autograd) are not seen.
 
-From CUDA 12.9 on a trace's `Stream Wait Event` says -1 for the stream and the record it waits for; without the pair
-nobody can tell what a copy stream waited for.
+It exists because, from CUDA 12.9 on, a trace's `Stream Wait Event` has -1 for both the stream and the record that it
+waits for: from the trace alone one cannot say what a copy stream waited for.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 MOST_USES = 50_000
-"""A loop uses a few events per step; more is a loop that polls, and its first uses tell the same story."""
+"""Rows kept. A loop makes a few calls per step; more is a polling loop, whose first calls say the same."""
 DEFAULT_STREAM = 7
 """CUPTI's number of the legacy default stream in every trace."""
 _METHODS = ("record", "wait", "synchronize", "query")
@@ -30,7 +30,7 @@ _WITH_STREAM = ("record", "wait")
 
 @dataclass(frozen=True, slots=True)
 class EventCall:
-    """One use of an event. `stream` is CUPTI's number, None where no stream is named or it cannot be told."""
+    """One call on an event. `stream` is CUPTI's number, None where the call has no stream or it is unknown."""
 
     start_unix_ns: int
     end_unix_ns: int
@@ -41,40 +41,40 @@ class EventCall:
 
 
 class CudaEventLog:
-    """Patches on `torch.cuda.Event`; `install` and `remove` are called at step boundaries."""
+    """Wraps methods of `torch.cuda.Event` between `install` and `remove`, both called at step boundaries."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[int, int, int, str, int, int | None]] = []
         self._patched: list[tuple[str, Any]] = []
 
     def install(self) -> None:
-        """Replace the four methods; torch.cuda.Event as before on any failure."""
+        """Wrap the methods; on any failure all are restored and the error is raised."""
         try:
             for name in _METHODS:
                 original = vars(torch.cuda.Event)[name]
                 self._patched.append((name, original))
-                setattr(torch.cuda.Event, name, self._noting(name, original))
+                setattr(torch.cuda.Event, name, self._logging(name, original))
         except BaseException:
             self.remove()
             raise
 
     def remove(self) -> None:
-        """Put everything back."""
+        """Restore the methods."""
         while self._patched:
             name, original = self._patched.pop()
             setattr(torch.cuda.Event, name, original)
 
     def uses(self) -> list[EventCall]:
-        """What was noted: pointers turned into small numbers for events, into the trace's numbers for streams."""
+        """The logged calls; events are numbered from 1, streams have the numbers of the trace."""
         numbers: dict[int, int] = {}
         stream_of = _stream_numbers({row[5] for row in self._rows if row[5] is not None})
         return [
             EventCall(start, end, thread, call, numbers.setdefault(event, len(numbers) + 1), stream_of.get(stream))
             for start, end, thread, call, event, stream in self._rows
-            if event  # 0: it was never recorded
+            if event  # 0: the event was never recorded
         ]
 
-    def _noting(self, call: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _logging(self, call: str, original: Callable[..., Any]) -> Callable[..., Any]:
         rows, clock, native_id = self._rows, time.time_ns, threading.get_native_id
         current_stream = torch.cuda.current_stream
 
@@ -83,7 +83,7 @@ class CudaEventLog:
             if len(rows) >= MOST_USES:
                 return original(event, stream)
             if stream is None:
-                stream = current_stream()  # what torch does next itself
+                stream = current_stream()  # torch's own default
             start = clock()
             result = original(event, stream)
             pointer = getattr(stream, "cuda_stream", None)
@@ -91,52 +91,52 @@ class CudaEventLog:
             return result
 
         @functools.wraps(original)
-        def alone(event: Any) -> Any:
+        def without_stream(event: Any) -> Any:
             start = clock()
             result = original(event)
             if len(rows) < MOST_USES:
                 rows.append((start, clock(), native_id(), call, event.cuda_event, None))
             return result
 
-        chosen = with_stream if call in _WITH_STREAM else alone
-        chosen._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile must not trace into it
-        return chosen
+        wrapper = with_stream if call in _WITH_STREAM else without_stream
+        wrapper._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile must not trace into it
+        return wrapper
 
 
 def _stream_numbers(pointers: set[int]) -> dict[int | None, int | None]:
-    """CUPTI's number of each stream, asked of the CUPTI that torch has loaded; unknown ones are left out."""
-    found: dict[int | None, int | None] = {}
-    ask = _cupti_question()
+    """CUPTI's number of each stream, by stream pointer; unknown ones are left out."""
+    numbers: dict[int | None, int | None] = {}
+    stream_id = _cupti_stream_id()
     for pointer in pointers:
-        number = ask(pointer) if ask is not None else None
+        number = stream_id(pointer) if stream_id is not None else None
         if number is None and pointer == 0:
             number = DEFAULT_STREAM
         if number is not None:
-            found[pointer] = number
-    return found
+            numbers[pointer] = number
+    return numbers
 
 
-def _cupti_question() -> Callable[[int], int | None] | None:
-    """`cuptiGetStreamIdEx` of the library that is loaded in this process; None where there is none."""
+def _cupti_stream_id() -> Callable[[int], int | None] | None:
+    """`cuptiGetStreamIdEx` of the CUPTI that torch has loaded; None where there is none."""
     try:
         library = _loaded("libcupti")
         if library is None:
             return None
-        question = library.cuptiGetStreamIdEx
+        get_stream_id = library.cuptiGetStreamIdEx
     except (OSError, AttributeError):
         return None
-    question.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint8, ctypes.POINTER(ctypes.c_uint32))
+    get_stream_id.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint8, ctypes.POINTER(ctypes.c_uint32))
 
-    def ask(pointer: int) -> int | None:
+    def stream_id(pointer: int) -> int | None:
         number = ctypes.c_uint32(0)
-        failed = question(None, ctypes.c_void_p(pointer), 0, ctypes.byref(number))
+        failed = get_stream_id(None, ctypes.c_void_p(pointer), 0, ctypes.byref(number))
         return None if failed else int(number.value)
 
-    return ask
+    return stream_id
 
 
 def _loaded(name: str) -> Any:
-    """A shared library that this process has mapped already; loading another copy could disturb the profiler."""
+    """The shared library `name…` if this process has it mapped; a second copy could disturb the profiler."""
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
         for line in maps:
             path = line.rstrip("\n").partition("/")[2]

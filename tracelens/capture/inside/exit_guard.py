@@ -1,12 +1,13 @@
-"""Saves a recording when the process is about to end in a way that runs no exit handler.
+"""Saves a recording when the process ends without running its exit handlers: on SIGTERM and on `os._exit`.
 
-In: a function that saves. Out: that function is called on SIGTERM and on `os._exit` while installed, and the process
-then ends exactly as it would have. Installed only while there is something to lose.
+In: a function that saves. Out: while the guard is installed, that function is called first, and the process then ends
+as it would have without us. Installed only from the start of the profiler to the end of the window.
 
-A Python handler cannot run while the main thread hangs in a C call (a collective whose peer has died), where SIGTERM's
-default action would have ended the process at once. So a second thread learns of the signal through Python's wakeup
-descriptor and, if the handler does not get its turn, keeps what needs no main thread (which is not the trace: only
-the thread that started the profiler may stop it); then, or if the handler hangs itself, the default action happens.
+A Python signal handler cannot run while the main thread hangs in a C call (a collective whose peer has died), where
+SIGTERM's default action would end the process at once. So a second thread learns of the signal through Python's wakeup
+file descriptor. If the handler does not run in time, this thread saves what does not need the main thread; the trace
+does, because only the thread that started the profiler may stop it. Then, or if the handler itself hangs, the second
+thread lets the default action happen.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ from typing import Any, NoReturn
 from tracelens.capture.inside.main_thread_timer import MainThreadTimer
 from tracelens.launch.inside import user_signals
 
-TURN_SECONDS = 3.0
-"""A main thread that runs Python gets to the handler within milliseconds; one in a long kernel, within its length."""
+HANDLER_SECONDS = 3.0
+"""How long the handler may take to start: milliseconds in Python code, a kernel's duration where one is waited for."""
 SAVE_SECONDS = 25.0
-"""Saving may take so long: torchrun sends SIGKILL 30 s after SIGTERM."""
+"""How long saving may take: torchrun sends SIGKILL 30 s after SIGTERM."""
 STRANDED_SECONDS = 5.0
-"""What the second thread writes is small; a disk that does not take it by then may not hold the process up."""
+"""How long the second thread may write; it writes little, and a slow disk must not delay the end of the process."""
 
 
 class ExitGuard:
-    """`install` before the window, `remove` after it."""
+    """Saves at SIGTERM and at `os._exit` between `install` and `remove`."""
 
     def __init__(self, save: Callable[[str], None], stranded: Callable[[str], None] | None = None) -> None:
-        """`save` is called on the main thread; `stranded`, on another, if the main thread hangs in a C call."""
+        """`save(reason)` is called on the main thread; `stranded(reason)` on another, if the main thread hangs in C."""
         self._save = save
         self._stranded = stranded
         self._process = os.getpid()
@@ -46,9 +47,9 @@ class ExitGuard:
         self._handles_term = False
         self._pipe: int | None = None
         self._pipe_is: tuple[int, int] | None = None
-        self._forgets = MainThreadTimer(0.0, self._unwatch)
-        self._turn = threading.Lock()
-        """Taken, for good, by whoever answers SIGTERM: the handler, or the thread that waits for it in vain."""
+        self._stops_watching = MainThreadTimer(0.0, self._unwatch)
+        self._answered = threading.Lock()
+        """Acquired once and never released, by the first to answer SIGTERM: the handler or the second thread."""
         self._saving = False
         self._deferred: int | None = None
 
@@ -73,7 +74,7 @@ class ExitGuard:
             self._unwatch()
 
     def forked(self) -> None:
-        """In a forked child: signals to it are not our business (a DataLoader ends its workers by SIGTERM)."""
+        """In a forked child: restore everything, as a DataLoader ends its workers by SIGTERM."""
         if self._handles_term:
             self._unwatch()
             if signal.getsignal(signal.SIGTERM) == self._terminated:
@@ -85,7 +86,7 @@ class ExitGuard:
 
     @contextlib.contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """While saving: a SIGTERM in between (torchrun ends the ranks of a failed one) ends the process afterwards."""
+        """While saving: a SIGTERM (torchrun ends all ranks when one has failed) ends the process after the block."""
         self._saving = True
         try:
             with user_signals.deferred(but=self._terminated):
@@ -99,7 +100,7 @@ class ExitGuard:
     def _watch(self) -> None:
         reading, writing = os.pipe()
         os.set_blocking(writing, False)
-        if (others := signal.set_wakeup_fd(writing, warn_on_full_buffer=False)) != -1:  # asyncio's, say: it stays
+        if (others := signal.set_wakeup_fd(writing, warn_on_full_buffer=False)) != -1:  # asyncio's, for one, stays
             signal.set_wakeup_fd(others)
             os.close(reading)
             os.close(writing)
@@ -116,21 +117,22 @@ class ExitGuard:
         _close(pipe, self._pipe_is)  # which ends the thread that reads from it
 
     def _wait(self, reading: int, identity: tuple[int, int] | None) -> None:
-        """On a thread of its own; Python writes a signal's number into the pipe even while the main thread hangs."""
+        """Runs on the second thread. Python writes a signal's number into the pipe even while the main thread hangs."""
         with contextlib.suppress(OSError):
             while numbers := os.read(reading, 64):
                 if signal.SIGTERM in numbers:
-                    time.sleep(TURN_SECONDS)
-                    if self._turn.acquire(blocking=False):
-                        self._keep_what_needs_no_main_thread()
+                    time.sleep(HANDLER_SECONDS)
+                    if self._answered.acquire(blocking=False):
+                        self._save_without_main_thread()
                     else:
-                        time.sleep(SAVE_SECONDS - TURN_SECONDS)
-                    _let_it_end(signal.SIGTERM)
+                        time.sleep(SAVE_SECONDS - HANDLER_SECONDS)
+                    _default_action(signal.SIGTERM)
         _close(reading, identity)
-        if identity == self._pipe_is and self._pipe is not None:  # the script has closed all descriptors:
-            self._forgets.start()  # signals shall not be written into the file that has this number next
+        if identity == self._pipe_is and self._pipe is not None:
+            # The script has closed all descriptors: signal numbers must not go to the next file of this number.
+            self._stops_watching.start()
 
-    def _keep_what_needs_no_main_thread(self) -> None:
+    def _save_without_main_thread(self) -> None:
         if self._stranded is None:
             return
         reason = "the process hung in a call that SIGTERM could not interrupt, so its trace could not be written"
@@ -145,8 +147,8 @@ class ExitGuard:
         leave(status)
 
     def _terminated(self, number: int, _frame: FrameType | None) -> Any:
-        if not self._turn.acquire(blocking=False):
-            return  # too late: the other thread is about to end the process
+        if not self._answered.acquire(blocking=False):
+            return  # the second thread is about to end the process
         if self._saving:
             self._deferred = number
             return
@@ -157,36 +159,37 @@ class ExitGuard:
 
 
 def never_free(value: object) -> None:
-    """Keep something alive until the process ends: its destructor would take the process along."""
+    """Keep an object alive until the process ends, because its destructor would crash the process."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
 
 
 def leave_now() -> NoReturn:
-    """End the process as one that has done what it was asked for, without its exit handlers."""
+    """End the process with exit code 0, without its exit handlers."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
 
 
 def _identity(descriptor: int) -> tuple[int, int] | None:
+    """What file a descriptor refers to, as (device, inode); None for a closed one."""
     try:
-        found = os.fstat(descriptor)
+        status = os.fstat(descriptor)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _close(descriptor: int, identity: tuple[int, int] | None) -> None:
-    """Close it if it is still ours: a script that closes all descriptors may have opened a file of that number."""
+    """Close a descriptor if it is still ours: a script that closes all of them may have reused its number."""
     if identity is not None and _identity(descriptor) == identity:
         os.close(descriptor)
 
 
-def _let_it_end(number: int) -> None:
-    """The signal's default action, from a thread that is not the main one: Python's own function refuses there."""
-    default = ctypes.CDLL(None).signal
-    default.argtypes, default.restype = (ctypes.c_int, ctypes.c_void_p), ctypes.c_void_p
-    default(int(number), None)
+def _default_action(number: int) -> None:
+    """Let the signal's default action happen, from any thread: Python's `signal.signal` works on the main one only."""
+    set_handler = ctypes.CDLL(None).signal
+    set_handler.argtypes, set_handler.restype = (ctypes.c_int, ctypes.c_void_p), ctypes.c_void_p
+    set_handler(int(number), None)  # None is SIG_DFL
     os.kill(os.getpid(), number)
 
 

@@ -1,6 +1,6 @@
-"""Where a recording stands.
+"""The phases of a recording, in their order.
 
-In: nothing. Out: names. Apart from the agent, which goes through them, so that its rules stand alone.
+In: nothing. Out: names. `window_plan.WindowPlan` says how many steps each lasts.
 """
 
 from __future__ import annotations
@@ -18,4 +18,4 @@ class Phase(enum.Enum):
     DONE = "done"
 
 
-RECORDING = (Phase.PROBE, Phase.WARMUP, Phase.CLEAN, Phase.ATTRIBUTED)
+PROFILER_ATTACHED = (Phase.PROBE, Phase.WARMUP, Phase.CLEAN, Phase.ATTRIBUTED)

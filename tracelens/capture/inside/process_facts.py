@@ -1,7 +1,7 @@
-"""What the training process knows of itself and the parent cannot see: rank, loaders, device memory, torch.
+"""Facts about the training process that the parent cannot see: rank, DataLoaders, device memory, torch.
 
 In: the live process. Out: plain dictionaries for rank.json. Nothing here creates a CUDA context, synchronizes, or
-consumes random numbers.
+draws random numbers.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def rank_and_world() -> tuple[int, int]:
 
 
 def device_in_use() -> int | None:
-    """The current device if this process has a context there, else the first one where it has; None on the CPU.
+    """The current device if this process has a CUDA context there, else the first device where it has one, else None.
 
-    Nearly every question to CUDA about a device creates a context on it, hundreds of megabytes; this one does not.
+    Almost every CUDA call about a device creates a context on it, hundreds of megabytes; these do not.
     """
     if not torch.cuda.is_initialized():
         return None
@@ -48,7 +48,7 @@ def device_in_use() -> int | None:
 
 
 class GraphCaptures:
-    """Whether the current stream is being captured into a CUDA graph: what is launched then does not run."""
+    """Tells whether the current stream is being captured into a CUDA graph: kernels launched then do not run."""
 
     def __init__(self) -> None:
         self._device: int | None = None
@@ -57,7 +57,7 @@ class GraphCaptures:
         if not torch.cuda.is_initialized():
             return False
         current = torch._C._cuda_getDevice()
-        if current != self._device:  # the question below would create a context on a device that has none
+        if current != self._device:  # the query below would create a context on a device that has none
             if device_in_use() != current:
                 return False
             self._device = current
@@ -65,7 +65,7 @@ class GraphCaptures:
 
 
 def memory() -> dict[str, int] | None:
-    """Free, total and peak bytes of the device in use; None without one."""
+    """Free, total, peak and reserved bytes of the device in use; None without one."""
     device = device_in_use()
     if device is None:
         return None
@@ -79,7 +79,7 @@ def memory() -> dict[str, int] | None:
 
 
 def process() -> dict[str, Any]:
-    """torch and its device, as this process uses them."""
+    """Python, torch, their settings and the device, as this process uses them."""
     main = sys.modules.get("__main__")
     return {
         "pid": os.getpid(),
@@ -100,15 +100,16 @@ def process() -> dict[str, Any]:
 
 
 class LoaderFacts:
-    """Notes each DataLoader's shape once, at its first batch."""
+    """Describes each DataLoader once, at its first batch, and measures what its workers deliver."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[Any, ...], dict[str, Any]] = {}
         self._throughput = WorkerThroughput()
-        self._supplied: dict[Any, dict[str, Any]] = {}
-        self._begun: deque[weakref.ref[Any]] = deque(maxlen=MOST_LOADERS)  # strong ones would keep workers alive
+        self._worker_totals: dict[Any, dict[str, Any]] = {}
+        self._begun: deque[weakref.ref[Any]] = deque(maxlen=MOST_LOADERS)  # strong references would keep workers alive
 
-    def saw(self, iterator: Any, batch: Any) -> None:
+    def first_batch(self, iterator: Any, batch: Any) -> None:
+        """`iterator` has handed out its first batch."""
         sampler = getattr(iterator, "_index_sampler", None)
         key = (id(iterator._dataset), iterator._num_workers, getattr(sampler, "batch_size", None))
         if not self._begun or iterator is not self._begun[0]():
@@ -119,26 +120,30 @@ class LoaderFacts:
             self._throughput.began(key, iterator)
 
     def measure_throughput(self) -> None:
-        """At the end of the unprofiled steps: what the workers have done by now, before anything slows the loop."""
-        self._supplied = self._throughput.so_far()
+        """Read the workers' throughput; called at the end of the unprofiled steps, before anything slows the loop."""
+        self._worker_totals = self._throughput.so_far()
 
     def live(self) -> list[Any]:
-        """The iterators that still exist, the one that began last first."""
+        """The iterators that still exist, the most recently started one first."""
         return [iterator for reference in self._begun if (iterator := reference()) is not None]
 
     def listed(self) -> list[dict[str, Any]]:
-        return [{**told, "supply": self._supplied.get(key)} for key, told in self._seen.items()]
+        """One entry per DataLoader for rank.json."""
+        return [{**facts, "supply": self._worker_totals.get(key)} for key, facts in self._seen.items()]
 
 
 def length(value: Any) -> int | None:
-    """`len`, where there is one; a DataLoader asked by us does not warn its user later that it had told too little."""
-    told = getattr(value, "_IterableDataset_len_called", None)
+    """`len(value)`; None where it has none or raises.
+
+    Restores the DataLoader's note that its length was asked for: later it would warn the user, who did not ask.
+    """
+    called = getattr(value, "_IterableDataset_len_called", None)
     try:
         return len(value)
-    except Exception:  # noqa: BLE001 -- a `__len__` of the user's may raise anything; we only wanted to know
+    except Exception:  # noqa: BLE001 -- a `__len__` of the user's may raise anything
         return None
     finally:
-        if told is None and getattr(value, "_IterableDataset_len_called", None) is not None:
+        if called is None and getattr(value, "_IterableDataset_len_called", None) is not None:
             value._IterableDataset_len_called = None
 
 
@@ -156,7 +161,7 @@ def _loader(iterator: Any) -> dict[str, Any]:
 
 
 def _batch(batch: Any) -> dict[str, Any]:
-    """Bytes of the batch's tensors; None where it holds none (custom batch types are not opened)."""
+    """Bytes of the batch's tensors; None where none was found (only mappings, lists and tuples are searched)."""
     tensors: list[torch.Tensor] = []
     _collect(batch, tensors, _BATCH_DEPTH)
     sizes = [tensor.numel() * tensor.element_size() for tensor in tensors]

@@ -1,7 +1,7 @@
-"""A recording that the script begins itself: `with tracelens.profile():`, and the handler for a profiler it owns.
+"""`tracelens.profile()` and `tracelens.on_trace_ready()`: recordings that a script or notebook begins itself.
 
-In: calls from the user's own process, notebooks included. Out: the same Run folder that `tracelens profile` writes.
-Apart from `session` because there is no parent here, and from `agent` because the loop began before us.
+In: calls from the user's process. Out: the Run folder that `tracelens profile` writes too. There is no parent process
+here, so this module also writes run.json.
 
     with tracelens.profile() as recording:          # around the training loop
         train()
@@ -9,8 +9,8 @@ Apart from `session` because there is no parent here, and from `agent` because t
 
     torch.profiler.profile(..., on_trace_ready=tracelens.on_trace_ready())
 
-Nothing in here ends a job: what goes wrong is said in `reason`, and training goes on. Only a folder that cannot be
-made raises (`UsageError`), before the loop begins.
+Nothing here ends a job: what goes wrong is in `reason`, and training goes on. Only wrong arguments and a folder that
+cannot be made raise (`UsageError`), before the loop begins.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from tracelens.errors import UsageError
 from tracelens.launch.inside import hooks
 
 RANKS_SECONDS = 5.0
-"""Rank 0 waits for the others' entries so long: they leave their loops together, files take a moment."""
+"""How long rank 0 waits for the others' entries: they end their loops together, but writing files takes time."""
 UNDER_ANOTHER = "this process is already recorded by `tracelens profile` or `verify`, so nothing was recorded twice"
 BLOCK_ENDED = "the `with tracelens.profile()` block ended before the recording was complete"
 
 
 class Recording:
-    """One recording of the block; made by `profile`."""
+    """The recording of one `with tracelens.profile():` block."""
 
     def __init__(self, folder: Path, plan: WindowPlan, interval: int, *, monitor: bool, quiet: bool) -> None:
         self.folder = folder
@@ -94,7 +94,7 @@ class Recording:
             self._conclude(self._run_json)
         self.complete = self.reason is None
         if not self._quiet and not self._rank:
-            print(self._last_words(), file=sys.stderr)
+            print(self._message(), file=sys.stderr)
 
     def _conclude(self, run_json: RunJsonWriter) -> None:
         deadline = time.monotonic() + RANKS_SECONDS
@@ -110,7 +110,7 @@ class Recording:
         run_json.close(None, self.reason)
         run_json.clear()
 
-    def _last_words(self) -> str:
+    def _message(self) -> str:
         if self.reason is not None:
             return f"tracelens: the recording is not complete: {self.reason}"
         return f"tracelens: recorded in {self.folder}\nnext: tracelens recommend {shlex.quote(str(self.folder))}"
@@ -150,7 +150,7 @@ def on_trace_ready(out: str | os.PathLike[str] | None = None, *, quiet: bool = F
     def handle(profiler: Any) -> None:
         try:
             folder = run.new_folder(_script_name(), parent).resolve()
-            _keep(profiler, folder)
+            _save_owned(profiler, folder)
         except OSError as error:  # a full disk ends no training
             warnings.warn(f"tracelens could not keep this trace: {error}", RuntimeWarning, stacklevel=2)
             return
@@ -167,7 +167,7 @@ def on_trace_ready(out: str | os.PathLike[str] | None = None, *, quiet: bool = F
 
 
 def _folder(out: str | os.PathLike[str] | None) -> Path:
-    """The Run folder, made. All ranks of one launch agree on its name."""
+    """Create the Run folder; all ranks of one launch use the same name."""
     try:
         if out is None:
             launch = _launch_id()
@@ -188,12 +188,12 @@ def _folder(out: str | os.PathLike[str] | None) -> Path:
 
 
 def _launch_id() -> str | None:
-    """What the ranks of one launch have in common; None for a process alone."""
+    """A name that the ranks of one launch share; None for a single process."""
     if process_facts.rank_and_world()[1] < 2:
         return None
     words = (os.environ.get(name, "") for name in ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "MASTER_PORT"))
-    found = next((word for word in words if word and word != "none"), "ranks")
-    return re.sub(r"[^A-Za-z0-9_-]", "_", found)
+    launch_id = next((word for word in words if word and word != "none"), "ranks")
+    return re.sub(r"[^A-Za-z0-9_-]", "_", launch_id)
 
 
 def _script() -> str | None:
@@ -229,23 +229,23 @@ def _start(plan: WindowPlan, interval: int) -> LaunchRecord:
 
 _agents: list[RecordingAgent] = []
 """The recording that is open in this process, if any."""
-_here: list[bool] = []
-"""Not empty once the hooks were put in place by this module."""
+_hooked_here: list[bool] = []
+"""Not empty once this module has put the hooks in place."""
 
 
 def _observed_from_outside() -> bool:
-    return bool(_agents) or (hooks.installed() and not _here)
+    return bool(_agents) or (hooks.installed() and not _hooked_here)
 
 
 def _observe_here() -> None:
-    if not _here:
+    if not _hooked_here:
         for name, value in KINETO_SILENT.items():
             os.environ.setdefault(name, value)
         hooks.install()
         watch_foreign(_foreign_profiler)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=_forked)
-        _here.append(True)
+        _hooked_here.append(True)
     hooks.restart()
 
 
@@ -262,7 +262,7 @@ def _forked() -> None:
 # ------------------------------------------------------------------------------------------------- an owned profiler
 
 
-def _keep(profiler: Any, folder: Path) -> None:
+def _save_owned(profiler: Any, folder: Path) -> None:
     rank, world = process_facts.rank_and_world()
     place = rank_files.claim_folder(folder, rank)
     plain = place / rank_files.trace_name(rank, os.uname().nodename)
@@ -288,6 +288,6 @@ def _keep(profiler: Any, folder: Path) -> None:
     run.write_json(place / "rank.json", entry)
     run_json = RunJsonWriter(folder, _start(WindowPlan(), 10))
     run_json.collect()
-    reason = next((str(one["reason"]) for one in run_json.entries if one.get("reason")), None)
+    reason = next((str(entry["reason"]) for entry in run_json.entries if entry.get("reason")), None)
     run_json.close(None, reason)
     run_json.clear()

@@ -1,11 +1,11 @@
-"""One session of torch.profiler, driven by hand and guarded against everything known to crash a process.
+"""One session of torch.profiler, with guards against everything that is known to crash a process.
 
-In: calls at step boundaries, all on one thread. Out: a Chrome trace file, or nothing, with the reason. Apart because
-each guard here once was a segmentation fault:
-1. another profiler in the process: ours closes before theirs prepares, and never starts while one is live;
-2. never start inside a backward pass (its thread state vanishes with it);
-3. stop on the thread that started;
-4. never export an empty result.
+In: calls at step boundaries, all on one thread. Out: a Chrome trace file, or `NotRecorded` with the reason. Each guard
+stands for a segmentation fault that was seen:
+1. two profilers in one process: ours closes before the script's is prepared, and never starts while one is active;
+2. a start inside a backward pass: the profiler's thread-local state is lost when backward returns;
+3. a stop on another thread than the one that started;
+4. the export of an empty result.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class ProfilerSession:
         self.open_mark: int | None = None
 
     def prepare(self) -> None:
-        """Attach the tracer; what happens until `start` is thrown away."""
+        """Attach the tracer; events before `start` are discarded."""
         self._check_start()
-        with _own_session():
+        with _PreparingOwn():
             self._session = torch.profiler.profile(
                 activities=_activities(),
                 record_shapes=False,
@@ -55,7 +55,7 @@ class ProfilerSession:
             self._session.prepare_trace()
 
     def start(self) -> None:
-        """Begin to keep events."""
+        """Record events from now on."""
         self._check_start()
         self._session.start_trace()
         self._started = True
@@ -73,7 +73,7 @@ class ProfilerSession:
             mark.__exit__(None, None, None)
 
     def stop(self) -> None:
-        """Stop for good. A session that was only prepared is started first: kineto has no other clean way back."""
+        """Stop recording. A session that was only prepared is started first: Kineto has no other way to close it."""
         if self._session is None:
             raise NotRecorded("the recording had not begun")
         if threading.get_ident() != self._thread:
@@ -89,16 +89,16 @@ class ProfilerSession:
             self._session.stop_trace()
 
     def events(self) -> int | None:
-        """How many events a stopped session holds; None where it does not tell."""
+        """Number of events in a stopped session; None where this torch does not say."""
         results = getattr(getattr(self._session, "profiler", None), "kineto_results", None)
         if results is None or results.trace_start_ns() == 0:
             return None
         events = results.events()
-        cupti_detach.saw(event.name() for event in events)
+        cupti_detach.note_graph_launches(event.name() for event in events)
         return len(events)
 
     def export(self, path: Path) -> None:
-        """Write the trace as plain JSON; the profiler reports no failure itself, so the file is looked at."""
+        """Write the trace as plain JSON. The profiler reports no failed write, so the file's end is checked."""
         session, self._session = self._session, None
         results = getattr(getattr(session, "profiler", None), "kineto_results", None)
         if results is None or results.trace_start_ns() == 0:
@@ -121,8 +121,10 @@ class ProfilerSession:
 
 
 def watch_foreign(on_foreign: Callable[[], None]) -> None:
-    """Call `on_foreign` just before a profiler that is not ours is prepared, whichever interface it was made with; and
-    note what else a session must know of the script."""
+    """Call `on_foreign` just before the script prepares a profiler of its own, through whichever interface.
+
+    From now on captures of CUDA graphs are noted as well, which `cupti_detach` must know of.
+    """
     cupti_detach.watch_graphs()
     original = autograd_profiler.profile._prepare_trace
 
@@ -138,7 +140,9 @@ def watch_foreign(on_foreign: Callable[[], None]) -> None:
 _preparing_own: list[bool] = []
 
 
-class _own_session:  # noqa: N801 -- used as a context manager, reads as a phrase
+class _PreparingOwn:
+    """Marks the block in which our own profiler is prepared."""
+
     def __enter__(self) -> None:
         _preparing_own.append(True)
 

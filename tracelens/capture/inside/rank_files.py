@@ -1,9 +1,9 @@
 """Files of one rank in the Run folder: the trace, compressed, then sources.json and lines.json, then rank.json.
 
-In: what the agent has gathered. Out: files; rank.json comes last, so whoever sees it finds the others complete.
-Formats, beside those that `tracelens.run` reads:
+In: what one process has recorded. Out: files; rank.json is written last, so that the others are complete once it
+exists. Beside the formats that `tracelens.run` reads:
     rank.json   the rank's entry of run.json (trace, sources, clock, steps, window, loaders, memory, notes) with
-                "process" (see `facts.process`), "complete" and "reason"
+                "process" (see `process_facts.process`), "complete" and "reason"
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from tracelens import run
 from tracelens.capture.inside.attribution import Mark
 from tracelens.capture.inside.cuda_event_log import EventCall
 from tracelens.capture.inside.gc_log import Collection
-from tracelens.capture.inside.user_frames import Place, shown
+from tracelens.capture.inside.user_frames import Place, stored_path
 
 LEVEL = 5
-"""Traces shrink 14-fold at 5 and 15-fold at 9, which takes three times as long while the training waits."""
+"""gzip level. Level 5 shrinks traces 14-fold, level 9 15-fold in three times the time, while the training waits."""
 _CHUNK_BYTES = 1 << 20
 _MOST_FOLDERS = 1000
 _GZIP_WINDOW = 31
@@ -34,7 +34,7 @@ _GZIP_WINDOW = 31
 
 @dataclass(frozen=True)
 class Sources:
-    """What ties waits to source lines and to one another. `samples` are (Unix ns, native thread id, place)."""
+    """What ties waits to source lines and to each other. `samples` are (Unix ns, native thread id, place)."""
 
     marks: Iterable[Mark] = ()
     samples: Iterable[tuple[int, int, Place]] = ()
@@ -43,7 +43,7 @@ class Sources:
 
 
 def claim_folder(parent: Path, rank: int) -> Path:
-    """Create `rankN`, or `rankN.2` and so on where a process of the same rank was here before (a restart)."""
+    """Create the folder `rankN`, or `rankN.2` and so on where an earlier process of that rank (a restart) made it."""
     for attempt in range(1, _MOST_FOLDERS):
         folder = parent / (f"rank{rank}" if attempt == 1 else f"rank{rank}.{attempt}")
         try:
@@ -61,7 +61,7 @@ def trace_name(rank: int, host: str) -> str:
 
 
 def compress(path: Path) -> Path:
-    """Replace a file by its gzip; streamed, and complete before it gets its name."""
+    """Replace a file by its gzip, which gets its final name once it is complete. Raises `OSError` (no room)."""
     target = path.with_name(path.name + ".gz")
     part = path.with_name(f".{path.name}.gz.part")
     packer = zlib.compressobj(LEVEL, zlib.DEFLATED, _GZIP_WINDOW)
@@ -79,19 +79,19 @@ def compress(path: Path) -> Path:
 
 
 def remove_parts(folder: Path) -> None:
-    """Remove traces that were not written to their end: on a full disk they take the room of what still could be."""
+    """Remove traces that were not written to their end: on a full disk their room is needed for the other files."""
     for path in folder.glob("*.json*"):
         with suppress(OSError):
             path.unlink()
 
 
 def write_entry(folder: Path, entry: Mapping[str, Any]) -> None:
-    """The rank's own file, last: whoever sees it finds the others complete."""
+    """Write rank.json, the last of a rank's files."""
     run.write_json(folder / "rank.json", entry)
 
 
 def write_sources(path: Path, sources: Sources, cwd: str) -> None:
-    """Everything in one file; places relative to `cwd` where they lie below it."""
+    """Write sources.json, with paths relative to `cwd` where they lie below it."""
     run.write_json(
         path,
         {
@@ -127,4 +127,4 @@ def _collection(collection: Collection, cwd: str) -> dict[str, Any]:
 
 def _place(place: Place, cwd: str) -> dict[str, Any]:
     path, line, function = place
-    return {"path": shown(path, cwd), "line": line, "function": function}
+    return {"path": stored_path(path, cwd), "line": line, "function": function}

@@ -23,7 +23,7 @@ from tracelens.capture.inside.line_clock import LineClock
 from tracelens.capture.inside.profiler_session import NotRecorded, ProfilerSession
 from tracelens.capture.inside.recording_data import RecordingData
 from tracelens.capture.inside.stack_sampler import StackSampler
-from tracelens.capture.inside.user_frames import shown
+from tracelens.capture.inside.user_frames import stored_path
 from tracelens.launch.inside import hooks
 
 
@@ -129,7 +129,7 @@ def _save_lines(path: Path, data: RecordingData, clock: LineClock, cwd: str) -> 
     """The line clock's log. A recording without it is as complete, so that only a note says why it is missing."""
     if clock.reason is not None:
         data.notes.append(f"no times per source line: {clock.reason}")
-    document = clock.document(lambda file: shown(file, cwd))
+    document = clock.document(lambda file: stored_path(file, cwd))
     if document is None:
         return None
     try:

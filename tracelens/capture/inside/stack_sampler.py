@@ -1,8 +1,7 @@
-"""Where the training thread is, about a thousand times a second: a thread that looks and takes notes.
+"""Samples the user's line on the training thread about a thousand times a second, from a thread of its own.
 
-In: a thread's id. Out: samples (Unix ns, place). Runs during the clean window: it needs no hook in the user's code and
-measured no slowdown, so the window's timings stay honest. A wait of a millisecond or more is met by it, because a
-waiting call has let go of the interpreter's lock.
+In: a thread's id. Out: samples (Unix ns, place). Runs in the clean window: it patches nothing, and no slowdown was
+measured. Waits of a millisecond or more are sampled, because a call that waits releases the GIL.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ MOST_SAMPLES = 120_000
 
 
 class StackSampler:
-    """Samples one thread between `start` and `stop`."""
+    """Samples the thread `thread` between `start` and `stop`."""
 
     def __init__(self, thread: int) -> None:
         self._thread = thread
@@ -31,11 +30,11 @@ class StackSampler:
         self._worker.start()
 
     def stop(self) -> None:
-        """Without waiting for the thread, which ends within a period: a step may be under way."""
+        """Stop; does not wait for the sampling thread, which ends within a period, as that would delay a step."""
         self._done = True
 
     def _run(self) -> None:
-        # Plain sleep: an Event's wait runs Python of its own, and all that runs here holds up the training thread.
+        # Plain sleep: `Event.wait` runs Python code, and all Python code here holds the GIL that the training needs.
         while True:
             time.sleep(PERIOD_SECONDS)
             if self._done or len(self.samples) >= MOST_SAMPLES:

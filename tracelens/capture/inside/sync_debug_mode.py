@@ -1,11 +1,10 @@
-"""torch's own report of synchronizing calls, for those that no patch of ours sees: inside C++ operators.
+"""Uses `torch.cuda.set_sync_debug_mode` to learn of synchronizations inside C++ operators, which no patch of ours sees.
 
-In: a function that takes a place. Out: it is called with the user's line after each call that torch reports, while
-`installed`. Apart from `attribution` because it borrows two global states, torch's debug mode and Python's warning
-filters, and must give them back exactly as they were.
+In: a function. Out: between `install` and `remove` it is called after each synchronizing call that torch reports. Two
+global states are changed, torch's debug mode and Python's warning filters; `remove` restores both exactly.
 
-Python's filters are changed without telling the warnings module (`_filters_mutated`): told, it would forget which of
-the script's own warnings were shown already, and they would appear a second time.
+The filters are changed without telling the warnings module (`_filters_mutated`): it would forget which of the script's
+own warnings were shown already, and show them a second time.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _WARN = 1
 
 
 class SyncDebugMode:
-    """`install` and `remove` at step boundaries; does nothing where the script uses the mode itself, or has no GPU."""
+    """`install` and `remove` at step boundaries. Inactive without a GPU, and where the script uses the mode itself."""
 
     def __init__(self, on_sync: Callable[[], None]) -> None:
         self._on_sync = on_sync
@@ -31,7 +30,7 @@ class SyncDebugMode:
         self._show: Any = None
 
     def install(self) -> None:
-        """Switch the reports on; Python's warnings go their usual way but for these."""
+        """Switch the reports on; all other warnings are shown as usual."""
         if not torch.cuda.is_initialized() or torch.cuda.get_sync_debug_mode() != _OFF:
             return
         self._filter = ("always", _TEXT, Warning, None, 0)
@@ -40,7 +39,7 @@ class SyncDebugMode:
         torch.cuda.set_sync_debug_mode(_WARN)
 
     def remove(self) -> None:
-        """Everything as before, even if only half of it was installed."""
+        """Restore everything, also after an `install` that failed half-way."""
         if self._filter is None:
             return
         if torch.cuda.get_sync_debug_mode() == _WARN:

@@ -1,7 +1,7 @@
-"""The last resort: a window of time, for a program that runs torch but shows no step, batch or backward.
+"""Records a window of a few seconds in a program that runs torch but shows no optimizer step, batch or backward.
 
-In: the configuration, and whether the agent has nothing to do. Out: a recording without steps. Apart from the agent
-because there are no steps to go by. Should steps come after all, what was recorded here gives way to them.
+In: the configuration, and whether the agent is idle. Out: a recording without steps, which is dropped if steps are
+recorded later.
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ from tracelens.capture.window_plan import WindowPlan
 from tracelens.launch.inside import hooks
 
 BUSY_SHARE = 0.05
-"""Of one core: a launcher that waits for its ranks uses next to none, a loop that feeds a GPU nearly all it can get."""
+"""Share of one core: a launcher that waits for its ranks uses almost nothing, a loop that feeds a GPU almost all."""
 LOOK_SECONDS = 0.5
+"""How long the CPU time is measured for that."""
 
 
 class TimeWindow:
-    """Waits for `patience_seconds` of the plan, then records `time_window_seconds`; both on the main thread."""
+    """Waits `patience_seconds` of the plan without a step, then records `time_window_seconds`, on the main thread."""
 
     def __init__(self, config: Mapping[str, Any], idle: Callable[[], bool]) -> None:
         self._config = config
         self._idle = idle
         self._plan = WindowPlan.from_config(config.get("plan", {}))
-        self._patience = MainThreadTimer(self._plan.patience_seconds, self._begin, self._worth)
+        self._patience = MainThreadTimer(self._plan.patience_seconds, self._begin, self._is_needed)
         self._length = MainThreadTimer(self._plan.time_window_seconds, self.close)
         self._recording: tuple[RecordingData, saving.Instruments] | None = None
         self._folder: Path | None = None
@@ -45,54 +46,54 @@ class TimeWindow:
 
     @property
     def open(self) -> bool:
-        """It records now."""
+        """Whether it is recording now."""
         return self._recording is not None
 
     def start(self) -> None:
-        """Begin, or begin again, to wait."""
+        """Start to wait; nothing if it waits already."""
         if self._plan.time_window_seconds and threading.current_thread() is threading.main_thread():
             self._patience.start()
 
     def stop(self) -> None:
-        """No longer wait."""
+        """Stop waiting."""
         self._patience.stop()
 
     def close(self, reason: str | None = None) -> None:
-        """End the recording, if there is one, and keep it; `reason` says why it is not complete."""
+        """End the recording, if there is one, and save it; `reason` says why it is not complete."""
         if self._recording is None:
             return
-        (found, instruments), self._recording = self._recording, None
+        (data, instruments), self._recording = self._recording, None
         self._length.stop()
-        self._folder = saving.save(self._config, found, instruments, reason)
+        self._folder = saving.save(self._config, data, instruments, reason)
         if reason is None and self._config.get("stop_after_window"):
             exit_guard.leave_now()
 
     def discard(self) -> None:
-        """Steps were recorded: this has served its purpose."""
+        """Delete the recording: steps were recorded in its place."""
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _worth(self) -> bool:
+    def _is_needed(self) -> bool:
         before, self._batches = self._batches, hooks.rule().batches
         return before == self._batches and self._idle() and trains_unseen()
 
     def _begin(self) -> None:
         if not self._idle():
             return
-        found = RecordingData(self._plan, thread=threading.get_native_id())
-        found.notes.append(
+        data = RecordingData(self._plan, thread=threading.get_native_id())
+        data.notes.append(
             f"no training step was seen in {self._plan.patience_seconds:g} s (no optimizer, DataLoader or backward), "
             f"so {self._plan.time_window_seconds:g} s without steps were recorded"
         )
-        found.window["provisional"] = True
+        data.window["provisional"] = True
         instruments = saving.Instruments(ProfilerSession(), StackSampler(threading.get_ident()))
         instruments.begin()
-        self._recording = found, instruments
+        self._recording = data, instruments
         self._length.start()
 
 
 def trains_unseen() -> bool:
-    """The main thread is busy in code of the user's, and this is no DataLoader worker."""
+    """Whether the main thread is busy in the user's code, and this process is no DataLoader worker."""
     if torch.utils.data.get_worker_info() is not None:
         return False
     if innermost(sys._current_frames().get(threading.main_thread().ident or 0)) is None:

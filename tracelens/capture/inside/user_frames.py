@@ -1,7 +1,7 @@
-"""Which code is the user's: the innermost frame that belongs neither to torch, nor to a library, nor to us.
+"""Finds the innermost frame of the user's code: not torch's, not a library's, not ours.
 
-In: frames of the running script. Out: the place in the user's source. Apart because samples and marks must agree on
-it, and because it must be cheap: one dictionary look-up per frame after the first time.
+In: frames of the running script. Out: a place in the user's source. Samples and marks share it, so that they agree; it
+costs one dictionary look-up per frame after a file's first time.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from types import CodeType, FrameType
 import tracelens
 
 Place = tuple[str, int, str]
-"""(path, line, function); the path as Python knows it."""
+"""(path, line, function); the path as in the code object."""
 
 DEEPEST = 200
-"""Frames looked at: deeper recursion than this is no training loop."""
+"""Frames that are searched; no training loop is called from a deeper stack."""
 
 _PACKAGE = os.path.join(os.path.dirname(os.path.abspath(tracelens.__file__)), "")
 _LIBRARY_PARTS = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _STANDARD = tuple(
     {path.rstrip(os.sep) + os.sep for key in ("stdlib", "platstdlib") if (path := sysconfig.get_paths().get(key))}
 )
-_users: dict[str, bool] = {}  # by file name: hashing a code object costs more than judging it
+_users: dict[str, bool] = {}  # by file name: a code object takes longer to hash than a file name
 
 
 def is_users(code: CodeType) -> bool:
-    """True for code that the user can edit in this project: no library, no torch, nothing generated, not us."""
+    """Whether this is code of the user's project: no library, not torch, not generated, not ours."""
     known = _users.get(code.co_filename)
     if known is None:
-        known = _users[code.co_filename] = _judge(code.co_filename)
+        known = _users[code.co_filename] = _is_users_file(code.co_filename)
     return known
 
 
 def innermost(frame: FrameType | None) -> Place | None:
-    """The innermost frame of the user's code at or above `frame`, with the line it is at now."""
+    """The place of the innermost frame of the user's code at or above `frame`; None where there is none."""
     for _ in range(DEEPEST):
         if frame is None:
             return None
@@ -47,13 +47,13 @@ def innermost(frame: FrameType | None) -> Place | None:
     return None
 
 
-def shown(path: str, folder: str) -> str:
+def stored_path(path: str, folder: str) -> str:
     """`path` as the recording stores it: relative to `folder` where it lies below it."""
     full = os.path.abspath(path)
     return os.path.relpath(full, folder) if full.startswith(folder.rstrip(os.sep) + os.sep) else full
 
 
-def _judge(path: str) -> bool:
+def _is_users_file(path: str) -> bool:
     if path.startswith("<"):
         return path.startswith("<ipython-input")  # a cell of an interactive session
     full = os.path.abspath(path)

@@ -1,10 +1,8 @@
-"""Warnings about a call that a wrapper of ours passes on appear where they would have appeared without it.
+"""Redirects warnings that name a wrapper of ours as their place to the line of the script that called the wrapper.
 
-In: the file of the wrappers. Out: while `installed`, a warning about that file is given again for the line that called
-the wrapper, so that the script's own filters judge it, and one that was shown for that line is not shown twice. Apart
-from `attribution` because it borrows a global state, Python's filters, and must give it back as it was.
-
-Python's filters are changed without telling the warnings module: see `sync_debug`.
+In: the file of the wrappers. Out: between `install` and `remove` such a warning is issued again for the calling line,
+so that the script's own filters apply, and one that was shown for that line is not shown twice. Python's warning
+filters are changed meanwhile, and restored exactly; for `_filters_mutated` see `sync_debug_mode`.
 """
 
 from __future__ import annotations
@@ -20,18 +18,18 @@ class WarningRedirect:
     """`install` and `remove` at step boundaries."""
 
     def __init__(self, module: str, path: str) -> None:
-        """`module` and `path` of the wrappers."""
+        """`module` and `path` of the wrappers' file."""
         self._path = path
         self._filter = ("always", None, Warning, re.compile(re.escape(module) + r"\Z"), 0)
         self._show: Any = None
 
     def install(self) -> None:
-        """Every warning about the wrappers comes to us, whatever the script's filters say of it."""
+        """Receive every warning about the wrappers, whatever the script's filters do with it."""
         warnings.filters.insert(0, self._filter)  # type: ignore[attr-defined]
         self._show, warnings.showwarning = warnings.showwarning, self._shown
 
     def remove(self) -> None:
-        """Everything as before, even if only half of it was installed."""
+        """Restore everything, also after an `install` that failed half-way."""
         if warnings.showwarning == self._shown:
             warnings.showwarning = self._show
         if self._filter in warnings.filters:
@@ -48,13 +46,13 @@ class WarningRedirect:
         warnings.warn_explicit(message, category, caller.f_code.co_filename, caller.f_lineno, module, registry)
 
     def _caller(self, frame: FrameType | None) -> FrameType | None:
-        """Whoever called the wrapper; torch.compile's own wrapper around ours is as little the caller as ours is."""
+        """The frame that called the wrapper, skipping Dynamo's wrapper around ours."""
         while frame is not None and frame.f_code.co_filename != self._path:
             frame = frame.f_back
-        while frame is not None and (frame.f_code.co_filename == self._path or _is_disabling(frame)):
+        while frame is not None and (frame.f_code.co_filename == self._path or _is_dynamo_wrapper(frame)):
             frame = frame.f_back
         return frame
 
 
-def _is_disabling(frame: FrameType) -> bool:
+def _is_dynamo_wrapper(frame: FrameType) -> bool:
     return bool(frame.f_globals.get("__name__") == "torch._dynamo.eval_frame")

@@ -1,8 +1,8 @@
-"""What a DataLoader's workers can deliver: their CPU time and the batches that they made, between two readings.
+"""Measures what a DataLoader's workers can deliver: their CPU time and the batches they made, between two readings.
 
-In: a loader's live iterator. Out: plain numbers for run.json. A loop that always finds a batch ready does not show how
-much faster its workers could be; the time that they work does: W workers that need c of CPU per batch deliver one
-every c ÷ W at best. Linux only, where /proc tells a process's CPU time; elsewhere nothing is known.
+In: a DataLoader's live iterator. Out: plain numbers for run.json. A loop that always finds a batch ready does not show
+how much faster its workers could be, but their CPU time does: W workers that need c seconds of CPU per batch deliver
+one batch per c ÷ W seconds at best. Linux only, as it needs /proc; elsewhere there is no reading.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 FEWEST_BATCHES = 8
-"""Fewer say nothing: workers make their first ones while they still import."""
+"""Fewer are not reported: workers make their first batches while they still import modules."""
 _UTIME, _STIME = 11, 12
-"""Where /proc/PID/stat has them, behind the name in parentheses, which may hold anything."""
+"""Fields of /proc/PID/stat, counted behind the name in parentheses, which may hold any character."""
 
 
 class WorkerReading(NamedTuple):
-    """`made`: batches that the workers have finished, delivered or not. `ready`: those of them not yet asked for."""
+    """`made`: batches that the workers have finished. `ready`: those of them that the loop has not taken yet."""
 
     at_ns: int
     made: int
@@ -30,40 +30,41 @@ class WorkerReading(NamedTuple):
 
 
 class WorkerThroughput:
-    """Readings of the loaders in use, by the key that their owner gives them."""
+    """Readings of the DataLoaders in use, by a key that the caller chooses."""
 
     def __init__(self) -> None:
-        # a strong reference would keep an epoch's workers alive
+        # weak: a strong reference would keep an epoch's workers alive
         self._first: dict[Any, tuple[weakref.ref[Any], WorkerReading]] = {}
 
     def began(self, key: Any, iterator: Any) -> None:
-        """An iterator has handed out its first batch; the last one of each key counts."""
+        """Take the first reading of an iterator, at its first batch; it replaces an earlier iterator of this `key`."""
         reading = read(iterator)
         if reading is not None:
             self._first[key] = (weakref.ref(iterator), reading)
 
     def so_far(self) -> dict[Any, dict[str, Any]]:
-        """By key, what its workers did since: `seconds`, `batches` made, `worker_seconds` of CPU, batches `ready`."""
-        found = {}
+        """By key, since the first reading: `seconds`, `batches` made, `worker_seconds` of CPU, batches `ready` now."""
+        totals = {}
         for key, (reference, first) in self._first.items():
             iterator = reference()
             last = None if iterator is None else read(iterator)
             if last is not None and last.made - first.made >= FEWEST_BATCHES:
-                found[key] = {
+                totals[key] = {
                     "seconds": round((last.at_ns - first.at_ns) / 1e9, 3),
                     "batches": last.made - first.made,
                     "worker_seconds": round((last.worker_ticks - first.worker_ticks) / os.sysconf("SC_CLK_TCK"), 2),
                     "ready": last.ready,
                 }
-        return found
+        return totals
 
 
 def read(iterator: Any) -> WorkerReading | None:
-    """None without workers, where the system does not tell, or where this torch names its queues otherwise."""
+    """A reading now; None without workers, without /proc, or where this torch has other names for its queues."""
     with suppress(AttributeError, NotImplementedError, OSError, ValueError, IndexError):
         ticks = sum(_cpu_ticks(worker.pid) for worker in iterator._workers)
         queues = {id(queue): queue for queue in (iterator._worker_result_queue, iterator._data_queue)}
-        early = sum(len(told) > 1 for told in list(iterator._task_info.values()))  # out of turn, kept by the iterator
+        # Batches that arrived before an earlier one are kept by the iterator, beside the task's worker id.
+        early = sum(len(task) > 1 for task in list(iterator._task_info.values()))
         ready = early + sum(queue.qsize() for queue in queues.values())
         return WorkerReading(time.perf_counter_ns(), iterator._rcvd_idx + ready, ready, ticks)
     return None

@@ -1,9 +1,9 @@
-"""One Run folder for several parents: the nodes of a job, each with a `tracelens profile --run-dir` of its own.
+"""One Run folder for the parents on several nodes of a job, each a `tracelens profile --run-dir`.
 
-In: a folder on storage that all nodes see. Out: who leads (writes run.json, waits for the others) and who follows
-(adds what the leader did not wait for). Apart from `session` because a recording on one machine needs none of it.
+In: a folder on storage that all nodes share. Out: which parent is the leader (it writes run.json and waits for the
+others); the others are followers and add the ranks that the leader did not wait for.
 
-All agreement is by files that only one process can create, which shared file systems guarantee; no locks, no network.
+They agree through files that only one process can create, which shared file systems guarantee; no locks, no network.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from tracelens.errors import UsageError
 LEAD_FILE = ".lead"
 NODE_PREFIX = ".node-"
 NODES_SECONDS = 30.0
-"""The leader waits so long, after its own command, for commands of other nodes: they end together."""
+"""How long the leader waits, after its own command, for those of other nodes, which end at about the same time."""
 AMEND_SECONDS = 10.0
-_LOOK_SECONDS = 0.2
+"""How long a follower waits for another one that is adding its ranks."""
+_POLL_SECONDS = 0.2
 
 
 class SharedRunFolder:
@@ -42,31 +43,31 @@ class SharedRunFolder:
 
     @property
     def boot_folder(self) -> str:
-        """A name of its own for the bootstrap folder of each parent."""
+        """The name of this parent's bootstrap folder, which is unique."""
         return f"boot-{platform.node()}-{os.getpid()}"
 
     def wait(self, run_json: RunJsonWriter, wanted: tuple[int, ...] | None) -> None:
-        """The leader's command has ended: give the others time for theirs."""
+        """In the leader, when its command has ended: wait for the other nodes' commands and ranks."""
         self._own.unlink(missing_ok=True)
         end = time.monotonic() + NODES_SECONDS
         while time.monotonic() < end:
             run_json.collect()
             if not list(self._folder.glob(f"{NODE_PREFIX}*")) and not run_json.missing(wanted):
                 return
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
 
     def close(self) -> None:
-        """The leader has written run.json: who comes now amends it."""
+        """In the leader, when run.json is written: followers add to it from now on."""
         (self._folder / LEAD_FILE).unlink(missing_ok=True)
 
     def follow(self, run_json: RunJsonWriter) -> None:
-        """A follower's command has ended: the leader takes its ranks, or has left and they are added here."""
+        """In a follower, when its command has ended: wait for the leader, then add the ranks that it left out."""
         run_json.collect()
         self._own.unlink(missing_ok=True)
         end = time.monotonic() + NODES_SECONDS + AMEND_SECONDS
         while (self._folder / LEAD_FILE).exists() and time.monotonic() < end:
-            time.sleep(_LOOK_SECONDS)
-        with _alone(self._folder):
+            time.sleep(_POLL_SECONDS)
+        with _one_at_a_time(self._folder):
             amend(self._folder, run_json)
 
 
@@ -102,8 +103,8 @@ def _claim(folder: Path) -> bool:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """One at a time; a file that somebody killed has left is ignored after a while."""
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Exclude other parents meanwhile. A lock file that a killed parent has left is ignored after `AMEND_SECONDS`."""
     path = folder / f"{LEAD_FILE}-amend"
     end = time.monotonic() + AMEND_SECONDS
     while time.monotonic() < end:
@@ -111,7 +112,7 @@ def _alone(folder: Path) -> Iterator[None]:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
             break
         except FileExistsError:
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
     try:
         yield
     finally:

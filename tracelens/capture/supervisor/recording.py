@@ -1,9 +1,9 @@
-"""One recording from the outside: start the command, watch its ranks' files appear, write run.json.
+"""One recording, seen from the parent: start the command, collect its ranks' files, write run.json.
 
-In: what to run and how to record it. Out: a Run folder and the command's own status. Apart from the agent because it
-runs in another process, without torch, and must behave as if it were the command.
+In: what to run and how to record it. Out: a Run folder and the command's own exit status.
 
-run.json is written when the folder is made (complete false), again whenever a rank's window closes, and at the end.
+run.json is written when the folder is made (complete: false), again when the ranks' windows have closed, and at the
+end.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _OUT_OF_REACH = (
     "or in the background"
 )
 MOST_NAMED = 8
-"""Ranks that a sentence names."""
+"""Ranks that a message names; the others are "…"."""
 RANKS_SECONDS = 5.0
-"""After the first rank's window the others' are waited for so long: ranks step together, files take a moment."""
+"""How long the other ranks' windows are waited for after the first: ranks step together, but writing takes time."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class ProfileOptions:
     """The Run folder itself; None makes a new one below `parent`."""
     parent: Path = Path(run.RUNS_FOLDER)
     join: bool = False
-    """`out` may be in use by other parents, of other nodes: all their ranks make one Run."""
+    """`out` is shared with the parents on other nodes: all their ranks make one Run."""
     plan: WindowPlan = field(default_factory=WindowPlan)
     stop_after_window: bool = False
     ranks: tuple[int, ...] | None = None
@@ -60,7 +60,7 @@ class ProfileOptions:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a recording. `status` is the command's own: negative if a signal ended it (`supervisor.finish`)."""
+    """The result of a recording. `status` is the command's own: negative if a signal ended it (`supervisor.finish`)."""
 
     folder: Path
     status: int
@@ -100,7 +100,7 @@ class _Recording:
         self._on_window = on_window
         self._shared_folder = SharedRunFolder(folder) if options.join else None
         self._run_json = RunJsonWriter(folder, _start(options, command))
-        self._first_at: float | None = None
+        self._first_entry_at: float | None = None
         self._announced = on_window is None
         self._monitor: HardwareMonitor | None = None
         self._error: Exception | None = None
@@ -170,13 +170,15 @@ class _Recording:
 
     def _collect(self) -> None:
         self._run_json.collect()
-        if self._first_at is None and self._run_json.entries:
-            self._first_at = time.monotonic()
+        if self._first_entry_at is None and self._run_json.entries:
+            self._first_entry_at = time.monotonic()
 
     def _window_closed(self) -> bool:
-        if self._first_at is None or not self._run_json.recorded(final=True):
+        if self._first_entry_at is None or not self._run_json.recorded(final=True):
             return False
-        return not self._run_json.missing(self._options.ranks) or time.monotonic() - self._first_at > RANKS_SECONDS
+        return (
+            not self._run_json.missing(self._options.ranks) or time.monotonic() - self._first_entry_at > RANKS_SECONDS
+        )
 
     def _announce(self) -> None:
         self._announced = True
@@ -200,7 +202,7 @@ class _Recording:
         if self._leads():
             try:
                 self._run_json.close(supervisor.finish(status), reason)
-            except OSError as error:  # the command has done its work: its status is what counts
+            except OSError as error:  # the command has ended; its exit status must still be returned
                 self._written = False
                 reason = f"run.json could not be written: {error.strerror}" + (f"; {reason}" if reason else "")
         if not self._announced and self._run_json.recorded() and self._leads():
@@ -223,7 +225,7 @@ class _Recording:
             self._on_window(self._folder)
 
     def _reason(self, status: int, reached: tuple[supervisor.Handshake, ...]) -> str | None:
-        """Why this is no complete recording, told from the earliest thing that went wrong; None if nothing did."""
+        """Why the recording is not complete; None if it is."""
         reasons = [str(entry["reason"]) for entry in self._run_json.entries if entry.get("reason")]
         if self._run_json.entries:
             lost = self._run_json.missing(self._options.ranks)
@@ -235,7 +237,7 @@ class _Recording:
         return "; ".join(dict.fromkeys(reasons)) or self._why_nothing(status, reached)
 
     def _why_nothing(self, status: int, reached: tuple[supervisor.Handshake, ...]) -> str:
-        """No process has written an entry."""
+        """Why no process has written an entry."""
         failures = [hand.agent for hand in reached if hand.agent != "armed"]
         unwritten = [path for path in self._folder.glob("rank*") if not (path / "rank.json").is_file()]
         if failures:
@@ -252,7 +254,7 @@ class _Recording:
         return f"{ended}injection did not reach any Python process: the command started none, or {_OUT_OF_REACH}"
 
     def _why_no_step(self, processes: int) -> str:
-        """Processes with torch were reached, and none has anything to tell."""
+        """Why no process wrote an entry although some with torch were reached."""
         asked = self._options.ranks
         if asked is not None:
             named = ", ".join(map(str, asked[:MOST_NAMED])) + (", …" if len(asked) > MOST_NAMED else "")
@@ -269,7 +271,7 @@ class _Recording:
 def _make_folder(options: ProfileOptions) -> Path:
     out = options.out
     place = (options.cwd / (out or options.parent)).absolute()
-    if not str(place).isprintable():  # Kineto drops control characters, and takes nothing that is no UTF-8
+    if not str(place).isprintable():  # Kineto drops control characters and needs UTF-8
         raise UsageError(
             f"the profiler cannot write to a path with such characters: {place}", hint="name another run folder with -o"
         )
@@ -310,7 +312,7 @@ def _ended(status: int) -> str:
 
 
 def _name(options: ProfileOptions) -> str:
-    """What a Run folder is called after: the script, also where a launcher starts it; of a module its last name."""
+    """What the Run folder is named after: the script, also where a launcher starts it; for a module its last name."""
     word = options.words[0]
     if options.kind == "command":
         return _script_among(options) or word
@@ -318,7 +320,7 @@ def _name(options: ProfileOptions) -> str:
 
 
 def _script_among(options: ProfileOptions) -> str | None:
-    """The first Python file among the words of a launcher's command; for `-m` the rank itself will tell."""
+    """The first Python file in a launcher's command; None for `-m`, where the rank reports its script."""
     if options.kind == "module":
         return None
     return next((word for word in options.words if word.endswith(".py") and (options.cwd / word).is_file()), None)

@@ -1,9 +1,9 @@
-"""Starts an agent of TraceLens in every Python process that imports torch below a supervised command.
+"""Arms an agent of TraceLens in every Python process below a supervised command that imports torch.
 
-In: a copy of this file in a folder of its own on PYTHONPATH, `config.json` beside it. Out: in processes that import
-torch, the agent named there is armed and a handshake file says so; in all others, nothing but one import hook.
-Apart from the package because it is copied, runs in any Python the user's command may start (3.6 and newer), and must
-cost next to nothing: no import before torch is imported, no error of ours ever reaches the user's program.
+In: a copy of this file in a folder on PYTHONPATH, with `config.json` beside it. Out: in processes that import torch,
+the agent that config.json names is armed and a handshake file is written; in all others there is one import hook more.
+The file is copied and runs in any Python that the user's command starts (3.6 and newer). It must cost almost nothing:
+it imports no module before torch is imported, and no error of ours reaches the user's program.
 """
 
 # ruff: noqa: BLE001, SIM105, PTH121, UP031 -- this file must run on Python 3.6 and must never raise
@@ -11,11 +11,11 @@ import sys
 
 
 class _TorchFinder:
-    """Finds nothing itself: lets the others find torch and runs `_arm` right after torch's own code has run."""
+    """Lets the other finders find torch, and runs `_arm` right after torch's own code has run."""
 
     def __init__(self, folder, keep):
         self.folder = folder
-        self.keep = keep  # another sitecustomize may take our place in sys.modules
+        self.keep = keep  # another sitecustomize may replace ours in sys.modules
 
     def find_spec(self, name, path=None, _target=None):
         if name != "torch":
@@ -23,7 +23,7 @@ class _TorchFinder:
         spec = _spec_from_others(self, name, path)
         try:
             _run_after(spec.loader, self)
-        except Exception:  # an unusual loader (or no torch at all): the import goes on without us
+        except Exception:  # an unusual loader, or no torch at all: import torch without us
             pass
         return spec
 
@@ -42,7 +42,7 @@ def _run_after(loader, finder):
     original = loader.exec_module
 
     def exec_module(module):
-        del loader.exec_module  # an attribute of this one instance; the class's own method shows again
+        del loader.exec_module  # the instance's attribute, which hides the class's method
         config = _config(finder.folder)
         original(module)
         if finder in sys.meta_path:
@@ -62,7 +62,7 @@ def _config(folder):
         for name, value in config.get("environment", {}).items():
             os.environ.setdefault(name, value)
         return config
-    except Exception:  # the folder may be gone: a process that outlived its run
+    except Exception:  # the folder may be gone: the process outlived the supervised command
         return None
 
 
@@ -74,11 +74,11 @@ def _arm(folder, config):
         __import__(config["agent"])
         sys.modules[config["agent"]].arm(config)
         outcome = "armed"
-    except Exception as error:  # whatever is wrong with us, the user's program goes on
+    except Exception as error:  # no error of ours may reach the user's program
         outcome = "%s: %s" % (type(error).__name__, error)
     try:
         _shake_hands(folder, outcome)
-    except Exception:  # a full disk or a folder that is gone is no reason to disturb the program
+    except Exception:  # a full disk, or the folder is gone
         pass
 
 
@@ -114,7 +114,7 @@ def _shake_hands(folder, outcome):
 
 
 def _install():
-    """Put the hook in place and take our folder off sys.path (PYTHONPATH keeps it, for child processes)."""
+    """Install the import hook and remove our folder from sys.path; PYTHONPATH keeps it for child processes."""
     slash = max(__file__.rfind("/"), __file__.rfind("\\"))
     folder = __file__[:slash]
     sys.meta_path.insert(0, _TorchFinder(folder, sys.modules.get(__name__)))
@@ -123,8 +123,8 @@ def _install():
     os.close(os.open(folder + "/reached", os.O_CREAT | os.O_WRONLY, 0o666))
 
 
-def _chain():
-    """Run the sitecustomize that Python would have run without us; its errors are its own."""
+def _run_other_sitecustomize():
+    """Run the sitecustomize that Python would have run without us; its errors pass through."""
     spec = _spec_from_others(None, "sitecustomize", list(sys.path))
     if spec is None or spec.loader is None or getattr(spec, "origin", None) == __file__:
         return
@@ -143,21 +143,21 @@ def _chain():
 
 
 def _unlisted(code):
-    """The same code, in no file: what lists the files that ran (coverage) finds ours gone when it reads them."""
-    inner = tuple(_unlisted(one) if isinstance(one, type(code)) else one for one in code.co_consts)
+    """The same code without a file name: a coverage tool would list our file, which is gone when it reads it."""
+    inner = tuple(_unlisted(const) if isinstance(const, type(code)) else const for const in code.co_consts)
     return code.replace(co_filename="<tracelens>", co_consts=inner)
 
 
 def _unlist():
     for place in (globals(), vars(_TorchFinder)):
-        for one in list(place.values()):
-            if isinstance(one, type(_unlist)) and one.__module__ == __name__:
-                one.__code__ = _unlisted(one.__code__)
+        for value in list(place.values()):
+            if isinstance(value, type(_unlist)) and value.__module__ == __name__:
+                value.__code__ = _unlisted(value.__code__)
 
 
 try:
     _install()
     _unlist()
-except Exception:  # never disturb the start of a Python process
+except Exception:  # the Python process must start in any case
     pass
-_chain()
+_run_other_sitecustomize()
