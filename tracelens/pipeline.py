@@ -35,8 +35,6 @@ from tracelens.model import (
     Verification,
     carried_over,
 )
-from tracelens.patch.files import apply as patcher
-from tracelens.patch.files.apply import AppliedPatch
 from tracelens.remedies import HunkChoice, PatchContext, Remedy
 from tracelens.replay import bounds, explanations, exposed_cost, trace_builder, what_if, worker_count
 from tracelens.replay.calibration import Calibration
@@ -93,7 +91,7 @@ class Examined:
     recording: RankRecording | None
     code: TrainingScript | Abstention
     """The training script as it was recorded, or why it is not at hand."""
-    applied: AppliedPatch | None = None
+    applied: runs.AppliedPatch | None = None
     """The patch of this Run that is in the user's files at present."""
 
 
@@ -280,11 +278,11 @@ def _named(trace: Trace, recording: RankRecording) -> Trace:
     return replace(trace, rank=rank, world_size=size if isinstance(size, int) else None)
 
 
-def _applied(run: Run | None) -> AppliedPatch | None:
-    return patcher.applied_patch(run.path / runs.BACKUP_FOLDER) if run is not None else None
+def _applied(run: Run | None) -> runs.AppliedPatch | None:
+    return runs.applied_patch(run.path / runs.BACKUP_FOLDER) if run is not None else None
 
 
-def _before(applied: AppliedPatch | None) -> dict[Path, bytes]:
+def _before(applied: runs.AppliedPatch | None) -> dict[Path, bytes]:
     return {one.path.resolve(): one.before for one in (applied.files if applied else ()) if one.before is not None}
 
 

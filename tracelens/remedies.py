@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from tracelens import run as runs
 from tracelens.edit_kinds import definition, one_change
 from tracelens.model import (
     UNSAFE_EDITS,
@@ -24,7 +25,6 @@ from tracelens.model import (
     Patch,
     Stall,
 )
-from tracelens.patch.files.apply import AppliedPatch
 from tracelens.replay import estimate
 from tracelens.replay.replay_trace import ReplayTrace
 from tracelens.run.sources import TrainingScript
@@ -41,7 +41,7 @@ class PatchContext:
 
     replay_trace: ReplayTrace | Abstention
     code: TrainingScript | Abstention
-    applied: AppliedPatch | None
+    applied: runs.AppliedPatch | None
     stalls: tuple[Stall, ...]
     interval: int
     unsafe: bool = False

@@ -14,7 +14,6 @@ from pathlib import Path
 from tracelens import run as runs
 from tracelens.errors import UsageError
 from tracelens.model import FilePatch, Patch, PlannedDiagnosis, Run, Verification
-from tracelens.patch.files import apply as patcher
 from tracelens.pipeline import patch_of
 from tracelens.verify import request, store
 from tracelens.verify.supervisor import session as verifying
@@ -121,7 +120,7 @@ def _project(run: Run, patch: Patch) -> Path:
 
 def _way_back(run: Run) -> Patch | None:
     """What undoes the patch that is applied at present."""
-    applied = patcher.applied_patch(run.path / runs.BACKUP_FOLDER)
+    applied = runs.applied_patch(run.path / runs.BACKUP_FOLDER)
     if applied is None:
         return None
     files = (FilePatch(file.path, file.after, file.before) for file in applied.files if file.before is not None)

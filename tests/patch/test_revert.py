@@ -11,6 +11,7 @@ from tests.support.applying import AFTER, BEFORE, project, writing_with
 from tracelens.errors import InputError, Refused
 from tracelens.model import FilePatch, Patch
 from tracelens.patch.files import apply
+from tracelens.run.backup import MANIFEST
 
 
 def test_a_revert_that_cannot_write_keeps_the_backup(tmp_path: Path) -> None:
@@ -74,6 +75,6 @@ def test_a_backup_that_names_a_file_outside_the_project_is_refused(tmp_path: Pat
     ["[]", "[" * 100_000, '{"schema_version": 1}', '{"schema_version": 1, "files": [{"path": "a", "mode": "x"}]}'],
 )
 def test_a_damaged_list_of_files_is_an_input_error(tmp_path: Path, text: str) -> None:
-    (tmp_path / apply.MANIFEST).write_text(text)
+    (tmp_path / MANIFEST).write_text(text)
     with pytest.raises(InputError):
         apply.revert(tmp_path)

@@ -15,8 +15,8 @@ from tracelens.errors import UsageError
 
 if TYPE_CHECKING:
     from tracelens.model import Hunk, IllustratedDiagnosis, Patch, PlannedDiagnosis
-    from tracelens.patch.files.apply import AppliedPatch
     from tracelens.remedies import HunkChoice
+    from tracelens.run import AppliedPatch
 
 SAID = {
     "written": "Written.",
@@ -82,7 +82,7 @@ def _apply(
         return ApplyResult("nothing", verdict, None, None, next_commands.line("report", *again))
     change = pipeline.partial_patch(diagnosis, name, hunks, pipeline_options(plan_options))
     verify = next_commands.line("verify", *again, "--scheme", name)
-    if _stands(change, patcher.applied_patch(folder / runs.BACKUP_FOLDER)):
+    if _is_applied(change, runs.applied_patch(folder / runs.BACKUP_FOLDER)):
         return ApplyResult("already", verdict, name, change, verify)
     if change.empty or dry_run:
         after = (
@@ -145,11 +145,11 @@ def _document(done: ApplyResult, unsafe: tuple[Hunk, ...]) -> dict[str, Any]:
     }
 
 
-def _stands(change: Patch, standing: AppliedPatch | None) -> bool:
+def _is_applied(change: Patch, applied: AppliedPatch | None) -> bool:
     """Whether the files hold exactly this patch at present."""
-    if standing is None or change.empty:
+    if applied is None or change.empty:
         return False
-    return {file.path: file.after for file in standing.files} == {file.path: file.after for file in change.files}
+    return {file.path: file.after for file in applied.files} == {file.path: file.after for file in change.files}
 
 
 def _choice(plan_options: PlanOptions, hunks: HunkChoice) -> tuple[str, ...]:

@@ -126,10 +126,9 @@ def _subject(diagnosis: PlannedDiagnosis, plan_options: PlanOptions) -> Subject 
 def _applied(diagnosis: Diagnosis) -> str | None:
     """The scheme whose patch is in the files at present."""
     from tracelens import run as runs
-    from tracelens.patch.files import apply as patcher
 
-    standing = patcher.applied_patch(diagnosis.run.path / runs.BACKUP_FOLDER) if diagnosis.run else None
-    return standing.scheme if standing is not None else None
+    applied = runs.applied_patch(diagnosis.run.path / runs.BACKUP_FOLDER) if diagnosis.run else None
+    return applied.scheme if applied is not None else None
 
 
 def _range(low: float, high: float) -> str:

@@ -43,7 +43,6 @@ def revert(run: Path | None, shown: Presentation) -> None:
 def _applied_from(newest: Path) -> Path | None:
     """Another run of the same folder whose patch is in the files at present."""
     from tracelens import run as runs
-    from tracelens.patch.files import apply as patcher
 
     found = (entry for entry in sorted(newest.parent.iterdir(), reverse=True) if entry != newest)
-    return next((entry for entry in found if patcher.applied_patch(entry / runs.BACKUP_FOLDER) is not None), None)
+    return next((entry for entry in found if runs.applied_patch(entry / runs.BACKUP_FOLDER) is not None), None)

@@ -106,10 +106,9 @@ def verify(words: Sequence[str], every: bool, effort: Effort, plan_options: Plan
 def _after_run(folder: Path, measured: Sequence[Verification], plan_options: PlanOptions) -> str:
     """What is in the user's files and was measured to be wrong, or slower, is taken back first."""
     from tracelens import run as runs
-    from tracelens.patch.files import apply as patcher
     from tracelens.report import next_commands
 
-    applied = patcher.applied_patch(folder / runs.BACKUP_FOLDER)
+    applied = runs.applied_patch(folder / runs.BACKUP_FOLDER)
     if applied is not None and any(one.scheme == applied.scheme and next_commands.unwanted(one) for one in measured):
         return next_commands.line("revert", str(folder))
     return next_commands.line("report", *typed((folder,), plan_options))

@@ -1,11 +1,13 @@
 """The Run folder: where it is, what it holds, reading and writing it.
 
+backup    the backup of an applied patch: its manifest, and which patch is in the files at present
 folder    where a Run folder is, the names of its files
 reading   run.json and what lies beside the traces → `Run`
 sources   which source text belongs to a Run: the training script as recorded, the files that locations name
 writing   files written atomically
 """
 
+from tracelens.run.backup import AppliedPatch, applied_patch
 from tracelens.run.folder import (
     ANALYSIS_FILE,
     BACKUP_FOLDER,
@@ -32,6 +34,8 @@ __all__ = [
     "RUNS_FOLDER",
     "RUN_FILE",
     "SCHEMA_VERSION",
+    "AppliedPatch",
+    "applied_patch",
     "is_run",
     "new_folder",
     "newest",

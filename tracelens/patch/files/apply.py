@@ -1,70 +1,23 @@
 """Writing a patch into the user's project, and taking it back to the byte.
 
-In: a Patch and a backup folder; later the folder alone. Out: files written or restored. The backup is complete
-before the first file changes, so whatever happens in between, `revert` can put everything back.
-
-    manifest.json    per file: its path, sha256 before and after, permissions
-    0, 1, …          the files as they were
+In: a Patch and a backup folder; later the folder alone. Out: files written or restored. The backup (`run/backup`) is
+complete before the first file changes, so whatever happens in between, `revert` can put everything back.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import json
-import re
-import secrets
 import shutil
 import stat
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from tracelens import jsonfile, run
+from tracelens import run
 from tracelens.errors import InputError, Refused
 from tracelens.model import FilePatch, Patch
 from tracelens.patch.files.alone import alone
-
-MANIFEST = "manifest.json"
-SCHEMA_VERSION = 1
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """One file of a backup. `before` None: the patch created the file."""
-
-    path: Path
-    before: str | None
-    after: str
-    mode: int | None
-    copy: Path
-    mark: str | None
-    """None in a backup of an earlier version."""
-
-
-@dataclass(frozen=True, slots=True)
-class AppliedPatch:
-    """A patch that is applied at present, and the scheme it belongs to where that was said."""
-
-    files: tuple[FilePatch, ...]
-    scheme: str | None
-
-
-def applied_patch(backup: Path) -> AppliedPatch | None:
-    """The patch whose backup this is, as long as every file is still as it was written."""
-    if not (backup / MANIFEST).is_file():
-        return None
-    entries = _entries(backup)
-    if any(_digest(entry.path) != entry.after for entry in entries):
-        return None
-    return AppliedPatch(
-        tuple(
-            FilePatch(e.path, e.copy.read_bytes() if e.before is not None else None, e.path.read_bytes())
-            for e in entries
-        ),
-        json.loads((backup / MANIFEST).read_text(encoding="utf-8")).get("scheme"),
-    )
+from tracelens.run.backup import MANIFEST, BackupEntry, backup_entries, file_digest, new_mark, write_manifest
 
 
 def write(patch: Patch, backup: Path, scheme: str | None = None) -> None:
@@ -97,14 +50,16 @@ def clean_up(backup: Path) -> None:
     """Remove what a killed `write` or `revert` of this backup left beside the user's files."""
     if (backup / MANIFEST).is_file():
         with alone(backup.parent, _folders(backup)):
-            _sweep(_entries(backup) if (backup / MANIFEST).is_file() else ())
+            _sweep(backup_entries(backup) if (backup / MANIFEST).is_file() else ())
 
 
 def check_not_edited(backup: Path) -> None:
     """Raise `Refused` where a patch is applied and one of its files was edited since: a new patch would be of both."""
     if not (backup / MANIFEST).is_file():
         return
-    edited = [entry.path for entry in _entries(backup) if _digest(entry.path) not in (entry.after, entry.before)]
+    edited = [
+        entry.path for entry in backup_entries(backup) if file_digest(entry.path) not in (entry.after, entry.before)
+    ]
     if edited:
         names = ", ".join(str(path) for path in edited)
         hint = "undo these edits and `tracelens revert`, then apply again; or apply from a new recording"
@@ -114,12 +69,17 @@ def check_not_edited(backup: Path) -> None:
 # ----------------------------------------------------------------------------------------------------- helpers
 
 
+def _is_edited(entry: BackupEntry) -> bool:
+    """Whether a file is neither as it was nor as the patch left it."""
+    return file_digest(entry.path) not in (entry.after, entry.before)
+
+
 def _folders(backup: Path) -> set[Path]:
     """Of the files that a backup names. Read before they are locked; a backup that changes meanwhile is its Run's."""
-    return {entry.path.parent for entry in _entries(backup)} if (backup / MANIFEST).is_file() else set()
+    return {entry.path.parent for entry in backup_entries(backup)} if (backup / MANIFEST).is_file() else set()
 
 
-def _sweep(entries: Sequence[_Entry]) -> None:
+def _sweep(entries: Sequence[BackupEntry]) -> None:
     """Only plain files under the very names that this backup's mark gives: anything else is somebody else's."""
     for entry in entries:
         if entry.mark is not None:
@@ -130,7 +90,7 @@ def _sweep(entries: Sequence[_Entry]) -> None:
 
 
 def _write(patch: Patch, backup: Path, scheme: str | None) -> None:
-    entries: list[_Entry] = []
+    entries: list[BackupEntry] = []
     try:
         entries = _back_up(patch.files, backup, scheme)
         for one, entry in zip(patch.files, entries, strict=True):
@@ -144,13 +104,13 @@ def _write(patch: Patch, backup: Path, scheme: str | None) -> None:
 
 
 def _revert(backup: Path, projects: Sequence[Path]) -> tuple[Path, ...]:
-    entries = _entries(backup)
+    entries = backup_entries(backup)
     homes = [project.resolve() for project in projects]
     strange = [entry.path for entry in entries if homes and not any(map(entry.path.is_relative_to, homes))]
     if strange:
         hint = "a backup only holds files of the project that was patched; look at it before you trust it"
         raise Refused(f"{backup} names a file outside the project: {strange[0]}", hint=hint)
-    edited = [entry for entry in entries if _digest(entry.path) not in (entry.after, entry.before)]
+    edited = [entry for entry in entries if _is_edited(entry)]
     if edited:
         names = ", ".join(str(entry.path) for entry in edited)
         hint = f"undo these edits first; the files as they were are in {backup}"
@@ -172,9 +132,9 @@ def _revert(backup: Path, projects: Sequence[Path]) -> tuple[Path, ...]:
 
 def _check_backup_is_free(backup: Path) -> None:
     if (backup / MANIFEST).exists():
-        entries = _entries(backup)
+        entries = backup_entries(backup)
         _sweep(entries)
-        digests = [_digest(entry.path) for entry in entries]
+        digests = [file_digest(entry.path) for entry in entries]
         if any(digest != entry.before for digest, entry in zip(digests, entries, strict=True)):
             whole = all(digest != entry.before for digest, entry in zip(digests, entries, strict=True))
             said = "a patch is applied already" if whole else "a patch was written in part when TraceLens was ended"
@@ -190,12 +150,12 @@ def _check_unchanged(one: FilePatch) -> None:
     if one.before is None:
         if one.path.exists():
             raise Refused(f"{one.path} has appeared since the patch was made", hint="make the patch again")
-    elif _digest(one.path) != run.sha256(one.before):
+    elif file_digest(one.path) != run.sha256(one.before):
         raise Refused(f"{one.path} has changed since the patch was made", hint="make the patch again")
 
 
-def _back_up(files: Sequence[FilePatch], backup: Path, scheme: str | None) -> list[_Entry]:
-    entries, mark = [], secrets.token_hex(8)
+def _back_up(files: Sequence[FilePatch], backup: Path, scheme: str | None) -> list[BackupEntry]:
+    listed, mark = [], new_mark()
     for number, one in enumerate(files):
         copy = backup / str(number)
         mode = None
@@ -203,56 +163,12 @@ def _back_up(files: Sequence[FilePatch], backup: Path, scheme: str | None) -> li
             mode = one.path.stat().st_mode & 0o7777
             run.write_bytes(copy, one.before)
         before = None if one.before is None else run.sha256(one.before)
-        entries.append(_Entry(one.path, before, run.sha256(one.after), mode, copy, mark))
-    rows = [
-        {
-            "path": run.relative(entry.path.resolve(), backup.resolve()),
-            "sha256_before": entry.before,
-            "sha256_after": entry.after,
-            "mode": entry.mode,
-        }
-        for entry in entries
-    ]
-    head = {"schema_version": SCHEMA_VERSION, "scheme": scheme, "mark": mark}
-    run.write_json(backup / MANIFEST, {**head, "files": rows})
-    return entries
+        listed.append(BackupEntry(one.path, before, run.sha256(one.after), mode, copy, mark))
+    write_manifest(backup, listed, scheme, mark)
+    return listed
 
 
-_SHAPE = {"mark": str, "files": [{"path": str, "sha256_before": str, "sha256_after": str, "mode": int}]}
-
-
-def _entries(backup: Path) -> list[_Entry]:
-    path = backup / MANIFEST
-    if not path.is_file():
-        raise InputError(f"there is no backup in {backup}", hint="nothing was applied from this run")
-    by_hand = "restore the files from git"
-    manifest = jsonfile.read(path, missing=by_hand, damaged=by_hand)
-    version = manifest.get("schema_version")
-    if version != SCHEMA_VERSION:
-        hint = "revert with the version of TraceLens that applied the patch"
-        raise InputError(f"{path} has schema version {version!r}, this program reads {SCHEMA_VERSION}", hint=hint)
-    try:
-        jsonfile.check(manifest, _SHAPE)
-        mark = _mark_of(manifest)
-        return [_entry(row, number, backup, mark) for number, row in enumerate(manifest["files"])]
-    except (KeyError, TypeError, ValueError, OSError) as error:
-        raise InputError(f"{path} is not a backup's list of files: {error}", hint=by_hand) from error
-
-
-def _mark_of(manifest: Mapping[str, Any]) -> str | None:
-    """It becomes a part of file names: nothing but what we write ourselves is one."""
-    mark: str | None = manifest.get("mark")
-    if mark is not None and re.fullmatch(r"[0-9a-f]{16}", mark) is None:
-        raise ValueError(f"{mark!r} is no mark")
-    return mark
-
-
-def _entry(row: Mapping[str, Any], number: int, backup: Path, mark: str | None) -> _Entry:
-    path = (backup.resolve() / row["path"]).resolve()
-    return _Entry(path, row["sha256_before"], row["sha256_after"], row["mode"], backup / str(number), mark)
-
-
-def _restore(entry: _Entry) -> None:
+def _restore(entry: BackupEntry) -> None:
     if entry.before is None:
         with contextlib.suppress(FileNotFoundError):
             entry.path.unlink()
@@ -260,11 +176,11 @@ def _restore(entry: _Entry) -> None:
         run.write_bytes(entry.path, entry.copy.read_bytes(), mode=entry.mode, mark=entry.mark)
 
 
-def _take_back(entries: Sequence[_Entry], backup: Path) -> None:
+def _take_back(entries: Sequence[BackupEntry], backup: Path) -> None:
     """After a failure: put back what was written, and only that; where even this fails, `revert` still can."""
     try:
         for entry in reversed(entries):
-            if _digest(entry.path) != entry.before:
+            if file_digest(entry.path) != entry.before:
                 _restore(entry)
     except (OSError, InputError) as error:
         cure = _cure(error) if isinstance(error, OSError) else error.hint
@@ -289,12 +205,3 @@ def _cure(error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "free some space"
     return "make the file and its folder writable"
-
-
-def _digest(path: Path) -> str | None:
-    """The file's sha256; None if there is none (which is also how a created file looks before)."""
-    try:
-        return run.sha256(path.read_bytes()) if path.is_file() else None
-    except OSError as error:
-        hint = "make it readable, then try again"
-        raise InputError(f"{path} cannot be read: {error.strerror or error}", hint=hint) from error

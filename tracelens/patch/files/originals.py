@@ -13,20 +13,20 @@ from pathlib import Path
 
 from tracelens.model import Location, Patch
 from tracelens.patch.code import elsewhere, movers
-from tracelens.patch.files.apply import AppliedPatch
+from tracelens.run import AppliedPatch
 
 Make = Callable[[Path, Path], Patch]
 """Makes a patch from a project's root and its script; what else it needs it brings along."""
 
 
-def make(standing: AppliedPatch | None, root: Path, script: Path, places: Iterable[Location], recipe: Make) -> Patch:
+def make(applied: AppliedPatch | None, root: Path, script: Path, places: Iterable[Location], recipe: Make) -> Patch:
     """`recipe(root, script)` on the original files; `places` name the files of the project that it reads."""
     root, script = root.resolve(), script.resolve()
-    if standing is None:
+    if applied is None:
         return recipe(root, script)
     with tempfile.TemporaryDirectory(prefix="tracelens-originals-") as name:
         shadow = Path(name).resolve()
-        _restore(standing, _named(places, root, script), root, shadow)
+        _restore(applied, _named(places, root, script), root, shadow)
         patch = recipe(shadow, shadow / script.relative_to(root))
     files = tuple(replace(file, path=root / file.path.relative_to(shadow)) for file in patch.files)
     return replace(patch, root=root, files=files)
@@ -39,8 +39,8 @@ def _named(places: Iterable[Location], root: Path, script: Path) -> set[Path]:
     return found.union(*(elsewhere.files(file, root) for file in found))
 
 
-def _restore(standing: AppliedPatch, named: set[Path], root: Path, shadow: Path) -> None:
-    before = {file.path.resolve(): file.before for file in standing.files}
+def _restore(applied: AppliedPatch, named: set[Path], root: Path, shadow: Path) -> None:
+    before = {file.path.resolve(): file.before for file in applied.files}
     for path in {*named, *(file for file in before if file.is_relative_to(root))}:
         data = before[path] if path in before else path.read_bytes()
         if data is not None:  # the patch created the others
