@@ -89,11 +89,9 @@ def test_what_cannot_occur_is_not_applicable_with_its_reason() -> None:
             machine.launch("gemm", 300)
     detected = detect(analyzed(timeline.build(machine.trace())))
     reasons = {check.detector: check.reason for check in detected.not_applicable}
-    assert reasons == {
-        "blocking_copy": "nothing is copied to the GPU in these steps",
-        "overlap_gap": "nothing is copied to the GPU in these steps",
-        "exposed_communication": "the recording has no collectives",
-    }
+    without_copies = "nothing is copied to the GPU in these steps"
+    assert reasons["blocking_copy"] == reasons["overlap_gap"] == without_copies
+    assert reasons["exposed_communication"] == "the recording has no collectives"
 
 
 def test_every_detector_is_in_exactly_one_group() -> None:

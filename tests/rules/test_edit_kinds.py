@@ -170,7 +170,7 @@ def starved(machine: Machine) -> None:
     machine.load_batch(9_000)
     machine.copy("h2d", "pageable", 300, nbytes=15_000_000)
     machine.launch("gemm", 500)
-    machine.op()
+    machine.item()
     machine.launch("gemm", 500)
     machine.synchronize()
     machine.host(40)
