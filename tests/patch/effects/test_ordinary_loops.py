@@ -1,0 +1,98 @@
+"""Loops as most people write them: what only logs or sums up is proved to be movable, in one file and in two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from tests.support.moves import SURROUNDINGS, Case, asked, one_file, two_files
+
+METER = """
+class AverageMeter:
+    def __init__(self, name="loss"):
+        self.name = name
+        self.reset()
+
+    def reset(self):
+        self.sum, self.count = 0.0, 0
+
+    @property
+    def avg(self):
+        return self.sum / max(self.count, 1)
+
+    def update(self, value, n=1):
+        self.sum += value * n
+        self.count += n
+
+    def __str__(self):
+        return f"{self.name} {self.avg:.3f}"
+
+
+class Progress:
+    def __init__(self, batches, meters):
+        self.batches, self.meters = batches, meters
+
+    def display(self, batch):
+        print(f"[{batch}/{self.batches}]", *[str(meter) for meter in self.meters])
+"""
+PROVED: Mapping[str, Case] = {
+    "a running sum": Case(before="running = 0.0", body="STEP\nrunning += loss.item()  # later", after="print(running)"),
+    "a guarded print": Case(body="STEP\nif i % 10 == 0:  # later\n    print(i, loss.item())"),
+    "a list": Case(before="losses = []", body="STEP\nlosses.append(loss.item())  # later", after="print(sum(losses))"),
+    "a dict of sums": Case(
+        before="sums = {'loss': 0.0, 'batches': 0}",
+        body="STEP\nsums['batches'] += 1\nsums['loss'] += loss.item()  # later",
+    ),
+    "a meter of the project": Case(
+        code=METER, before="meter = AverageMeter()", body="STEP\nmeter.update(loss.item(), x.size(0))  # later"
+    ),
+    "two meters, one of which stays": Case(
+        code=METER,
+        before="losses, sizes = AverageMeter('loss'), AverageMeter('size')",
+        body="STEP\nsizes.update(x.size(0))\nlosses.update(loss.item())  # later",
+    ),
+    "meters with their display": Case(
+        code=METER,
+        before="losses = AverageMeter()\nprogress = Progress(100, [losses])",
+        body="STEP\nlosses.update(loss.item())  # later\nif i % 10 == 0:  # later\n    progress.display(i)",
+    ),
+    "a tensorboard writer": Case(
+        before="from torch.utils.tensorboard import SummaryWriter\nwriter = SummaryWriter()",
+        body="STEP\nwriter.add_scalar('loss', loss.item(), i)  # later",
+    ),
+    "a progress bar that the loop only runs over": Case(
+        before="losses = []", over="tqdm(DataLoader(Data()))", body="STEP\nlosses.append(loss.item())  # later"
+    ),
+    "a logger": Case(
+        before="import logging\nlogger = logging.getLogger(__name__)",
+        body="STEP\nlogger.info('%d %f', i, loss.item())  # later",
+    ),
+    "wandb": Case(before="import wandb", body="STEP\nwandb.log({'loss': loss.item()})  # later"),
+    "scheduler and scaler": Case(
+        before="""
+        scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(opt, 10)
+        scaler = torch.cuda.amp.GradScaler()
+        """,
+        body="""
+        with torch.autocast("cuda"):
+            loss = F.cross_entropy(model(x), y)
+        scaler.scale(loss).backward()
+        scaler.step(opt)
+        scaler.update()
+        scheduler.step()
+        print(i, loss.item(), scheduler.get_last_lr()[0])  # later
+        """,
+    ),
+    "a checkpoint now and then": Case(
+        body="STEP\nprint(loss.item())  # later\nif i % 100 == 0:\n    torch.save(model.state_dict(), 'model.pt')"
+    ),
+}
+
+
+@pytest.mark.parametrize("files", [one_file, two_files])
+@pytest.mark.parametrize("around", SURROUNDINGS)
+@pytest.mark.parametrize("loop", PROVED)
+def test_is_proved(loop: str, around: str, files: Callable[..., dict[str, str]]) -> None:
+    answer = asked(files(PROVED[loop], SURROUNDINGS[around]))
+    assert answer.tier == "safe", answer

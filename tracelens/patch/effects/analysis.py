@@ -1,0 +1,176 @@
+"""The effects of a whole project, as far as it runs when one of its scripts is started.
+
+In: a project, the files that are started or imported, and the function with the loop in question. Out: `Memory` with
+a summary of each function that can run. A function that nobody calls is looked at as if unknown code called it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tracelens.patch.effects import classes
+from tracelens.patch.effects.callbacks import ELSEWHERE
+from tracelens.patch.effects.dispatch import RETURN, Arguments, Dispatch, Here
+from tracelens.patch.effects.library import Library
+from tracelens.patch.effects.memory import PLAIN, Memory, Unit
+from tracelens.patch.effects.objects import Activation, Callbacks, Class, Function, Instance, Module, Object
+from tracelens.patch.effects.project import Project
+from tracelens.patch.effects.scopes import FUNCTIONS
+from tracelens.patch.effects.scopes import Function as FunctionNode
+from tracelens.patch.effects.statements import Statements
+
+MAX_UNITS = 60_000
+"""Functions looked at, each again when what it reads grew; then the project is too large to be told."""
+
+
+class TooLarge(Exception):
+    """The project has more functions, or they call one another in more ways, than can be followed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Analysis:
+    """What is known of a project after all of it was looked at."""
+
+    project: Project
+    memory: Memory
+    dispatch: Dispatch
+
+
+def analyse(project: Project, started: Sequence[Path], asked: tuple[Path, ast.AST]) -> Analysis:
+    """Run all that can run. `asked`: a file, and the node whose function must be among it; raises `TooLarge`."""
+    runner = _Runner(project)
+    runner.run(started, asked)
+    return Analysis(project, runner.memory, runner.dispatch)
+
+
+class _Runner:
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.memory = Memory()
+        self.dispatch = Dispatch(self.memory)
+        self.library = Library(self.memory, self.dispatch)
+        self.dispatch.libraries = self.library
+        self.dispatch.first = self._first
+        self._looked_at = 0
+        self._ran: set[Module] = set()
+
+    def run(self, started: Sequence[Path], asked: tuple[Path, ast.AST]) -> None:
+        for path in dict.fromkeys([*started, asked[0]]):
+            file = self.project.file(path)
+            if file is not None and file.tree is not None:
+                module = self.memory.make(Module, file)
+                self.memory.write(module, "__name__", {PLAIN})
+                self.memory.write(module, "__file__", {PLAIN})
+                self.memory.summary(module)
+        self.memory.summary(self.memory.make(Callbacks, ELSEWHERE, "all"))
+        self._settle()
+        for function in _around(*self._node(asked)):
+            self._called_by_somebody(function)
+            self._settle()
+        self.memory.final = True
+        self.memory.waiting.update(dict.fromkeys(self.memory.summaries))
+        self._settle()
+
+    def _node(self, asked: tuple[Path, ast.AST]) -> tuple[ast.AST, ast.AST]:
+        file = self.project.file(asked[0])
+        assert file is not None and file.tree is not None
+        return file.tree, asked[1]
+
+    def _settle(self) -> None:
+        """Look at all units until nothing grows any more."""
+        changes = -1
+        while changes != self.memory.changes:
+            self._look_at_waiting()
+            changes = self.memory.changes
+            for unit in [one for one in self.memory.summaries if isinstance(one, Callbacks)]:
+                self.library.callbacks.called_back(unit)
+            if self.memory.waiting:
+                changes = -1
+
+    def _look_at_waiting(self) -> None:
+        while self.memory.waiting:
+            unit = next(iter(self.memory.waiting))
+            del self.memory.waiting[unit]
+            self._looked_at += 1
+            if self._looked_at > MAX_UNITS:
+                raise TooLarge
+            self._look_at(unit)
+
+    def _first(self, module: Module) -> None:
+        if module in self.memory.waiting and module not in self._ran:
+            self._ran.add(module)
+            del self.memory.waiting[module]
+            self._look_at(module)
+
+    def _look_at(self, unit: Unit) -> None:
+        if isinstance(unit, Callbacks):
+            self.library.callbacks.called_back(unit)
+            return
+        statements = Statements(unit, unit, self.dispatch, self.project)
+        if isinstance(unit, Module):
+            assert unit.file.tree is not None
+            statements.run(unit.file.tree.body)
+        elif isinstance(unit.function.node, ast.Lambda):
+            self.memory.write(unit, RETURN, statements.value(unit.function.node.body))
+        else:
+            statements.run(unit.function.node.body)
+
+    def _called_by_somebody(self, node: FunctionNode) -> None:
+        """Let unknown code call the function, if nobody else does."""
+        functions = [one for one in self.memory.objects(Function) if one.node is node]
+        known = {one.function for one in self.memory.objects(Activation)}
+        if any(one in known for one in functions):
+            return
+        name = getattr(node, "name", "a lambda")
+        for function in functions:
+            given = {one: self.memory.unknown(f"`{one}`, which `{name}` is handed,") for one in _parameters(node)}
+            for receiver in self._receivers(function):
+                unit = self.memory.make(Activation, function, receiver)
+                if receiver is not None:
+                    given.pop(next(iter(given), ""), None)
+                self.dispatch.run(function, receiver, Arguments(named=given), Here(function.module, node))
+                self.memory.summary(unit)
+
+    def _receivers(self, function: Function) -> Iterator[Object | None]:
+        """Objects of the class and of every class made of it, made by unknown code unless the project makes one."""
+        if function.owner is None or "staticmethod" in classes.marks(function):
+            yield None
+            return
+        for made in self.memory.objects(Class):
+            if function.owner in classes.order(made, self.memory, made.module):
+                if "classmethod" in classes.marks(function):
+                    yield made
+                    continue
+                known = [one for one in self.memory.objects(Instance) if one.made is made]
+                why = f"what `{made.node.name}` is made of"
+                if not known:
+                    self.dispatch.instantiate(
+                        made, Arguments(rest=self.memory.unknown(why)), Here(made.module, made.node)
+                    )
+                yield from known or [one for one in self.memory.objects(Instance) if one.made is made]
+
+
+def _parameters(node: FunctionNode) -> list[str]:
+    given = node.args
+    return [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+
+
+def _around(tree: ast.AST, wanted: ast.AST) -> list[FunctionNode]:
+    """The functions around a node, the outermost first."""
+    for child in ast.iter_child_nodes(tree):
+        if child is wanted:
+            return [tree] if isinstance(tree, FUNCTIONS) else []
+        if getattr(child, "lineno", 0) <= getattr(wanted, "lineno", 0) <= getattr(
+            child, "end_lineno", 0
+        ) or not hasattr(child, "lineno"):
+            found = _around(child, wanted)
+            if found or _holds(child, wanted):
+                return [tree, *found] if isinstance(tree, FUNCTIONS) else found
+    return []
+
+
+def _holds(node: ast.AST, wanted: ast.AST) -> bool:
+    return any(part is wanted for part in ast.walk(node))

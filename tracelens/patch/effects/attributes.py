@@ -1,0 +1,272 @@
+"""What attributes and elements of objects are: the definition that Python would find, for each possible object.
+
+In: the objects that an expression can stand for. Out: the objects that its attribute or element can be; what is read
+and stored is entered into the summary of the code that does it. Properties run: see `Dispatch`, which is made of this.
+"""
+
+from __future__ import annotations
+
+import ast
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tracelens.patch.effects import classes
+from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, SHARED, Memory, Objects, Unit
+from tracelens.patch.effects.objects import (
+    READS,
+    WRITES,
+    Activation,
+    Class,
+    Container,
+    Effect,
+    Function,
+    Instance,
+    Method,
+    Module,
+    Name,
+    Object,
+    Plain,
+    Super,
+    Thing,
+    Unknown,
+)
+
+RETURN = "<return>"
+HELD = "<held>"
+STATE = "<state>"
+_SHOWN = frozenset({"property", "cached_property"})
+
+
+@dataclass(frozen=True)
+class Here:
+    """A node, and the unit to whose summary its effects belong."""
+
+    unit: Unit
+    node: ast.AST
+
+    @property
+    def maker(self) -> object:
+        """What tells the objects of one place apart: the object whose method makes them."""
+        receiver = self.unit.receiver if isinstance(self.unit, Activation) else None
+        return getattr(receiver, "site", receiver)
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What a call hands over; `rest` is what `*` and `**` can bring along."""
+
+    positional: tuple[Objects, ...] = ()
+    named: Mapping[str, Objects] = field(default_factory=dict)
+    rest: Objects = NONE
+
+    @property
+    def objects(self) -> Objects:
+        return self.rest.union(*self.positional, *self.named.values())
+
+
+class Libraries(Protocol):
+    """What is known of libraries: see `library`."""
+
+    def call(self, called: Name, given: Arguments, here: Here) -> Objects: ...
+    def read(self, member: Name, here: Here) -> Objects: ...
+    def passes(self, over: Thing | Name, here: Here) -> Objects: ...
+
+
+class Attributes(ABC):
+    """The meaning of attributes and elements."""
+
+    libraries: Libraries
+    first: Callable[[Module], None]
+    """Runs a module that is imported, unless it ran."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+
+    @abstractmethod
+    def invoke(self, called: Iterable[Object] | None, given: Arguments, here: Here) -> Objects:
+        """What a call of any of these objects can give."""
+
+    def load(self, objects: Iterable[Object], name: str, here: Here) -> Objects:
+        """`object.name`."""
+        return NONE.union(*(self._load(one, name, here) for one in objects))
+
+    def _load(self, owner: Object, name: str, here: Here) -> Objects:
+        match owner:
+            case Instance():
+                out = self._of_instance(owner, name, here)
+            case Class():
+                out = self._of_class(owner, owner, name, here)
+            case Super():
+                out = self._above(owner, name, here)
+            case Module() | Function() | Method() | Activation():
+                out = self._field(owner, name, here)
+            case Unknown():
+                self.memory.effect(here.unit, here.node, Effect(READS, SHARED, name))
+                out = self.memory.read(SHARED, name, here.unit) | {owner}
+            case _:
+                out = self._of_library(owner, name, here)
+        return out
+
+    def _of_library(self, owner: Object, name: str, here: Here) -> Objects:
+        """A member of what a library made, beside what the project stored in it."""
+        if isinstance(owner, Name):
+            return self._field(owner, name, here) | self._member(f"{owner.full}.{name}", owner.receiver, here)
+        if isinstance(owner, Thing):
+            own = self._field(owner, name, here) if owner is not DATA else NONE
+            return own | self._member(f"<{owner.kind}>.{name}", owner, here)
+        kind = "plain" if isinstance(owner, Plain) else "list"
+        return self._member(f"<{kind}>.{name}", owner, here)
+
+    def _member(self, full: str, receiver: Object | None, here: Here) -> Objects:
+        return self.libraries.read(self.memory.make(Name, full, receiver), here)
+
+    def _field(self, owner: Object, name: str, here: Here) -> Objects:
+        self.memory.effect(here.unit, here.node, Effect(READS, owner, name))
+        return self.memory.read(owner, name, here.unit)
+
+    def _of_instance(self, owner: Instance, name: str, here: Here) -> Objects:
+        stored = self._field(owner, name, here) | self.memory.read(owner, "*", here.unit)
+        stored |= self.memory.read(SHARED, name, here.unit)
+        found = self.in_order(classes.order(owner.made, self.memory, here.unit), owner, name, here)
+        if found is None and not stored:
+            hidden = self.in_order(classes.order(owner.made, self.memory, here.unit), owner, "__getattr__", here)
+            return self.invoke(hidden, Arguments((frozenset({PLAIN}),)), here) if hidden else NONE
+        return stored | (found or NONE)
+
+    def in_order(self, order: Iterable[Object], owner: Object, name: str, here: Here) -> Objects | None:
+        """The first definition of a name in classes; None where there is none."""
+        for base in order:
+            if isinstance(base, Class):
+                defined = self.memory.read(base, name, here.unit)
+                if defined:
+                    self.memory.effect(here.unit, here.node, Effect(READS, base, name))
+                    return NONE.union(*(self._bound(one, owner, here) for one in defined))
+            elif isinstance(base, Name):
+                kind = classes.kind_of(base)
+                if kind is None:
+                    return self.memory.unknown(f"`{base.full}.{name}`")
+                if kind and not name.startswith("__"):
+                    return self._member(f"<{kind}>.{name}", owner, here)
+            elif isinstance(base, Unknown):
+                return frozenset({base})
+        return None
+
+    def _bound(self, defined: Object, owner: Object, here: Here) -> Objects:
+        if not isinstance(defined, Function):
+            return frozenset({defined})
+        marks = classes.marks(defined)
+        if "staticmethod" in marks:
+            return frozenset({defined})
+        if "classmethod" in marks:
+            made = owner.made if isinstance(owner, Instance) else owner
+            return frozenset({self.memory.make(Method, defined, made)})
+        if isinstance(owner, Class):
+            return frozenset({defined})
+        bound = self.memory.make(Method, defined, owner)
+        shown = marks & _SHOWN
+        return self.invoke(frozenset({bound}), Arguments(), here) if shown else frozenset({bound})
+
+    def _of_class(self, made: Class, owner: Object, name: str, here: Here) -> Objects:
+        found = self.in_order(classes.order(made, self.memory, here.unit), owner, name, here)
+        return (found or NONE) | self._field(made, name, here).difference(
+            one for one in self.memory.read(made, name, here.unit) if isinstance(one, Function)
+        )
+
+    def _above(self, owner: Super, name: str, here: Here) -> Objects:
+        receiver = owner.receiver
+        made = receiver.made if isinstance(receiver, Instance) else receiver
+        if not isinstance(made, Class):
+            return frozenset({receiver})
+        order = list(classes.order(made, self.memory, here.unit))
+        behind = order[order.index(owner.owner) + 1 :] if owner.owner in order else order
+        found = self.in_order(behind, receiver, name, here)
+        if found is None and name == "__init__":
+            kind = next((k for k in map(classes.kind_of, (b for b in behind if isinstance(b, Name))) if k), "")
+            return frozenset({self.memory.make(Name, f"<{kind or 'plain'}>.__init__", receiver)})
+        if found is None:
+            kind = next((k for k in map(classes.kind_of, (b for b in behind if isinstance(b, Name))) if k), "")
+            return frozenset({self.memory.make(Name, f"<{kind or 'plain'}>.{name}", receiver)})
+        return found
+
+    def store(self, objects: Iterable[Object], name: str, value: Objects, here: Here) -> None:
+        """`object.name = value`; what is stored in an unknown object can turn up in every other."""
+        for owner in objects:
+            if owner is DATA or isinstance(owner, Plain):
+                continue
+            target = SHARED if isinstance(owner, Unknown) else owner
+            self.memory.write(target, name, value)
+            self.memory.effect(here.unit, here.node, Effect(WRITES, target, name))
+            if target is SHARED:
+                self.memory.write(SHARED, ANY_KEY, value)
+            if isinstance(owner, Instance):
+                self._setters(owner, name, value, here)
+
+    def _setters(self, owner: Instance, name: str, value: Objects, here: Here) -> None:
+        for base in classes.order(owner.made, self.memory, here.unit):
+            if isinstance(base, Class):
+                for one in self.memory.read(base, name, here.unit) | self.memory.read(
+                    base, f"{name}.setter", here.unit
+                ):
+                    if isinstance(one, Function) and "setter" in classes.marks(one):
+                        self.invoke(frozenset({self.memory.make(Method, one, owner)}), Arguments((value,)), here)
+        own = self.in_order(classes.order(owner.made, self.memory, here.unit), owner, "__setattr__", here)
+        self.invoke(own or NONE, Arguments((frozenset({PLAIN}), value)), here)
+
+    # ------------------------------------------------------------------------------------------------------- items
+
+    def item(self, objects: Iterable[Object], key: str, here: Here) -> Objects:
+        """`object[key]`; `key` is `ANY_KEY` where it is not a constant text."""
+        out = NONE
+        for owner in objects:
+            if isinstance(owner, Container):
+                out |= self.elements(owner, key, here)
+            elif isinstance(owner, Instance):
+                method = self.in_order(classes.order(owner.made, self.memory, here.unit), owner, "__getitem__", here)
+                out |= (
+                    self.invoke(method, Arguments((frozenset({PLAIN}),)), here)
+                    if method
+                    else self.elements(owner, key, here)
+                )
+                if not method and {"loader", "module", "list"} & set(classes.kinds(owner.made, self.memory, here.unit)):
+                    out |= self.elements(owner, HELD, here)
+            elif isinstance(owner, Thing) and owner is not DATA:
+                out |= self.elements(owner, key, here) | self._member(f"<{owner.kind}>.__getitem__", owner, here)
+                if owner.kind in ("loader", "module", "lazy", "pairs", "numbered"):
+                    out |= self.libraries.passes(owner, here)
+            elif isinstance(owner, (Class, Unknown, Plain)) or owner is DATA:
+                out |= {owner}
+            elif isinstance(owner, Module):
+                out |= self._everything(owner, here)
+            elif isinstance(owner, Name):
+                out |= self.libraries.passes(owner, here)
+        return out
+
+    def elements(self, owner: Object, key: str, here: Here) -> Objects:
+        """What an object holds under a key, or under all of them."""
+        self.memory.effect(here.unit, here.node, Effect(READS, owner, key))
+        wanted = self.memory.keys(owner, here.unit) if key == ANY_KEY else (key, ANY_KEY)
+        inside = NONE.union(*(self.memory.read(owner, name, here.unit) for name in wanted))
+        if inside or not self.memory.final or not isinstance(owner, Container):
+            return inside
+        # nobody ever put anything in: what is done with the elements is never done
+        return self.memory.unknown("what unknown code puts in") if self.memory.is_shared(owner) else frozenset({PLAIN})
+
+    def _everything(self, owner: Object, here: Here) -> Objects:
+        self.memory.effect(here.unit, here.node, Effect(READS, owner, "", deep=True))
+        return NONE.union(*(self.memory.read(owner, name, here.unit) for name in self.memory.names(owner, here.unit)))
+
+    def store_item(self, objects: Iterable[Object], key: str, value: Objects, here: Here) -> None:
+        """`object[key] = value`."""
+        for owner in objects:
+            if isinstance(owner, Plain):
+                continue
+            target = SHARED if isinstance(owner, Unknown) else owner
+            if isinstance(owner, Instance):
+                method = self.in_order(classes.order(owner.made, self.memory, here.unit), owner, "__setitem__", here)
+                self.invoke(method or NONE, Arguments((frozenset({PLAIN}), value)), here)
+            field_name = "*" if isinstance(owner, (Module, Activation)) else key
+            if target is not DATA:
+                self.memory.write(target, field_name, value)
+            self.memory.effect(here.unit, here.node, Effect(WRITES, target, field_name))

@@ -1,0 +1,147 @@
+"""What a library calls of the project: hooks, handlers, `forward`, `__getitem__`, `collate_fn`, `__str__` …
+
+In: what a library's function is given, or its object holds. Out: a unit that stands for all those calls, whose summary
+has an edge to each function that can be meant. It is looked at again whenever memory grew.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from tracelens.patch.effects import classes
+from tracelens.patch.effects.dispatch import HELD, RETURN, Arguments, Dispatch, Here
+from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, SHARED, Memory, Objects
+from tracelens.patch.effects.objects import (
+    Callbacks,
+    Class,
+    Container,
+    Function,
+    Generator,
+    Instance,
+    Method,
+    Name,
+    Object,
+    Plain,
+    Thing,
+)
+from tracelens.patch.effects.vocabulary import Entry
+
+NOWHERE = ast.Pass()
+"""The place of what a library calls."""
+HOOKS = Thing("hooks", "hooks", None)
+"""Holds what torch calls on its own: hooks of modules and tensors, `backward` of the project's functions."""
+ELSEWHERE = Thing("other time", "other time", None)
+"""Holds what runs at any time: handlers of signals, functions of threads."""
+_TEXT = ("__str__", "__repr__", "__format__")
+_NUMBERS = ("__len__", "__bool__", "__int__", "__float__", "__hash__", "__abs__", "__round__", "__index__")
+_SAVED = ("__deepcopy__", "__copy__", "__getstate__", "__setstate__", "__reduce__")
+_CALLED = ("__call__", "forward", "__getitem__", "__len__", "__iter__", "__next__")
+
+
+class CallbackRules:
+    """Enters what libraries call back."""
+
+    def __init__(self, memory: Memory, dispatch: Dispatch) -> None:
+        self.memory = memory
+        self.dispatch = dispatch
+
+    def enter(self, entry: Entry, called: Name, given: Arguments, here: Here) -> Objects:
+        """Enter what the library may call of what it holds and is given; gives what those calls give."""
+        receiver = called.receiver
+        if not entry.calls:
+            return NONE
+        if entry.calls == "async":
+            self.memory.write(ELSEWHERE, HELD, given.objects)
+            return NONE
+        if isinstance(receiver, Instance):
+            return self._own(entry, called, receiver, given, here)
+        objects = frozenset(filter(has_content, given.objects))
+        if isinstance(receiver, Thing) and receiver is not DATA:
+            objects |= {receiver}
+        if not objects:
+            return NONE
+        holder = self.memory.make(Container, here.node, "<call>")
+        self.memory.write(holder, ANY_KEY, objects)
+        unit = self.memory.make(Callbacks, holder, entry.calls)
+        self.memory.calls(here.unit, here.node, unit)
+        return self.memory.read(unit, RETURN, here.unit)
+
+    def _own(self, entry: Entry, called: Name, receiver: Instance, given: Arguments, here: Here) -> Objects:
+        """A library's method on an object of the project: it calls what the class overrides, and what it was given."""
+        last = called.full.rpartition(".")[2]
+        if called.full.startswith("<module>"):
+            if last in ("__call__", "forward", "generate"):
+                return self.dispatch.invoke(self.dispatch.load({receiver}, "forward", here), given, here)
+            objects = given.objects
+        else:
+            objects = given.objects | self.memory.read(receiver, HELD, here.unit) | {receiver}
+        holder = self.memory.make(Container, here.node, receiver)
+        self.memory.write(holder, ANY_KEY, filter(has_content, objects))
+        unit = self.memory.make(Callbacks, holder, entry.calls)
+        self.memory.calls(here.unit, here.node, unit)
+        return self.memory.read(unit, RETURN, here.unit)
+
+    def called_back(self, unit: Callbacks) -> None:
+        """Enter all that can be called through a holder; done again whenever memory grew."""
+        here = Here(unit, NOWHERE)
+        given = Arguments(rest=frozenset({SHARED if unit.protocol == "unknown" else DATA}))
+        if unit.protocol in ("all", "unknown"):
+            objects: Iterable[Object] = list(self.memory.reach([unit.holder]))
+        else:
+            objects = self._near(unit.holder)
+        out = NONE
+        for one in objects:
+            out |= self._called_back(one, unit.protocol, given, here)
+        self.memory.write(unit, RETURN, out)
+
+    def _near(self, holder: Object) -> list[Object]:
+        """What is handed over, also within lists."""
+        near = self.memory.fields.get(holder, {}).get(ANY_KEY, set())
+        fields = [self.memory.fields.get(one, {}) for one in near if isinstance(one, Container)]
+        inside = {part for one in fields for name, held in one.items() if name.startswith("[") for part in held}
+        return [*near, *inside]
+
+    def _called_back(self, one: Object, protocol: str, given: Arguments, here: Here) -> Objects:
+        if isinstance(one, (Function, Method)) and protocol in ("all", "functions", "pass", "unknown"):
+            return self.dispatch.invoke({one}, given, here)
+        if isinstance(one, Generator) and protocol in ("all", "pass", "unknown"):
+            return self.dispatch.passes({one}, here)
+        if isinstance(one, Class) and protocol == "unknown":
+            return self.dispatch.instantiate(one, given, here)
+        if not isinstance(one, Instance):
+            return NONE
+        return NONE.union(*(self._method(one, name, given, here) for name in self._names(one, protocol, here)))
+
+    def _method(self, one: Instance, name: str, given: Arguments, here: Here) -> Objects:
+        return self.dispatch.special({one}, (name,), given, here)
+
+    def _names(self, one: Instance, protocol: str, here: Here) -> tuple[str, ...]:
+        """The methods of an object that a library may call."""
+        memory = self.memory
+        known = {
+            "text": _TEXT,
+            "numbers": _NUMBERS,
+            "copies": _SAVED,
+            "pass": (*_CALLED[2:], "__lt__", "__add__", "__radd__"),
+        }
+        if protocol in known:
+            return known[protocol]
+        kinds = set(classes.kinds(one.made, memory, here.unit))
+        if protocol == "functions":
+            return ("__call__", "forward")
+        if protocol == "unknown" or "" in kinds or kinds - {"module", "data", "list"}:
+            made = [
+                name
+                for name in classes.methods(one.made, memory, here.unit)
+                if name not in ("__init__", "__new__", "__del__")
+            ]
+            return tuple(made)
+        return _CALLED
+
+
+def has_content(one: Object) -> bool:
+    """Whether an object can be changed or can do something."""
+    return (
+        not isinstance(one, Plain) and one is not DATA and not (isinstance(one, Name) and one.receiver in (None, DATA))
+    )

@@ -1,0 +1,85 @@
+"""The classes of a project: what each is made of, and which of them defines a name.
+
+In: `Memory`, in which the bases of each class are fields. Out: the order in which Python looks a name up. Bases may
+be classes of the project, of a library (by the vocabulary's word for their objects), or unknown.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tracelens.patch.effects import vocabulary
+from tracelens.patch.effects.memory import Memory, Unit
+from tracelens.patch.effects.objects import Class, Function, Name, Object, Unknown
+
+BASES = "<bases>"
+_PLAIN_BASES = (
+    "builtins.object abc.ABC abc.ABCMeta typing.Protocol typing.Generic typing.NamedTuple typing.TypedDict enum.Enum"
+    " enum.IntEnum enum.StrEnum builtins.type builtins.str builtins.int builtins.float"
+)
+_CONTAINERS = (
+    "builtins.dict builtins.list builtins.set builtins.tuple collections.OrderedDict collections.UserDict"
+    " collections.defaultdict collections.deque collections.UserList collections.Counter"
+)
+KINDS_OF_BASES = {"torch.autograd.Function": "autograd", "torch.autograd.function.Function": "autograd"}
+
+
+def order(made: Class, memory: Memory, unit: Unit) -> tuple[Object, ...]:
+    """The class and its bases, the nearest first; a base that several have comes after all of them."""
+    found: list[Object] = []
+    waiting: list[Object] = [made]
+    while waiting:
+        current = waiting.pop(0)
+        if current in found:
+            found.remove(current)
+        found.append(current)
+        if isinstance(current, Class) and len(found) < 64:
+            bases = [memory.read(current, f"{BASES}{number}", unit) for number in range(len(current.node.bases))]
+            waiting = [base for several in bases for base in several] + waiting
+    return tuple(found)
+
+
+def kinds(made: Class, memory: Memory, unit: Unit) -> Iterator[str]:
+    """The vocabulary's words for what the libraries' bases of a class are; "" for an unknown one."""
+    for base in order(made, memory, unit):
+        if isinstance(base, Name):
+            kind = kind_of(base)
+            if kind is None or kind:
+                yield kind or ""
+        elif isinstance(base, Unknown):
+            yield ""
+
+
+def kind_of(base: Name) -> str | None:
+    """The word for the objects of a library's class; "" for one without behaviour, None for an unknown one."""
+    if base.full in _PLAIN_BASES.split() or base.full.endswith(("Error", "Exception", "Warning")):
+        return ""
+    if base.full in _CONTAINERS.split():
+        return "list"
+    if base.full in KINDS_OF_BASES:
+        return KINDS_OF_BASES[base.full]
+    entry = vocabulary.lookup(base.full)
+    if entry is None or entry.gives == "unknown":
+        return None
+    return entry.gives[1:-1] if entry.gives.startswith("<") else "data"
+
+
+def methods(made: Class, memory: Memory, unit: Unit) -> Iterator[str]:
+    """The names of the methods that a class and its bases in the project define."""
+    for base in order(made, memory, unit):
+        if isinstance(base, Class):
+            yield from (
+                part.name for part in base.node.body if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef))
+            )
+
+
+def marks(function: Function) -> frozenset[str]:
+    """The last names of a function's decorators: `property`, `staticmethod`, `setter` …"""
+    decorators = getattr(function.node, "decorator_list", ())
+    return frozenset(_last(one) for one in decorators)
+
+
+def _last(node: ast.expr) -> str:
+    node = node.func if isinstance(node, ast.Call) else node
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

@@ -1,0 +1,136 @@
+"""What a piece of a loop does in the end: its own effects and those of all that it calls.
+
+In: `Memory`, and the nodes of a unit that belong to the piece. Out: `Deed`s, each with the node of the loop from which
+it comes and the place that does it. Variables and objects of one call, which nobody else can have, are left out.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from tracelens.patch.effects.memory import SHARED, Memory, Unit
+from tracelens.patch.effects.names import module_of, parent
+from tracelens.patch.effects.objects import (
+    READS,
+    WRITES,
+    Activation,
+    Callbacks,
+    Class,
+    Container,
+    Effect,
+    Instance,
+    Module,
+    Name,
+    Object,
+    Thing,
+)
+from tracelens.patch.effects.places import Span
+
+Elsewhere = tuple[tuple[Path, Span], ...]
+
+
+@dataclass(frozen=True)
+class Deed:
+    """`at`: the node of the loop; `node`, in `unit`: what does it in the end."""
+
+    at: ast.AST
+    unit: Unit
+    node: ast.AST
+    effect: Effect
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """File and line of what does it; of the loop's node where that has none."""
+        line = getattr(self.node, "lineno", 0)
+        if isinstance(self.unit, Callbacks) or not line:
+            return "", getattr(self.at, "lineno", 0)
+        return module_of(self.unit).file.shown, line
+
+
+class Deeds:
+    """Asks memory for one unit. `drained`: pieces of files whose effects do not count."""
+
+    def __init__(self, memory: Memory, unit: Module | Activation, drained: Elsewhere) -> None:
+        self.memory = memory
+        self.unit = unit
+        self.drained = drained
+
+    def of(self, chosen: Callable[[ast.AST], bool]) -> list[Deed]:
+        """What the nodes of the unit do that are chosen."""
+        summary = self.memory.summaries[self.unit]
+        out = [Deed(node, self.unit, node, effect) for node, effect in summary.effects if chosen(node)]
+        seen: dict[Unit, ast.AST] = {}
+        for node, called in summary.calls:
+            if chosen(node):
+                out += self._behind(node, called, seen)
+        return [one for one in out if self._counts(one)]
+
+    def behind(self, at: ast.AST, called: Unit) -> list[Deed]:
+        """What a unit does that runs beside the loop."""
+        return [one for one in self._behind(at, called, {}) if self._counts(one)]
+
+    def _behind(self, at: ast.AST, called: Unit, seen: dict[Unit, ast.AST]) -> Iterator[Deed]:
+        waiting = [called]
+        while waiting:
+            unit = waiting.pop()
+            if unit in seen:
+                continue
+            seen[unit] = at
+            summary = self.memory.summaries[unit]
+            yield from (Deed(at, unit, node, e) for node, e in summary.effects if not self._is_drained(unit, node))
+            waiting += [one for node, one in summary.calls if not self._is_drained(unit, node)]
+            if isinstance(unit, Callbacks) and unit.holder is SHARED:
+                yield from (Deed(at, unit, at, Effect(kind, SHARED, "", deep=True)) for kind in (READS, WRITES))
+
+    def _is_drained(self, unit: Unit, node: ast.AST) -> bool:
+        if isinstance(unit, Callbacks) or not self.drained:
+            return False
+        path = module_of(unit).file.path
+        return any(path == where and span.holds(node) for where, span in self.drained)
+
+    def _counts(self, deed: Deed) -> bool:
+        """Whether others can see what the effect is about."""
+        target = deed.effect.target
+        if isinstance(target, Activation):
+            return target in self._frames or target is not deed.unit
+        if isinstance(target, (Instance, Container)) or (isinstance(target, Thing) and target.site is not None):
+            return target in self.visible
+        return True
+
+    @cached_property
+    def _frames(self) -> frozenset[Object]:
+        """The loop's own variables, those of the functions around it and of the module."""
+        out: set[Object] = {self.unit}
+        current: Module | Activation | Class = self.unit
+        while not isinstance(current, Module):
+            current = parent(current)
+            out.add(current)
+        return frozenset(out)
+
+    @cached_property
+    def visible(self) -> frozenset[Object]:
+        """All objects that the loop's variables, modules and unknown code can reach, also through functions."""
+        roots = {*self._frames, *self.memory.objects(Module), *self.memory.objects(Class), SHARED}
+        roots |= {one for one in self.memory.objects(Name) if one.receiver is None}
+        seen = set(self.memory.reach(roots))
+        while True:
+            frames = {frame for one in seen for frame in _closed_over(one)} - seen
+            if not frames:
+                return frozenset(seen)
+            seen |= set(self.memory.reach(frames))
+
+
+def _closed_over(one: Object) -> Iterator[Object]:
+    """The variables that a function takes from around it."""
+    frame = getattr(one, "frame", None)
+    if isinstance(frame, (Module, Activation, Class)):
+        yield frame
+
+
+def deep(targets: Iterable[Object], memory: Memory) -> frozenset[Object]:
+    """The objects and all that they hold."""
+    return frozenset(memory.reach(targets))

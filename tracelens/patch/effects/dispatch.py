@@ -1,0 +1,236 @@
+"""What calls, passes and `with` blocks run: the function that Python would find, for each possible object.
+
+In: the objects that are called, and what they are given. Out: the objects that come back. What runs is entered into
+the summary of the caller; what belongs to a library is handed to `Library`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from tracelens.patch.effects import classes
+from tracelens.patch.effects.attributes import HELD, RETURN, STATE, Arguments, Attributes, Here
+from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, SHARED, Objects
+from tracelens.patch.effects.objects import (
+    UNKNOWN,
+    Activation,
+    Callbacks,
+    Class,
+    Container,
+    Effect,
+    Function,
+    Generator,
+    Instance,
+    Method,
+    Module,
+    Name,
+    Object,
+    Plain,
+    Thing,
+    Unknown,
+)
+
+__all__ = ["HELD", "RETURN", "STATE", "Arguments", "Dispatch", "Here"]
+
+
+class Dispatch(Attributes):
+    """The meaning of calls and passes, and of attributes."""
+
+    def invoke(self, called: Iterable[Object] | None, given: Arguments, here: Here) -> Objects:
+        """What a call of any of these objects can give."""
+        out = NONE
+        for one in called or ():
+            out |= self._invoke(one, given, here)
+        return out
+
+    def _invoke(self, called: Object, given: Arguments, here: Here) -> Objects:
+        out = NONE
+        match called:
+            case Function():
+                out = self.run(called, None, given, here)
+            case Method():
+                out = self.run(called.function, called.receiver, given, here)
+            case Class():
+                out = self.instantiate(called, given, here)
+            case Name():
+                out = self.libraries.call(called, given, here)
+            case Thing():
+                out = self.libraries.call(self.memory.make(Name, f"<{called.kind}>.__call__", called), given, here)
+            case Instance():
+                out = self._call_instance(called, given, here)
+            case Unknown():
+                out = self.unknown(called.why, given.objects, here)
+        return out
+
+    def _call_instance(self, called: Instance, given: Arguments, here: Here) -> Objects:
+        order = classes.order(called.made, self.memory, here.unit)
+        method = self.in_order(order, called, "__call__", here)
+        if method:
+            return self.invoke(method, given, here)
+        out = NONE
+        for kind in classes.kinds(called.made, self.memory, here.unit):
+            if not kind:
+                out |= self.unknown(f"`{called.made.node.name}`", given.objects | {called}, here)
+            else:
+                out |= self.libraries.call(self.memory.make(Name, f"<{kind}>.__call__", called), given, here)
+        return out
+
+    def run(self, function: Function, receiver: Object | None, given: Arguments, here: Here) -> Objects:
+        """A call of a function of the project."""
+        activation = self.memory.make(Activation, function, receiver)
+        self._bind(activation, given)
+        if self.memory.scope(function.node).generator:
+            return frozenset({self.memory.make(Generator, activation)})
+        self.memory.calls(here.unit, here.node, activation)
+        return self.memory.read(activation, RETURN, here.unit)
+
+    def _bind(self, activation: Activation, given: Arguments) -> None:
+        function, memory = activation.function, self.memory
+        arguments = function.node.args
+        names = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
+        handed = given.positional
+        if activation.receiver is not None and names:
+            handed = (frozenset({activation.receiver}), *handed)
+        for name in (*names, *(one.arg for one in arguments.kwonlyargs)):
+            default = memory.fields.get(function, {}).get(f"<default>{name}", ())
+            memory.write(activation, name, given.named.get(name, NONE) | given.rest | frozenset(default))
+        for name, value in zip(names, handed, strict=False):
+            memory.write(activation, name, value)
+        more = NONE.union(*handed[len(names) :]) | given.rest
+        if arguments.vararg is not None:
+            self._gather(activation, arguments.vararg, more)
+        if arguments.kwarg is not None:
+            others = (value for name, value in given.named.items() if name not in names)
+            self._gather(activation, arguments.kwarg, given.rest.union(*others))
+
+    def _gather(self, activation: Activation, parameter: ast.arg, objects: Objects) -> None:
+        gathered = self.memory.make(Container, parameter, activation)
+        self.memory.write(gathered, ANY_KEY, objects)
+        self.memory.write(activation, parameter.arg, {gathered})
+
+    def instantiate(self, made: Class, given: Arguments, here: Here) -> Objects:
+        """An object of a class: `__new__`, `__init__` or the fields of a dataclass, `__post_init__`."""
+        order = classes.order(made, self.memory, here.unit)
+        own_new = self.in_order((base for base in order if isinstance(base, Class)), made, "__new__", here)
+        one_of_all = bool(own_new or made.node.keywords)
+        instance = self.memory.make(
+            Instance, made, made if one_of_all else here.node, None if one_of_all else here.maker
+        )
+        self.memory.write(instance, "__class__", {made})
+        out: Objects = frozenset({instance})
+        if own_new:
+            out |= self.invoke(
+                own_new, Arguments((frozenset({made}), *given.positional), given.named, given.rest), here
+            )
+        init = self.in_order(order, instance, "__init__", here)
+        if init:
+            self.invoke(init, given, here)
+        else:
+            self._fill(instance, order, given, here)
+        if "" in set(classes.kinds(made, self.memory, here.unit)):
+            self.share(given.objects | {instance})
+        after = self.in_order(order, instance, "__post_init__", here)
+        self.invoke(after, Arguments(), here)
+        return out
+
+    def _fill(self, instance: Instance, order: Iterable[Object], given: Arguments, here: Here) -> None:
+        """The fields of an object whose class has no `__init__` in the project."""
+        bases = [base for base in order if isinstance(base, Class)]
+        names = [
+            part.target.id
+            for base in reversed(bases)
+            for part in base.node.body
+            if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)
+        ]
+        for name, value in (*zip(names, given.positional, strict=False), *given.named.items()):
+            self.store({instance}, name, value, here)
+        for name in names if given.rest else ():
+            self.store({instance}, name, given.rest, here)
+        if any(True for kind in classes.kinds(instance.made, self.memory, here.unit)):
+            self.memory.write(instance, HELD, given.objects)
+            self.memory.write(instance, ANY_KEY, given.objects)
+
+    # ------------------------------------------------------------------------------------------------ other meanings
+
+    def passes(self, objects: Iterable[Object], here: Here) -> Objects:
+        """What a pass over an object gives, each time."""
+        out = NONE
+        for owner in objects:
+            match owner:
+                case Container():
+                    out |= self.elements(owner, ANY_KEY, here)
+                case Generator():
+                    self.memory.calls(here.unit, here.node, owner.activation)
+                    out |= self.memory.read(owner, ANY_KEY, here.unit)
+                case Instance():
+                    out |= self._pass_instance(owner, here)
+                case Thing() | Name():
+                    out |= self.libraries.passes(owner, here)
+                case Unknown():
+                    out |= self.unknown(owner.why, NONE, here)
+                case Module() | Activation():
+                    out |= self._everything(owner, here)
+                case _:
+                    out |= {PLAIN}
+        return out
+
+    def _pass_instance(self, owner: Instance, here: Here) -> Objects:
+        order = classes.order(owner.made, self.memory, here.unit)
+        going = self.invoke(self.in_order(order, owner, "__iter__", here), Arguments(), here)
+        out = self.invoke(self.in_order(order, owner, "__next__", here), Arguments(), here)
+        others = [one for one in going if not (isinstance(one, Instance) and one.made is owner.made)]
+        same = [one for one in going if isinstance(one, Instance) and one.made is owner.made and one is not owner]
+        out |= self.passes(others, here)
+        out |= NONE.union(*(self.invoke(self._load(one, "__next__", here), Arguments(), here) for one in same))
+        if not going:
+            out |= self.item({owner}, ANY_KEY, here)
+            for kind in classes.kinds(owner.made, self.memory, here.unit):
+                member = self.memory.make(Name, f"<{kind}>.__next__", owner)
+                out |= (
+                    self.libraries.passes(member, here)
+                    if kind
+                    else self.unknown(f"`{owner.made.node.name}`", frozenset({owner}), here)
+                )
+        return out
+
+    def special(self, objects: Iterable[Object], names: Iterable[str], given: Arguments, here: Here) -> Objects:
+        """The special methods that an operator or a built-in function calls on objects of the project."""
+        out = NONE
+        for owner in objects:
+            if isinstance(owner, Instance):
+                order = [base for base in classes.order(owner.made, self.memory, here.unit) if isinstance(base, Class)]
+                for name in names:
+                    out |= self.invoke(self.in_order(order, owner, name, here), given, here)
+        return out
+
+    def enter(self, objects: Iterable[Object], here: Here) -> Objects:
+        """What `with object as name` gives; its end runs as well."""
+        out = NONE
+        nothing: Objects = frozenset({PLAIN})
+        for owner in objects:
+            if isinstance(owner, Instance):
+                out |= self.special({owner}, ("__enter__", "__aenter__"), Arguments(), here)
+                self.special({owner}, ("__exit__", "__aexit__"), Arguments((nothing,) * 3), here)
+                if "" in set(classes.kinds(owner.made, self.memory, here.unit)):
+                    out |= self.unknown(f"`{owner.made.node.name}`", frozenset({owner}), here)
+            elif isinstance(owner, Generator):
+                out |= self.passes({owner}, here)
+            elif isinstance(owner, Unknown):
+                out |= self.unknown(owner.why, NONE, here)
+            elif isinstance(owner, Thing):
+                out |= {owner}
+        return out
+
+    def unknown(self, why: str, given: Objects, here: Here) -> Objects:
+        """A call of what nobody can tell: it may do anything with what unknown code was ever handed."""
+        self.share(given)
+        self.memory.effect(here.unit, here.node, Effect(UNKNOWN, self.memory.make(Unknown, why)))
+        self.memory.calls(here.unit, here.node, self.memory.make(Callbacks, SHARED, "unknown"))
+        return self.memory.unknown(why)
+
+    def share(self, objects: Objects) -> None:
+        """Let unknown code have these objects."""
+        self.memory.write(
+            SHARED, ANY_KEY, (one for one in objects if not isinstance(one, (Plain, Unknown)) and one is not DATA)
+        )

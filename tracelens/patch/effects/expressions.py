@@ -1,0 +1,384 @@
+"""What an expression can stand for, and what it does.
+
+In: a node of a function or module, and `Dispatch` for the meaning of what it calls. Out: objects; effects are entered
+into the summary of the function. Variables are told apart by function, not by line: what a name stands for anywhere
+in a function it can stand for everywhere in it.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Callable, Iterable, Mapping
+
+from tracelens.patch.effects import names
+from tracelens.patch.effects.dispatch import Arguments, Dispatch, Here
+from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, Memory, Objects
+from tracelens.patch.effects.objects import (
+    CLOCK,
+    READS,
+    SUSPENDS,
+    WRITES,
+    Activation,
+    Class,
+    Container,
+    Effect,
+    Frame,
+    Function,
+    Generator,
+    Module,
+    Name,
+    Super,
+    Thing,
+    Unknown,
+)
+from tracelens.patch.effects.scopes import COMPREHENSIONS
+
+_READS = frozenset({"item", "tolist", "detach", "cpu", "numpy"})
+STAR = "<star>"
+"""The libraries of which a module imports all names."""
+_TEXT = ("__format__", "__str__", "__repr__")
+_OPERATORS = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv", ast.Mod: "mod",
+    ast.Pow: "pow", ast.MatMult: "matmul", ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "xor",
+    ast.LShift: "lshift", ast.RShift: "rshift",
+}  # fmt: skip
+_COMPARISONS = {
+    ast.Eq: "__eq__", ast.NotEq: "__ne__", ast.Lt: "__lt__", ast.LtE: "__le__", ast.Gt: "__gt__", ast.GtE: "__ge__",
+    ast.In: "__contains__", ast.NotIn: "__contains__",
+}  # fmt: skip
+
+
+class Expressions:
+    """Evaluates the expressions of one unit. `frame`: the one whose names are local, the unit's or a class's in it."""
+
+    def __init__(self, unit: Module | Activation, frame: Frame, dispatch: Dispatch) -> None:
+        self.unit = unit
+        self.frame = frame
+        self.dispatch = dispatch
+        self.memory: Memory = dispatch.memory
+        self._inner: list[Mapping[str, str]] = []
+        """The names that the comprehensions around the present node bind."""
+
+    def here(self, node: ast.AST) -> Here:
+        return Here(self.unit, node)
+
+    def value(self, node: ast.expr | None) -> Objects:
+        """All objects that the expression can stand for."""
+        if node is None:
+            return NONE
+        return _KINDS.get(type(node), Expressions._parts)(self, node)
+
+    # -------------------------------------------------------------------------------------------------------- names
+
+    def _place(self, name: str) -> tuple[Frame | None, str]:
+        for known in reversed(self._inner):
+            if name in known:
+                return self.frame, known[name]
+        return names.home(name, self.frame, self.memory), name
+
+    def name(self, name: str, node: ast.AST) -> Objects:
+        """What a name can stand for."""
+        home, name = self._place(name)
+        if home is None:
+            self.memory.names(names.module_of(self.frame), self.unit)  # it may come to have the name
+            replaced = self.memory.read(self.memory.make(Name, "builtins", None), name, self.unit)
+            return replaced | ({self.memory.make(Name, f"builtins.{name}", None)} if hasattr(builtins, name) else NONE)
+        self.memory.effect(self.unit, node, Effect(READS, home, name))
+        found = self.memory.read(home, name, self.unit)
+        if isinstance(home, Module):
+            found |= self.memory.read(home, "*", self.unit)
+            if name not in self.memory.fields.get(home, {}):
+                found |= self.dispatch.load(self.memory.read(home, STAR, self.unit), name, self.here(node))
+        return found
+
+    def bind(self, name: str, value: Objects, node: ast.AST) -> None:
+        """`name = value`."""
+        home, name = self._place(name)
+        home = home if home is not None else self.frame
+        self.memory.write(home, name, value)
+        self.memory.effect(self.unit, node, Effect(WRITES, home, name))
+
+    def assign(self, target: ast.expr, value: Objects) -> None:
+        """Bind a target, whatever it is."""
+        here = self.here(target)
+        if isinstance(target, ast.Name):
+            self.bind(target.id, value, target)
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            starred = any(isinstance(one, ast.Starred) for one in target.elts)
+            for number, element in enumerate(target.elts):
+                self.assign(element, self.unpacked(value, target, None if starred else number))
+        elif isinstance(target, ast.Starred):
+            held = self.memory.make(Container, target, here.maker)
+            self.memory.write(held, ANY_KEY, value)
+            self.assign(target.value, frozenset({held}))
+        elif isinstance(target, ast.Attribute):
+            self.dispatch.store(self.value(target.value), target.attr, value, here)
+        elif isinstance(target, ast.Subscript):
+            owners = self.value(target.value)
+            self.value(target.slice)
+            self.dispatch.store_item(owners, key(target), value, here)
+
+    def unpacked(self, value: Objects, node: ast.AST, number: int | None = None) -> Objects:
+        """The parts of what is unpacked into several names, or the part of that number."""
+        here = self.here(node)
+        out: Objects = frozenset(one for one in value if one in (PLAIN, DATA))
+        for one in value - out:
+            numbered = (
+                number is not None and isinstance(one, Container) and f"[{number}]" in self.memory.keys(one, self.unit)
+            )
+            out |= self.dispatch.elements(one, f"[{number}]", here) if numbered else self.dispatch.passes({one}, here)
+        return out
+
+    # -------------------------------------------------------------------------------------------------- expressions
+
+    def _name(self, node: ast.Name) -> Objects:
+        return self.name(node.id, node)
+
+    def _attribute(self, node: ast.Attribute) -> Objects:
+        return self.dispatch.load(self.value(node.value), node.attr, self.here(node))
+
+    def _subscript(self, node: ast.Subscript) -> Objects:
+        owners = self.value(node.value)
+        self.value(node.slice)
+        return self.dispatch.item(owners, key(node), self.here(node))
+
+    def _text(self, node: ast.JoinedStr) -> Objects:
+        for part in node.values:
+            if isinstance(part, ast.FormattedValue):
+                shown = self.value(part.value)
+                self.dispatch.special(shown, _TEXT, Arguments((frozenset({PLAIN}),)), self.here(part))
+                self.value(part.format_spec)
+        return frozenset({PLAIN})
+
+    def _call(self, node: ast.Call) -> Objects:
+        if isinstance(node.func, ast.Name) and node.func.id == "super":
+            return self._super(node)
+        called, given = self.value(node.func), self.arguments(node)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _READS and not node.args:
+            called = self._known_read(called)
+        if not called and self.memory.final:
+            text = ast.unparse(node.func)
+            return self.dispatch.unknown(f"`{text}(…)`", given.objects | self._owner(node.func), self.here(node))
+        return self.dispatch.invoke(called, given, self.here(node))
+
+    def _known_read(self, called: Objects) -> Objects:
+        """`loss.item()` of what nobody can tell: where it is made at all it is a tensor's."""
+        hidden = frozenset(one for one in called if isinstance(one, Unknown))
+        return called - hidden | ({self.memory.make(Name, "<data>.item", DATA)} if hidden else NONE)
+
+    def _owner(self, called: ast.expr) -> Objects:
+        """The object of a method that cannot be told: who has it can do anything with it."""
+        return self.value(called.value) if isinstance(called, ast.Attribute) else NONE
+
+    def arguments(self, node: ast.Call) -> Arguments:
+        rest, positional, named = NONE, list[Objects](), dict[str, Objects]()
+        for argument in node.args:
+            if isinstance(argument, ast.Starred):
+                rest |= self.dispatch.passes(self.value(argument.value), self.here(argument))
+            elif rest:
+                rest |= self.value(argument)
+            else:
+                positional.append(self.value(argument))
+        for keyword in node.keywords:
+            if keyword.arg is not None:
+                named[keyword.arg] = self.value(keyword.value)
+            else:
+                rest |= self.dispatch.item(self.value(keyword.value), ANY_KEY, self.here(keyword.value))
+        return Arguments(tuple(positional), named, rest)
+
+    def _super(self, node: ast.Call) -> Objects:
+        for argument in node.args:
+            self.value(argument)
+        frame: Frame = self.unit
+        while isinstance(frame, Activation) and frame.function.owner is None:
+            frame = names.parent(frame)
+        if isinstance(frame, Activation) and frame.function.owner is not None:
+            receivers = self.memory.read(frame, _first(frame.function), self.unit) | (
+                {frame.receiver} if frame.receiver else NONE
+            )
+            return frozenset(self.memory.make(Super, frame.function.owner, one) for one in receivers)
+        return self.memory.unknown("`super()`")
+
+    def _function(self, node: ast.Lambda) -> Objects:
+        return frozenset({self.function(node)})
+
+    def function(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Function:
+        """A function object, with its defaults."""
+        owner = self.frame if isinstance(self.frame, Class) else None
+        made = self.memory.make(Function, node, self.frame, names.module_of(self.frame), owner)
+        arguments = node.args
+        ordered = [*arguments.posonlyargs, *arguments.args]
+        defaults = zip(ordered[len(ordered) - len(arguments.defaults) :], arguments.defaults, strict=True)
+        named = (
+            (one, default) for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if default
+        )
+        for parameter, default in (*defaults, *named):
+            self.memory.write(made, f"<default>{parameter.arg}", self.value(default))
+        return made
+
+    def _operation(self, node: ast.BinOp) -> Objects:
+        return self.operation(self.value(node.left), type(node.op), self.value(node.right), node)
+
+    def operation(self, left: Objects, operator: type[ast.operator], right: Objects, node: ast.AST) -> Objects:
+        """`left + right`; the texts that `%` makes are made of its right side."""
+        name, here, both = _OPERATORS[operator], self.here(node), left | right
+        out = self.dispatch.special(left, (f"__{name}__",), Arguments((right,)), here)
+        out |= self.dispatch.special(right, (f"__r{name}__",), Arguments((left,)), here)
+        if operator is ast.Mod:
+            self.dispatch.special(right, _TEXT, Arguments((frozenset({PLAIN}),)), here)
+        if any(isinstance(one, Thing) and one.kind == "moment" for one in both) and operator is ast.Sub:
+            self.memory.effect(self.unit, node, Effect(CLOCK))
+        held = [one for one in both if isinstance(one, Container)]
+        if held:
+            made = self.memory.make(Container, node, here.maker)
+            self.memory.write(made, ANY_KEY, NONE.union(*(self.dispatch.elements(one, ANY_KEY, here) for one in held)))
+            out |= {made}
+        if any(isinstance(one, (Thing, Name)) for one in both):
+            out |= {DATA}
+        return out | {one for one in both if isinstance(one, Unknown)} | {PLAIN}
+
+    def _comparison(self, node: ast.Compare) -> Objects:
+        sides = [self.value(one) for one in (node.left, *node.comparators)]
+        for operator, left, right in zip(node.ops, sides, sides[1:], strict=False):
+            name = _COMPARISONS.get(type(operator))
+            if name is not None:
+                self.dispatch.special(
+                    right if name == "__contains__" else left, (name,), Arguments((right,)), self.here(node)
+                )
+        return (
+            frozenset({PLAIN, DATA})
+            if any(isinstance(o, (Thing, Name)) for side in sides for o in side)
+            else frozenset({PLAIN})
+        )
+
+    def _unary(self, node: ast.UnaryOp) -> Objects:
+        value = self.value(node.operand)
+        wanted = ("__bool__", "__len__") if isinstance(node.op, ast.Not) else ("__neg__", "__invert__", "__pos__")
+        out = self.dispatch.special(value, wanted, Arguments(), self.here(node))
+        return out | {DATA if any(isinstance(one, (Thing, Name)) for one in value) else PLAIN}
+
+    def truth(self, node: ast.expr) -> Objects:
+        """An expression that is only asked whether it is true."""
+        value = self.value(node)
+        self.dispatch.special(value, ("__bool__", "__len__"), Arguments(), self.here(node))
+        return value
+
+    def _either(self, node: ast.BoolOp) -> Objects:
+        return NONE.union(*(self.truth(one) for one in node.values))
+
+    def _choice(self, node: ast.IfExp) -> Objects:
+        self.truth(node.test)
+        return self.value(node.body) | self.value(node.orelse)
+
+    def _walrus(self, node: ast.NamedExpr) -> Objects:
+        value = self.value(node.value)
+        self.assign(node.target, value)
+        return value
+
+    def _display(self, node: ast.List | ast.Tuple | ast.Set) -> Objects:
+        if isinstance(node, ast.Tuple) and not any(isinstance(one, ast.Starred) for one in node.elts):
+            made = self._holding(node, NONE)
+            for number, element in enumerate(node.elts):
+                self._holding(node, self.value(element), f"[{number}]")
+            return made
+        inside = NONE
+        for element in node.elts:
+            if isinstance(element, ast.Starred):
+                inside |= self.dispatch.passes(self.value(element.value), self.here(element))
+            else:
+                inside |= self.value(element)
+        return self._holding(node, inside)
+
+    def _holding(self, node: ast.AST, inside: Objects, name: str = ANY_KEY) -> Objects:
+        made = self.memory.make(Container, node, self.here(node).maker)
+        self.memory.write(made, name, inside)
+        return frozenset({made})
+
+    def _dict(self, node: ast.Dict) -> Objects:
+        made = self._holding(node, NONE)
+        for part, value in zip(node.keys, node.values, strict=True):
+            if part is None:
+                inside = self.dispatch.item(self.value(value), ANY_KEY, self.here(value))
+                self._holding(node, inside)
+            else:
+                self.value(part)
+                name = f"[{part.value!r}]" if isinstance(part, ast.Constant) else ANY_KEY
+                self._holding(node, self.value(value), name)
+        return made
+
+    def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Objects:
+        bound = {part.id for one in node.generators for part in ast.walk(one.target) if isinstance(part, ast.Name)}
+        own = {name: f"{name}@{node.lineno}:{node.col_offset}" for name in bound}
+        first = self.value(node.generators[0].iter)
+        self._inner.append(own)
+        for number, part in enumerate(node.generators):
+            over = first if number == 0 else self.value(part.iter)
+            self.assign(part.target, self.dispatch.passes(over, self.here(part.iter)))
+            for test in part.ifs:
+                self.truth(test)
+        inside = self.value(node.value if isinstance(node, ast.DictComp) else node.elt)
+        if isinstance(node, ast.DictComp):
+            self.value(node.key)
+        self._inner.pop()
+        return self._holding(node, inside)
+
+    def _await(self, node: ast.Await) -> Objects:
+        self.memory.effect(self.unit, node, Effect(SUSPENDS))
+        return self.value(node.value)
+
+    def _yield(self, node: ast.Yield) -> Objects:
+        self._hand_out(self.value(node.value) or frozenset({PLAIN}), node)
+        return frozenset({PLAIN, DATA})
+
+    def _yield_from(self, node: ast.YieldFrom) -> Objects:
+        over = self.value(node.value)
+        self._hand_out(self.dispatch.passes(over, self.here(node)), node)
+        return frozenset({PLAIN})
+
+    def _hand_out(self, objects: Objects, node: ast.AST) -> None:
+        self.memory.effect(self.unit, node, Effect(SUSPENDS))
+        if isinstance(self.unit, Activation):
+            self.memory.write(self.memory.make(Generator, self.unit), ANY_KEY, objects)
+
+    def _parts(self, node: ast.expr) -> Objects:
+        """Whatever else an expression is: its parts are evaluated."""
+        parts: Iterable[ast.AST] = ast.iter_child_nodes(node)
+        return NONE.union(*(self.value(part) for part in parts if isinstance(part, ast.expr))) or frozenset({PLAIN})
+
+
+def key(node: ast.Subscript) -> str:
+    """The field of an element: by its key, where that is a constant text, or a number in a tuple."""
+    value = node.slice.value if isinstance(node.slice, ast.Constant) else None
+    numbered = isinstance(value, int) and isinstance(node.ctx, ast.Load)
+    return f"[{value!r}]" if isinstance(value, str) or numbered else ANY_KEY
+
+
+def _first(function: Function) -> str:
+    arguments = (*function.node.args.posonlyargs, *function.node.args.args)
+    return arguments[0].arg if arguments else ""
+
+
+_Evaluated = Callable[[Expressions, "ast.expr"], Objects]
+_KINDS: Mapping[type[ast.expr], Callable[..., Objects]] = {
+    ast.Name: Expressions._name,
+    ast.Attribute: Expressions._attribute,
+    ast.Subscript: Expressions._subscript,
+    ast.JoinedStr: Expressions._text,
+    ast.Call: Expressions._call,
+    ast.Lambda: Expressions._function,
+    ast.BinOp: Expressions._operation,
+    ast.Compare: Expressions._comparison,
+    ast.UnaryOp: Expressions._unary,
+    ast.BoolOp: Expressions._either,
+    ast.IfExp: Expressions._choice,
+    ast.NamedExpr: Expressions._walrus,
+    ast.List: Expressions._display,
+    ast.Tuple: Expressions._display,
+    ast.Set: Expressions._display,
+    ast.Dict: Expressions._dict,
+    ast.Await: Expressions._await,
+    ast.Yield: Expressions._yield,
+    ast.YieldFrom: Expressions._yield_from,
+    **dict.fromkeys(COMPREHENSIONS, Expressions._comprehension),
+}

@@ -1,0 +1,102 @@
+"""One file of a project, ready to be asked about its loops.
+
+In: the project's root, the started script, a file and its text. Out: `FileEffects`. What can be run with the file is the
+started script, the file itself, and whatever imports it: subclasses, callbacks and wrappers are found there.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+from tracelens.patch.effects.analysis import Analysis, TooLarge, analyse
+from tracelens.patch.effects.movable import Answer, Question, Reason, judge
+from tracelens.patch.effects.places import function_of, loop_at
+from tracelens.patch.effects.project import Project
+
+MAX_IMPORTERS = 40
+"""Files that import the file in question, each of which is looked at as if it were started."""
+
+
+@dataclass(frozen=True, eq=False)
+class FileEffects:
+    """A file with its project; what is known of it is worked out once per function that is asked about."""
+
+    project: Project
+    path: Path
+    started: Path | None
+    _analyses: dict[ast.AST, Analysis | None] = field(default_factory=dict)
+
+    def answer(self, question: Question) -> Answer:
+        """Whether the statements may run later. Raises `ValueError` where no loop starts at the question's line."""
+        file = self.project.file(question.path)
+        if file is None or file.tree is None:
+            return _unknown("Python's parser cannot read the file", question)
+        loop = loop_at(file.tree, question.line, question.column)
+        if loop is None:
+            raise ValueError(f"no loop starts at {question.path}:{question.line}")
+        code = function_of(file.tree, loop)
+        if code not in self._analyses:
+            self._analyses[code] = self._analysed(loop)
+        analysis = self._analyses[code]
+        if analysis is None:
+            return _unknown("the project is too large to be followed", question)
+        answer = judge(analysis, question)
+        return _with(answer, tuple(Reason(False, text, file.shown, question.line) for text in self._hidden))
+
+    def _analysed(self, loop: ast.AST) -> Analysis | None:
+        started = [self.started] if self.started is not None else []
+        try:
+            return analyse(self.project, [*started, self.path, *self._importers[:MAX_IMPORTERS]], (self.path, loop))
+        except (TooLarge, RecursionError):
+            return None
+
+    @cached_property
+    def _importers(self) -> tuple[Path, ...]:
+        return self.project.importers(self.path)
+
+    @cached_property
+    def _hidden(self) -> tuple[str, ...]:
+        """What of the project cannot be looked at."""
+        out = ["the project has more files than are read"] if not self.project.complete else []
+        out += ["more files import this one than are read"] if len(self._importers) > MAX_IMPORTERS else []
+        for path in self._importers[:MAX_IMPORTERS]:
+            file = self.project.file(path)
+            if file is None or file.tree is None:
+                out.append(f"{path.name} imports this file, and Python's parser cannot read it")
+        return tuple(out)
+
+
+def file_effects(root: Path, started: Path | None, path: Path, text: str) -> FileEffects:
+    """The file `path` with that text, whatever the disk has of it."""
+    others = tuple(_state(other) for other in Project(root).paths if other != path)
+    return _file_effects(root, started, path, text, others)
+
+
+@lru_cache(maxsize=4)
+def _file_effects(
+    root: Path, started: Path | None, path: Path, text: str, others: tuple[tuple[str, int, int], ...]
+) -> FileEffects:
+    del others  # part of the key alone
+    return FileEffects(Project(root, {path: text}), path, started)
+
+
+def _state(path: Path) -> tuple[str, int, int]:
+    try:
+        found = path.stat()
+    except OSError:
+        return str(path), 0, 0
+    return str(path), found.st_mtime_ns, found.st_size
+
+
+def _unknown(text: str, question: Question) -> Answer:
+    return Answer("checked", (Reason(False, text, question.path.name, question.line),))
+
+
+def _with(answer: Answer, more: tuple[Reason, ...]) -> Answer:
+    """The answer with further things that are not known."""
+    if not more:
+        return answer
+    return Answer("checked" if answer.tier == "safe" else answer.tier, (*answer.reasons, *more))

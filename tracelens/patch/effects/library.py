@@ -1,0 +1,273 @@
+"""What calls of libraries do, by the vocabulary: effects, results, and what they call back in the project.
+
+In: the full name of what is called and what it is given. Out: the objects that it gives; its effects are entered into
+the summary of the caller. A name that the vocabulary does not have is unknown.
+"""
+
+from __future__ import annotations
+
+from tracelens.patch.effects import vocabulary
+from tracelens.patch.effects.callbacks import HOOKS, CallbackRules, has_content
+from tracelens.patch.effects.dispatch import HELD, STATE, Arguments, Dispatch, Here
+from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, Memory, Objects
+from tracelens.patch.effects.objects import (
+    BAR,
+    DISK_READ,
+    OUTPUT,
+    READS,
+    WRITES,
+    Callbacks,
+    Class,
+    Container,
+    Effect,
+    Function,
+    Instance,
+    Method,
+    Name,
+    Object,
+    Plain,
+    Thing,
+)
+from tracelens.patch.effects.special import SPECIAL, LibraryCall
+from tracelens.patch.effects.vocabulary import Entry
+
+_KEEPS = (
+    "<list>.append",
+    "<list>.add",
+    "<list>.insert",
+    "<list>.appendleft",
+    "<list>.setdefault",
+    "<list>.put",
+    "<list>.push",
+)
+
+
+class Library:
+    """Applies the vocabulary."""
+
+    def __init__(self, memory: Memory, dispatch: Dispatch) -> None:
+        self.memory = memory
+        self.dispatch = dispatch
+        self.callbacks = CallbackRules(memory, dispatch)
+
+    # ------------------------------------------------------------------------------------------------------- reading
+
+    def read(self, member: Name, here: Here) -> Objects:
+        """An attribute of a library's module or object."""
+        owner, _, last = member.full.rpartition(".")
+        if member.receiver is not None and owner.count(".") > 0:  # the middle of a long path says nothing more
+            member = self.memory.make(Name, f"<{self._kind_after(owner)}>.{last}", member.receiver)
+        elif owner.count(".") > 8:
+            return self.memory.unknown(f"`{owner}`")
+        entry = vocabulary.lookup(member.full)
+        if entry is not None and entry.gives == "held" and isinstance(member.receiver, Thing):
+            return frozenset({member}) | self.memory.read(member.receiver, HELD, here.unit)
+        return frozenset({member})
+
+    def _kind_after(self, full: str) -> str:
+        entry = vocabulary.lookup(full)
+        if entry is None:
+            return full[1:].partition(">")[0]
+        if entry.gives.startswith("<"):
+            return entry.gives[1:-1]
+        return "data" if entry.gives in ("data", "new data", "plain") else full[1:].partition(">")[0]
+
+    # ------------------------------------------------------------------------------------------------------- calling
+
+    def call(self, called: Name, given: Arguments, here: Here) -> Objects:
+        """A call of a library's function, or of a method of its object."""
+        special = SPECIAL.get(called.full)
+        if special is not None:
+            return special(LibraryCall(called, given, here, self.dispatch))
+        entry = vocabulary.lookup(called.full)
+        if entry is None or entry.gives == "unknown":
+            if called.full.startswith("builtins.") and called.full.endswith(
+                ("Error", "Exception", "Interrupt", "Exit", "Iteration", "Warning")
+            ):
+                return frozenset({PLAIN})
+            receiver = frozenset({called.receiver} if called.receiver is not None else ())
+            return self.dispatch.unknown(f"`{called.full}(…)`", given.objects | receiver, here)
+        self._effects(entry, called, given, here)
+        self._hooks(called, given, here)
+        results = self.callbacks.enter(entry, called, given, here)
+        return self._result(entry, called, given, results, here)
+
+    def _effects(self, entry: Entry, called: Name, given: Arguments, here: Here) -> None:
+        note = self.memory.effect
+        for kind in entry.does:
+            note(here.unit, here.node, Effect(kind))
+        if OUTPUT in entry.does:
+            self._screen(given, here)
+        for one in given.objects:
+            if has_content(one):
+                note(here.unit, here.node, Effect(READS, one, "", deep=True))
+        receiver = called.receiver
+        changed = entry.changes == "self" or (called.full.startswith("<data>.") and called.full.endswith("_"))
+        if receiver is not None and has_content(receiver):
+            name = ANY_KEY if called.full.startswith("<list>") else STATE
+            note(here.unit, here.node, Effect(READS, receiver, name))
+            if isinstance(receiver, Thing):
+                note(here.unit, here.node, Effect(READS, receiver, HELD, deep=True))
+            if changed:
+                note(here.unit, here.node, Effect(WRITES, receiver, name))
+                self._keep(called, receiver, given, here)
+        if entry.changes == "args":
+            for one in given.objects:
+                if has_content(one):
+                    note(here.unit, here.node, Effect(WRITES, one, ANY_KEY))
+                    note(here.unit, here.node, Effect(WRITES, one, STATE))
+        elif entry.changes not in ("", "self"):
+            note(here.unit, here.node, Effect(WRITES, self.memory.make(Name, f"<{entry.changes}>"), STATE))
+            self.memory.write(self.memory.make(Name, f"<{entry.changes}>"), HELD, filter(has_content, given.objects))
+        for one in given.named.get("out", NONE):
+            note(here.unit, here.node, Effect(WRITES, one, STATE))
+
+    def _screen(self, given: Arguments, here: Here) -> None:
+        """What a line is written to: an object of the project in the place of the screen or of a file."""
+        for name in ("sys.stdout", "sys.stderr"):
+            stand_in = self.memory.make(Name, name.rpartition(".")[0])
+            objects = self.memory.read(stand_in, name.rpartition(".")[2], here.unit) | given.named.get("file", NONE)
+            self.dispatch.special(objects, ("write", "flush"), Arguments((frozenset({PLAIN}),)), here)
+            for one in given.named.get("file", NONE):
+                if isinstance(one, (Thing, Name)) and has_content(one):
+                    self.memory.effect(here.unit, here.node, Effect(WRITES, one, STATE))
+
+    def _keep(self, called: Name, receiver: Object, given: Arguments, here: Here) -> None:
+        """What an object is given it may hold from then on."""
+        kept = frozenset(filter(has_content, given.objects))
+        if not called.full.startswith("<list>"):
+            self.memory.write(receiver, HELD, kept)
+        elif called.full in _KEEPS:
+            self.memory.write(receiver, ANY_KEY, given.objects)
+        else:
+            self.memory.write(
+                receiver, ANY_KEY, self.dispatch.passes(given.objects - {PLAIN}, here) | given.objects & {PLAIN, DATA}
+            )
+            self.memory.write(receiver, ANY_KEY, NONE.union(*given.named.values()))
+
+    def _hooks(self, called: Name, given: Arguments, here: Here) -> None:
+        last = called.full.rpartition(".")[2]
+        if last.startswith("register_") and "hook" in last:
+            self.memory.write(HOOKS, HELD, given.objects)
+        elif last in ("backward", "__call__", "step", "grad", "forward"):
+            self.memory.calls(here.unit, here.node, self.memory.make(Callbacks, HOOKS, "all"))
+
+    # -------------------------------------------------------------------------------------------------------- results
+
+    def _result(self, entry: Entry, called: Name, given: Arguments, results: Objects, here: Here) -> Objects:
+        if entry.gives.startswith("<"):
+            kind = entry.gives[1:-1]
+            thing = self.memory.make(Thing, kind, *self._site(kind, called, here))
+            self.memory.write(thing, HELD, filter(has_content, given.objects))
+            return frozenset({thing})
+        match entry.gives:
+            case "args":
+                out = frozenset(filter(has_content, given.objects)) or self._decorator(here)
+            case "self":
+                out = frozenset({called.receiver or DATA})
+            case "held":
+                out = self._held(called, here) | {DATA}
+            case "called":
+                out = frozenset({DATA})
+            case "elements":
+                out = self._elements(called, given, here)
+            case "list":
+                return self._list(called, given, results, here)
+            case "new data":
+                out = frozenset({self.memory.make(Thing, "data", here.node, here.maker)})
+            case "data":
+                out = frozenset({called.receiver if called.full.startswith("<data>") and called.receiver else DATA})
+            case _:
+                return frozenset({PLAIN})
+        return out | results
+
+    def _decorator(self, here: Here) -> Objects:
+        """What a call without a function gives that is one: it is handed the function in another call."""
+        return frozenset({self.memory.make(Thing, "context", here.node, here.maker), PLAIN})
+
+    def _site(self, kind: str, called: Name, here: Here) -> tuple[object, object]:
+        """Loggers and trackers are one each; other objects are told apart by the place that makes them."""
+        if kind in ("logger", "tracker", "figure", "screen"):
+            return kind, None
+        if called.receiver is not None and isinstance(called.receiver, Thing) and called.receiver.kind == kind:
+            return called.receiver.site, called.receiver.maker
+        return here.node, here.maker
+
+    def _held(self, called: Name, here: Here) -> Objects:
+        receiver = called.receiver
+        if isinstance(receiver, Thing) and receiver is not DATA:
+            return self.memory.read(receiver, HELD, here.unit) | {receiver}
+        if isinstance(receiver, Instance):
+            return (
+                frozenset(self.memory.reach([receiver]))
+                if called.full.endswith(("modules", "children", "submodule"))
+                else NONE
+            )
+        return NONE
+
+    def _elements(self, called: Name, given: Arguments, here: Here) -> Objects:
+        if called.full.startswith("<list>") and called.receiver is not None:
+            return self._inside(called.receiver, here) | given.objects | {PLAIN}
+        return self.dispatch.passes(given.objects - {PLAIN}, here) | (given.objects & {DATA}) | {PLAIN}
+
+    def _inside(self, owner: Object, here: Here) -> Objects:
+        return NONE.union(*(self.memory.read(owner, name, here.unit) for name in self.memory.keys(owner, here.unit)))
+
+    def _list(self, called: Name, given: Arguments, results: Objects, here: Here) -> Objects:
+        made = self.memory.make(Container, here.node, here.maker)
+        inside = results | NONE.union(*given.named.values())
+        if called.receiver is not None and called.full.startswith("<list>"):
+            inside |= self._inside(called.receiver, here)
+        functions = [one for one in given.objects if isinstance(one, (Function, Method, Class, Name))]
+        inside |= self.dispatch.passes(given.objects.difference(functions, {PLAIN}), here)
+        if called.full == "collections.defaultdict":
+            inside |= self.dispatch.invoke(functions, Arguments(), here)
+        if called.full.startswith(("builtins.dict", "collections.")):
+            pairs = [one for one in inside if isinstance(one, Container)]
+            inside |= NONE.union(*(self.dispatch.elements(one, ANY_KEY, here) for one in pairs))
+        if called.full.endswith((".items", ".most_common")):
+            pair = self.memory.make(Container, here.node, "<pair>")
+            self.memory.write(pair, ANY_KEY, inside | {PLAIN})
+            inside = frozenset({pair})
+        self.memory.write(made, ANY_KEY, inside | {PLAIN})
+        return frozenset({made})
+
+    # --------------------------------------------------------------------------------------------------------- passes
+
+    def passes(self, over: Thing | Name, here: Here) -> Objects:
+        """A pass over a library's object."""
+        if isinstance(over, Name):
+            return self.call(over, Arguments(), here) if over.full.endswith("__next__") else self._pass_name(over, here)
+        held = self.memory.read(over, HELD, here.unit)
+        if over.kind == "bar":
+            self.memory.effect(here.unit, here.node, Effect(BAR))
+            self.memory.effect(here.unit, here.node, Effect(WRITES, over, STATE))
+            return self.dispatch.passes((one for one in held if not isinstance(one, Plain)), here) | {DATA}
+        if over.kind in ("lazy", "pairs", "numbered"):
+            self.memory.effect(here.unit, here.node, Effect(WRITES, over, STATE))
+            return self._pass_lazily(over, held, here)
+        if over.kind == "file":
+            self.memory.effect(here.unit, here.node, Effect(DISK_READ))
+            return frozenset({PLAIN})
+        if over.kind == "data":
+            return frozenset({over})
+        return self.call(self.memory.make(Name, f"<{over.kind}>.__next__", over), Arguments(), here)
+
+    def _pass_name(self, over: Name, here: Here) -> Objects:
+        if vocabulary.lookup(over.full) is None:
+            return self.dispatch.unknown(f"`{over.full}`", NONE, here)
+        if isinstance(over.receiver, (Thing, Container, Instance)) and over.receiver is not DATA:
+            self.memory.effect(here.unit, here.node, Effect(READS, over.receiver, STATE))
+        return frozenset({DATA})
+
+    def _pass_lazily(self, over: Thing, held: Objects, here: Here) -> Objects:
+        functions = frozenset(one for one in held if isinstance(one, (Function, Method, Class)))
+        given = self.dispatch.passes(held - functions, here)
+        results = self.dispatch.invoke(functions, Arguments((given,), rest=given), here)
+        if over.kind == "lazy":
+            return given | results
+        pair = self.memory.make(Container, over.site, "<pair>")
+        if over.kind == "numbered":
+            self.memory.write(pair, "[0]", {PLAIN})
+        self.memory.write(pair, "[1]" if over.kind == "numbered" else ANY_KEY, given)
+        return frozenset({pair})

@@ -1,0 +1,153 @@
+"""What each object's fields can hold, who reads them, and what each function does: the state of one analysis.
+
+Everything here only grows. A function whose field grew after it was read is looked at again, until nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from tracelens.patch.effects.objects import Activation, Callbacks, Effect, Module, Object, Plain, Thing, Unknown
+from tracelens.patch.effects.scopes import Code, Scope, scope_of
+
+Objects = frozenset[Object]
+Unit = Module | Activation | Callbacks
+"""What is looked at as a whole: a module's statements, a function, or what a library may call."""
+NONE: Objects = frozenset()
+_ALL = "<all>"
+ANY_KEY = "[]"
+"""The field of an element whose key is not a constant text."""
+SHARED = Unknown("something that is not known")
+"""Its fields hold all that was handed to unknown code, and what was stored in unknown objects."""
+PLAIN = Plain()
+DATA = Thing("data", None, None)
+"""Tensors, arrays, and batches of them."""
+_Made = TypeVar("_Made", bound=Object)
+
+
+@dataclass(eq=False)
+class UnitSummary:
+    """What one unit does itself, with the node that does it, and what it calls: `known` is False through a library."""
+
+    effects: dict[tuple[Any, Effect], None] = field(default_factory=dict)
+    calls: dict[tuple[Any, Unit], None] = field(default_factory=dict)
+
+
+class Memory:
+    """The fields of all objects, the summaries of all units, and the units that are to be looked at (again)."""
+
+    def __init__(self) -> None:
+        self.fields: dict[Object, dict[str, set[Object]]] = {}
+        self.summaries: dict[Unit, UnitSummary] = {}
+        self.waiting: dict[Unit, None] = {}
+        self.final = False
+        """Whether all that can be told is told: an empty value is then one that nobody can tell."""
+        self._readers: dict[tuple[Object, str], set[Unit]] = {}
+        self._objects: dict[tuple[Any, ...], Object] = {}
+        self._scopes: dict[Code, Scope] = {}
+        self.changes = 0
+        self._shared: tuple[int, Objects] = (-1, NONE)
+
+    def make(self, kind: type[_Made], *parts: Any) -> _Made:
+        """The one object of these parts."""
+        known = self._objects.get((kind, *parts))
+        if known is None:
+            known = self._objects[(kind, *parts)] = kind(*parts)
+        assert isinstance(known, kind)
+        return known
+
+    def unknown(self, why: str) -> Objects:
+        return frozenset({self.make(Unknown, why)})
+
+    def scope(self, code: Code) -> Scope:
+        known = self._scopes.get(code)
+        if known is None:
+            known = self._scopes[code] = scope_of(code)
+        return known
+
+    def read(self, owner: Object, name: str, unit: Unit) -> Objects:
+        """What a field can hold; the unit is looked at again when it can hold more."""
+        self._readers.setdefault((owner, name), set()).add(unit)
+        return frozenset(self.fields.get(owner, {}).get(name, ()))
+
+    def has(self, owner: Object, name: str) -> bool:
+        return bool(self.fields.get(owner, {}).get(name))
+
+    def write(self, owner: Object, name: str, objects: Iterable[Object]) -> None:
+        """Let a field hold these objects as well."""
+        fields = self.fields.setdefault(owner, {})
+        if name not in fields:
+            fields[name] = set()
+            self._grown(owner, _ALL)
+        held = fields[name]
+        size = len(held)
+        held.update(objects)
+        if len(held) != size:
+            self._grown(owner, name)
+
+    def _grown(self, owner: Object, name: str) -> None:
+        self.changes += 1
+        for unit in self._readers.get((owner, name), ()):
+            self.waiting[unit] = None
+
+    def names(self, owner: Object, unit: Unit) -> tuple[str, ...]:
+        """The fields that an object has."""
+        self._readers.setdefault((owner, _ALL), set()).add(unit)
+        return tuple(self.fields.get(owner, ()))
+
+    def keys(self, owner: Object, unit: Unit) -> tuple[str, ...]:
+        """The fields of elements."""
+        return tuple(name for name in self.names(owner, unit) if name.startswith("["))
+
+    def objects(self, kind: type[_Made]) -> list[_Made]:
+        """All objects of that kind."""
+        return [one for one in self._objects.values() if isinstance(one, kind)]
+
+    def is_shared(self, one: Object) -> bool:
+        """Whether unknown code may have the object."""
+        if self._shared[0] != self.changes:
+            self._shared = (self.changes, frozenset(self.reach([SHARED])))
+        return one in self._shared[1]
+
+    def summary(self, unit: Unit) -> UnitSummary:
+        """The summary of a unit, which is looked at where it is new."""
+        known = self.summaries.get(unit)
+        if known is None:
+            known = self.summaries[unit] = UnitSummary()
+            self.waiting[unit] = None
+        return known
+
+    def effect(self, unit: Unit, node: Any, effect: Effect) -> None:
+        self.summary(unit).effects[node, effect] = None
+
+    def calls(self, unit: Unit, node: Any, called: Unit) -> None:
+        self.summary(called)
+        self.summary(unit).calls[node, called] = None
+
+    def reach(self, roots: Iterable[Object]) -> Iterator[Object]:
+        """The objects and all that they hold, directly or through one another."""
+        seen = set(roots)
+        waiting = list(seen)
+        while waiting:
+            current = waiting.pop()
+            yield current
+            for inner in _parts(current):
+                if inner not in seen:
+                    seen.add(inner)
+                    waiting.append(inner)
+            for held in self.fields.get(current, {}).values():
+                new = held - seen
+                seen |= new
+                waiting += new
+
+
+def _parts(current: Object) -> Iterator[Object]:
+    """The objects that an object is made of."""
+    if isinstance(current, Unknown) and current is not SHARED:
+        yield SHARED
+    for name in ("receiver", "function", "holder", "activation"):
+        part = getattr(current, name, None)
+        if isinstance(part, Object):
+            yield part

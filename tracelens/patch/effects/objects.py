@@ -1,0 +1,157 @@
+"""The objects that a program can have, as far as its text tells them apart, and the effects that code has on them.
+
+In: the places in the text at which objects are made. Out: one value per place (and receiver), compared by identity.
+An object's content is kept apart, in `Memory`: objects never change.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tracelens.patch.effects.project import ProjectFile
+from tracelens.patch.effects.scopes import Function as FunctionNode
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Object:
+    """Whatever a name can stand for."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Plain(Object):
+    """Numbers, texts, None: what cannot be changed and does nothing."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Unknown(Object):
+    """What nobody can tell; `why` says what it is, for people. All of them see whatever was handed to any of them."""
+
+    why: str
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Module(Object):
+    """A module of the project; its fields are its global names."""
+
+    file: ProjectFile
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Class(Object):
+    """A class of the project; its fields are the names of its body. `frame`: where it is defined."""
+
+    node: ast.ClassDef
+    frame: Frame
+    module: Module
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Function(Object):
+    """A function or lambda of the project. `owner` is the class in whose body it stands."""
+
+    node: FunctionNode
+    frame: Frame
+    module: Module
+    owner: Class | None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Method(Object):
+    """A function with its first argument."""
+
+    function: Function
+    receiver: Object
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Activation(Object):
+    """The variables of a function, by receiver: its fields are its local names."""
+
+    function: Function
+    receiver: Object | None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Instance(Object):
+    """An object of a class of the project, by the place that makes it."""
+
+    made: Class
+    site: object
+    maker: object
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Container(Object):
+    """A list, dict, set, tuple or generator, by the place that makes it."""
+
+    site: object
+    maker: object
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Generator(Object):
+    """What a call of a generator function gives: its body runs when it is gone through."""
+
+    activation: Activation
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Name(Object):
+    """A module, class or function of a library, or a builtin, by its full name; or a member of a library's object."""
+
+    full: str
+    receiver: Object | None = None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Thing(Object):
+    """An object that a library made, by the word of the vocabulary for what it is and the place that makes it."""
+
+    kind: str
+    site: object
+    maker: object
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Super(Object):
+    """`super()` in a method of `owner`."""
+
+    owner: Class
+    receiver: Object
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Callbacks(Object):
+    """Stands for all that a library may call of the project when it is given `holder`; `protocol` says which."""
+
+    holder: Object
+    protocol: str
+
+
+Frame = Module | Activation | Class
+"""What a name can be a variable of."""
+
+
+class Effect(NamedTuple):
+    """What a piece of code does. `deep`: not only this field but all that can be reached from the object."""
+
+    kind: str
+    target: Object | None = None
+    field: str = ""
+    deep: bool = False
+
+
+READS, WRITES = "reads", "writes"
+OUTPUT = "prints"
+BAR = "draws a progress bar"
+DISK_READ, DISK_WRITE = "reads files", "writes files"
+RANDOM = "draws random numbers"
+CLOCK = "reads a clock"
+COLLECTIVE = "waits for other ranks"
+RAISES = "raises"
+WAITS = "waits for the GPU"
+UNKNOWN = "is unknown"
+NAMES = "sees every name"
+SUSPENDS = "hands control to its caller"

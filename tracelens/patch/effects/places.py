@@ -1,0 +1,74 @@
+"""Pieces of a file by line and column, and the nodes that stand there.
+
+In: trees of Python's own parser. Out: spans and nodes. Lines count from 1, columns in bytes from 0, as the parser's do.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tracelens.patch.effects.scopes import FUNCTIONS
+
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+Loop = ast.For | ast.AsyncFor | ast.While
+
+
+@dataclass(frozen=True, order=True)
+class Span:
+    """A piece of a file; the end is excluded."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+    def holds(self, node: ast.AST) -> bool:
+        """Whether a node stands within the piece; one without a place stands nowhere."""
+        inside = span_of(node)
+        if inside is None:
+            return False
+        starts = (self.line, self.column) <= (inside.line, inside.column)
+        return starts and (inside.end_line, inside.end_column) <= (self.end_line, self.end_column)
+
+
+def span_of(node: ast.AST) -> Span | None:
+    """Where a node stands; None for one without a place."""
+    if not isinstance(node, (ast.stmt, ast.expr, ast.excepthandler, ast.arg, ast.keyword, ast.alias)):
+        return None
+    return Span(node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or 0)
+
+
+def loop_at(tree: ast.AST, line: int, column: int | None = None) -> Loop | None:
+    """The loop that starts there."""
+    for node in ast.walk(tree):
+        if isinstance(node, LOOPS) and node.lineno == line and column in (None, node.col_offset):
+            return node
+    return None
+
+
+def nodes_in(tree: ast.AST, span: Span) -> Iterator[ast.AST]:
+    """The outermost nodes within the piece."""
+    for child in ast.iter_child_nodes(tree):
+        if span.holds(child):
+            yield child
+        else:
+            yield from nodes_in(child, span)
+
+
+def path_to(tree: ast.AST, wanted: ast.AST) -> list[ast.AST]:
+    """The nodes around a node, the outermost first, and the node; empty where the tree does not have it."""
+    if tree is wanted:
+        return [tree]
+    for child in ast.iter_child_nodes(tree):
+        below = path_to(child, wanted)
+        if below:
+            return [tree, *below]
+    return []
+
+
+def function_of(tree: ast.AST, wanted: ast.AST) -> ast.AST:
+    """The function around a node, or the module."""
+    around = [node for node in path_to(tree, wanted)[:-1] if isinstance(node, (*FUNCTIONS, ast.Module))]
+    return around[-1]

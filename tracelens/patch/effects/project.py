@@ -1,0 +1,131 @@
+"""The files of a project, each parsed once by Python's own parser, and which module each import means.
+
+In: the project's root, the started script, and the text of files that differ from the disk. Out: `Project`. Bounded in
+the number and the size of files; a file that cannot be parsed is kept without a tree, and counts as unknown.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+MAX_FILES = 1000
+MAX_FOLDERS = 500
+MAX_BYTES = 1 << 20
+"""What is searched of a project: training projects have fewer and shorter files; data folders may hold anything."""
+_NOT_OURS = frozenset({"site-packages", "node_modules", "__pycache__", "tracelens-runs", "build", "dist"})
+
+
+@dataclass(frozen=True, eq=False)
+class ProjectFile:
+    """One file; `tree` is None where Python's parser cannot read it."""
+
+    path: Path
+    shown: str
+    text: str
+    tree: ast.Module | None
+
+
+@dataclass(frozen=True, eq=False)
+class Project:
+    """`changed` holds the text of files as they are in memory rather than on the disk."""
+
+    root: Path
+    changed: Mapping[Path, str] = field(default_factory=dict)
+    _files: dict[Path, ProjectFile | None] = field(default_factory=dict)
+
+    def file(self, path: Path) -> ProjectFile | None:
+        """The parsed file, None where it cannot be read or is too large; an empty one for a folder of modules."""
+        if path not in self._files:
+            text = "" if path.is_dir() else self._text(path)
+            shown = path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else path.name
+            self._files[path] = None if text is None else ProjectFile(path, shown, text, parsed(text))
+        return self._files[path]
+
+    def module(self, name: str, dots: int, importer: Path) -> Path | None:
+        """The project's file that an import in `importer` means; None for a library."""
+        parts = [part for part in name.split(".") if part]
+        for base in self._bases(dots, importer):
+            folder = base.joinpath(*parts)
+            if not base.is_relative_to(self.root):
+                continue
+            for candidate in (
+                (folder / "__init__.py", folder.with_suffix(".py")) if parts else (folder / "__init__.py",)
+            ):
+                if self._exists(candidate):
+                    return candidate
+            if (parts or dots) and folder.is_dir() and any(folder.glob("*.py")):
+                return folder
+        return None
+
+    def importers(self, path: Path) -> tuple[Path, ...]:
+        """The files that mention the module of `path`, directly or through one another; the nearest first."""
+        out: dict[Path, None] = {}
+        waiting = [path]
+        while waiting:
+            name = _module_name(waiting.pop(0))
+            pattern = re.compile(rf"^\s*(?:from|import)\b[^#\n]*(?<![\w]){re.escape(name)}\b", re.MULTILINE)
+            for other in self.paths:
+                text = self._text(other) if other not in out and other != path else None
+                if text is not None and pattern.search(text):
+                    out[other] = None
+                    waiting.append(other)
+        return tuple(out)
+
+    @cached_property
+    def paths(self) -> tuple[Path, ...]:
+        """All Python files below the root, as far as the bounds allow."""
+        return tuple(_python_files(self.root))[:MAX_FILES]
+
+    @cached_property
+    def complete(self) -> bool:
+        """Whether no bound left out a file."""
+        return len(self.paths) < MAX_FILES
+
+    def _bases(self, dots: int, importer: Path) -> list[Path]:
+        if dots:
+            return [importer.parents[dots - 1]] if dots <= len(importer.parents) else []
+        return list(
+            dict.fromkeys([importer.parent, *(p for p in importer.parents if p.is_relative_to(self.root)), self.root])
+        )
+
+    def _exists(self, path: Path) -> bool:
+        return path in self.changed or path.is_file()
+
+    def _text(self, path: Path) -> str | None:
+        if path in self.changed:
+            return self.changed[path]
+        try:
+            if path.stat().st_size > MAX_BYTES:
+                return None
+            return path.read_bytes().decode("utf-8", errors="replace")
+        except OSError:
+            return None
+
+
+def parsed(text: str) -> ast.Module | None:
+    """The tree of a file, without the parser's warnings: they are about the user's code. None where there is none."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _module_name(path: Path) -> str:
+    return path.parent.name if path.name == "__init__.py" else path.stem
+
+
+def _python_files(root: Path) -> Iterator[Path]:
+    for number, (folder, folders, names) in enumerate(os.walk(root)):
+        folders[:] = sorted(name for name in folders if name not in _NOT_OURS and not name.startswith("."))
+        yield from (Path(folder, name) for name in sorted(names) if name.endswith(".py"))
+        if number >= MAX_FOLDERS:
+            return

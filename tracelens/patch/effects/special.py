@@ -1,0 +1,179 @@
+"""Built-in and library functions whose meaning is more than an entry of the vocabulary can say.
+
+In: a call of one of them. Out: the objects that it gives; effects are entered as for any call.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tracelens.patch.effects import classes
+from tracelens.patch.effects.callbacks import HOOKS
+from tracelens.patch.effects.dispatch import HELD, Arguments, Dispatch, Here
+from tracelens.patch.effects.memory import DATA, NONE, PLAIN, Memory, Objects
+from tracelens.patch.effects.names import module_of
+from tracelens.patch.effects.objects import (
+    DISK_READ,
+    DISK_WRITE,
+    Activation,
+    Callbacks,
+    Effect,
+    Instance,
+    Module,
+    Name,
+    Thing,
+    Unknown,
+)
+
+
+@dataclass(frozen=True)
+class LibraryCall:
+    """One call of a library's function."""
+
+    name: Name
+    given: Arguments
+    here: Here
+    dispatch: Dispatch
+
+    @property
+    def memory(self) -> Memory:
+        return self.dispatch.memory
+
+
+def _lazy(call: LibraryCall) -> Objects:
+    kind = {"enumerate": "numbered", "zip": "pairs"}.get(call.name.full.rpartition(".")[2], "lazy")
+    thing = call.memory.make(Thing, kind, call.here.node, call.here.maker)
+    call.memory.write(thing, HELD, call.given.objects)
+    return frozenset({thing})
+
+
+def _next(call: LibraryCall) -> Objects:
+    return call.dispatch.passes(NONE.union(*call.given.positional[:1]), call.here).union(*call.given.positional[1:])
+
+
+def _getattr(call: LibraryCall) -> Objects:
+    owners = NONE.union(*call.given.positional[:1])
+    name = _constant(call.here.node, 1)
+    out = NONE.union(*call.given.positional[2:])
+    if name is not None:
+        return out | call.dispatch.load(owners, name, call.here)
+    for owner in owners:
+        names = set(call.memory.names(owner, call.here.unit))
+        if isinstance(owner, Instance):
+            names |= set(classes.methods(owner.made, call.memory, call.here.unit))
+        if isinstance(owner, (Name, Thing, Unknown)):
+            out |= {owner}
+        out |= NONE.union(*(call.dispatch.load({owner}, one, call.here) for one in names if not one.startswith("<")))
+    return out
+
+
+def _setattr(call: LibraryCall) -> Objects:
+    name = _constant(call.here.node, 1)
+    if len(call.given.positional) > 2:
+        call.dispatch.store(
+            call.given.positional[0], name if name is not None else "*", call.given.positional[2], call.here
+        )
+    return frozenset({PLAIN})
+
+
+def _type(call: LibraryCall) -> Objects:
+    made = (one.made for one in call.given.objects if isinstance(one, Instance))
+    return frozenset({*made, *(one for one in call.given.objects if isinstance(one, Unknown)), PLAIN})
+
+
+def _globals(call: LibraryCall) -> Objects:
+    unit = call.here.unit
+    return NONE if isinstance(unit, Callbacks) else frozenset({module_of(unit)})
+
+
+def _locals(call: LibraryCall) -> Objects:
+    return frozenset({call.here.unit}) if isinstance(call.here.unit, (Activation, Module)) else NONE
+
+
+def _vars(call: LibraryCall) -> Objects:
+    return call.given.objects or _locals(call)
+
+
+def _open(call: LibraryCall) -> Objects:
+    mode = _constant(call.here.node, 1) or _keyword(call.here.node, "mode") or "r"
+    call.memory.effect(call.here.unit, call.here.node, Effect(DISK_WRITE if set(mode) & set("wax+") else DISK_READ))
+    return frozenset({call.memory.make(Thing, "file", call.here.node, call.here.maker)})
+
+
+def _gives_arguments(call: LibraryCall) -> Objects:
+    return call.given.objects or frozenset({call.memory.make(Thing, "context", call.here.node, call.here.maker)})
+
+
+def _partial(call: LibraryCall) -> Objects:
+    thing = call.memory.make(Thing, "partial", call.here.node, call.here.maker)
+    call.memory.write(thing, "<function>", call.given.positional[0] if call.given.positional else call.given.rest)
+    call.memory.write(thing, HELD, NONE.union(*call.given.positional[1:], *call.given.named.values(), call.given.rest))
+    for name, value in call.given.named.items():
+        call.memory.write(thing, f"<named>{name}", value)
+    return frozenset({thing})
+
+
+def _call_partial(call: LibraryCall) -> Objects:
+    thing = call.name.receiver
+    assert thing is not None
+    functions = call.memory.read(thing, "<function>", call.here.unit)
+    stored = call.memory.read(thing, HELD, call.here.unit)
+    return call.dispatch.invoke(
+        functions, Arguments(call.given.positional, call.given.named, call.given.rest | stored), call.here
+    )
+
+
+def _field(call: LibraryCall) -> Objects:
+    made = call.dispatch.invoke(call.given.named.get("default_factory", NONE), Arguments(), call.here)
+    return made | call.given.named.get("default", NONE)
+
+
+def _apply(call: LibraryCall) -> Objects:
+    """`MyFunction.apply(x)`: runs `forward` now and `backward` with the loss."""
+    owner = frozenset({call.name.receiver} if call.name.receiver is not None else ())
+    context = frozenset({DATA})
+    call.memory.write(HOOKS, HELD, call.dispatch.load(owner, "backward", call.here))
+    return call.dispatch.invoke(
+        call.dispatch.load(owner, "forward", call.here),
+        Arguments((context, *call.given.positional), call.given.named, call.given.rest),
+        call.here,
+    )
+
+
+def _constant(node: ast.AST, position: int) -> str | None:
+    arguments = node.args if isinstance(node, ast.Call) else []
+    value = arguments[position] if len(arguments) > position else None
+    return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else None
+
+
+def _keyword(node: ast.AST, name: str) -> str | None:
+    for one in node.keywords if isinstance(node, ast.Call) else ():
+        if one.arg == name and isinstance(one.value, ast.Constant) and isinstance(one.value.value, str):
+            return one.value.value
+    return None
+
+
+_ARGUMENTS = (
+    "builtins.property builtins.staticmethod builtins.classmethod contextlib.contextmanager abc.abstractmethod"
+    " contextlib.asynccontextmanager dataclasses.dataclass"
+)
+_PASSES = "chain cycle islice takewhile tee chain.from_iterable"
+SPECIAL: Mapping[str, Callable[[LibraryCall], Objects]] = {
+    "builtins.getattr": _getattr,
+    "builtins.setattr": _setattr,
+    "builtins.type": _type,
+    "builtins.globals": _globals,
+    "builtins.locals": _locals,
+    "builtins.vars": _vars,
+    "builtins.open": _open,
+    "builtins.next": _next,
+    "functools.partial": _partial,
+    "<partial>.__call__": _call_partial,
+    "dataclasses.field": _field,
+    "<autograd>.apply": _apply,
+    **dict.fromkeys(_ARGUMENTS.split(), _gives_arguments),
+    **dict.fromkeys((f"builtins.{name}" for name in ("enumerate", "zip", "map", "filter", "reversed", "iter")), _lazy),
+    **dict.fromkeys((f"itertools.{name}" for name in _PASSES.split()), _lazy),
+}

@@ -1,0 +1,295 @@
+"""What statements do: assignments, loops, blocks, definitions, imports.
+
+In: the body of a module or function. Out: nothing; variables, effects and calls are entered into memory.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from tracelens.patch.effects.classes import BASES, marks
+from tracelens.patch.effects.dispatch import RETURN, STATE, Arguments, Dispatch
+from tracelens.patch.effects.expressions import STAR, Expressions, key
+from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, Objects
+from tracelens.patch.effects.objects import (
+    RAISES,
+    WRITES,
+    Activation,
+    Class,
+    Container,
+    Effect,
+    Frame,
+    Instance,
+    Module,
+    Name,
+    Thing,
+)
+from tracelens.patch.effects.project import Project
+
+_CHANGED_IN_PLACE = (Container, Instance, Thing)
+
+
+class Statements(Expressions):
+    """Runs the statements of one unit."""
+
+    def __init__(self, unit: Module | Activation, frame: Frame, dispatch: Dispatch, project: Project) -> None:
+        super().__init__(unit, frame, dispatch)
+        self.project = project
+
+    def run(self, body: Iterable[ast.stmt]) -> None:
+        for statement in body:
+            _KINDS.get(type(statement), Statements._nothing)(self, statement)
+
+    def _nothing(self, node: ast.stmt) -> None:
+        """`pass`, `break`, `global` …"""
+
+    def _expression(self, node: ast.Expr) -> None:
+        self.value(node.value)
+
+    def _assign(self, node: ast.Assign) -> None:
+        if isinstance(node.value, ast.Tuple) and self._side_by_side(node, node.value):
+            return
+        value = self.value(node.value)
+        for target in node.targets:
+            self.assign(target, value)
+
+    def _side_by_side(self, node: ast.Assign, value: ast.Tuple) -> bool:
+        """`a, b = x, y`: each name gets its own."""
+        target = node.targets[0]
+        same = isinstance(target, ast.Tuple) and len(node.targets) == 1 and len(target.elts) == len(value.elts)
+        if not same or not isinstance(target, ast.Tuple):
+            return False
+        if any(isinstance(one, ast.Starred) for one in (*target.elts, *value.elts)):
+            return False
+        values = [self.value(one) for one in value.elts]
+        for name, one in zip(target.elts, values, strict=True):
+            self.assign(name, one)
+        return True
+
+    def _annotated(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self.assign(node.target, self.value(node.value))
+
+    def _augmented(self, node: ast.AugAssign) -> None:
+        before = self._before(node.target)
+        given = self.value(node.value)
+        here = self.here(node)
+        changed = frozenset(one for one in before - {DATA} if isinstance(one, _CHANGED_IN_PLACE))
+        for one in changed:
+            for name in (ANY_KEY, STATE):
+                self.memory.effect(self.unit, node, Effect(WRITES, one, name))
+            if isinstance(one, Container):
+                self.memory.write(one, ANY_KEY, self.dispatch.passes(given, here))
+        names = {"Add": "__iadd__", "Sub": "__isub__", "Mult": "__imul__", "Div": "__itruediv__"}
+        own = self.dispatch.special(before, (names.get(type(node.op).__name__, "__iadd__"),), Arguments((given,)), here)
+        self.assign(node.target, own | changed | self.operation(before, type(node.op), given, node))
+
+    def _before(self, target: ast.expr) -> Objects:
+        """What an augmented assignment's target stands for before it."""
+        if isinstance(target, ast.Name):
+            return self.name(target.id, target)
+        if isinstance(target, ast.Attribute):
+            return self.dispatch.load(self.value(target.value), target.attr, self.here(target))
+        assert isinstance(target, ast.Subscript)
+        return self.dispatch.item(self.value(target.value), key(target), self.here(target))
+
+    def _delete(self, node: ast.Delete) -> None:
+        for target in node.targets:
+            if isinstance(target, ast.Name):
+                self.bind(target.id, NONE, target)
+            elif isinstance(target, ast.Subscript):
+                owners = self.value(target.value)
+                self.value(target.slice)
+                self.dispatch.store_item(owners, key(target), NONE, self.here(target))
+                self.dispatch.special(owners, ("__delitem__",), Arguments((frozenset({PLAIN}),)), self.here(target))
+            elif isinstance(target, ast.Attribute):
+                self.dispatch.store(self.value(target.value), target.attr, NONE, self.here(target))
+
+    # -------------------------------------------------------------------------------------------------------- blocks
+
+    def _for(self, node: ast.For) -> None:
+        over = self.value(node.iter)
+        self.assign(node.target, self.dispatch.passes(over, self.here(node)))
+        self.run(node.body)
+        self.run(node.orelse)
+
+    def _while(self, node: ast.While) -> None:
+        self.truth(node.test)
+        self.run(node.body)
+        self.run(node.orelse)
+
+    def _if(self, node: ast.If) -> None:
+        self.truth(node.test)
+        self.run(node.body)
+        self.run(node.orelse)
+
+    def _with(self, node: ast.With) -> None:
+        for item in node.items:
+            entered = self.dispatch.enter(self.value(item.context_expr), self.here(item.context_expr))
+            if item.optional_vars is not None:
+                self.assign(item.optional_vars, entered)
+        self.run(node.body)
+
+    def _try(self, node: ast.Try) -> None:
+        self.run(node.body)
+        for handler in node.handlers:
+            self.value(handler.type)
+            if handler.name:
+                self.bind(handler.name, frozenset({PLAIN}), handler)
+            self.run(handler.body)
+        self.run(node.orelse)
+        self.run(node.finalbody)
+
+    def _match(self, node: ast.Match) -> None:
+        value = self.value(node.subject)
+        for case in node.cases:
+            for part in ast.walk(case.pattern):
+                name = getattr(part, "name", None) or getattr(part, "rest", None)
+                if isinstance(name, str):
+                    self.bind(name, value | self.unpacked(value, node), part)
+            if case.guard is not None:
+                self.truth(case.guard)
+            self.run(case.body)
+
+    def _return(self, node: ast.Return) -> None:
+        self.memory.write(self.unit, RETURN, self.value(node.value) if node.value is not None else {PLAIN})
+
+    def _raise(self, node: ast.Raise) -> None:
+        self.value(node.exc)
+        self.value(node.cause)
+        self.memory.effect(self.unit, node, Effect(RAISES))
+
+    def _assert(self, node: ast.Assert) -> None:
+        self.truth(node.test)
+        checks_type = isinstance(node.test, ast.Call) and getattr(node.test.func, "id", "") == "isinstance"
+        self.value(node.msg)
+        if not checks_type:
+            self.memory.effect(self.unit, node, Effect(RAISES))
+
+    # --------------------------------------------------------------------------------------------------- definitions
+
+    def _define(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        made = self.function(node)
+        value: Objects = frozenset({made})
+        for decorator in reversed(node.decorator_list):
+            if not marks(made) & {
+                "property",
+                "cached_property",
+                "setter",
+                "getter",
+                "deleter",
+                "staticmethod",
+                "classmethod",
+            }:
+                value |= self.dispatch.invoke(self.value(decorator), Arguments((value,)), self.here(decorator)) - {
+                    PLAIN
+                }
+        if "setter" in marks(made):
+            self.memory.write(self.frame, f"{node.name}.setter", value)
+        else:
+            self.bind(node.name, value, node)
+
+    def _define_class(self, node: ast.ClassDef) -> None:
+        made = self.memory.make(Class, node, self.frame, _module(self.frame))
+        for number, base in enumerate(node.bases):
+            self.memory.write(made, f"{BASES}{number}", self.value(base))
+        for keyword in node.keywords:
+            self.value(keyword.value)
+        inside = Statements(self.unit, made, self.dispatch, self.project)
+        inside.run(node.body)
+        value: Objects = frozenset({made})
+        for decorator in reversed(node.decorator_list):
+            value |= self.dispatch.invoke(self.value(decorator), Arguments((value,)), self.here(decorator)) - {PLAIN}
+        self.bind(node.name, value, node)
+
+    # ------------------------------------------------------------------------------------------------------- imports
+
+    def _import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            module = self._imported(alias.name, 0, node)
+            first = alias.name.partition(".")[0]
+            self.bind(alias.asname or first, module if alias.asname else self._imported(first, 0, node), node)
+
+    def _imported(self, name: str, dots: int, node: ast.stmt) -> Objects:
+        """The module of that name, which runs where it is the project's; a library's by its name."""
+        path = self.project.module(name, dots, self._path)
+        file = self.project.file(path) if path is not None else None
+        if path is None and not dots:
+            return frozenset({self.memory.make(Name, name, None)})
+        if file is None or file.tree is None:
+            return self.memory.unknown(f"the module `{name or '.'}`")
+        module = self.memory.make(Module, file)
+        if module is not self.unit:
+            self.memory.calls(self.unit, node, module)
+            self.dispatch.first(module)
+        outer, _, last = name.rpartition(".")
+        for one in self._imported(outer, dots, node) if outer else ():
+            if isinstance(one, Module):
+                self.memory.write(one, last, {module})
+        return frozenset({module})
+
+    def _import_from(self, node: ast.ImportFrom) -> None:
+        name = node.module or ""
+        module = self._imported(name, node.level, node)
+        for alias in node.names:
+            if alias.name == "*":
+                self._import_all(module)
+                continue
+            inner = f"{name}.{alias.name}" if name else alias.name
+            path = self.project.module(inner, node.level, self._path)
+            value = self._imported(inner, node.level, node) if path is not None else NONE
+            if path is None or (path.is_file() and not _is_folder(module)):
+                value |= self.dispatch.load(module, alias.name, self.here(node))
+            if path is None and _is_folder(module):  # a library of the same name as a folder of the project
+                value |= {self.memory.make(Name, inner, None)}
+            self.bind(alias.asname or alias.name, value, node)
+
+    def _import_all(self, modules: Objects) -> None:
+        for module in modules:
+            if isinstance(module, Module):
+                for known in self.memory.names(module, self.unit):
+                    self.memory.write(self.frame, known, self.memory.read(module, known, self.unit))
+            else:
+                self.memory.write(self.frame, STAR, {module})
+
+    @property
+    def _path(self) -> Path:
+        return _module(self.frame).file.path
+
+
+def _is_folder(modules: Objects) -> bool:
+    return any(isinstance(one, Module) and one.file.path.suffix != ".py" for one in modules)
+
+
+def _module(frame: Frame) -> Module:
+    if isinstance(frame, Module):
+        return frame
+    return frame.function.module if isinstance(frame, Activation) else frame.module
+
+
+_KINDS: Mapping[type[ast.stmt], Callable[..., None]] = {
+    ast.Expr: Statements._expression,
+    ast.Assign: Statements._assign,
+    ast.AnnAssign: Statements._annotated,
+    ast.AugAssign: Statements._augmented,
+    ast.Delete: Statements._delete,
+    ast.For: Statements._for,
+    ast.AsyncFor: Statements._for,
+    ast.While: Statements._while,
+    ast.If: Statements._if,
+    ast.With: Statements._with,
+    ast.AsyncWith: Statements._with,
+    ast.Try: Statements._try,
+    ast.TryStar: Statements._try,
+    ast.Match: Statements._match,
+    ast.Return: Statements._return,
+    ast.Raise: Statements._raise,
+    ast.Assert: Statements._assert,
+    ast.FunctionDef: Statements._define,
+    ast.AsyncFunctionDef: Statements._define,
+    ast.ClassDef: Statements._define_class,
+    ast.Import: Statements._import,
+    ast.ImportFrom: Statements._import_from,
+}

@@ -1,0 +1,67 @@
+"""What is known of the functions and objects of libraries. What `vocabulary.yaml` does not have is unknown.
+
+In: the full name of a function (`torch.save`), or of an object's member by the object's kind (`<bar>.set_postfix`).
+Out: `Entry`, by the longest pattern that fits. The YAML file says what its keys mean, and why each entry is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+
+import yaml
+
+from tracelens.patch.effects import objects
+
+_EFFECTS: Mapping[str, str] = {
+    "output": objects.OUTPUT,
+    "bar": objects.BAR,
+    "disk-read": objects.DISK_READ,
+    "disk-write": objects.DISK_WRITE,
+    "random": objects.RANDOM,
+    "clock": objects.CLOCK,
+    "collective": objects.COLLECTIVE,
+    "raises": objects.RAISES,
+    "waits": objects.WAITS,
+    "names": objects.NAMES,
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of the vocabulary; `does` are kinds of effects."""
+
+    why: str
+    does: tuple[str, ...] = ()
+    gives: str = "plain"
+    changes: str = ""
+    calls: str = ""
+
+
+@lru_cache(maxsize=1 << 14)
+def lookup(full: str) -> Entry | None:
+    """The entry for a full name, None where nothing is known."""
+    known = _entries()
+    if full in known:
+        return known[full]
+    parts = full.split(".")
+    prefixes = (".".join([*parts[:size], "*"]) for size in range(len(parts) - 1, 0, -1))
+    return next((known[prefix] for prefix in prefixes if prefix in known), None)
+
+
+@cache
+def _entries() -> dict[str, Entry]:
+    text = Path(__file__).with_name("vocabulary.yaml").read_text(encoding="utf-8")
+    out: dict[str, Entry] = {}
+    for record in yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        does = tuple(_EFFECTS[word] for word in record.get("does", ()))
+        entry = Entry(
+            record["why"], does, record.get("gives", "plain"), record.get("changes", ""), record.get("calls", "")
+        )
+        for name in record["names"].split():
+            if name in out:
+                raise ValueError(f"vocabulary.yaml has `{name}` twice")
+            out[name] = entry
+    return out
