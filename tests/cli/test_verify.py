@@ -45,8 +45,8 @@ def measured(monkeypatch: pytest.MonkeyPatch, outcome: str) -> None:
         store.write(diagnosis.run.path, entries)
         return entries
 
-    monkeypatch.setattr(trials, "of_schemes", of_schemes)
-    monkeypatch.setattr(trials, "of_scripts", lambda *_: (found(None, outcome),))
+    monkeypatch.setattr(trials, "verify_schemes", of_schemes)
+    monkeypatch.setattr(trials, "verify_scripts", lambda *_: (found(None, outcome),))
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
