@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tracelens.patch.effects.file_effects import FileEffects
 from tracelens.patch.effects.movable import Answer, Question
 from tracelens.patch.effects.places import Span, span_of
-from tracelens.patch.effects.file_effects import FileEffects
 from tracelens.patch.effects.project import Project
 
 ROOT = Path("/project")

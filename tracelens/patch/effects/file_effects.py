@@ -1,7 +1,7 @@
 """One file of a project, ready to be asked about its loops.
 
-In: the project's root, the started script, a file and its text. Out: `FileEffects`. What can be run with the file is the
-started script, the file itself, and whatever imports it: subclasses, callbacks and wrappers are found there.
+In: the project's root, the started script, a file and its text. Out: `FileEffects`. What can run with the file is
+the started script, the file itself, and whatever imports it: subclasses, callbacks and wrappers are found there.
 """
 
 from __future__ import annotations
