@@ -191,7 +191,7 @@ def test_the_queue_limit_holds_the_host_back() -> None:
 
     made = build(body)
     # The recorder's host never blocks, so the trace shows steps of 50 while the GPU needs 1,010.
-    spans = step_timeline.step_spans(made)
+    spans = step_timeline.draw_step(made, (), None).bars
     assert time_us(made) == pytest.approx(1010, abs=1)
     assert {span.lane for span in spans} == {"host", "stream 7"}
 
@@ -220,7 +220,7 @@ def test_the_seeds_pipeline_in_which_nothing_overlaps_takes_the_sum_of_its_parts
     plain = build(one_stream)
     # On one stream the same work is even quicker: two launches and two returns are hidden. Four streams gain nothing.
     assert time_us(plain) == pytest.approx(7 + 200 + 1 + 300 + 1 + 500 + 3, abs=0.5)
-    busy = [span for span in step_timeline.step_spans(made) if span.lane != "host"]
+    busy = [span for span in step_timeline.draw_step(made, (), None).bars if span.lane != "host"]
     ordered = sorted(busy, key=lambda span: span.start_ns)
     assert all(first.end_ns <= second.start_ns for first, second in pairwise(ordered))
 
@@ -338,8 +338,8 @@ def test_the_autograd_hand_off_is_host_time() -> None:
 
 def test_lanes_show_one_step_on_one_scale() -> None:
     made = build(synchronized)
-    before = step_timeline.step_spans(made)
-    after = step_timeline.step_spans(made, (Edit("interval-sync", (SYNC,), interval=10),))
+    edit = Edit("interval-sync", (SYNC,), interval=10)
+    before, after = (step_timeline.draw_step(made, edits, None).bars for edits in ((), (edit,)))
     assert max(span.end_ns for span in before) <= 250_100
     kernel = next(span for span in before if span.lane == "stream 7")
     assert (kernel.name, kernel.end_ns - kernel.start_ns) == ("gemm", 200_000)

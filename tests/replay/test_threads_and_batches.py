@@ -163,7 +163,7 @@ def test_a_refusal_names_the_work_from_before_the_window() -> None:
 
 def test_measured_constants_replace_the_defaults_and_nothing_else_does() -> None:
     given = {"queue_limit": 512, "pinned_bytes_per_us": 43_210, "copy_issue_ns": 0, "launch_issue_ns": float("inf")}
-    made = Calibration.from_measured({**given, "sync_issue_ns": True, "unknown": 3, "event_query_ns": "7"})
+    made = Calibration.from_run({"calibration": {**given, "sync_issue_ns": True, "unknown": 3, "event_query_ns": "7"}})
     assert made == replace(Calibration(), queue_limit=512, pinned_bytes_per_us=43_210.0)
 
 

@@ -95,7 +95,8 @@ class Calibration:
     def from_run(cls, meta: Mapping[str, Any]) -> Calibration:
         """Defaults, overridden by what the run measured (`calibration`), its first loader's worker count and its cores.
 
-        `meta` is run.json or one entry of its `ranks`.
+        `meta` is run.json or one entry of its `ranks`. A missing key of `calibration` keeps its default; so does a
+        value that is no finite positive number.
         """
         measured = meta.get("calibration")
         loaders = meta.get("loaders") or next(
@@ -112,14 +113,6 @@ class Calibration:
             share = ranks if isinstance(ranks, int) and ranks > 1 else 1
             found["loader_cores"] = max(1, found["loader_cores"] // share)
         return cls(**found)
-
-    @classmethod
-    def from_measured(cls, measured: Mapping[str, Any]) -> Calibration:
-        """Defaults, overridden by what `tracelens doctor --calibrate` measured: a flat mapping with these field names.
-
-        A missing key keeps its default; so does a value that is no finite positive number, and a key that is not ours.
-        """
-        return cls(**_known_numbers(measured))
 
     def pinned_duration_ns(self, size: int) -> int:
         """GPU time of a copy of `size` bytes from pinned memory."""

@@ -6,17 +6,14 @@ Each combination is replayed as one set, because the gains of single Edits do no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import combinations, pairwise
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
 
 from tracelens.edit_kinds import EditKind, one_change
-from tracelens.model import Combination, DrawnSpan, DrawnStep, Edit, Estimate, PlannedDiagnosis, Scheme, WhatIf
-from tracelens.replay import edits as rewriting
+from tracelens.model import Combination, DrawnStep, Edit, Estimate, PlannedDiagnosis, Scheme, WhatIf
 from tracelens.replay import estimate
-from tracelens.replay.program import compile_program
 from tracelens.replay.replay_trace import ReplayTrace
-from tracelens.replay.simulate import LaneSpan, Simulator
-from tracelens.replay.step_timeline import COPY_LANE
+from tracelens.replay.step_timeline import draw_step
 
 MOST_CHANGES = 4
 """16 combinations: each further change doubles the time that a report takes, 1 to 4 s at this number."""
@@ -28,7 +25,7 @@ def illustrations(trace: ReplayTrace, planned: PlannedDiagnosis) -> tuple[WhatIf
         return None, ()
     known = {scheme.edits: planned.replayed[scheme.id] for scheme in planned.schemes if scheme.id in planned.replayed}
     after = _shown(planned)
-    pictures = (drawn(trace, (), None), *((drawn(trace, after.edits, after.id),) if after else ()))
+    pictures = (draw_step(trace, (), None), *((draw_step(trace, after.edits, after.id),) if after else ()))
     tried = what_if(trace, [scheme.edits for scheme in planned.schemes], known)
     return tried, pictures
 
@@ -57,32 +54,6 @@ def what_if(
         if isinstance(answer, Estimate):
             out.append(Combination(chosen, answer))
     return WhatIf(changes, tuple(out)) if out else None
-
-
-def drawn(trace: ReplayTrace, edits: tuple[Edit, ...], scheme: str | None) -> DrawnStep:
-    """A stretch as long as the mean step, from the start of a typical one on the host's clock."""
-    program = rewriting.apply(trace, edits)
-    order = range(program.recorded_steps)
-    machine = Simulator(compile_program(program, trace.overhead.row_ns, merge=False), log=[])
-    count = max(program.recorded_steps, program.depth + 2, *program.intervals)
-    machine.run_steps(order, count)
-    marks = [machine.time]
-    for _ in range(count):
-        machine.run_steps(order, 1)
-        marks.append(machine.time)
-    mean = round((marks[-1] - marks[0]) / count)
-    machine.run_steps(order, 1)  # what follows the last mark may be in the stretch
-    lengths = [end - begin for begin, end in pairwise(marks)]
-    start = marks[min(range(count), key=lambda step: abs(lengths[step] - mean))]
-    return DrawnStep(scheme, mean, tuple(_cut(machine.log or (), start, start + mean, trace.streams)))
-
-
-def _cut(spans: Iterable[LaneSpan], start: int, end: int, streams: Sequence[str]) -> Iterator[DrawnSpan]:
-    names = (*streams, COPY_LANE)
-    for span in spans:
-        if span.end_ns > start and span.start_ns < end and span.end_ns > span.start_ns:
-            lane = span.lane if span.lane == "host" else names[int(span.lane)]
-            yield DrawnSpan(lane, span.name, max(span.start_ns, start) - start, min(span.end_ns, end) - start)
 
 
 def _changes(schemes: Iterable[Sequence[Edit]]) -> tuple[tuple[Edit, ...], ...]:

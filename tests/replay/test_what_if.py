@@ -9,8 +9,7 @@ import pytest
 from tests.support import run_cases
 from tracelens import pipeline
 from tracelens.model import Edit, IllustratedDiagnosis
-from tracelens.replay import estimate
-from tracelens.replay import what_if as combine
+from tracelens.replay import estimate, what_if
 from tracelens.replay.replay_trace import ReplayTrace
 
 
@@ -46,7 +45,7 @@ def test_edits_of_one_wait_are_one_change_and_the_first_scheme_counts() -> None:
     wait = Edit("event-sync", ("s1",)), Edit("interval-sync", ("s1",), interval=10)
     late, soon = Edit("defer-read", ("s2",), interval=10), Edit("defer-read", ("s2",), interval=1)
     copy = Edit("async-copy", ("s3",))
-    assert combine._changes([(*wait, late), (wait[0], soon), (copy,)]) == (wait, (late,), (copy,))
+    assert what_if._changes([(*wait, late), (wait[0], soon), (copy,)]) == (wait, (late,), (copy,))
 
 
 def test_both_pictures_are_one_mean_step_long_and_nothing_leaves_them(
@@ -65,4 +64,4 @@ def test_without_gpu_work_nothing_is_tried(planned: tuple[ReplayTrace, Illustrat
 
     replay_trace, diagnosis = planned
     bare = dataclasses.replace(diagnosis, breakdown=None)
-    assert combine.illustrations(replay_trace, bare) == (None, ())
+    assert what_if.illustrations(replay_trace, bare) == (None, ())
