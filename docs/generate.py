@@ -1,12 +1,12 @@
 """Write the parts of README and docs that the program prints itself; a test compares them with what it prints.
 
     python docs/generate.py                  write every generated page
-    python docs/generate.py commands rules   write these pages: commands, readme, rules, tour
+    python docs/generate.py commands rules   write these pages: commands, patching, readme, rules, tour
     python docs/generate.py --check          name the pages that differ, exit with 1; page names work here too
 
 docs/rules.md and docs/commands.md are printed whole. In docs/tour.md the answers to recommend, report and apply are
 printed from the recorded run in sample_traces/; what was recorded on the GPU itself (profile, verify) stays as it was.
-README shows an excerpt of the tour.
+docs/patching.md has a table of the Edit kinds, from rules/recipes/. README shows an excerpt of the tour.
 """
 
 from __future__ import annotations
@@ -142,12 +142,33 @@ def _rules() -> str:
     return tracelens(ROOT, "rules", "--format", "markdown")
 
 
+def _patching() -> str:
+    """The page with the table of Edit kinds between its markers, from rules/recipes/."""
+    sys.path.insert(0, str(ROOT))
+    from tracelens.edit_kinds import DEFINITIONS
+    from tracelens.schemes import rules
+
+    recipes = rules.load().recipes
+    rows = ["| kind | the loop before | the loop after |", "|---|---|---|"]
+    for kind in DEFINITIONS:
+        recipe = recipes[kind.id]
+        label = f"`{kind.id}`" if kind.tier == "safe" else f"`{kind.id}` ({kind.tier})"
+        rows.append(f"| {label} | {recipe.loop_before} | {recipe.loop_after} |")
+    page = (DOCS / "patching.md").read_text(encoding="utf-8")
+    return _between(page, "kinds", "\n".join(rows))
+
+
+def _between(page: str, name: str, text: str) -> str:
+    """The page with this text between the two markers of that name."""
+    begin, end = f"<!-- {name}:begin -->\n", f"<!-- {name}:end -->"
+    before, _, rest = page.partition(begin)
+    return f"{before}{begin}{text}\n{end}{rest.partition(end)[2]}"
+
+
 def _readme() -> str:
     """The README with an excerpt of the tour between its markers."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    before, _, rest = readme.partition("<!-- tour:begin -->\n")
-    after = rest.partition("<!-- tour:end -->")[2]
-    return f"{before}<!-- tour:begin -->\n```\n{_excerpt(_tour())}\n```\n<!-- tour:end -->{after}"
+    return _between(readme, "tour", f"```\n{_excerpt(_tour())}\n```")
 
 
 def _excerpt(tour: str) -> str:
@@ -174,6 +195,7 @@ def _second_hunk(diff: str) -> int:
 
 PAGES: dict[str, tuple[Path, Callable[[], str]]] = {
     "commands": (DOCS / "commands.md", _commands),
+    "patching": (DOCS / "patching.md", _patching),
     "readme": (ROOT / "README.md", _readme),
     "rules": (DOCS / "rules.md", _rules),
     "tour": (DOCS / "tour.md", _tour),

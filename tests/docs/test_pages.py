@@ -86,7 +86,7 @@ def fresh(generate: ModuleType) -> dict[Path, str]:
     return pages
 
 
-@pytest.mark.parametrize("name", ["docs/rules.md", "docs/commands.md", "docs/tour.md", "README.md"])
+@pytest.mark.parametrize("name", ["docs/rules.md", "docs/commands.md", "docs/patching.md", "docs/tour.md", "README.md"])
 def test_what_the_program_prints_stands_in_the_page_as_it_prints_it(name: str, fresh: dict[Path, str]) -> None:
     assert (ROOT / name).read_text(encoding="utf-8") == fresh[ROOT / name], AGAIN
 

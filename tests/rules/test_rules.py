@@ -126,6 +126,10 @@ def test_recipes_are_named_after_edit_kinds():
     assert set(RULES.recipes) == set(EDIT_DEFINITIONS)
 
 
+def test_every_recipe_says_in_a_line_what_the_loop_does_before_and_after():
+    assert [kind for kind, recipe in RULES.recipes.items() if not (recipe.loop_before and recipe.loop_after)] == []
+
+
 # ---------------------------------------------------------------------------------------------------------- weights
 
 

@@ -139,6 +139,9 @@ class Recipe:
     id: EditKind
     title: str
     tier: Tier
+    loop_before: str
+    """What the loop does that the Edit changes, and `loop_after` what it does then: one row of docs/patching.md."""
+    loop_after: str
     conditions: tuple[str, ...]
     by_hand: str
     offered_by: tuple[str, ...]

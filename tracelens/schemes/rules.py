@@ -283,6 +283,8 @@ def _recipe(fields: Fields, files: RuleFiles) -> Recipe:
         id=kind,
         title=fields.text("title"),
         tier=tier,
+        loop_before=fields.text("loop_before", ""),
+        loop_after=fields.text("loop_after", ""),
         conditions=fields.texts("conditions"),
         by_hand=fields.text("by_hand"),
         offered_by=fields.texts("offered_by") if fields.has("offered_by") else (),
