@@ -19,7 +19,7 @@ from tracelens.patch.recipes import PatchOptions, make
 
 FOLDER = ROOT / "rules" / "recipes"
 KINDS = sorted(EDIT_DEFINITIONS)
-KEYS = {"id", "title", "tier", "conditions", "by_hand"}
+KEYS = {"id", "title", "tier", "loop_before", "loop_after", "conditions", "by_hand"}
 OPTIONAL = {"offered_by"}
 
 
