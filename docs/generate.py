@@ -27,8 +27,7 @@ CASE = "sync_every_batch"
 BLOCK = "```\n$ tracelens {words}\n"
 PRINTED = ("recommend run", "report run", "apply run")
 """Commands of the tour that the present version answers; in this order, because apply changes the files."""
-FORMATS = """## Formats
-
+FORMATS = """\
 `--format json` prints one document on stdout and nothing else; the schemas are beside this page (`docs/*.schema.json`),
 and keys are only ever added within a `schema_version`. `markdown` is for a step summary, a pull request or a wiki;
 `report --format markdown` adds the implementation record of a scheme. `github` prints annotations (the ten costliest,
@@ -105,6 +104,7 @@ def _commands() -> str:
     """Every command's own help, printed by one process."""
     sys.path.insert(0, str(ROOT))
     from tracelens.cli import root
+    from tracelens.cli.renderers import RENDERERS, commands_of
 
     whole, *texts = (text.rstrip() for text in python(ROOT, "-c", HELPS).split("\f")[:-1])
     helps = dict(zip(root.commands, texts, strict=True))
@@ -113,7 +113,9 @@ def _commands() -> str:
         f"```\n$ tracelens --help\n{whole}\n```\n",
     ]
     parts += [f"## {name}\n\n```\n$ tracelens {name} --help\n{text}\n```\n" for name, text in helps.items()]
-    return "\n".join([*parts, FORMATS, CODES])
+    rows = [f"| `{one.name}` | {one.about} | {', '.join(commands_of(one))} |" for one in RENDERERS]
+    formats = "\n".join(["## Formats\n", "| format | what it is | commands |", "|---|---|---|", *rows, ""])
+    return "\n".join([*parts, formats, FORMATS, CODES])
 
 
 @cache

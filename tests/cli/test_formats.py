@@ -230,12 +230,12 @@ def test_a_terminal_gets_colors_unless_it_is_dumb(monkeypatch: pytest.MonkeyPatc
     for name in ("NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    assert output.look(stream=Terminal()).color  # type: ignore[arg-type]
+    assert output.terminal_style(stream=Terminal()).color  # type: ignore[arg-type]
     monkeypatch.setenv("TERM", "dumb")
-    assert not output.look(stream=Terminal()).color  # type: ignore[arg-type]
+    assert not output.terminal_style(stream=Terminal()).color  # type: ignore[arg-type]
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("NO_COLOR", "1")
-    assert not output.look(stream=Terminal()).color  # type: ignore[arg-type]
+    assert not output.terminal_style(stream=Terminal()).color  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80])

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import click
 
-from tracelens.cli import options, output, present
+from tracelens.cli import options, output
 from tracelens.cli.options import Presentation
 from tracelens.cli.planning import PlanOptions, typed
+from tracelens.cli.renderers.renderer import AnalysisAnswer, render
 
 
 @click.command(short_help="What the GPU waited for, per source line.")
 @options.inputs
 @options.script
-@options.presented(*options.FORMATS)
+@options.presented("analyze")
 def analyze(paths: tuple[Path, ...], script: Path | None, shown: Presentation) -> None:
     """What the GPU waited for, per source line.
 
@@ -28,6 +29,4 @@ def analyze(paths: tuple[Path, ...], script: Path | None, shown: Presentation) -
     for warning in diagnosis.timeline.trace.warnings:
         output.note(f"note: {warning}")
     given = typed(paths, PlanOptions(script=script), diagnosis)
-    from tracelens.report import text
-
-    present.diagnosis(diagnosis, shown, given, lambda: text.analysis(diagnosis, shown.look(), given))
+    output.result(render(shown.renderer.analysis, AnalysisAnswer(diagnosis, given), shown))

@@ -11,6 +11,7 @@ import click
 
 from tracelens.cli import options, output
 from tracelens.cli.options import Presentation
+from tracelens.cli.renderers.renderer import CommandOutcome, render
 
 GZIP_LEVEL = 6
 """The usual trade; traces are text and shrink by ten anyway."""
@@ -30,7 +31,7 @@ def _steps(context: click.Context, parameter: click.Parameter, value: str | None
 @click.argument("path", metavar="TRACE", type=options.INPUT)
 @click.option("-o", "out", required=True, type=options.OutputPath(), help="The trace to write (.json.gz).")
 @click.option("--steps", metavar="FIRST[:LAST]", callback=_steps, help="Keep only these steps of the trace.")
-@options.presented("text", "json")
+@options.presented("annotate")
 def annotate(path: Path, out: Path, steps: tuple[int, int] | None, shown: Presentation) -> None:
     """Write TRACE again with tracks for ui.perfetto.dev: findings, waits, idle causes, the predicted step."""
     from tracelens import pipeline
@@ -48,11 +49,9 @@ def annotate(path: Path, out: Path, steps: tuple[int, int] | None, shown: Presen
         data = text.encode()
         # a fixed time in the header: the same trace gives the same bytes
         runs.write_output(out, gzip.compress(data, GZIP_LEVEL, mtime=0) if out.suffix == ".gz" else data)
-    if shown.form == "json":
-        output.document({"schema_version": 1, "written": str(out), "bytes": out.stat().st_size})
-        return
-    output.path(out)
-    if not shown.quiet:
+    document = {"schema_version": 1, "written": str(out), "bytes": out.stat().st_size}
+    output.result(render(shown.renderer.outcome, CommandOutcome(lambda: output.printable(out), document), shown))
+    if shown.for_people:
         output.note("\nnext: open it at https://ui.perfetto.dev, track TraceLens")
 
 

@@ -11,6 +11,7 @@ import click
 from tracelens.cli import options, output
 from tracelens.cli.options import Presentation
 from tracelens.cli.planning import PlanOptions, chosen_scheme, patching, pipeline_options, planned, typed
+from tracelens.cli.renderers.renderer import CommandOutcome, render
 from tracelens.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ SAID = {
 @options.only
 @options.skip
 @click.option("--dry-run", is_flag=True, help="Show the diff, write nothing.")
-@options.presented("text", "json")
+@options.presented("apply")
 def apply(
     run: Path | None,
     plan_options: PlanOptions,
@@ -51,7 +52,11 @@ def apply(
             "`tracelens apply` needs a run, not a bare trace: a run keeps the backup", hint="look at it with --dry-run"
         )
     done = _apply(diagnosis, folder, plan_options, remedies.HunkChoice(only, skip), dry_run)
-    _print(done, shown, diagnosis.unsafe, _more(diagnosis, folder, plan_options))
+    more = _more(diagnosis, folder, plan_options)
+    answer = CommandOutcome(lambda: _text(done, shown, more), _document(done, diagnosis.unsafe))
+    output.result(render(shown.renderer.outcome, answer, shown))
+    if done.outcome == "written" and done.change is not None and shown.for_people:
+        output.note(f"written: {', '.join(output.shown(file.path) for file in done.change.files)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,27 +112,17 @@ def _more(diagnosis: PlannedDiagnosis, folder: Path, plan_options: PlanOptions) 
     return f"{wording.need_unsafe(diagnosis.unsafe)}; see each with its reason: {command}"
 
 
-def _print(done: ApplyResult, shown: Presentation, unsafe: tuple[Hunk, ...], more: str) -> None:
-    if shown.form == "json":
-        output.document(_document(done, unsafe))
-    else:
-        _print_text(done, shown, more)
-
-
-def _print_text(done: ApplyResult, shown: Presentation, more: str) -> None:
+def _text(done: ApplyResult, shown: Presentation, more: str) -> str:
     from tracelens.report import text
 
     change, ending = done.change, f"{more}\n\n" * bool(more) + f"next: {done.next_command}"
     if shown.quiet:
-        output.result(f"{done.verdict}\n{SAID[done.outcome]}")
-    elif done.outcome == "already":
-        output.result(f"This patch ({done.scheme}) is applied already: nothing to do.\n\n{ending}")
-    elif change is None:
-        output.result(f"{done.verdict}\nNothing to apply.\n\n{ending}")
-    else:
-        output.result(text.patch(change, shown.look(), done.next_command, more))
-        if done.outcome == "written":
-            output.note(f"written: {', '.join(output.shown(file.path) for file in change.files)}")
+        return f"{done.verdict}\n{SAID[done.outcome]}"
+    if done.outcome == "already":
+        return f"This patch ({done.scheme}) is applied already: nothing to do.\n\n{ending}"
+    if change is None:
+        return f"{done.verdict}\nNothing to apply.\n\n{ending}"
+    return text.patch(change, shown.style(), done.next_command, more)
 
 
 def _document(done: ApplyResult, unsafe: tuple[Hunk, ...]) -> dict[str, Any]:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracelens.cli import options, output, present
+from tracelens.cli import options, output
 from tracelens.cli.options import Presentation
+from tracelens.cli.renderers.json import dumped
+from tracelens.cli.renderers.renderer import GateAnswer, render
 from tracelens.errors import UsageError
 
 if TYPE_CHECKING:
-    from tracelens.model import Diagnosis
     from tracelens.pipeline import Examined
     from tracelens.report.budget import BudgetResult
     from tracelens.report.gate import Gate
@@ -92,7 +93,7 @@ terms = options.bundled(
 @budgets
 @terms
 @click.option("-o", "out", type=options.OutputPath(folder=True), help="Where the evidence goes.  [default: the run]")
-@options.presented(*options.FORMATS)
+@options.presented("check")
 def check(path: Path, limits: BudgetOptions, terms: BaselineOptions, out: Path | None, shown: Presentation) -> int:
     """Exit with 1 when RUN exceeds a budget or shows a new finding, 3 when a budget cannot be judged.
 
@@ -116,7 +117,8 @@ def check(path: Path, limits: BudgetOptions, terms: BaselineOptions, out: Path |
             output.note(f"written: {output.shown(name)}")
     for entry in found.unused if shown.form != "text" else ():
         output.note(f"note: the allow-list's {formatting.clean(entry)} allows nothing here: has the line moved?")
-    _print(found, examined.diagnosis, shown, next_commands.line("recommend", str(path)))
+    answer = GateAnswer(found, examined.diagnosis, next_commands.line("recommend", str(path)))
+    output.result(render(shown.renderer.gate, answer, shown))
     return EXIT[found.passed]
 
 
@@ -144,7 +146,7 @@ def _evidence(examined: Examined, found: Gate, out: Path | None) -> tuple[Path, 
     with output.progress("writing the evidence"):
         diagnosis = pipeline.illustrate(examined, pipeline.plan(examined))
         files = {
-            EVIDENCE: present.dumped(gate.document(found)) + "\n",
+            EVIDENCE: dumped(gate.document(found)) + "\n",
             runs.ANALYSIS_FILE: json_report.dumps(diagnosis),
             runs.REPORT_FILE: html.render(diagnosis),
         }
@@ -157,20 +159,3 @@ def _evidence(examined: Examined, found: Gate, out: Path | None) -> tuple[Path, 
             output.note(f"note: {error.message}")
             return ()
     return tuple(folder / name for name in files)
-
-
-def _print(found: Gate, diagnosis: Diagnosis, shown: Presentation, next_command: str) -> None:
-    from tracelens.report import compare_text, gate, github, markdown
-
-    if shown.form == "json":
-        output.document(gate.document(found))
-    elif shown.form == "markdown":
-        output.result(markdown.gate(found, next_command))
-    elif shown.form == "github":
-        output.result(github.render(found.verdict, found.issues, failed=found.passed is False))
-    elif shown.form == "sarif":
-        output.result(present.scan(diagnosis, found.issues, compared=found.compared))
-    elif shown.quiet:
-        output.result(found.verdict)
-    else:
-        output.result(compare_text.gate(found, shown.look(), next_command))

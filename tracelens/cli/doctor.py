@@ -11,6 +11,7 @@ import click
 
 from tracelens.cli import options, output
 from tracelens.cli.options import Presentation
+from tracelens.cli.renderers.renderer import CommandOutcome, render
 from tracelens.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ MARK = {True: "ok  ", False: "BAD ", None: "note"}
 
 @click.command(short_help="Is this machine able to record what we need?")
 @click.option("--calibrate", is_flag=True, help="Measure this machine's launch and copy costs for the replay.")
-@options.presented("text", "json")
+@options.presented("doctor")
 def doctor(calibrate: bool, shown: Presentation) -> int:
     """Check Python, PyTorch, driver, profiler permissions, package traps, memory and disk; each with its cure."""
     from tracelens.cli import machine_checks
@@ -31,14 +32,9 @@ def doctor(calibrate: bool, shown: Presentation) -> int:
     checks = [*machine_checks.checks(machine), *(calibrated() if calibrate else ())]
     bad = [check for check in checks if check.good is False]
     verdict = _verdict(bad)
-    if shown.form == "json":
-        output.document({"schema_version": 1, "verdict": verdict, "checks": [asdict(check) for check in checks]})
-    elif shown.quiet:
-        output.result(verdict)
-    else:
-        output.result("\n".join(_line(check) for check in checks))
-        output.result(f"\n{verdict}")
-        output.result(f"\nnext: {'tracelens doctor' if bad else 'tracelens profile train.py'}")
+    document = {"schema_version": 1, "verdict": verdict, "checks": [asdict(check) for check in checks]}
+    answer = CommandOutcome(lambda: verdict if shown.quiet else _text(checks, verdict, bad), document)
+    output.result(render(shown.renderer.outcome, answer, shown))
     return 1 if bad else 0
 
 
@@ -84,6 +80,11 @@ def _verdict(bad: list[Check]) -> str:
         return "This machine can record."
     names = ", ".join(check.name for check in bad)
     return f"Mend {'this' if len(bad) == 1 else 'these'} first: {names}."
+
+
+def _text(checks: list[Check], verdict: str, bad: list[Check]) -> str:
+    after = "tracelens doctor" if bad else "tracelens profile train.py"
+    return "\n".join([*(_line(check) for check in checks), "", verdict, "", f"next: {after}"])
 
 
 def _line(check: Check) -> str:

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from tracelens.cli import output
+from tracelens.cli import output, renderers
 from tracelens.errors import UsageError
 
 if TYPE_CHECKING:
+    from tracelens.cli.renderers.renderer import Renderer
     from tracelens.model import Diagnosis
     from tracelens.pipeline import Inputs
     from tracelens.report.terminal import TerminalStyle
@@ -110,13 +111,21 @@ class Presentation:
         if self.quiet and self.verbose:
             raise UsageError("--quiet and --verbose exclude each other", hint="leave one of them out")
 
-    def look(self) -> TerminalStyle:
+    def style(self) -> TerminalStyle:
         """The same for the terminal's drawing."""
-        return output.look(self.color, everything=self.verbose)
+        return output.terminal_style(self.color, everything=self.verbose)
+
+    @property
+    def for_people(self) -> bool:
+        """Whether words beside the answer are wanted: text without -q."""
+        return self.form == "text" and not self.quiet
+
+    @property
+    def renderer(self) -> Renderer:
+        """The format that was chosen."""
+        return renderers.by_name(self.form)
 
 
-FORMATS = ("text", "json", "markdown", "github", "sarif")
-"""What an answer can be printed as: for people, for programs, for a page, for annotations, for code scanning."""
 MAX_BYTES = "tracelens.max_bytes"
 
 
@@ -213,8 +222,9 @@ def bundled(name: str, kind: type[Any], *decorators: Decorator[Any]) -> Decorato
     return bundle
 
 
-def presented(*forms: str) -> Decorator[Any]:
-    """How the answer is shown, the same for every command: --format with these forms, -q, -v, --color."""
+def presented(command: str) -> Decorator[Any]:
+    """How the answer is shown, the same for every command: --format with the formats that serve it, -q, -v, --color."""
+    forms = renderers.formats(command)
     return bundled(
         "shown",
         Presentation,

@@ -7,14 +7,13 @@ are the same question for each of them.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -43,16 +42,11 @@ def result(text: str) -> None:
     _write(sys.stdout, text)
 
 
-def path(written: Path) -> None:
+def printable(written: Path) -> str:
     """The path of what was written: as it is for a script that reads it, harmless for a terminal."""
     from tracelens.report.formatting import clean
 
-    _write(sys.stdout, clean(str(written)) if sys.stdout.isatty() else str(written))
-
-
-def document(value: Mapping[str, Any]) -> None:
-    """The answer as JSON, alone on stdout; in ASCII, which no terminal acts on and no encoding of a stream alters."""
-    _write(sys.stdout, json.dumps(value, indent=2, allow_nan=False))
+    return clean(str(written)) if sys.stdout.isatty() else str(written)
 
 
 def note(text: str) -> None:
@@ -75,7 +69,7 @@ def shown(path: Path) -> str:
     return str(path) if near.startswith("..") else near
 
 
-def look(color: str = "auto", *, everything: bool = False, stream: TextIO | None = None) -> TerminalStyle:
+def terminal_style(color: str = "auto", *, everything: bool = False, stream: TextIO | None = None) -> TerminalStyle:
     """Colors only where they can be shown and are wanted; the width of the terminal, or a fixed one in a pipe."""
     from tracelens.report.terminal import TerminalStyle
 

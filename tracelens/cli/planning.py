@@ -108,3 +108,11 @@ def pipeline_options(plan_options: PlanOptions, constraints: Constraints | None 
         import_runtime=plan_options.import_runtime,
         forced=plan_options.scheme,
     )
+
+
+def applied_scheme(diagnosis: Diagnosis) -> str | None:
+    """The scheme whose patch is in the files at present."""
+    from tracelens import run as runs
+
+    applied = runs.applied_patch(diagnosis.run.path / runs.BACKUP_FOLDER) if diagnosis.run else None
+    return applied.scheme if applied is not None else None

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import click
 
-from tracelens.cli import options, output, present
+from tracelens.cli import options, output
 from tracelens.cli.options import Presentation
 from tracelens.cli.planning import Constraints, PlanOptions, planned, planning, typed
+from tracelens.cli.renderers.renderer import PlanAnswer, render
 from tracelens.errors import UsageError
 
 DAYS = {"h": 1 / 8, "d": 1.0, "w": 5.0}
@@ -42,13 +43,12 @@ constraints = options.bundled(
 @options.inputs
 @constraints
 @planning
-@options.presented(*options.FORMATS)
+@options.presented("recommend")
 def recommend(
     paths: tuple[Path, ...], plan_options: PlanOptions, constraints: Constraints, shown: Presentation
 ) -> None:
     """Schemes scored and ranked on this run, with reasons, ranges and the staged plan."""
     from tracelens import pipeline
-    from tracelens.report import text
 
     diagnosis = planned(paths, plan_options, constraints)
     try:
@@ -57,6 +57,6 @@ def recommend(
         output.note(f"note: {error.message}")
         written = ()
     given = typed(paths, plan_options, diagnosis)
-    present.diagnosis(diagnosis, shown, given, lambda: text.recommendation(diagnosis, shown.look(), given))
-    if written and not shown.quiet and shown.form == "text":
+    output.result(render(shown.renderer.plan, PlanAnswer(diagnosis, given, plan_options), shown))
+    if written and shown.for_people:
         output.note(f"written: {', '.join(str(path) for path in written)}")

@@ -8,12 +8,13 @@ import click
 
 from tracelens.cli import options, output
 from tracelens.cli.options import Presentation
+from tracelens.cli.renderers.renderer import CommandOutcome, render
 from tracelens.errors import InputError
 
 
 @click.command(short_help="Undo apply, byte for byte.")
 @options.one_run
-@options.presented("text", "json")
+@options.presented("revert")
 def revert(run: Path | None, shown: Presentation) -> None:
     """Undo `apply`, byte for byte; refused where a file was edited since."""
     from tracelens import run as runs
@@ -31,12 +32,11 @@ def revert(run: Path | None, shown: Presentation) -> None:
             raise InputError(error.message, hint=f"the patch in your files is of an older run: {undo}") from error
         raise
     next_command = next_commands.line("recommend", str(folder))
-    if shown.form == "json":
-        files = [output.shown(path) for path in restored]
-        output.document({"schema_version": 1, "restored": files, "next": next_command})
-        return
-    output.result("\n".join(f"restored: {output.shown(path)}" for path in restored))
-    if not shown.quiet:
+    files = [output.shown(path) for path in restored]
+    document = {"schema_version": 1, "restored": files, "next": next_command}
+    answer = CommandOutcome(lambda: "\n".join(f"restored: {file}" for file in files), document)
+    output.result(render(shown.renderer.outcome, answer, shown))
+    if shown.for_people:
         output.note(f"\nnext: {next_command}")
 
 

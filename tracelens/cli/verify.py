@@ -12,6 +12,7 @@ import click
 from tracelens.cli import options, output
 from tracelens.cli.options import Presentation
 from tracelens.cli.planning import PlanOptions, chosen_scheme, patching, planned, typed
+from tracelens.cli.renderers.renderer import CommandOutcome, render
 from tracelens.errors import UsageError
 
 if TYPE_CHECKING:
@@ -60,14 +61,14 @@ effort = options.bundled(
 @click.option("--all", "every", is_flag=True, help="Each scheme that a patch can be made for, side by side.")
 @effort
 @patching
-@options.presented("text", "json")
+@options.presented("verify")
 def verify(words: Sequence[str], every: bool, effort: Effort, plan_options: PlanOptions, shown: Presentation) -> int:
     """Run original and patched in fresh processes, alternating, in a working copy; your files stay as they are.
 
     Two scripts instead of a run compare a change made by hand.
     """
     from tracelens import trials
-    from tracelens.report import next_commands, text
+    from tracelens.report import next_commands
     from tracelens.report.wording import headline
 
     if every and plan_options.scheme is not None:
@@ -92,14 +93,8 @@ def verify(words: Sequence[str], every: bool, effort: Effort, plan_options: Plan
         measured = trials.verify_schemes(diagnosis, names, trial)
         after = _after_run(folder, measured, plan_options)
     ranked = planned((folder,), plan_options) if every and folder else None
-    if shown.form == "json":
-        _document(measured, ranked)
-    else:
-        shorter = "\n".join(f"{one.scheme}: {one.verdict}" if every else one.verdict for one in measured)
-        output.result(shorter if shown.quiet else text.verification(measured, shown.look(), after))
-        if ranked is not None:
-            told = any(one.ratio is not None for one in measured)
-            output.result(f"{'With these measurements' if told else 'No speed was measured'}: {headline(ranked)}")
+    answer = CommandOutcome(lambda: _text(measured, ranked, shown, after, every=every), _document(measured, ranked))
+    output.result(render(shown.renderer.outcome, answer, shown))
     return max(EXIT[one.outcome] for one in measured)
 
 
@@ -129,7 +124,23 @@ def _after_scripts(words: Sequence[str], measured: Verification) -> str:
     return next_commands.line("profile", after, *arguments)
 
 
-def _document(measured: Sequence[Verification], ranked: PlannedDiagnosis | None) -> None:
+def _text(
+    measured: Sequence[Verification], ranked: PlannedDiagnosis | None, shown: Presentation, after: str, *, every: bool
+) -> str:
+    from tracelens.report import text
+    from tracelens.report.wording import headline
+
+    if shown.quiet:
+        said = "\n".join(f"{one.scheme}: {one.verdict}" if every else one.verdict for one in measured) + "\n"
+    else:
+        said = text.verification(measured, shown.style(), after)
+    if ranked is None:
+        return said
+    told = any(one.ratio is not None for one in measured)
+    return f"{said}{'With these measurements' if told else 'No speed was measured'}: {headline(ranked)}"
+
+
+def _document(measured: Sequence[Verification], ranked: PlannedDiagnosis | None) -> dict[str, object]:
     from tracelens.verify import store
 
     entries = [store.document(one) for one in measured]
@@ -137,7 +148,7 @@ def _document(measured: Sequence[Verification], ranked: PlannedDiagnosis | None)
     if ranked is not None:
         chosen = ranked.recommendation
         document["recommendation"] = {"scheme": chosen.scheme, "verdict": chosen.verdict}
-    output.document(document)
+    return document
 
 
 def _silence(_: str) -> None:
@@ -147,11 +158,11 @@ def _silence(_: str) -> None:
 def _nothing(verdict: str, shown: Presentation, after: str) -> None:
     """There is no change to measure: that is an answer, also for a program."""
     said = f"{verdict}\nNothing to verify."
-    if shown.form == "json":
-        output.document({"schema_version": 1, "entries": []})
+    document = {"schema_version": 1, "entries": []}
+    answer = CommandOutcome(lambda: said if shown.quiet else f"{said}\n\nnext: {after}", document)
+    output.result(render(shown.renderer.outcome, answer, shown))
+    if shown.form != "text":
         output.note(said)
-    else:
-        output.result(said if shown.quiet else f"{said}\n\nnext: {after}")
 
 
 def _names(diagnosis: PlannedDiagnosis, scheme: str | None, every: bool) -> tuple[str, ...]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
+from tracelens.jsonfile import microseconds
 from tracelens.model import BREAKDOWN_PARTS, Diagnosis, Ratio, Stall
 from tracelens.report import comparability, formatting, wording
 from tracelens.report import issues as listing
@@ -146,6 +147,40 @@ def compare_diagnoses(
         vanished=tuple(issue for issue in listing.list_issues(old) if issue.fingerprint not in present),
         issues=found,
     )
+
+
+def comparison_document(found: Comparison) -> dict[str, Any]:
+    """As JSON (docs/compare.schema.json)."""
+    ratio = found.ratio
+    return {
+        "schema_version": 1,
+        "verdict": found.verdict,
+        "judgment": found.judgment,
+        "obstacles": list(found.obstacles),
+        "base_us": found.base_ns / 1000,
+        "new_us": found.new_ns / 1000,
+        "base_starts_us": [ns / 1000 for ns in found.base_starts_ns],
+        "new_starts_us": [ns / 1000 for ns in found.new_starts_ns],
+        "basis": "unprofiled" if found.unprofiled else "profiled",
+        "ratio": {"value": ratio.value, "low": ratio.low, "high": ratio.high} if ratio else None,
+        "parts": {change.name: change.delta_ns / 1000 for change in found.parts},
+        "waits": [_wait_document(change) for change in found.waits],
+        "new_findings": [listing.document(issue) for issue in found.appeared],
+        "gone_findings": [listing.document(issue) for issue in found.vanished],
+    }
+
+
+def _wait_document(change: TimeChange) -> dict[str, Any]:
+    return {
+        "place": change.name,
+        "state": change.state,
+        "base_us": microseconds(change.base_ns),
+        "new_us": microseconds(change.new_ns),
+        "base_exposed_us": microseconds(change.base_exposed_ns),
+        "new_exposed_us": microseconds(change.new_exposed_ns),
+        "base_lines": list(change.base_lines),
+        "new_lines": list(change.new_lines),
+    }
 
 
 def _starts(side: Diagnosis | Sequence[Diagnosis]) -> tuple[Diagnosis, ...]:

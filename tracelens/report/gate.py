@@ -181,23 +181,10 @@ def document(gate: Gate) -> dict[str, Any]:
             for item in gate.items
         ],
         "compared": gate.compared,
-        "findings": [issue_document(issue) for issue in gate.issues],
+        "findings": [listing.document(issue) for issue in gate.issues],
         "resolved": [
             {"id": one.rule, "title": one.title, "place": one.place or None, "fingerprint": one.fingerprint}
             for one in gate.resolved
         ],
         "unused_allowances": list(gate.unused),
-    }
-
-
-def issue_document(issue: Issue) -> dict[str, Any]:
-    """An issue as the outputs of check and compare have it."""
-    return {
-        "id": issue.rule,
-        "title": issue.title,
-        "state": issue.state,
-        "place": issue.place or None,
-        "cost_us_per_step": issue.cost_ns / 1000,
-        "share": issue.share,
-        "fingerprint": issue.fingerprint,
     }

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from tracelens.model import Diagnosis, Finding, Location, Run
 from tracelens.report import formatting
@@ -94,6 +94,19 @@ def allows(entry: str, place: str) -> bool:
     wanted = wanted.removeprefix("./")
     same = file == wanted or file.endswith(f"/{wanted}")
     return bool(wanted) and same and number in ("", line)
+
+
+def document(issue: Issue) -> dict[str, Any]:
+    """An issue as the outputs of check and compare have it."""
+    return {
+        "id": issue.rule,
+        "title": issue.title,
+        "state": issue.state,
+        "place": issue.place or None,
+        "cost_us_per_step": issue.cost_ns / 1000,
+        "share": issue.share,
+        "fingerprint": issue.fingerprint,
+    }
 
 
 def in_repository(location: Location | None, run: Run | None) -> str | None:
