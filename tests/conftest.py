@@ -1,9 +1,22 @@
-"""Fixtures that several test files share."""
+"""Fixtures that several test files share, and surroundings that do not depend on how the tests were started."""
 
 from __future__ import annotations
+
+import signal
 
 import pytest
 
 pytest.register_assert_rewrite("tests.support")
 
+
 from tests.support.browsing import browser, open_page  # noqa: E402, F401  (fixtures of the tests that open the page)
+
+
+def pytest_configure() -> None:
+    """Give the programs that tests start their signals, whatever `nohup` or a shell's `&` had us ignore.
+
+    A signal that is ignored is ignored in child processes too; one that has a handler is not.
+    """
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from tests.support.lean import PRELUDE
-from tests.support.verifying import TRAIN, asked, change, landlock, one_process, project, script  # noqa: F401 -- project is a fixture
+from tests.support.verifying import TRAIN, asked, change, landlock, one_process, script
 from tracelens.errors import Refused
 from tracelens.verify import result
 from tracelens.verify.policy import POLICY
@@ -36,7 +36,7 @@ USES = TRAIN.replace("def main():", "import tracker\nwatch = tracker.Run({home!r
 
 
 @pytest.fixture
-def tracked(project):  # noqa: F811
+def tracked(project):
     """A project with a tracker in it, and a place outside of it that the tracker's service wants to write to."""
     outside = project.parent / "outside"
     outside.mkdir()
@@ -58,7 +58,7 @@ def test_a_tracker_writes_into_the_copy_and_its_service_is_held_back_too(tracked
     assert record.steps == 24, "the script went on without it"
 
 
-def test_what_a_child_program_does_to_a_link_is_reported_with_its_name(project):  # noqa: F811
+def test_what_a_child_program_does_to_a_link_is_reported_with_its_name(project):
     """No kernel fence covers the mode of a file; it is seen afterwards."""
     large = project / "large.bin"
     large.write_bytes(bytes(POLICY.copy_file_bytes + 1))
@@ -76,7 +76,7 @@ def test_what_a_child_program_does_to_a_link_is_reported_with_its_name(project):
 
 
 @pytest.mark.skipif(not landlock(), reason="this kernel has no Landlock")
-def test_a_shell_command_cannot_reach_the_users_files_either(project):  # noqa: F811
+def test_a_shell_command_cannot_reach_the_users_files_either(project):
     target = project / "history.txt"
     target.write_text("mine")
     body = TRAIN.replace("def main():", f'os.system("echo gone > {target} 2>/dev/null; rm -f {target}")\ndef main():')
@@ -85,7 +85,7 @@ def test_a_shell_command_cannot_reach_the_users_files_either(project):  # noqa: 
     assert record.steps == 24
 
 
-def test_a_checkpoint_at_an_absolute_path_ends_the_verification_with_its_name(project):  # noqa: F811
+def test_a_checkpoint_at_an_absolute_path_ends_the_verification_with_its_name(project):
     target = project / "resume" / "last.pt"
     target.parent.mkdir()
     target.write_bytes(b"three days of training")

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tests.support.verifying import LINE, TRAIN, change, project, script, session  # noqa: F401 -- project is a fixture
+from tests.support.verifying import LINE, TRAIN, change, script, session
 from tracelens.model import Hunk, Location
 from tracelens.verify import result
 
@@ -21,7 +21,7 @@ def unsafe(made):
     return replace(made, patch=replace(made.patch, hunks=(hunk,)))
 
 
-def test_unsafe_changes_are_held_against_the_seeds_of_the_original(project):  # noqa: F811
+def test_unsafe_changes_are_held_against_the_seeds_of_the_original(project):
     path = script(project, SEEDED)
     draw = change(path, LINE, LINE + "        torch.randn(3)\n", "moved")
     stuck = change(path, LINE, LINE + "        for p in net.parameters(): p.grad.zero_()\n", "stuck")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.lean import PRELUDE
-from tests.support.verifying import change, project  # noqa: F401 -- project is a fixture
+from tests.support.verifying import change
 from tracelens.verify import request, result, trial_process
 from tracelens.verify.compare import numbers, printed_output
 from tracelens.verify.supervisor import session, working_copy
@@ -44,7 +44,7 @@ def torchrun(words):
     return trial_process.Command("command", command, sys.executable, {"OMP_NUM_THREADS": "1"})
 
 
-def test_a_change_on_one_rank_of_two_is_found_and_named(project):  # noqa: F811
+def test_a_change_on_one_rank_of_two_is_found_and_named(project):
     path = project / "train.py"
     path.write_text(PRELUDE + BODY)
     second = change(path, SEEN, "    if rank == 1 and step == 20: net.weight.data += 1e-6\n" + SEEN, "second")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.verifying import LINE, TRAIN, change, one_process, project, script, session  # noqa: F401 - project is a fixture
+from tests.support.verifying import LINE, TRAIN, change, one_process, script, session
 from tracelens.verify import result, trial_process
 from tracelens.verify.compare import numbers
 from tracelens.verify.supervisor import side_outputs
@@ -102,7 +102,7 @@ def test_a_line_on_standard_error_may_stand_elsewhere_but_not_be_lost() -> None:
     assert lost.where == STANDARD_ERROR
 
 
-def test_lines_that_a_patch_loses_in_a_file_or_on_standard_error_are_noticed(project: Path) -> None:  # noqa: F811
+def test_lines_that_a_patch_loses_in_a_file_or_on_standard_error_are_noticed(project: Path) -> None:
     log = (
         '        sys.stderr.write(f"step {step} {shown}\\n")\n'
         '        open("log.csv", "a").write(f"{step},{shown}\\n")\n'
@@ -123,7 +123,7 @@ def test_lines_that_a_patch_loses_in_a_file_or_on_standard_error_are_noticed(pro
     assert file.outcome == "different numbers" and "line 24 of log.csv" in file.verdict
 
 
-def test_a_script_that_ends_by_os_exit_has_trained_all_the_same(project: Path) -> None:  # noqa: F811
+def test_a_script_that_ends_by_os_exit_has_trained_all_the_same(project: Path) -> None:
     path = script(project, TRAIN.replace("range(100_000)", "range(5)") + "sys.stdout.flush(); os._exit(0)\n")
     record, _ = one_process(path)
     assert (record.steps, record.ranks[0]["stopped"]) == (5, "script ended")
