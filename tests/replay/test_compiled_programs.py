@@ -72,7 +72,7 @@ def test_launches_of_a_stream_that_is_done_may_be_forgotten(moves: list[Move], c
     compiled = compile_program(program, 0.0, merge=False)
     quick = step_time(compiled)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(simulate.Simulator, "_forget", lambda _: None)
+        patched.setattr(simulate.Simulator, "_clear_finished_queues", lambda _: None)
         assert step_time(compiled) == quick
 
 

@@ -1,8 +1,8 @@
 """Where the wall time of a step goes: work on the GPU, and idle time by cause. The parts add up to the wall time.
 
 In: a Timeline. Out: StepTimes, a Breakdown, the busy and the idle share; the last three are None where no GPU worked.
-Work is cut at the borders of the kept steps on the host's clock; in a steady loop what a step leaves to the next
-one it gets from the one before.
+Work is cut at the borders of the kept steps on the host's clock. In a steady loop the work that a step leaves to the
+next one equals the work that it received.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from tracelens.units import ms
 
 ID = "idle_gpu"
 LEAST_SHARE = 0.05
-"""A GPU that is idle for less is healthy: what is left are launch gaps that no remedy of ours removes."""
+"""A GPU that is idle for less is healthy: what is left are launch gaps that no scheme removes."""
 CAUSE = {
     "idle_sync": "waits",
     "idle_dataloader": "DataLoader",

@@ -1,8 +1,8 @@
-"""What the loop does already: True, False or None (cannot be told), each with its evidence.
+"""What the loop does already: True, False or None (unknown), each with its evidence.
 
-In: a Timeline, the Run, the script's text, each as far as it is there. Out: InventoryItems. The recorded steps count
-for more than what the recording noted about the loaders, and that for more than the text of the script: what is
-written may not be what ran.
+In: a Timeline, the Run, the script's text, each as far as it is there. Out: InventoryItems. The recorded steps take
+precedence over what the recording noted about the loaders, and that over the text of the script: what is written may
+not be what ran.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from tracelens.trace.tables import among, codes
 from tracelens.trace.waits import kinds_of_calls
 
 COPY_BYTES = 1024
-"""A loop that copies less than this per step copies no batch: a scalar or a seed, perhaps."""
+"""A loop that copies less than this per step copies no batch: it may be a scalar or a seed."""
 
 MOSTLY = 0.5
-"""Of the steps, or of the bytes: what happens in most of them is what the loop does."""
+"""Of the steps, or of the bytes: what happens in more than this share counts as what the loop does."""
 
 _NO_GPU = "no GPU work was recorded"
 _LOW_PRECISION = ("bf16", "bfloat16", "_f16", "fp16", "half", "16816")

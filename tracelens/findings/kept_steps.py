@@ -1,7 +1,7 @@
-"""The kept steps of a timeline: over which stretch of time, and over how many steps, everything is averaged.
+"""The kept steps of a Timeline: the window of time and the number of steps that everything is averaged over.
 
-In: a Timeline. Out: a `KeptSteps`. Every number of this package that is "per step" divides by `count` and counts only
-what belongs to these steps, so that the numbers add up with one another.
+In: a Timeline. Out: `KeptSteps`. Every number of this package that is "per step" divides by `count` and counts only
+what belongs to these steps, so that the numbers add up.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class KeptSteps:
         return self.per_step(self.wall_ns)
 
     def per_step(self, total: int) -> int:
-        """Rounded without a detour over floats, which lose the nanoseconds of a year."""
+        """Rounded in integers: floats lose nanoseconds of long times."""
         return (2 * total + self.count) // (2 * self.count)
 
     @property

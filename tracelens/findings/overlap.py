@@ -1,9 +1,9 @@
 """Host-to-device copies against computation: hidden, exposed, blocking.
 
 In: a Timeline. Out: an Overlap per kept step, or None where no GPU worked. hidden + exposed = total. Blocking is the
-part of the exposed time for which the next kernel was waiting: it had been issued before the copy ended, or it could
-not be issued because the copy call itself held the host. Exposed is an upper bound, blocking is
-what can be won.
+part of the exposed time during which the next kernel was waiting: it had been issued before the copy ended, or it could
+not be issued because the copy call itself blocked the host. Exposed is an upper bound of what hiding the copies can
+win; blocking is what it does win.
 """
 
 from __future__ import annotations

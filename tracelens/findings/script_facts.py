@@ -1,7 +1,7 @@
 """What the text of a training script says about its loop, by its syntax tree; nothing is run or imported.
 
-In: Python source of any quality. Out: ScriptFacts, or None where the text does not parse. Only what is written in this
-one file is known: a thing that is absent here may be done in a module that the script imports.
+In: Python source of any quality. Out: ScriptFacts, or None where the text does not parse. Only this one file is read:
+what is absent here may be done in a module that the script imports.
 """
 
 from __future__ import annotations

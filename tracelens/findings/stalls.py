@@ -1,10 +1,10 @@
-"""Host waits grouped into Stalls: one per API and source line, or per place in the step where no line is known.
+"""Host waits grouped into Stalls: one per API and source line, or per position in the step where no line is known.
 
-In: a Timeline. Out: Stalls per kept step, the most costly first, with ids s1, s2, … that stay. A place in the step that
-waits in few steps only is no place: ten reads in every tenth step are one Stall, not ten. How much a wait really
-costs is for the replay to say: `with_exposed` takes its answer. A synchronize that only completes a copy (`copy` in the
-waits) is in the Stall of that copy: it is the second half of one call such as `.cpu()` or a blocking `.to(device)`.
-Waits at the edge of the recording are the profiler's own and never enter a sum: they are kept apart by their verdict.
+In: a Timeline. Out: Stalls per kept step, the most costly first, with stable ids s1, s2, … A position that waits in few
+steps only is not kept apart: ten reads in every tenth step are one Stall and not ten. The replay computes what a wait
+really costs; `with_exposed` adds its answer. A synchronize that only completes a copy (`copy` in the waits table)
+belongs to the Stall of that copy: it is the second half of one call such as `.cpu()` or a blocking `.to(device)`. Waits
+at the edge of the recording are the profiler's own: their verdict is `window_edge`, and they enter no sum.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Codes = npt.NDArray[np.signedinteger[Any]]
 
 MOST_POSITIONS = 32
 """Waits of one API without source lines are told apart by their order in the step, up to this many of them: a longer
-list is read by nobody."""
+list would not be read."""
 LEAST_POSITION_SHARE = 0.5
 """A position in the step is told apart if it waits in half of the steps: an occasional wait has no position."""
 _NO_POSITION = -1
@@ -37,7 +37,7 @@ _NO_POSITION = -1
 
 @dataclass(frozen=True, slots=True)
 class _StallKeys:
-    """What tells the Stalls apart, per wait; the rows of one Stall have the same of all."""
+    """The grouping keys per wait: waits that agree in all of them are one Stall."""
 
     edge: npt.NDArray[np.bool_]
     origin: RowPositions
@@ -107,7 +107,7 @@ def _places(waits: pd.DataFrame, origin: RowPositions) -> tuple[RowPositions, np
 
 
 def _positions(waits: pd.DataFrame, api: Codes, kind: Codes, placed: npt.NDArray[np.bool_], steps: int) -> RowPositions:
-    """Where no line is known, the how-manieth wait of its API and kind in its step each one is."""
+    """The ordinal of each wait among those of its API and kind in its step, where no source line is known."""
     step, start = waits["step"].to_numpy(), waits["start_ns"].to_numpy()
     in_step = _alike(step, api, kind)
     order = np.lexsort((start, in_step))
@@ -125,7 +125,7 @@ def _positions(waits: pd.DataFrame, api: Codes, kind: Codes, placed: npt.NDArray
 
 
 def _alike(*keys: npt.NDArray[Any]) -> RowPositions:
-    """For each row the first one that has the same of every key."""
+    """For each row the first row that agrees with it in every key."""
     order = np.lexsort(keys)
     new = np.ones(len(order), dtype=np.bool_)
     new[1:] = np.logical_or.reduce([key[order[1:]] != key[order[:-1]] for key in keys])
@@ -161,12 +161,12 @@ def _location(place: pd.Series[Any]) -> Location | None:
 
 
 def _call(waits: pd.DataFrame) -> str | None:
-    """What the user called; a place with two different calls has no single answer."""
+    """What the user called; None where a place has two different calls."""
     names = set(waits["user_call"].dropna()) if "user_call" in waits else set()
     return str(names.pop()) if len(names) == 1 else None
 
 
 def _cost(stall: Stall) -> tuple[bool, int, int, str, str, int]:
-    """Sort key: what idles the GPU most comes first, the window's edge last, and never by chance."""
+    """Sort key: what idles the GPU most comes first, the window's edge last, and ties have a fixed order."""
     edge = stall.verdict == "window_edge"
     return (edge, -stall.gpu_idle_ns, -stall.wait_ns, stall.api, str(stall.location or ""), min(stall.waits))

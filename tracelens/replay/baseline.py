@@ -23,7 +23,7 @@ SAMPLES = 24
 
 @dataclass(frozen=True, slots=True)
 class MonteCarloSample:
-    """One guess at what no recording tells: which steps come, how fast the host is, the machine's constants."""
+    """One sample of what the recording does not show: which steps come, the host's speed, the machine's constants."""
 
     order: tuple[int, ...]
     row_ns: float
@@ -34,22 +34,22 @@ class MonteCarloSample:
 
 @lru_cache(maxsize=4)
 def step_ns(trace: ReplayTrace) -> float:
-    """Replayed with the middle of everything; on the replay's own scale, not on that of `ReplayTrace.base_ns`."""
+    """Replayed with the middle of all ranges; on the replay's own scale, not on that of `ReplayTrace.base_ns`."""
     return step_time(compile_program(edits.apply(trace), trace.overhead.row_ns))
 
 
 @lru_cache(maxsize=4)
 def samples(trace: ReplayTrace) -> tuple[MonteCarloSample, ...]:
-    """The same draws for every question, so that answers differ by what was asked and not by chance."""
+    """The same samples for every question, so that two answers do not differ by chance."""
     rng = random.Random(0)
-    # Three host speeds stand for their range: each is compiled once and shared by all draws.
+    # Three host speeds stand for their range: each is compiled once and shared by all samples.
     speeds = (trace.overhead.low_ns, trace.overhead.row_ns, trace.overhead.high_ns)
     unchanged = edits.PreparedEdits(trace, ())
     compiled = {row_ns: compile_program(unchanged.program(trace.calibration), row_ns).ops for row_ns in speeds}
-    return tuple(_draw(unchanged, compiled, rng) for _ in range(SAMPLES))
+    return tuple(_sample(unchanged, compiled, rng) for _ in range(SAMPLES))
 
 
-def _draw(
+def _sample(
     unchanged: edits.PreparedEdits, compiled: Mapping[float, tuple[tuple[CompiledOp, ...], ...]], rng: random.Random
 ) -> MonteCarloSample:
     trace = unchanged.trace

@@ -16,7 +16,10 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Host and GPU constants; the defaults were read from traces of one H200 (CUDA 13.0, 16 CPU cores)."""
+    """Host and GPU constants; the defaults were read from traces of one H200 (CUDA 13.0, 16 CPU cores).
+
+    "The trace's own wins": a value that the trace shows takes precedence over the default.
+    """
 
     launch_latency_ns: int = 7_000
     """Call start to kernel start into an empty stream: 6.5-8 µs there (7.0 V100, 8-11.6 A100). The trace's own wins."""
@@ -81,7 +84,7 @@ class Calibration:
     queue_limit: int = 1_000
     """Launches outstanding on one stream before a launch call blocks: about 1,000 (1,022 on a V100)."""
     row_overhead_ns: int = 900
-    """What the profiler adds to the host per recorded row where the run cannot tell: 540 µs on 583 rows per step."""
+    """What the profiler adds to the host per recorded row if not fitted: 540 µs on 583 rows per step."""
     unpack_ns: int = 1_000_000
     """Main thread in `__next__` to unpack a batch that a worker has ready: 1.0-1.1 ms whatever its size."""
     loader_cores: int | None = None
@@ -119,7 +122,7 @@ class Calibration:
         return self.pinned_copy_ns + round(size * 1_000 / self.pinned_bytes_per_us)
 
     def with_factors(self, factors: Mapping[str, float]) -> Calibration:
-        """Some constants multiplied: how a draw from their ranges is made."""
+        """Some constants multiplied: how a Monte Carlo sample is made."""
         changed: dict[str, Any] = {}
         for name, factor in factors.items():
             value = getattr(self, name)
@@ -151,7 +154,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
 
 
 def _count(value: Any, name: str, least: int) -> dict[str, int]:
-    """A count from a file that anyone may have written, under `name`; nothing where it is none."""
+    """A count from a file that may hold anything, as {name: count}; empty where it is no count."""
     return {name: value} if isinstance(value, int) and not isinstance(value, bool) and value >= least else {}
 
 
@@ -165,7 +168,7 @@ def _making(supply: Any) -> dict[str, int]:
 
 
 def _known_numbers(measured: Mapping[str, Any]) -> dict[str, Any]:
-    """The entries that name a constant and hold a positive number; anything else in the file is not ours."""
+    """The entries that name a constant and hold a positive number; others are ignored."""
     kinds = {entry.name: entry.type for entry in fields(Calibration)}
     found: dict[str, Any] = {}
     for name, value in measured.items():

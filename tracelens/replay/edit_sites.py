@@ -26,7 +26,7 @@ class EditPlan:
     intervals: tuple[int, ...]
     depth: int
     batch_copies: frozenset[EditSite]
-    """Places where a batch goes to the GPU: only copy Edits act there."""
+    """Sites where a batch goes to the GPU: only copy Edits act there."""
 
     def rules(self, op: HostOp) -> dict[ReplayRule, int]:
         return self.sites.get(site_of(op), {})
@@ -36,7 +36,7 @@ class EditPlan:
 
 
 class TouchedOp(NamedTuple):
-    """An Item that the Edits may change, or that stands beside one."""
+    """A HostOp that the Edits may change, or that is beside one."""
 
     position: int
     """In its step."""
@@ -49,18 +49,18 @@ class TouchedOp(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SplitStep:
-    """One step, taken apart for a Plan."""
+    """One step, split for an EditPlan."""
 
     parts: tuple[UntouchedSpan | tuple[TouchedOp, ...], ...]
-    """Untouched stretches, and the Items between them. The first part is one of
-    Items: what an Edit adds to a step's beginning is compiled together with it."""
+    """UntouchedSpans, and the HostOps between them. The first part holds
+    HostOps: what an Edit adds to the beginning of a step is compiled together with it."""
     copies: tuple[HostOp, ...]
     """Copies of batches to the GPU that an Edit changes."""
     pinned: tuple[HostOp, ...]
     """Copies whose source will be pinned."""
     loaders: tuple[HostOp, ...]
     dropping: tuple[tuple[int, HostOp], ...]
-    """Items before which the loop gives back the memory of a batch, with their positions."""
+    """HostOps before which the loop frees the memory of a batch, with their positions."""
 
 
 def plan(trace: ReplayTrace, edits: Sequence[Edit]) -> EditPlan:
@@ -93,12 +93,12 @@ def split(step: RecordedStep, chosen: EditPlan) -> SplitStep:
 
 
 def site_of(op: HostOp) -> EditSite:
-    """Where an Edit acts: a copy and the synchronize behind it are one place."""
+    """Where an Edit acts: a copy and the synchronize behind it are one site."""
     return ("pair", op.pair) if op.pair >= 0 else ("wait", op.wait) if op.wait >= 0 else ("call", op.call)
 
 
 def stall_waits(trace: ReplayTrace, stalls: Collection[str]) -> frozenset[int]:
-    """The waits of these Stalls; a Stall the ReplayTrace does not know has none."""
+    """The waits of these Stalls; none for a Stall that the ReplayTrace does not have."""
     return frozenset(wait for name in stalls if name in trace.stalls for wait in trace.stalls[name].waits)
 
 
@@ -140,7 +140,7 @@ def _waiting_sites(trace: ReplayTrace, waits: Collection[int]) -> set[EditSite]:
 
 
 def _parts(step: RecordedStep, chosen: EditPlan, copies: bool) -> Iterator[UntouchedSpan | tuple[TouchedOp, ...]]:
-    """Stretches end where Blocks do: a run of launches that collapses into one op never crosses that edge."""
+    """UntouchedSpans end where OpBlocks do: launches merged into one operation never cross that edge."""
     untouched: list[HostOp | OpBlock] = []
     for first, group in _groups(step):
         if first and not any(_touched(before, op, chosen, copies) for before, op in pairwise((None, *group))):
@@ -159,7 +159,7 @@ def _parts(step: RecordedStep, chosen: EditPlan, copies: bool) -> Iterator[Untou
 
 
 def _groups(step: RecordedStep) -> Iterator[tuple[int, Sequence[HostOp | OpBlock]]]:
-    """The Blocks of a step, and the Items between two of them together; with their positions."""
+    """The OpBlocks of a step, and the HostOps between two of them together; each with its position."""
     first, run = 0, list[HostOp | OpBlock]()
     for position, element in enumerate(step):
         if isinstance(element, OpBlock):
@@ -172,7 +172,7 @@ def _groups(step: RecordedStep) -> Iterator[tuple[int, Sequence[HostOp | OpBlock
 
 
 def _touched(before: HostOp | OpBlock | None, op: HostOp | OpBlock | None, chosen: EditPlan, copies: bool) -> bool:
-    """Whether the Edits may change an Item: its own place, what the loader does, or the host time behind either."""
+    """Whether the Edits may change a HostOp: its own site, what the loader does, or the host time behind either."""
     if not isinstance(op, HostOp):
         return False
     behind = isinstance(before, HostOp) and (before.kind == "loader" or bool(chosen.rules(before)))

@@ -32,7 +32,7 @@ from tracelens.replay.program import Program
 from tracelens.replay.replay_trace import ALL_STREAMS, HostOp, OpBlock, ReplayTrace, StepVariant, UntouchedSpan
 
 COPIED = "prefetch"
-"""Name of the event behind a prefetched batch."""
+"""Name of the event that is recorded after a prefetched batch."""
 STACK_NS = 3_000
 """GPU time of stacking the kept losses: one small kernel (1-4 µs for small elementwise kernels on one H200)."""
 OWN_MAPPING_BYTES = 128 << 10
@@ -45,7 +45,7 @@ def apply(trace: ReplayTrace, edits: Sequence[Edit] = ()) -> Program:
 
 
 class PreparedEdits:
-    """A set of Edits of one ReplayTrace: looked up once, made under as many calibrations as are asked for."""
+    """A set of Edits of one ReplayTrace: its sites are found once, its Programs made for any calibration."""
 
     def __init__(self, trace: ReplayTrace, edits: Sequence[Edit]) -> None:
         self.trace, self.edits = trace, edits
@@ -274,5 +274,5 @@ def _work(duration_ns: int) -> HostOp:
 
 
 def _emptied(op: HostOp) -> HostOp:
-    """What is left of a call that is no longer made: the host's time before it."""
+    """What remains of a call that is no longer made: the host's time before it."""
     return HostOp("work", gap_ns=op.gap_ns, rows=max(0, op.rows - 1), detached=op.detached)

@@ -22,7 +22,7 @@ from tracelens.replay.trace_builder import SAMPLING
 from tracelens.units import ms
 
 ANSWERS = 256
-"""What was asked of a ReplayTrace is asked again: by several schemes, by reports, by a plan with other options."""
+"""Cached answers: several schemes, reports and plans with other options ask the same of one ReplayTrace."""
 LOW, HIGH = 0.1, 0.9
 MODEL_SHARE = 0.02
 """80 % half-width where the GPU sets the pace: step-time errors of 0.1-0.8 % on three H200 transformer rows, and of
@@ -104,7 +104,7 @@ def _outcome(trace: ReplayTrace, edits: tuple[Edit, ...]) -> _StepRatio:
 
 
 def _joined(*halves: float) -> float:
-    """Independent sources add up like the sides of a right angle."""
+    """Independent sources of error add in quadrature."""
     return float(sum(half * half for half in halves) ** 0.5)
 
 

@@ -24,7 +24,7 @@ from tracelens.trace import event_records
 SKEW_NS = 5_000
 """Two clocks (host, GPU) agree to a few µs; a completion this much after the return of its wait still fits."""
 BUSY_SHARE = 0.01
-"""A stream with less than 1 % of the busy time holds nobody up."""
+"""A stream with less than 1 % of the busy time delays no other stream."""
 MOST_RECORDS = 60
 """A wait refers to one of the latest records; the replay keeps this many per event."""
 
@@ -39,7 +39,7 @@ class EventLink:
 
 
 NOTHING = EventLink("nothing", ALL_STREAMS)
-"""A wait for what is done anyway: work from before the recording, of an idle stream, or of the waiting stream."""
+"""A wait for work that is done in any case: from before the recording, of an idle stream, or of the waiting stream."""
 NOBODY = -1
 """No stream wait is the next event call."""
 IDLE = -2
@@ -49,7 +49,7 @@ IDLE = -2
 @dataclass(frozen=True, slots=True)
 class EventLinks:
     """Links per position in the calls; `unresolved` are stream waits whose record could not be told, `inferred` those
-    that only the timing of the recorded work tells."""
+    that only the timing of the recorded work decides."""
 
     links: dict[int, EventLink]
     unresolved: frozenset[int]

@@ -15,8 +15,10 @@ from tracelens.replay.steady_state import step_time
 
 
 def per_stall(trace: ReplayTrace) -> dict[str, int]:
-    """Exposed cost of each Stall, every other wait left in place. Empty where streams wait for each other in a way
-    that the trace does not tell: a zero found there would be no measurement."""
+    """Exposed cost in ns per step of each Stall, every other wait left in place.
+
+    Empty where streams wait for each other in a way that the trace does not show: the replay would be too fast.
+    """
     if trace.unresolved_waits:
         return {}
     return {name: _difference(trace, place.waits) for name, place in trace.stalls.items()}

@@ -22,7 +22,7 @@ ALL_STREAMS = -1
 
 
 class HostOp(NamedTuple):
-    """One host call (or a stretch of host work) of one step, in host order.
+    """One host call (or a span of host work) of one step, in host order.
 
     work        only host time
     launch      a GPU op is queued; the call returns after its issue time
@@ -37,7 +37,7 @@ class HostOp(NamedTuple):
 
     kind: HostOpKind
     gap_ns: int = 0
-    """Host time since the previous item."""
+    """Host time since the previous HostOp."""
     issue_ns: int = 0
     """The call's own time, without any wait. For `staged`: the driver's copy of the source."""
     rows: int = 0
@@ -86,8 +86,8 @@ RecordedStep = tuple[HostOp | OpBlock, ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UntouchedSpan:
-    """What lies between two places that a set of Edits acts on, from the edge of one Block to that of another.
-    Compared by identity: under however many calibrations the Edits are made, it is compiled once."""
+    """What lies between two sites that a set of Edits acts on, from the edge of one OpBlock to that of
+    another. Compared by identity, so that it is compiled once for all calibrations."""
 
     elements: RecordedStep
 
@@ -97,8 +97,8 @@ StepVariant = tuple[HostOp | OpBlock | UntouchedSpan, ...]
 
 
 def with_op_blocks(ops: Sequence[HostOp]) -> RecordedStep:
-    """A step with its untouchable stretches as Blocks. What follows a copy, a wait or the loader directly stays an
-    Item: Edits may take host time out of it."""
+    """A step in which runs of plain HostOps are OpBlocks. What follows a copy, a wait or the loader directly stays a
+    HostOp of its own, because Edits may take host time out of it."""
     out: list[HostOp | OpBlock] = []
     run: list[HostOp] = []
     for before, op in zip((None, *ops), ops, strict=False):
@@ -113,7 +113,7 @@ def with_op_blocks(ops: Sequence[HostOp]) -> RecordedStep:
 
 
 def all_host_ops(step: StepVariant) -> Iterator[HostOp]:
-    """The Items of a step one by one."""
+    """All HostOps of a step, in order."""
     for element in step:
         if isinstance(element, OpBlock):
             yield from element.ops
@@ -124,12 +124,12 @@ def all_host_ops(step: StepVariant) -> Iterator[HostOp]:
 
 
 def editable_host_ops(step: RecordedStep) -> Iterator[HostOp]:
-    """Only the Items that Edits may touch."""
+    """The HostOps outside of OpBlocks: those that Edits may change."""
     return (element for element in step if isinstance(element, HostOp))
 
 
 def is_plain(op: HostOp) -> bool:
-    """Host work, or a launch that is no copy: nothing that waits and nothing that anyone waits for by name."""
+    """Host work, or a launch that is no copy: nothing that waits, and nothing that a wait refers to."""
     return op.kind == "work" or (op.kind == "launch" and not op.engine)
 
 
@@ -171,7 +171,7 @@ class ReplayErrors:
 @dataclass(frozen=True, slots=True, eq=False)
 class ReplayTrace:
     """The kept steps of one recording, ready to be replayed. Immutable; Edits make a Program of it. Compared by
-    identity, so that what was asked of it is answered once."""
+    identity, so that answers can be cached."""
 
     steps: tuple[RecordedStep, ...]
     streams: tuple[str, ...]

@@ -28,7 +28,7 @@ class LaneSpan(NamedTuple):
 
 
 class Simulator:
-    """The state of host and GPU between two items, and what each kind of item does to it."""
+    """The state of host and GPU between two operations, and what each kind of HostOp does to it."""
 
     def __init__(self, compiled: CompiledProgram, log: list[LaneSpan] | None = None) -> None:
         self.compiled = compiled
@@ -122,8 +122,8 @@ class Simulator:
             self.outstanding[stream] -= gone
             self._wait_until(started)
 
-    def _forget(self) -> None:
-        """Launches of a stream that is done hold up nobody."""
+    def _clear_finished_queues(self) -> None:
+        """Empties the launch queues of streams that have finished: they no longer block a launch."""
         for stream, done in enumerate(self.end):
             if done <= self.time and self.outstanding[stream]:
                 self.queued[stream].clear()
@@ -140,7 +140,7 @@ class Simulator:
             self.time = called + op.issue
             if host_op.kind == "blocking":
                 self._wait_until(done + host_op.return_ns)
-                self._forget()
+                self._clear_finished_queues()
             self._draw_call(op, called)
 
     def _staged(self, op: CompiledOp) -> None:
@@ -170,7 +170,7 @@ class Simulator:
         self.time = called + op.issue
         # Also where the work was done a moment before the call: the host learns of it no sooner than others do.
         self._wait_until(done + host_op.return_ns)
-        self._forget()
+        self._clear_finished_queues()
         self._draw_call(op, called)
 
     def _record(self, op: CompiledOp) -> None:

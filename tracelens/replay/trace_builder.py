@@ -54,7 +54,7 @@ SAMPLING = 0.01
 """The unprofiled steps are another sample of a loop that varies: 1 % of the step either way says nothing."""
 LOADER_BOUND_SHARE = 0.1
 """Waiting for a worker must be at least a tenth of the steps to make the loader the limit."""
-HICCUP_SHARE = 0.08
+SLOW_STEP_SHARE = 0.08
 """Unprofiled steps say nothing of their calls; periodic work of every tenth step must stay in, so fewer than that."""
 _FIT_ROUNDS = 14
 _PACE_ROUNDS = 9
@@ -87,7 +87,7 @@ def build(
     return _anchored(trace, unprofiled, errors)
 
 
-# ------------------------------------------------------------------------------------------------- may we at all?
+# ------------------------------------------------------------------------------------------------ is a replay possible?
 
 
 def _unfit(timeline: Timeline) -> Abstention | None:
@@ -225,7 +225,7 @@ def _loader(timeline: Timeline, trace: ReplayTrace, clock: StepClock | None) -> 
         return LoaderPace(0)
     spans = [sum(op.issue_ns for op in editable_host_ops(step) if op.kind == "loader") for step in trace.steps]
     # The mean, since workers deliver in bursts and half the steps may find a batch; without the longest span, since one
-    # hiccup makes no limit.
+    # slow step makes no limit.
     usual = (sum(spans) - max(spans)) / max(1, len(spans) - 1)
     if usual - trace.calibration.loader_work_limit_ns < LOADER_BOUND_SHARE * trace.recorded_ns:
         return LoaderPace(workers)
@@ -233,7 +233,7 @@ def _loader(timeline: Timeline, trace: ReplayTrace, clock: StepClock | None) -> 
 
 
 def _unprofiled(clock: StepClock | None) -> int | None:
-    """The typical step of W0: its mean without the few steps that were a hiccup of the machine.
+    """The typical step of W0: its mean without the few steps that the machine made slow.
 
     CUDA events time W0 as a whole, so they are taken where there was none.
     """
@@ -243,7 +243,7 @@ def _unprofiled(clock: StepClock | None) -> int | None:
         return clock.unprofiled_mean_ns
     steps = np.asarray(clock.unprofiled_ns, dtype=np.float64)
     slow = steps > slow_steps.FACTOR * np.median(steps)
-    if not slow.any() or slow.mean() > HICCUP_SHARE:
+    if not slow.any() or slow.mean() > SLOW_STEP_SHARE:
         return clock.unprofiled_mean_ns or round(float(steps.mean()))
     return round(float(steps[~slow].mean()))
 

@@ -8,8 +8,9 @@ waits with path, line, function, the user's call and `location_source`, which sa
     stack   the innermost Python frame of the user's code; its line is where the function is defined
     none    unknown
 
-Carrying never guesses: the n-th wait of a kind in one step is the n-th of another step only if both have equally
-many, or if there is just one line that it can be and no more waits than that line was seen to make.
+A location is carried to another step only where it is certain: the n-th wait of a kind in one step is the n-th of
+another step if both have equally many, or if only one line is possible and the step has no more waits than that line
+was seen to make.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Begin and end events ("B" and "E") joined into complete ones, per thread, as a stack would.
 
-In: the halves as columns, in the order of the file. Out: the columns of the complete events, and how many halves have
-no other half. Apart, because only pairing needs to see a thread as a whole; Kineto itself writes complete events.
+In: the begin and end events as columns, in the order of the file. Out: the columns of the complete events, and how many
+events have no partner. Kineto itself writes complete events.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy.typing as npt
 Column = npt.NDArray[Any]
 
 BEGINS = "begins"
-"""The column that tells a begin from an end; it is gone afterwards."""
+"""The column that tells a begin from an end; the result does not have it."""
 
 
 def joined(halves: dict[str, Column]) -> tuple[dict[str, Column], int]:

@@ -1,8 +1,8 @@
 """Load a Chrome trace of torch.profiler (Kineto): a file in, a `Trace` out.
 
-This module and the two below it (`events`, `columns`) are the only ones that know the names Kineto writes. Whatever
-is odd about a file (truncated, damaged, of another generation) ends in `Trace.dropped` and `Trace.warnings`; only a
-file without a single complete timed event raises `InputError`.
+This module and the ones that it uses (`events`, `event_decoder`, `columns`) are the only ones that know the names that
+Kineto writes. Whatever is unusual about a file (truncated, damaged, of another generation) ends in `Trace.dropped` and
+`Trace.warnings`; only a file without a single complete timed event raises `InputError`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Batches to columns: fields of events in, numpy arrays of equal length out, ordered by start, nothing twice.
+"""Batches of events to columns: numpy arrays of equal length, ordered by start, without duplicates.
 
-Rows without a usable time are counted, not kept. Names and categories become codes, in one vocabulary for all
-generations and vendors.
+Rows without a usable time are counted and left out. Names and categories become integer codes, in one vocabulary for
+all torch versions and vendors.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ CATEGORIES = {
     "privateuse1_runtime": "cuda_runtime",
     "privateuse1_driver": "cuda_driver",
 }
-"""Old and foreign category names, lower case, to today's CUDA ones: one vocabulary past this module."""
+"""Category names of other versions and vendors, lower case, to the current CUDA ones, which all other modules use."""
 
 WITH_STREAM = ("cuda_runtime", "cuda_driver", "kernel", "gpu_memcpy", "gpu_memset", "cuda_sync")
 """Categories whose `stream` argument is a GPU stream; Triton's CPU rows carry one that is not."""
 
 MOST_CATEGORIES = 1000
-"""Kineto has about thirty; a file with more is hostile, and the code must fit its column."""
+"""Kineto has about thirty. The limit keeps category codes within the column's 16 bits."""
 _CONTROLS = dict.fromkeys((*range(32), *range(127, 160), 8232, 8233), " ")
 _ARGUMENTS: dict[str, tuple[type[np.signedinteger[Any]], tuple[str, ...]]] = {
     "stream": (np.int32, ("stream",)),
@@ -134,7 +134,7 @@ class ColumnBuilder:
         return coded(category, self.categories(), WITH_STREAM)
 
     def _duplicates(self, columns: dict[str, Column]) -> Column:
-        """Rows of GPU and API categories that repeat another in every respect; twice counted work would be wrong."""
+        """Rows of GPU and API categories that repeat another in every respect; work must not be counted twice."""
         start, end = columns["start_ns"], columns["end_ns"]
         again = (start[1:] == start[:-1]) & (end[1:] == end[:-1])  # equal rows are neighbors in this order
         near = np.zeros(len(start), dtype=np.bool_)
@@ -199,7 +199,7 @@ def _any_shapes(args: dict[str, Values]) -> bool:
 
 
 def _arguments(args: dict[str, Values]) -> dict[str, Column]:
-    """Only what some row has: most batches have no copy, no synchronization row and no graph."""
+    """The columns that some row has a value for: most batches have no copy, no synchronization row and no graph."""
     return {
         key: column
         for key, (width, spellings) in _ARGUMENTS.items()
@@ -239,7 +239,7 @@ def _ordered(parts: list[dict[str, Column]]) -> dict[str, Column]:
 
 class _Joined:
     """The columns of several parts, one at a time and all in the same memory, valid until the next one; the parts are
-    given up column by column, so that little is there twice."""
+    freed column by column, so that little is in memory twice."""
 
     def __init__(self, parts: list[dict[str, Column]]) -> None:
         self.keys = [*dict.fromkeys(chain.from_iterable(parts))]
@@ -259,7 +259,7 @@ class _Joined:
 
 
 def _with_absent(columns: dict[str, Column]) -> dict[str, Column]:
-    """The columns that no row has, in no memory."""
+    """Adds the columns that no row has a value for, as broadcast views that take no memory."""
     count = len(columns["start_ns"])
     absent = {key: np.broadcast_to(width(UNKNOWN_ID), count) for key, (width, _) in _ARGUMENTS.items()}
     return {**absent, **columns}

@@ -1,7 +1,7 @@
 """CUDA and HIP API names: what kind of call each is, and whether it blocks by definition.
 
-In: the name of an API call or of a GPU copy. Out: words of the `Tables` contract. Apart, because it is vocabulary:
-the place to look when a vendor adds a function.
+In: the name of an API call or of a GPU copy. Out: the words that the `calls` and `ops` tables use (`model.Tables`). Add
+the functions of a new vendor here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which trace files a path means.
 
-In: a file, a folder or a glob. Out: trace files in the order of their ranks, as far as their names state one. Apart
-from loading, because choosing files must not cost reading them.
+In: a file, a folder or a glob. Out: trace files in the order of their ranks, as far as their names state one. No file
+is read here.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def discover(path: Path | str) -> tuple[Path, ...]:
     """The trace files that `path` means; raises `InputError` if it means none.
 
     A file (or `-`, standard input) is taken as it is, whatever its name. In a folder (and one level below) and for a
-    glob, files count whose names end as traces do. Files named `*.pt.trace.json*` exclude others beside them: nobody
-    else writes that name.
+    glob, files count whose names end as traces do. Files named `*.pt.trace.json*` exclude others beside them: only
+    torch.profiler's handlers write that name.
     """
     given = Path(path)
     try:

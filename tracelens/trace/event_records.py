@@ -1,8 +1,8 @@
-"""What the script did with its CUDA events, put beside the calls: which record a wait or a synchronize refers to.
+"""Which event record each wait and synchronize refers to, from what the script did with its CUDA events.
 
 In: calls, and the event uses that the recording noted in Python. Out: the calls with `stream` where the trace does not
-name it, and `record`. From CUDA 12.9 on a trace leaves both out (-1). Events of C++ code (allocator, NCCL, autograd)
-are not among the uses; their calls stay as they are.
+name it, and `record`. Traces of CUDA 12.9 and later leave both out (-1). Events of C++ code (allocator, NCCL, autograd)
+are not among the noted uses; their calls stay as they are.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ KIND_OF = {"record": "event_record", "wait": "stream_wait", "synchronize": "even
 TOLERANCE_NS = 5_000
 """The call lies inside the Python method that makes it; the two clocks agree to a few µs."""
 MOST_STREAMS = 1 << 31
-"""Numbers of streams are 32 bits in every trace; the file of uses is anyone's."""
+"""Stream numbers have 32 bits in every trace; larger ones in the file of uses are ignored."""
 UNKNOWN = -1
 EARLIER = -2
 """The event was recorded before the trace began."""
@@ -28,7 +28,7 @@ EARLIER = -2
 
 def joined(calls: pd.DataFrame, trace: Trace, recording: RankRecording | None) -> pd.DataFrame:
     """The calls with `record`: for a stream wait or an event synchronize the position of the call that recorded what it
-    refers to, for that call its own; `EARLIER` or `UNKNOWN`. A trace's own streams win over the uses'."""
+    refers to, for that call its own; `EARLIER` or `UNKNOWN`. A stream that the trace states takes precedence."""
     record = np.full(len(calls), UNKNOWN, dtype=np.int64)
     stream = calls["stream"].to_numpy().copy()
     uses = recording.events if recording is not None else ()

@@ -1,9 +1,9 @@
 """Chrome trace events, decoded in batches straight from the byte stream.
 
-In: pieces of raw text. Out: a `Batch` after the other, and the file's other top-level keys. Text is cut at event
-boundaries and decoded (`fields.py`); what does not decode is halved until the damaged place is small, and only that
-place is walked event by event (`repair.py`). So a good file pays nothing for the tolerance, and a bad one loses only
-what is really broken.
+In: pieces of raw text. Out: one `EventBatch` after the other, and the file's other top-level keys. Text is cut at event
+boundaries and decoded (`event_decoder`). A run of events that does not decode is halved until the damaged part is
+small, and only that part is read event by event (`repair`). An intact file therefore pays nothing for the tolerance,
+and a damaged one loses only what is broken.
 """
 
 from __future__ import annotations

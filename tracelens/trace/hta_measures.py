@@ -1,8 +1,8 @@
-"""GPU time by the definitions that HTA made common: busy and idle, idle time per stream, communication under compute.
+"""GPU time by the definitions of HolisticTraceAnalysis (HTA): busy and idle time, idle time per stream and cause.
 
-In: the `ops` and `calls` tables of a Timeline, or some of their rows. Out: numbers in ns and a DataFrame. Our own
-idle analysis (`idle.py`) asks who is to blame and looks at the device as a whole; here each stream stands alone and a
-gap has one of three causes, so that people who know HTA's numbers find them again, without its parse and rounding.
+In: the `ops` and `calls` tables of a Timeline, or some of their rows. Out: numbers in ns and a DataFrame. The idle
+analysis of `idle_gaps` looks at the device as a whole and asks which wait or host work caused a gap. Here each stream
+is taken alone and a gap has one of three causes, so that the numbers can be compared with HTA's.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ In: GPU work, calls, waits, loader spans, steps. Out: the `gaps` table, and the 
 those of docs/definitions: a gap whose next operation was launched before the gap began is *launch* latency (or
 *other*, when it is too long for that); otherwise the host was late, and the time belongs to what the host did:
 
-    sync        inside a wait, and after it as far as the lead goes that the wait destroyed: return and refill
+    sync        inside a wait, and after it for as long as the queued work would have lasted that the wait drained
     dataloader  inside the DataLoader's `__next__`
     host        Python and framework between the calls
     launch      from the launch call to the start of the kernel
@@ -41,7 +41,7 @@ SKEW_NS = 5_000
 
 @dataclass(frozen=True)
 class IdleInputs:
-    """What the idle analysis looks at. `overhead`: intervals in which the profiler itself held the host."""
+    """Input of the idle analysis. `overhead`: intervals in which the profiler itself blocked the host."""
 
     calls: pd.DataFrame
     ops: pd.DataFrame
@@ -54,7 +54,7 @@ class IdleInputs:
 
 @dataclass(frozen=True)
 class _Gaps:
-    """Gaps of one device: where they lie, what ended them and when the host asked for it."""
+    """Gaps of one device: where they lie, which operation ended them and when the host launched it."""
 
     start: Column
     end: Column
@@ -68,7 +68,7 @@ class _Gaps:
     staging: Column
     """Position of the wait that the launching call itself is (a blocking H2D copy), -1 if it is none."""
     late: Column
-    """Whether the host asked for the next operation only after the gap had begun."""
+    """Whether the host launched the next operation only after the gap had begun."""
 
     def __len__(self) -> int:
         return len(self.start)
@@ -175,7 +175,7 @@ def _pieces(scene: IdleInputs, gaps: _Gaps) -> _Pieces:
 
 
 def _own_tight(pieces: _Pieces, gaps: _Gaps) -> None:
-    """Gaps whose next operation was asked for in time, or by nobody that the trace knows."""
+    """Gaps whose next operation was launched in time, or whose launch is not in the trace."""
     tight = ~gaps.late[pieces.gap]
     short = (gaps.end - gaps.start)[pieces.gap] <= LAUNCH_NS
     staging = gaps.staging[pieces.gap]
@@ -184,7 +184,7 @@ def _own_tight(pieces: _Pieces, gaps: _Gaps) -> None:
 
 
 def _own_late(scene: IdleInputs, gaps: _Gaps, pieces: _Pieces, busy: IntervalSet, chain: int) -> _Pieces:
-    """Gaps that began because the host had not asked in time: follow the host back from its launch."""
+    """Gaps that began because the host launched late: each part belongs to what the host did before that launch."""
     mine = (gaps.late & (gaps.chain == chain))[pieces.gap]
     edge = scene.waits["window_edge"].to_numpy(dtype=np.bool_)
     waits = np.flatnonzero((_chains(scene, scene.waits["thread"].to_numpy()) == chain) & ~edge)
@@ -196,7 +196,7 @@ def _own_late(scene: IdleInputs, gaps: _Gaps, pieces: _Pieces, busy: IntervalSet
     copies = mine & ~before & (staging >= 0)
 
     pieces.give(mine, HOST)
-    pieces.give(mine & (pieces.start >= gaps.issued[pieces.gap]), OTHER)  # asked for, and yet not begun
+    pieces.give(mine & (pieces.start >= gaps.issued[pieces.gap]), OTHER)  # launched, and yet not started
     pieces.give(mine & ~before & (pieces.start >= gaps.end[pieces.gap] - LAUNCH_NS), LAUNCH)
     pieces.give(mine & before & intervals.inside(scene.overhead, pieces.start), OTHER)
     pieces.give(in_wait, np.where(alloc[inside[in_wait]], OTHER, SYNC), inside[in_wait])
@@ -209,11 +209,11 @@ def _own_late(scene: IdleInputs, gaps: _Gaps, pieces: _Pieces, busy: IntervalSet
 
 
 def _own_after_waits(scene: IdleInputs, pieces: _Pieces, mine: Column, real: Column, busy: IntervalSet) -> _Pieces:
-    """Give idle time after a wait to it, as far as the lead goes that the waits destroyed.
+    """Give idle time after a wait to it, for as long as the queued work that the wait drained would have lasted.
 
-    The lead is the GPU work still to be done when a wait began: had the host gone on, the GPU would have had that
-    much work to bridge what follows. Idle time uses it up, in order; what exceeds it would have been idle anyway, and
-    stays with the host. So a wait that the GPU had finished before owns nothing but its own call.
+    The lead is the GPU work still to be done when a wait began: without the wait, the GPU would have had that much
+    work while the host went on. Idle time uses the lead up, in order; idle time beyond it would have occurred anyway
+    and stays with the host. A wait for work that was already done has no lead and owns only the time of its own call.
     """
     start = scene.waits["start_ns"].to_numpy()[real]
     done = start + scene.waits["wait_ns"].to_numpy()[real]

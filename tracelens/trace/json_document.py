@@ -1,6 +1,6 @@
-"""Any trace as one whole JSON document, to be written again with more in it.
+"""Any trace as one whole JSON document, to be written again with additions.
 
-In: a path, as for `chrome.load`. Out: what `json.loads` would give, also for a file that it refuses: all intact events,
+In: a path, as for `chrome.load`. Out: what `json.loads` would give, also for a file that it refuses: all intact events
 in their order, the other top-level keys, and in `warnings` what had to be left out.
 """
 

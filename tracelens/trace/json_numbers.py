@@ -1,8 +1,8 @@
 """JSON values to integers: times in nanoseconds, and ids.
 
-In: one field of many events, as the decoder gives it. Out: numpy arrays, and for times which of them are numbers.
-Exact where the file's digits are: integers, text, doubles below `fields.EXACT_FROM`. Apart from the columns, because
-this is where files of ten years and four vendors differ.
+In: one field of many events, as the decoder gives it. Out: numpy arrays, and for times which of them are numbers. Times
+are exact where the digits of the file are: integers, text, and doubles below `event_decoder.EXACT_FROM`. Files of ten
+years and four vendors differ here.
 """
 
 from __future__ import annotations

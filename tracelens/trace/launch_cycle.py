@@ -1,8 +1,8 @@
-"""Steps of a trace without marks: the period of the launch sequence.
+"""Steps of a trace without step marks: the period of the launch sequence.
 
-In: API calls and GPU work. Out: host times at which the sequence starts over. A training loop launches the same
-kernels in the same order each step, so some kernel occurs once per step, with equally long stretches between. Layers
-repeat as well, but a layer's kernels do not cover the step evenly, and that is the test.
+In: API calls and GPU work. Out: host times at which the sequence starts over. A training loop launches the same kernels
+in the same order in each step, so some kernel occurs once per step, at equal distances in the sequence. The kernels of
+a repeated layer also recur, but do not cover the step evenly; the test for even coverage rejects them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What was odd about a file, collected while it is read.
+"""What was unusual about a file, collected while it is read.
 
-In: remarks from every reading stage. Out: `dropped` (how many of what was left out) and `warnings` (sentences).
-Apart, because a reader must go on after damage, and still nothing may be left out silently.
+In: remarks from every reading stage. Out: `dropped` (what was left out, with counts) and `warnings` (sentences). A
+reader continues after damage, and nothing is left out silently.
 """
 
 from __future__ import annotations

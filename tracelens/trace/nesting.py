@@ -1,7 +1,7 @@
 """Which of many nested spans of one thread encloses an instant.
 
 In: starts and ends of spans that nest properly (calls within calls). Out: for each instant the position of the
-innermost span around it. By levels instead of a stack: everything is one sort and one search, no Python loop.
+innermost span around it. The search is by nesting level instead of with a stack: one sort and one binary search.
 """
 
 from __future__ import annotations

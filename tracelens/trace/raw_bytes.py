@@ -1,8 +1,8 @@
 """The bytes of a trace file, decompressed, a piece at a time.
 
-In: a path (or `-` for standard input), plain, gzip or zstd, told apart by content. Out: pieces of the raw text.
-A file cut short or damaged gives everything before the damage and a remark in `LoadNotes`; only a file that cannot be
-opened at all is an error. Memory stays at one piece, however much a file expands.
+In: a path (or `-` for standard input); plain, gzip or zstd, told apart by content. Out: pieces of the raw text. A file
+that is cut short or damaged gives everything before the damage and a remark in `LoadNotes`; only a file that cannot be
+opened raises `InputError`. Memory stays at one piece, however much a file expands.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ GZIP_MAGIC, ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 GZIP_WINDOW = 31
 """zlib's number for "gzip header, largest window"."""
 ZSTD_WINDOW = 1 << 27
-"""What `zstd` itself accepts unasked: 128 MiB; a hostile header may ask for more memory than there is."""
+"""What `zstd` itself accepts unasked: 128 MiB; a damaged or malicious header may ask for more memory than there is."""
 ZSTD_STEP = 1 << 10
 """Compressed bytes per call: a kibibyte can expand to 32 MiB, and what a call yields is not bounded otherwise."""
 
@@ -105,7 +105,7 @@ def _gunzipped(handle: IO[bytes], head: bytes, name: str, notes: LoadNotes) -> I
 
 
 def _up_to_damage(again: Iterator[bytes], given: int) -> Iterator[bytes]:
-    """What the second, careful reading finds beyond the `given` bytes of the first."""
+    """What the second reading, in small steps, yields beyond the `given` bytes of the first."""
     with contextlib.suppress(*_DAMAGE):
         for piece in again:
             if given < len(piece):

@@ -1,9 +1,9 @@
-"""Steps that the machine made slow, not the loop: recognized, so that a few of them do not speak for all.
+"""Steps that the machine and not the loop made slow: found, so that they do not distort the mean.
 
-In: steps, calls and DataLoader spans. Out: which kept steps to leave out. On a shared host one step in ten may take
-twice or three times as long as its neighbors that make exactly the same calls; a mean over ten steps would then
-describe none of them. Apart because it is the only place where a complete step is dropped, and it must be careful:
-periodic work makes other calls, and a loader with workers that delivers in bursts is the loop's own doing.
+In: steps, calls and DataLoader spans. Out: which kept steps to leave out. On a shared host one step in ten may take two
+or three times as long as its neighbors that make exactly the same calls; a mean over ten steps would then describe
+none of them. Two cases must stay in: periodic work makes other calls, and a loader with workers that delivers in bursts
+is a property of the loop.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import numpy.typing as npt
 import pandas as pd
 
 FACTOR = 1.5
-"""Steps of one loop differed by up to 1.3 x on a busy shared host; hiccups were seen from 1.5 x to 3.4 x."""
+"""Steps of one loop differed by up to 1.3 x on a busy shared host; outliers from 1.5 x to 3.4 x."""
 MOST_SHARE = 0.2
-"""If more than a fifth of the steps are slow, slow is what this loop is."""
+"""If more than a fifth of the steps are slow, that is the loop's own speed."""
 FEWEST_STEPS = 8
-"""Below, there is no telling which step is the exception."""
+"""With fewer steps an outlier cannot be told from the usual step."""
 BY_WORKERS = "MultiProcessing"
 
 
 def find(step: pd.DataFrame, calls: pd.DataFrame, loader: pd.DataFrame) -> npt.NDArray[np.bool_]:
-    """A mask over the rows of `step`: kept steps that are hiccups."""
+    """A mask over the rows of `step`: kept steps that the machine made slow."""
     kept = step["kept"].to_numpy(dtype=np.bool_)
     none = np.zeros(len(step), dtype=np.bool_)
     if kept.sum() < FEWEST_STEPS or not len(calls):

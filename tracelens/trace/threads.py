@@ -1,7 +1,7 @@
 """Which thread runs the training loop, and which ones run its backward passes.
 
-In: the rows of a Trace and its API calls. Out: thread ids. Apart, because steps, waits and idle time all need it and
-a trace nowhere states it.
+In: the rows of a Trace and its API calls. Out: thread ids. A trace states them nowhere; steps, waits and idle time all
+need them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ MARKS = ("user_annotation", "cpu_op")
 _BACKWARD = "autograd::engine::evaluate_function"
 _SYNCS = ("device_sync", "stream_sync", "event_sync")
 RUN = 3
-"""Launches in a row that make a hand-over: a thread beside the loop that uploads a batch now and then makes fewer."""
+"""Launches in a row that count as a backward pass; a thread that occasionally uploads a batch makes fewer."""
 HANDED_SHARE = 0.9
-"""Of a worker's launches, how many must come while the main thread stands still; two loops at once share no order."""
+"""Share of another thread's launches that must come while the main thread is in no call; two independent loops do not
+reach it."""
 
 Column = npt.NDArray[Any]
 
@@ -40,7 +41,11 @@ class Threads:
 
 
 def find(rows: TraceRows, calls: pd.DataFrame, ops: pd.DataFrame) -> Threads:
-    """By annotations and autograd's own rows; where there are none (a C++ program), by who waits and who takes over."""
+    """By annotations and autograd's own rows.
+
+    Where there are none (a C++ program), the thread that waits for the GPU is the main thread, and one that launches
+    while the main thread is in no call is an autograd thread.
+    """
     marks = rows.in_categories(MARKS)
     backward = rows.named(marks, lambda name: name.startswith(_BACKWARD))
     workers = {int(thread) for thread in np.unique(rows.column("tid")[backward])}
@@ -74,7 +79,7 @@ def _meets_the_gpu(calls: pd.DataFrame, ops: pd.DataFrame) -> Column:
 
 
 def _taking_over(calls: pd.DataFrame, ops: pd.DataFrame, main: int) -> set[int]:
-    """Threads that launch kernels while the main thread stands still outside every call: it has handed over to them."""
+    """Threads that launch kernels while the main thread is outside every call: they run its backward passes."""
     kernels = _launches(calls, _computes(ops))
     others = np.unique(calls["thread"].to_numpy()[kernels])
     return {int(thread) for thread in others if thread != main and _hands_over(calls, kernels, main, thread)}

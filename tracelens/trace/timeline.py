@@ -1,7 +1,7 @@
 """Build the Timeline: from one rank's columns to the tables that every finding and the replay read.
 
-In: a `Trace`, and what the recording left beside it. Out: a `Timeline`. This module only says in which order the
-parts are made; each part is a module: threads, tables (calls and GPU work), steps, waits, idle, attribution.
+In: a `Trace`, and what the recording left beside it. Out: a `Timeline`. This module only holds the order in which the
+parts are made; each part is a module: threads, tables (calls and GPU work), steps, waits, idle_gaps, attribution.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tracelens.trace.threads import LOADER, MARKS, Threads
 
 
 def build(trace: Trace, recording: RankRecording | None = None) -> Timeline:
-    """The queryable picture of `trace`; `recording` adds step marks of ours, attributed steps and source lines."""
+    """The Timeline of `trace`; `recording` adds TraceLens's step marks, attributed steps and source lines."""
     rows = TraceRows(trace)
     calls, ops = tables.build(rows)
     calls = event_records.joined(calls, trace, recording)
@@ -67,7 +67,7 @@ def _loader(rows: TraceRows, found: Threads, step: pd.DataFrame) -> pd.DataFrame
 
 
 def _overhead(rows: TraceRows, wait: pd.DataFrame) -> intervals.IntervalSet:
-    """When the profiler itself held the host: its own rows, and its drain at the end of the window."""
+    """When the profiler itself blocked the host: its own rows, and its synchronize at the end of the window."""
     spans, edge = rows.in_categories(("overhead",)), wait[wait["window_edge"]]
     return intervals.union(
         *(np.concatenate((rows.column(key)[spans], edge[key].to_numpy())) for key in ("start_ns", "end_ns"))

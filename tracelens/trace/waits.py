@@ -1,8 +1,8 @@
-"""Host waits: every call in which a thread stands still for the GPU.
+"""Host waits: every call in which a thread is blocked until the GPU has done something.
 
-In: calls, GPU work, steps. Out: the `waits` table, idle time and source lines still empty. A synchronize waits from
-its start to the completion of its targets; a blocking copy waits for its call minus what issuing it costs. The
-profiler's own drain at the end of the window is recognized and marked, never counted.
+In: calls, GPU work, steps. Out: the `waits` table, with idle time and source lines still empty. A synchronize waits
+from its start to the completion of its targets; a blocking copy waits for the duration of its call minus the cost of
+issuing it. The profiler's own synchronize at the end of the window is marked (`window_edge`) and never counted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SYNCS = ("device_sync", "stream_sync", "event_sync")
 SKEW_NS = 5_000
 """Work that ends this long after a call's end can still be what it waited for: so far host and GPU clocks differ."""
 DEFAULT_ISSUE_NS = 5_000
-"""What issuing a copy costs where the trace has no other call to tell: the usual cost of a launch on a server."""
+"""Cost of issuing a copy where no other call of the trace shows it: that of a launch on a server."""
 BEFORE = int(np.iinfo(np.int64).min)
 """When work was launched that was queued before the recording began."""
 _NONE, _D2H, _H2D = -1, KINDS.index("d2h"), KINDS.index("h2d")
@@ -71,23 +71,28 @@ def second_halves(waits: pd.DataFrame) -> pd.Series[bool]:
 
 
 def without_asked(waits: pd.DataFrame) -> pd.DataFrame:
-    """Take back `copy` of synchronizes that the user wrote by name behind a copy to the GPU: they are not part of it.
-    Behind a read they are, whoever wrote them: without one the value is not there."""
+    """Clear `copy` of synchronizes that the user wrote explicitly after a copy to the GPU: they are not part of it.
+
+    After a read a synchronize is always part of the read, because without it the value has not arrived.
+    """
     asked = [str(call).endswith("synchronize") for call in waits["user_call"]]
     asked_for = among(waits["kind"], "stream") & np.array(asked, dtype=np.bool_)
     return waits.assign(copy=np.where(asked_for, -1, waits["copy"].to_numpy()))
 
 
 def launched(calls: pd.DataFrame, ops: pd.DataFrame) -> Column:
-    """When each operation was put on its stream. Work without its call was there before the window if the stream does
-    it before all work that has one; else (replayed, or its call was lost) it counts from its own start."""
+    """When each operation was put on its stream.
+
+    An operation without its call was queued before the window if the stream runs it before all work that has one;
+    otherwise (graph replay, or a lost call) its own start is taken.
+    """
     call, start = ops["call"].to_numpy(), ops["start_ns"].to_numpy()
     linked = call >= 0
     device, stream = (pd.factorize(ops[key].to_numpy())[0].astype(np.int64) for key in ("device", "stream"))
     group = pd.factorize(device * (stream.max(initial=0) + 1) + stream)[0]
     first = np.full(int(group.max(initial=-1)) + 1, np.iinfo(np.int64).max)
     np.minimum.at(first, group[linked], start[linked])
-    first[first == np.iinfo(np.int64).max] = BEFORE  # a stream without launches tells nothing
+    first[first == np.iinfo(np.int64).max] = BEFORE  # without launches the stream shows no beginning
     before = start < first[group]
     called = calls["start_ns"].to_numpy()[call] if len(calls) else start
     return np.where(linked, called, np.where(before, BEFORE, start))
