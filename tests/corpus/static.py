@@ -30,7 +30,7 @@ from tests.corpus.collect import batches, parsed, scripts
 from tests.corpus.uses import Use, uses
 from tracelens.model import Declined, Edit, EditKind, Hunk, Location, Patch, Stall
 from tracelens.patch.code.source import Unreadable, parse
-from tracelens.patch.files import apply, trust
+from tracelens.patch.files import apply, rewrite_checks
 from tracelens.patch.loop import guards
 from tracelens.patch.loop.sites import find
 from tracelens.patch.recipes import PatchOptions, make
@@ -151,7 +151,7 @@ def _stall(name: str, file: str, line: int) -> Stall:
 
 def _wrong(script: Path, patch: Patch, before: bytes, after: bytes, unsafe: bool) -> str:
     """What is wrong with a patch, in words; "" if it keeps every promise."""
-    mistake = trust.mistake(parse(script, script.name, before), after)
+    mistake = rewrite_checks.rewrite_mistake(parse(script, script.name, before), after)
     if mistake is not None:
         return mistake
     backup = script.parent / "backup"

@@ -18,7 +18,7 @@ from tests.support.places import ROOT
 from tracelens import run
 from tracelens.errors import InputError, Refused
 from tracelens.model import FilePatch, Patch
-from tracelens.patch.files import alone, apply
+from tracelens.patch.files import apply, folder_lock
 
 RACING = """
 import sys, time
@@ -100,7 +100,7 @@ def test_a_run_that_was_stopped_in_the_middle_is_named_after_a_while(
     first = racing(two_runs, "run0", 2.0)
     until_begun(two_runs)
     first.send_signal(signal.SIGSTOP)
-    monkeypatch.setattr(alone, "WAIT_SECONDS", 0.3)
+    monkeypatch.setattr(folder_lock, "WAIT_SECONDS", 0.3)
     patch = Patch(two_runs, (FilePatch(two_runs / "b.py", b"x = 1", b"run1"),), (), (), "")
     try:
         with pytest.raises(Refused, match="another tracelens is writing in"):
@@ -114,15 +114,15 @@ def test_a_run_that_was_stopped_in_the_middle_is_named_after_a_while(
 def test_folders_that_can_only_be_read_or_not_be_locked_are_no_obstacle(two_runs: Path) -> None:
     two_runs.chmod(0o555)
     try:
-        with alone.alone(two_runs / "run0", [two_runs, two_runs / "none", two_runs / "run0"]):
+        with folder_lock.exclusive(two_runs / "run0", [two_runs, two_runs / "none", two_runs / "run0"]):
             held = subprocess.run(["flock", "--nonblock", str(two_runs), "true"], check=False)
     finally:
         two_runs.chmod(0o755)
     assert held.returncode == 1
     with (
-        mock.patch.object(alone.fcntl, "flock", side_effect=OSError(9, "Bad file descriptor")),
-        alone.alone(two_runs / "run0", [two_runs]),
-        alone.alone(two_runs / "run1", [two_runs]),
+        mock.patch.object(folder_lock.fcntl, "flock", side_effect=OSError(9, "Bad file descriptor")),
+        folder_lock.exclusive(two_runs / "run0", [two_runs]),
+        folder_lock.exclusive(two_runs / "run1", [two_runs]),
     ):
         pass
     assert sorted(path.name for path in two_runs.iterdir()) == ["a.py", "b.py", "run0", "run1"]

@@ -12,7 +12,7 @@ from tests.support.patching import SUM, assert_same, defer, patch_of, patched_ag
 from tracelens.errors import UsageError
 from tracelens.model import Edit
 from tracelens.patch.code.source import parse
-from tracelens.patch.files import trust, vendored
+from tracelens.patch.files import rewrite_checks, vendored
 from tracelens.patch.recipes import PatchOptions, make
 
 # ------------------------------------------------------------------------------------------------ formatting
@@ -42,7 +42,7 @@ def test_lines_outside_of_the_hunks_keep_their_bytes(name: str, tmp_path: Path) 
     assert all(b"for step" in line or b"total" in line or b"step % 4" in line for line in touched)
     assert before.endswith((b"\n", b"\r\n")) == after.endswith((b"\n", b"\r\n"))
     assert after.startswith(b"\xef\xbb\xbf") == before.startswith(b"\xef\xbb\xbf")
-    assert trust.mistake(parse(tmp_path / "train.py", "train.py", before), after) is None
+    assert rewrite_checks.rewrite_mistake(parse(tmp_path / "train.py", "train.py", before), after) is None
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -90,7 +90,9 @@ def test_a_second_run_over_the_patched_file_changes_nothing(tmp_path: Path) -> N
 
 def test_an_unstable_rewrite_is_given_up(tmp_path: Path) -> None:
     text = script(SUM)
-    with mock.patch("tracelens.patch.files.trust.mistake", return_value="the patched file does not compile: line 3"):
+    with mock.patch(
+        "tracelens.patch.files.rewrite_checks.rewrite_mistake", return_value="the patched file does not compile: line 3"
+    ):
         patch = patch_of(tmp_path, text)
     assert patch.empty
     assert patch.hunks == ()
@@ -99,10 +101,10 @@ def test_an_unstable_rewrite_is_given_up(tmp_path: Path) -> None:
 
 def test_a_lost_comment_or_a_syntax_error_is_noticed(tmp_path: Path) -> None:
     source = parse(tmp_path / "a.py", "a.py", b"x = 1  # keep me\n")
-    assert trust.mistake(source, b"x = 1  # keep me\n") is None
-    assert "comment" in (trust.mistake(source, b"x = 1\n") or "")
-    assert "parse" in (trust.mistake(source, b"x = = 1  # keep me\n") or "")
-    assert "compile" in (trust.mistake(source, b"return  # keep me\n") or "")
+    assert rewrite_checks.rewrite_mistake(source, b"x = 1  # keep me\n") is None
+    assert "comment" in (rewrite_checks.rewrite_mistake(source, b"x = 1\n") or "")
+    assert "parse" in (rewrite_checks.rewrite_mistake(source, b"x = = 1  # keep me\n") or "")
+    assert "compile" in (rewrite_checks.rewrite_mistake(source, b"return  # keep me\n") or "")
 
 
 # ---------------------------------------------------------------------------------------- the vendored runtime

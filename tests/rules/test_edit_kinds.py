@@ -41,7 +41,7 @@ from tracelens.replay.program import Program
 from tracelens.replay.replay_trace import HostOp, ReplayTrace, all_host_ops
 from tracelens.schemes import plan, rules
 
-HELPERS = {"arguments", "build", "grouped", "pinned", "relied", "written"}
+HELPERS = {"arguments", "build", "loop_groups", "memory_writes", "pinned", "wait_dependents"}
 """Modules of patch/recipes/ that serve recipes and are none."""
 MADE_UP = "count-to-ten"
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from tracelens import run
 from tracelens.errors import InputError, Refused
 from tracelens.model import FilePatch, Patch
-from tracelens.patch.files.alone import alone
+from tracelens.patch.files.folder_lock import exclusive
 from tracelens.run.backup import MANIFEST, BackupEntry, backup_entries, file_digest, new_mark, write_manifest
 
 
@@ -29,7 +29,7 @@ def write(patch: Patch, backup: Path, scheme: str | None = None) -> None:
     """
     if patch.empty:
         return
-    with alone(backup.parent, {one.path.parent for one in patch.files}):
+    with exclusive(backup.parent, {one.path.parent for one in patch.files}):
         _check_backup_is_free(backup)
         for one in patch.files:
             _check_unchanged(one)
@@ -42,14 +42,14 @@ def revert(backup: Path, projects: Sequence[Path] = ()) -> tuple[Path, ...]:
     Raises `Refused` if a file was edited since or lies in none of `projects` (a Run may come from somebody else), and
     `InputError` without a backup; then nothing is changed.
     """
-    with alone(backup.parent, _folders(backup)):
+    with exclusive(backup.parent, _folders(backup)):
         return _revert(backup, projects)
 
 
 def clean_up(backup: Path) -> None:
     """Remove what a killed `write` or `revert` of this backup left beside the user's files."""
     if (backup / MANIFEST).is_file():
-        with alone(backup.parent, _folders(backup)):
+        with exclusive(backup.parent, _folders(backup)):
             _sweep(backup_entries(backup) if (backup / MANIFEST).is_file() else ())
 
 

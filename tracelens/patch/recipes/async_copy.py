@@ -16,10 +16,10 @@ from tracelens.patch.loop.loaders import batch_names, has_hidden_arguments, whol
 from tracelens.patch.loop.loops import Blocked, check_framework, loop_over_batches, own_nodes
 from tracelens.patch.loop.sites import Site, is_built_on_gpu
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, evidence, matched
-from tracelens.patch.recipes import pinned, relied
+from tracelens.patch.recipes import pinned, wait_dependents
 from tracelens.patch.recipes.arguments import with_argument
-from tracelens.patch.recipes.grouped import Found, by_loop
-from tracelens.patch.recipes.written import text_of, views, writes_into
+from tracelens.patch.recipes.loop_groups import Found, by_loop
+from tracelens.patch.recipes.memory_writes import text_of, views, writes_into
 
 _VIEWS = words(
     "view reshape squeeze unsqueeze transpose permute narrow select flatten unflatten t expand chunk split unbind"
@@ -68,7 +68,7 @@ def copy_loop(request: RecipeRequest, site: Site) -> cst.For:
         raise Blocked(None, obstacle, "let it pass `non_blocking` on, where the batch can hold such an object")
     if has_hidden_arguments(call):
         raise Blocked(None, "its arguments are hidden in `*` or `**`", "add non_blocking=True to them")
-    for sign, meaning in relied.signs(source, "copy"):
+    for sign, meaning in wait_dependents.signs(source, "copy"):
         by_hand = "wait for an event before the host uses that memory again, then copy without blocking"
         raise Blocked(sign, f"the file {meaning}, and this copy may be what keeps it safe", by_hand)
     _check_type(request, loop, call, owner)

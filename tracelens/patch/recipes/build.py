@@ -25,7 +25,7 @@ from tracelens.patch.code.source import (
 )
 from tracelens.patch.deferral.loop_rewrite import LoopChange, file_splices, import_splice, plain
 from tracelens.patch.deferral.planning import plan
-from tracelens.patch.files import diff, trust, vendored
+from tracelens.patch.files import diff, rewrite_checks, vendored
 from tracelens.patch.loop import guards
 from tracelens.patch.loop.facts import facts_of
 from tracelens.patch.loop.loops import Blocked, training_loop
@@ -165,7 +165,7 @@ class _Project:
             except (Conflict, Blocked) as error:
                 declined += [_given_up(proposal, str(error)) for proposal in proposals]
                 continue
-            wrong = trust.mistake(draft.source, new.data) or self._unstable(draft, new, proposals)
+            wrong = rewrite_checks.rewrite_mistake(draft.source, new.data) or self._unstable(draft, new, proposals)
             if wrong is not None:
                 declined += [_given_up(proposal, wrong) for proposal in proposals]
                 continue

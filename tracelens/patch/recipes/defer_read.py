@@ -27,8 +27,8 @@ from tracelens.patch.loop.loops import (
 from tracelens.patch.loop.sites import Site, find
 from tracelens.patch.loop.thinned import check_not_thinned
 from tracelens.patch.proposal import DECIDES, Proposal, RecipeAnswer, RecipeRequest, Target, evidence, matched
-from tracelens.patch.recipes import relied
-from tracelens.patch.recipes.grouped import Found, by_loop
+from tracelens.patch.recipes import wait_dependents
+from tracelens.patch.recipes.loop_groups import Found, by_loop
 
 SEVERAL = 1.5
 """Reads per step, of one place, from which its loop runs within a batch: half of one for a last, shorter batch."""
@@ -117,7 +117,7 @@ def loop_of_read(request: RecipeRequest, node: cst.CSTNode) -> Loop:
     loop = training_loop(request.source, node)
     check_unpatched(loop, request.names)
     check_not_thinned(request.source, node)
-    for sign, meaning in relied.signs(request.source, "read"):
+    for sign, meaning in wait_dependents.signs(request.source, "read"):
         by_hand = "make the stream or the copy safe by an event (wait_stream, record_stream), then read every N batches"
         raise Blocked(sign, f"the file {meaning}, and this read may be what keeps it safe", by_hand)
     return loop

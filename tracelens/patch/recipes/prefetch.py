@@ -21,7 +21,7 @@ from tracelens.patch.loop.loops import Blocked, check_framework, own_nodes, side
 from tracelens.patch.loop.sites import find, is_typed_copy
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, evidence, matched
 from tracelens.patch.recipes.async_copy import copy_loop
-from tracelens.patch.recipes.grouped import Found, by_loop
+from tracelens.patch.recipes.loop_groups import Found, by_loop
 
 _SHAPES = frozenset({"size", "shape", "dim", "ndim", "numel", "dtype"})
 _WORKERS_POSITION = 5

@@ -27,8 +27,8 @@ from tracelens.patch.loop.loops import (
 from tracelens.patch.loop.sites import Site, find, statement_of
 from tracelens.patch.loop.timing import Timing
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, evidence, matched
-from tracelens.patch.recipes import relied
-from tracelens.patch.recipes.grouped import Found, by_loop
+from tracelens.patch.recipes import wait_dependents
+from tracelens.patch.recipes.loop_groups import Found, by_loop
 
 
 def propose(request: RecipeRequest) -> RecipeAnswer:
@@ -55,7 +55,7 @@ def _loop(request: RecipeRequest, site: Site) -> Loop:
         if isinstance(ancestor, cst.If) and is_rare(ancestor.test, facts.varying):
             raise Blocked(ancestor, "it is made only in some batches already", "nothing to do")
     timed(facts, ())
-    for sign, meaning in relied.signs(source, "sync"):
+    for sign, meaning in wait_dependents.signs(source, "sync"):
         raise Blocked(sign, f"the file {meaning}", "keep it unless you can show that nothing relies on it")
     return loop
 

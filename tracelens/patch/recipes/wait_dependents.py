@@ -18,7 +18,7 @@ from tracelens.patch.code.names import dotted, targets, walk
 from tracelens.patch.code.outside import words
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
 from tracelens.patch.loop.loops import SIDE_STREAMS, side_work
-from tracelens.patch.recipes.written import text_of, writes_into
+from tracelens.patch.recipes.memory_writes import text_of, writes_into
 
 Wait = Literal["sync", "read", "copy"]
 Sign = tuple[cst.CSTNode, str]

@@ -23,7 +23,7 @@ _PAUSE_SECONDS = 0.02
 
 
 @contextlib.contextmanager
-def alone(run: Path, targets: Iterable[Path] = ()) -> Iterator[None]:
+def exclusive(run: Path, targets: Iterable[Path] = ()) -> Iterator[None]:
     """Hold the folder of a Run, then those of the files; a second one waits, and is refused after `WAIT_SECONDS`.
 
     Always in this order, and the folders of files in the order of their numbers: two never wait for one another.

@@ -13,7 +13,7 @@ from collections import Counter
 from tracelens.patch.code.source import SourceFile, Unreadable, parse
 
 
-def mistake(before: SourceFile, after: bytes) -> str | None:
+def rewrite_mistake(before: SourceFile, after: bytes) -> str | None:
     """What is wrong with a rewritten file, in a sentence; None if it parses, compiles and kept its comments."""
     try:
         parse(before.path, before.shown, after, before.entry)
