@@ -139,7 +139,7 @@ def examine(inputs: Inputs, options: Options | None = None) -> Examined:
         monitor=runs.samples(inputs.run.path) if inputs.run else (),
         situation=()
         if isinstance(program, Abstention)
-        else tuple(one.text for one in explanations.explain(program, gains)),
+        else tuple(explanation.text for explanation in explanations.explain(program, gains)),
         passed=detected.passed,
         not_applicable=detected.not_applicable,
         ranks=ranks,
@@ -166,16 +166,16 @@ def plan(examined: Examined, options: Options | None = None) -> PlannedDiagnosis
         for given in (offers if options.unsafe else None, offers)
     )
     ground = _ground(diagnosis, interval, options, examined)
-    found = remedies.remedies_for(ground, fitted, offers, options.forced)
+    scheme_remedies = remedies.remedies_for(ground, fitted, offers, options.forced)
     measured = store.read(diagnosis.run.path) if diagnosis.run else ()
     against = (measured, fitted, interval, diagnosis.timeline.trace.device)
     trials = score.comparable(*against)
-    facts = _facts(examined, found, trials)
+    facts = _facts(examined, scheme_remedies, trials)
     schemes = score.judge(rules, facts)
     missing = (examined.code,) if isinstance(examined.code, Abstention) else ()
     answer = advise.recommend(rules, schemes, facts, options.limits)
     counted = options.count_unsafe and not options.unsafe
-    without = found.get(options.forced or answer.scheme or "")
+    without = scheme_remedies.get(options.forced or answer.scheme or "")
     asked = remedies.worth_asking(ground, asking, offers, without) if counted else ()
     judged = replace(diagnosis, abstentions=(*diagnosis.abstentions, *missing, *score.set_aside(*against)))
     return PlannedDiagnosis(
@@ -183,10 +183,12 @@ def plan(examined: Examined, options: Options | None = None) -> PlannedDiagnosis
         schemes=schemes,
         recommendation=answer,
         unsafe=asked,
-        patches={name: remedy.patch for name, remedy in found.items() if remedy.patch is not None},
+        patches={name: remedy.patch for name, remedy in scheme_remedies.items() if remedy.patch is not None},
         verifications=trials,
         offers=offers,
-        replayed={name: one.estimate for name, one in found.items() if isinstance(one.estimate, Estimate)},
+        replayed={
+            name: remedy.estimate for name, remedy in scheme_remedies.items() if isinstance(remedy.estimate, Estimate)
+        },
         interval=interval,
         weights=rules.weights,
         measures=measures.measures_of_run(rules.measures, diagnosis),
@@ -258,7 +260,7 @@ def save(diagnosis: IllustratedDiagnosis, source: SourceScope = "project") -> tu
 
 
 def _open_run(run: Run, max_bytes: int | None) -> Inputs:
-    recorded = tuple(one for one in run.recordings if one.trace_path is not None)
+    recorded = tuple(recording for recording in run.recordings if recording.trace_path is not None)
     if not recorded:
         reason = run.meta.get("reason") or "no training step was seen"
         raise InputError(
@@ -266,7 +268,9 @@ def _open_run(run: Run, max_bytes: int | None) -> Inputs:
             hint="record again: tracelens profile train.py, with enough steps for the window",
         )
     traces = tuple(
-        _named(chrome.load(one.trace_path, max_bytes=max_bytes), one) for one in recorded if one.trace_path is not None
+        _named(chrome.load(recording.trace_path, max_bytes=max_bytes), recording)
+        for recording in recorded
+        if recording.trace_path is not None
     )
     return Inputs(run, traces, recorded)
 
@@ -283,7 +287,7 @@ def _applied(run: Run | None) -> runs.AppliedPatch | None:
 
 
 def _before(applied: runs.AppliedPatch | None) -> dict[Path, bytes]:
-    return {one.path.resolve(): one.before for one in (applied.files if applied else ()) if one.before is not None}
+    return {file.path.resolve(): file.before for file in (applied.files if applied else ()) if file.before is not None}
 
 
 def _slowest(inputs: Inputs) -> tuple[Timeline, RankRecording | None, tuple[RankTimes, ...]]:
@@ -314,14 +318,14 @@ def _ground(diagnosis: Diagnosis, interval: int, options: Options, examined: Exa
     return PatchContext(replay_trace, code, applied, diagnosis.stalls, interval, options.unsafe, options.import_runtime)
 
 
-def _facts(examined: Examined, found: Mapping[str, Remedy], measured: tuple[Verification, ...]) -> Facts:
+def _facts(examined: Examined, scheme_remedies: Mapping[str, Remedy], measured: tuple[Verification, ...]) -> Facts:
     diagnosis, program = examined.diagnosis, examined.replay_trace
     memory = (examined.recording.meta.get("memory") or {}) if examined.recording else {}
     return Facts(
         step_ns=diagnosis.steps.best_known_ns,
-        plans={name: remedy.edits for name, remedy in found.items()},
-        estimates={name: remedy.estimate for name, remedy in found.items() if remedy.estimate is not None},
-        patches={name: remedy.patch for name, remedy in found.items() if remedy.patch is not None},
+        plans={name: remedy.edits for name, remedy in scheme_remedies.items()},
+        estimates={name: remedy.estimate for name, remedy in scheme_remedies.items() if remedy.estimate is not None},
+        patches={name: remedy.patch for name, remedy in scheme_remedies.items() if remedy.patch is not None},
         verifications=measured,
         stalls=diagnosis.stalls,
         breakdown=diagnosis.breakdown,

@@ -113,7 +113,7 @@ def test_verify_exits_by_its_outcome(
         asked.append(names)
         return (Verification(names[0], outcome, True, Ratio(0.9, 0.88, 0.92), 10, 9, None, "said."),)
 
-    monkeypatch.setattr(trials, "of_schemes", measured)
+    monkeypatch.setattr(trials, "verify_schemes", measured)
     words = ["--all"] if outcome == "faster" else []
     assert main(["verify", str(folder), *words]) == code
     wanted = {"event-interval", "interval-sync", "event-sync"} if words else {"event-interval"}
@@ -129,7 +129,7 @@ def test_verify_two_scripts_hands_over_their_arguments(
         seen.append(words[:3])
         return (Verification(None, "no change", True, None, None, None, None, "no change"),)
 
-    monkeypatch.setattr(trials, "of_scripts", measured)
+    monkeypatch.setattr(trials, "verify_scripts", measured)
     assert main(["verify", "a.py", "b.py", "--", "--epochs", "1"]) == 0
     assert seen == [(Path("a.py"), Path("b.py"), ("--epochs", "1"))]
 

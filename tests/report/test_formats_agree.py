@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from tests.support.places import SAMPLES
-from tracelens.cli import report
+from tracelens.cli import renderers
 from tracelens.cli.options import Presentation
 from tracelens.cli.planning import PlanOptions, planned
+from tracelens.cli.renderers.renderer import PlanAnswer, render
 from tracelens.report.formatting import gain, milliseconds, percent
 
 CASES = ("sync_every_batch", "pageable_copies", "gpu_bound", "loader_bound", "host_bound")
@@ -26,10 +27,13 @@ def answers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     folder = tmp_path_factory.mktemp("agreement") / "case"
     shutil.copytree(SAMPLES / request.param, folder)
     diagnosis = planned((folder / "run",), PlanOptions())
-    forms = ("text", "json", "markdown", "html", "github", "sarif")
+    answer = PlanAnswer(diagnosis, (), PlanOptions())
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", "120")  # a narrow terminal gets lists, which have no rows to compare
-        found: Answers = {form: report._text(diagnosis, PlanOptions(), Presentation(form), ()) for form in forms}
+        found: Answers = {
+            renderer.name: render(renderer.page, answer, Presentation(renderer.name))
+            for renderer in renderers.RENDERERS
+        }
     found["json"], found["sarif"] = json.loads(found["json"]), json.loads(found["sarif"])
     body = re.sub(r"(?s)<(script|style)\b.*?</\1>", "", found["html"])
     found["page"] = re.sub(r"\s+", " ", markup.unescape(re.sub(r"<[^>]+>", "", body)))

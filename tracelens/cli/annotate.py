@@ -59,7 +59,7 @@ def _document(path: Path) -> Any:
     """The trace's JSON as it is; of a damaged one, all that is intact."""
     from tracelens.trace import json_document
 
-    found = json_document.document(path)
-    for warning in found.warnings:
+    trace = json_document.document(path)
+    for warning in trace.warnings:
         output.note(f"note: {warning}")
-    return found.content
+    return trace.content

@@ -109,17 +109,17 @@ def check(path: Path, limits: BudgetOptions, terms: BaselineOptions, out: Path |
         )
     baseline = None if terms.baseline is None else gate.read_baseline(terms.baseline)
     examined = pipeline.examine(options.opened((path,)))
-    found = gate.judge(
+    result = gate.judge(
         examined.diagnosis, _items(examined, limits, terms.allow), terms.allow, baseline, terms.least_share
     )
-    for name in _evidence(examined, found, out):
+    for name in _evidence(examined, result, out):
         if not shown.quiet:
             output.note(f"written: {output.shown(name)}")
-    for entry in found.unused if shown.form != "text" else ():
+    for entry in result.unused if shown.form != "text" else ():
         output.note(f"note: the allow-list's {formatting.clean(entry)} allows nothing here: has the line moved?")
-    answer = GateAnswer(found, examined.diagnosis, next_commands.line("recommend", str(path)))
+    answer = GateAnswer(result, examined.diagnosis, next_commands.line("recommend", str(path)))
     output.result(render(shown.renderer.gate, answer, shown))
-    return EXIT[found.passed]
+    return EXIT[result.passed]
 
 
 def _items(examined: Examined, limits: BudgetOptions, allowed: Sequence[str]) -> tuple[BudgetResult, ...]:
@@ -133,7 +133,7 @@ def _items(examined: Examined, limits: BudgetOptions, allowed: Sequence[str]) ->
     return budget.judge_budgets(examined.diagnosis, wanted, together, passed)
 
 
-def _evidence(examined: Examined, found: Gate, out: Path | None) -> tuple[Path, ...]:
+def _evidence(examined: Examined, result: Gate, out: Path | None) -> tuple[Path, ...]:
     """The files a failed job is looked into with; nothing for a bare trace without a folder to write to."""
     from tracelens import pipeline
     from tracelens import run as runs
@@ -146,7 +146,7 @@ def _evidence(examined: Examined, found: Gate, out: Path | None) -> tuple[Path, 
     with output.progress("writing the evidence"):
         diagnosis = pipeline.illustrate(examined, pipeline.plan(examined))
         files = {
-            EVIDENCE: dumped(gate.document(found)) + "\n",
+            EVIDENCE: dumped(gate.document(result)) + "\n",
             runs.ANALYSIS_FILE: json_report.dumps(diagnosis),
             runs.REPORT_FILE: html.render(diagnosis),
         }

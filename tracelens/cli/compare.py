@@ -39,12 +39,14 @@ def compare(base: Path, new: Path, gate: bool, despite: tuple[str, ...], shown: 
     from tracelens.report import next_commands
 
     before, after = _starts(base), _starts(new)
-    found = comparing.compare_diagnoses(before, after, despite)
+    comparison = comparing.compare_diagnoses(before, after, despite)
     last = after[-1].run
     next_command = next_commands.line("recommend", str(new if last is None or len(after) == 1 else last.path))
-    failed = gate and bool(GATE[found.judgment])
-    output.result(render(shown.renderer.comparison, ComparisonAnswer(found, after[-1], next_command, failed), shown))
-    return GATE[found.judgment] if gate else 0
+    failed = gate and bool(GATE[comparison.judgment])
+    output.result(
+        render(shown.renderer.comparison, ComparisonAnswer(comparison, after[-1], next_command, failed), shown)
+    )
+    return GATE[comparison.judgment] if gate else 0
 
 
 def _starts(path: Path) -> tuple[Diagnosis, ...]:

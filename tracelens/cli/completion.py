@@ -27,9 +27,9 @@ def completion(context: click.Context, shell: str) -> None:
     zsh:   echo 'eval "$(tracelens completion zsh)"' >> ~/.zshrc
     fish:  tracelens completion fish > ~/.config/fish/completions/tracelens.fish
     """
-    found = get_completion_class(shell)
-    if found is None:  # click ships these three
+    completion_class = get_completion_class(shell)
+    if completion_class is None:  # click ships these three
         raise AssertionError(shell)
-    script = found(context.find_root().command, {}, "tracelens", VARIABLE)
+    script = completion_class(context.find_root().command, {}, "tracelens", VARIABLE)
     output.result(script.source_template % script.source_vars())  # without `source()`, which asks the shell's version
     output.note(f"\nto have it in every shell: {SET_UP[shell]}")

@@ -116,11 +116,11 @@ def _known(
     table: str, key: str, options: Mapping[str, click.Option], tables: tuple[str, ...], file: Path
 ) -> click.Option:
     """The option of this key; with the nearest one in the error where there is none."""
-    found = options.get(key)
-    if found is None:
+    option = options.get(key)
+    if option is None:
         guess = did_you_mean(key.replace("_", "-"), (*options, *tables))
         raise UsageError(f"{file}: {table} has no key {key!r}.{guess}", hint=SEE)
-    return found
+    return option
 
 
 def _name(option: click.Option) -> str:

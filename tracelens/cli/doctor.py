@@ -53,18 +53,18 @@ def calibrated() -> tuple[Check, ...]:
 
     try:
         with output.progress("measuring this machine, some 20 s"):
-            found = calibration.measure()
-            path = calibration.write_cache(found)
+            measured = calibration.measure()
+            path = calibration.write_cache(measured)
     except UsageError as error:
         return (Check("calibration", None, f"not available: {error.message}", error.hint),)
-    missing = ", ".join(found["skipped"])
-    constants = calibration.values(found)
-    told = f"{len(constants)} constants of {found['gpu']} under torch {found['torch']}: {_highlights(found)}"
+    missing = ", ".join(measured["skipped"])
+    constants = calibration.values(measured)
+    told = f"{len(constants)} constants of {measured['gpu']} under torch {measured['torch']}: {_highlights(measured)}"
     kept = f"kept in {path}; recordings made from now on carry them"
     return (Check("calibration", True, told, f"{kept}; could not be measured: {missing}" if missing else kept),)
 
 
-def _highlights(found: Mapping[str, Any]) -> str:
+def _highlights(constants: Mapping[str, Any]) -> str:
     shown = (
         ("pinned copies", "pinned_bytes_per_us", 1e3, "GB/s"),
         ("pageable copies", "pageable_bytes_per_us", 1e3, "GB/s"),
@@ -72,7 +72,9 @@ def _highlights(found: Mapping[str, Any]) -> str:
         ("a synchronize with nothing to wait for", "sync_issue_ns", 1e3, "µs"),
         ("the profiler per event", "row_overhead_ns", 1e3, "µs"),
     )
-    return ", ".join(f"{words} {found[key] / unit:.1f} {name}" for words, key, unit, name in shown if key in found)
+    return ", ".join(
+        f"{words} {constants[key] / unit:.1f} {name}" for words, key, unit, name in shown if key in constants
+    )
 
 
 def _verdict(bad: list[Check]) -> str:

@@ -85,8 +85,8 @@ class MachineFacts:
         named = self.gpus.get("driver")
         if isinstance(named, str):
             return named
-        found = re.search(r"Kernel Module.*?\s(\d{3,}\.[\d.]+)", _read(self.driver_file))
-        return found[1] if found else None
+        match = re.search(r"Kernel Module.*?\s(\d{3,}\.[\d.]+)", _read(self.driver_file))
+        return match[1] if match else None
 
 
 def checks(machine: MachineFacts) -> tuple[Check, ...]:
@@ -128,16 +128,16 @@ def _cure_of_import(said: str) -> str:
 
 def _no_gpu(machine: MachineFacts) -> Check:
     facts = machine.facts
-    found = "torch sees no GPU; recordings tell nothing about one"
+    symptom = "torch sees no GPU; recordings tell nothing about one"
     if not (facts.get("cuda") or facts.get("hip")):
         present = "; there is one, with driver " + machine.driver if machine.driver else ""
-        return Check("GPU", None, found, f"this build of PyTorch has no GPU support{present}: install a CUDA build")
+        return Check("GPU", None, symptom, f"this build of PyTorch has no GPU support{present}: install a CUDA build")
     hidden = machine.environment.get("CUDA_VISIBLE_DEVICES")
     if hidden is not None and hidden.strip() in ("", "-1"):
-        return Check("GPU", None, found, f"CUDA_VISIBLE_DEVICES={hidden!r} hides it: unset CUDA_VISIBLE_DEVICES")
+        return Check("GPU", None, symptom, f"CUDA_VISIBLE_DEVICES={hidden!r} hides it: unset CUDA_VISIBLE_DEVICES")
     if machine.driver is None:
-        return Check("GPU", None, found, "there is no NVIDIA driver here (in a container: start it with --gpus all)")
-    return Check("GPU", None, found, "check the driver: nvidia-smi")
+        return Check("GPU", None, symptom, "there is no NVIDIA driver here (in a container: start it with --gpus all)")
+    return Check("GPU", None, symptom, "check the driver: nvidia-smi")
 
 
 def _platform(facts: Mapping[str, Any]) -> str:
@@ -202,16 +202,16 @@ def _events(machine: MachineFacts) -> Iterator[Check]:
 
 
 def _profiler(machine: MachineFacts) -> Iterator[Check]:
-    found = {name: text for name, text in PROFILER_VARIABLES.items() if machine.environment.get(name)}
+    profilers = {name: text for name, text in PROFILER_VARIABLES.items() if machine.environment.get(name)}
     if machine.environment.get("KINETO_USE_DAEMON") == "0":
-        found.pop("KINETO_USE_DAEMON", None)
+        profilers.pop("KINETO_USE_DAEMON", None)
     if machine.facts.get("profiler_active"):
-        found["torch.profiler"] = "something starts it on import of torch (a sitecustomize, a plugin)"
-    if not found:
+        profilers["torch.profiler"] = "something starts it on import of torch (a sitecustomize, a plugin)"
+    if not profilers:
         yield Check("other profilers", True, "none that we know of")
         return
-    text = "; ".join(f"{name}: {meaning}" for name, meaning in found.items())
-    names = " ".join(name for name in found if name.isupper())
+    text = "; ".join(f"{name}: {meaning}" for name, meaning in profilers.items())
+    names = " ".join(name for name in profilers if name.isupper())
     cure = "one process has room for one profiler: stop the other one" + (f", or unset {names}" if names else "")
     yield Check("other profilers", False, text, cure)
 
@@ -352,8 +352,8 @@ def _data(machine: MachineFacts) -> Iterator[Check]:
 
 def _version(text: str) -> tuple[int, ...]:
     """`2.11.0+cu130` → (2, 11, 0): what is not a number ends it."""
-    found = re.match(r"\d+(?:\.\d+)*", text)
-    return tuple(int(part) for part in found[0].split(".")) if found else (0,)
+    match = re.match(r"\d+(?:\.\d+)*", text)
+    return tuple(int(part) for part in match[0].split(".")) if match else (0,)
 
 
 def _read(path: Path) -> str:

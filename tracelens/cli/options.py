@@ -77,8 +77,8 @@ class RunOrTracePath(_NonEmptyPath):
         from tracelens import run as runs
 
         folder = Path(runs.RUNS_FOLDER)
-        found = sorted((path for path in folder.glob("*") if runs.is_run(path)), reverse=True)
-        mine = [CompletionItem(path.as_posix()) for path in found if path.as_posix().startswith(incomplete)]
+        folders = sorted((path for path in folder.glob("*") if runs.is_run(path)), reverse=True)
+        mine = [CompletionItem(path.as_posix()) for path in folders if path.as_posix().startswith(incomplete)]
         return mine or super().shell_complete(ctx, param, incomplete)
 
 

@@ -40,14 +40,14 @@ def _ranks(_context: click.Context, _option: click.Parameter, given: str | None)
     """Numbers and spans of numbers, separated by commas."""
     if given is None:
         return None
-    found: set[int] = set()
+    ranks: set[int] = set()
     for part in given.split(","):
         first, span, last = part.partition("-")
         last = last if span else first
         if not (first.isdecimal() and last.isdecimal()) or not 0 <= int(last) - int(first) < MOST_RANKS:
             raise click.BadParameter(f"{given!r} is no list of ranks such as 0,4-7")
-        found.update(range(int(first), int(last) + 1))
-    return tuple(sorted(found))
+        ranks.update(range(int(first), int(last) + 1))
+    return tuple(sorted(ranks))
 
 
 @click.command(

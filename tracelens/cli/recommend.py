@@ -20,10 +20,10 @@ DAYS = {"h": 1 / 8, "d": 1.0, "w": 5.0}
 def _days(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
     if value is None:
         return None
-    found = re.fullmatch(r"(\d{1,6}(?:\.\d+)?)\s*([dhw])", value.strip())
-    if found is None:
+    match = re.fullmatch(r"(\d{1,6}(?:\.\d+)?)\s*([dhw])", value.strip())
+    if match is None:
         raise click.BadParameter(f"{value!r} is not a time such as 2d, 4h or 1w", context, parameter)
-    return float(found[1]) * DAYS[found[2]]
+    return float(match[1]) * DAYS[match[2]]
 
 
 constraints = options.bundled(

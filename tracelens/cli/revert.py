@@ -44,5 +44,5 @@ def _applied_from(newest: Path) -> Path | None:
     """Another run of the same folder whose patch is in the files at present."""
     from tracelens import run as runs
 
-    found = (entry for entry in sorted(newest.parent.iterdir(), reverse=True) if entry != newest)
-    return next((entry for entry in found if runs.applied_patch(entry / runs.BACKUP_FOLDER) is not None), None)
+    older = (entry for entry in sorted(newest.parent.iterdir(), reverse=True) if entry != newest)
+    return next((entry for entry in older if runs.applied_patch(entry / runs.BACKUP_FOLDER) is not None), None)

@@ -43,9 +43,9 @@ def _complete(incomplete: str) -> list[str]:
 def _named(loaded: Rules, name: str) -> tuple[SchemeRule | FindingText | Recipe | MeasureRule, ...]:
     """What has this id: mostly one; a scheme may share it with the edit that it is made of."""
     every = everything(loaded)
-    found = tuple(rule for rule in every if rule.id == name)
-    if found:
-        return found
+    named = tuple(rule for rule in every if rule.id == name)
+    if named:
+        return named
     known = list(dict.fromkeys(rule.id for rule in every))
     raise UsageError(
         f"there is no rule {name!r}.{options.did_you_mean(name, known)}", hint=f"one of: {', '.join(known)}"

@@ -27,10 +27,10 @@ FEWEST_STEPS = 20
 
 
 def _seconds(context: click.Context, parameter: click.Parameter, value: str) -> float:
-    found = re.fullmatch(r"(\d{1,6}(?:\.\d+)?)\s*(s|m|h|)", value.strip())
-    if found is None or not float(found[1]):
+    match = re.fullmatch(r"(\d{1,6}(?:\.\d+)?)\s*(s|m|h|)", value.strip())
+    if match is None or not float(match[1]):
         raise click.BadParameter(f"{value!r} is not a time such as 10m, 90s or 1h", context, parameter)
-    return float(found[1]) * {"s": 1, "m": 60, "h": 3600, "": 1}[found[2]]
+    return float(match[1]) * {"s": 1, "m": 60, "h": 3600, "": 1}[match[2]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +74,12 @@ def verify(words: Sequence[str], every: bool, effort: Effort, plan_options: Plan
     if every and plan_options.scheme is not None:
         raise UsageError("--all and --scheme exclude each other", hint="leave one of them out")
     say = _silence if shown.quiet else output.note
-    trial = trials.TrialOptions(effort.steps, effort.budget, effort.seed, say)
+    trial_options = trials.TrialOptions(effort.steps, effort.budget, effort.seed, say)
     folder = None
     if len(words) >= 2 and words[0].endswith(".py"):
         if every:
             raise UsageError("--all tries the schemes of a run, and two scripts were given", hint="leave --all out")
-        measured = trials.verify_scripts(Path(words[0]), Path(words[1]), tuple(words[2:]), trial)
+        measured = trials.verify_scripts(Path(words[0]), Path(words[1]), tuple(words[2:]), trial_options)
         after = _after_scripts(words, measured[0])
     else:
         if len(words) > 1 or (words and words[0].endswith(".py")):
@@ -90,12 +90,12 @@ def verify(words: Sequence[str], every: bool, effort: Effort, plan_options: Plan
         if not names:
             _nothing(headline(diagnosis), shown, next_commands.line("report", *typed((folder,), plan_options)))
             return 0
-        measured = trials.verify_schemes(diagnosis, names, trial)
+        measured = trials.verify_schemes(diagnosis, names, trial_options)
         after = _after_run(folder, measured, plan_options)
     ranked = planned((folder,), plan_options) if every and folder else None
     answer = CommandOutcome(lambda: _text(measured, ranked, shown, after, every=every), _document(measured, ranked))
     output.result(render(shown.renderer.outcome, answer, shown))
-    return max(EXIT[one.outcome] for one in measured)
+    return max(EXIT[trial.outcome] for trial in measured)
 
 
 def _after_run(folder: Path, measured: Sequence[Verification], plan_options: PlanOptions) -> str:
@@ -104,7 +104,9 @@ def _after_run(folder: Path, measured: Sequence[Verification], plan_options: Pla
     from tracelens.report import next_commands
 
     applied = runs.applied_patch(folder / runs.BACKUP_FOLDER)
-    if applied is not None and any(one.scheme == applied.scheme and next_commands.unwanted(one) for one in measured):
+    if applied is not None and any(
+        trial.scheme == applied.scheme and next_commands.unwanted(trial) for trial in measured
+    ):
         return next_commands.line("revert", str(folder))
     return next_commands.line("report", *typed((folder,), plan_options))
 
@@ -131,19 +133,19 @@ def _text(
     from tracelens.report.wording import headline
 
     if shown.quiet:
-        said = "\n".join(f"{one.scheme}: {one.verdict}" if every else one.verdict for one in measured) + "\n"
+        said = "\n".join(f"{trial.scheme}: {trial.verdict}" if every else trial.verdict for trial in measured) + "\n"
     else:
         said = text.verification(measured, shown.style(), after)
     if ranked is None:
         return said
-    told = any(one.ratio is not None for one in measured)
+    told = any(trial.ratio is not None for trial in measured)
     return f"{said}{'With these measurements' if told else 'No speed was measured'}: {headline(ranked)}"
 
 
 def _document(measured: Sequence[Verification], ranked: PlannedDiagnosis | None) -> dict[str, object]:
     from tracelens.verify import store
 
-    entries = [store.document(one) for one in measured]
+    entries = [store.document(trial) for trial in measured]
     document: dict[str, object] = {"schema_version": store.SCHEMA_VERSION, "entries": entries}
     if ranked is not None:
         chosen = ranked.recommendation

@@ -66,10 +66,10 @@ class Patch:
     def left_alone(self) -> tuple[Declined, ...]:
         """The declined places that no hunk of another kind changes after all."""
         changed = {(place.path, place.line) for hunk in self.hunks for place in hunk.covers}
-        kept = (one for one in self.declined if (one.location.path, one.location.line) not in changed)
+        kept = (item for item in self.declined if (item.location.path, item.location.line) not in changed)
         return tuple(kept) if changed else self.declined
 
     @property
     def by_hand(self) -> tuple[Declined, ...]:
         """The places that are left to a person: without those that only need --unsafe."""
-        return tuple(one for one in self.left_alone if not one.offered)
+        return tuple(item for item in self.left_alone if not item.offered)

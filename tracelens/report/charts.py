@@ -124,13 +124,13 @@ def step_times(schemes: Sequence[Scheme]) -> SchemeBars | None:
     return SchemeBars(round(base * scale, 1), milliseconds(base), rows, 34.0 + 30.0 * len(rows))
 
 
-def prediction_grade(one: Verification) -> PredictionGrade | None:
+def prediction_grade(trial: Verification) -> PredictionGrade | None:
     """None unless something was measured to hold the prediction against."""
-    if one.ratio is None:
+    if trial.ratio is None:
         return None
-    spans = [("measured", 1 / one.ratio.high, 1 / one.ratio.value, 1 / one.ratio.low)]
-    if one.predicted is not None:
-        p = one.predicted
+    spans = [("measured", 1 / trial.ratio.high, 1 / trial.ratio.value, 1 / trial.ratio.low)]
+    if trial.predicted is not None:
+        p = trial.predicted
         spans.insert(0, ("predicted", p.base_ns / p.high_ns, p.speedup, p.base_ns / p.low_ns))
     least = min(0.98, *(low for _, low, _, _ in spans))
     most = max(1.02, *(high for *_, high in spans))
@@ -142,7 +142,7 @@ def prediction_grade(one: Verification) -> PredictionGrade | None:
     rows = tuple(SpeedupInterval(k, x(low), x(mid), x(high), gain(mid)) for k, low, mid, high in spans)
     marks = (least, 1.0, most) if x(1.0) - x(least) > ROOM_FOR_TEXT else (1.0, most)
     ticks = tuple((x(value), gain(value)) for value in marks)
-    return PredictionGrade(one.scheme or "your change", rows, x(1.0), ticks)
+    return PredictionGrade(trial.scheme or "your change", rows, x(1.0), ticks)
 
 
 def utilization(rows: Sequence[Mapping[str, Any]], series: Mapping[str, Sequence[float | None]]) -> Utilization | None:

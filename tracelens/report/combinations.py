@@ -62,32 +62,38 @@ class CombinationTable:
 
 def combination_table(diagnosis: IllustratedDiagnosis) -> CombinationTable | None:
     """None where nothing could be replayed."""
-    found = diagnosis.what_if
-    if found is None or not found.combinations:
+    what_if = diagnosis.what_if
+    if what_if is None or not what_if.combinations:
         return None
-    base = found.combinations[0].estimate.base_ns
-    most = max(base, *(one.estimate.high_ns for one in found.combinations))
+    base = what_if.combinations[0].estimate.base_ns
+    most = max(base, *(combination.estimate.high_ns for combination in what_if.combinations))
     scale = BAR / most
-    alone = {one.chosen[0]: one.estimate for one in found.combinations if len(one.chosen) == 1}
-    start = _start(diagnosis, found.changes)
+    alone = {
+        combination.chosen[0]: combination.estimate
+        for combination in what_if.combinations
+        if len(combination.chosen) == 1
+    }
+    start = _start(diagnosis, what_if.changes)
     changes = tuple(
         Switch(_name(edits), _places(edits), formatting.gain(alone[k].speedup) if k in alone else "", k in start)
-        for k, edits in enumerate(found.changes)
+        for k, edits in enumerate(what_if.changes)
     )
-    rows = [_row(one, changes, diagnosis, scale) for one in found.combinations]
+    rows = [_row(combination, changes, diagnosis, scale) for combination in what_if.combinations]
     return CombinationTable(
         changes, tuple(sorted(rows, key=lambda row: row.x[0])), formatting.milliseconds(base), round(base * scale, 1),
         sum(1 << k for k in start),
     )  # fmt: skip
 
 
-def _row(one: Combination, changes: Sequence[Switch], diagnosis: IllustratedDiagnosis, scale: float) -> CombinationRow:
+def _row(
+    combination: Combination, changes: Sequence[Switch], diagnosis: IllustratedDiagnosis, scale: float
+) -> CombinationRow:
     assert diagnosis.what_if is not None
-    estimate = one.estimate
-    schemes = _same(diagnosis.what_if.changes, one.chosen, diagnosis)
+    estimate = combination.estimate
+    schemes = _same(diagnosis.what_if.changes, combination.chosen, diagnosis)
     return CombinationRow(
-        key=sum(1 << k for k in one.chosen),
-        names=tuple(changes[k].name for k in one.chosen),
+        key=sum(1 << k for k in combination.chosen),
+        names=tuple(changes[k].name for k in combination.chosen),
         step=formatting.milliseconds(estimate.step_ns),
         range=f"{estimate.low_ns / 1e6:.2f} to {estimate.high_ns / 1e6:.2f} ms",
         gain=formatting.gain(estimate.speedup),
@@ -114,9 +120,10 @@ def _same(changes: Sequence[Sequence[Edit]], chosen: Sequence[int], diagnosis: P
 
 def _measured(schemes: Sequence[str], diagnosis: PlannedDiagnosis) -> str:
     """What verify found for one of these schemes; empty where it was not asked."""
-    for one in diagnosis.verifications:
-        if one.scheme in schemes and one.base_ns is not None and one.patched_ns is not None:
-            return f"verify measured {formatting.milliseconds(one.base_ns)} → {formatting.milliseconds(one.patched_ns)}"
+    for trial in diagnosis.verifications:
+        if trial.scheme in schemes and trial.base_ns is not None and trial.patched_ns is not None:
+            before, after = (formatting.milliseconds(ns) for ns in (trial.base_ns, trial.patched_ns))
+            return f"verify measured {before} → {after}"
     return ""
 
 

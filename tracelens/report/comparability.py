@@ -14,13 +14,13 @@ from tracelens.model import Diagnosis
 
 def obstacles(starts: Sequence[Diagnosis], base: int, despite: Collection[str] = ()) -> tuple[str, ...]:
     """The differences between the first `base` Diagnoses and the rest, but for those named in `despite`."""
-    found = []
+    differences = []
     for name, (title, read) in FIELDS.items():
-        values = [_shown(read(one)) for one in starts]
+        values = [_shown(read(start)) for start in starts]
         before, after = (sorted({v for v in side if v is not None}) for side in (values[:base], values[base:]))
         if name not in despite and before and after and before != after:
-            found.append(f"{title}: {', '.join(before)} against {', '.join(after)}")
-    return tuple(found)
+            differences.append(f"{title}: {', '.join(before)} against {', '.join(after)}")
+    return tuple(differences)
 
 
 def _shown(value: Any) -> str | None:
@@ -45,7 +45,7 @@ def _batch(diagnosis: Diagnosis) -> str | None:
     """Samples and bytes of a batch, as far as the recording noted them."""
     if diagnosis.run is None:
         return None
-    loaders = [one for rank in diagnosis.run.recordings for one in rank.meta.get("loaders") or ()]
+    loaders = [loader for rank in diagnosis.run.recordings for loader in rank.meta.get("loaders") or ()]
     sizes = {(loader.get("batch_size"), loader.get("batch_bytes")) for loader in loaders}
     known = sorted(
         f"{size} samples, {weight} bytes" for size, weight in sizes if size is not None or weight is not None
@@ -54,8 +54,8 @@ def _batch(diagnosis: Diagnosis) -> str | None:
 
 
 def _environment(diagnosis: Diagnosis) -> Mapping[str, Any]:
-    found = diagnosis.run.meta.get("environment") if diagnosis.run else None
-    return found if isinstance(found, Mapping) else {}
+    environment = diagnosis.run.meta.get("environment") if diagnosis.run else None
+    return environment if isinstance(environment, Mapping) else {}
 
 
 FIELDS: Mapping[str, tuple[str, Callable[[Diagnosis], Any]]] = {

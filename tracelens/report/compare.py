@@ -121,7 +121,7 @@ class Comparison:
         same = [part for part in self.parts if part.delta_ns * delta > 0]
         if not same:
             return ""
-        part = max(same, key=lambda one: abs(one.delta_ns))
+        part = max(same, key=lambda change: abs(change.delta_ns))
         return f"; most of it in {wording.PARTS[part.name][0].lower()} ({formatting.signed(part.delta_ns)})"
 
 
@@ -130,11 +130,11 @@ def compare_diagnoses(
 ) -> Comparison:
     """Compare two versions of the same loop; `despite` names differences that do not count as obstacles."""
     before, after = _starts(base), _starts(new)
-    unprofiled = min(len(_unprofiled(one)) for one in (*before, *after)) >= FEWEST_STEPS
-    steps = [[(_unprofiled if unprofiled else _profiled)(one) for one in side] for side in (before, after)]
+    unprofiled = min(len(_unprofiled(start)) for start in (*before, *after)) >= FEWEST_STEPS
+    steps = [[(_unprofiled if unprofiled else _profiled)(start) for start in side] for side in (before, after)]
     old, now = _typical(before, steps[0]), _typical(after, steps[1])
-    found = listing.judged(listing.list_issues(now), listing.fingerprints(old), ())
-    present = {issue.fingerprint for issue in found}
+    issues = listing.judged(listing.list_issues(now), listing.fingerprints(old), ())
+    present = {issue.fingerprint for issue in issues}
     return Comparison(
         base_starts_ns=tuple(map(_median, steps[0])),
         new_starts_ns=tuple(map(_median, steps[1])),
@@ -143,30 +143,30 @@ def compare_diagnoses(
         parts=_parts(old, now),
         waits=_waits(old.stalls, now.stalls),
         obstacles=comparability.obstacles((*before, *after), len(before), despite),
-        appeared=tuple(issue for issue in found if issue.state == "new"),
+        appeared=tuple(issue for issue in issues if issue.state == "new"),
         vanished=tuple(issue for issue in listing.list_issues(old) if issue.fingerprint not in present),
-        issues=found,
+        issues=issues,
     )
 
 
-def comparison_document(found: Comparison) -> dict[str, Any]:
+def comparison_document(comparison: Comparison) -> dict[str, Any]:
     """As JSON (docs/compare.schema.json)."""
-    ratio = found.ratio
+    ratio = comparison.ratio
     return {
         "schema_version": 1,
-        "verdict": found.verdict,
-        "judgment": found.judgment,
-        "obstacles": list(found.obstacles),
-        "base_us": found.base_ns / 1000,
-        "new_us": found.new_ns / 1000,
-        "base_starts_us": [ns / 1000 for ns in found.base_starts_ns],
-        "new_starts_us": [ns / 1000 for ns in found.new_starts_ns],
-        "basis": "unprofiled" if found.unprofiled else "profiled",
+        "verdict": comparison.verdict,
+        "judgment": comparison.judgment,
+        "obstacles": list(comparison.obstacles),
+        "base_us": comparison.base_ns / 1000,
+        "new_us": comparison.new_ns / 1000,
+        "base_starts_us": [ns / 1000 for ns in comparison.base_starts_ns],
+        "new_starts_us": [ns / 1000 for ns in comparison.new_starts_ns],
+        "basis": "unprofiled" if comparison.unprofiled else "profiled",
         "ratio": {"value": ratio.value, "low": ratio.low, "high": ratio.high} if ratio else None,
-        "parts": {change.name: change.delta_ns / 1000 for change in found.parts},
-        "waits": [_wait_document(change) for change in found.waits],
-        "new_findings": [listing.document(issue) for issue in found.appeared],
-        "gone_findings": [listing.document(issue) for issue in found.vanished],
+        "parts": {change.name: change.delta_ns / 1000 for change in comparison.parts},
+        "waits": [_wait_document(change) for change in comparison.waits],
+        "new_findings": [listing.document(issue) for issue in comparison.appeared],
+        "gone_findings": [listing.document(issue) for issue in comparison.vanished],
     }
 
 
@@ -206,7 +206,10 @@ def _unprofiled(diagnosis: Diagnosis) -> Sequence[int]:
         return ()
     rank = diagnosis.timeline.trace.rank
     recordings = diagnosis.run.recordings
-    return next((one.clock.unprofiled_ns for one in recordings if one.rank == rank or len(recordings) == 1), ())
+    return next(
+        (recording.clock.unprofiled_ns for recording in recordings if recording.rank == rank or len(recordings) == 1),
+        (),
+    )
 
 
 def _profiled(diagnosis: Diagnosis) -> Sequence[int]:
@@ -290,7 +293,7 @@ def _change(name: str, before: Sequence[Stall], after: Sequence[Stall]) -> TimeC
 
 
 def _lines(stalls: Sequence[Stall]) -> tuple[int, ...]:
-    return tuple(sorted({one.location.line for one in stalls if one.location and one.location.line}))
+    return tuple(sorted({stall.location.line for stall in stalls if stall.location and stall.location.line}))
 
 
 def _exposed(stalls: Sequence[Stall]) -> int | None:

@@ -23,32 +23,32 @@ UNCOMPARED = {"new": "found", "allowed": "allowed"}
 """Without a baseline nothing is new."""
 
 
-def comparison(found: Comparison, look: TerminalStyle, next_command: str) -> str:
+def comparison(result: Comparison, style: TerminalStyle, next_command: str) -> str:
     """Two versions side by side: step time with its interval, parts, waits, findings."""
-    return terminal.draw(_comparison(found, look, next_command), look)
+    return terminal.draw(_comparison(result, style, next_command), style)
 
 
-def gate(found: Gate, look: TerminalStyle, next_command: str) -> str:
+def gate(result: Gate, style: TerminalStyle, next_command: str) -> str:
     """Budgets, findings and what is allowed."""
-    return terminal.draw(_gate(found, next_command), look)
+    return terminal.draw(_gate(result, next_command), style)
 
 
-def _comparison(found: Comparison, look: TerminalStyle, next_command: str) -> Iterator[RenderableType]:
-    yield terminal.verdict(found.verdict)
-    for obstacle in found.obstacles:
+def _comparison(result: Comparison, style: TerminalStyle, next_command: str) -> Iterator[RenderableType]:
+    yield terminal.verdict(result.verdict)
+    for obstacle in result.obstacles:
         yield terminal.paragraph(f"not comparable: {obstacle}")
-    rows = [_change(wording.PARTS[part.name][0], part) for part in found.parts if part.base_ns or part.new_ns]
+    rows = [_change(wording.PARTS[part.name][0], part) for part in result.parts if part.base_ns or part.new_ns]
     if rows:
         yield terminal.heading("Parts of a step")
         yield terminal.table(("part", "base", "new", "change"), rows, frozenset({1, 2, 3}))
-    if found.waits:
+    if result.waits:
         yield terminal.heading("Waits of the host, per step")
-        shown = found.waits if look.everything else found.waits[:ROWS]
+        shown = result.waits if style.everything else result.waits[:ROWS]
         waits = [(*_change(wait.name, wait), _lines(wait), _exposed(wait)) for wait in shown]
         columns = ("where", "base", "new", "change", "lines", "recoverable")
         yield terminal.table(columns, waits, frozenset({1, 2, 3}))
-    yield from _issues("New findings", found.appeared)
-    yield from _issues("Findings that are gone", found.vanished)
+    yield from _issues("New findings", result.appeared)
+    yield from _issues("Findings that are gone", result.vanished)
     yield terminal.next_command(next_command)
 
 
@@ -70,9 +70,9 @@ def _exposed(change: TimeChange) -> str:
     return " → ".join("–" if ns is None else formatting.milliseconds(ns) for ns in both) if any(both) else "–"
 
 
-def _gate(found: Gate, next_command: str) -> Iterator[RenderableType]:
-    yield terminal.verdict(found.verdict)
-    if found.items:
+def _gate(result: Gate, next_command: str) -> Iterator[RenderableType]:
+    yield terminal.verdict(result.verdict)
+    if result.items:
         yield terminal.heading("Budgets")
         rows = [
             (
@@ -81,17 +81,22 @@ def _gate(found: Gate, next_command: str) -> Iterator[RenderableType]:
                 formatting.UNKNOWN if item.value is None else f"{item.value:.3g}{item.unit}",
                 f"{item.limit:g}{item.unit}",
             )
-            for item in found.items
+            for item in result.items
         ]
         yield terminal.table(("", "budget", "value", "at most"), rows, frozenset({2, 3}))
-    named = STATE if found.compared else UNCOMPARED
+    named = STATE if result.compared else UNCOMPARED
     yield from _issues(
-        "Findings", found.issues, named, states=found.compared or any(one.state == "allowed" for one in found.issues)
+        "Findings",
+        result.issues,
+        named,
+        states=result.compared or any(issue.state == "allowed" for issue in result.issues),
     )
-    if found.resolved:
+    if result.resolved:
         yield terminal.heading("Findings of the baseline that are gone")
-        yield terminal.table(("what", "where"), [(one.title, one.place or "–") for one in found.resolved], frozenset())
-    for entry in found.unused:
+        yield terminal.table(
+            ("what", "where"), [(issue.title, issue.place or "–") for issue in result.resolved], frozenset()
+        )
+    for entry in result.unused:
         yield terminal.paragraph(f"the allow-list's {entry} allows nothing here: has the line moved?")
     yield terminal.next_command(next_command)
 
@@ -104,13 +109,13 @@ def _issues(
     yield terminal.heading(title)
     rows = [
         (
-            *([named[one.state]] if states else []),
-            one.title,
-            one.place or "–",
-            formatting.milliseconds(one.cost_ns),
-            formatting.percent(one.share),
+            *([named[issue.state]] if states else []),
+            issue.title,
+            issue.place or "–",
+            formatting.milliseconds(issue.cost_ns),
+            formatting.percent(issue.share),
         )
-        for one in issues
+        for issue in issues
     ]
     columns = (*(["state"] if states else []), "what", "where", "per step", "share")
     numbers = frozenset({len(columns) - 2, len(columns) - 1})

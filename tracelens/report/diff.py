@@ -44,9 +44,9 @@ def parse(text: str) -> tuple[ChangedFile, ...]:
         elif left <= 0 and line.startswith("+++ "):
             after = _name(line[4:])
             files.append(ChangedFile(before if after == NOWHERE else after, (), created=before == NOWHERE))
-        elif files and (found := _HUNK.match(line)):
-            old, new = int(found["old"]), int(found["new"])
-            left = int(found["old_lines"] or 1) + int(found["new_lines"] or 1)
+        elif files and (header := _HUNK.match(line)):
+            old, new = int(header["old"]), int(header["new"])
+            left = int(header["old_lines"] or 1) + int(header["new_lines"] or 1)
             files[-1] = _with(files[-1], DiffRow("hunk", None, None, line))
         elif left > 0 and line[:1] in ("+", "-", " "):
             row = _row(line, old, new)

@@ -65,7 +65,7 @@ class Gate:
         """New findings that cost enough to fail."""
         if not self.compared:
             return ()
-        return tuple(one for one in self.issues if one.state == "new" and one.share >= self.least_share)
+        return tuple(issue for issue in self.issues if issue.state == "new" and issue.share >= self.least_share)
 
     @property
     def passed(self) -> bool | None:
@@ -109,15 +109,15 @@ def judge(
     least_share: float,
 ) -> Gate:
     """Hold the findings against the baseline and the allow-list."""
-    known = {one.fingerprint for one in baseline or ()}
-    found = listing.judged(listing.list_issues(diagnosis), known, allowed)
-    present = {issue.fingerprint for issue in found}
+    known = {known_finding.fingerprint for known_finding in baseline or ()}
+    issues = listing.judged(listing.list_issues(diagnosis), known, allowed)
+    present = {issue.fingerprint for issue in issues}
     places = [formatting.clean(str(stall.location)) for stall in diagnosis.stalls if stall.location]
-    places += [issue.place for issue in found]
+    places += [issue.place for issue in issues]
     return Gate(
         items=tuple(items),
-        issues=found,
-        resolved=tuple(one for one in baseline or () if one.fingerprint not in present),
+        issues=issues,
+        resolved=tuple(known_finding for known_finding in baseline or () if known_finding.fingerprint not in present),
         compared=baseline is not None,
         least_share=least_share,
         unused=tuple(entry for entry in allowed if not any(listing.allows(entry, place) for place in places)),
@@ -183,8 +183,13 @@ def document(gate: Gate) -> dict[str, Any]:
         "compared": gate.compared,
         "findings": [listing.document(issue) for issue in gate.issues],
         "resolved": [
-            {"id": one.rule, "title": one.title, "place": one.place or None, "fingerprint": one.fingerprint}
-            for one in gate.resolved
+            {
+                "id": finding.rule,
+                "title": finding.title,
+                "place": finding.place or None,
+                "fingerprint": finding.fingerprint,
+            }
+            for finding in gate.resolved
         ],
         "unused_allowances": list(gate.unused),
     }

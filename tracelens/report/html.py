@@ -92,7 +92,7 @@ def _content(diagnosis: IllustratedDiagnosis, source: SourceScope) -> dict[str, 
         "beyond": wording.untried(diagnosis),
         "patch": _patch(diagnosis) if source != "none" else None,
         "measured": [
-            (one, charts.prediction_grade(one), verification_rows.rows(one)) for one in diagnosis.verifications
+            (trial, charts.prediction_grade(trial), verification_rows.rows(trial)) for trial in diagnosis.verifications
         ],
         "utilization": _utilization(diagnosis.monitor),
         "environment": environment(diagnosis),
@@ -133,14 +133,14 @@ def _scoring(diagnosis: PlannedDiagnosis, schemes: Sequence[Scheme]) -> dict[str
         "weights": dict(diagnosis.weights),
         "schemes": [
             {
-                "id": one.id,
-                "scores": {name: score.score for name, score in one.scores.items()},
-                "applicable": one.applicable,
-                "judged": one.total is not None,
-                "prior": one.prior_total,
+                "id": scheme.id,
+                "scores": {name: score.score for name, score in scheme.scores.items()},
+                "applicable": scheme.applicable,
+                "judged": scheme.total is not None,
+                "prior": scheme.prior_total,
             }
-            for one in schemes
-            if one.estimate is not None
+            for scheme in schemes
+            if scheme.estimate is not None
         ],
     }
 

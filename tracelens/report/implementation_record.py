@@ -62,9 +62,9 @@ def record(diagnosis: PlannedDiagnosis, subject: Subject, typed: Sequence[str] =
 
 
 def _record(diagnosis: PlannedDiagnosis, subject: Subject, typed: Sequence[str]) -> Iterator[str]:
-    scheme = next(one for one in diagnosis.schemes if one.id == subject.scheme)
+    scheme = next(candidate for candidate in diagnosis.schemes if candidate.id == subject.scheme)
     change = diagnosis.patches.get(scheme.id)
-    trial = next((one for one in diagnosis.verifications if one.scheme == scheme.id), None)
+    trial = next((candidate for candidate in diagnosis.verifications if candidate.scheme == scheme.id), None)
     number = f"Scheme {subject.number}: " if subject.number else ""
     yield f"# Implementation record: {number}{plain(scheme.title)}"
     yield _status(diagnosis, subject, change, trial)
@@ -136,8 +136,8 @@ def _cause(diagnosis: Diagnosis, scheme: Scheme) -> Iterator[str]:
         if wording.together(diagnosis):
             yield plain(wording.together(diagnosis))
     yield bullets(
-        f"{plain(one.title)} ({formatting.milliseconds(one.cost_ns)} per step): {plain(one.evidence)}"
-        for one in diagnosis.findings
+        f"{plain(finding.title)} ({formatting.milliseconds(finding.cost_ns)} per step): {plain(finding.evidence)}"
+        for finding in diagnosis.findings
     )
     picture = strip(diagnosis.timeline)
     if picture:
@@ -235,15 +235,20 @@ def _numbers(trial: Verification | None) -> Iterator[tuple[bool | None, str]]:
     if trial is None:
         yield None, "same losses, weights and printed lines as before: not measured; run `tracelens verify`"
         return
-    found: Mapping[str, Any] = _mapping(_mapping(trial.details.get("numbers")).get("compared"))
-    counted = [f"{found[key]} {key}" for key in ("steps", "losses", "tensors", "lines") if found.get(key) is not None]
+    compared: Mapping[str, Any] = _mapping(_mapping(trial.details.get("numbers")).get("compared"))
+    counted = [
+        f"{compared[key]} {key}" for key in ("steps", "losses", "tensors", "lines") if compared.get(key) is not None
+    ]
     counts = f" ({', '.join(counted)} compared)" if counted else ""
     yield (
         trial.numbers_equal,
         f"same losses, weights and printed lines as before: {verification_rows.SAME[trial.numbers_equal]}{counts}",
     )
-    if found.get("losses") is not None:
-        yield trial.numbers_equal, f"every loss is still read: {found['losses']} of {found.get('steps', '?')} steps"
+    if compared.get("losses") is not None:
+        yield (
+            trial.numbers_equal,
+            f"every loss is still read: {compared['losses']} of {compared.get('steps', '?')} steps",
+        )
 
 
 def _memory(trial: Verification | None) -> Iterator[tuple[bool | None, str]]:
@@ -264,9 +269,9 @@ def _predicted(trial: Verification | None) -> tuple[bool | None, str]:
     if trial is None or trial.predicted is None or trial.ratio is None:
         return None, "as fast as predicted: not measured"
     low, high = trial.predicted.base_ns / trial.predicted.high_ns, trial.predicted.base_ns / trial.predicted.low_ns
-    found = 1 / trial.ratio.value
-    text = f"{formatting.gain(found)} measured, {formatting.gain(low)} to {formatting.gain(high)} predicted"
-    return low <= found <= high, f"as fast as predicted: {text}"
+    speedup = 1 / trial.ratio.value
+    text = f"{formatting.gain(speedup)} measured, {formatting.gain(low)} to {formatting.gain(high)} predicted"
+    return low <= speedup <= high, f"as fast as predicted: {text}"
 
 
 def _results(
@@ -276,11 +281,11 @@ def _results(
     now = diagnosis.replayed.get(scheme.id)
     predicted = trial.predicted if trial is not None and trial.predicted is not None else now
     said, said_now = _said(predicted), _said(now)
-    found = "not measured"
+    measured = "not measured"
     if trial is not None and trial.ratio is not None:
         ratio = trial.ratio
         value, low, high = (formatting.gain(1 / bound) for bound in (ratio.value, ratio.high, ratio.low))
-        found = f"{value} ({low} to {high})"
+        measured = f"{value} ({low} to {high})"
     claims = "; ".join(f"{claim.value} ({claim.source})" for claim in subject.claims if claim.what == "gain")
     yield table(
         ("training faster by", "value"),
@@ -288,7 +293,7 @@ def _results(
             ("expected by the rule files, of other people's loops", plain(claims) or "–"),
             ("predicted by the replay of this run", said),
             *([("what the replay predicts by now", said_now)] if now is not None and said_now != said else []),
-            ("measured on this machine", found),
+            ("measured on this machine", measured),
         ],
     )
     yield from _windows(trial)

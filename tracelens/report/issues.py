@@ -50,8 +50,8 @@ class Issue:
 def list_issues(diagnosis: Diagnosis) -> tuple[Issue, ...]:
     """Every finding, costliest first."""
     names = fingerprints(diagnosis)
-    found = (_issue(one, name, diagnosis) for one, name in zip(diagnosis.findings, names, strict=True))
-    return tuple(sorted(found, key=lambda issue: (-issue.cost_ns, issue.rule, issue.place)))
+    issues = (_issue(finding, name, diagnosis) for finding, name in zip(diagnosis.findings, names, strict=True))
+    return tuple(sorted(issues, key=lambda issue: (-issue.cost_ns, issue.rule, issue.place)))
 
 
 def fingerprints(diagnosis: Diagnosis) -> tuple[str, ...]:
@@ -61,7 +61,7 @@ def fingerprints(diagnosis: Diagnosis) -> tuple[str, ...]:
     of the file down, so that a second `.item()` beside an old one is new.
     """
     calls = {stall.id: stall.call or stall.api for stall in diagnosis.stalls}
-    keys = [_key(one, calls.get(one.stall or "", "")) for one in diagnosis.findings]
+    keys = [_key(finding, calls.get(finding.stall or "", "")) for finding in diagnosis.findings]
     order = sorted(range(len(keys)), key=lambda i: (keys[i], _line(diagnosis.findings[i])))
     seen: Counter[tuple[str, ...]] = Counter()
     out = [""] * len(keys)
@@ -131,37 +131,37 @@ def _root(start: Path) -> Path:
     return start
 
 
-def _issue(one: Finding, fingerprint: str, diagnosis: Diagnosis) -> Issue:
-    place = formatting.clean(str(one.location)) if one.location else ""
-    path = in_repository(one.location, diagnosis.run)
-    cost = f"{formatting.milliseconds(one.cost_ns)} per step ({formatting.percent(one.share)})"
+def _issue(finding: Finding, fingerprint: str, diagnosis: Diagnosis) -> Issue:
+    place = formatting.clean(str(finding.location)) if finding.location else ""
+    path = in_repository(finding.location, diagnosis.run)
+    cost = f"{formatting.milliseconds(finding.cost_ns)} per step ({formatting.percent(finding.share)})"
     return Issue(
-        rule=one.id,
-        title=formatting.clean(one.title),
-        message=". ".join(_sentences(one, cost, path, place)) + ".",
-        level="warning" if one.location is not None and one.share >= NOTABLE_SHARE else "note",
+        rule=finding.id,
+        title=formatting.clean(finding.title),
+        message=". ".join(_sentences(finding, cost, path, place)) + ".",
+        level="warning" if finding.location is not None and finding.share >= NOTABLE_SHARE else "note",
         path=path,
-        line=one.location.line if one.location else None,
-        function=one.location.function if one.location else None,
+        line=finding.location.line if finding.location else None,
+        function=finding.location.function if finding.location else None,
         fingerprint=fingerprint,
-        cost_ns=one.cost_ns,
-        share=one.share,
+        cost_ns=finding.cost_ns,
+        share=finding.share,
         place=place,
     )
 
 
-def _sentences(one: Finding, cost: str, path: str | None, place: str) -> Iterator[str]:
+def _sentences(finding: Finding, cost: str, path: str | None, place: str) -> Iterator[str]:
     where = f" (at {Path(place).name})" if place and path is None else ""
-    yield f"{formatting.clean(one.title)}{where}: {cost}"
-    yield formatting.capitalized(one.evidence).rstrip(".")
+    yield f"{formatting.clean(finding.title)}{where}: {cost}"
+    yield formatting.capitalized(finding.evidence).rstrip(".")
 
 
-def _key(one: Finding, call: str) -> tuple[str, ...]:
-    if one.location is None:
-        return (one.id, "", "", call)
-    path = one.location.path  # an absolute one names somebody's folders, which differ from machine to machine
-    return (one.id, Path(path).name if Path(path).is_absolute() else path, one.location.function or "", call)
+def _key(finding: Finding, call: str) -> tuple[str, ...]:
+    if finding.location is None:
+        return (finding.id, "", "", call)
+    path = finding.location.path  # an absolute one names somebody's folders, which differ from machine to machine
+    return (finding.id, Path(path).name if Path(path).is_absolute() else path, finding.location.function or "", call)
 
 
-def _line(one: Finding) -> int:
-    return one.location.line or 0 if one.location else 0
+def _line(finding: Finding) -> int:
+    return finding.location.line or 0 if finding.location else 0

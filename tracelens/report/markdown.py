@@ -25,14 +25,14 @@ def summary(diagnosis: Diagnosis, typed: Sequence[str] = ()) -> str:
     return document(_summary(diagnosis, typed))
 
 
-def comparison(found: Comparison, next_command: str) -> str:
+def comparison(result: Comparison, next_command: str) -> str:
     """What changed between two versions."""
-    return document(_comparison(found, next_command))
+    return document(_comparison(result, next_command))
 
 
-def gate(found: Gate, next_command: str) -> str:
+def gate(result: Gate, next_command: str) -> str:
     """Budgets and findings of `check`."""
-    return document(_gate(found, next_command))
+    return document(_gate(result, next_command))
 
 
 # ------------------------------------------------------------------------------------------------------ a diagnosis
@@ -115,43 +115,48 @@ def schemes(diagnosis: PlannedDiagnosis) -> Iterator[str]:
 
 def beyond(diagnosis: PlannedDiagnosis) -> Iterator[str]:
     """Measures of the training speed guide that the loop does not have; opinions, and said to be."""
-    found = wording.untried(diagnosis)
-    if found:
+    measures = wording.untried(diagnosis)
+    if measures:
         yield f"## {wording.BEYOND}"
-        rows = [(code(one.id), plain(one.how), plain(wording.expected(one)), wording.at_most(one)) for one in found]
+        rows = [
+            (code(measure.id), plain(measure.how), plain(wording.expected(measure)), wording.at_most(measure))
+            for measure in measures
+        ]
         yield table(("measure", "what it is", "the guide expects", "here at most"), rows, frozenset({3}))
         yield wording.BEYOND_NOTE
 
 
 def unjudged(diagnosis: Diagnosis) -> Iterator[str]:
     """What could not be judged, and what to record."""
-    found = wording.grouped_abstentions(diagnosis)
-    if found:
+    groups = wording.grouped_abstentions(diagnosis)
+    if groups:
         yield "## Could not be judged"
         yield bullets(
             f"{plain(', '.join(names))}: {plain(missing)}. {plain(formatting.capitalized(hint))}."
-            for names, missing, hint in found
+            for names, missing, hint in groups
         )
 
 
 # --------------------------------------------------------------------------------------------- compare and check
 
 
-def _comparison(found: Comparison, next_command: str) -> Iterator[str]:
+def _comparison(result: Comparison, next_command: str) -> Iterator[str]:
     yield "# TraceLens: what changed"
-    yield f"**{plain(found.verdict)}**"
-    yield f"Judgment: **{found.judgment}**."
-    yield bullets(f"not comparable: {plain(obstacle)}" for obstacle in found.obstacles)
-    parts = [_change(wording.PARTS[one.name][0], one) for one in found.parts if one.base_ns or one.new_ns]
+    yield f"**{plain(result.verdict)}**"
+    yield f"Judgment: **{result.judgment}**."
+    yield bullets(f"not comparable: {plain(obstacle)}" for obstacle in result.obstacles)
+    parts = [
+        _change(wording.PARTS[change.name][0], change) for change in result.parts if change.base_ns or change.new_ns
+    ]
     if parts:
         yield "## Parts of a step"
         yield table(("part", "base", "new", "change"), parts, frozenset({1, 2, 3}))
-    if found.waits:
+    if result.waits:
         yield "## Waits of the host, per step"
-        rows = [_change(code(one.name), one) for one in found.waits[:ROWS]]
+        rows = [_change(code(change.name), change) for change in result.waits[:ROWS]]
         yield table(("where", "base", "new", "change"), rows, frozenset({1, 2, 3}))
-    yield from _issues("New findings", found.appeared)
-    yield from _issues("Findings that are gone", found.vanished)
+    yield from _issues("New findings", result.appeared)
+    yield from _issues("Findings that are gone", result.vanished)
     yield f"Next:\n\n{block(next_command, 'sh')}"
 
 
@@ -160,10 +165,10 @@ def _change(name: str, change: TimeChange) -> tuple[str, ...]:
     return name, before, after, formatting.signed(change.delta_ns)
 
 
-def _gate(found: Gate, next_command: str) -> Iterator[str]:
+def _gate(result: Gate, next_command: str) -> Iterator[str]:
     yield "# TraceLens: the gate"
-    yield f"**{plain(found.verdict)}**"
-    if found.items:
+    yield f"**{plain(result.verdict)}**"
+    if result.items:
         said = {True: "kept", False: "**broken**", None: "not measured"}
         rows = [
             (
@@ -172,18 +177,20 @@ def _gate(found: Gate, next_command: str) -> Iterator[str]:
                 f"{item.limit:g}{item.unit}",
                 said[item.within],
             )
-            for item in found.items
+            for item in result.items
         ]
         yield table(("budget", "value", "at most", ""), rows, frozenset({1, 2}))
-    if found.compared:
-        yield from _issues("New findings", [one for one in found.issues if one.state == "new"])
-        yield from _issues("Known findings", [one for one in found.issues if one.state == "known"])
+    if result.compared:
+        yield from _issues("New findings", [issue for issue in result.issues if issue.state == "new"])
+        yield from _issues("Known findings", [issue for issue in result.issues if issue.state == "known"])
     else:
-        yield from _issues("Findings", [one for one in found.issues if one.state != "allowed"])
-    yield from _issues("Allowed", [one for one in found.issues if one.state == "allowed"])
-    if found.resolved:
+        yield from _issues("Findings", [issue for issue in result.issues if issue.state != "allowed"])
+    yield from _issues("Allowed", [issue for issue in result.issues if issue.state == "allowed"])
+    if result.resolved:
         yield "## Findings of the baseline that are gone"
-        yield bullets(plain(one.title) + (f" at {code(one.place)}" if one.place else "") for one in found.resolved)
+        yield bullets(
+            plain(issue.title) + (f" at {code(issue.place)}" if issue.place else "") for issue in result.resolved
+        )
     yield f"Next:\n\n{block(next_command, 'sh')}"
 
 
@@ -192,11 +199,11 @@ def _issues(title: str, issues: Sequence[Issue]) -> Iterator[str]:
         yield f"## {title}"
         rows = [
             (
-                plain(one.title),
-                code(one.place) if one.place else "–",
-                formatting.milliseconds(one.cost_ns),
-                formatting.percent(one.share),
+                plain(issue.title),
+                code(issue.place) if issue.place else "–",
+                formatting.milliseconds(issue.cost_ns),
+                formatting.percent(issue.share),
             )
-            for one in issues
+            for issue in issues
         ]
         yield table(("what", "where", "per step", "share"), rows, frozenset({2, 3}))

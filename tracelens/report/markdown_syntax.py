@@ -19,7 +19,7 @@ TICK = {True: "x", False: " ", None: " "}
 def plain(text: str) -> str:
     """Text of any origin as text: on one line, nothing in it acts, nobody is mentioned."""
     one_line = " ".join(clean(line) for line in text.splitlines())
-    escaped = SPECIAL.sub(lambda found: f"\\{found[0]}", one_line.replace("&", "&amp;"))
+    escaped = SPECIAL.sub(lambda match: f"\\{match[0]}", one_line.replace("&", "&amp;"))
     return escaped.replace("@", "&#64;")
 
 

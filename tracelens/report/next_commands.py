@@ -57,8 +57,8 @@ def plan(diagnosis: PlannedDiagnosis) -> tuple[str, ...]:
 
 def _usual(diagnosis: Diagnosis) -> int:
     """The N that is taken where nobody asks for one: what the loop does already, else the seeds' 10."""
-    found = next((item for item in diagnosis.inventory if item.id == "reads_every_k" and item.present), None)
-    return found.value if found is not None and found.value else SEEDS_INTERVAL
+    spacing = next((item for item in diagnosis.inventory if item.id == "reads_every_k" and item.present), None)
+    return spacing.value if spacing is not None and spacing.value else SEEDS_INTERVAL
 
 
 def which(diagnosis: Diagnosis, typed: Sequence[str] = ()) -> tuple[str, ...]:
@@ -100,8 +100,12 @@ def advice(stage: Stage, diagnosis: PlannedDiagnosis, typed: Sequence[str] = ())
 
 def no_source(diagnosis: Diagnosis) -> str:
     """Why there is no patch of any scheme, and what helps."""
-    found = next((item for item in diagnosis.abstentions if item.detector == "patch"), None)
-    return f"{found.missing}; {found.hint}" if found is not None else "the source of this loop is not at hand"
+    abstention = next((item for item in diagnosis.abstentions if item.detector == "patch"), None)
+    return (
+        f"{abstention.missing}; {abstention.hint}"
+        if abstention is not None
+        else "the source of this loop is not at hand"
+    )
 
 
 def patch_commands(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> tuple[tuple[str, str], ...]:

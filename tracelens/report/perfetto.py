@@ -65,8 +65,8 @@ def _window(diagnosis: Diagnosis, offset: float, steps: tuple[int, int]) -> tupl
     table = diagnosis.timeline.steps()
     chosen = table[(table["number"] >= steps[0]) & (table["number"] <= steps[1])]
     if chosen.empty:
-        found = f"it has {table['number'].min()} to {table['number'].max()}" if len(table) else "it has none"
-        raise UsageError(f"the trace has no step {steps[0]} to {steps[1]}: {found}", hint="give step numbers it has")
+        existing = f"it has {table['number'].min()} to {table['number'].max()}" if len(table) else "it has none"
+        raise UsageError(f"the trace has no step {steps[0]} to {steps[1]}: {existing}", hint="give step numbers it has")
     return offset + int(chosen["start_ns"].min()) / 1000, offset + int(chosen["end_ns"].max()) / 1000
 
 
@@ -136,15 +136,15 @@ def _findings(diagnosis: Diagnosis, offset: float) -> Iterator[Row]:
         return
     start, end = int(kept["start_ns"].min()), int(kept["end_ns"].max())
     width = (end - start) // len(diagnosis.findings)
-    for position, found in enumerate(diagnosis.findings):
+    for position, finding in enumerate(diagnosis.findings):
         facts = {
-            "where": clean(str(found.location)) if found.location else "not recorded",
-            "per step": milliseconds(found.cost_ns),
-            "share of the step": f"{100 * found.share:.1f} %",
-            "evidence": clean(found.evidence),
+            "where": clean(str(finding.location)) if finding.location else "not recorded",
+            "per step": milliseconds(finding.cost_ns),
+            "share of the step": f"{100 * finding.share:.1f} %",
+            "evidence": clean(finding.evidence),
         }
         at = start + position * width
-        yield _row(TRACKS["findings"], f"{found.title} ({found.id})", (at, at + width), offset, **facts)
+        yield _row(TRACKS["findings"], f"{finding.title} ({finding.id})", (at, at + width), offset, **facts)
 
 
 def _steps(diagnosis: Diagnosis, offset: float) -> Iterator[Row]:
@@ -199,12 +199,12 @@ def _predicted(diagnosis: IllustratedDiagnosis, offset: float, steps: tuple[int,
     yield from _process(PREDICTED, "TraceLens: one step, replayed", -1)
     start = int(chosen["start_ns"].min())
     track = 0
-    for one in diagnosis.drawn:
-        version = f"with {one.scheme}" if one.scheme else "as it is"
-        for lane in dict.fromkeys(bar.lane for bar in one.bars):
+    for drawn in diagnosis.drawn:
+        version = f"with {drawn.scheme}" if drawn.scheme else "as it is"
+        for lane in dict.fromkeys(bar.lane for bar in drawn.bars):
             track += 1
             yield _thread(PREDICTED, track, f"{version}: {lane}")
-            for bar in one.bars:
+            for bar in drawn.bars:
                 if bar.lane == lane:
                     row = _row(track, clean(bar.name), (start + bar.start_ns, start + bar.end_ns), offset)
-                    yield {**row, "pid": PREDICTED, "args": {"step": milliseconds(one.length_ns)}}
+                    yield {**row, "pid": PREDICTED, "args": {"step": milliseconds(drawn.length_ns)}}

@@ -51,59 +51,63 @@ class RankComparison:
 
 def compare_ranks(diagnosis: Diagnosis) -> RankComparison | None:
     """None for a job of one rank."""
-    ranks = sorted(diagnosis.ranks, key=lambda one: (one.rank is None, one.rank or 0))
+    ranks = sorted(diagnosis.ranks, key=lambda rank: (rank.rank is None, rank.rank or 0))
     if len(ranks) < 2:
         return None
-    middle = statistics.median(one.median_ns for one in ranks)
+    middle = statistics.median(rank.median_ns for rank in ranks)
     late = find_straggler(ranks)
-    slowest = sorted(ranks, key=lambda one: -one.median_ns)
+    slowest = sorted(ranks, key=lambda rank: -rank.median_ns)
     shown = ranks if len(ranks) <= MOST_ROWS else slowest[:SLOWEST_ROWS]
     if late is not None and late not in shown:
         shown = [*shown, late]
     most = slowest[0].median_ns
-    rows = tuple(_row(one, late, slowest[0], most) for one in shown)
+    rows = tuple(_row(rank, late, slowest[0], most) for rank in shown)
     cells = () if len(ranks) <= MOST_ROWS else tuple(_cells(ranks, middle, most))
     return RankComparison(_sentence(ranks, late, middle), rows, cells, len(ranks) - len(shown))
 
 
 def find_straggler(ranks: Sequence[RankTimes]) -> RankTimes | None:
     """The rank that the others wait for; None where none stands out."""
-    middle = statistics.median(one.median_ns for one in ranks)
-    slowest = max(ranks, key=lambda one: one.median_ns)
+    middle = statistics.median(rank.median_ns for rank in ranks)
+    slowest = max(ranks, key=lambda rank: rank.median_ns)
     if slowest.median_ns > middle * (1 + STRAGGLES):
         return slowest
-    waiting = [one for one in ranks if one.communication_ns is not None]
+    waiting = [rank for rank in ranks if rank.communication_ns is not None]
     if len(waiting) < len(ranks):
         return None
-    least = min(waiting, key=lambda one: one.communication_ns or 0)
-    usual = statistics.median(one.communication_ns or 0 for one in waiting)
+    least = min(waiting, key=lambda rank: rank.communication_ns or 0)
+    usual = statistics.median(rank.communication_ns or 0 for rank in waiting)
     return least if usual - (least.communication_ns or 0) > middle * STRAGGLES else None
 
 
-def _row(one: RankTimes, late: RankTimes | None, slowest: RankTimes, most: int) -> RankRow:
-    note = "the others wait for it" if one is late else "longest step" if one is slowest else ""
+def _row(rank: RankTimes, late: RankTimes | None, slowest: RankTimes, most: int) -> RankRow:
+    note = "the others wait for it" if rank is late else "longest step" if rank is slowest else ""
     return RankRow(
-        _name(one), milliseconds(one.median_ns), percent(one.gpu_busy_share), milliseconds(one.communication_ns), note,
-        round(100 * one.median_ns / max(most, 1), 1),
-    )  # fmt: skip
+        name=_name(rank),
+        step=milliseconds(rank.median_ns),
+        busy=percent(rank.gpu_busy_share),
+        alone=milliseconds(rank.communication_ns),
+        note=note,
+        width=round(100 * rank.median_ns / max(most, 1), 1),
+    )
 
 
 def _cells(ranks: Sequence[RankTimes], middle: float, most: int) -> list[RankCell]:
     spread = max(most - middle, middle * STRAGGLES)
     out = []
-    for index, one in enumerate(ranks):
-        level = min(4, max(0, round(4 * (one.median_ns - middle) / spread)))
-        title = f"{_name(one)}: {milliseconds(one.median_ns)}"
+    for index, rank in enumerate(ranks):
+        level = min(4, max(0, round(4 * (rank.median_ns - middle) / spread)))
+        title = f"{_name(rank)}: {milliseconds(rank.median_ns)}"
         out.append(RankCell(index % CELLS_PER_ROW, index // CELLS_PER_ROW, level, title))
     return out
 
 
-def _name(one: RankTimes) -> str:
-    return "rank unknown" if one.rank is None else f"rank {one.rank}"
+def _name(rank: RankTimes) -> str:
+    return "rank unknown" if rank.rank is None else f"rank {rank.rank}"
 
 
 def _sentence(ranks: Sequence[RankTimes], late: RankTimes | None, middle: float) -> str:
-    slowest, fastest = max(one.median_ns for one in ranks), min(one.median_ns for one in ranks)
+    slowest, fastest = max(rank.median_ns for rank in ranks), min(rank.median_ns for rank in ranks)
     times = f"{milliseconds(fastest)} to {milliseconds(slowest)} per step, median {milliseconds(middle)}"
     spread = f"{len(ranks)} ranks, {times}."
     if late is None:

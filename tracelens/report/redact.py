@@ -26,11 +26,9 @@ def redacted(diagnosis: IllustratedDiagnosis) -> IllustratedDiagnosis:
         diagnosis, sources={}, patches={}, unsafe=(), run=None, traces=(), monitor=(), verifications=()
     )
     whole = _replaced(dataclasses.replace(bare, timeline=None), names)  # type: ignore[arg-type]
-    timeline, traces = (
-        _timeline(diagnosis.timeline, aliases),
-        tuple(_trace(one, k) for k, one in enumerate(diagnosis.traces)),
-    )
-    trials = tuple(_replaced(_trial(one), names) for one in diagnosis.verifications)
+    timeline = _timeline(diagnosis.timeline, aliases)
+    traces = tuple(_trace(trace, number) for number, trace in enumerate(diagnosis.traces))
+    trials = tuple(_replaced(_trial(trial), names) for trial in diagnosis.verifications)
     run = _run(diagnosis.run) if diagnosis.run is not None else None
     out: IllustratedDiagnosis = dataclasses.replace(
         whole, timeline=timeline, traces=traces, monitor=diagnosis.monitor, verifications=trials, run=run
@@ -44,10 +42,10 @@ def _run(run: Run) -> Run:
     return Run(Path("run"), (), None, Path(), run.complete, (), kept)
 
 
-def _trial(one: Verification) -> Verification:
+def _trial(trial: Verification) -> Verification:
     """The measurements; what was run and what it wrote is left out."""
     kept = ("windows", "interval", "times", "steps")
-    return dataclasses.replace(one, details={key: one.details[key] for key in kept if key in one.details})
+    return dataclasses.replace(trial, details={key: trial.details[key] for key in kept if key in trial.details})
 
 
 class _Names:
@@ -60,7 +58,7 @@ class _Names:
         self.pattern = re.compile("|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in usual)) if usual else None
 
     def text(self, text: str) -> str:
-        return self.pattern.sub(lambda found: self.aliases[found[0]], text) if self.pattern else text
+        return self.pattern.sub(lambda match: self.aliases[match[0]], text) if self.pattern else text
 
 
 def _aliases(diagnosis: Diagnosis) -> dict[str, str]:

@@ -76,7 +76,7 @@ def _rule(text: RuleText) -> dict[str, Any]:
 
 
 def _result(issue: Issue, index: int, compared: bool, fixes: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "ruleId": issue.rule,
         "ruleIndex": index,
         "level": issue.level,
@@ -87,12 +87,12 @@ def _result(issue: Issue, index: int, compared: bool, fixes: Mapping[str, Any]) 
         "properties": {"costMillisecondsPerStep": issue.cost_ns / 1e6, "shareOfStep": issue.share},
     }
     if compared:
-        found["baselineState"] = BASELINE[issue.state]
+        result["baselineState"] = BASELINE[issue.state]
     if issue.state == "allowed":
-        found["suppressions"] = [{"kind": "external", "justification": "on the allow-list of tracelens check"}]
+        result["suppressions"] = [{"kind": "external", "justification": "on the allow-list of tracelens check"}]
     if issue.place in fixes:
-        found["fixes"] = [fixes[issue.place]]
-    return found
+        result["fixes"] = [fixes[issue.place]]
+    return result
 
 
 def _locations(issue: Issue) -> list[dict[str, Any]]:

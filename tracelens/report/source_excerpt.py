@@ -41,11 +41,11 @@ def around(sources: Mapping[str, str], location: Location | None, call: str | No
 def _span(line: str, call: str | None) -> tuple[int, int]:
     """Columns of the call in the line; the whole statement where the name does not occur."""
     name = (call or "").rsplit(".", 1)[-1]
-    found = re.search(rf"[\w.\[\]'\"]*\b{re.escape(name)}\s*\(", line) if name else None
-    if found is None:
+    match = re.search(rf"[\w.\[\]'\"]*\b{re.escape(name)}\s*\(", line) if name else None
+    if match is None:
         stripped = line.split("#", 1)[0].rstrip() or line.rstrip()
         return len(line) - len(line.lstrip()), len(stripped)
-    return found.start(), _closing(line, found.end() - 1)
+    return match.start(), _closing(line, match.end() - 1)
 
 
 def _closing(line: str, opening: int) -> int:

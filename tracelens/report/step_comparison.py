@@ -48,9 +48,10 @@ def compare_steps(diagnosis: IllustratedDiagnosis) -> StepComparison | None:
     """None where nothing could be replayed."""
     if not diagnosis.drawn:
         return None
-    scheme = next((one.scheme for one in diagnosis.drawn if one.scheme), None)
-    trial = next((one for one in reversed(diagnosis.verifications) if one.scheme == scheme and one.base_ns), None)
-    lengths = [one.length_ns for one in diagnosis.drawn]
+    scheme = next((step.scheme for step in diagnosis.drawn if step.scheme), None)
+    trials = (trial for trial in reversed(diagnosis.verifications) if trial.scheme == scheme and trial.base_ns)
+    trial = next(trials, None)
+    lengths = [step.length_ns for step in diagnosis.drawn]
     lengths += [ns for ns in (trial.base_ns, trial.patched_ns) if ns] if trial else []
     window = TimeAxis(0, max(lengths))
     groups: list[StepVersion] = []
@@ -67,18 +68,16 @@ def compare_steps(diagnosis: IllustratedDiagnosis) -> StepComparison | None:
 def _replayed(
     drawn: Sequence[DrawnStep], window: TimeAxis
 ) -> Iterator[tuple[str, str, int, list[tuple[str, Sequence[Box]]]]]:
-    for one in drawn:
-        title = f"Predicted: {one.scheme}" if one.scheme else "Before"
-        remark = f"{milliseconds(one.length_ns)} long, one step of the replay"
-        frame = pd.DataFrame(one.bars, columns=["lane", "name", "start_ns", "end_ns"])
-        frame = pd.DataFrame(
-            [(bar.lane, bar.name, bar.start_ns, bar.end_ns) for bar in one.bars], columns=frame.columns
-        )
+    for step in drawn:
+        title = f"Predicted: {step.scheme}" if step.scheme else "Before"
+        remark = f"{milliseconds(step.length_ns)} long, one step of the replay"
+        columns = ["lane", "name", "start_ns", "end_ns"]
+        frame = pd.DataFrame([(bar.lane, bar.name, bar.start_ns, bar.end_ns) for bar in step.bars], columns=columns)
         rows: list[tuple[str, Sequence[Box]]] = [
             ("CPU main thread" if lane == "host" else str(lane).capitalize(), _lane(mine, window))
             for lane, mine in sorted(frame.groupby("lane"), key=lambda pair: (pair[0] != "host", str(pair[0])))
         ]
-        yield title, remark, one.length_ns, rows
+        yield title, remark, step.length_ns, rows
 
 
 def _lane(bars: pd.DataFrame, window: TimeAxis) -> list[Box]:

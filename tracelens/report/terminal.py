@@ -37,14 +37,14 @@ class TerminalStyle:
     everything: bool = False
 
 
-def draw(blocks: Iterable[RenderableType], look: TerminalStyle) -> str:
+def draw(blocks: Iterable[RenderableType], style: TerminalStyle) -> str:
     """The blocks as one string, trailing blanks removed, with escape codes only where the look allows them."""
     console = Console(
         file=io.StringIO(),
-        width=look.width,
-        force_terminal=look.color,
-        color_system="256" if look.color else None,
-        no_color=not look.color,
+        width=style.width,
+        force_terminal=style.color,
+        color_system="256" if style.color else None,
+        no_color=not style.color,
         highlight=False,
         emoji=False,
         markup=False,

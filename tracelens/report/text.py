@@ -25,19 +25,19 @@ STALL_ROWS = 12
 """Rows of the stall table; the JSON has all of them."""
 
 
-def analysis(diagnosis: Diagnosis, look: TerminalStyle, typed: Sequence[str] = ()) -> str:
+def analysis(diagnosis: Diagnosis, style: TerminalStyle, typed: Sequence[str] = ()) -> str:
     """What the GPU waited for. `typed`: paths and options of the user, for the next command."""
-    return terminal.draw(_analysis(diagnosis, look, next_commands.after_analyze(diagnosis, typed)), look)
+    return terminal.draw(_analysis(diagnosis, style, next_commands.after_analyze(diagnosis, typed)), style)
 
 
-def recommendation(diagnosis: PlannedDiagnosis, look: TerminalStyle, typed: Sequence[str] = ()) -> str:
+def recommendation(diagnosis: PlannedDiagnosis, style: TerminalStyle, typed: Sequence[str] = ()) -> str:
     """What to do about it: schemes with scores and estimates, reasons, stages."""
-    return terminal.draw(_recommendation(diagnosis, typed), look)
+    return terminal.draw(_recommendation(diagnosis, typed), style)
 
 
-def patch(change: Patch, look: TerminalStyle, next_command: str, more: str = "") -> str:
+def patch(change: Patch, style: TerminalStyle, next_command: str, more: str = "") -> str:
     """The diff, each hunk with its tier and reason, and what was left alone; `more` is said before the next command."""
-    return terminal.draw(_patch(change, next_command, more), look)
+    return terminal.draw(_patch(change, next_command, more), style)
 
 
 def patch_document(change: Patch) -> dict[str, Any]:
@@ -64,19 +64,19 @@ def hunk_document(hunk: Hunk) -> dict[str, Any]:
     }
 
 
-def verification(found: Sequence[Verification], look: TerminalStyle, next_command: str) -> str:
+def verification(trials: Sequence[Verification], style: TerminalStyle, next_command: str) -> str:
     """What was measured: verdict, numbers, predicted next to measured."""
-    return terminal.draw(_verification(found, next_command), look)
+    return terminal.draw(_verification(trials, next_command), style)
 
 
 # ---------------------------------------------------------------------------------------------------- analyze
 
 
-def _analysis(diagnosis: Diagnosis, look: TerminalStyle, next_command: str) -> Iterator[RenderableType]:
+def _analysis(diagnosis: Diagnosis, style: TerminalStyle, next_command: str) -> Iterator[RenderableType]:
     yield terminal.paragraph(" · ".join(recorded(diagnosis)), "dim")
     yield terminal.verdict(wording.headline(diagnosis))
     yield from _breakdown(diagnosis)
-    yield from _stalls(diagnosis, look)
+    yield from _stalls(diagnosis, style)
     yield from _findings(diagnosis)
     yield from _abstentions(diagnosis)
     yield terminal.next_command(next_command)
@@ -106,11 +106,11 @@ def _breakdown(diagnosis: Diagnosis) -> Iterator[RenderableType]:
     )
 
 
-def _stalls(diagnosis: Diagnosis, look: TerminalStyle) -> Iterator[RenderableType]:
+def _stalls(diagnosis: Diagnosis, style: TerminalStyle) -> Iterator[RenderableType]:
     stalls = wording.ranked_stalls(diagnosis)
     if not stalls:
         return
-    rows_shown, frames_shown = (len(stalls), len(stalls)) if look.everything else (STALL_ROWS, FRAMES)
+    rows_shown, frames_shown = (len(stalls), len(stalls)) if style.everything else (STALL_ROWS, FRAMES)
     yield terminal.heading("Host waits, per step")
     columns = ("source line", "call", "calls", "host blocked", "GPU idle", "recoverable", "verdict")
     rows = [_stall_row(stall) for stall in stalls[:rows_shown]]
@@ -119,7 +119,7 @@ def _stalls(diagnosis: Diagnosis, look: TerminalStyle) -> Iterator[RenderableTyp
         yield terminal.paragraph(f"and {len(stalls) - rows_shown} more with -v", "dim")
     if wording.together(diagnosis):
         yield terminal.paragraph(wording.together(diagnosis))
-    framed = [s for s in stalls if s.location and (s.verdict == "exposed" or look.everything)]
+    framed = [s for s in stalls if s.location and (s.verdict == "exposed" or style.everything)]
     for stall in framed[:frames_shown]:
         yield terminal.heading("")
         yield _frame(stall, diagnosis)
@@ -234,10 +234,10 @@ def _score(scheme: Scheme, criterion: str) -> str:
 
 
 def _situation(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:
-    found = wording.situation(diagnosis)
-    if found:
+    sentences = wording.situation(diagnosis)
+    if sentences:
         yield terminal.heading("What limits this loop")
-    for sentence in found:
+    for sentence in sentences:
         yield terminal.paragraph(sentence)
 
 
@@ -280,10 +280,10 @@ def _stages(diagnosis: PlannedDiagnosis, typed: Sequence[str]) -> Iterator[Rende
 
 
 def _measures(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:
-    found = wording.untried(diagnosis)
-    if found:
+    measures = wording.untried(diagnosis)
+    if measures:
         yield terminal.heading(wording.BEYOND)
-        rows = [(one.id, one.how, wording.expected(one), wording.at_most(one)) for one in found]
+        rows = [(measure.id, measure.how, wording.expected(measure), wording.at_most(measure)) for measure in measures]
         columns = ("measure", "what it is", "the guide expects", "here at most")
         yield terminal.table(columns, rows, frozenset({3}))
         yield terminal.paragraph(wording.BEYOND_NOTE, "dim")
@@ -312,8 +312,8 @@ def _patch(change: Patch, next_command: str, more: str) -> Iterator[RenderableTy
     yield terminal.next_command(next_command)
 
 
-def _verification(found: Sequence[Verification], next_command: str) -> Iterator[RenderableType]:
-    for one in found:
-        yield terminal.verdict(one.verdict if len(found) == 1 else f"{one.scheme or 'change'}: {one.verdict}")
-        yield terminal.table(("measured", "", ""), verification_rows.rows(one), frozenset())
+def _verification(trials: Sequence[Verification], next_command: str) -> Iterator[RenderableType]:
+    for trial in trials:
+        yield terminal.verdict(trial.verdict if len(trials) == 1 else f"{trial.scheme or 'change'}: {trial.verdict}")
+        yield terminal.table(("measured", "", ""), verification_rows.rows(trial), frozenset())
     yield terminal.next_command(next_command)

@@ -36,34 +36,34 @@ REMARK = {
 """What a reader of two rows would otherwise take for a contradiction."""
 
 
-def rows(one: Verification) -> tuple[tuple[str, str, str], ...]:
+def rows(trial: Verification) -> tuple[tuple[str, str, str], ...]:
     """Everything that was measured of one change."""
-    return (*_verdict(one), *_windows(one), *(("note", formatting.clean(note), "") for note in _notes(one)))
+    return (*_verdict(trial), *_windows(trial), *(("note", formatting.clean(note), "") for note in _notes(trial)))
 
 
-def _notes(one: Verification) -> tuple[str, ...]:
+def _notes(trial: Verification) -> tuple[str, ...]:
     """What the verification says about itself: what it could not compare, or measured elsewhere."""
-    notes = one.details.get("notes")
+    notes = trial.details.get("notes")
     return tuple(note for note in notes if isinstance(note, str)) if isinstance(notes, list | tuple) else ()
 
 
-def _verdict(one: Verification) -> Iterator[tuple[str, str, str]]:
-    yield "outcome", one.outcome, ""
-    yield "losses, weights and output", SAME[one.numbers_equal], ""
-    if one.base_ns is not None and one.patched_ns is not None:
-        yield "step before → after", f"{milliseconds(one.base_ns)} → {milliseconds(one.patched_ns)}", ""
-    if one.ratio is not None and not one.ratio.tells:
+def _verdict(trial: Verification) -> Iterator[tuple[str, str, str]]:
+    yield "outcome", trial.outcome, ""
+    yield "losses, weights and output", SAME[trial.numbers_equal], ""
+    if trial.base_ns is not None and trial.patched_ns is not None:
+        yield "step before → after", f"{milliseconds(trial.base_ns)} → {milliseconds(trial.patched_ns)}", ""
+    if trial.ratio is not None and not trial.ratio.tells:
         yield "faster by, measured", "undecided", "the pairs scatter too much to name a number"
-    elif one.ratio is not None:
-        interval = f"95 % interval {gain(1 / one.ratio.high)} to {gain(1 / one.ratio.low)}"
-        yield "faster by, measured", gain(1 / one.ratio.value), interval
-    if one.predicted is not None:
-        low, high = one.predicted.base_ns / one.predicted.high_ns, one.predicted.base_ns / one.predicted.low_ns
-        yield "faster by, predicted", gain(one.predicted.speedup), f"80 % range {gain(low)} to {gain(high)}"
+    elif trial.ratio is not None:
+        interval = f"95 % interval {gain(1 / trial.ratio.high)} to {gain(1 / trial.ratio.low)}"
+        yield "faster by, measured", gain(1 / trial.ratio.value), interval
+    if trial.predicted is not None:
+        low, high = trial.predicted.base_ns / trial.predicted.high_ns, trial.predicted.base_ns / trial.predicted.low_ns
+        yield "faster by, predicted", gain(trial.predicted.speedup), f"80 % range {gain(low)} to {gain(high)}"
 
 
-def _windows(one: Verification) -> Iterator[tuple[str, str, str]]:
-    before, after = one.window("before"), one.window("after")
+def _windows(trial: Verification) -> Iterator[tuple[str, str, str]]:
+    before, after = trial.window("before"), trial.window("after")
     for key, name, unit in WINDOW:
         a, b = _said(before.get(key), unit), _said(after.get(key), unit)
         if a is not None and b is not None:

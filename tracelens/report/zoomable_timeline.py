@@ -119,7 +119,7 @@ def _lanes(timeline: Timeline) -> Iterator[EventLane]:
     tables = timeline.tables
     operators = _operators(timeline)
     threads = [("CPU main thread", timeline.main_thread)]
-    threads += [("Autograd thread", one) for one in timeline.autograd_threads if one != timeline.main_thread]
+    threads += [("Autograd thread", thread) for thread in timeline.autograd_threads if thread != timeline.main_thread]
     for name, thread in threads:
         if thread is not None:
             yield EventLane(name, "operators", operators[operators["thread"] == thread])
@@ -169,7 +169,7 @@ def _operators(timeline: Timeline) -> pd.DataFrame:
 
 def _frame(table: pd.DataFrame, name: Any, kind: Any, link: Any = 0) -> pd.DataFrame:
     values = {"start_ns": table["start_ns"].to_numpy("int64"), "end_ns": table["end_ns"].to_numpy("int64")}
-    plain = {key: np.asarray(one) if not isinstance(one, str | int) else one for key, one in
+    plain = {key: np.asarray(value) if not isinstance(value, str | int) else value for key, value in
              (("name", name), ("kind", kind), ("link", link))}  # fmt: skip
     frame = pd.DataFrame(values).assign(**plain)
     return frame.sort_values(["start_ns", "end_ns"], kind="stable", ignore_index=True)

@@ -114,14 +114,14 @@ def rows(path: Path) -> tuple[dict[str, Any], ...]:
     """The rows of a monitor.jsonl that are whole and have a time; a job that was killed leaves half a last line."""
     if not path.is_file():
         return ()
-    found = []
+    whole = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         with contextlib.suppress(ValueError, RecursionError):
             row = json.loads(line)
             jsonfile.check(row, _SAMPLE)
             if row and row.get("unix_ns") is not None:
-                found.append(row)
-    return tuple(found)
+                whole.append(row)
+    return tuple(whole)
 
 
 def _run_from(folder: Path, meta: dict[str, Any]) -> Run:
@@ -169,9 +169,9 @@ def _lengths(values: Sequence[int] | None) -> tuple[int, ...]:
 
 
 def _sources(path: Path) -> dict[str, Any]:
-    found = jsonfile.read(path, missing=_AGAIN, damaged=_AGAIN) if path.is_file() else {}
-    jsonfile.check(found, _SOURCES, path.name)
-    return found
+    content = jsonfile.read(path, missing=_AGAIN, damaged=_AGAIN) if path.is_file() else {}
+    jsonfile.check(content, _SOURCES, path.name)
+    return content
 
 
 def _lines(path: Path) -> LineLog | None:

@@ -62,14 +62,14 @@ def located_texts(
     """Text per path that the stalls' locations name; `project` keeps to files below the script's project."""
     if which == "none" or isinstance(code, Abstention):
         return {}
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for path in sorted({stall.location.path for stall in stalls if stall.location is not None}):
         file = _file(path, run, code)
         inside = file is not None and file.resolve().is_relative_to(code.root.resolve())
         if file is not None and (inside or which == "all"):
             is_script = file.resolve() == code.path.resolve()
-            found[path] = code.text if is_script else _text(_content(file) or b"")
-    return found
+            texts[path] = code.text if is_script else _text(_content(file) or b"")
+    return texts
 
 
 def _file(path: str, run: Run | None, code: TrainingScript) -> Path | None:

@@ -64,8 +64,8 @@ def _subject(diagnosis: PlannedDiagnosis, options: PlanOptions) -> Subject | Non
     spans = (("gain", rule.gain, "%"), ("working days", rule.days, ""), ("lines of code", rule.lines, ""))
     claims = (
         Expectation(what, f"{_range(span.low, span.high)} {unit}".strip(), f"{span.seed}, {span.section}")
-        for what, found, unit in spans
-        for span in found
+        for what, ranges, unit in spans
+        for span in ranges
     )
     return Subject(
         scheme=rule.id,
