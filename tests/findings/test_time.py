@@ -12,7 +12,7 @@ from tests.support.builders import Events, Machine
 from tracelens.findings import breakdown, overlap, stalls
 from tracelens.model import Location, StepClock, Timeline
 from tracelens.trace import timeline
-from tracelens.trace.waits import without_asked
+from tracelens.trace.waits import without_explicit_synchronizes
 
 STEPS = 6
 
@@ -207,7 +207,7 @@ def located(picture: Timeline, **columns) -> Timeline:
     waits = picture.tables.waits.copy()
     for name, values in columns.items():
         waits[name] = pd.Series(values, index=waits.index, dtype=object)
-    waits = without_asked(waits)
+    waits = without_explicit_synchronizes(waits)
     return replace(picture, tables=replace(picture.tables, waits=waits))
 
 

@@ -100,10 +100,10 @@ def _loop_record(timeline: Timeline, run: Run | None, source: str | None) -> _Lo
 def _recorded_loader(run: Run | None, rank: int | None) -> Mapping[str, Any]:
     if run is None:
         return {}
-    recordings = [one for one in run.recordings if one.rank == rank] or list(run.recordings[:1])
+    recordings = [entry for entry in run.recordings if entry.rank == rank] or list(run.recordings[:1])
     loaders = recordings[0].meta.get("loaders") if recordings else None
-    known = [one for one in loaders if isinstance(one, Mapping)] if isinstance(loaders, list) else []
-    return max(known, key=lambda one: one.get("batches") or 0, default={})
+    known = [entry for entry in loaders if isinstance(entry, Mapping)] if isinstance(loaders, list) else []
+    return max(known, key=lambda entry: entry.get("batches") or 0, default={})
 
 
 # ------------------------------------------------------------------------------------------------- waits and copies
@@ -121,8 +121,8 @@ def _reads_every(loop: _LoopRecord) -> InventoryItem:
         return InventoryItem("reads_every_k", False, f"values are read in {len(reading)} of {len(kept)} steps", 1)
     anywhere = np.intersect1d(reads, np.flatnonzero(~steps["attributed"].to_numpy(dtype=np.bool_)))
     distances = {int(distance) for distance in np.diff(anywhere)}
-    if loop.gpu and len(distances) == 1 and (found := distances.pop()) > 1:
-        return InventoryItem("reads_every_k", True, f"values are read every {found} steps", found)
+    if loop.gpu and len(distances) == 1 and (interval := distances.pop()) > 1:
+        return InventoryItem("reads_every_k", True, f"values are read every {interval} steps", interval)
     if written is not None and loop.gpu:  # a recording without a GPU does not show the reads of each step beside it
         return InventoryItem("reads_every_k", True, f"the script reads under a condition `% {written}`", written)
     return InventoryItem("reads_every_k", None, "no regular reads in the recorded steps" if loop.gpu else _NO_GPU)
@@ -135,9 +135,9 @@ def _host_copies(loop: _LoopRecord) -> InventoryItem:
     per_step = int(size[size >= 0].sum()) // loop.kept.count
     known = bool((size >= 0).any())
     steps = len(np.unique(copies["step"].to_numpy()))
-    found = steps >= MOSTLY * loop.kept.count and (per_step >= COPY_BYTES or not known) and len(copies) > 0
+    copies_batches = steps >= MOSTLY * loop.kept.count and (per_step >= COPY_BYTES or not known) and len(copies) > 0
     text = f"{per_step / 1e6:.3g} MB per step in {len(copies) / loop.kept.count:.3g} copies"
-    return InventoryItem("host_copies", found, text, per_step if known else None)
+    return InventoryItem("host_copies", copies_batches, text, per_step if known else None)
 
 
 def _pinned(loop: _LoopRecord) -> InventoryItem:
@@ -262,9 +262,9 @@ def _graphs(loop: _LoopRecord) -> InventoryItem:
 
 
 def _compiled(loop: _LoopRecord) -> InventoryItem:
-    found = loop.names(*_COMPILED)
-    if found is not None:
-        return InventoryItem("compile", True, f"the trace has {found[:60]!r}")
+    name = loop.names(*_COMPILED)
+    if name is not None:
+        return InventoryItem("compile", True, f"the trace has {name[:60]!r}")
     if loop.source and "compile" in loop.source.calls:
         return InventoryItem("compile", None, "the script calls compile, but no compiled region was recorded")
     return InventoryItem("compile", False, "no compiled region was recorded")
@@ -278,16 +278,16 @@ def _amp(loop: _LoopRecord) -> InventoryItem:
     ops = loop.timeline.ops()
     used = np.unique(codes(ops["name"])[among(ops["kind"], "kernel")])
     kernels = sorted(str(name) for name in ops["name"].cat.categories[used])
-    found = next((name for name in kernels if any(part in name for part in _LOW_PRECISION)), None)
-    if found is not None:
-        return InventoryItem("amp", True, f"kernels of 16 bits run, for example {found[:60]!r}")
+    kernel = next((name for name in kernels if any(part in name for part in _LOW_PRECISION)), None)
+    if kernel is not None:
+        return InventoryItem("amp", True, f"kernels of 16 bits run, for example {kernel[:60]!r}")
     return InventoryItem("amp", False, "no kernel of 16 bits was recorded")
 
 
 def _named(loop: _LoopRecord, name: str, parts: tuple[str, ...], what: str) -> InventoryItem:
-    found = loop.names(*parts)
-    text = f"the trace has {found[:60]!r}" if found else f"no {what} in the trace"
-    return InventoryItem(name, found is not None, text)
+    match = loop.names(*parts)
+    text = f"the trace has {match[:60]!r}" if match else f"no {what} in the trace"
+    return InventoryItem(name, match is not None, text)
 
 
 def _distributed(loop: _LoopRecord) -> InventoryItem:

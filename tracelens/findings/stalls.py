@@ -61,8 +61,8 @@ def group(timeline: Timeline) -> tuple[Stall, ...]:
     same = _alike(keys.edge, keys.api, keys.kind, keys.place, keys.position)
     order = np.argsort(same, kind="stable")
     parts = np.split(order, np.flatnonzero(np.diff(same[order])) + 1)
-    found = sorted((_stall(waits, rows, keys, kept.count) for rows in parts), key=_cost)
-    return tuple(replace(stall, id=f"s{number}") for number, stall in enumerate(found, start=1))
+    stalls = sorted((_stall(waits, rows, keys, kept.count) for rows in parts), key=_cost)
+    return tuple(replace(stall, id=f"s{number}") for number, stall in enumerate(stalls, start=1))
 
 
 def with_exposed(stalls: tuple[Stall, ...], exposed: Mapping[str, int], step_ns: int) -> tuple[Stall, ...]:

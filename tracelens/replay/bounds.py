@@ -96,7 +96,7 @@ def _loads(step: StepVariant, row_ns: float, left_out: tuple[HostOpKind, ...]) -
 
 @lru_cache(maxsize=KEPT)
 def _of_block(block: OpBlock, row_ns: float) -> _Load:
-    """Blocks are shared by all Programs of a ReplayTrace, and none holds a loader's item."""
+    """OpBlocks are shared by all Programs of a ReplayTrace; none holds a loader's HostOp."""
     return _of(block.ops, row_ns, _NO_WORK)
 
 

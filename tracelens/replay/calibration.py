@@ -105,17 +105,17 @@ class Calibration:
         loaders = meta.get("loaders") or next(
             (rank.get("loaders") for rank in meta.get("ranks") or () if rank.get("loaders")), None
         )
-        found = _known_numbers(measured) if isinstance(measured, Mapping) else {}
+        constants = _known_numbers(measured) if isinstance(measured, Mapping) else {}
         if isinstance(loaders, list) and loaders and isinstance(loaders[0], Mapping):
-            found |= _count(loaders[0].get("num_workers"), "loader_workers", 0) | _making(loaders[0].get("supply"))
+            constants |= _count(loaders[0].get("num_workers"), "loader_workers", 0) | _making(loaders[0].get("supply"))
         environment = meta.get("environment")
         if isinstance(environment, Mapping):
-            found |= _count(environment.get("cpu_count"), "loader_cores", 1)
-        if found.get("loader_cores"):
+            constants |= _count(environment.get("cpu_count"), "loader_cores", 1)
+        if constants.get("loader_cores"):
             ranks = meta.get("world_size")
             share = ranks if isinstance(ranks, int) and ranks > 1 else 1
-            found["loader_cores"] = max(1, found["loader_cores"] // share)
-        return cls(**found)
+            constants["loader_cores"] = max(1, constants["loader_cores"] // share)
+        return cls(**constants)
 
     def pinned_duration_ns(self, size: int) -> int:
         """GPU time of a copy of `size` bytes from pinned memory."""
@@ -170,9 +170,9 @@ def _making(supply: Any) -> dict[str, int]:
 def _known_numbers(measured: Mapping[str, Any]) -> dict[str, Any]:
     """The entries that name a constant and hold a positive number; others are ignored."""
     kinds = {entry.name: entry.type for entry in fields(Calibration)}
-    found: dict[str, Any] = {}
+    known: dict[str, Any] = {}
     for name, value in measured.items():
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if name in kinds and number and math.isfinite(value) and value > 0:
-            found[name] = float(value) if kinds[name] == "float" else round(value)
-    return found
+            known[name] = float(value) if kinds[name] == "float" else round(value)
+    return known

@@ -21,13 +21,13 @@ from tracelens.trace import waits
 
 Array = np.ndarray[Any, np.dtype[np.int64]]
 
-NONE = -(1 << 62)
+NOT_LAUNCHED = -(1 << 62)
 FULL_QUEUE = 0.95
 """A launch counts as blocked by a full queue when this share of the limit is outstanding: limits vary by some 2 %."""
 LATENCY_FACTOR = 10
 """A launch latency above ten medians is another cause (module loading, a busy engine); it is kept to that much."""
 LONGEST_GAP_NS = 20_000
-"""An idle stretch between queued ops above this is no kernel gap but a dependency that the trace does not name."""
+"""A longer idle time between queued operations is no kernel gap but a dependency that the trace does not name."""
 LONGEST_RETURN_NS = 1_000_000
 """A wait that returns later than 1 ms after its work was descheduled; the median stands in."""
 
@@ -62,7 +62,7 @@ class CallTimings:
         return ends[bisect_left(calls, call)]
 
 
-def measure(timeline: Timeline, defaults: Calibration) -> CallTimings:
+def measure_calls(timeline: Timeline, defaults: Calibration) -> CallTimings:
     """Read the numbers of one trace."""
     calls, ops = timeline.calls(), timeline.ops()
     names, codes = _streams(ops)
@@ -86,7 +86,7 @@ def measure(timeline: Timeline, defaults: Calibration) -> CallTimings:
         op_start=op_start,
         op_end=op_end,
         previous_end=previous_end,
-        all_done=_running_maximum(op_end, int(earlier.max(initial=NONE))),
+        all_done=_running_maximum(op_end, int(earlier.max(initial=NOT_LAUNCHED))),
         latency=np.where(free, np.clip(op_start - called, 0, LATENCY_FACTOR * latency_ns), latency_ns),
         spacing=np.where(queued, np.clip(op_start - previous_end, 0, LONGEST_GAP_NS), spacing_ns),
         blocked=_blocked(stream, called, op_start, defaults.queue_limit),
@@ -143,14 +143,14 @@ def _launches(stream: Array, op_end: Array, first: int, code: int) -> tuple[list
 
 
 def _earlier_ends(calls: pd.DataFrame, ops: pd.DataFrame, codes: Array, streams: int) -> Array:
-    ends = np.full(streams, NONE, dtype=np.int64)
-    before = waits.launched(calls, ops) == waits.BEFORE
+    ends = np.full(streams, NOT_LAUNCHED, dtype=np.int64)
+    before = waits.launch_times(calls, ops) == waits.BEFORE
     np.maximum.at(ends, codes[before], ops["end_ns"].to_numpy(np.int64)[before])
     return ends
 
 
 def _previous_ends(stream: Array, op_end: Array, launched: np.ndarray[Any, np.dtype[np.bool_]], first: Array) -> Array:
-    previous = np.full(len(stream), NONE, dtype=np.int64)
+    previous = np.full(len(stream), NOT_LAUNCHED, dtype=np.int64)
     for code in np.unique(stream[launched]):
         own = np.flatnonzero(launched & (stream == code))
         previous[own] = np.maximum.accumulate(np.concatenate((first[[code]], op_end[own])))[:-1]
@@ -159,7 +159,7 @@ def _previous_ends(stream: Array, op_end: Array, launched: np.ndarray[Any, np.dt
 
 def _running_maximum(op_end: Array, first: int) -> Array:
     """For each call the latest end of what was launched before it."""
-    ends = np.where(op_end >= 0, op_end, NONE)
+    ends = np.where(op_end >= 0, op_end, NOT_LAUNCHED)
     return np.maximum.accumulate(np.concatenate(([first], ends)))[:-1]
 
 

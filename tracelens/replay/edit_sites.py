@@ -79,7 +79,7 @@ def plan(trace: ReplayTrace, edits: Sequence[Edit]) -> EditPlan:
 
 
 def split(step: RecordedStep, chosen: EditPlan) -> SplitStep:
-    """A step's untouched stretches and what lies between them."""
+    """A step's UntouchedSpans, and the HostOps between them."""
     own = tuple(editable_host_ops(step))
     copies = tuple(op for op in own if op.engine == "h2d" and chosen.rules(op))
     pinned = tuple(op for op in own if chosen.pins(op))
@@ -105,13 +105,13 @@ def stall_waits(trace: ReplayTrace, stalls: Collection[str]) -> frozenset[int]:
 def calls(trace: ReplayTrace, waits: Collection[int]) -> set[int]:
     """The calls behind these waits. A copy takes the synchronize behind it along: it is one call of the user's. The
     synchronize behind a batch's copy goes alone, because that copy has a wait of its own."""
-    found: set[int] = set()
+    call_positions: set[int] = set()
     for step in trace.steps:
         batch = {op.pair for op in editable_host_ops(step) if op.engine == "h2d" and op.pair >= 0}
         named = [op for op in editable_host_ops(step) if op.wait in waits and op.wait >= 0]
         pairs = {op.pair for op in named if op.pair >= 0 and (op.engine or op.pair not in batch)}
-        found |= {op.call for op in editable_host_ops(step) if op.pair in pairs} | {op.call for op in named}
-    return found
+        call_positions |= {op.call for op in editable_host_ops(step) if op.pair in pairs} | {op.call for op in named}
+    return call_positions
 
 
 # ---------------------------------------------------------------------------------------------------- the places

@@ -125,13 +125,13 @@ def _released(cut: SplitStep, costs: Calibration) -> dict[int, int]:
     sizes = [op.size for op in cut.pinned]
     most = sum(round(size * 1_000 / costs.release_bytes_per_us) for size in sizes)
     most += sum(costs.release_tensor_ns for size in sizes if size >= OWN_MAPPING_BYTES)
-    found: dict[int, int] = {}
+    freed_ns: dict[int, int] = {}
     for index, op in cut.dropping:
         spent = min(max(0, op.gap_ns - costs.usual_gap_ns), most)
         if spent:
-            found[index] = spent
+            freed_ns[index] = spent
             most -= spent
-    return found
+    return freed_ns
 
 
 def _unwaited(op: HostOp, costs: Calibration) -> HostOp:

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from tracelens.model import Timeline
-from tracelens.replay.call_timings import NONE, CallTimings
+from tracelens.replay.call_timings import NOT_LAUNCHED, CallTimings
 from tracelens.replay.replay_trace import ALL_STREAMS
 from tracelens.trace import event_records
 
@@ -48,7 +48,7 @@ IDLE = -2
 
 @dataclass(frozen=True, slots=True)
 class EventLinks:
-    """Links per position in the calls; `unresolved` are stream waits whose record could not be told, `inferred` those
+    """Event links by position in the calls; `unresolved` are stream waits whose record is unknown, `inferred` those
     that only the timing of the recorded work decides."""
 
     links: dict[int, EventLink]
@@ -67,9 +67,9 @@ class _Record:
     """How many records of the same name were made before."""
 
 
-def resolve(timeline: Timeline, measures: CallTimings) -> EventLinks:
+def resolve(timeline: Timeline, timings: CallTimings) -> EventLinks:
     """Tie waits to records by event id where the trace has it, else by order and by what the timing allows."""
-    resolver = _Resolver(timeline, measures)
+    resolver = _Resolver(timeline, timings)
     calls = timeline.calls()
     events = calls[calls["kind"].isin(("event_record", "stream_wait", "event_sync"))]
     columns = [events[name].tolist() for name in ("kind", "event", "end_ns", "thread", "record")]
@@ -93,10 +93,10 @@ def resolve(timeline: Timeline, measures: CallTimings) -> EventLinks:
 class _Resolver:
     """The records seen so far, and what was made of each event call."""
 
-    def __init__(self, timeline: Timeline, measures: CallTimings) -> None:
+    def __init__(self, timeline: Timeline, timings: CallTimings) -> None:
         calls = timeline.calls()
-        self.measures = measures
-        self.busy = _busy_streams(timeline.ops(), measures)
+        self.timings = timings
+        self.busy = _busy_streams(timeline.ops(), timings)
         self.names_streams = "sync_events" in timeline.trace.signals
         self.links: dict[int, EventLink] = {}
         self.unresolved: set[int] = set()
@@ -109,15 +109,15 @@ class _Resolver:
         self.own = calls["record"].to_numpy()
         self.running = set(timeline.ops()["stream"].tolist())
         self.numbers: dict[str, int] = defaultdict(int)
-        launched = measures.op_end >= 0
-        self.launches = {stream: np.flatnonzero(launched & (measures.stream == stream)) for stream in self.busy}
+        launched = timings.op_end >= 0
+        self.launches = {stream: np.flatnonzero(launched & (timings.stream == stream)) for stream in self.busy}
         threads = calls["thread"].to_numpy()
         self.by_thread: dict[Any, Any] = {
             thread: np.flatnonzero(launched & (threads == thread)) for thread in np.unique(threads)
         }
 
     def record(self, call: int, event: int, thread: Any, following: int) -> None:
-        stream = int(self.measures.stream[call])
+        stream = int(self.timings.stream[call])
         source = stream if stream >= 0 else self._likely_source(call, thread, following)
         own = self.own[call] == call
         if own and self.of_streams[call] >= 0 and int(self.of_streams[call]) not in self.running:
@@ -125,7 +125,7 @@ class _Resolver:
         named = f"{event if event >= 0 else 'unnamed'}"
         # A script may make a new event per step: what it is in its step names a record for all steps.
         name = f"record {self._place('record', call)}" if own else f"event {named}"
-        done = NONE if source == IDLE else self.measures.done(call, source)
+        done = NOT_LAUNCHED if source == IDLE else self.timings.done(call, source)
         made = self.by_call[call] = _Record(call, name, event, source, done, self.numbers[name])
         if source == IDLE:
             return
@@ -147,7 +147,7 @@ class _Resolver:
             self.first[place].append(call)
             self.links[call] = NOTHING
             return
-        waiter = int(self.measures.stream[call]) if kind == "stream_wait" else made.stream
+        waiter = int(self.timings.stream[call]) if kind == "stream_wait" else made.stream
         idle = made.stream == IDLE or (kind == "stream_wait" and waiter in (made.stream, ALL_STREAMS))
         self.links[call] = NOTHING if idle else EventLink(made.name, waiter, self._lag(made))
         for earlier in self.first.pop(place, ()):
@@ -157,13 +157,13 @@ class _Resolver:
         """The record an event synchronize returned for: of the same event, the latest that was complete by then."""
         for record in reversed(self.records):
             same = event < 0 or record.event in (event, -1)
-            if same and (record.done == NONE or record.done <= end + SKEW_NS):
+            if same and (record.done == NOT_LAUNCHED or record.done <= end + SKEW_NS):
                 return EventLink(record.name, record.stream, self._lag(record))
         return EventLink("", ALL_STREAMS)
 
     def wait(self, call: int, event: int) -> None:
         """Tie a stream's wait to the record that it refers to; without work on the stream there is nothing to tie."""
-        waiter = int(self.measures.stream[call])
+        waiter = int(self.timings.stream[call])
         if len(self.busy) < 2 or (waiter not in self.busy and (waiter >= 0 or self.names_streams)):
             return
         record = self._same_event(event, waiter)
@@ -192,7 +192,7 @@ class _Resolver:
         position = int(np.searchsorted(own, call))
         if position == len(own):
             return None
-        start = int(self.measures.op_start[own[position]])
+        start = int(self.timings.op_start[own[position]])
         fits = [
             record
             for record in self.records[-MOST_RECORDS:]
@@ -206,15 +206,15 @@ class _Resolver:
         if len(self.busy) == 1:
             return self.busy[0]
         if len(self.busy) == 2 and following != NOBODY:
-            waiter = int(self.measures.stream[following])
+            waiter = int(self.timings.stream[following])
             if waiter in self.busy:
                 return next(stream for stream in self.busy if stream != waiter)
         own = self.by_thread[thread]
         position = int(np.searchsorted(own, call))
-        return int(self.measures.stream[own[position - 1]]) if position else ALL_STREAMS
+        return int(self.timings.stream[own[position - 1]]) if position else ALL_STREAMS
 
 
-def _busy_streams(ops: pd.DataFrame, measures: CallTimings) -> list[int]:
+def _busy_streams(ops: pd.DataFrame, timings: CallTimings) -> list[int]:
     busy = (ops["end_ns"] - ops["start_ns"]).groupby([ops["device"], ops["stream"]]).sum().sort_index()
     total = busy.sum()
-    return [index for index, share in enumerate(busy.tolist()) if share >= BUSY_SHARE * total][: len(measures.streams)]
+    return [index for index, share in enumerate(busy.tolist()) if share >= BUSY_SHARE * total][: len(timings.streams)]

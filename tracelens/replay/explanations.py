@@ -63,8 +63,8 @@ def explain(trace: ReplayTrace, alone: Mapping[str, int] | None = None) -> tuple
     if jointly is None:
         return ()
     facts = _facts(trace, exposed_cost.per_stall(trace) if alone is None else alone, jointly)
-    found = (_gpu_bound, _refilled, _host_bound, _loader_bound, _absorbed, _same_stream, _copies_hidden, _no_room)
-    return tuple(sentence for judge in found if (sentence := judge(facts)) is not None)
+    judges = (_gpu_bound, _refilled, _host_bound, _loader_bound, _absorbed, _same_stream, _copies_hidden, _no_room)
+    return tuple(sentence for judge in judges if (sentence := judge(facts)) is not None)
 
 
 def _facts(trace: ReplayTrace, alone: Mapping[str, int], jointly: int) -> _StepFacts:

@@ -17,7 +17,7 @@ import numpy as np
 
 from tracelens.model import Timeline
 from tracelens.replay.calibration import Calibration
-from tracelens.replay.call_timings import LONGEST_RETURN_NS, NONE, Array, CallTimings
+from tracelens.replay.call_timings import LONGEST_RETURN_NS, NOT_LAUNCHED, Array, CallTimings
 from tracelens.replay.event_links import EventLinks
 from tracelens.replay.replay_trace import ALL_STREAMS, Engine, HostOp
 
@@ -44,7 +44,7 @@ class _HostCall(NamedTuple):
 
 
 class _HostTime(NamedTuple):
-    """What a call and the stretch before it cost the host: the middle of an Item."""
+    """Host time of a call and of what precedes it: three fields of a HostOp."""
 
     gap_ns: int
     issue_ns: int
@@ -54,15 +54,15 @@ class _HostTime(NamedTuple):
 class HostOpBuilder:
     """Builds the chain of each step from columns that are looked up once."""
 
-    def __init__(self, timeline: Timeline, measures: CallTimings, links: EventLinks) -> None:
-        self.measures, self.links = measures, links
-        self.costs: Calibration = measures.calibration
+    def __init__(self, timeline: Timeline, timings: CallTimings, links: EventLinks) -> None:
+        self.timings, self.links = timings, links
+        self.costs: Calibration = timings.calibration
         self.threads = {timeline.main_thread, *timeline.autograd_threads}
         self.main = timeline.main_thread
         self.calls = _calls(timeline)
-        columns = (measures.stream, measures.op_start, measures.latency, measures.spacing, measures.blocked)
+        columns = (timings.stream, timings.op_start, timings.latency, timings.spacing, timings.blocked)
         self.launches = list(zip(*(column.tolist() for column in columns), strict=True))
-        self.ends: list[int] = measures.op_end.tolist()
+        self.ends: list[int] = timings.op_end.tolist()
         self.records: dict[str, list[int]] = defaultdict(list)
         for position in sorted(links.links):
             if self.calls[position].kind == "event_record":
@@ -81,7 +81,7 @@ class HostOpBuilder:
         self.returns = self._typical_return()
 
     def step(self, position: int, start_ns: int, end_ns: int) -> tuple[HostOp, ...]:
-        """The Items of one step, from its start to its end on the host's clock."""
+        """The HostOps of one step, from its start to its end on the host's clock."""
         inside = np.flatnonzero(self.steps == position).tolist()
         calls = [self.calls[index] for index in inside if index not in self.edge]
         spans: list[tuple[int, int, _HostCall | None]] = [(call.start_ns, call.end_ns, call) for call in calls]
@@ -153,9 +153,9 @@ class HostOpBuilder:
 
     def _copy(self, call: _HostCall, host: _HostTime) -> HostOp:
         """A copy between host and GPU: does its call wait, and for what?"""
-        at, measures = call.position, self.measures
+        at, timings = call.position, self.timings
         copy = self._launch(call, host)
-        started, done = int(measures.op_start[at]), int(measures.op_end[at])
+        started, done = int(timings.op_start[at]), int(timings.op_end[at])
         if call.direction == "h2d" and call.memory == "pageable":
             return self._staged(call, copy)
         waited = call.end_ns >= done
@@ -167,15 +167,15 @@ class HostOpBuilder:
 
     def _staged(self, call: _HostCall, copy: HostOp) -> HostOp:
         """From pageable memory: the call copies the source (host time), the transfer follows in stream order."""
-        at, measures = call.position, self.measures
-        started, done = int(measures.op_start[at]), int(measures.op_end[at])
-        idle_from = max(call.start_ns, min(int(measures.previous_end[at]), call.end_ns))
+        at, timings = call.position, self.timings
+        started, done = int(timings.op_start[at]), int(timings.op_end[at])
+        idle_from = max(call.start_ns, min(int(timings.previous_end[at]), call.end_ns))
         ahead = copy.size <= self.costs.staging_bytes
         issue = copy.issue_ns if ahead else call.end_ns - idle_from
         transfer = min(done - started, self.costs.pinned_duration_ns(copy.size))
         tail = max(0, done - call.end_ns) if started < call.end_ns or done - call.end_ns < 2 * transfer else transfer
         latency = started - idle_from if started >= idle_from else self.costs.launch_latency_ns
-        if int(measures.previous_end[at]) > call.end_ns:
+        if int(timings.previous_end[at]) > call.end_ns:
             latency, tail = issue, transfer  # it ran behind queued work: its own latency was not seen
         return copy._replace(
             kind="staged",
@@ -186,7 +186,7 @@ class HostOpBuilder:
         )
 
     def _sync(self, call: _HostCall, op: HostOp) -> HostOp:
-        stream, event, lag = int(self.measures.stream[call.position]), "", 0
+        stream, event, lag = int(self.timings.stream[call.position]), "", 0
         kind: Any = "sync"
         if call.kind == "device_sync":
             stream = ALL_STREAMS
@@ -208,18 +208,18 @@ class HostOpBuilder:
 
     def _done(self, call: _HostCall, stream: int, event: str, lag: int) -> int:
         if not event:
-            return self.measures.done(call.position, stream)
+            return self.timings.done(call.position, stream)
         records = self.records.get(event, [])
         wanted = bisect_left(records, call.position) - 1 - lag
-        return self.measures.done(records[wanted], stream) if wanted >= 0 else NONE
+        return self.timings.done(records[wanted], stream) if wanted >= 0 else NOT_LAUNCHED
 
     def _typical_return(self) -> int:
         """Median time from the completion of the work to the return of the call that waited for it."""
         seen = []
         for call in self.calls:
             if call.kind in ("device_sync", "stream_sync"):
-                stream = ALL_STREAMS if call.kind == "device_sync" else int(self.measures.stream[call.position])
-                done = self.measures.done(call.position, stream)
+                stream = ALL_STREAMS if call.kind == "device_sync" else int(self.timings.stream[call.position])
+                done = self.timings.done(call.position, stream)
                 if call.start_ns < done <= call.end_ns <= done + LONGEST_RETURN_NS:
                     seen.append(call.end_ns - done)
         return int(np.median(seen)) if seen else self.costs.sync_return_ns

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from tracelens.replay.replay_trace import HostOp, OpBlock, StepVariant, UntouchedSpan, is_plain
+from tracelens.replay.replay_trace import HostOp, OpBlock, StepVariant, UntouchedSpan, is_launch_or_host_work
 
 LEAST_HOST_SHARE = 0.2
-"""Profiler cost is taken out of a stretch of host time down to this share of it: Python never runs for free."""
+"""The profiler's overhead is subtracted from a host time down to this share of it: Python always takes some time."""
 LONGEST_RUN = 32
-"""Launches that collapse into one: the launch-queue limit (about 1,000) is then kept to within this many."""
+"""Launches merged into one operation: the launch-queue limit (about 1,000) is kept to within this many."""
 KEPT = 1 << 15
 """Compiled pieces that are kept: a loop that waits 300 times per step has 7,000, at each of three host speeds."""
 _NEVER = -(1 << 62)
@@ -102,30 +102,30 @@ def _compile(step: StepVariant, row_ns: float, longest: int) -> tuple[CompiledOp
         if isinstance(element, HostOp):
             run.append(element)
             continue
-        ops += _collapse(tuple(run), row_ns, longest)
-        ops += (_collapsed if isinstance(element, OpBlock) else _stretched)(element, row_ns, longest)
+        ops += _merge_launches(tuple(run), row_ns, longest)
+        ops += (_compile_block if isinstance(element, OpBlock) else _compile_span)(element, row_ns, longest)
         run = []
-    return (*ops, *_collapse(tuple(run), row_ns, longest))
+    return (*ops, *_merge_launches(tuple(run), row_ns, longest))
 
 
 @lru_cache(maxsize=KEPT)
-def _stretched(stretch: UntouchedSpan, row_ns: float, longest: int) -> tuple[CompiledOp, ...]:
-    """Shared by all Programs that one set of Edits makes. It ends at a Block's edge, where no run goes on."""
-    return _compile(stretch.elements, row_ns, longest)
+def _compile_span(span: UntouchedSpan, row_ns: float, longest: int) -> tuple[CompiledOp, ...]:
+    """Shared by all Programs of one set of Edits. It ends at the edge of an OpBlock, which no run of launches crosses."""
+    return _compile(span.elements, row_ns, longest)
 
 
 @lru_cache(maxsize=KEPT)
-def _collapsed(block: OpBlock, row_ns: float, longest: int) -> tuple[CompiledOp, ...]:
-    """Blocks are shared by all Programs of a ReplayTrace: each is collapsed once per host speed."""
-    return _collapse(block.ops, row_ns, longest)
+def _compile_block(block: OpBlock, row_ns: float, longest: int) -> tuple[CompiledOp, ...]:
+    """OpBlocks are shared by all Programs of a ReplayTrace: each is compiled once per host speed."""
+    return _merge_launches(block.ops, row_ns, longest)
 
 
-def _collapse(host_ops: tuple[HostOp, ...], row_ns: float, longest: int) -> tuple[CompiledOp, ...]:
+def _merge_launches(host_ops: tuple[HostOp, ...], row_ns: float, longest: int) -> tuple[CompiledOp, ...]:
     ops: list[CompiledOp] = []
     run = _LaunchRun()
     for host_op in host_ops:
         gap, issue = (0, 0) if host_op.detached else host_time(host_op, row_ns)
-        plain = is_plain(host_op)
+        plain = is_launch_or_host_work(host_op)
         if plain:
             run.add(host_op, gap, issue)
         if run.count and (not plain or run.count >= longest):
@@ -139,7 +139,7 @@ def _collapse(host_ops: tuple[HostOp, ...], row_ns: float, longest: int) -> tupl
 
 
 class _LaunchRun:
-    """Launches and host work being collapsed into one op."""
+    """Launches and host work being merged into one operation."""
 
     def __init__(self) -> None:
         self.count = self.advance = self.gap = 0

@@ -102,7 +102,7 @@ def with_op_blocks(ops: Sequence[HostOp]) -> RecordedStep:
     out: list[HostOp | OpBlock] = []
     run: list[HostOp] = []
     for before, op in zip((None, *ops), ops, strict=False):
-        if is_plain(op) and before is not None and is_plain(before):
+        if is_launch_or_host_work(op) and before is not None and is_launch_or_host_work(before):
             run.append(op)
             continue
         if run:
@@ -128,7 +128,7 @@ def editable_host_ops(step: RecordedStep) -> Iterator[HostOp]:
     return (element for element in step if isinstance(element, HostOp))
 
 
-def is_plain(op: HostOp) -> bool:
+def is_launch_or_host_work(op: HostOp) -> bool:
     """Host work, or a launch that is no copy: nothing that waits, and nothing that a wait refers to."""
     return op.kind == "work" or (op.kind == "launch" and not op.engine)
 

@@ -30,18 +30,18 @@ def step_time(compiled: CompiledProgram, order: Sequence[int] | None = None) -> 
 def _steady(compiled: CompiledProgram, order: Sequence[int] | None) -> float:
     order = range(compiled.program.recorded_steps) if order is None else order
     cycle, whole = _cycle(len(order), compiled.program.intervals)
-    machine = Simulator(compiled)
-    machine.run_steps(order, max(len(order), *compiled.program.intervals, compiled.program.depth + 2, 1))
+    simulator = Simulator(compiled)
+    simulator.run_steps(order, max(len(order), *compiled.program.intervals, compiled.program.depth + 2, 1))
     window, allowed = cycle, 0.0 if whole else AGREEMENT
-    before = machine.state(OLDEST_NS)
-    previous = machine.rate(order, window)
-    if whole and machine.state(OLDEST_NS) == before:
+    before = simulator.state(OLDEST_NS)
+    previous = simulator.rate(order, window)
+    if whole and simulator.state(OLDEST_NS) == before:
         return previous
     for _ in range(MOST_DOUBLINGS):
         # Twice as long, because the slowest clock of a window may be another in the next: two windows of one step can
         # agree on a rate that neither keeps up.
         window *= 2
-        current = machine.rate(order, window)
+        current = simulator.rate(order, window)
         if abs(current - previous) <= allowed * current:
             return (previous + current) / 2
         previous = current
@@ -51,12 +51,12 @@ def _steady(compiled: CompiledProgram, order: Sequence[int] | None) -> float:
 def window_time(compiled: CompiledProgram, queued_ns: Mapping[int, Sequence[int]]) -> float:
     """Time per step when the recorded steps run once, in order, as the recording found the GPU: before step k, each
     stream still has `queued_ns[k]` of work to do."""
-    machine, steps = Simulator(compiled), compiled.program.recorded_steps
+    simulator, steps = Simulator(compiled), compiled.program.recorded_steps
     for step in range(steps):
         for stream, lasted in enumerate(queued_ns.get(step, ())):
-            machine.end[stream] = machine.time + lasted
-        machine.run_steps(range(steps), 1)
-    return machine.time / steps
+            simulator.end[stream] = simulator.time + lasted
+        simulator.run_steps(range(steps), 1)
+    return simulator.time / steps
 
 
 def _cycle(steps: int, intervals: tuple[int, ...]) -> tuple[int, bool]:

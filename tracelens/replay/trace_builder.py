@@ -17,7 +17,7 @@ import pandas as pd
 from tracelens.model import Abstention, Stall, StepClock, Timeline
 from tracelens.replay import edits, simulate
 from tracelens.replay.calibration import Calibration
-from tracelens.replay.call_timings import measure
+from tracelens.replay.call_timings import measure_calls
 from tracelens.replay.event_links import resolve
 from tracelens.replay.host_ops import HostOpBuilder
 from tracelens.replay.program import compile_program
@@ -67,10 +67,10 @@ def build(
     calibration: Calibration | None = None,
 ) -> ReplayTrace | Abstention:
     """The ReplayTrace of a Timeline; an Abstention says what to record where no replay is possible."""
-    refusal = _unfit(timeline)
+    refusal = _reason_not_to_replay(timeline)
     if refusal is not None:
         return refusal
-    trace = _assemble(timeline, stalls, calibration or Calibration())
+    trace = _from_recorded_steps(timeline, stalls, calibration or Calibration())
     loader = _loader(timeline, trace, clock)
     # The recorded spans inside the loader are the check's; a producer's period belongs to the unprofiled step.
     trace = replace(trace, loader=replace(loader, period_ns=None))
@@ -84,13 +84,13 @@ def build(
     if unprofiled is None:
         costs = trace.calibration.row_overhead_ns
         return replace(trace, overhead=ProfilerOverhead(0.0, 0.0, float(costs), fitted=False), errors=errors)
-    return _anchored(trace, unprofiled, errors)
+    return _fit_to_unprofiled_step(trace, unprofiled, errors)
 
 
 # ------------------------------------------------------------------------------------------------ is a replay possible?
 
 
-def _unfit(timeline: Timeline) -> Abstention | None:
+def _reason_not_to_replay(timeline: Timeline) -> Abstention | None:
     calls, ops, steps = timeline.calls(), timeline.ops(), timeline.steps()
     if not len(ops):
         return _abstain("the trace has no GPU work", "record where a GPU is used: tracelens profile train.py")
@@ -98,8 +98,8 @@ def _unfit(timeline: Timeline) -> Abstention | None:
         return _abstain("the trace has no CUDA calls", "record CPU and CUDA activities together: tracelens profile")
     if timeline.step_source == "none" or int(steps["kept"].sum()) < FEWEST_STEPS:
         kept = int(steps["kept"].sum()) if timeline.step_source != "none" else 0
-        found = f"{kept or 'no'} complete step{'' if kept == 1 else 's'}, {FEWEST_STEPS} are needed"
-        return _abstain(found, "record more of them: tracelens profile train.py")
+        kept_count = f"{kept or 'no'} complete step{'' if kept == 1 else 's'}, {FEWEST_STEPS} are needed"
+        return _abstain(kept_count, "record more of them: tracelens profile train.py")
     unmatched = _unmatched(ops)
     if unmatched > MOST_UNMATCHED:
         return _abstain(
@@ -158,24 +158,24 @@ def _queues_found(timeline: Timeline) -> dict[int, list[int]]:
     Such a step waits for that work, and the window may leave less or more behind: so much it differs from a steady one.
     """
     ops, steps = timeline.ops(), timeline.steps()
-    put, done = waits.launched(timeline.calls(), ops), ops["end_ns"].to_numpy()
+    put, done = waits.launch_times(timeline.calls(), ops), ops["end_ns"].to_numpy()
     kept = np.flatnonzero(steps["kept"].to_numpy(dtype=bool))
-    found = {}
+    queues_by_step = {}
     for order in np.flatnonzero(np.diff(kept, prepend=-2) != 1):
         began = int(steps["start_ns"].iloc[kept[order]])
         lasted = pd.Series(np.where(put < began, done - began, simulate.NEVER))
         queues = lasted.groupby([ops["device"], ops["stream"]]).max().sort_index()
-        found[int(order)] = [int(ns) for ns in queues]
-    return found
+        queues_by_step[int(order)] = [int(ns) for ns in queues]
+    return queues_by_step
 
 
 # ------------------------------------------------------------------------------------------------------ assembly
 
 
-def _assemble(timeline: Timeline, stalls: tuple[Stall, ...], calibration: Calibration) -> ReplayTrace:
-    measures = measure(timeline, calibration)
-    links = resolve(timeline, measures)
-    chains = HostOpBuilder(timeline, measures, links)
+def _from_recorded_steps(timeline: Timeline, stalls: tuple[Stall, ...], calibration: Calibration) -> ReplayTrace:
+    timings = measure_calls(timeline, calibration)
+    links = resolve(timeline, timings)
+    chains = HostOpBuilder(timeline, timings, links)
     kept = timeline.steps()[timeline.steps()["kept"].to_numpy(dtype=bool)]
     steps = tuple(
         with_op_blocks(chains.step(position, start, end))
@@ -185,13 +185,13 @@ def _assemble(timeline: Timeline, stalls: tuple[Stall, ...], calibration: Calibr
     inside = timeline.calls()["step"].isin(kept.index).to_numpy()
     return ReplayTrace(
         steps=steps,
-        streams=measures.streams,
+        streams=timings.streams,
         stalls={
             stall.id: StallWaits(stall.kind, frozenset(stall.waits), stall.wait_ns)
             for stall in stalls
             if stall.verdict != "window_edge"  # the profiler's own drain enters no sum
         },
-        calibration=measures.calibration,
+        calibration=timings.calibration,
         overhead=ProfilerOverhead(0.0, 0.0, 0.0, fitted=False),
         loader=LoaderPace(calibration.loader_workers),
         recorded_ns=round(float(durations.mean())),
@@ -256,13 +256,13 @@ def _replayed(trace: ReplayTrace) -> Callable[[float], float]:
     return lambda row_ns: step_time(compile_program(program, row_ns))
 
 
-def _anchored(trace: ReplayTrace, unprofiled_ns: int, errors: ReplayErrors) -> ReplayTrace | Abstention:
+def _fit_to_unprofiled_step(trace: ReplayTrace, unprofiled_ns: int, errors: ReplayErrors) -> ReplayTrace | Abstention:
     """Choose the cost per row with which the replay meets the unprofiled step; refuse when it stays far off.
 
     All costs that meet it within sampling are equally good; of these the one nearest to the usual cost is taken. Where
     none does, the host worked at another pace in the recorded steps: then all its times are scaled.
     """
-    trace = _paced(trace, unprofiled_ns)
+    trace = _with_host_pace(trace, unprofiled_ns)
     replayed, usual = _replayed(trace), float(trace.calibration.row_overhead_ns)
     low, high = (_fit(replayed, unprofiled_ns * (1 + share)) for share in (SAMPLING, -SAMPLING))
     row_ns = min(max(usual, low), high)
@@ -279,7 +279,7 @@ def _anchored(trace: ReplayTrace, unprofiled_ns: int, errors: ReplayErrors) -> R
     return replace(trace, overhead=overhead, unprofiled_ns=unprofiled_ns, errors=errors, notes=trace.notes + unknown)
 
 
-def _paced(trace: ReplayTrace, unprofiled_ns: int) -> ReplayTrace:
+def _with_host_pace(trace: ReplayTrace, unprofiled_ns: int) -> ReplayTrace:
     """The trace with the host times of the unprofiled steps, as far as one factor for all of them can give that."""
     if _replayed(trace)(ROW_BOUNDS_NS[1]) <= unprofiled_ns * (1 + SAMPLING):
         if _replayed(trace)(ROW_BOUNDS_NS[0]) >= unprofiled_ns * (1 - SAMPLING):
@@ -303,11 +303,10 @@ def _scaled(trace: ReplayTrace, pace: float) -> ReplayTrace:
     def scaled(op: HostOp) -> HostOp:
         return op._replace(gap_ns=round(op.gap_ns * pace), issue_ns=round(op.issue_ns * pace))
 
-    steps = (
-        tuple(OpBlock(tuple(map(scaled, one.ops))) if isinstance(one, OpBlock) else scaled(one) for one in step)
-        for step in trace.steps
-    )
-    return replace(trace, steps=tuple(steps))
+    def scaled_element(element: HostOp | OpBlock) -> HostOp | OpBlock:
+        return OpBlock(tuple(map(scaled, element.ops))) if isinstance(element, OpBlock) else scaled(element)
+
+    return replace(trace, steps=tuple(tuple(map(scaled_element, step)) for step in trace.steps))
 
 
 def _fit(replayed: Callable[[float], float], wanted_ns: float) -> float:

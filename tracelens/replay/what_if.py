@@ -58,11 +58,11 @@ def what_if(
 
 def _changes(schemes: Iterable[Sequence[Edit]]) -> tuple[tuple[Edit, ...], ...]:
     """One change per kind of Edit, as the first scheme has it that has one."""
-    found: dict[frozenset[EditKind], tuple[Edit, ...]] = {}
+    by_family: dict[frozenset[EditKind], tuple[Edit, ...]] = {}
     for edits in schemes:
         mine: dict[frozenset[EditKind], tuple[Edit, ...]] = {}
         for edit in edits:
             family = one_change(edit.kind)
             mine[family] = (*mine.get(family, ()), edit)
-        found |= {family: change for family, change in mine.items() if family not in found}
-    return tuple(found.values())
+        by_family |= {family: change for family, change in mine.items() if family not in by_family}
+    return tuple(by_family.values())

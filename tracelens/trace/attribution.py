@@ -63,18 +63,18 @@ def locate(rows: TraceRows, waits: pd.DataFrame, recording: RankRecording | None
     # What was seen at a wait itself goes before what was seen at its like in another step, where they disagree: a mark
     # also knows the call.
     seen = {wait: origin for wait, origin in sure.items() if not _same_line(origin, carried.get(wait))}
-    found = {**_carry(places, sampled), **sampled, **carried, **seen, **marked}
-    missing = np.array([at for at in range(len(waits)) if at not in found], dtype=np.int64)
-    found = {**_by_frame(rows, waits, missing), **found}
-    return _filled(waits, found)
+    origins = {**_carry(places, sampled), **sampled, **carried, **seen, **marked}
+    missing = np.array([at for at in range(len(waits)) if at not in origins], dtype=np.int64)
+    origins = {**_by_frame(rows, waits, missing), **origins}
+    return _filled(waits, origins)
 
 
 def _same_line(left: _Origin, right: _Origin | None) -> bool:
     return right is not None and (left.location.path, left.location.line) == (right.location.path, right.location.line)
 
 
-def _filled(waits: pd.DataFrame, found: Mapping[int, _Origin]) -> pd.DataFrame:
-    origins = [found.get(at) for at in range(len(waits))]
+def _filled(waits: pd.DataFrame, origin_of: Mapping[int, _Origin]) -> pd.DataFrame:
+    origins = [origin_of.get(at) for at in range(len(waits))]
     columns: dict[str, list[Any]] = {
         "path": [origin and origin.location.path for origin in origins],
         "line": [origin and origin.location.line for origin in origins],
@@ -96,24 +96,24 @@ def _by_mark(rows: TraceRows, waits: pd.DataFrame, recording: RankRecording | No
     by_thread = defaultdict(list)
     for mark in recording.marks:
         by_thread[mark.thread].append(mark)
-    found: _Found = {}
+    origins: _Found = {}
     for thread, marks in by_thread.items():
         starts = np.array([mark.start_unix_ns - zero for mark in marks], dtype=np.int64)
         ends = np.array([mark.end_unix_ns - zero for mark in marks], dtype=np.int64)
         mine = np.flatnonzero((waits["thread"] == thread).to_numpy())
         for wait, at in zip(mine, _around(NestedSpans(starts, ends), waits.iloc[mine]), strict=True):
             if at >= 0:
-                found[int(wait)] = _Origin(marks[at].location, "mark", marks[at].call)
-    return found
+                origins[int(wait)] = _Origin(marks[at].location, "mark", marks[at].call)
+    return origins
 
 
 def _around(nest: NestedSpans, waits: pd.DataFrame) -> Column:
     """The span around each wait; by its middle first, because the two clocks may differ by microseconds."""
     start, end = waits["start_ns"].to_numpy(), waits["end_ns"].to_numpy()
-    found = np.full(len(waits), -1, dtype=np.int64)
+    position = np.full(len(waits), -1, dtype=np.int64)
     for instant in ((start + end) // 2, start, end):
-        found = np.where(found >= 0, found, nest.innermost(instant))
-    return found
+        position = np.where(position >= 0, position, nest.innermost(instant))
+    return position
 
 
 def _by_sample(rows: TraceRows, waits: pd.DataFrame, recording: RankRecording | None) -> tuple[_Found, _Found]:
@@ -128,16 +128,16 @@ def _by_sample(rows: TraceRows, waits: pd.DataFrame, recording: RankRecording | 
     times = np.array([sample.unix_ns - zero for sample in samples], dtype=np.int64)
     first = np.searchsorted(times, waits["start_ns"].to_numpy())
     last = np.searchsorted(times, waits["end_ns"].to_numpy(), side="right")
-    found: _Found = {}
+    origins: _Found = {}
     sure: _Found = {}
     for wait, (begin, end, thread) in enumerate(zip(first, last, waits["thread"], strict=True)):
         seen = Counter(sample.location for sample in samples[begin:end] if sample.thread == thread)
         if seen:
             location, often = seen.most_common(1)[0]
-            found[wait] = _Origin(location, "sample")
+            origins[wait] = _Origin(location, "sample")
             if often >= SURE_SAMPLES and len(seen) == 1:
-                sure[wait] = found[wait]
-    return found, sure
+                sure[wait] = origins[wait]
+    return origins, sure
 
 
 # ------------------------------------------------------------------------------------ the same place in other steps
@@ -164,20 +164,20 @@ def _places(rows: TraceRows, waits: pd.DataFrame) -> _Places:
     return _Places(steps)
 
 
-def _carry(places: _Places, found: _Found) -> _Found:
+def _carry(places: _Places, origins: _Found) -> _Found:
     """Origins for waits of other steps, where their place in the step leaves one possibility."""
     known: dict[_Key, dict[int, list[set[_Origin]]]] = defaultdict(dict)
     for by_key in places.steps.values():
         for key, waits in by_key.items():
-            if any(wait in found for wait in waits):
+            if any(wait in origins for wait in waits):
                 slots = known[key].setdefault(len(waits), [set() for _ in waits])
                 for slot, wait in zip(slots, waits, strict=True):
-                    slot.update({found[wait]} if wait in found else ())
+                    slot.update({origins[wait]} if wait in origins else ())
     carried: _Found = {}
     for by_key in places.steps.values():
         for key, waits in by_key.items():
             for wait, origin in zip(waits, _possible(known.get(key, {}), len(waits)), strict=True):
-                if origin is not None and wait not in found:
+                if origin is not None and wait not in origins:
                     carried[wait] = origin
     return carried
 
@@ -200,9 +200,9 @@ def _by_frame(rows: TraceRows, waits: pd.DataFrame, missing: Column) -> _Found:
     if not len(frames) or not len(missing):
         return {}
     picked = waits.iloc[missing]
-    found = enclosing(rows, frames, picked["thread"].to_numpy(), picked["start_ns"].to_numpy())
+    frame_rows = enclosing(rows, frames, picked["thread"].to_numpy(), picked["start_ns"].to_numpy())
     out: _Found = {}
-    for wait, row in zip(missing, found, strict=True):
+    for wait, row in zip(missing, frame_rows, strict=True):
         location = user_frame(rows.trace.names[rows.column("name")[row]]) if row >= 0 else None
         if location is not None:
             out[int(wait)] = _Origin(location, "stack")

@@ -17,7 +17,7 @@ BEGINS = "begins"
 """The column that tells a begin from an end; the result does not have it."""
 
 
-def joined(halves: dict[str, Column]) -> tuple[dict[str, Column], int]:
+def join_pairs(halves: dict[str, Column]) -> tuple[dict[str, Column], int]:
     """Complete events that start with each begin's fields; ends have `start_ns` only."""
     order = np.lexsort((halves["start_ns"], halves["tid"], halves["pid"]))  # stable: ties stay as in the file
     begins = halves[BEGINS][order]

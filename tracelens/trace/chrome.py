@@ -19,7 +19,7 @@ import numpy as np
 from tracelens.errors import InputError
 from tracelens.model import Trace
 from tracelens.trace import raw_bytes
-from tracelens.trace.columns import Column, ColumnBuilder, coded
+from tracelens.trace.columns import Column, ColumnBuilder, rows_among
 from tracelens.trace.events import EventReader
 from tracelens.trace.load_notes import LoadNotes
 
@@ -113,11 +113,12 @@ def _signals(
 ) -> frozenset[str]:
     category = columns["category"]
     present = {categories[code] for code in np.flatnonzero(np.bincount(category))}
-    gpu, runtime = coded(category, categories, GPU_CATEGORIES), coded(category, categories, RUNTIME_CATEGORIES)
+    gpu = rows_among(category, categories, GPU_CATEGORIES)
+    runtime = rows_among(category, categories, RUNTIME_CATEGORIES)
     launched, launching = columns["correlation"][gpu], columns["correlation"][runtime]
     linked = np.isin(launched[launched > 0], launching)
     used = [names[code] for code in np.flatnonzero(np.bincount(columns["name"]))]
-    found = {
+    presence = {
         "gpu": gpu.any(),
         "runtime": runtime.any(),
         "correlation": linked.any(),
@@ -129,7 +130,7 @@ def _signals(
         "shapes": shapes,
         "collectives": any("nccl" in name.lower() or "rccl" in name.lower() for name in used),
     }
-    return frozenset(signal for signal, there in found.items() if there)
+    return frozenset(signal for signal, there in presence.items() if there)
 
 
 def _device(metadata: Mapping[str, Any], columns: Mapping[str, Column], categories: tuple[str, ...]) -> str | None:
@@ -138,7 +139,7 @@ def _device(metadata: Mapping[str, Any], columns: Mapping[str, Column], categori
     properties = metadata.get("deviceProperties")
     known = [entry for entry in properties if isinstance(entry, dict)] if isinstance(properties, list) else []
     named = {entry.get("id"): str(entry["name"]) for entry in known if entry.get("name")}
-    gpu = coded(columns["category"], categories, GPU_CATEGORIES)
+    gpu = rows_among(columns["category"], categories, GPU_CATEGORIES)
     used = columns["device"][gpu & (columns["device"] >= 0)]
     if not len(used):
         return next(iter(named.values()), None)

@@ -89,7 +89,7 @@ class ColumnBuilder:
     def columns(self) -> dict[str, Column]:
         """All parts joined, ordered by start, longer rows first (parents before children), duplicates removed."""
         if self._halves:
-            complete, lonely = begin_end_pairs.joined(_concatenated(self._halves))
+            complete, lonely = begin_end_pairs.join_pairs(_concatenated(self._halves))
             self._notes.drop("begin or end without duration", lonely)
             self._spans.append(complete)
         if not self._spans:
@@ -131,7 +131,7 @@ class ColumnBuilder:
         return {"category": category, "name": name, **ids, **_arguments(args)}
 
     def _with_stream(self, category: Column) -> npt.NDArray[np.bool_]:
-        return coded(category, self.categories(), WITH_STREAM)
+        return rows_among(category, self.categories(), WITH_STREAM)
 
     def _duplicates(self, columns: dict[str, Column]) -> Column:
         """Rows of GPU and API categories that repeat another in every respect; work must not be counted twice."""
@@ -174,18 +174,18 @@ class _CategoryCodes(dict[Any, int]):
         self.clean: dict[str, int] = {}
 
     def __missing__(self, raw: Any) -> int:
-        text = canonical(raw) if len(self.clean) < MOST_CATEGORIES else "other"
+        text = canonical_category(raw) if len(self.clean) < MOST_CATEGORIES else "other"
         self[raw] = self.clean.setdefault(text, len(self.clean))
         return self[raw]
 
 
-def canonical(category: str | None) -> str:
+def canonical_category(category: str | None) -> str:
     """Today's name of a category."""
     text = (category or "").lower()
     return CATEGORIES.get(text, text)
 
 
-def coded(codes: Column, words: Iterable[str], wanted: Container[str]) -> npt.NDArray[np.bool_]:
+def rows_among(codes: Column, words: Iterable[str], wanted: Container[str]) -> npt.NDArray[np.bool_]:
     """Which rows hold the code of a wanted word. Few codes, so that comparing them is much faster than looking up."""
     out = np.zeros(len(codes), dtype=np.bool_)
     for code, word in enumerate(words):

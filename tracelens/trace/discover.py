@@ -35,15 +35,15 @@ def discover(path: Path | str) -> tuple[Path, ...]:
     except OSError as error:
         raise InputError(f"{given} cannot be read: {error.strerror}", hint=_HINT) from error
     if folder:
-        found = [
+        candidates = [
             file for pattern in ("*", "*/*")[:MAX_DEPTH] for file in given.glob(pattern) if _looks_like_trace(file)
         ]
         what = f"the folder {given} holds no trace"
     else:
-        found = [file for name in glob.glob(str(path), recursive=True) if _looks_like_trace(file := Path(name))]
+        candidates = [file for name in glob.glob(str(path), recursive=True) if _looks_like_trace(file := Path(name))]
         what = f"{given} does not exist" if not glob.has_magic(str(path)) else f"no trace matches {given}"
-    unmistakable = [file for file in found if ".pt.trace.json" in file.name]
-    files = sorted(set(unmistakable or found), key=_order)
+    unmistakable = [file for file in candidates if ".pt.trace.json" in file.name]
+    files = sorted(set(unmistakable or candidates), key=_order)
     if not files:
         raise InputError(what, hint=_HINT)
     return tuple(files)

@@ -26,7 +26,7 @@ EARLIER = -2
 """The event was recorded before the trace began."""
 
 
-def joined(calls: pd.DataFrame, trace: Trace, recording: RankRecording | None) -> pd.DataFrame:
+def with_records(calls: pd.DataFrame, trace: Trace, recording: RankRecording | None) -> pd.DataFrame:
     """The calls with `record`: for a stream wait or an event synchronize the position of the call that recorded what it
     refers to, for that call its own; `EARLIER` or `UNKNOWN`. A stream that the trace states takes precedence."""
     record = np.full(len(calls), UNKNOWN, dtype=np.int64)
@@ -56,7 +56,7 @@ def _matched(calls: pd.DataFrame, uses: Iterable[EventUse], zero_ns: int) -> lis
             own: np.ndarray[Any, Any] = np.flatnonzero((kinds == kind) & (threads == thread))
             places[kind, thread] = (starts[own].tolist(), own.tolist())
     taken: dict[tuple[str, int], int] = {}
-    found = []
+    matches = []
     for use in sorted(uses, key=lambda use: use.start_unix_ns):
         if use.call not in KIND_OF:
             continue
@@ -66,5 +66,5 @@ def _matched(calls: pd.DataFrame, uses: Iterable[EventUse], zero_ns: int) -> lis
         inside = at < len(begins) and begins[at] <= use.end_unix_ns - zero_ns + TOLERANCE_NS
         if inside:
             taken[key] = at + 1
-        found.append((use, positions[at] if inside else -1))
-    return found
+        matches.append((use, positions[at] if inside else -1))
+    return matches

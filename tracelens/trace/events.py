@@ -25,7 +25,7 @@ BATCH = 256 << 10
 """Raw bytes decoded at once: some 1,000 events, which stay in the cache until they are columns; 8 MiB take twice the
 time."""
 WALK = 16 << 10
-"""A failing stretch shorter than this is walked event by event instead of being halved again."""
+"""Text of events shorter than this that does not decode is read event by event instead of being halved again."""
 HEADER_LIMIT = 256 << 20
 """More text than this without a first event is no trace; bounds memory for hostile files."""
 EVENT_LIMIT = 64 << 20

@@ -76,10 +76,10 @@ def idle_by_stream(ops: pd.DataFrame, calls: pd.DataFrame, kernel_wait_ns: int =
     launched = np.where(call >= 0, calls["start_ns"].to_numpy()[call] if len(calls) else 0, before)
     gap = rows["start_ns"].to_numpy() - before
     cause = np.where(launched > before, HOST_WAIT, np.where(gap < kernel_wait_ns, KERNEL_WAIT, OTHER))
-    found = rows[["device", "stream"]].assign(
+    gaps = rows[["device", "stream"]].assign(
         cause=pd.Categorical.from_codes(cause, categories=pd.Index(IDLE_CAUSES, dtype=object)), idle_ns=gap
     )[follows]
-    grouped = found.groupby(["device", "stream", "cause"], observed=True)["idle_ns"]
+    grouped = gaps.groupby(["device", "stream", "cause"], observed=True)["idle_ns"]
     return grouped.agg(gaps="size", idle_ns="sum").reset_index()
 
 

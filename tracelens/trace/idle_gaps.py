@@ -76,7 +76,7 @@ class _Gaps:
 
 @dataclass(frozen=True)
 class _Pieces:
-    """Stretches of idle time between two changes of owner; `cause` and `wait` are filled in place."""
+    """Pieces of idle time between two changes of owner; `cause` and `wait` are filled in place."""
 
     start: Column
     end: Column
@@ -100,7 +100,7 @@ def find(scene: IdleInputs) -> pd.DataFrame:
     return parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
 
 
-def owned(gaps: pd.DataFrame, waits: int) -> Column:
+def idle_per_wait(gaps: pd.DataFrame, waits: int) -> Column:
     """Idle ns that each of `waits` waits owns."""
     owner = gaps["wait"].to_numpy()
     length = (gaps["end_ns"] - gaps["start_ns"]).to_numpy()
@@ -248,8 +248,8 @@ def _inside(waits: pd.DataFrame, chosen: Column, at: Column) -> Column:
     if not len(chosen):
         return np.full(len(at), -1, dtype=np.int64)
     last = np.searchsorted(waits["start_ns"].to_numpy()[chosen], at, side="right") - 1
-    found = chosen[np.maximum(last, 0)]
-    return np.where((last >= 0) & (at < waits["end_ns"].to_numpy()[found]), found, -1)
+    candidate = chosen[np.maximum(last, 0)]
+    return np.where((last >= 0) & (at < waits["end_ns"].to_numpy()[candidate]), candidate, -1)
 
 
 def _merged(pieces: _Pieces, gaps: _Gaps) -> dict[str, Column]:

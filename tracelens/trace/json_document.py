@@ -34,9 +34,9 @@ def document(path: Path | str, *, max_bytes: int | None = None) -> Document:
     reader = EventReader(raw_bytes.pieces(path, notes, max_bytes), str(path), notes, keep=events.extend)
     for _ in reader:
         pass
-    found = [_plain(event) for event in events]
-    timed = [event for event in found if all(_is_number(event.get(key, 0)) for key in ("ts", "dur"))]
-    notes.drop("time that is no number", len(found) - len(timed))
+    decoded = [_plain(event) for event in events]
+    timed = [event for event in decoded if all(_is_number(event.get(key, 0)) for key in ("ts", "dur"))]
+    notes.drop("time that is no number", len(decoded) - len(timed))
     notes.warn_of_dropped()
     return Document({**reader.metadata, "traceEvents": timed}, tuple(notes.warnings))
 

@@ -18,11 +18,11 @@ from tracelens.trace.tables import among, codes
 Column = npt.NDArray[Any]
 
 TOLERANCE = 0.1
-"""Two stretches are equally long within this share: a periodic read or log line adds a few launches."""
+"""Two spans are equally long if they differ by at most this share: a periodic read or log line adds a few launches."""
 COVERAGE = 0.8
-"""Share of the sequence that equal stretches must cover; below it the kernel is one of many in a layer."""
+"""Share of the sequence that equal spans must cover; below it the kernel is one of many in a layer."""
 DIFFERING = 0.2
-"""Share of its launches in which a stretch may differ from the typical one: a read or a log line every few steps,
+"""Share of its launches in which a span may differ from the typical one: a read or a log line every few steps,
 another kernel for a short last batch."""
 SAMPLED = 100
 """Stretches that are compared, spread evenly: enough for the share, little in a trace of 100,000 steps."""
@@ -60,7 +60,7 @@ def _copies_in(ops: pd.DataFrame) -> frozenset[int]:
 
 
 def _anchor(sequence: Column, copies: frozenset[int]) -> int | None:
-    """The name that cuts the sequence into the most equal stretches; of equals a copy, then the first to occur."""
+    """The name that cuts the sequence into the most equal spans; of equals a copy, then the first to occur."""
     order = np.argsort(sequence, kind="stable")
     names, first, counts = np.unique(sequence[order], return_index=True, return_counts=True)
     best: tuple[int, bool, int] | None = None
@@ -76,17 +76,17 @@ def _anchor(sequence: Column, copies: frozenset[int]) -> int | None:
 
 
 def _covers(positions: Column, length: int) -> bool:
-    stretches = np.diff(positions)
-    typical = float(np.median(stretches))
+    spans = np.diff(positions)
+    typical = float(np.median(spans))
     if typical < SHORTEST:
         return False
-    equal = np.abs(stretches - typical) <= TOLERANCE * typical
+    equal = np.abs(spans - typical) <= TOLERANCE * typical
     edges = positions[0] + (length - positions[-1])  # at most one period may hang over at the two ends together
-    return bool(stretches[equal].sum() >= COVERAGE * (length - edges) and edges <= 1.5 * typical + SHORTEST)
+    return bool(spans[equal].sum() >= COVERAGE * (length - edges) and edges <= 1.5 * typical + SHORTEST)
 
 
 def _alike(sequence: Column, positions: Column) -> bool:
-    """Whether most stretches between the positions hold the same launches, but for those of every few steps."""
+    """Whether most spans between the positions hold the same launches, but for those of every few steps."""
     picked = np.unique(np.linspace(0, len(positions) - 2, SAMPLED).astype(np.int64))
     width = int(sequence.max()) + 1
     counts = np.stack([np.bincount(sequence[positions[at] : positions[at + 1]], minlength=width) for at in picked])

@@ -38,10 +38,10 @@ class NestedSpans:
         opened = np.searchsorted(self._start, instants, side="right")
         level = opened - np.searchsorted(self._closing, instants, side="right") - 1
         last = np.searchsorted(self._key, level * self._width + instants, side="right") - 1
-        found = self._by_level[np.maximum(last, 0)]
+        candidate = self._by_level[np.maximum(last, 0)]
         # Spans that do not nest (torch 2.x writes some) would give a wrong level: what is found must enclose.
-        encloses = (level >= 0) & (last >= 0) & (self._start[found] <= instants) & (instants < self._end[found])
-        return np.where(encloses, self._position[found], -1)
+        encloses = (level >= 0) & (last >= 0) & (self._start[candidate] <= instants) & (instants < self._end[candidate])
+        return np.where(encloses, self._position[candidate], -1)
 
 
 def operations(rows: TraceRows, threads: Column, instants: Column) -> Column:
@@ -55,6 +55,6 @@ def enclosing(rows: TraceRows, spans: Column, threads: Column, instants: Column)
     for thread in np.unique(threads):
         mine = spans[rows.column("tid")[spans] == thread]
         chosen = np.flatnonzero(threads == thread)
-        found = NestedSpans(rows.column("start_ns")[mine], rows.column("end_ns")[mine]).innermost(instants[chosen])
-        out[chosen[found >= 0]] = mine[found[found >= 0]]
+        innermost = NestedSpans(rows.column("start_ns")[mine], rows.column("end_ns")[mine]).innermost(instants[chosen])
+        out[chosen[innermost >= 0]] = mine[innermost[innermost >= 0]]
     return out

@@ -1,6 +1,6 @@
 """Damaged JSON: read what is whole, mend what is known to go wrong, count the rest.
 
-In: a stretch of text that a strict decoder refused. Out: its events as dicts, how many were lost, what was left over.
+In: text that a strict decoder refused. Out: its events as dicts, how many were lost, what was left over.
 Known damage (torch 2.13 and before write all of it): quotes inside names, raw control characters, bad escapes,
 invalid UTF-8, `NaN`, `inf` and `N/A` as values, log lines among the top-level keys.
 """
@@ -72,21 +72,21 @@ def top_level(text: bytes, notes: LoadNotes) -> dict[str, Any]:
     """The keys of an object that may be cut short or damaged: all pairs up to the first one that cannot be read."""
     clean = text.translate(_CONTROLS).decode("utf-8", "replace")
     clean = _BARE.sub(r"\1null", clean)
-    found: dict[str, Any] = {}
+    pairs: dict[str, Any] = {}
     position = _skip(clean, 1)
     try:
         while position < len(clean) and clean[position] == '"':
             key, position = _DECODER.raw_decode(clean, position)
             position = clean.index(":", position) + 1
             value, position = json.JSONDecoder(strict=False).raw_decode(clean, _skip(clean, position))
-            found[key] = value
+            pairs[key] = value
             position = _skip(clean, position)
     except _FAILURES:
         notes.warn("a top-level key of the file is damaged and was left out")
     match = _BASE_TIME.search(text)
-    if match and "baseTimeNanoseconds" not in found:
-        found["baseTimeNanoseconds"] = int(match[1][:20])
-    return found
+    if match and "baseTimeNanoseconds" not in pairs:
+        pairs["baseTimeNanoseconds"] = int(match[1][:20])
+    return pairs
 
 
 def _one(text: str, position: int, starts: list[int], out: Walked) -> int:

@@ -49,11 +49,11 @@ def find(
 
 
 def _profiler_steps(rows: TraceRows, threads: Threads) -> dict[str, Column]:
-    found = rows.named(rows.in_categories(MARKS), lambda name: name.startswith(STEP))
-    found = found[rows.column("tid")[found] == threads.main]
-    numbers = [int(match[1]) if (match := _NUMBER.match(name)) else at for at, name in enumerate(rows.names(found))]
-    start, end = rows.column("start_ns")[found], rows.column("end_ns")[found].copy()
-    if len(found):
+    marks = rows.named(rows.in_categories(MARKS), lambda name: name.startswith(STEP))
+    marks = marks[rows.column("tid")[marks] == threads.main]
+    numbers = [int(match[1]) if (match := _NUMBER.match(name)) else at for at, name in enumerate(rows.names(marks))]
+    start, end = rows.column("start_ns")[marks], rows.column("end_ns")[marks].copy()
+    if len(marks):
         filled = end > start
         start, end, numbers = start[filled], end[filled], list(np.array(numbers)[filled])
     if len(start) > 1:

@@ -16,7 +16,7 @@ import pandas as pd
 
 from tracelens.model import Trace
 from tracelens.trace import cuda_api
-from tracelens.trace.columns import SYNC_KINDS, coded
+from tracelens.trace.columns import SYNC_KINDS, rows_among
 
 Column = npt.NDArray[Any]
 
@@ -40,7 +40,7 @@ class TraceRows:
     def in_categories(self, categories: tuple[str, ...]) -> Column:
         """Positions of the rows of some categories, in order of start."""
         if categories not in self._found:
-            chosen = coded(self.column("category"), self.trace.categories, categories)
+            chosen = rows_among(self.column("category"), self.trace.categories, categories)
             self._found[categories] = np.flatnonzero(chosen)
         return self._found[categories]
 
@@ -62,7 +62,7 @@ def categorical(codes: npt.ArrayLike, words: Iterable[str]) -> pd.Categorical:
 
 def among(column: pd.Series[Any], *words: str) -> Column:
     """Which rows of a column that `categorical` made hold one of `words`: codes are compared, not texts."""
-    return coded(codes(column), cast(pd.CategoricalDtype, column.dtype).categories, words)
+    return rows_among(codes(column), cast(pd.CategoricalDtype, column.dtype).categories, words)
 
 
 def codes(column: pd.Series[Any]) -> Column:
@@ -167,8 +167,8 @@ def _launching_call(calls: pd.DataFrame, ops: pd.DataFrame, correlation: Column)
     order = np.concatenate((np.flatnonzero(starts_work), np.flatnonzero(~starts_work)))
     order = order[np.argsort(keys[order], kind="stable")]  # of equal ids the one that can launch, then the earliest
     at = np.searchsorted(keys[order], correlation)
-    found = order[np.minimum(at, len(order) - 1)]
-    return np.where((keys[found] == correlation) & (correlation > 0), found, -1)
+    candidate = order[np.minimum(at, len(order) - 1)]
+    return np.where((keys[candidate] == correlation) & (correlation > 0), candidate, -1)
 
 
 def _nearest_call(calls: pd.DataFrame, ops: pd.DataFrame, correlation: Column, otherwise: Column) -> Column:
@@ -182,8 +182,8 @@ def _nearest_call(calls: pd.DataFrame, ops: pd.DataFrame, correlation: Column, o
         }
     )
     ran = pd.DataFrame({"at": ops["start_ns"].to_numpy(), "correlation": correlation})
-    found = pd.merge_asof(ran, called.sort_values("at", kind="stable"), on="at", by="correlation")["call"]
-    return np.where(found.notna().to_numpy() & (otherwise >= 0), found.fillna(-1).to_numpy(), otherwise).astype(
+    nearest = pd.merge_asof(ran, called.sort_values("at", kind="stable"), on="at", by="correlation")["call"]
+    return np.where(nearest.notna().to_numpy() & (otherwise >= 0), nearest.fillna(-1).to_numpy(), otherwise).astype(
         np.int64
     )
 

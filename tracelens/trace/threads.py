@@ -58,9 +58,9 @@ def find(rows: TraceRows, calls: pd.DataFrame, ops: pd.DataFrame) -> Threads:
 def _main(rows: TraceRows, calls: pd.DataFrame, ops: pd.DataFrame, workers: set[int]) -> int | None:
     marks = rows.in_categories(MARKS)
     for prefix in (STEP, OPTIMIZER, LOADER):
-        found = rows.named(marks, lambda name, prefix=prefix: name.startswith(prefix))  # type: ignore[misc]
-        if len(found):
-            return _most_frequent(rows.column("tid")[found])
+        marked = rows.named(marks, lambda name, prefix=prefix: name.startswith(prefix))  # type: ignore[misc]
+        if len(marked):
+            return _most_frequent(rows.column("tid")[marked])
     issued = calls["thread"].to_numpy()
     meeting = issued[_meets_the_gpu(calls, ops)] if not workers else issued[:0]
     for threads in (meeting, issued, rows.column("tid")[rows.in_categories(("cpu_op",))]):
@@ -111,5 +111,5 @@ def _hands_over(calls: pd.DataFrame, kernels: Column, main: int, other: int) -> 
 
 
 def _most_frequent(values: Column) -> int:
-    found, counts = np.unique(values, return_counts=True)
-    return int(found[counts.argmax()])
+    distinct, counts = np.unique(values, return_counts=True)
+    return int(distinct[counts.argmax()])

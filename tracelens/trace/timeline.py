@@ -19,23 +19,23 @@ def build(trace: Trace, recording: RankRecording | None = None) -> Timeline:
     """The Timeline of `trace`; `recording` adds TraceLens's step marks, attributed steps and source lines."""
     rows = TraceRows(trace)
     calls, ops = tables.build(rows)
-    calls = event_records.joined(calls, trace, recording)
-    found = threads.find(rows, calls, ops)
-    step, source = steps.find(rows, calls, ops, found, recording)
+    calls = event_records.with_records(calls, trace, recording)
+    loop_threads = threads.find(rows, calls, ops)
+    step, source = steps.find(rows, calls, ops, loop_threads, recording)
     _add_steps(calls, ops, step, source)
-    loader = _loader(rows, found, step)
+    loader = _loader(rows, loop_threads, step)
     slow = slow_steps.find(step, calls, loader)
     step["kept"] &= ~slow
     wait = waits.find(rows, calls, ops, source)
-    gaps = idle_gaps.find(idle_gaps.IdleInputs(calls, ops, wait, loader, step, _overhead(rows, wait), found))
-    wait["gpu_idle_ns"] = idle_gaps.owned(gaps, len(wait))
-    wait = waits.without_asked(attribution.locate(rows, wait, recording))
+    gaps = idle_gaps.find(idle_gaps.IdleInputs(calls, ops, wait, loader, step, _overhead(rows, wait), loop_threads))
+    wait["gpu_idle_ns"] = idle_gaps.idle_per_wait(gaps, len(wait))
+    wait = waits.without_explicit_synchronizes(attribution.locate(rows, wait, recording))
     return Timeline(
         trace=trace,
         tables=Tables(step, calls, ops, wait, gaps, loader),
         step_source=source,
-        main_thread=found.main,
-        autograd_threads=found.autograd,
+        main_thread=loop_threads.main,
+        autograd_threads=loop_threads.autograd,
         notes=(*_several(rows, ops), *_notes(ops, step, source, int(slow.sum()))),
     )
 
@@ -51,9 +51,9 @@ def _add_steps(calls: pd.DataFrame, ops: pd.DataFrame, step: pd.DataFrame, sourc
     ops["step"] = np.where(call >= 0, calls["step"].to_numpy()[call], own) if len(calls) else own
 
 
-def _loader(rows: TraceRows, found: Threads, step: pd.DataFrame) -> pd.DataFrame:
+def _loader(rows: TraceRows, loop_threads: Threads, step: pd.DataFrame) -> pd.DataFrame:
     spans = rows.named(rows.in_categories(MARKS), lambda name: name.startswith(LOADER))
-    spans = spans[rows.column("tid")[spans] == found.main]
+    spans = spans[rows.column("tid")[spans] == loop_threads.main]
     codes, names = np.unique(np.array(rows.names(spans), dtype=object), return_inverse=True)[::-1]
     return pd.DataFrame(
         {
@@ -77,30 +77,30 @@ def _overhead(rows: TraceRows, wait: pd.DataFrame) -> intervals.IntervalSet:
 def _several(rows: TraceRows, ops: pd.DataFrame) -> list[str]:
     """What to know about a file that is not one process on one GPU."""
     processes, devices = tables.processes(rows), int(ops["device"].nunique())
-    found = []
+    notes = []
     if processes > 1:
-        found.append(f"the file holds the calls of {processes} processes: work of one may be taken for another's")
+        notes.append(f"the file holds the calls of {processes} processes: work of one may be taken for another's")
     if devices > 1:
-        found.append(f"{devices} GPUs worked; shares and breakdown are of the one that worked most")
-    return found
+        notes.append(f"{devices} GPUs worked; shares and breakdown are of the one that worked most")
+    return notes
 
 
 def _notes(ops: pd.DataFrame, step: pd.DataFrame, source: StepSource, slow: int) -> tuple[str, ...]:
-    found = []
+    notes = []
     unlinked = int((ops["call"] < 0).sum())
     if unlinked:
         share = 100 * unlinked / len(ops)
-        found.append(f"{unlinked} of {len(ops)} GPU operations ({share:.0f} %) have no launch call in the trace")
+        notes.append(f"{unlinked} of {len(ops)} GPU operations ({share:.0f} %) have no launch call in the trace")
     cut_off = int((~step["kept"] & ~step["attributed"]).sum()) - slow
     if cut_off:
-        found.append(f"{cut_off} of {len(step)} steps are cut off at the edge of the window and were left out")
+        notes.append(f"{cut_off} of {len(step)} steps are cut off at the edge of the window and were left out")
     if slow:
-        found.append(
+        notes.append(
             f"{slow} of {len(step)} steps took more than {slow_steps.FACTOR:g} x the time of the others for the same "
             "calls, a hiccup of the machine, and were left out"
         )
     if source == "cycle":
-        found.append("steps were found by repetition in the launch sequence; the trace has no step marks")
+        notes.append("steps were found by repetition in the launch sequence; the trace has no step marks")
     if source == "none":
-        found.append("no steps were found; the whole recording is taken as one")
-    return tuple(found)
+        notes.append("no steps were found; the whole recording is taken as one")
+    return tuple(notes)

@@ -47,7 +47,7 @@ def find(rows: TraceRows, calls: pd.DataFrame, ops: pd.DataFrame, source: StepSo
     kind = np.where(blocking != _NONE, blocking, kind)
     stream = _streams(calls, np.where((kind == _D2H) | (kind == _H2D), copy, -1), ops)
     waiting = np.flatnonzero(kind != _NONE)
-    found = calls.iloc[waiting].assign(
+    waits = calls.iloc[waiting].assign(
         call=waiting,
         copy=copy[waiting],
         label=kind[waiting],
@@ -55,7 +55,7 @@ def find(rows: TraceRows, calls: pd.DataFrame, ops: pd.DataFrame, source: StepSo
         wait_ns=_waited(calls, ops, stream, blocking != _NONE)[waiting],
         window_edge=waiting == _window_edge(calls, source),
     )
-    return _frame(found.reset_index(drop=True))
+    return _frame(waits.reset_index(drop=True))
 
 
 def kinds_of_calls(waits: pd.DataFrame) -> pd.Series[str]:
@@ -70,7 +70,7 @@ def second_halves(waits: pd.DataFrame) -> pd.Series[bool]:
     return waits["copy"].isin(waits["call"])
 
 
-def without_asked(waits: pd.DataFrame) -> pd.DataFrame:
+def without_explicit_synchronizes(waits: pd.DataFrame) -> pd.DataFrame:
     """Clear `copy` of synchronizes that the user wrote explicitly after a copy to the GPU: they are not part of it.
 
     After a read a synchronize is always part of the read, because without it the value has not arrived.
@@ -80,7 +80,7 @@ def without_asked(waits: pd.DataFrame) -> pd.DataFrame:
     return waits.assign(copy=np.where(asked_for, -1, waits["copy"].to_numpy()))
 
 
-def launched(calls: pd.DataFrame, ops: pd.DataFrame) -> Column:
+def launch_times(calls: pd.DataFrame, ops: pd.DataFrame) -> Column:
     """When each operation was put on its stream.
 
     An operation without its call was queued before the window if the stream runs it before all work that has one;
@@ -98,26 +98,26 @@ def launched(calls: pd.DataFrame, ops: pd.DataFrame) -> Column:
     return np.where(linked, called, np.where(before, BEFORE, start))
 
 
-def _frame(found: pd.DataFrame) -> pd.DataFrame:
-    nothing = np.full(len(found), None, dtype=object)
+def _frame(waits: pd.DataFrame) -> pd.DataFrame:
+    nothing = np.full(len(waits), None, dtype=object)
     return pd.DataFrame(
         {
-            "call": found["call"],
-            "copy": found["copy"],
-            "api": found["name"],
-            "kind": categorical(found["label"], KINDS),
-            "thread": found["thread"],
-            "stream": found["stream"],
-            "start_ns": found["start_ns"],
-            "end_ns": found["end_ns"],
-            "wait_ns": found["wait_ns"],
-            "gpu_idle_ns": np.zeros(len(found), dtype=np.int64),
-            "step": found["step"],
-            "window_edge": found["window_edge"],
+            "call": waits["call"],
+            "copy": waits["copy"],
+            "api": waits["name"],
+            "kind": categorical(waits["label"], KINDS),
+            "thread": waits["thread"],
+            "stream": waits["stream"],
+            "start_ns": waits["start_ns"],
+            "end_ns": waits["end_ns"],
+            "wait_ns": waits["wait_ns"],
+            "gpu_idle_ns": np.zeros(len(waits), dtype=np.int64),
+            "step": waits["step"],
+            "window_edge": waits["window_edge"],
             "path": nothing,
             "line": nothing,
             "function": nothing,
-            "location_source": categorical(np.full(len(found), SOURCES.index("none")), SOURCES),
+            "location_source": categorical(np.full(len(waits), SOURCES.index("none")), SOURCES),
             "user_call": nothing,
         }
     )
@@ -145,12 +145,12 @@ def _finished_copies(calls: pd.DataFrame, ops: pd.DataFrame) -> Column:
         return out
     copy = _previous(calls)
     op, stream = calls["op"].to_numpy()[copy], calls["stream"].to_numpy()
-    found = np.flatnonzero(synchronizes & (copy >= 0) & (op >= 0))
-    found = found[(stream[found] == -1) | (stream[found] == stream[copy[found]])]
-    between = among(ops["direction"], "h2d", "d2h")[op[found]]
-    returned = ops["end_ns"].to_numpy()[op[found]] <= calls["end_ns"].to_numpy()[found] + SKEW_NS
-    found = found[between & returned]
-    out[found] = copy[found]
+    syncs = np.flatnonzero(synchronizes & (copy >= 0) & (op >= 0))
+    syncs = syncs[(stream[syncs] == -1) | (stream[syncs] == stream[copy[syncs]])]
+    between = among(ops["direction"], "h2d", "d2h")[op[syncs]]
+    returned = ops["end_ns"].to_numpy()[op[syncs]] <= calls["end_ns"].to_numpy()[syncs] + SKEW_NS
+    syncs = syncs[between & returned]
+    out[syncs] = copy[syncs]
     return out
 
 
@@ -160,12 +160,12 @@ def _after_copies(rows: TraceRows, calls: pd.DataFrame, copy: Column, ops: pd.Da
     A read makes every synchronize after it part of it: without that the value is not there. After an upload it is
     one for certain only inside the same framework operation.
     """
-    found = np.flatnonzero(copy >= 0)
-    upload = among(ops["direction"], "h2d")[calls["op"].to_numpy()[copy[found]]]
-    starts, thread = calls["start_ns"].to_numpy(), calls["thread"].to_numpy()[found]
-    inside = operations(rows, thread, starts[found])
-    same = (inside >= 0) & (inside == operations(rows, thread, starts[copy[found]]))
-    return {"d2h": found[~upload], "h2d": found[upload & same]}
+    completing = np.flatnonzero(copy >= 0)
+    upload = among(ops["direction"], "h2d")[calls["op"].to_numpy()[copy[completing]]]
+    starts, thread = calls["start_ns"].to_numpy(), calls["thread"].to_numpy()[completing]
+    inside = operations(rows, thread, starts[completing])
+    same = (inside >= 0) & (inside == operations(rows, thread, starts[copy[completing]]))
+    return {"d2h": completing[~upload], "h2d": completing[upload & same]}
 
 
 def _blocking_copies(calls: pd.DataFrame, ops: pd.DataFrame) -> Column:
@@ -251,7 +251,7 @@ class _Completion:
     """When the work that a synchronize waits for is complete."""
 
     def __init__(self, calls: pd.DataFrame, ops: pd.DataFrame) -> None:
-        put = launched(calls, ops)
+        put = launch_times(calls, ops)
         order = np.argsort(put, kind="stable")
         self._launched, self._end = put[order], ops["end_ns"].to_numpy()[order]
         self._stream = ops["stream"].to_numpy()[order]
