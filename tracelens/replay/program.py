@@ -110,7 +110,7 @@ def _compile(step: StepVariant, row_ns: float, longest: int) -> tuple[CompiledOp
 
 @lru_cache(maxsize=KEPT)
 def _compile_span(span: UntouchedSpan, row_ns: float, longest: int) -> tuple[CompiledOp, ...]:
-    """Shared by all Programs of one set of Edits. It ends at the edge of an OpBlock, which no run of launches crosses."""
+    """Shared by all Programs of one set of Edits. No run of launches crosses its ends."""
     return _compile(span.elements, row_ns, longest)
 
 
