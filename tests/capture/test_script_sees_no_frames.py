@@ -73,7 +73,7 @@ def test_the_scripts_filters_judge_its_own_line() -> None:
 SEEN = """
 import sys, traceback, torch
 sys.path.insert(0, sys.argv[1])
-from tracelens.launch import hooks
+from tracelens.launch.inside import hooks
 hooks.install(); hooks.on_step(lambda step: None)
 
 @torch.jit.script

@@ -3,7 +3,7 @@
 In: a process in which `import torch` has just finished. Out: calls to observers, which an agent registers (that of
 `tracelens profile` or that of `tracelens verify`). A module of its own because both agents need the same moments.
 
-    from tracelens.launch import hooks
+    from tracelens.launch.inside import hooks
 
     hooks.install()                      # once, right after torch was imported; returns at once when already done
     hooks.on_step(observer)              # observer(step: hooks.Step)      after a training step has ended
