@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 from tests.support.recording import LIVE, left, yields_of
-from tracelens.capture.inside.loop_bounds import iterations, look
+from tracelens.capture.inside.loop_bounds import remaining_iterations
 
 torch = pytest.importorskip("torch")
 
@@ -55,9 +54,9 @@ def test_a_loader_made_in_the_loops_own_line_is_not_as_long_as_its_data() -> Non
 
     rows = [torch.ones(1)] * 8
     for _number, _batch in enumerate(DataLoader(rows, batch_size=4)):  # type: ignore[arg-type]
-        assert iterations(sys._getframe()) is None
-    for _number, _row in enumerate(iter(rows)):
-        assert iterations(sys._getframe()) == 7 - _number
+        assert left() is None
+    for _number, _row in enumerate(rows):
+        assert left() == 7 - _number
 
 
 def test_asking_a_loader_for_its_length_leaves_nothing_behind() -> None:
@@ -74,7 +73,7 @@ def test_asking_a_loader_for_its_length_leaves_nothing_behind() -> None:
     loader = DataLoader(TellsTooLittle())
     seen = []
     for _number, _batch in enumerate(loader):
-        seen.append(iterations(sys._getframe()))
+        seen.append(left())
     assert seen[0] == 0
     assert len(list(loader)) == 4  # a warning is an error here
 
@@ -102,7 +101,7 @@ def test_a_length_that_raises_costs_no_recording() -> None:
 
 def iterations_of(loader: Any) -> int | None:
     for _batch in enumerate(loader):
-        return iterations(sys._getframe())
+        return left()
     return 0
 
 
@@ -111,7 +110,7 @@ def looks(loop: Iterator[Any] | Any, *, turns: int = 2) -> int | None:
     before = None
     for _ in range(turns):
         frame = next(loop)
-        now = look(frame, live=frame.f_locals.get("live", ()))
+        now = remaining_iterations(frame, iterators=frame.f_locals.get("live", ()))
         left, before = (None if before is None else now.steps(before)), now
     return left
 
@@ -122,20 +121,23 @@ def looks(loop: Iterator[Any] | Any, *, turns: int = 2) -> int | None:
         ("loader = DataLoader(rows)\nfor x, y in loader:\n    yield frame()", 28),
         ("for x, y in DataLoader(rows):\n    yield frame()", 28),
         ("loader = DataLoader(rows, 2)\nfor epoch in range(2):\n    for x, y in loader:\n        yield frame()", 28),
-        ("batches = list(DataLoader(rows))\nfor x, y in batches:\n    yield frame()", 28),
-        ("wrapped = [one for one in rows]\nfor both in wrapped:\n    yield frame()", 28),
+        ("for number, (x, y) in tqdm(enumerate(DataLoader(rows))):\n    yield frame()", 28),
+        ("for number in tqdm(range(most)):\n    yield frame()", 28),
+        ("for x, y in [one for one in rows]:\n    yield frame()", None),
         ("same = [1] * 30\nfor x in same:\n    yield frame()", None),
         ("one = iter(DataLoader(rows))\nwhile True:\n    x, y = next(one)\n    yield frame()", 28),
         ("step = 0\nwhile step < most:\n    yield frame()\n    step += 1", 28),
         ("step = 0\nwhile not step >= most:\n    yield frame()\n    step += 1", None),
         ("step = most\nwhile step > 0:\n    yield frame()\n    step -= 1", 28),
         ("step = 0\nwhile True:\n    yield frame()\n    step += 1\n    if step == most:\n        break", 28),
-        ("for step in count():\n    if most and step >= most:\n        break\n    yield frame()", 28),
+        ("for step in count():\n    if step >= most:\n        break\n    yield frame()", 28),
         ("for step in count():\n    if step > 5 and most is None:\n        break\n    yield frame()", None),
         ("for step in range(4000):\n    if step == most - 1:\n        return\n    yield frame()", 27),
         ("patience = 0\nfor step in range(4000):\n    if patience > 3:\n        break\n    yield frame()", 3998),
         ("loss = 1.0\nwhile loss > 0.5:\n    yield frame()", None),
-        ("turn = 0\nwhile turn < 2:\n    for step in range(15):\n        yield frame()\n    turn += 1", 28),
+        ("for x, y in DataLoader(rows):\n    for part in range(1):\n        yield frame()", 28),
+        ("turn = 0\nwhile turn < 2:\n    for step in range(15):\n        yield frame()\n    turn += 1", None),
+        ("turn = 0\nwhile turn < 2:\n    for step in range(30):\n        yield frame()\n    turn += 1", 28),
     ],
 )
 def test_a_loop_that_counts_says_what_is_left(form: str, left: int | None) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.places import SCRIPTS
 from tracelens.capture.inside.attribution import Attribution
-from tracelens.capture.inside.loop_bounds import iterations
+from tracelens.capture.inside.loop_bounds import remaining_iterations
 from tracelens.capture.supervisor.recording import Outcome, ProfileOptions, profile
 from tracelens.capture.window_plan import WindowPlan
 
@@ -25,7 +25,8 @@ from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
 
 def left() -> int | None:
-    return iterations(sys._getframe(1))
+    """Iterations that the loops around the caller still have."""
+    return remaining_iterations(sys._getframe(1)).total
 
 
 OWN = (torch.Tensor.item, torch.Tensor.to, torch.Tensor.__getitem__, torch.where, torch.tensor)
@@ -53,7 +54,13 @@ def yields_of(form: str) -> Iterator[FrameType]:
     source = "def loop(rows, live, most=LENGTH):\n" + textwrap.indent(textwrap.dedent(form), "    ")
     path = f"/nowhere/{abs(hash(source))}.py"
     linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
-    names: dict[str, Any] = {"LENGTH": LENGTH, "frame": lambda: sys._getframe(1), "DataLoader": Noted, "count": count}
+    names: dict[str, Any] = {
+        "LENGTH": LENGTH,
+        "frame": lambda: sys._getframe(1),
+        "DataLoader": Noted,
+        "count": count,
+        "tqdm": iter,
+    }
     exec(compile(source, path, "exec"), names)
     yield from names["loop"](TensorDataset(torch.ones(LENGTH, 1), torch.ones(LENGTH, 1)), LIVE)
 

@@ -23,11 +23,11 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 class UnknownValue(Exception):
-    """An expression whose value cannot be told without running the user's code."""
+    """The value of an expression cannot be known without running the user's code."""
 
 
 def value(node: ast.expr, frame: FrameType) -> Any:
-    """The value of a name, an attribute, a number, a sum or a length; raises `UnknownValue` for everything else."""
+    """The value of a name, an attribute, a constant, a sum, product or length; else raises `UnknownValue`."""
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.Name):
@@ -48,16 +48,16 @@ def value(node: ast.expr, frame: FrameType) -> Any:
 
 
 def integer(node: ast.expr, frame: FrameType) -> int:
-    """The same, where it is a whole number."""
-    found = value(node, frame)
-    if not isinstance(found, int):
+    """The value, if it is an integer; else raises `UnknownValue`."""
+    number = value(node, frame)
+    if not isinstance(number, int):
         raise UnknownValue
-    return found
+    return number
 
 
-def length(of: Any) -> int:
-    """`len`, where there is one."""
-    found = process_facts.length(of)
-    if found is None:
+def length(sized: Any) -> int:
+    """`len(sized)`; raises `UnknownValue` where it has none."""
+    size = process_facts.length(sized)
+    if size is None:
         raise UnknownValue
-    return found
+    return size

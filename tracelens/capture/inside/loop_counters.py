@@ -1,8 +1,7 @@
 """Counters that end a loop: `while step < most`, `if step >= most: break`.
 
-In: a running loop's source and its frame. Out: how far each such counter is from its end. A counter says something
-only if it moves from one step to the next, so whoever asks must ask twice. Apart from `remaining`, which counts what
-the loops themselves say.
+In: a running loop's source and its frame. Out: how far each counter is from the value that ends the loop. Whether a
+compared variable counts steps at all shows only in two looks, one step apart: `loop_bounds.RemainingIterations.steps`.
 """
 
 from __future__ import annotations
@@ -11,84 +10,56 @@ import ast
 from collections.abc import Iterator, Mapping
 from types import FrameType
 
-from tracelens.capture.inside.frame_values import UnknownValue, integer, value
+from tracelens.capture.inside.frame_values import UnknownValue, integer
 
-Key = tuple[str, int, int]
-"""Where the comparison stands: (path, line, column)."""
+CounterKey = tuple[str, int, int]
+"""The place of the comparison: (path, line, column)."""
 
-_LEAVING = ("exit", "quit", "_exit")
-_NO_EQUAL = (ast.Lt, ast.Gt, ast.NotEq, ast.Eq)
-_OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {
+_STRICT = (ast.Lt, ast.Gt, ast.NotEq)
+"""With these the loop ends when both sides are equal, with the others one later."""
+_NEGATED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Gt: ast.LtE,
     ast.GtE: ast.Lt,
     ast.Lt: ast.GtE,
     ast.LtE: ast.Gt,
     ast.Eq: ast.NotEq,
 }
-"""A loop that is left when one holds goes on while the other does."""
+"""A loop that is left when one comparison holds goes on while its negation does."""
 
 
-def counters(loop: ast.For | ast.AsyncFor | ast.While, frame: FrameType) -> Mapping[Key, int]:
-    """How many more values each counter may take; at most one too few, as it may be advanced before or after a step."""
-    found = {}
-    for test, goes_on in _tests(loop, frame):
-        left = _distance(test, goes_on, frame)
+def counters(loop: ast.For | ast.While, frame: FrameType) -> Mapping[CounterKey, int]:
+    """How many more values each counter takes; one too few where it is advanced before the step."""
+    distances = {}
+    for comparison, kind in _continue_conditions(loop):
+        left = _distance(comparison, kind, frame)
         if left is not None:
-            found[frame.f_code.co_filename, test.lineno, test.col_offset] = left
-    return found
+            distances[frame.f_code.co_filename, comparison.lineno, comparison.col_offset] = left
+    return distances
 
 
-def turns(loop: ast.While, frame: FrameType) -> int | None:
-    """Turns of a `while` after this one, by its own condition; None where that is no counter."""
-    left = [_distance(test, True, frame) for test in _parts(loop.test, ast.And)]
-    return min((turn for turn in left if turn is not None), default=None)
-
-
-def _tests(loop: ast.For | ast.AsyncFor | ast.While, frame: FrameType) -> Iterator[tuple[ast.Compare, bool]]:
-    """Comparisons that end the loop, each with whether the loop goes on while it holds."""
+def _continue_conditions(loop: ast.For | ast.While) -> Iterator[tuple[ast.Compare, type[ast.cmpop]]]:
+    """Comparisons that end the loop, each with the operator that holds while the loop goes on."""
     if isinstance(loop, ast.While):
-        yield from ((test, True) for test in _parts(loop.test, ast.And))
+        yield from ((test, type(test.ops[0])) for test in _comparisons(loop.test, ast.And))
     pending = list(loop.body)
     while pending:
         node = pending.pop()
-        if isinstance(node, (ast.With, ast.AsyncWith, ast.Try)):
+        if isinstance(node, (ast.With, ast.Try)):
             pending += node.body
-        elif isinstance(node, ast.If) and any(map(_leaves, node.body)):
-            yield from ((test, False) for test in _parts(_without_switches(node.test, frame), ast.Or))
+        elif isinstance(node, ast.If) and any(isinstance(inner, (ast.Break, ast.Return)) for inner in node.body):
+            for test in _comparisons(node.test, ast.Or):
+                kind = type(test.ops[0])
+                if kind in _NEGATED:
+                    yield test, _NEGATED[kind]
 
 
-def _parts(test: ast.expr, joined_by: type[ast.boolop]) -> list[ast.Compare]:
+def _comparisons(test: ast.expr, joined_by: type[ast.boolop]) -> list[ast.Compare]:
     parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, joined_by) else [test]
     return [part for part in parts if isinstance(part, ast.Compare) and len(part.ops) == 1]
 
 
-def _without_switches(test: ast.expr, frame: FrameType) -> ast.expr:
-    """`args.most and step >= args.most` without what is true all the time."""
-    if not (isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)):
-        return test
-    rest = [part for part in test.values if not _is_on(part, frame)]
-    return rest[0] if len(rest) == 1 else test
-
-
-def _is_on(part: ast.expr, frame: FrameType) -> bool:
-    try:
-        found = value(part, frame)
-    except UnknownValue:
-        return False
-    return isinstance(found, int) and found != 0
-
-
-def _leaves(node: ast.stmt) -> bool:
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        function = node.value.func
-        return getattr(function, "id", getattr(function, "attr", "")) in _LEAVING
-    return isinstance(node, (ast.Break, ast.Return))
-
-
-def _distance(test: ast.Compare, goes_on: bool, frame: FrameType) -> int | None:
-    kind = type(test.ops[0])
-    if not goes_on:
-        kind = _OPPOSITE.get(kind, ast.Is)
+def _distance(test: ast.Compare, kind: type[ast.cmpop], frame: FrameType) -> int | None:
+    """Values between the two sides for which `kind` holds; None where it is no order of whole numbers."""
     try:
         left, right = integer(test.left, frame), integer(test.comparators[0], frame)
     except UnknownValue:
@@ -101,4 +72,4 @@ def _distance(test: ast.Compare, goes_on: bool, frame: FrameType) -> int | None:
         distance = abs(right - left)
     else:
         return None
-    return distance - (kind in _NO_EQUAL) if distance >= 0 else None
+    return distance - (kind in _STRICT) if distance >= 0 else None

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any
 
 from tracelens.capture.inside import process_facts
-from tracelens.capture.inside.loop_bounds import BlockEntry, RemainingIterations, look
+from tracelens.capture.inside.loop_bounds import BlockEntry, RemainingIterations, remaining_iterations
 from tracelens.capture.inside.recording_data import RecordingData
 
 _EVENT_COUNT_PREFIX = ".events-"
@@ -111,7 +111,7 @@ def free_bytes(folder: str, ranks: int) -> int | None:
 
 def _look(frame: FrameType, block: BlockEntry | None, live: list[Any]) -> RemainingIterations:
     try:
-        return look(frame, block, live)
+        return remaining_iterations(frame, block, live)
     except Exception:  # noqa: BLE001 -- reading the user's values may raise anything; the number of steps then stays unknown
         return RemainingIterations()
 
