@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.support.builders import Machine
 from tests.support.random_loops import MOVES, QUICK, Move, build, play
-from tracelens.model import Edit, WaitKind
+from tracelens.model import Edit
 from tracelens.replay import bounds, edits, exposed_cost, trace_builder
 from tracelens.replay.program import compile_program
 from tracelens.replay.replay_trace import (
@@ -83,7 +83,7 @@ def test_another_threads_python_costs_between_nothing_and_all_of_it(moves: list[
 
 
 TIMES = st.integers(0, 300).map(lambda us: us * 1_000)
-WAITS: dict[HostOpKind, WaitKind] = {"sync": "device", "event_sync": "event", "blocking": "d2h", "staged": "h2d"}
+WAITS: tuple[HostOpKind, ...] = ("sync", "event_sync", "blocking", "staged")
 
 
 @st.composite
@@ -117,10 +117,7 @@ def tapes(draw: st.DrawFn) -> ReplayTrace:
         ]
         for _, step in counted
     ]
-    waits = {
-        kind: StallWaits(word, frozenset(op.wait for step in steps for op in step if op.kind == kind))
-        for kind, word in WAITS.items()
-    }
+    waits = {kind: StallWaits(frozenset(op.wait for step in steps for op in step if op.kind == kind)) for kind in WAITS}
     loads = any(op.kind == "loader" for step in steps for op in step)
     period = draw(st.none() | st.integers(1, 900_000)) if loads else None
     made = plain()

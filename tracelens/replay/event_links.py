@@ -3,8 +3,7 @@
 In: a Timeline's calls with their CallTimings. Out: per event call the event's name, its stream and how many records lie
 between. Traces of current CUDA versions name neither the stream of a record nor the record of a wait. Two rules stand
 in: a record is made on the stream to which its thread launched last, and a wait refers to the record whose completion
-the next work of the waiting stream followed most closely. A wait that no rule decides is counted as unresolved, one
-that only the timing decides as inferred.
+the next work of the waiting stream followed most closely. A wait that no rule decides is counted as unresolved.
 """
 
 from __future__ import annotations
@@ -48,12 +47,10 @@ IDLE = -2
 
 @dataclass(frozen=True, slots=True)
 class EventLinks:
-    """Event links by position in the calls; `unresolved` are stream waits whose record is unknown, `inferred` those
-    that only the timing of the recorded work decides."""
+    """Event links by position in the calls; `unresolved` are stream waits whose record is unknown."""
 
     links: dict[int, EventLink]
     unresolved: frozenset[int]
-    inferred: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +84,7 @@ def resolve(timeline: Timeline, timings: CallTimings) -> EventLinks:
             resolver.links[call] = resolver.latest(event, end)
         else:
             resolver.wait(call, event)
-    return EventLinks(resolver.links, frozenset(resolver.unresolved), frozenset(resolver.inferred))
+    return EventLinks(resolver.links, frozenset(resolver.unresolved))
 
 
 class _Resolver:
@@ -100,7 +97,6 @@ class _Resolver:
         self.names_streams = "sync_events" in timeline.trace.signals
         self.links: dict[int, EventLink] = {}
         self.unresolved: set[int] = set()
-        self.inferred: set[int] = set()
         self.records: list[_Record] = []
         self.by_call: dict[int, _Record] = {}
         self.steps, self.of_streams = calls["step"].to_numpy(), calls["stream"].to_numpy()
@@ -169,8 +165,6 @@ class _Resolver:
         record = self._same_event(event, waiter)
         if record is None and waiter >= 0:
             record = self._by_timing(call, waiter)
-            if record is not None:
-                self.inferred.add(call)
         if record is None or waiter < 0:
             self.links[call] = EventLink("", waiter)
             self.unresolved.add(call)

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from tracelens.model import WaitKind
 from tracelens.replay.calibration import Calibration
 
 HostOpKind = Literal[
@@ -153,9 +152,8 @@ class ProfilerOverhead:
 
 @dataclass(frozen=True, slots=True)
 class StallWaits:
-    """What the replay needs to know of a Stall: its kind, the waits that it consists of, host blocked per step."""
+    """What the replay needs of a Stall: the waits that it consists of, and how long they block the host per step."""
 
-    kind: WaitKind
     waits: frozenset[int]
     wait_ns: int = 0
 

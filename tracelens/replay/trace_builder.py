@@ -187,7 +187,7 @@ def _from_recorded_steps(timeline: Timeline, stalls: tuple[Stall, ...], calibrat
         steps=steps,
         streams=timings.streams,
         stalls={
-            stall.id: StallWaits(stall.kind, frozenset(stall.waits), stall.wait_ns)
+            stall.id: StallWaits(frozenset(stall.waits), stall.wait_ns)
             for stall in stalls
             if stall.verdict != "window_edge"  # the profiler's own drain enters no sum
         },
