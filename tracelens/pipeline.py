@@ -19,17 +19,20 @@ from pathlib import Path
 from tracelens import remedies
 from tracelens import run as runs
 from tracelens.errors import InputError, Refused, UsageError
-from tracelens.findings import AnalyzedRank, breakdown, calls_recorded, detect, inventory, overlap, stalls
+from tracelens.findings import AnalyzedRank, breakdown, calls_recorded, detect, inventory, overlap, owners, stalls
 from tracelens.model import (
     Abstention,
+    Breakdown,
     Diagnosis,
     Estimate,
     IllustratedDiagnosis,
+    Owners,
     Patch,
     PlannedDiagnosis,
     RankRecording,
     RankTimes,
     Run,
+    Stall,
     Timeline,
     Trace,
     Verification,
@@ -144,8 +147,23 @@ def examine(inputs: Inputs, options: Options | None = None) -> Examined:
         not_applicable=detected.not_applicable,
         ranks=ranks,
         exposed_together_ns=None if isinstance(program, Abstention) else exposed_cost.together(program),
+        owners=_owners(inputs, picture, parts, calls, recording, code),
     )
     return Examined(diagnosis, program, recording, code, applied)
+
+
+def _owners(
+    inputs: Inputs,
+    picture: Timeline,
+    parts: Breakdown | None,
+    calls: tuple[Stall, ...],
+    recording: RankRecording | None,
+    code: TrainingScript | Abstention,
+) -> Owners:
+    """Who owns the time of a step, with what their lines call where the source is at hand."""
+    found = owners.attribute(picture, parts, calls, recording)
+    paths = {owner.locations[0].path for owner in found.owners if owner.locations}
+    return owners.with_callees(found, sources.texts_of(paths, inputs.run, code, "project"))
 
 
 def diagnose(inputs: Inputs, options: Options | None = None) -> Diagnosis:

@@ -9,6 +9,7 @@ a diagnosis, and nothing here imports a heavy library at run time.
     recording     what `profile` records: the Run folder, and per rank what lies there beside the trace
     trace         one rank's trace as columns, and the queryable picture of it
     findings      where a step's time goes, who waits, what was found and what could not be judged
+    owners        who owns the time of a step
     plan          Edits of the training loop, what they buy, the schemes made of them, the advice
     patch         files before and after, hunks, declined places
     verification  the original measured against a patched version
@@ -35,6 +36,7 @@ from tracelens.model.findings import (
     WaitKind,
 )
 from tracelens.model.lines import GarbageCollection, LineLog, LinePlace, LoggedStep
+from tracelens.model.owners import OWNER_KINDS, Owner, OwnerKind, Owners
 from tracelens.model.patch import Declined, FilePatch, Hunk, Patch
 from tracelens.model.pictures import Combination, DrawnSpan, DrawnStep, WhatIf
 from tracelens.model.plan import (
@@ -58,6 +60,7 @@ __all__ = [
     "BREAKDOWN_PARTS",
     "CRITERIA",
     "IDLE_PARTS",
+    "OWNER_KINDS",
     "UNSAFE_EDITS",
     "Abstention",
     "Binding",
@@ -86,6 +89,9 @@ __all__ = [
     "Measure",
     "Outcome",
     "Overlap",
+    "Owner",
+    "OwnerKind",
+    "Owners",
     "PassedCheck",
     "Patch",
     "PlannedDiagnosis",

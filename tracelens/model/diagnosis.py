@@ -23,6 +23,7 @@ from tracelens.model.findings import (
     Stall,
     StepTimes,
 )
+from tracelens.model.owners import Owners
 from tracelens.model.patch import Hunk, Patch
 from tracelens.model.pictures import DrawnStep, WhatIf
 from tracelens.model.plan import Edit, Estimate, Measure, Recommendation, Scheme
@@ -63,6 +64,8 @@ class Diagnosis:
     exposed_together_ns: int | None
     """What a step would be shorter by if no wait were in it: not the sum, because a wait that goes alone often only
     uncovers the next one. None where nothing could be replayed."""
+    owners: Owners | None = None
+    """Who owns the time of a step; None where nobody asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

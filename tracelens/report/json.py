@@ -20,6 +20,7 @@ from tracelens.model import (
     Location,
     Measure,
     Overlap,
+    Owners,
     PlannedDiagnosis,
     Recommendation,
     Scheme,
@@ -46,6 +47,7 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
         "idle_share": diagnosis.idle_share,
         "syncs": [_stall(stall) for stall in wording.ranked_stalls(diagnosis)],
         "exposed_together_us_per_step": microseconds(diagnosis.exposed_together_ns),
+        "owners": _owners(diagnosis.owners),
         "overlap": _overlap(diagnosis.overlap),
         "findings": [
             _finding(finding, name)
@@ -116,6 +118,28 @@ def _breakdown(breakdown: Breakdown | None) -> dict[str, Any] | None:
         "wall_us": microseconds(breakdown.wall_ns),
         "parts": {part: microseconds(ns) for part, ns in breakdown.parts.items()},
     }
+
+
+def _owners(owners: Owners | None) -> list[dict[str, Any]]:
+    if owners is None:
+        return []
+    return [
+        {
+            "kind": owner.kind,
+            "us_per_step": microseconds(owner.owned_ns),
+            "share": owners.share(owner),
+            "locations": [_location(location) for location in owner.locations],
+            "callee": owner.callee,
+            "group": owner.group,
+            "reason": owner.reason,
+            "recoverable_us_per_step": microseconds(owner.recoverable_ns),
+            "low_us": microseconds(owner.low_ns),
+            "high_us": microseconds(owner.high_ns),
+            "evidence": owner.evidence,
+            "remedies": list(owner.remedies),
+        }
+        for owner in owners.owners
+    ]
 
 
 def _location(location: Location | None) -> dict[str, Any] | None:

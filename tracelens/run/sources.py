@@ -60,10 +60,17 @@ def located_texts(
     stalls: Iterable[Stall], run: Run | None, code: TrainingScript | Abstention, which: SourceScope
 ) -> dict[str, str]:
     """Text per path that the stalls' locations name; `project` keeps to files below the script's project."""
+    return texts_of((stall.location.path for stall in stalls if stall.location is not None), run, code, which)
+
+
+def texts_of(
+    paths: Iterable[str], run: Run | None, code: TrainingScript | Abstention, which: SourceScope
+) -> dict[str, str]:
+    """Text per path, of the files at hand."""
     if which == "none" or isinstance(code, Abstention):
         return {}
     texts: dict[str, str] = {}
-    for path in sorted({stall.location.path for stall in stalls if stall.location is not None}):
+    for path in sorted(set(paths)):
         file = _file(path, run, code)
         inside = file is not None and file.resolve().is_relative_to(code.root.resolve())
         if file is not None and (inside or which == "all"):

@@ -1,0 +1,88 @@
+"""Which line of the project the host was at in every kept step: the log of the line clock, folded and carried over.
+
+In: a Timeline, its host operations and the recording. Out: `HostLines`, intervals that fill the kept steps. Without a
+log every interval is unmatched, and `missing` says why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tracelens.findings.kept_steps import KeptSteps
+from tracelens.findings.owners.join import HostSpans, StepLines, StepOperations, carry
+from tracelens.findings.owners.operations import HostOperations
+from tracelens.model import LineLog, Location, RankRecording, Timeline
+from tracelens.trace.lines import LineStep, Path, fold
+
+Column = npt.NDArray[Any]
+
+NOT_RECORDED = "the recording does not say which line ran: record with tracelens profile"
+NO_CLOCK = "the recording holds no times per source line"
+NOT_ALIKE = "no attributed step runs the same operations here"
+RAN_IN_NONE = "it ran in no attributed step"
+
+
+@dataclass(frozen=True)
+class HostLines:
+    """Intervals in order that fill the kept steps. `paths`: numbers in `places`, or those of the join."""
+
+    spans: HostSpans
+    places: tuple[tuple[Location, ...], ...]
+    """The project's lines under way, the innermost first."""
+    missing: str
+    """Why an interval has no line."""
+
+    def at(self, instants: Column) -> Column:
+        """The number of the lines under way at each instant."""
+        last = np.searchsorted(self.spans.starts, instants, side="right") - 1
+        return np.asarray(self.spans.paths[np.maximum(last, 0)])
+
+
+def collect(
+    timeline: Timeline, kept: KeptSteps, operations: HostOperations, recording: RankRecording | None
+) -> HostLines:
+    """The lines of the kept steps."""
+    clean = operations.of_steps(kept.starts, kept.ends)
+    log = recording.lines if recording else None
+    if log is None or timeline.trace.base_unix_ns is None:
+        return HostLines(_joined([carry(step, []) for step in clean]), (), NO_CLOCK if recording else NOT_RECORDED)
+    numbers: dict[Path, int] = {}
+    attributed = _attributed(timeline, operations, fold(log), numbers)
+    places = tuple(tuple(_location(log, line) for line in reversed(path)) for path in numbers)
+    return HostLines(_joined([carry(step, attributed) for step in clean]), places, NOT_ALIKE)
+
+
+def _attributed(
+    timeline: Timeline, operations: HostOperations, steps: tuple[LineStep, ...], numbers: dict[Path, int]
+) -> list[tuple[StepOperations, StepLines]]:
+    """The attributed steps that both the trace and the clock have."""
+    table = timeline.tables.steps
+    clocked = {step.number: step for step in steps}
+    rows = table[table["attributed"].to_numpy(dtype=np.bool_) & table["number"].isin(list(clocked)).to_numpy()]
+    cut = operations.of_steps(rows["start_ns"], rows["end_ns"])
+    zero = timeline.trace.base_unix_ns or 0
+    return [
+        (step, _step_lines(clocked[int(number)], zero, numbers))
+        for step, number in zip(cut, rows["number"], strict=True)
+    ]
+
+
+def _step_lines(step: LineStep, zero: int, numbers: dict[Path, int]) -> StepLines:
+    rows = [
+        (each.start_ns - zero, each.end_ns - zero, each.weight_ns, numbers.setdefault(each.path, len(numbers)))
+        for each in step.intervals
+    ]
+    return StepLines(*np.array(rows, dtype=np.int64).reshape(-1, 4).T)
+
+
+def _location(log: LineLog, line: tuple[int, int]) -> Location:
+    function = log.codes[line[0]]
+    return Location(function.path, line[1], function.function)
+
+
+def _joined(steps: list[HostSpans]) -> HostSpans:
+    return HostSpans(*(np.concatenate([getattr(step, key) for step in steps]) for key in ("starts", "ends", "paths")))

@@ -1,0 +1,160 @@
+"""Idle time cut into segments in which the host does one thing, and what that thing is.
+
+In: idle gaps with their cause, the host's lines, operations and activities. Out: `Segments`, arrays of equal length.
+On a run without a GPU the whole step is one gap of the host's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tracelens.findings.kept_steps import KeptSteps, main_device
+from tracelens.findings.owners.host_lines import HostLines
+from tracelens.findings.owners.operations import Activities, HostOperations
+from tracelens.model import Timeline
+from tracelens.trace import intervals
+from tracelens.trace.idle_gaps import CAUSES
+from tracelens.trace.tables import codes
+
+Column = npt.NDArray[Any]
+
+LONG_NS = 100_000
+"""Issuing a kernel from Python costs 5-20 µs, a module with its hooks some tens: a longer stretch between two
+operations, or an operation as long that starts nothing on the GPU, is no launch."""
+
+WAIT, HOST_LINE, COLLECTOR, DATALOADER, ALLOCATOR, OPTIMIZER, BACKWARD, LAUNCH, LATE = range(9)
+"""What the host does. COLLECTOR: Python's garbage collector runs; LATE: the GPU had been asked in time."""
+_SYNC, _LOADER, _HOST, _LAUNCH, _OTHER = map(CAUSES.index, ("sync", "dataloader", "host", "launch", "other"))
+_EVER = 1 << 61
+LAUNCHING = (OPTIMIZER, BACKWARD, LAUNCH)
+"""What has to be issued anyway: late after a wait, it is late because of it."""
+
+
+@dataclass(frozen=True)
+class Segments:
+    """`kind`: one of the numbers above. `wait`: the wait inside which the host is, -1. `after_wait`: idle time that may
+    be a wait's doing. `name`: a position in `names`, -1. `path`: as in `HostLines`."""
+
+    starts: Column
+    ends: Column
+    kind: Column
+    wait: Column
+    after_wait: Column
+    path: Column
+    name: Column
+    names: tuple[str, ...]
+
+    @property
+    def lengths(self) -> Column:
+        return self.ends - self.starts
+
+
+@dataclass(frozen=True)
+class Host:
+    """What is known of the host in the kept steps."""
+
+    operations: HostOperations
+    activities: Activities
+    lines: HostLines
+    has_gpu: bool
+
+
+def cut(timeline: Timeline, kept: KeptSteps, host: Host) -> Segments:
+    """The idle time of the device that works most, in the kept steps."""
+    gaps = _gaps(timeline, kept)
+    operations = host.operations
+    edges = (host.lines.spans.starts, host.activities.edges, operations.starts, operations.ends)
+    waits = timeline.tables.waits
+    inner = np.concatenate((*edges, waits["start_ns"].to_numpy(), waits["end_ns"].to_numpy()))
+    bounds = intervals.distinct(np.concatenate((gaps.starts, gaps.ends, inner)))
+    starts, ends = bounds[:-1], bounds[1:]
+    gap = np.searchsorted(gaps.starts, starts, side="right") - 1
+    chosen = (gap >= 0) & (starts < gaps.ends[gap]) if len(gaps.starts) else np.zeros(len(starts), dtype=np.bool_)
+    starts, ends, gap = starts[chosen], ends[chosen], gap[chosen]
+    cause = gaps.cause[gap]
+    kind, name, names = _kinds(starts, cause, host)
+    wait = _inside_wait(timeline, starts, cause)
+    kind = np.where(wait >= 0, np.where(kind == ALLOCATOR, ALLOCATOR, WAIT), kind)
+    after = (wait < 0) & np.isin(cause, (_SYNC, _HOST, _LOADER))
+    return Segments(starts, ends, kind, wait, after, host.lines.at(starts), name, names)
+
+
+_SYNC, _LOADER, _HOST, _LAUNCH, _OTHER = (
+    CAUSES.index(word) for word in ("sync", "dataloader", "host", "launch", "other")
+)
+
+
+@dataclass(frozen=True)
+class _IdleGaps:
+    starts: Column
+    ends: Column
+    cause: Column
+
+
+def _gaps(timeline: Timeline, kept: KeptSteps) -> _IdleGaps:
+    device = main_device(timeline)
+    if device is None:
+        count = len(kept.starts)
+        return _IdleGaps(kept.starts, kept.ends, np.full(count, _HOST))
+    table = timeline.tables.gaps
+    mine = (table["device"].to_numpy() == device) & kept.holds(table["step"])
+    rows = table[mine].sort_values("start_ns", kind="stable")
+    return _IdleGaps(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy(), codes(rows["cause"]))
+
+
+def _inside_wait(timeline: Timeline, starts: Column, cause: Column) -> Column:
+    """The wait of the loop's in which each segment lies, -1 outside."""
+    waits, threads = timeline.tables.waits, (timeline.main_thread, *timeline.autograd_threads)
+    mine = np.flatnonzero(np.isin(waits["thread"].to_numpy(), [thread for thread in threads if thread is not None]))
+    if not len(mine):
+        return np.full(len(starts), -1, dtype=np.int64)
+    last = np.searchsorted(waits["start_ns"].to_numpy()[mine], starts, side="right") - 1
+    wait = mine[np.maximum(last, 0)]
+    return np.where((last >= 0) & (starts < waits["end_ns"].to_numpy()[wait]) & (cause != _LAUNCH), wait, -1)
+
+
+def _kinds(starts: Column, cause: Column, host: Host) -> tuple[Column, Column, tuple[str, ...]]:
+    """What the host does in each segment, and the name of it. Later rules go before earlier ones."""
+    operation, long = _operations(starts, host)
+    kind = np.where(long, HOST_LINE, LAUNCH)
+    names = list(host.operations.names)
+    name = np.where(long, operation, -1)
+    named = (
+        (BACKWARD, host.activities.backward),
+        (OPTIMIZER, host.activities.optimizer),
+        (DATALOADER, host.activities.dataloader),
+        (COLLECTOR, host.activities.collector),
+        (ALLOCATOR, host.activities.allocator),
+    )
+    for number, spans in named:
+        at = spans.at(starts)
+        kind = np.where(at >= 0, number, kind)
+        name = np.where(at >= 0, len(names) + at, name)
+        names += spans.names
+    kind = np.where(cause == _LAUNCH, LAUNCH, kind)
+    kind = np.where((cause == _OTHER) & (kind != ALLOCATOR), LATE, kind)
+    return kind, name, tuple(names)
+
+
+def _operations(starts: Column, host: Host) -> tuple[Column, Column]:
+    """The operation in which each segment lies (-1 between two), and whether that is too long to be a launch."""
+    operations = host.operations
+    if not len(operations.starts):
+        return np.full(len(starts), -1, dtype=np.int64), np.ones(len(starts), dtype=np.bool_)
+    last = np.searchsorted(operations.starts, starts, side="right") - 1
+    at = np.maximum(last, 0)
+    inside = (last >= 0) & (starts < operations.ends[at])
+    length = np.where(inside, (operations.ends - operations.starts)[at], _apart(operations, last))
+    allowed = LONG_NS * np.where(inside, np.maximum(operations.launches[at], 1), 1)
+    return np.where(inside, at, -1), (length > allowed) | (not host.has_gpu)
+
+
+def _apart(operations: HostOperations, last: Column) -> Column:
+    """From the end of the operation `last` to the start of the next one; without end before the first and after it."""
+    starts = np.concatenate((operations.starts, [_EVER]))
+    ends = np.concatenate((operations.ends, [-_EVER]))  # at -1, before the first
+    return np.asarray(starts[last + 1] - ends[last])
