@@ -183,8 +183,8 @@ def plan(examined: Examined, options: Options | None = None) -> PlannedDiagnosis
         planning.edits(rules, diagnosis.stalls, diagnosis.inventory, interval, given)
         for given in (offers if options.unsafe else None, offers)
     )
-    ground = _ground(diagnosis, interval, options, examined)
-    scheme_remedies = remedies.remedies_for(ground, fitted, offers, options.forced)
+    context = _patch_context(diagnosis, interval, options, examined)
+    scheme_remedies = remedies.remedies_for(context, fitted, offers, options.forced)
     measured = store.read(diagnosis.run.path) if diagnosis.run else ()
     against = (measured, fitted, interval, diagnosis.timeline.trace.device)
     trials = score.comparable(*against)
@@ -194,7 +194,7 @@ def plan(examined: Examined, options: Options | None = None) -> PlannedDiagnosis
     answer = advise.recommend(rules, schemes, facts, options.limits)
     counted = options.count_unsafe and not options.unsafe
     without = scheme_remedies.get(options.forced or answer.scheme or "")
-    asked = remedies.worth_asking(ground, asking, offers, without) if counted else ()
+    asked = remedies.worth_asking(context, asking, offers, without) if counted else ()
     judged = replace(diagnosis, abstentions=(*diagnosis.abstentions, *missing, *score.set_aside(*against)))
     return PlannedDiagnosis(
         **carried_over(judged),
@@ -243,13 +243,13 @@ def patch_of(diagnosis: PlannedDiagnosis, name: str) -> Patch:
 
 def partial_patch(diagnosis: PlannedDiagnosis, name: str, hunks: HunkChoice, options: Options) -> Patch:
     """The patch of one scheme with some of its hunks."""
-    ground = _ground(diagnosis, diagnosis.interval, options)
-    if hunks == HunkChoice() or isinstance(ground.code, Abstention):
+    context = _patch_context(diagnosis, diagnosis.interval, options)
+    if hunks == HunkChoice() or isinstance(context.code, Abstention):
         return patch_of(diagnosis, name)
     edits = next(scheme.edits for scheme in diagnosis.schemes if scheme.id == name)
     if hunks.only:  # a hunk that was left out because it buys nothing can be asked for by its id
         edits += tuple(offer for offer in diagnosis.offers.get(name, ()) if offer.kind not in {e.kind for e in edits})
-    return remedies.change(ground, ground.code, edits, hunks)
+    return remedies.change(context, context.code, edits, hunks)
 
 
 def save(diagnosis: IllustratedDiagnosis, source: SourceScope = "project") -> tuple[Path, ...]:
@@ -325,7 +325,9 @@ def _slowest(inputs: Inputs) -> tuple[Timeline, RankRecording | None, tuple[Rank
 # ------------------------------------------------------------------------------------------------------- plan
 
 
-def _ground(diagnosis: Diagnosis, interval: int, options: Options, examined: Examined | None = None) -> PatchContext:
+def _patch_context(
+    diagnosis: Diagnosis, interval: int, options: Options, examined: Examined | None = None
+) -> PatchContext:
     applied = examined.applied if examined is not None else _applied(diagnosis.run)
     code = (
         examined.code

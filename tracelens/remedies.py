@@ -1,8 +1,8 @@
 """What each scheme would do to this run: its Edits, the patch that makes them, and what that buys.
 
-In: the Edits that fit a loop, the replay trace, and the source as it was recorded. Out: one `Remedy` per scheme. Patch
-first, because only what a patch can really make is worth an estimate; then drop what does not pay, and patch again.
-Apart from the pipeline, which tells the order of the stages and no more.
+In: the Edits that fit a loop, and a `PatchContext`: the recording to replay, and the source as it was recorded. Out:
+one `Remedy` per scheme. The patch comes first, because only what a patch can make is worth an estimate. Then what does
+not pay is dropped, and the rest is patched again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TRIED = 2
 
 @dataclass(frozen=True, slots=True)
 class PatchContext:
-    """What every remedy of a run stands on, and how patches are to be made."""
+    """What the remedies of one run share, and how patches are to be made."""
 
     replay_trace: ReplayTrace | Abstention
     code: TrainingScript | Abstention
@@ -81,7 +81,7 @@ class _Fitted:
 
 
 def remedies_for(
-    ground: PatchContext,
+    context: PatchContext,
     fitted: Mapping[str, tuple[Edit, ...] | str],
     offers: Mapping[str, tuple[Edit, ...]],
     forced: str | None = None,
@@ -90,27 +90,27 @@ def remedies_for(
     out = {}
     for name, edits in fitted.items():
         offered = offers.get(name, ())
-        alone = isinstance(edits, str) and not (ground.unsafe and offered)
-        out[name] = Remedy(edits) if alone else _remedy(_Fitted(name, edits, offered), ground, name == forced)
+        alone = isinstance(edits, str) and not (context.unsafe and offered)
+        out[name] = Remedy(edits) if alone else _remedy(_Fitted(name, edits, offered), context, name == forced)
     return out
 
 
-def change(ground: PatchContext, code: TrainingScript, edits: tuple[Edit, ...], hunks: HunkChoice) -> Patch:
+def change(context: PatchContext, code: TrainingScript, edits: tuple[Edit, ...], hunks: HunkChoice) -> Patch:
     """The patch that makes `edits`, or those of its hunks that were asked for."""
     from tracelens.patch.files import originals  # LibCST, which `analyze` should not pay for
 
     def make(root: Path, script: Path) -> Patch:
         from tracelens.patch import recipes
 
-        wanted = recipes.PatchOptions(ground.interval, ground.unsafe, hunks.only, hunks.skip, ground.import_runtime)
-        return recipes.make(root, script, edits, ground.stalls, wanted)
+        wanted = recipes.PatchOptions(context.interval, context.unsafe, hunks.only, hunks.skip, context.import_runtime)
+        return recipes.make(root, script, edits, context.stalls, wanted)
 
-    places = (stall.location for stall in ground.stalls if stall.location is not None)
-    return originals.make(ground.applied, code.root, code.path, places, make)
+    places = (stall.location for stall in context.stalls if stall.location is not None)
+    return originals.make(context.applied, code.root, code.path, places, make)
 
 
 def worth_asking(
-    ground: PatchContext,
+    context: PatchContext,
     fitted: Mapping[str, tuple[Edit, ...] | str],
     offers: Mapping[str, tuple[Edit, ...]],
     without: Remedy | None = None,
@@ -119,7 +119,7 @@ def worth_asking(
 
     Only the schemes that offer the most are tried: what these cannot make, the others mostly cannot either.
     """
-    asking = replace(ground, unsafe=True)
+    asking = replace(context, unsafe=True)
     best = without.estimate if without is not None and isinstance(without.estimate, Estimate) else None
     for name in sorted(fitted, key=lambda name: -len(offers.get(name, ())))[:TRIED]:
         if not offers.get(name):
@@ -141,17 +141,17 @@ def _pays(after: Estimate | Abstention | None, best: Estimate | None) -> bool:
     return after.base_ns - after.step_ns > after.noise_ns
 
 
-def _remedy(fitted: _Fitted, ground: PatchContext, forced: bool) -> Remedy:
+def _remedy(fitted: _Fitted, context: PatchContext, forced: bool) -> Remedy:
     """Patch first, then estimate what the patch can make, then drop what does not pay and patch again.
 
     What only --unsafe makes is in the first patch too: without --unsafe it is declined there, with its reason.
     """
-    program, edits = ground.replay_trace, fitted.edits
-    patch = _patch(fitted.all, ground)
+    program, edits = context.replay_trace, fitted.edits
+    patch = _patch(fitted.all, context)
     own = () if isinstance(edits, str) else edits
-    possible = own if patch is None else _made(fitted.all, patch, ground.stalls)
-    if patch is not None and ground.unsafe and fitted.offers and not forced:
-        possible = _safe_first(own, possible, ground)
+    possible = own if patch is None else _made(fitted.all, patch, context.stalls)
+    if patch is not None and context.unsafe and fitted.offers and not forced:
+        possible = _safe_first(own, possible, context)
     if not possible:
         return Remedy(edits, None, None if isinstance(edits, str) else patch)
     if isinstance(program, Abstention):
@@ -159,28 +159,28 @@ def _remedy(fitted: _Fitted, ground: PatchContext, forced: bool) -> Remedy:
     if not forced:
         paying = planning.keep_paying(planning.judged(possible), lambda some: estimate.predict(program, some))
         if patch is not None and paying != possible:
-            offered = () if ground.unsafe else fitted.offers
-            patch = _patch((*paying, *offered), ground)
+            offered = () if context.unsafe else fitted.offers
+            patch = _patch((*paying, *offered), context)
             patch = patch and _with_left_out(patch, possible, paying, (program, fitted.name))
         possible = paying
     return Remedy(possible, estimate.predict(program, possible), patch)
 
 
-def _safe_first(own: tuple[Edit, ...], possible: tuple[Edit, ...], ground: PatchContext) -> tuple[Edit, ...]:
+def _safe_first(own: tuple[Edit, ...], possible: tuple[Edit, ...], context: PatchContext) -> tuple[Edit, ...]:
     """With what the scheme's own Edits can do without the others: a place that both can change is theirs."""
-    alone = _patch(own, ground) if own else None
-    safe = _made(own, alone, ground.stalls) if alone is not None else ()
+    alone = _patch(own, context) if own else None
+    safe = _made(own, alone, context.stalls) if alone is not None else ()
     return (*safe, *(edit for edit in possible if edit.kind in UNSAFE_EDITS))
 
 
-def _patch(edits: tuple[Edit, ...], ground: PatchContext) -> Patch | None:
+def _patch(edits: tuple[Edit, ...], context: PatchContext) -> Patch | None:
     """None where the source is not at hand."""
-    if isinstance(ground.code, Abstention):
+    if isinstance(context.code, Abstention):
         return None
-    asked = (edits, ground.unsafe)
-    if asked not in ground.made:
-        ground.made[asked] = change(ground, ground.code, edits, HunkChoice())
-    return ground.made[asked]
+    asked = (edits, context.unsafe)
+    if asked not in context.made:
+        context.made[asked] = change(context, context.code, edits, HunkChoice())
+    return context.made[asked]
 
 
 def _with_left_out(

@@ -253,7 +253,7 @@ class DeferredReads:
 
     def __del__(self) -> None:
         if self._error is not None:
-            raise self._error  # nobody asked: Python prints it as an exception that was ignored
+            raise self._error  # never raised by `drain`: Python prints it as an exception that was ignored
 
 
 @functools.cache
@@ -486,8 +486,8 @@ def prefetch(
 def _can_be_asked_ahead(loader: Any, leaves_early: bool) -> bool:
     """Whether nothing but time passes in the main process when this loader is asked for a batch.
 
-    Not so where items are made or sampled by the script's own code, where a generator is shared with whoever holds
-    it, where the class hands out batches in its own way (it may go on from there in the next epoch, or give the same
+    Not so where items are made or sampled by the script's own code, where a generator is shared with other
+    code, where the class hands out batches in its own way (it may go on from there in the next epoch, or give the same
     memory again), and where workers that live on would have drawn for one batch more.
     """
     if not isinstance(loader, DataLoader) or type(loader).__iter__ is not DataLoader.__iter__:
@@ -506,7 +506,7 @@ def _samples_by_itself(sampler: Any) -> bool:
 
 
 class _Prefetched:
-    """Stands in for the loader: its length, sampler, dataset and all else are the loader's own."""
+    """Takes the place of the loader: its length, sampler, dataset and all else are the loader's own."""
 
     def __init__(self, loader: Any, device: torch.device, depth: int) -> None:
         self._loader = loader

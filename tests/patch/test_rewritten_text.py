@@ -158,6 +158,7 @@ def test_new_names_avoid_the_names_of_the_file(tmp_path: Path) -> None:
     [
         ("print(i, loss.item())  # fires", "log_loss"),
         ("total += loss.item()  # fires", "record_loss"),
+        ("print('{} of {}: {}'.format(i, len(loader), loss.item()))  # fires", "log_loss"),
         ("seen.append(loss.detach().cpu().numpy())  # fires", "record_loss"),
         ("total += (loss * 2).item()  # fires", "record_loss"),
         ("print(i, *[v.item() for v in [loss]])  # fires", None),

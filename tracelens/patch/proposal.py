@@ -69,7 +69,7 @@ class RecipeRequest:
         return Location(self.source.shown, None if node is None else self.source.line(node), function)
 
     def decline(self, node: cst.CSTNode | None, blocked: Blocked) -> Declined:
-        """Decline the place at `node`; the line that stands in the way is named where it is another one."""
+        """Decline the place at `node`. The obstacle's line is named where it is another one."""
         obstacle = blocked.obstacle
         if blocked.node is not None and node is not None and blocked.node in self.source.positions:
             line = self.source.line(blocked.node)
@@ -80,7 +80,7 @@ class RecipeRequest:
 
 
 RuntimeCall = Literal["record", "synchronize"]
-"""Methods of the runtime that stand in for a synchronize."""
+"""Methods of the runtime that replace a synchronize."""
 
 
 @dataclass(frozen=True)

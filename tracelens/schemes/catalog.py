@@ -1,7 +1,7 @@
 """What the rule files say, as frozen values.
 
 In: nothing. Out: the types that `rules` fills and that `plan`, `score`, `advise` and the reports read. Everything in
-here is opinion or explanation that somebody wrote down, each piece with its source; none of it was measured.
+here is opinion or explanation with its source; none of it was measured.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SourcedClaim:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedRange:
-    """A range that somebody expects (percent, days or lines; the key says which), and where it comes from."""
+    """An expected range (percent, days or lines; the key says which), and where it comes from."""
 
     low: float
     high: float

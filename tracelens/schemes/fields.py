@@ -2,7 +2,7 @@
 
 In: a value that came out of YAML, and the file it came from. Out: typed values, and sentences of the form
 "file: key: what was expected". Apart from `rules` because it knows nothing of schemes: only how to ask for a
-text, a number, a choice or a list, and how to notice keys that nobody asked for.
+text, a number, a choice or a list, and how to notice unknown keys.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def shown(value: Any) -> str:
 
 
 class Fields:
-    """One mapping of one file. A value that is missing or wrong is noted, and a harmless stand-in returned:
-    whoever reads a whole folder looks at the mistakes before it uses anything."""
+    """One mapping of one file. A value that is missing or wrong is noted, and a harmless stand-in is returned: the
+    caller looks at the mistakes before it uses any value."""
 
     def __init__(self, value: Any, file: str, mistakes: list[str], path: str = "") -> None:
         self._file = file
@@ -144,7 +144,7 @@ class Fields:
         return tuple(str(key) for key in self._values)
 
     def done(self) -> None:
-        """Note every key that nobody asked for."""
+        """Note every unknown key."""
         for key in self.keys():
             if key not in self._asked:
                 known = sorted(set(self._asked))

@@ -121,7 +121,7 @@ class _LoopWaits:
     """Its workers are known to live on from one epoch to the next."""
     interval: int
     wanted_workers: int | None
-    """How many workers the replay finds enough; None where more of them bring nothing or where nobody asked."""
+    """How many workers the replay finds enough; None where more bring nothing, or where it was not computed."""
 
 
 _CONDITIONS: Mapping[LoopCondition, Callable[[_LoopWaits], bool]] = {

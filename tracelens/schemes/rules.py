@@ -5,7 +5,7 @@ is added) and weights from the command line. Out: one `Rules` value, or one `Rul
 file. Plain facts are data, in YAML; what is done with them is code, elsewhere; there is no expression language.
 
 Weights given on the command line: each is a percentage of the total, and criteria that are not named share the rest
-in their old proportions. Whoever names all six is taken at their proportions.
+in their old proportions. If all six are named, only their proportions count.
 """
 
 from __future__ import annotations

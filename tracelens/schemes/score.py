@@ -163,7 +163,7 @@ def _estimate(rule: SchemeRule, facts: Facts) -> Estimate | None:
         return replayed
     predicted = replayed or trial.predicted
     binding = predicted.binding if predicted else facts.binding
-    if binding is None:  # an Estimate names its limit; one that nobody determined must not be made up
+    if binding is None:  # an Estimate names its limit; one that is unknown must not be made up
         return replayed
     base = trial.base_ns or facts.step_ns
     return Estimate(

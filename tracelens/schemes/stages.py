@@ -1,6 +1,6 @@
 """The seeds' three stages for this run: their goals, met or not as far as they were measured, and what comes next.
 
-In: the stage rules, scored schemes, Facts. Out: `Stage`s. A goal that nobody measured has no verdict: an estimate
+In: the stage rules, scored schemes, Facts. Out: `Stage`s. A goal that was not measured has no verdict: an estimate
 meets nothing.
 """
 

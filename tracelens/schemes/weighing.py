@@ -1,6 +1,6 @@
 """For which weights the winner changes, and what the weighted winner gives up against the fastest.
 
-In: scored schemes and the weights. Out: a plain mapping, as it stands in `analysis.json`. A weight is varied alone;
+In: scored schemes and the weights. Out: a plain mapping, as `analysis.json` holds it. A weight is varied alone;
 the other five keep their proportions. The total is then a straight line in that weight, so the threshold is computed,
 not searched.
 """

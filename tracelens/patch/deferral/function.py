@@ -25,6 +25,8 @@ MOST_NOUN_LETTERS = 24
 """A longer noun says no more in the name of a function."""
 _READ_SUFFIX = re.compile(r"_(value|list|array|on_host)(_\d+)?$")
 """What `naming` adds to the noun of a value that is read."""
+_MAYBE_READS = frozenset({"formatted", "number"})
+"""Kinds of captures that are a read only where the value turns out to be a tensor: the step's number may be one."""
 LINE_LENGTH = 100
 """Longer calls are broken into one argument per line, as formatters do."""
 DOCSTRING = '"""What the loop did here, run later and in order (TraceLens)."""'
@@ -38,7 +40,8 @@ def name_of(facts: LoopFacts, run: StatementRun) -> str:
     parts = [part for statement in run.statements for part in walk(statement)]
     logs = any(written(statement, facts.names) & {OUTPUT, FILES} for statement in run.statements)
     verb = "check" if any(part in facts.guards for part in parts) else "log" if logs else "record"
-    reads = (_READ_SUFFIX.sub("", capture.name).strip("_") for capture in run.captures if capture.read)
+    captures = sorted((c for c in run.captures if c.read), key=lambda c: c.read in _MAYBE_READS)
+    reads = (_READ_SUFFIX.sub("", capture.name).strip("_") for capture in captures)
     noun = next((read for read in reads if read not in ("", "value") and len(read) <= MOST_NOUN_LETTERS), "results")
     return f"{verb}_{noun}"
 

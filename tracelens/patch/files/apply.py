@@ -39,7 +39,7 @@ def write(patch: Patch, backup: Path, scheme: str | None = None) -> None:
 def revert(backup: Path, projects: Sequence[Path] = ()) -> tuple[Path, ...]:
     """Put every file back as it was, remove those the patch created, and return their paths.
 
-    Raises `Refused` if a file was edited since or lies in none of `projects` (a Run may come from somebody else), and
+    Raises `Refused` if a file was edited since or lies in none of `projects` (a Run may come from another machine), and
     `InputError` without a backup; then nothing is changed.
     """
     with exclusive(backup.parent, _folders(backup)):
@@ -80,7 +80,7 @@ def _folders(backup: Path) -> set[Path]:
 
 
 def _sweep(entries: Sequence[BackupEntry]) -> None:
-    """Only plain files under the very names that this backup's mark gives: anything else is somebody else's."""
+    """Remove plain files under the names that this backup's mark gives; other files are not ours."""
     for entry in entries:
         if entry.mark is not None:
             left = run.temporary(entry.path, entry.mark)

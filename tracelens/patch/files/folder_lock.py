@@ -1,9 +1,9 @@
 """One `apply` or `revert` at a time: of a Run, and of the folders whose files it writes.
 
-In: folders. Out: a block in which no other TraceLens works in them. The folders themselves are locked and no file in
-them: nothing is left in anybody's tree, a folder that can only be read can be locked too, and a lock goes with the
-process that holds it, so that none is ever stale. Some network disks lock no folders; there it is done without. What
-then happens at the same instant can be undone all the same: each Run keeps the files as it found them.
+In: folders. Out: a block in which no other TraceLens works in them. The lock is on the folder itself (`flock`), not on
+a file in it: nothing is left behind in the project, a read-only folder can be locked too, and the lock ends with the
+process, so it is never stale. Some network file systems do not lock folders; there two runs at the same time can both
+write, and both can be reverted, because each Run keeps the files as it found them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from tracelens.errors import Refused
 
 WAIT_SECONDS = 30.0
-"""Writing a patch takes milliseconds: who holds a lock for longer was stopped (Ctrl-Z) or hangs on its disk."""
+"""Writing a patch takes milliseconds: a longer lock means a stopped process (Ctrl-Z) or a slow disk."""
 _PAUSE_SECONDS = 0.02
 
 

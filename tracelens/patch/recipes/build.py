@@ -100,7 +100,7 @@ class _Draft:
 
 @dataclass(frozen=True)
 class _Rewritten:
-    """A file's new bytes, where each of its old lines stands in them, and whether they need the vendored file."""
+    """A file's new bytes, the new number of each of its old lines, and whether they need the vendored file."""
 
     data: bytes
     lines: Lines

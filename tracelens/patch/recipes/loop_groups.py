@@ -1,4 +1,4 @@
-"""Places of one kind by the training loop that they stand in, as each recipe that changes loops needs them.
+"""Places of one kind, grouped by the training loop around them, for the recipes that change whole loops.
 
 In: sites with their targets. Out: loops with their members, in the order of the file; what stands in no loop, or must
 stay, is declined. Apart because four recipes begin in this way.

@@ -1,4 +1,4 @@
-"""Which code writes into a tensor's memory, so that nobody may still be copying from it.
+"""Which code writes into a tensor's memory: a copy from that memory must have finished before.
 
 In: a piece of code and the expressions that stand for the memory, as text (`x`, `batch["x"]`, `self.buffer`). Out:
 whether it may write there. A name that is bound anew is no write; functions of the file are looked into, one level.

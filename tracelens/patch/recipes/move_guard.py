@@ -68,7 +68,7 @@ def _names_line(request: RecipeRequest, guard: Guard, target: Target) -> bool:
 
 
 def _reads(request: RecipeRequest, loop: Loop) -> Found:
-    """The recorded reads of a loop that stand in statements of their own."""
+    """The recorded reads of a loop that are whole statements."""
     found, _ = matched(request, "read")
     out = []
     for site, target in found:

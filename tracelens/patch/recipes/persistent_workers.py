@@ -66,7 +66,7 @@ def _value(request: RecipeRequest, call: cst.Call) -> str:
 
 
 def _runs_again(source: SourceFile, loop: Loop) -> bool:
-    """Whether the loop stands in another one, or in a function that is called in one."""
+    """Whether the loop is inside another one, or in a function that is called in one."""
     for ancestor in source.ancestors(loop):
         if isinstance(ancestor, (cst.For, cst.While)):
             return True
@@ -81,7 +81,7 @@ def _runs_again(source: SourceFile, loop: Loop) -> bool:
 
 
 def _check_dataset_stays(source: SourceFile, call: cst.Call) -> None:
-    """Workers that stay alive keep their copy of the data set: nobody may change it between two epochs."""
+    """Workers that stay alive keep their copy of the data set: it must not change between two epochs."""
     given = keyword(call, "dataset", 0)
     for node in walk(source.module):
         for changed in _changed(node):

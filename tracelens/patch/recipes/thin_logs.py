@@ -90,7 +90,7 @@ def _place(request: RecipeRequest, target: Target) -> _Place | None:
 
 
 def _ends(request: RecipeRequest, loop: Loop, line: cst.CSTNode) -> bool:
-    """Whether a line stands in a branch that leaves the batch: a last word is not said in each batch."""
+    """Whether a line is in a branch that leaves the batch: such a line is not written in each batch."""
     for above in request.source.ancestors(line):
         if above is loop:
             return False

@@ -1,9 +1,9 @@
 """What in a file is only right because the host waits for the GPU in each batch.
 
-In: a parsed file, and what would stop waiting: a synchronize, a read or a copy. Out: signs, each
-with its node and what it means. Work on other streams is known from `side_work`; here is what needs no stream: host
-memory that is written again, copies to the host, events that are asked, others who use the GPU. Times between events
-are the matter of `timing`.
+In: a parsed file, and what would stop waiting: a synchronize, a read or a copy. Out: signs, each with its node and
+what it means. Work on other streams is known from `side_work`; here is what needs no stream: host memory that is
+written again, copies to the host, events that are queried, other libraries that use the GPU. Times between events are
+the matter of `timing`.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _outlives(node: cst.CSTNode, target: cst.BaseExpression, source: SourceFile)
 
 
 def _asked(source: SourceFile) -> Iterator[cst.CSTNode]:
-    """`end.query()`, whose answer is another one where nobody waited; a loop that polls waits by itself."""
+    """`end.query()`: without the wait it may return False. A loop that polls until it is True waits by itself."""
     for node in walk(source.module):
         asks = isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "query"
         if asks and isinstance(node, cst.Call) and not node.args and not _polls(node, source):
