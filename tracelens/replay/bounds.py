@@ -87,20 +87,20 @@ class _Load:
 def _loads(step: StepVariant, row_ns: float, left_out: tuple[HostOpKind, ...]) -> Iterator[_Load]:
     for element in step:
         if isinstance(element, OpBlock):
-            yield _of_block(element, row_ns)
+            yield _block_load(element, row_ns)
         elif isinstance(element, UntouchedSpan):
             yield from _loads(element.elements, row_ns, left_out)
         else:
-            yield _of((element,), row_ns, left_out)
+            yield _summed_load((element,), row_ns, left_out)
 
 
 @lru_cache(maxsize=KEPT)
-def _of_block(block: OpBlock, row_ns: float) -> _Load:
+def _block_load(block: OpBlock, row_ns: float) -> _Load:
     """OpBlocks are shared by all Programs of a ReplayTrace; none holds a loader's HostOp."""
-    return _of(block.ops, row_ns, _NO_WORK)
+    return _summed_load(block.ops, row_ns, _NO_WORK)
 
 
-def _of(ops: Sequence[HostOp], row_ns: float, left_out: Sequence[str]) -> _Load:
+def _summed_load(ops: Sequence[HostOp], row_ns: float, left_out: Sequence[str]) -> _Load:
     """Work of the training loop itself; where the loader sets a pace, the time inside it is waiting and no work."""
     streams, engines = Counter[int](), Counter[str]()
     for op in ops:

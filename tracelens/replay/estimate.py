@@ -79,8 +79,8 @@ def _replayed(trace: ReplayTrace, edits: tuple[Edit, ...]) -> Estimate:
     drift = UNANCHORED_SHARE if trace.errors.anchor is None else max(0.0, abs(trace.errors.anchor) - SAMPLING)
     model += drift
     low, high = _quantile(outcome.draws, LOW), _quantile(outcome.draws, HIGH)
-    below = _joined(max(0.0, outcome.ratio - low), model)
-    above = _joined(max(0.0, high - outcome.ratio), model)
+    below = _in_quadrature(max(0.0, outcome.ratio - low), model)
+    above = _in_quadrature(max(0.0, high - outcome.ratio), model)
     return Estimate(
         base_ns=base,
         step_ns=round(base * outcome.ratio),
@@ -103,7 +103,7 @@ def _outcome(trace: ReplayTrace, edits: tuple[Edit, ...]) -> _StepRatio:
     return _StepRatio(after / baseline.step_ns(trace), tuple(drawn))
 
 
-def _joined(*halves: float) -> float:
+def _in_quadrature(*halves: float) -> float:
     """Independent sources of error add in quadrature."""
     return float(sum(half * half for half in halves) ** 0.5)
 
@@ -115,37 +115,41 @@ def _quantile(values: Sequence[float], share: float) -> float:
 
 def _assumptions(trace: ReplayTrace, edits: tuple[Edit, ...]) -> tuple[str, ...]:
     costs, rules = trace.calibration, {replay_rule(edit.kind) for edit in edits}
-    said = list(trace.notes)
+    assumptions = list(trace.notes)
     if trace.unprofiled_ns is None:
-        said.append("no unprofiled step time: host times contain the profiler's cost")
+        assumptions.append("no unprofiled step time: host times contain the profiler's cost")
     elif trace.overhead.fitted:
-        said.append(f"the profiler cost the host {trace.overhead.row_ns / 1e3:.1f} µs per recorded row (fitted)")
+        assumptions.append(f"the profiler cost the host {trace.overhead.row_ns / 1e3:.1f} µs per recorded row (fitted)")
     if "pinned-copy" in rules:
-        said.append(f"copies from pinned memory run at {costs.pinned_bytes_per_us / 1e3:.0f} GB/s")
+        assumptions.append(f"copies from pinned memory run at {costs.pinned_bytes_per_us / 1e3:.0f} GB/s")
         if trace.loader.workers == 0:
             rate = costs.pin_main_bytes_per_us / 1e3
-            said.append(f"without workers the main thread pins each batch, at {rate:.0f} GB/s")
+            assumptions.append(f"without workers the main thread pins each batch, at {rate:.0f} GB/s")
         else:
             took = costs.loader_get_ns / 1e3
-            said.append(f"a pin thread prepares each batch; the main thread then spends {took:.0f} µs in the loader")
+            assumptions.append(
+                f"a pin thread prepares each batch; the main thread then spends {took:.0f} µs in the loader"
+            )
     if "copy-ahead" in rules:
-        said.append("the next batch is asked for before this batch's work is launched")
+        assumptions.append("the next batch is asked for before this batch's work is launched")
     if "read-every-n" in rules:
-        said.append("a line that is not written saves its read; what formatting and writing it cost is not counted")
+        assumptions.append(
+            "a line that is not written saves its read; what formatting and writing it cost is not counted"
+        )
     if "more-workers" in rules:
-        said.append(_of_workers(trace, edits))
+        assumptions.append(_more_workers_assumption(trace, edits))
     elif trace.loader.period_ns is not None:
-        said.append("the loader's workers set the pace and do not get faster")
+        assumptions.append("the loader's workers set the pace and do not get faster")
     elif (
         edits
         and trace.loader.workers
         and any(op.kind == "loader" for step in trace.steps for op in editable_host_ops(step))
     ):
-        said.append(_of_present_workers(trace))
-    return tuple(said)
+        assumptions.append(_present_workers_assumption(trace))
+    return tuple(assumptions)
 
 
-def _of_present_workers(trace: ReplayTrace) -> str:
+def _present_workers_assumption(trace: ReplayTrace) -> str:
     least = loader_workers.least_step_ns(trace)
     if not least:
         return "the loop never waited for its workers, so how much faster they could deliver is not known"
@@ -154,7 +158,7 @@ def _of_present_workers(trace: ReplayTrace) -> str:
     )
 
 
-def _of_workers(trace: ReplayTrace, edits: tuple[Edit, ...]) -> str:
+def _more_workers_assumption(trace: ReplayTrace, edits: tuple[Edit, ...]) -> str:
     more = loader_workers.with_more_workers(trace, edits).loader
     if more.period_ns is None or more.workers == trace.loader.workers:
         return "the loop does not wait for its workers: more of them bring nothing"

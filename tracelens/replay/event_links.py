@@ -77,13 +77,13 @@ def resolve(timeline: Timeline, timings: CallTimings) -> EventLinks:
     ]
     for call, after, kind, event, end, thread, record in zip(numbers, following[: len(numbers)], *columns, strict=True):
         if kind == "event_record":
-            resolver.record(call, event, thread, after)
+            resolver.add_record(call, event, thread, after)
         elif record != event_records.UNKNOWN:
-            resolver.told(call, kind, record)
+            resolver.link_recorded_use(call, kind, record)
         elif kind == "event_sync":
-            resolver.links[call] = resolver.latest(event, end)
+            resolver.links[call] = resolver.latest_record(event, end)
         else:
-            resolver.wait(call, event)
+            resolver.link_stream_wait(call, event)
     return EventLinks(resolver.links, frozenset(resolver.unresolved))
 
 
@@ -112,7 +112,7 @@ class _Resolver:
             thread: np.flatnonzero(launched & (threads == thread)) for thread in np.unique(threads)
         }
 
-    def record(self, call: int, event: int, thread: Any, following: int) -> None:
+    def add_record(self, call: int, event: int, thread: Any, following: int) -> None:
         stream = int(self.timings.stream[call])
         source = stream if stream >= 0 else self._likely_source(call, thread, following)
         own = self.own[call] == call
@@ -135,7 +135,7 @@ class _Resolver:
         self.places[key] += 1
         return self.places[key]
 
-    def told(self, call: int, kind: str, record: int) -> None:
+    def link_recorded_use(self, call: int, kind: str, record: int) -> None:
         """A wait of which the recording says what it waits for."""
         place = kind, self._place(kind, call)
         made = self.by_call.get(record)
@@ -149,7 +149,7 @@ class _Resolver:
         for earlier in self.first.pop(place, ()):
             self.links[earlier] = self.links[call]
 
-    def latest(self, event: int, end: int) -> EventLink:
+    def latest_record(self, event: int, end: int) -> EventLink:
         """The record an event synchronize returned for: of the same event, the latest that was complete by then."""
         for record in reversed(self.records):
             same = event < 0 or record.event in (event, -1)
@@ -157,7 +157,7 @@ class _Resolver:
                 return EventLink(record.name, record.stream, self._lag(record))
         return EventLink("", ALL_STREAMS)
 
-    def wait(self, call: int, event: int) -> None:
+    def link_stream_wait(self, call: int, event: int) -> None:
         """Tie a stream's wait to the record that it refers to; without work on the stream there is nothing to tie."""
         waiter = int(self.timings.stream[call])
         if len(self.busy) < 2 or (waiter not in self.busy and (waiter >= 0 or self.names_streams)):

@@ -52,7 +52,7 @@ class _HostTime(NamedTuple):
 
 
 class HostOpBuilder:
-    """Builds the chain of each step from columns that are looked up once."""
+    """Builds the HostOps of each step from columns that are looked up once."""
 
     def __init__(self, timeline: Timeline, timings: CallTimings, links: EventLinks) -> None:
         self.timings, self.links = timings, links
@@ -240,7 +240,7 @@ def _calls(timeline: Timeline) -> list[_HostCall]:
 
 
 def _host_rows(timeline: Timeline, threads: set[int | None]) -> Array:
-    """Starts of all rows that the profiler recorded on the chain's threads."""
+    """Starts of all rows that the profiler recorded on the training loop's threads."""
     trace = timeline.trace
     if not len(trace.categories) or "category" not in trace.columns:
         return np.empty(0, dtype=np.int64)

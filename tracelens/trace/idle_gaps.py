@@ -63,7 +63,7 @@ class _Gaps:
     """Start of the call that launched the next operation; the gap's end where nothing follows."""
     issued: Column
     """End of that call."""
-    chain: Column
+    group: Column
     """Thread of that call; the training loop's threads count as one."""
     staging: Column
     """Position of the wait that the launching call itself is (a blocking H2D copy), -1 if it is none."""
@@ -89,13 +89,13 @@ class _Pieces:
     def length(self) -> Column:
         return self.end - self.start
 
-    def give(self, rows: Column, cause: int | Column, wait: int | Column = -1) -> None:
+    def assign(self, rows: Column, cause: int | Column, wait: int | Column = -1) -> None:
         self.cause[rows], self.wait[rows] = cause, wait
 
 
-def find(scene: IdleInputs) -> pd.DataFrame:
+def find(inputs: IdleInputs) -> pd.DataFrame:
     """The `gaps` table: inside kept steps, in order of start within each device."""
-    parts = [_of_device(scene, int(device)) for device in np.unique(scene.ops["device"].to_numpy())]
+    parts = [_device_gaps(inputs, int(device)) for device in np.unique(inputs.ops["device"].to_numpy())]
     parts = parts or [_table({key: np.empty(0, dtype=np.int64) for key in _KEYS}, 0)]
     return parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
 
@@ -117,106 +117,106 @@ def _table(columns: dict[str, Column], device: int) -> pd.DataFrame:
     return pd.DataFrame({"device": devices, **columns, "cause": categorical(columns["cause"], CAUSES)}, copy=False)
 
 
-def _of_device(scene: IdleInputs, device: int) -> pd.DataFrame:
-    positions = np.flatnonzero(scene.ops["device"].to_numpy() == device)
-    starts, ends = scene.ops["start_ns"].to_numpy()[positions], scene.ops["end_ns"].to_numpy()[positions]
+def _device_gaps(inputs: IdleInputs, device: int) -> pd.DataFrame:
+    positions = np.flatnonzero(inputs.ops["device"].to_numpy() == device)
+    starts, ends = inputs.ops["start_ns"].to_numpy()[positions], inputs.ops["end_ns"].to_numpy()[positions]
     busy = intervals.union(starts, ends)
-    low = min(int(scene.steps["start_ns"].min()), int(starts.min()))
-    high = max(int(scene.steps["end_ns"].max()), int(ends.max()))
-    gaps = _gaps(scene, intervals.complement(busy, low, high), positions, starts)
-    pieces = _pieces(scene, gaps)
-    _own_tight(pieces, gaps)
-    for chain in np.unique(gaps.chain[gaps.late]):
-        pieces = _own_late(scene, gaps, pieces, busy, int(chain))
+    low = min(int(inputs.steps["start_ns"].min()), int(starts.min()))
+    high = max(int(inputs.steps["end_ns"].max()), int(ends.max()))
+    gaps = _gaps(inputs, intervals.complement(busy, low, high), positions, starts)
+    pieces = _pieces(inputs, gaps)
+    _assign_timely(pieces, gaps)
+    for group in np.unique(gaps.group[gaps.late]):
+        pieces = _assign_late(inputs, gaps, pieces, busy, int(group))
     return _table(_merged(pieces, gaps), device)
 
 
-def _gaps(scene: IdleInputs, idle: IntervalSet, positions: Column, starts: Column) -> _Gaps:
+def _gaps(inputs: IdleInputs, idle: IntervalSet, positions: Column, starts: Column) -> _Gaps:
     follows = np.searchsorted(starts, idle[1])
     exists = follows < len(positions)
     next_op = np.where(exists, positions[np.minimum(follows, len(positions) - 1)], -1)
-    call = np.where(exists, scene.ops["call"].to_numpy()[next_op], -1)
+    call = np.where(exists, inputs.ops["call"].to_numpy()[next_op], -1)
     start, end, thread = (
-        scene.calls[key].to_numpy()[call] if len(scene.calls) else call for key in ("start_ns", "end_ns", "thread")
+        inputs.calls[key].to_numpy()[call] if len(inputs.calls) else call for key in ("start_ns", "end_ns", "thread")
     )
     launch, issued = (np.where(call >= 0, np.minimum(instant, idle[1]), idle[1]) for instant in (start, end))
-    copies = np.flatnonzero(among(scene.waits["kind"], "h2d"))
-    staging = np.full(len(scene.calls) + 1, -1, dtype=np.int64)
-    staging[scene.waits["call"].to_numpy()[copies]] = copies
+    copies = np.flatnonzero(among(inputs.waits["kind"], "h2d"))
+    staging = np.full(len(inputs.calls) + 1, -1, dtype=np.int64)
+    staging[inputs.waits["call"].to_numpy()[copies]] = copies
     known = (call >= 0) | ~exists
-    chain = np.where(call >= 0, _chains(scene, thread), _LOOP)
-    return _Gaps(idle[0], idle[1], next_op, launch, issued, chain, staging[call], known & (launch > idle[0]))
+    group = np.where(call >= 0, _issuing_group(inputs, thread), _LOOP)
+    return _Gaps(idle[0], idle[1], next_op, launch, issued, group, staging[call], known & (launch > idle[0]))
 
 
 _LOOP = -(2**62)
-"""The chain of the training loop: no thread id."""
+"""Group of the training loop's threads: no thread id."""
 
 
-def _chains(scene: IdleInputs, threads: Column) -> Column:
-    return np.where(np.isin(threads, scene.threads.loop), _LOOP, threads)
+def _issuing_group(inputs: IdleInputs, threads: Column) -> Column:
+    return np.where(np.isin(threads, inputs.threads.loop), _LOOP, threads)
 
 
-def _pieces(scene: IdleInputs, gaps: _Gaps) -> _Pieces:
+def _pieces(inputs: IdleInputs, gaps: _Gaps) -> _Pieces:
     """Cut the gaps wherever an owner may change, and keep what lies in a kept step."""
-    tables = (scene.steps, scene.waits, scene.loader)
+    tables = (inputs.steps, inputs.waits, inputs.loader)
     bounds = [table[key].to_numpy() for table in tables for key in ("start_ns", "end_ns")]
     own = [np.maximum(instant, gaps.start) for instant in (gaps.launch, gaps.issued, gaps.end - LAUNCH_NS)]
-    edges = intervals.distinct(np.concatenate([gaps.start, gaps.end, *own, *bounds, *scene.overhead]))
+    edges = intervals.distinct(np.concatenate([gaps.start, gaps.end, *own, *bounds, *inputs.overhead]))
     start, end = edges[:-1], edges[1:]
     begins = np.zeros(len(start), dtype=np.int64)
     begins[np.searchsorted(start, gaps.start)] = 1  # every gap begins at one of the edges
     gap = np.cumsum(begins) - 1
-    step = step_of(start, scene.steps)
+    step = step_of(start, inputs.steps)
     chosen = (gap >= 0) & (step >= 0) & (start < gaps.end[gap] if len(gaps) else False)
-    chosen &= scene.steps["kept"].to_numpy()[step]
+    chosen &= inputs.steps["kept"].to_numpy()[step]
     count = int(np.count_nonzero(chosen))
     cause, wait = np.full(count, OTHER, dtype=np.int64), np.full(count, -1, dtype=np.int64)
     return _Pieces(start[chosen], end[chosen], gap[chosen], step[chosen], cause, wait)
 
 
-def _own_tight(pieces: _Pieces, gaps: _Gaps) -> None:
+def _assign_timely(pieces: _Pieces, gaps: _Gaps) -> None:
     """Gaps whose next operation was launched in time, or whose launch is not in the trace."""
-    tight = ~gaps.late[pieces.gap]
+    timely = ~gaps.late[pieces.gap]
     short = (gaps.end - gaps.start)[pieces.gap] <= LAUNCH_NS
     staging = gaps.staging[pieces.gap]
-    pieces.give(tight & short, LAUNCH)
-    pieces.give(tight & (staging >= 0), SYNC, staging[tight & (staging >= 0)])
+    pieces.assign(timely & short, LAUNCH)
+    pieces.assign(timely & (staging >= 0), SYNC, staging[timely & (staging >= 0)])
 
 
-def _own_late(scene: IdleInputs, gaps: _Gaps, pieces: _Pieces, busy: IntervalSet, chain: int) -> _Pieces:
+def _assign_late(inputs: IdleInputs, gaps: _Gaps, pieces: _Pieces, busy: IntervalSet, group: int) -> _Pieces:
     """Gaps that began because the host launched late: each part belongs to what the host did before that launch."""
-    mine = (gaps.late & (gaps.chain == chain))[pieces.gap]
-    edge = scene.waits["window_edge"].to_numpy(dtype=np.bool_)
-    waits = np.flatnonzero((_chains(scene, scene.waits["thread"].to_numpy()) == chain) & ~edge)
-    alloc = among(scene.waits["kind"], "alloc")
+    mine = (gaps.late & (gaps.group == group))[pieces.gap]
+    edge = inputs.waits["window_edge"].to_numpy(dtype=np.bool_)
+    waits = np.flatnonzero((_issuing_group(inputs, inputs.waits["thread"].to_numpy()) == group) & ~edge)
+    alloc = among(inputs.waits["kind"], "alloc")
     before = pieces.start < gaps.launch[pieces.gap]
-    inside = _inside(scene.waits, waits, pieces.start)
+    inside = _inside(inputs.waits, waits, pieces.start)
     in_wait = mine & before & (inside >= 0)
     staging = gaps.staging[pieces.gap]
     copies = mine & ~before & (staging >= 0)
 
-    pieces.give(mine, HOST)
-    pieces.give(mine & (pieces.start >= gaps.issued[pieces.gap]), OTHER)  # launched, and yet not started
-    pieces.give(mine & ~before & (pieces.start >= gaps.end[pieces.gap] - LAUNCH_NS), LAUNCH)
-    pieces.give(mine & before & intervals.inside(scene.overhead, pieces.start), OTHER)
-    pieces.give(in_wait, np.where(alloc[inside[in_wait]], OTHER, SYNC), inside[in_wait])
-    pieces.give(copies, SYNC, staging[copies])
-    if chain == _LOOP:
-        loading = intervals.union(scene.loader["start_ns"], scene.loader["end_ns"])
-        pieces.give(mine & before & intervals.inside(loading, pieces.start), LOADER)
-    real = waits[(scene.waits["wait_ns"].to_numpy()[waits] > 0) & ~alloc[waits]]
-    return _own_after_waits(scene, pieces, np.flatnonzero(mine), real, busy) if len(real) else pieces
+    pieces.assign(mine, HOST)
+    pieces.assign(mine & (pieces.start >= gaps.issued[pieces.gap]), OTHER)  # launched, and yet not started
+    pieces.assign(mine & ~before & (pieces.start >= gaps.end[pieces.gap] - LAUNCH_NS), LAUNCH)
+    pieces.assign(mine & before & intervals.inside(inputs.overhead, pieces.start), OTHER)
+    pieces.assign(in_wait, np.where(alloc[inside[in_wait]], OTHER, SYNC), inside[in_wait])
+    pieces.assign(copies, SYNC, staging[copies])
+    if group == _LOOP:
+        loading = intervals.union(inputs.loader["start_ns"], inputs.loader["end_ns"])
+        pieces.assign(mine & before & intervals.inside(loading, pieces.start), LOADER)
+    real = waits[(inputs.waits["wait_ns"].to_numpy()[waits] > 0) & ~alloc[waits]]
+    return _assign_after_waits(inputs, pieces, np.flatnonzero(mine), real, busy) if len(real) else pieces
 
 
-def _own_after_waits(scene: IdleInputs, pieces: _Pieces, mine: Column, real: Column, busy: IntervalSet) -> _Pieces:
+def _assign_after_waits(inputs: IdleInputs, pieces: _Pieces, mine: Column, real: Column, busy: IntervalSet) -> _Pieces:
     """Give idle time after a wait to it, for as long as the queued work that the wait drained would have lasted.
 
     The lead is the GPU work still to be done when a wait began: without the wait, the GPU would have had that much
     work while the host went on. Idle time uses the lead up, in order; idle time beyond it would have occurred anyway
     and stays with the host. A wait for work that was already done has no lead and owns only the time of its own call.
     """
-    start = scene.waits["start_ns"].to_numpy()[real]
-    done = start + scene.waits["wait_ns"].to_numpy()[real]
+    start = inputs.waits["start_ns"].to_numpy()[real]
+    done = start + inputs.waits["wait_ns"].to_numpy()[real]
     lead, length = intervals.covered(busy, start, done), pieces.length[mine]
     order = np.argsort(np.concatenate((done, pieces.start[mine])), kind="stable")  # of equals, the wait comes first
     account = np.cumsum(np.concatenate((lead, -length))[order])
@@ -232,7 +232,7 @@ def _own_after_waits(scene: IdleInputs, pieces: _Pieces, mine: Column, real: Col
 def _split(pieces: _Pieces, rows: Column, covered: Column, owner: Column) -> _Pieces:
     """The first `covered` ns of each row go to `owner`, the rest stays as it was."""
     whole = covered == pieces.length[rows]
-    pieces.give(rows[whole], SYNC, owner[whole])
+    pieces.assign(rows[whole], SYNC, owner[whole])
     rows, covered, owner = rows[~whole], covered[~whole], owner[~whole]
     cut = pieces.start[rows] + covered
     head = {"start": pieces.start[rows], "end": cut, "gap": pieces.gap[rows], "step": pieces.step[rows]}
