@@ -1,4 +1,4 @@
-"""JSON files that TraceLens wrote and somebody may have edited, cut short or made up: read and checked in one place.
+"""Reading and checking JSON files that TraceLens wrote, which may since have been edited or cut short.
 
 In: a path, and the shape its readers rely on. Out: the object, or `InputError` with the file, the value and what was
 expected. A shape is a type, a list with the shape of its entries, a dict with the shapes of the keys that matter, or

@@ -22,9 +22,9 @@ from tracelens.errors import InputError, Refused, UsageError
 from tracelens.findings import AnalyzedRank, breakdown, calls_recorded, detect, inventory, overlap, owners, stalls
 from tracelens.model import (
     Abstention,
-    Breakdown,
     Diagnosis,
     Estimate,
+    Hunk,
     IllustratedDiagnosis,
     Owners,
     Patch,
@@ -32,7 +32,6 @@ from tracelens.model import (
     RankRecording,
     RankTimes,
     Run,
-    Stall,
     Timeline,
     Trace,
     Verification,
@@ -114,56 +113,41 @@ def open_inputs(paths: tuple[Path, ...], max_bytes: int | None = None) -> Inputs
 def examine(inputs: Inputs, options: Options | None = None) -> Examined:
     """What the GPU waited for on the slowest rank, with the replay trace that later answers what each remedy buys."""
     options = options or Options()
-    picture, recording, ranks = _slowest(inputs)
+    run = inputs.run
+    built, recording, ranks = _slowest(inputs)
     clock = recording.clock if recording else None
-    applied = _applied(inputs.run)
-    code = sources.training_script(inputs.run, options.script, _before(applied))
-    times, parts, busy, idle = breakdown.measure(picture, clock)
-    calls = stalls.group(picture)
-    program = trace_builder.build(picture, calls, clock, Calibration.from_run(inputs.run.meta if inputs.run else {}))
-    gains = {} if isinstance(program, Abstention) else exposed_cost.per_stall(program)
-    calls = stalls.with_exposed(calls, gains, times.best_known_ns)
-    copies = overlap.measure(picture)
-    detected = detect(AnalyzedRank(picture, times, parts, calls, copies, inputs.run))
+    applied = _applied(run)
+    code = sources.training_script(run, options.script, _before(applied))
+    steps, parts, busy_share, idle_share = breakdown.measure(built, clock)
+    waits = stalls.group(built)
+    replay_trace = trace_builder.build(built, waits, clock, Calibration.from_run(run.meta if run else {}))
+    costs = _wait_costs(replay_trace)
+    waits = stalls.with_exposed(waits, costs.per_stall, steps.best_known_ns)
+    copies = overlap.measure(built)
+    detected = detect(AnalyzedRank(built, steps, parts, waits, copies, run))
     diagnosis = Diagnosis(
-        run=inputs.run,
+        run=run,
         traces=inputs.traces,
-        timeline=picture,
-        steps=times,
+        timeline=built,
+        steps=steps,
         breakdown=parts,
-        gpu_busy_share=busy,
-        idle_share=idle,
-        stalls=calls,
+        gpu_busy_share=busy_share,
+        idle_share=idle_share,
+        stalls=waits,
         overlap=copies,
         findings=detected.findings,
-        abstentions=(*detected.abstentions, *(item for item in (program,) if isinstance(item, Abstention))),
-        inventory=inventory.collect(picture, inputs.run, code.text if isinstance(code, TrainingScript) else None),
-        sources=sources.located_texts(calls, inputs.run, code, options.source),
-        monitor=runs.samples(inputs.run.path) if inputs.run else (),
-        situation=()
-        if isinstance(program, Abstention)
-        else tuple(explanation.text for explanation in explanations.explain(program, gains)),
+        abstentions=(*detected.abstentions, *((replay_trace,) if isinstance(replay_trace, Abstention) else ())),
+        inventory=inventory.collect(built, run, code.text if isinstance(code, TrainingScript) else None),
+        sources=sources.located_texts(waits, run, code, options.source),
+        monitor=runs.samples(run.path) if run else (),
+        situation=costs.explanations,
         passed=detected.passed,
         not_applicable=detected.not_applicable,
         ranks=ranks,
-        exposed_together_ns=None if isinstance(program, Abstention) else exposed_cost.together(program),
-        owners=_owners(inputs, picture, parts, calls, recording, code),
+        exposed_together_ns=costs.together_ns,
+        owners=_with_callees(owners.attribute(built, parts, waits, recording), run, code),
     )
-    return Examined(diagnosis, program, recording, code, applied)
-
-
-def _owners(
-    inputs: Inputs,
-    picture: Timeline,
-    parts: Breakdown | None,
-    calls: tuple[Stall, ...],
-    recording: RankRecording | None,
-    code: TrainingScript | Abstention,
-) -> Owners:
-    """Who owns the time of a step, with what their lines call where the source is at hand."""
-    found = owners.attribute(picture, parts, calls, recording)
-    paths = {owner.locations[0].path for owner in found.owners if owner.locations}
-    return owners.with_callees(found, sources.texts_of(paths, inputs.run, code, "project"))
+    return Examined(diagnosis, replay_trace, recording, code, applied)
 
 
 def diagnose(inputs: Inputs, options: Options | None = None) -> Diagnosis:
@@ -174,39 +158,37 @@ def diagnose(inputs: Inputs, options: Options | None = None) -> Diagnosis:
 def plan(examined: Examined, options: Options | None = None) -> PlannedDiagnosis:
     """What each scheme would buy on this run, as far as a patch can really make it, and which one to take."""
     options = options or Options()
-    diagnosis = examined.diagnosis
+    diagnosis, replay_trace = examined.diagnosis, examined.replay_trace
     rules = rule_files.load(options.rules, options.weights)
     interval = planning.chosen_interval(diagnosis.inventory, options.interval)
-    wanted = None if isinstance(examined.replay_trace, Abstention) else worker_count.recommended(examined.replay_trace)
-    offers = planning.offers(rules, diagnosis.stalls, diagnosis.inventory, interval, wanted)
-    fitted, asking = (
+    workers = None if isinstance(replay_trace, Abstention) else worker_count.recommended(replay_trace)
+    offers = planning.offers(rules, diagnosis.stalls, diagnosis.inventory, interval, workers)
+    fitted, with_unsafe = (
         planning.edits(rules, diagnosis.stalls, diagnosis.inventory, interval, given)
         for given in (offers if options.unsafe else None, offers)
     )
-    context = _patch_context(diagnosis, interval, options, examined)
-    scheme_remedies = remedies.remedies_for(context, fitted, offers, options.forced)
-    measured = store.read(diagnosis.run.path) if diagnosis.run else ()
-    against = (measured, fitted, interval, diagnosis.timeline.trace.device)
+    context = _patch_context(examined, interval, options)
+    by_scheme = remedies.remedies_for(context, fitted, offers, options.forced)
+    recorded = store.read(diagnosis.run.path) if diagnosis.run else ()
+    against = (recorded, fitted, interval, diagnosis.timeline.trace.device)
     trials = score.comparable(*against)
-    facts = _facts(examined, scheme_remedies, trials)
+    facts = _facts(examined, by_scheme, trials)
     schemes = score.judge(rules, facts)
-    missing = (examined.code,) if isinstance(examined.code, Abstention) else ()
     answer = advise.recommend(rules, schemes, facts, options.limits)
-    counted = options.count_unsafe and not options.unsafe
-    without = scheme_remedies.get(options.forced or answer.scheme or "")
-    asked = remedies.worth_asking(context, asking, offers, without) if counted else ()
-    judged = replace(diagnosis, abstentions=(*diagnosis.abstentions, *missing, *score.set_aside(*against)))
+    unsafe: tuple[Hunk, ...] = ()
+    if options.count_unsafe and not options.unsafe:
+        taken = by_scheme.get(options.forced or answer.scheme or "")
+        unsafe = remedies.worth_asking(context, with_unsafe, offers, taken)
+    unjudged = ((examined.code,) if isinstance(examined.code, Abstention) else ()) + score.set_aside(*against)
     return PlannedDiagnosis(
-        **carried_over(judged),
+        **carried_over(replace(diagnosis, abstentions=diagnosis.abstentions + unjudged)),
         schemes=schemes,
         recommendation=answer,
-        unsafe=asked,
-        patches={name: remedy.patch for name, remedy in scheme_remedies.items() if remedy.patch is not None},
+        unsafe=unsafe,
+        patches={name: remedy.patch for name, remedy in by_scheme.items() if remedy.patch is not None},
         verifications=trials,
         offers=offers,
-        replayed={
-            name: remedy.estimate for name, remedy in scheme_remedies.items() if isinstance(remedy.estimate, Estimate)
-        },
+        replayed={name: it.estimate for name, it in by_scheme.items() if isinstance(it.estimate, Estimate)},
         interval=interval,
         weights=rules.weights,
         measures=measures.measures_of_run(rules.measures, diagnosis),
@@ -216,17 +198,17 @@ def plan(examined: Examined, options: Options | None = None) -> PlannedDiagnosis
 def illustrate(examined: Examined, planned: PlannedDiagnosis) -> IllustratedDiagnosis:
     """With what only the pages show: every combination of the schemes' Edits, and the step before and after."""
     replay_trace = examined.replay_trace
-    combinations, drawn = (
-        (None, ()) if isinstance(replay_trace, Abstention) else what_if.illustrations(replay_trace, planned)
-    )
+    if isinstance(replay_trace, Abstention):
+        return IllustratedDiagnosis(**carried_over(planned), what_if=None, drawn=())
+    combinations, drawn = what_if.illustrations(replay_trace, planned)
     return IllustratedDiagnosis(**carried_over(planned), what_if=combinations, drawn=drawn)
 
 
 def exposed_together(examined: Examined, stalls: Collection[str] | None = None) -> int | None:
     """What removing these waits (by default all) gives back together, not their sum; None without a replay."""
-    return (
-        None if isinstance(examined.replay_trace, Abstention) else exposed_cost.together(examined.replay_trace, stalls)
-    )
+    if isinstance(examined.replay_trace, Abstention):
+        return None
+    return exposed_cost.together(examined.replay_trace, stalls)
 
 
 def patch_of(diagnosis: PlannedDiagnosis, name: str) -> Patch:
@@ -243,13 +225,18 @@ def patch_of(diagnosis: PlannedDiagnosis, name: str) -> Patch:
 
 def partial_patch(diagnosis: PlannedDiagnosis, name: str, hunks: HunkChoice, options: Options) -> Patch:
     """The patch of one scheme with some of its hunks."""
-    context = _patch_context(diagnosis, diagnosis.interval, options)
-    if hunks == HunkChoice() or isinstance(context.code, Abstention):
+    if hunks == HunkChoice():
+        return patch_of(diagnosis, name)
+    applied = _applied(diagnosis.run)
+    code = sources.training_script(diagnosis.run, options.script, _before(applied))
+    if isinstance(code, Abstention):
         return patch_of(diagnosis, name)
     edits = next(scheme.edits for scheme in diagnosis.schemes if scheme.id == name)
     if hunks.only:  # a hunk that was left out because it buys nothing can be asked for by its id
         edits += tuple(offer for offer in diagnosis.offers.get(name, ()) if offer.kind not in {e.kind for e in edits})
-    return remedies.change(context, context.code, edits, hunks)
+    interval, stalls = diagnosis.interval, diagnosis.stalls
+    context = PatchContext(NOT_REPLAYED, code, applied, stalls, interval, options.unsafe, options.import_runtime)
+    return remedies.change(context, code, edits, hunks)
 
 
 def save(diagnosis: IllustratedDiagnosis, source: SourceScope = "project") -> tuple[Path, ...]:
@@ -322,35 +309,57 @@ def _slowest(inputs: Inputs) -> tuple[Timeline, RankRecording | None, tuple[Rank
     return best[1], best[2], tuple(ranks)
 
 
-# ------------------------------------------------------------------------------------------------------- plan
+# -------------------------------------------------------------------------------------------------- examine, plan
 
 
-def _patch_context(
-    diagnosis: Diagnosis, interval: int, options: Options, examined: Examined | None = None
-) -> PatchContext:
-    applied = examined.applied if examined is not None else _applied(diagnosis.run)
-    code = (
-        examined.code
-        if examined is not None
-        else sources.training_script(diagnosis.run, options.script, _before(applied))
+@dataclass(frozen=True, slots=True)
+class _WaitCosts:
+    """What the replay says of the waits; nothing where there is no replay."""
+
+    per_stall: Mapping[str, int]
+    explanations: tuple[str, ...]
+    together_ns: int | None
+
+
+def _wait_costs(replay_trace: ReplayTrace | Abstention) -> _WaitCosts:
+    if isinstance(replay_trace, Abstention):
+        return _WaitCosts({}, (), None)
+    per_stall = exposed_cost.per_stall(replay_trace)
+    explained = tuple(explanation.text for explanation in explanations.explain(replay_trace, per_stall))
+    return _WaitCosts(per_stall, explained, exposed_cost.together(replay_trace))
+
+
+def _with_callees(attributed: Owners, run: Run | None, code: TrainingScript | Abstention) -> Owners:
+    """The owners of a step's time, with what their lines call where the source is at hand."""
+    paths = {owner.locations[0].path for owner in attributed.owners if owner.locations}
+    return owners.with_callees(attributed, sources.texts_of(paths, run, code, "project"))
+
+
+def _patch_context(examined: Examined, interval: int, options: Options) -> PatchContext:
+    return PatchContext(
+        replay_trace=examined.replay_trace,
+        code=examined.code,
+        applied=examined.applied,
+        stalls=examined.diagnosis.stalls,
+        interval=interval,
+        unsafe=options.unsafe,
+        import_runtime=options.import_runtime,
     )
-    replay_trace = examined.replay_trace if examined is not None else NOT_REPLAYED
-    return PatchContext(replay_trace, code, applied, diagnosis.stalls, interval, options.unsafe, options.import_runtime)
 
 
-def _facts(examined: Examined, scheme_remedies: Mapping[str, Remedy], measured: tuple[Verification, ...]) -> Facts:
-    diagnosis, program = examined.diagnosis, examined.replay_trace
+def _facts(examined: Examined, by_scheme: Mapping[str, Remedy], measured: tuple[Verification, ...]) -> Facts:
+    diagnosis, replay_trace = examined.diagnosis, examined.replay_trace
     memory = (examined.recording.meta.get("memory") or {}) if examined.recording else {}
     return Facts(
         step_ns=diagnosis.steps.best_known_ns,
-        plans={name: remedy.edits for name, remedy in scheme_remedies.items()},
-        estimates={name: remedy.estimate for name, remedy in scheme_remedies.items() if remedy.estimate is not None},
-        patches={name: remedy.patch for name, remedy in scheme_remedies.items() if remedy.patch is not None},
+        plans={name: remedy.edits for name, remedy in by_scheme.items()},
+        estimates={name: remedy.estimate for name, remedy in by_scheme.items() if remedy.estimate is not None},
+        patches={name: remedy.patch for name, remedy in by_scheme.items() if remedy.patch is not None},
         verifications=measured,
         stalls=diagnosis.stalls,
         breakdown=diagnosis.breakdown,
         gpu_busy_share=diagnosis.gpu_busy_share,
-        binding=None if isinstance(program, Abstention) else bounds.step_bounds(program).binding,
+        binding=None if isinstance(replay_trace, Abstention) else bounds.step_bounds(replay_trace).binding,
         has_gpu="gpu" in diagnosis.timeline.trace.signals,
         waits_recorded=calls_recorded(diagnosis.timeline),
         steps_found=diagnosis.steps.source != "none",

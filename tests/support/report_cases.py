@@ -28,6 +28,8 @@ from tracelens.model import (
     InventoryItem,
     Location,
     Overlap,
+    Owner,
+    Owners,
     PassedCheck,
     Patch,
     RankTimes,
@@ -174,6 +176,15 @@ def diagnosis(**changes: Any) -> Diagnosis:
         not_applicable=(),
         ranks=(),
         exposed_together_ns=None,
+        owners=Owners(
+            10 * MS,
+            (
+                Owner("gpu", 7 * MS),
+                Owner("wait", 2 * MS, (SYNC,), group="s1"),
+                Owner("copy", MS // 2),
+                Owner("unknown", MS // 2, reason="no line of the host was recorded"),
+            ),
+        ),
     )
     return replace(base, **changes)
 

@@ -1,4 +1,4 @@
-"""The command line: `main(argv) -> int`, the only caller of `print` and the only judge of exit codes.
+"""The command line: `main(argv) -> int`, the only place that prints and decides exit codes.
 
 In: words. Out: text or JSON on stdout, everything meant for people beside JSON on stderr, and an exit code. One file
 per command; a command parses, calls the pipeline once and a report once. Heavy modules are imported inside the
@@ -39,7 +39,7 @@ EXIT_BUG = 70
 SYSTEM_REFUSES = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE, errno.ENAMETOOLONG}
 )
-"""Not our mistakes: a full or failing disk, permissions, a limit. No command can foresee each of them."""
+"""A full or failing disk, permissions, a limit: reported in one line, not as a bug with its traceback."""
 EXIT_INTERRUPTED = 130
 """128 + SIGINT, as shells report it."""
 
@@ -75,7 +75,7 @@ def root(context: click.Context) -> None:
         return
     try:
         here = Path.cwd()
-    except OSError:  # somebody removed the folder we are in; that is for the command to meet
+    except OSError:  # the current folder was removed: the command reports it
         return
     file = config.nearest(here)
     if file is not None:

@@ -28,14 +28,14 @@ from tracelens.errors import UsageError
 FILE = "pyproject.toml"
 TABLE = "tracelens"
 NOT_CONFIGURED = frozenset({"help", "version", "dry-run", "stop-after-window", "unsafe"})
-"""What somebody has to mean each time; a file that makes every `apply` a dry run would be a trap."""
+"""Options that are given on the command line only: a file that makes every `apply` a dry run would mislead."""
 AMBIGUOUS = frozenset({"steps"})
 """Options of one name that mean different things: steps recorded, steps of a trial."""
 SEE = "docs/configuration.md has every key"
 
 
 def nearest(start: Path) -> Path | None:
-    """The first pyproject.toml at or above `start` that has the table; others belong to somebody else."""
+    """The first pyproject.toml at or above `start` that has the table; others belong to other projects."""
     for folder in (start, *start.parents):
         file = folder / FILE
         if _is_file(file) and TABLE in (_parsed(file).get("tool") or {}):

@@ -1,4 +1,4 @@
-"""The questions of `tracelens doctor`, each with its answer and its cure.
+"""The checks of `tracelens doctor`, each with what was found and what to do about it.
 
 In: `MachineFacts`: what torch said, the environment, where to look for files. Out: `Check` values. A check whose `good`
 is None found nothing wrong, only something missing that we could use. Every bad or missing one says what to do.
@@ -23,7 +23,7 @@ LEAST_FREE_BYTES = 2 << 30
 LEAST_SHARED_BYTES = 256 << 20
 """Containers start with 64 MB, and DataLoader workers hand every batch over through it."""
 LEAST_GPU_SHARE = 0.5
-"""Of the GPU's memory. `verify` starts the script anew while nobody else may need it; less looks like a shared GPU."""
+"""Of the GPU's memory. With less free, another process uses the GPU, and times vary."""
 ADMIN_ONLY = Path("/proc/driver/nvidia/params")
 DRIVER = Path("/proc/driver/nvidia/version")
 SHARED_MEMORY = Path("/dev/shm")
@@ -90,7 +90,7 @@ class MachineFacts:
 
 
 def checks(machine: MachineFacts) -> tuple[Check, ...]:
-    """Every check, in the order in which a person would ask."""
+    """Every check: Python and PyTorch first, then what we record with, then memory, disk and data."""
     return tuple(check for question in QUESTIONS for check in question(machine))
 
 
@@ -105,7 +105,7 @@ def _python(_: MachineFacts) -> Iterator[Check]:
 def _torch(machine: MachineFacts) -> Iterator[Check]:
     torch = machine.torch
     if isinstance(torch, str):
-        yield Check("torch", False, torch, _cure_of_import(torch))
+        yield Check("torch", False, torch, _import_cure(torch))
         return
     recent = _version(torch["version"]) >= OLDEST
     yield Check(
@@ -117,7 +117,7 @@ def _torch(machine: MachineFacts) -> Iterator[Check]:
     yield Check("GPU", True, f"{torch['device'] or 'unnamed'}, {_platform(torch)}")
 
 
-def _cure_of_import(said: str) -> str:
+def _import_cure(said: str) -> str:
     """What to do about a torch that cannot be imported, by what it said."""
     if "libcud" in said or "libnv" in said or "cannot open shared object" in said:
         return "a CUDA library is missing or of another version: reinstall torch, and check LD_LIBRARY_PATH"
@@ -176,10 +176,10 @@ def _build(machine: MachineFacts) -> Iterator[Check]:
             "install PyTorch from pip or conda-forge instead of this build",
         )
     if facts.get("error"):
-        yield Check("torch build", False, str(facts["error"]), _cure_of_failure(str(facts["error"])))
+        yield Check("torch build", False, str(facts["error"]), _failure_cure(str(facts["error"])))
 
 
-def _cure_of_failure(said: str) -> str:
+def _failure_cure(said: str) -> str:
     if "out of memory" in said.lower():
         return "another process holds the GPU's memory: nvidia-smi names it"
     if "no kernel image" in said or "not compatible" in said:

@@ -30,7 +30,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 Decorator = Callable[[Command], Command]
 
 MOST_INTERVAL = 1_000
-"""Nobody learns anything from a loss that is a thousand batches old, and the replay has to run through them all."""
+"""Batches: a loss that is older than that is of no use, and the replay runs through all of them."""
 
 
 class NonNegativeNumber(click.FloatRange):
@@ -57,7 +57,7 @@ class ChoiceWithSuggestion(click.Choice[str]):
 
 
 class _NonEmptyPath(click.Path):
-    """A path. An empty name is a variable of a script that was never set; it would mean the current folder."""
+    """A path. An empty one is refused: it is usually an unset shell variable, and would mean the current folder."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":
@@ -66,8 +66,7 @@ class _NonEmptyPath(click.Path):
 
 
 class RunOrTracePath(_NonEmptyPath):
-    """A run or a trace. Whether it can be read is said by whoever reads it, with exit code 4; click would call it
-    wrong usage."""
+    """A run or a trace. Not checked here: an unreadable input is exit code 4, click would exit with 2."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path, readable=False)

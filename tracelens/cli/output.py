@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from tracelens.report.terminal import TerminalStyle
 
 PIPE_WIDTH = 120
-"""Columns where nobody looks at a terminal: wide enough that tables do not wrap."""
+"""Columns of a pipe or file: wide enough that tables do not wrap."""
 NARROWEST = 40
-"""Below that nothing is readable anyway, and every width computed from it would be negative."""
+"""Columns at least: below that, widths computed from it would be negative."""
 TALKATIVE = "tracelens.verbose"
 """Where the context of a command keeps whether -v was given."""
 SPELLED = {
@@ -93,7 +93,7 @@ def _colored(color: str, stream: TextIO) -> bool:
 
 @contextlib.contextmanager
 def progress(what: str) -> Iterator[None]:
-    """Say on stderr what takes so long, if somebody is looking or asked with -v, and how long it took."""
+    """Name long work on stderr, on a terminal or with -v, and how long it took."""
     context = click.get_current_context(silent=True)
     asked = context is not None and context.meta.get(TALKATIVE, False)
     if not (asked or sys.stderr.isatty()):

@@ -99,7 +99,7 @@ def verify(words: Sequence[str], every: bool, effort: Effort, plan_options: Plan
 
 
 def _after_run(folder: Path, measured: Sequence[Verification], plan_options: PlanOptions) -> str:
-    """What is in the user's files and was measured to be wrong, or slower, is taken back first."""
+    """The next command: `revert` where the applied patch was measured to be wrong or slower, else `report`."""
     from tracelens import run as runs
     from tracelens.report import next_commands
 
@@ -112,8 +112,8 @@ def _after_run(folder: Path, measured: Sequence[Verification], plan_options: Pla
 
 
 def _after_scripts(words: Sequence[str], measured: Verification) -> str:
-    """A script that computes something else is mended and compared again; what decided nothing is repeated for longer;
-    else the new version can be recorded."""
+    """The next command: `verify` again where the numbers differ (after a correction by hand) or, for longer, where the
+    trial decided nothing; else `profile` of the new version."""
     from tracelens.report import next_commands
 
     before, after, *arguments = words
@@ -154,11 +154,11 @@ def _document(measured: Sequence[Verification], ranked: PlannedDiagnosis | None)
 
 
 def _silence(_: str) -> None:
-    """Nobody wants to hear of the progress."""
+    """Progress with -q: nothing is printed."""
 
 
 def _nothing(verdict: str, shown: Presentation, after: str) -> None:
-    """There is no change to measure: that is an answer, also for a program."""
+    """Answer that there is no change to measure, in every format."""
     said = f"{verdict}\nNothing to verify."
     document = {"schema_version": 1, "entries": []}
     answer = CommandOutcome(lambda: said if shown.quiet else f"{said}\n\nnext: {after}", document)

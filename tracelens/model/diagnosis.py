@@ -42,7 +42,7 @@ class Diagnosis:
     """Of the rank that is reported (the slowest)."""
     steps: StepTimes
     breakdown: Breakdown | None
-    """None where there is no GPU work to break down (CPU-only): a bar of nothing but idle time would be made up."""
+    """None where there is no GPU work to break down (CPU-only)."""
     gpu_busy_share: float | None
     idle_share: float | None
     stalls: tuple[Stall, ...]
@@ -64,8 +64,8 @@ class Diagnosis:
     exposed_together_ns: int | None
     """What a step would be shorter by if no wait were in it: not the sum, because a wait that goes alone often only
     uncovers the next one. None where nothing could be replayed."""
-    owners: Owners | None = None
-    """Who owns the time of a step; None where nobody asked."""
+    owners: Owners
+    """Who owns the time of a step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,8 +87,8 @@ class Tables:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The queryable picture of one Trace. Built once by `tracelens.trace.timeline.build`, read-only: columns that are
-    added to one of its DataFrames stay with whoever asked for it."""
+    """The queryable picture of one Trace. Built once by `tracelens.trace.timeline.build`, read-only: the methods
+    return shallow copies, so that a column added to one is not seen by others."""
 
     trace: Trace
     tables: Tables

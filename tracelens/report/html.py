@@ -1,8 +1,8 @@
 """A Diagnosis as one self-contained HTML page.
 
 In: a Diagnosis, and which source lines may enter the page. Out: the page as text: no network, strict hash-based
-content policy, everything visible without JavaScript. Names from traces and sources are hostile input: the template
-escapes all of them; marked safe are only our own style sheet and script, and the verdict after it was escaped.
+content policy, everything visible without JavaScript. Names from traces and sources are untrusted input: the template
+escapes all of them. Only our own style sheet and script, and the verdict after escaping, are marked safe.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tracelens.run.sources import SourceScope
 UNIT = re.compile(r"([+−-]?\d[\d.,]* (?:%|ms|s)(?!\w))")
 SCRIPTS = ("report", "tryout", "timeline")
 EXCERPTS = 12
-"""Waits shown with their source: the ones after the twelfth cost too little to be read about."""
+"""Waits shown with their source; the costliest twelve hold nearly all of the waiting time."""
 
 
 def render(diagnosis: IllustratedDiagnosis, source: SourceScope = "project") -> str:

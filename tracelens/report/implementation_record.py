@@ -1,9 +1,8 @@
 """The implementation record of a scheme: problem, cause, schemes, steps, checklist, expected beside measured.
 
 In: a Diagnosis with its plan and what `verify` measured, which scheme, what the rule files expect of it, whether its
-patch is in the files. Out: Markdown. Two of the documents that this project comes from are such records, written by
-hand with "tests pending" in the checklist; here a box is ticked only by a measurement, and stands open with its reason
-otherwise.
+patch is in the files. Out: Markdown. A box of the checklist is ticked only by a measurement; an open box states its
+reason.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ APPLIED = {True: "applied", False: "applied: not at present", None: "applied: no
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What somebody expects of a scheme, and who."""
+    """What a source expects of a scheme: gain, working days or lines of code."""
 
     what: str
     value: str

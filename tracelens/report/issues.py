@@ -159,7 +159,7 @@ def _sentences(finding: Finding, cost: str, path: str | None, place: str) -> Ite
 def _key(finding: Finding, call: str) -> tuple[str, ...]:
     if finding.location is None:
         return (finding.id, "", "", call)
-    path = finding.location.path  # an absolute one names somebody's folders, which differ from machine to machine
+    path = finding.location.path  # the folders of an absolute path differ from machine to machine
     return (finding.id, Path(path).name if Path(path).is_absolute() else path, finding.location.function or "", call)
 
 

@@ -120,9 +120,7 @@ def _breakdown(breakdown: Breakdown | None) -> dict[str, Any] | None:
     }
 
 
-def _owners(owners: Owners | None) -> list[dict[str, Any]]:
-    if owners is None:
-        return []
+def _owners(owners: Owners) -> list[dict[str, Any]]:
     return [
         {
             "kind": owner.kind,

@@ -1,7 +1,7 @@
 """Pieces of Markdown: text that stays text, tables, code, lists.
 
-In: words. Out: Markdown (GitHub's flavor). Apart from the pages because all of what they show came from traces, paths
-and sources: nothing in it may become a heading, a link, a mention or a cell of its own.
+In: words. Out: Markdown (GitHub's flavor). All text comes from traces, paths and sources: it is escaped here, so that
+none of it becomes a heading, a link, a mention or a table cell.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TICK = {True: "x", False: " ", None: " "}
 
 
 def plain(text: str) -> str:
-    """Text of any origin as text: on one line, nothing in it acts, nobody is mentioned."""
+    """Text of any origin as text: on one line, with Markdown, HTML and @mentions escaped."""
     one_line = " ".join(clean(line) for line in text.splitlines())
     escaped = SPECIAL.sub(lambda match: f"\\{match[0]}", one_line.replace("&", "&amp;"))
     return escaped.replace("@", "&#64;")

@@ -1,8 +1,8 @@
 """The next command, ready to paste: every report and every command ends with one.
 
 In: a Diagnosis (or a path). Out: shell lines, quoted. In a report, paths are relative to where the Run was started,
-because reports are mailed around and should not carry anybody's home folder; a command in a terminal hands in the words
-(paths and options) that its user typed, so that the next one works from the same place and on the same plan.
+so that a report that is sent on does not carry a home folder. A command in a terminal hands in the words (paths and
+options) that its user typed, so that the next command works from the same folder and on the same plan.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tracelens.model import Diagnosis, PlannedDiagnosis, Run, Stage, Verificatio
 
 SEEDS_INTERVAL = 10
 MOST_TWICE = 100_000
-"""Beyond a day and 100,000 steps nobody wants it twice."""
+"""Steps, or seconds of budget, above which a trial is not suggested again with twice as many."""
 
 
 def line(*words: str) -> str:
@@ -50,13 +50,13 @@ def target(diagnosis: Diagnosis) -> tuple[str, ...]:
 
 
 def plan(diagnosis: PlannedDiagnosis) -> tuple[str, ...]:
-    """The same with the N that this plan was made for, where it is not the one that would be taken anyway."""
+    """`target` with the --interval that this plan was made for, where it is not the default."""
     chosen = diagnosis.interval
     return (*target(diagnosis), *(("--interval", str(chosen)) if chosen != _usual(diagnosis) else ()))
 
 
 def _usual(diagnosis: Diagnosis) -> int:
-    """The N that is taken where nobody asks for one: what the loop does already, else the seeds' 10."""
+    """The N of a plan without --interval: what the loop does already, else 10."""
     spacing = next((item for item in diagnosis.inventory if item.id == "reads_every_k" and item.present), None)
     return spacing.value if spacing is not None and spacing.value else SEEDS_INTERVAL
 
@@ -175,7 +175,7 @@ def _trial(diagnosis: PlannedDiagnosis, scheme: str) -> Verification | None:
 
 
 def longer(trial: Verification) -> tuple[str, ...]:
-    """Twice the steps and twice the time of a trial; only the time where that allowed no two pairs."""
+    """Options for twice the steps and the time of a trial; only the time where it allowed fewer than two pairs."""
     words: list[str] = []
     steps, budget = ("--steps", "steps", ""), ("--budget", "budget_s", "s")
     for option, name, unit in (budget,) if trial.ratio is None else (steps, budget):

@@ -22,7 +22,7 @@ ROOT = "%SRCROOT%"
 MOST_RESULTS = 5_000
 """GitHub shows no more than that of one run, and refuses files of more than 25,000."""
 MOST_FIX_BYTES = 1 << 20
-"""Of one file: the log must stay below GitHub's 10 MB, and nobody reviews a larger fix there."""
+"""Of one file: the log must stay below GitHub's 10 MB."""
 BASELINE: dict[State, str] = {"new": "new", "known": "unchanged", "allowed": "unchanged"}
 
 
@@ -141,7 +141,7 @@ def _fixes(diagnosis: PlannedDiagnosis) -> dict[str, Any]:
 
 
 def _whole(before: bytes, after: bytes) -> dict[str, Any]:
-    """One replacement of the whole text: regions of a diff need columns that nobody checks."""
+    """One replacement of the whole text, which needs no columns of single hunks."""
     lines = before.decode("utf-8", "replace").splitlines(keepends=True) or [""]
     region = {"startLine": 1, "startColumn": 1, "endLine": len(lines), "endColumn": len(lines[-1]) + 1}
     return {"deletedRegion": region, "insertedContent": {"text": after.decode("utf-8", "replace")}}

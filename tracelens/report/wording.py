@@ -80,7 +80,7 @@ HELP = {
     "h2d": "copy from pinned memory with non_blocking=True: tracelens rules async-copy",
     "alloc": "allocate before the loop and reuse the memory: tracelens rules alloc_in_loop",
 }
-"""Per kind of wait, what people do about it; whether that pays here is for `recommend` to say."""
+"""Per kind of wait, the usual remedy; `recommend` says whether it pays on a run."""
 
 BEYOND = "Beyond waiting: not in this loop, not measured here"
 
@@ -136,8 +136,8 @@ def no_waits(diagnosis: Diagnosis) -> str:
 
 
 def together(diagnosis: Diagnosis) -> str:
-    """What all waits cost together, where that is more than what each costs alone: else nobody would understand why
-    removing waits that are harmless one by one pays. Empty where there is nothing to say."""
+    """What all waits cost together, where that is more than the sum of what each costs alone: it explains why removing
+    waits pays that are harmless one by one. Empty where the difference is within the replay's noise."""
     whole = diagnosis.exposed_together_ns
     counted = [stall for stall in diagnosis.stalls if stall.verdict != "window_edge"]
     step = diagnosis.steps.best_known_ns
@@ -203,7 +203,7 @@ def plan(diagnosis: PlannedDiagnosis) -> tuple[Stage, ...]:
 
 
 def situation(diagnosis: PlannedDiagnosis) -> tuple[str, ...]:
-    """Why waiting less gives nothing here, where nothing is recommended; beside a recommendation it would confuse."""
+    """Why waiting less gives nothing here; empty where a scheme is recommended."""
     return tuple(clean(text) for text in diagnosis.situation) if diagnosis.recommendation.scheme is None else ()
 
 

@@ -18,7 +18,7 @@ from tracelens.run.folder import sha256
 
 SourceScope = Literal["all", "project", "none"]
 LARGEST_BYTES = 4 << 20
-"""A source file is smaller; what is larger was generated, and nobody wants its lines."""
+"""A larger file was generated; its lines are not shown."""
 _HINT = "give it with --script, or record again: tracelens profile train.py"
 
 

@@ -24,7 +24,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 def write_bytes(path: Path, data: bytes, mode: int | None = None, mark: str | None = None) -> None:
     """Write a file atomically in its own folder (the only place a rename is sure to work), permissions kept.
 
-    With a `mark` the file that is renamed is called `temporary(path, mark)`: whoever finds it knows whose it is.
+    With a `mark` the temporary file is called `temporary(path, mark)`, so that a later run can recognize a leftover.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if mode is None:
