@@ -141,7 +141,7 @@ def _micro(seconds: float) -> dict[str, Any]:
 
     hooked()
     outside = _difference(_interleaved(hooked, empty, seconds / 2), 1e6)
-    assert engine._phase.name == "UNPROFILED", engine._phase
+    assert engine._windows.phase.name == "UNPROFILED", engine._windows.phase
     engine.end("measured")
     after = _difference(_interleaved(hooked, empty, seconds / 2), 1e6)
     return {"what": "µs per iteration", "outside_window": outside, "after_window": after}
@@ -190,7 +190,7 @@ def _in_place(seconds: float) -> dict[str, Any]:
         return spent[0] / IN_PLACE_STEPS / 1e9
 
     found = _difference(_interleaved(lambda: block(0), lambda: block(1), seconds), 1e6)
-    assert engine._phase.name == "UNPROFILED", engine._phase
+    assert engine._windows.phase.name == "UNPROFILED", engine._windows.phase
     return {"what": "µs per step", **found}
 
 
@@ -212,7 +212,7 @@ def _loop_parts(seconds: float) -> dict[str, Any]:
     )
     found["step_us"] = round(1e6 * statistics.median(bare for _, bare in pairs), 1)
     found["outside_window"] = _ratio(pairs)
-    assert engine._phase.name == "UNPROFILED", engine._phase
+    assert engine._windows.phase.name == "UNPROFILED", engine._windows.phase
     engine.end("measured")
     toggle.bare(lambda: found.update(inside=_inside(torch, loop, seconds * 0.4)))
     return found

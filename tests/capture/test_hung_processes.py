@@ -48,7 +48,7 @@ def test_what_cuda_knows_is_not_freed_in_a_forked_child(tmp_path: Path) -> None:
                 freed.write_text("")
 
     parent = os.getpid()
-    engine._data.ends.append(Event())
+    engine._windows.data.ends.append(Event())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # forking beside threads
         child = os.fork()
@@ -57,7 +57,7 @@ def test_what_cuda_knows_is_not_freed_in_a_forked_child(tmp_path: Path) -> None:
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     assert not freed.exists()
-    assert engine._data.ends
+    assert engine._windows.data.ends
 
 
 # ------------------------------------------------------------------------------ signals to a hung process
