@@ -109,7 +109,7 @@ def _micro(seconds: float) -> dict[str, Any]:
     import torch
     from torch.utils.data import dataloader
 
-    from tracelens.launch.inside import hooks
+    from tracelens.launch.inside import wrappers
 
     device = _device(torch)
     torch.zeros(1, device=device)
@@ -118,7 +118,7 @@ def _micro(seconds: float) -> dict[str, Any]:
     base.__next__ = lambda _self: None
     empty_backward, empty_next, batch = torch.autograd.backward, base.__next__, _batch_iterator(torch)
     engine = _engine()
-    step = hooks._observed_step(lambda _optimizer: None, 0)
+    step = wrappers.observed_step(lambda _optimizer: None, 0)
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
     nothing = lambda _optimizer: None  # noqa: E731 -- the same call without us
     turns = 2000
@@ -278,7 +278,7 @@ class _Toggle:
         )
         self._hooked = [(owner, name, getattr(owner, name)) for owner, name in places]
         for _, name, function in self._hooked:  # what torch has wrapped itself stays as it is
-            assert function.__code__.co_filename.endswith("hooks.py"), name
+            assert function.__code__.co_filename.endswith("wrappers.py"), name
         self._bare = [(owner, name, function.__wrapped__) for owner, name, function in self._hooked]
 
     def hooked(self, work: Callable[[], Any]) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.places import ROOT
-from tracelens.launch.inside import hooks, user_signals
+from tracelens.launch.inside import hooks, observing, user_signals
 
 # --------------------------------------------------------------------------------------------------------- signals
 
@@ -41,11 +41,11 @@ def test_what_a_handler_of_the_scripts_raises_is_not_taken_for_our_mistake(alarm
     ]
     try:
         with pytest.raises(TimeoutError, match="own"):
-            hooks._tell("step", hooks._observers.step, None)
+            observing.tell("step", observing.observers.step, None)
         assert not failures
         removers.append(hooks.on_step(lambda _step: int("ours")))
-        hooks._observers.step = hooks._observers.step[1:]
-        hooks._tell("step", hooks._observers.step, None)
+        observing.observers.step = observing.observers.step[1:]
+        observing.tell("step", observing.observers.step, None)
         assert "invalid literal" in failures[0]
     finally:
         for remove in removers:
