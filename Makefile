@@ -1,7 +1,8 @@
 # Set-up, demo and tests. Needs Python 3.11+, make, and pip (apt for the browser tests); nothing has to be activated.
 #
 #   make demo    install, profile the bundled script here, and run recommend, report, apply, verify on it
-#   make test    install the test tools, run every check and test
+#   make check   lint, types, layers and the tests that start no program: some ninety seconds on two cores
+#   make test    install the test tools, run every check and test; T=PATH: the tests of one file or folder
 #   make bench   measure how fast traces are read, beside json.loads and HTA (some ten minutes; QUICK=1: half a minute)
 #   make fuzz    damaged traces for BUDGET=300 seconds, from case SEED=0
 #   make corpus  patch every training script under TRACELENS_CORPUS=DIR in scratch copies, and check the results
@@ -14,10 +15,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-# Two cores are common in CI; more would only help the subprocess tests.
+# Two cores are common in CI; JOBS=0 runs the tests in one process, for a debugger.
 JOBS ?= 2
+# The suite starts hundreds of Python processes: without bytecode each would compile our modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: matrix dynamic corpus bench fuzz demo test venv test-tools lint types layers tests browser docs clean
+.PHONY: matrix dynamic corpus bench fuzz demo test venv test-tools check lint types layers pure tests browser docs clean
 .DEFAULT_GOAL := demo
 
 venv: $(VENV)/.installed
@@ -41,7 +44,11 @@ $(VENV)/.test-tools: pyproject.toml constraints.txt $(VENV)/.installed
 demo: venv
 	@$(BIN)/python sample_traces/demo.py
 
-test: test-tools browser lint types layers tests
+# The checks of the text run beside the tests; what each prints is kept together.
+check: test-tools
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target pure types lint layers
+
+test: test-tools browser $(if $(T),,lint types layers) tests
 
 lint:
 	$(BIN)/ruff check .
@@ -53,8 +60,14 @@ types:
 layers:
 	$(BIN)/lint-imports --no-cache
 
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+
 tests:
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+	$(PYTEST) $(T)
+
+# A test that starts programs says so (tests/support/purity.py), so that a new test is here without a mark.
+pure:
+	$(PYTEST) -q -m "not programs and not browser and not gpu and not slow" $(T)
 
 # Debian's chromium draws the report in the browser tests; they are skipped, with the reason, where it cannot be had.
 browser:

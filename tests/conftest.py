@@ -7,7 +7,7 @@ import signal
 import pytest
 
 pytest.register_assert_rewrite("tests.support")
-
+pytest_plugins = ["tests.support.purity"]
 
 from tests.support.browsing import browser, open_page  # noqa: E402, F401  (fixtures of the tests that open the page)
 

@@ -227,6 +227,7 @@ def test_no_measured_number_is_typed_by_hand() -> None:
         assert not typed, name
 
 
+@pytest.mark.slow
 def test_the_page_is_what_the_raw_files_give() -> None:
     assert table.PAGE.read_text(encoding="utf-8") == table.page(), "run: python tests/accuracy/table.py"
 
@@ -325,6 +326,7 @@ def test_raw_files_stay_small() -> None:
     assert sum(path.stat().st_size for path in table.RAW.rglob("*.json")) < 3_000_000
 
 
+@pytest.mark.slow
 def test_a_prediction_is_of_the_patch_that_is_written_beside_it(tmp_path: Path) -> None:
     from tests.accuracy import predict
 
@@ -341,6 +343,7 @@ def test_a_prediction_is_of_the_patch_that_is_written_beside_it(tmp_path: Path) 
     assert found["model"] == predict.model()
 
 
+@pytest.mark.programs
 def test_an_arm_times_blocks_of_steps_in_a_process_of_its_own(tmp_path: Path) -> None:
     """The harness without a GPU: a tiny loop, 20 steps to warm up, 2 blocks of 10."""
     shutil.copy(rows.LOOPS / "mlp.py", tmp_path / "train.py")

@@ -79,6 +79,7 @@ def functions(tree: ast.AST) -> Iterator[tuple[str, int]]:
             yield node.name, (node.end_lineno or node.lineno) - node.lineno + 1
 
 
+@pytest.mark.programs
 def test_layers_hold() -> None:
     done = subprocess.run(
         [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"],
@@ -141,6 +142,7 @@ def test_a_module_of_the_parent_that_reaches_inside_is_named(package: str, line:
     assert not crossings(f"{package}/{INSIDE}/example.py", ast.parse(line))
 
 
+@pytest.mark.programs
 def test_everything_outside_the_users_process_loads_without_torch() -> None:
     """The same by running it: what a third party's package imports on the way counts as well."""
     outside = [
@@ -170,6 +172,7 @@ def test_only_the_patcher_reads_source_as_a_tree() -> None:
     assert offenders == []
 
 
+@pytest.mark.programs
 def test_help_answers_at_once() -> None:
     best = min(_seconds([sys.executable, "-m", "tracelens", "--help"]) for _ in range(3))
     assert best < 0.3
@@ -188,6 +191,7 @@ def _seconds(command: list[str]) -> float:
     return seconds
 
 
+@pytest.mark.programs
 def test_help_imports_nothing_heavy() -> None:
     code = "import sys, tracelens.cli; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT)
@@ -195,6 +199,7 @@ def test_help_imports_nothing_heavy() -> None:
     assert heavy.isdisjoint(done.stdout.split())
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("command", ["analyze", "recommend"])
 def test_analysis_works_without_torch_and_hta(command: str, tmp_path: Path) -> None:
     from tests.support.builders import Machine

@@ -22,6 +22,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(out.glob("tracelens_torch-*.whl"))
 
 
+@pytest.mark.programs
 def test_the_wheel_carries_rules_template_and_licence(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "tracelens/rules/weights.yaml" in names
@@ -33,6 +34,7 @@ def test_the_wheel_carries_rules_template_and_licence(wheel: Path) -> None:
     assert not [name for name in names if name.startswith(("tests/", "sample_traces/"))]
 
 
+@pytest.mark.programs
 def test_the_installed_wheel_lists_its_rules(wheel: Path, tmp_path: Path) -> None:
     """An empty venv that sees this one's dependencies but not its `tracelens`: only the wheel can bring the rules."""
     venv = tmp_path / "venv"

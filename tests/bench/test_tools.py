@@ -50,6 +50,7 @@ def test_once_is_the_same_trace(tmp_path: Path) -> None:
     assert all((once.columns[key] == before.columns[key]).all() for key in before.columns)
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("reader", ["tracelens", "json"])
 def test_a_measurement_has_its_numbers(tmp_path: Path, reader: str) -> None:
     path = packed(tmp_path, loop(first=3).document())

@@ -69,6 +69,7 @@ def test_ranks_agree_on_the_most_that_any_of_them_records(tmp_path: Path, monkey
     assert recording_limits.free_bytes(str(tmp_path / "gone"), 1) is None
 
 
+@pytest.mark.programs
 def test_a_step_that_records_much_is_recorded_less_often(tmp_path: Path) -> None:
     outcome = record(tmp_path, plain(), "60", plan=replace(PLAN, most_events=300))
     (recording,) = run.read(outcome.folder).recordings
@@ -90,6 +91,7 @@ def test_a_process_that_waits_is_not_worth_recording(monkeypatch: pytest.MonkeyP
 # ------------------------------------------------------------------------------ one Run, many parents
 
 
+@pytest.mark.programs
 def test_parents_of_two_nodes_make_one_run(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     driver = (
@@ -116,6 +118,7 @@ def test_parents_of_two_nodes_make_one_run(tmp_path: Path) -> None:
     assert "holds a recording already" in late.stderr
 
 
+@pytest.mark.programs
 def test_only_the_ranks_that_are_wanted_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "4")
@@ -125,6 +128,7 @@ def test_only_the_ranks_that_are_wanted_record(tmp_path: Path, monkeypatch: pyte
     assert (other.status, other.ranks) == (0, 0)
 
 
+@pytest.mark.programs
 def test_the_handshake_knows_python_without_torch(tmp_path: Path) -> None:
     launch = supervisor.Launch((sys.executable, "-c", "pass"), "none", {})
     with supervisor.bootstrap(launch, tmp_path / "boot") as boot:

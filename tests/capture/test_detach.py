@@ -91,6 +91,7 @@ def test_graphs_that_python_captures_are_noticed(monkeypatch: pytest.MonkeyPatch
     assert ended() == (None, [f"{cupti_detach.ATTACHED}CUDA graphs were captured"])
 
 
+@pytest.mark.slow
 def test_graphs_that_were_there_before_us_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     class Graph:
         pass

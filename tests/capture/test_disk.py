@@ -21,6 +21,7 @@ from tracelens.capture.supervisor.recording import ProfileOptions, profile
 # ---------------------------------------------------------------------------------------------- disk and folders
 
 
+@pytest.mark.programs
 def test_on_a_full_disk_the_job_goes_on_and_the_reason_is_said(tmp_path: Path) -> None:
     """No file may grow beyond 30 kB: neither the trace nor its compressed copy can be written, rank.json can."""
     limited = "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000));"
@@ -34,6 +35,7 @@ def test_on_a_full_disk_the_job_goes_on_and_the_reason_is_said(tmp_path: Path) -
     assert not list(outcome.folder.glob("rank0/*trace*"))
 
 
+@pytest.mark.programs
 def test_a_disk_without_any_room_is_told_from_no_steps(tmp_path: Path) -> None:
     limited = "import os, resource, runpy, sys; sys.stdout = open(os.devnull, 'w');"
     limited += "resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10));"
@@ -45,6 +47,7 @@ def test_a_disk_without_any_room_is_told_from_no_steps(tmp_path: Path) -> None:
     assert "was not written to its end" in (outcome.reason or "")
 
 
+@pytest.mark.programs
 def test_a_run_folder_that_vanishes_hurts_nobody(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     text = Path(plain()).read_text(encoding="utf-8").replace("abspath(__file__)", f"abspath({plain()!r})")
@@ -56,6 +59,7 @@ def test_a_run_folder_that_vanishes_hurts_nobody(tmp_path: Path) -> None:
     assert run.read(outcome.folder).recordings
 
 
+@pytest.mark.programs
 def test_what_fills_tmpdir_does_not_concern_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", "/dev/null/full")
     outcome = record(tmp_path, plain(), "60")

@@ -20,6 +20,8 @@ from tracelens.capture.inside.forward_only_pass import ForwardOnlyPass  # noqa: 
 from tracelens.capture.inside.recording_data import RecordingData  # noqa: E402
 from tracelens.launch.inside.steps import StepRule  # noqa: E402
 
+pytestmark = pytest.mark.programs
+
 SCRIPT = """
 import json, sys, torch
 from pathlib import Path

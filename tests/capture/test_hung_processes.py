@@ -12,10 +12,14 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from tests.support.lean import PRELUDE
 from tests.support.places import SCRIPTS
 from tests.support.recording import PLAN, record
 from tracelens import run
+
+pytestmark = pytest.mark.programs
 
 
 def test_a_step_that_does_not_end_closes_the_window(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from tests.support.places import ROOT
 from tracelens import run
 from tracelens.trace import chrome, timeline
 
+pytestmark = pytest.mark.programs
+
 pytest.importorskip("torch")
 
 LOOP = """

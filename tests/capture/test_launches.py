@@ -39,6 +39,7 @@ def environment(**changes: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), **changes}
 
 
+@pytest.mark.programs
 def test_ctrl_c_ends_the_recording_as_it_ends_the_script(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(PRELUDE + WAITS)
     with subprocess.Popen(
@@ -62,6 +63,7 @@ def test_ctrl_c_ends_the_recording_as_it_ends_the_script(tmp_path: Path) -> None
     assert "the recording is not complete" in errors
 
 
+@pytest.mark.programs
 def test_without_home_and_in_a_folder_that_nobody_can_write(tmp_path: Path) -> None:
     surroundings = {key: value for key, value in environment().items() if key not in ("HOME", "USER", "LOGNAME")}
     words = ["-q", str(SCRIPTS / "plain.py"), "40"]

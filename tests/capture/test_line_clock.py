@@ -17,6 +17,8 @@ from tracelens.model import LineLog
 from tracelens.run import line_log
 from tracelens.trace.lines import LineStep, fold
 
+pytestmark = pytest.mark.programs
+
 SCRIPT = Path(__file__).parents[1] / "support" / "scripts" / "planted_lines.py"
 SOURCE = SCRIPT.read_text().splitlines()
 STAMP = "times.append(now())"

@@ -38,6 +38,7 @@ print(again.reason)
 """
 
 
+@pytest.mark.programs
 def test_a_recording_is_entered_once_and_the_next_one_is_not_hindered(tmp_path: Path) -> None:
     words = [sys.executable, "-c", TWICE, str(ROOT)]
     done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=tmp_path)
@@ -89,6 +90,7 @@ def test_of_processes_that_all_call_themselves_rank_0_one_is_chosen_and_it_is_sa
     assert [one["steps_seen"] for one in read.meta["set_aside"]] == [60, 40, 90]
 
 
+@pytest.mark.programs
 def test_a_clock_that_is_set_does_not_end_the_window(tmp_path: Path) -> None:
     text = PRELUDE + FORMS.replace("(row for row in rows)", "loader") + "    time.time_ns = lambda at=next(later): at\n"
     head = "import itertools, time\nlater = itertools.count(10**18, 10**14)\n"
@@ -123,6 +125,7 @@ print(on[-1])
 """
 
 
+@pytest.mark.programs
 def test_where_not_even_a_folder_can_be_made_the_profiler_does_not_stay_on(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -109,6 +109,7 @@ print("seen")
 """
 
 
+@pytest.mark.programs
 def test_an_error_that_the_script_prints_itself_shows_no_frame_of_ours(tmp_path: Path) -> None:
     (tmp_path / "seen.py").write_text(SEEN)
     words = [sys.executable, str(tmp_path / "seen.py"), str(ROOT)]
@@ -142,6 +143,7 @@ print(sorted(name for name in seen if "/boot/" in name), any("<tracelens>" in na
 """
 
 
+@pytest.mark.programs
 def test_what_lists_the_files_that_ran_does_not_list_one_that_will_be_gone(tmp_path: Path) -> None:
     (tmp_path / "lists.py").write_text(LISTS)
     command = (sys.executable, str(tmp_path / "lists.py"))

@@ -27,6 +27,8 @@ from tracelens.errors import InputError, UsageError
 from tracelens.model import RankRecording, SourceMark
 from tracelens.trace import chrome, lines, timeline
 
+pytestmark = pytest.mark.programs
+
 pytest.importorskip("torch")
 PLAN = WindowPlan(unprofiled_steps=8, unprofiled_seconds=0.0, clean=5)
 """settle 3, W0 8, warm-up 3, W1 steps 15 to 19, W2 steps 20 and 21."""

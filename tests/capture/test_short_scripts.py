@@ -32,6 +32,7 @@ def test_what_helps_a_script_that_was_too_short_is_said() -> None:
     assert not WindowPlan().fitted(1000).advice(500, "--steps ")
 
 
+@pytest.mark.programs
 def test_a_plain_loop_over_a_loader_of_sixty_batches_is_recorded(tmp_path: Path) -> None:
     (tmp_path / "short.py").write_text(PRELUDE + FORMS.replace("(row for row in rows)", "loader"))
     outcome = profile(ProfileOptions("script", ("short.py", "60"), cwd=tmp_path, monitor=False))
@@ -54,6 +55,7 @@ def test_a_short_pass_that_only_reads_is_not_recorded_in_the_trainings_place() -
     assert plans == [(True, False), (False, True)]
 
 
+@pytest.mark.programs
 def test_a_script_that_was_too_short_says_how_many_steps_there_were(tmp_path: Path) -> None:
     (tmp_path / "short.py").write_text(
         PRELUDE + FORMS.replace("in rows", "in [(torch.ones(8), torch.ones(1))] * steps")
@@ -85,6 +87,7 @@ def test_a_span_of_ranks_without_an_end_is_refused(given: str, capsys: pytest.Ca
     assert "no list of ranks" in capsys.readouterr().err
 
 
+@pytest.mark.programs
 def test_a_rank_that_does_not_exist_is_not_called_a_script_without_steps(tmp_path: Path) -> None:
     words = (str(SCRIPTS / "plain.py"), "8")
     outcome = profile(ProfileOptions("script", words, cwd=tmp_path, monitor=False, ranks=(5, 6)))

@@ -110,6 +110,7 @@ print("fine")
 """
 
 
+@pytest.mark.programs
 def test_a_fork_finds_no_thread_of_ours_where_python_warns_of_it(tmp_path: Path) -> None:
     """Python 3.12 counts the system's threads, after the functions that are registered for the moment before."""
     (tmp_path / "forks.py").write_text(FORKS)

@@ -53,6 +53,7 @@ def test_a_batch_costs_its_workers_the_same_whether_they_hurry_or_not(pause: flo
     assert 0 <= found["ready"] <= 4
 
 
+@pytest.mark.slow
 @linux
 def test_lasting_workers_are_measured_afresh_in_each_epoch() -> None:
     seen, loader = (

@@ -14,6 +14,8 @@ import pytest
 from tests.support import run_cases as cases
 from tracelens.cli import main
 
+pytestmark = pytest.mark.slow  # most of these run several whole commands
+
 Capture = pytest.CaptureFixture[str]
 
 

@@ -55,6 +55,7 @@ def test_the_table_of_a_command_wins_over_the_one_for_all(project: Path) -> None
     assert found["apply"]["interval"] == "7" and found["verify"]["interval"] == "5"
 
 
+@pytest.mark.slow
 def test_command_line_over_environment_over_file(
     project: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,6 +72,7 @@ def test_command_line_over_environment_over_file(
     assert risk("--weights", "risk=40") == 40
 
 
+@pytest.mark.slow
 def test_budgets_and_the_allow_list_of_a_gate(project: Path, capsys: Capture) -> None:
     run = str(next((project / "tracelens-runs").iterdir()))
     wrote(project, "[tool.tracelens.check]\nmax-syncs-per-step = 1\n")
@@ -153,6 +155,7 @@ def test_a_mistake_is_one_sentence_with_file_key_and_the_nearest_name(
     assert streams.out == "" and "Traceback" not in streams.err
 
 
+@pytest.mark.programs
 def test_a_mistake_does_not_break_help_or_completion(project: Path, capsys: Capture) -> None:
     wrote(project, "[tool.tracelens]\nintervall = 5\n")
     assert main(["--help"]) == 0
@@ -202,6 +205,7 @@ def complete(line: str, cwd: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
@@ -226,6 +230,7 @@ def test_the_completion_script_is_the_answer_alone_on_stdout(shell: str, capsys:
     assert "to have it" not in streams.out
 
 
+@pytest.mark.programs
 def test_bash_accepts_the_script_and_completes_with_it(project: Path, capsys: Capture) -> None:
     assert main(["completion", "bash"]) == 0
     script = capsys.readouterr().out

@@ -45,6 +45,7 @@ def next_line(text: str) -> list[str]:
     return shlex.split([line for line in text.splitlines() if line.startswith("next: ")][-1].removeprefix("next: "))
 
 
+@pytest.mark.slow
 def test_verify_names_the_next_command_where_there_is_nothing_to_verify(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
@@ -66,6 +67,7 @@ def test_verify_asks_for_no_fewer_steps_than_it_takes(project: Path, capsys: Cap
     assert "20" in said(capsys)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_found_is_named_from_where_the_user_stands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
@@ -132,6 +134,7 @@ def test_commands_of_a_page_keep_the_interval_that_the_page_is_about() -> None:
     assert "--interval" not in next_commands.patch_commands(replace(page, interval=10))[0][1]
 
 
+@pytest.mark.programs
 def test_a_minus_stays_a_minus_where_the_terminal_knows_only_ascii(project: Path) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
     done = subprocess.run(
@@ -144,6 +147,7 @@ def test_a_minus_stays_a_minus_where_the_terminal_knows_only_ascii(project: Path
     assert output._spelled("µ – →", "latin-1") == "µ - ->"
 
 
+@pytest.mark.programs
 def test_profile_names_the_next_command_where_nothing_was_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,6 +158,7 @@ def test_profile_names_the_next_command_where_nothing_was_recorded(
     assert "not complete" in done.stderr and next_line(done.stderr) == ["tracelens", "doctor"]
 
 
+@pytest.mark.programs
 def test_a_script_that_fails_or_ends_early_is_recorded_again(tmp_path: Path) -> None:
     """A doctor for the machine helps neither; and nothing was recorded in a folder that is named all the same."""
     loop = "import torch\nw = torch.ones(1, requires_grad=True)\no = torch.optim.SGD([w], lr=0.1)\n"
@@ -187,6 +192,7 @@ def test_a_prediction_for_one_device_is_not_held_against_another(found: str | No
     assert ["recorded on NVIDIA H200" in note for note in result._notes(measured)] == ([] if kept else [True])
 
 
+@pytest.mark.slow
 def test_a_trial_on_another_device_is_named_and_set_aside(project: Path, capsys: Capture) -> None:
     from tracelens.verify import store
 

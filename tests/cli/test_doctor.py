@@ -200,6 +200,7 @@ def answer(monkeypatch: pytest.MonkeyPatch, code: str) -> dict[str, Any] | str:
     return torch_probe.ask()
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize(
     ("code", "said"),
     [
@@ -216,11 +217,13 @@ def test_a_torch_that_does_not_answer_is_described(code: str, said: str, monkeyp
     assert isinstance(found, str) and said in found
 
 
+@pytest.mark.programs
 def test_a_torch_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch_probe, "TORCH_SECONDS", 0.2)
     assert answer(monkeypatch, "import time; time.sleep(30)") == "importing torch took longer than 0.2 s"
 
 
+@pytest.mark.programs
 def test_torch_here_answers_every_question() -> None:
     facts = torch_probe.ask()
     assert isinstance(facts, dict) and set(WELL) == set(facts)
@@ -255,6 +258,7 @@ def test_a_machine_that_can_record_is_sent_to_record(
     assert capsys.readouterr().out.rstrip().endswith("This machine can record.\n\nnext: tracelens profile train.py")
 
 
+@pytest.mark.programs
 def test_doctor_works_where_torch_is_not_installed(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise ImportError('no torch on this laptop')\n")
     path = f"{tmp_path}:{ROOT}"

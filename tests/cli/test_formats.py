@@ -16,6 +16,8 @@ from tracelens import cli
 from tracelens.cli import main, output
 from tracelens.report import markdown_syntax
 
+pytestmark = pytest.mark.slow  # most of these run several whole commands
+
 Capture = pytest.CaptureFixture[str]
 FORMATS = {
     "analyze": ["text", "json", "markdown", "github", "sarif"],
@@ -258,6 +260,7 @@ def test_the_caret_stays_under_the_call_in_a_narrow_terminal(ran: Ran) -> None:
 # ----------------------------------------------------------------------------------- the next command, hostile names
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize(
     "words",
     [

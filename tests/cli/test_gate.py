@@ -21,6 +21,8 @@ from tracelens import run as runs
 from tracelens.cli import main
 from tracelens.report import budget, compare, gate, issues
 
+pytestmark = pytest.mark.slow  # most of these run several whole commands
+
 Capture = pytest.CaptureFixture[str]
 
 
@@ -136,6 +138,7 @@ def test_a_baseline_that_is_none_is_unreadable_input(
     assert "b.json" in said and "hint: make one: tracelens analyze" in said and "Traceback" not in said
 
 
+@pytest.mark.programs
 def test_a_device_is_no_baseline_and_a_pipe_is_one(run: Path, capsys: Capture) -> None:
     for device in ("/dev/zero", "/dev/full", "/dev/null"):
         assert main(["check", str(run), "--baseline", device]) == 4

@@ -138,6 +138,7 @@ def test_an_interrupt_is_130(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert main(["analyze", str(folder)]) == 130
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("command", ["analyze", "recommend"])
 def test_json_is_alone_on_stdout(command: str, folder: Path) -> None:
     done = run(command, str(folder), "--format", "json")
@@ -145,6 +146,7 @@ def test_json_is_alone_on_stdout(command: str, folder: Path) -> None:
     assert json.loads(done.stdout)["schema_version"] == 1
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize(
     ("command", "environment"), [("recommend", {}), ("analyze", {"NO_COLOR": "1"}), ("analyze", {"TERM": "dumb"})]
 )
@@ -154,12 +156,14 @@ def test_a_pipe_gets_no_escape_codes(folder: Path, command: str, environment: di
     assert "\x1b" not in done.stdout + done.stderr
 
 
+@pytest.mark.programs
 def test_a_reader_that_goes_away_early_is_no_error(folder: Path) -> None:
     command = f"{sys.executable} -m tracelens analyze {folder} | head -1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.stderr == "" and done.stdout.strip().endswith("0")
 
 
+@pytest.mark.programs
 def test_names_that_the_terminal_cannot_show_do_not_break_the_output(folder: Path) -> None:
     done = run("analyze", str(folder), PYTHONIOENCODING="ascii")
     assert done.returncode == 0 and done.stdout.isascii() and " us" in done.stdout
@@ -205,6 +209,7 @@ def test_an_empty_name_is_a_variable_that_was_not_set(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.programs
 def test_a_folder_that_was_removed_under_us_is_no_bug(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     line = f"mkdir {gone} && cd {gone} && rmdir {gone} && PYTHONPATH={ROOT} {sys.executable} -m tracelens"
@@ -239,6 +244,7 @@ def test_json_is_ascii_so_that_no_terminal_acts_on_it(tmp_path: Path, capsys: py
     assert out.isascii() and "\u202e" in json.dumps(json.loads(out), ensure_ascii=False)
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize(
     ("redirection", "code"), [(">&-", 0), ("2>&-", 0), (">&- 2>&-", 0), (">/dev/full", 1), ("2>/dev/full", 0)]
 )

@@ -66,6 +66,7 @@ def test_a_script_that_is_not_there_is_4_and_leaves_nothing(
     assert "absent.py" in capsys.readouterr().err and list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_report_appears_when_the_window_closes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:

@@ -49,6 +49,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, outcome: str) -> None:
     monkeypatch.setattr(trials, "verify_scripts", lambda *_: (found(None, outcome),))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outcome", OUTCOMES)
 def test_an_applied_patch_that_was_measured_to_be_wrong_or_slower_is_taken_back(
     outcome: str, run: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture

@@ -86,11 +86,13 @@ def fresh(generate: ModuleType) -> dict[Path, str]:
     return pages
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("name", ["docs/rules.md", "docs/commands.md", "docs/patching.md", "docs/tour.md", "README.md"])
 def test_what_the_program_prints_stands_in_the_page_as_it_prints_it(name: str, fresh: dict[Path, str]) -> None:
     assert (ROOT / name).read_text(encoding="utf-8") == fresh[ROOT / name], AGAIN
 
 
+@pytest.mark.programs
 def test_a_page_is_generated_by_its_name_and_an_unknown_name_is_refused(
     generate: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -109,6 +111,7 @@ def test_the_changelog_has_the_form_of_keep_a_changelog() -> None:
     assert kinds <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
 
 
+@pytest.mark.programs
 def test_the_reference_has_every_command_and_every_rule(fresh: dict[Path, str]) -> None:
     reference = fresh[DOCS / "commands.md"]
     assert re.findall(r"^## ([a-z]+)$", reference, re.MULTILINE) == list(cli.root.commands)
@@ -148,6 +151,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out / "html"
 
 
+@pytest.mark.programs
 def test_every_page_is_in_the_site_and_in_its_table_of_contents(site: Path) -> None:
     index = (site / "index.html").read_text(encoding="utf-8")
     for page in DOCS.rglob("*.md"):
@@ -156,6 +160,7 @@ def test_every_page_is_in_the_site_and_in_its_table_of_contents(site: Path) -> N
         assert name == "index.html" or f'href="{name}"' in index, name
 
 
+@pytest.mark.programs
 def test_the_api_page_documents_every_public_name(site: Path) -> None:
     text = (site / "api.html").read_text(encoding="utf-8")
     for name in tracelens.__all__:
@@ -163,6 +168,7 @@ def test_the_api_page_documents_every_public_name(site: Path) -> None:
     assert 'id="tracelens.model.Diagnosis"' in text and 'id="tracelens.pipeline.plan"' in text
 
 
+@pytest.mark.programs
 def test_links_between_pages_of_the_site_lead_somewhere(site: Path) -> None:
     missing = []
     for page in site.rglob("*.html"):
@@ -205,6 +211,7 @@ def test_evidence_is_uploaded_also_when_the_gate_failed(workflow: dict[Any, Any]
     assert {Path(path).name for path in kept} == {"report.html", "check.json", "analysis.json"}
 
 
+@pytest.mark.programs
 def test_the_steps_without_a_gpu_run_here_as_they_are_written(workflow: dict[Any, Any], tmp_path: Path) -> None:
     """The second job's own shell lines, on a repository with a committed run and its baseline."""
     recorded = cases.recorded(tmp_path)

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pytest
+
 HARNESS = Path(__file__).parent
 SCRIPT = """\
 import time
@@ -63,6 +65,7 @@ shutil.rmtree(scratch)
 """
 
 
+@pytest.mark.programs
 def test_a_wrong_patch_is_found_and_a_right_one_passes(tmp_path: Path) -> None:
     source = tmp_path / "a+b"
     source.mkdir()
@@ -236,6 +239,7 @@ def _hosted(folder: Path, scripts: dict[str, str]) -> dict[str, Any]:
     return value
 
 
+@pytest.mark.programs
 def test_versions_take_turns_inside_one_process_and_a_slow_one_is_seen(tmp_path: Path) -> None:
     slow = ENDLESS.replace("sleep(0.002)", "sleep(0.08)")
     found = _hosted(tmp_path, {"original": ENDLESS, "slow": slow, "original again": ENDLESS})
@@ -246,6 +250,7 @@ def test_versions_take_turns_inside_one_process_and_a_slow_one_is_seen(tmp_path:
     assert speeds["original again"]["value"] > speeds["slow"]["value"] + 0.1
 
 
+@pytest.mark.programs
 def test_a_version_that_ends_or_fails_is_said(tmp_path: Path) -> None:
     broken = ENDLESS.replace("time.sleep(0.002)", "1 / (3 - i)")
     scripts = {"original": ENDLESS, "slow": SCRIPT.replace("120", "24"), "original again": ENDLESS, "broken": broken}

@@ -107,6 +107,7 @@ def test_the_short_cut_for_one_optimizer_changes_nothing() -> None:
             assert quick.per_step() == thorough.per_step()
 
 
+@pytest.mark.programs
 def test_steps_that_pass_unseen_count_as_those_that_are_seen() -> None:
     """In a process of its own, because the hooks stay."""
     pytest.importorskip("torch")

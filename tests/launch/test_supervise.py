@@ -36,6 +36,7 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), **more}
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("ending", ["sys.exit(0)", "sys.exit(3)", "sys.exit('text')", "1/0", "os._exit(7)"])
 def test_status_and_streams_are_the_programs_own(tmp_path: Path, ending: str) -> None:
     program = [sys.executable, "-c", f"import os, sys; print(sys.stdin.read(), flush=True); {ending}"]
@@ -47,6 +48,7 @@ def test_status_and_streams_are_the_programs_own(tmp_path: Path, ending: str) ->
     assert not (tmp_path / "boot").exists()
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGSEGV, signal.SIGKILL])
 def test_death_by_a_signal_is_our_death_by_it(tmp_path: Path, number: signal.Signals) -> None:
     program = [sys.executable, "-c", f"import os; os.kill(os.getpid(), {int(number)})"]
@@ -55,6 +57,7 @@ def test_death_by_a_signal_is_our_death_by_it(tmp_path: Path, number: signal.Sig
     assert supervisor.finish(-number) == 128 + number
 
 
+@pytest.mark.programs
 def test_signals_reach_the_child_and_its_answer_counts(tmp_path: Path) -> None:
     program = textwrap.dedent("""
         import signal, sys, time
@@ -77,6 +80,7 @@ def test_signals_reach_the_child_and_its_answer_counts(tmp_path: Path) -> None:
         assert child.wait(timeout=10) == 6
 
 
+@pytest.mark.programs
 def test_ctrl_c_reaches_the_child_once(tmp_path: Path) -> None:
     program = textwrap.dedent("""
         import signal, time
@@ -101,6 +105,7 @@ def test_ctrl_c_reaches_the_child_once(tmp_path: Path) -> None:
         assert child.wait(timeout=10) == 11
 
 
+@pytest.mark.programs
 def test_the_users_own_sitecustomize_still_runs_and_the_path_is_as_before(tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.mkdir()
@@ -137,6 +142,7 @@ def test_a_disk_without_room_for_our_code_is_said_before_anything_starts(
     assert not (tmp_path / "boot").exists()
 
 
+@pytest.mark.programs
 def test_a_broken_agent_leaves_the_program_alone_and_says_why(tmp_path: Path) -> None:
     fake = tmp_path / "lib"
     fake.mkdir()
@@ -157,6 +163,7 @@ def test_a_broken_agent_leaves_the_program_alone_and_says_why(tmp_path: Path) ->
     assert "no_such_agent" in hand.agent
 
 
+@pytest.mark.programs
 def test_a_program_without_torch_shakes_no_hands(tmp_path: Path) -> None:
     launch = supervisor.Launch((sys.executable, "-c", "pass"), "none", {})
     with supervisor.bootstrap(launch, tmp_path / "a:b" / "boot") as boot:

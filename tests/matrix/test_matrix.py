@@ -24,6 +24,8 @@ from tracelens.capture.supervisor.recording import Outcome, ProfileOptions, prof
 from tracelens.capture.window_plan import WindowPlan
 from tracelens.trace import chrome, timeline
 
+pytestmark = pytest.mark.programs
+
 torch = pytest.importorskip("torch")
 
 SCRIPTS = Path(__file__).parent / "scripts"

@@ -68,6 +68,7 @@ def until_begun(folder: Path) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.programs
 def test_two_runs_that_patch_the_same_files_at_once_never_mix(two_runs: Path) -> None:
     first = racing(two_runs, "run0", 1.0)
     until_begun(two_runs)
@@ -81,6 +82,7 @@ def test_two_runs_that_patch_the_same_files_at_once_never_mix(two_runs: Path) ->
     first.stdout.close()
 
 
+@pytest.mark.programs
 def test_a_killed_run_holds_nobody_up(two_runs: Path) -> None:
     first = racing(two_runs, "run0", 60.0)
     until_begun(two_runs)
@@ -94,6 +96,7 @@ def test_a_killed_run_holds_nobody_up(two_runs: Path) -> None:
     assert {(two_runs / name).read_bytes() for name in ("a.py", "b.py")} == {b"run1"}
 
 
+@pytest.mark.programs
 def test_a_run_that_was_stopped_in_the_middle_is_named_after_a_while(
     two_runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,6 +114,7 @@ def test_a_run_that_was_stopped_in_the_middle_is_named_after_a_while(
     assert (two_runs / "b.py").read_bytes() == b"run0"
 
 
+@pytest.mark.programs
 def test_folders_that_can_only_be_read_or_not_be_locked_are_no_obstacle(two_runs: Path) -> None:
     two_runs.chmod(0o555)
     try:

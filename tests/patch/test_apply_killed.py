@@ -109,6 +109,7 @@ def left_over(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.name not in ("a.py", "b.py", "c.py", "run"))
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("command", ["write", "revert"])
 @pytest.mark.parametrize("then", ["write", "revert", "clean up"])
 def test_what_a_kill_left_beside_the_script_is_gone_after_the_next_command(
@@ -168,6 +169,7 @@ def test_a_mark_that_is_no_mark_is_an_input_error(tmp_path: Path) -> None:
     assert len(apply.revert(backup)) == 2
 
 
+@pytest.mark.programs
 def test_killed_at_any_write_nothing_is_lost_and_revert_gives_back_every_byte(
     tmp_path: Path, died_after: Dying
 ) -> None:
@@ -187,6 +189,7 @@ def test_killed_at_any_write_nothing_is_lost_and_revert_gives_back_every_byte(
     assert deaths >= 6
 
 
+@pytest.mark.programs
 def test_killed_at_any_write_of_a_revert_the_next_one_finishes_it(tmp_path: Path, died_after: Dying) -> None:
     deaths = 0
     for count in range(20):

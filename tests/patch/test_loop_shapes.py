@@ -180,6 +180,7 @@ PATCHED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interval", [10, 1])
 @pytest.mark.parametrize("name", PATCHED)
 def test_loops_of_every_shape_leave_the_same_lines_and_results(name: str, interval: int, tmp_path: Path) -> None:

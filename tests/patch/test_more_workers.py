@@ -52,6 +52,7 @@ def apart(folder: Path, text: str) -> str:
     return subprocess.run(command, check=True, cwd=folder, stdout=subprocess.PIPE, text=True, timeout=120).stdout
 
 
+@pytest.mark.programs
 def test_workers_are_added_and_the_script_runs(tmp_path: Path) -> None:
     text = loading()
     patch = unsafe(tmp_path, text, "more-workers")
@@ -97,6 +98,7 @@ def test_without_a_main_guard_workers_must_be_forked(tmp_path: Path, monkeypatch
     assert "starts workers by forkserver" in reasons(unsafe(tmp_path, text, "more-workers"), "more-workers")[0]
 
 
+@pytest.mark.programs
 def test_workers_that_stay_alive_change_the_second_epoch_only(tmp_path: Path) -> None:
     text = loading(f"{ITEMS}, num_workers=1")
     patch = unsafe(tmp_path, text, "persistent-workers")

@@ -31,6 +31,7 @@ print(total)
 """
 
 
+@pytest.mark.slow
 def test_storage_that_the_next_batch_overwrites_is_copied_right_where_it_is_read(tmp_path: Path) -> None:
     text = script(STATIC_STORAGE)
     patch = patch_of(tmp_path, text, defer(text, 1000))

@@ -125,6 +125,7 @@ def functions(count: int) -> str:
     return "\n".join(script(body.format(n=n)) for n in range(count))
 
 
+@pytest.mark.slow
 def test_the_time_for_a_patch_grows_with_the_length_of_the_file_and_not_faster(tmp_path: Path) -> None:
     seconds = []
     for count in (20, 80):

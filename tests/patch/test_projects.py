@@ -172,6 +172,7 @@ def obstacles(patch: Patch) -> str:
     return "\n".join(f"{one.location}: {one.obstacle}" for one in patch.declined)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "files",
     [

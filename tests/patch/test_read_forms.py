@@ -113,6 +113,7 @@ ODD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings(TO_A_SCALAR)
 @pytest.mark.parametrize("name", ODD)
 def test_odd_values_leave_what_they_left_or_the_same_error(name: str, tmp_path: Path) -> None:

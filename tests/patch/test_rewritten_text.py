@@ -30,6 +30,7 @@ VARIANTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VARIANTS)
 def test_lines_outside_of_the_hunks_keep_their_bytes(name: str, tmp_path: Path) -> None:
     text = VARIANTS[name](script(SUM))

@@ -52,6 +52,7 @@ def _fires(line: str, kind: str) -> bool:
     return inside and PATTERNS[kind] in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("case", CASES)
 def test_every_scheme_is_made_on_every_sample(case: str, scheme: str, tmp_path: Path) -> None:
@@ -68,6 +69,7 @@ def test_every_scheme_is_made_on_every_sample(case: str, scheme: str, tmp_path: 
 RUNS = [(case, "full-pipeline") for case in CASES] + [("sync_every_batch", "event-sync")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("case", "scheme"), RUNS)
 def test_the_patched_samples_print_the_same(case: str, scheme: str, tmp_path: Path) -> None:
     text = (SAMPLES / case / "train.py").read_text()

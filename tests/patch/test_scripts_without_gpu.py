@@ -47,6 +47,7 @@ def test_a_script_that_uses_no_gpu_is_told_so_at_each_place(kind: EditKind, tmp_
     assert [one.location.line for one in patch.declined] == [12, 17]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MAY_USE_A_GPU)
 def test_a_script_that_may_use_a_gpu_is_patched(name: str, tmp_path: Path) -> None:
     old, new = MAY_USE_A_GPU[name]

@@ -67,6 +67,7 @@ def test_hunks_have_families_of_their_own_and_obey_only_and_skip(tmp_path: Path)
     assert "TL601" not in [hunk.id for hunk in skipped.hunks] and MARK in skipped.diff
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kinds",
     [

@@ -93,6 +93,7 @@ def test_save_writes_the_three_files_and_they_agree(tmp_path: Path) -> None:
     assert written[2].read_text() == diagnosis.patches["event-interval"].diff
 
 
+@pytest.mark.slow
 def test_two_plans_of_one_run_are_the_same_bytes(folder: Path) -> None:
     assert html.render(illustrate(folder)) == html.render(illustrate(folder))
 
@@ -106,6 +107,7 @@ def test_a_script_that_changed_is_neither_shown_nor_patched(tmp_path: Path) -> N
     assert diagnosis.recommendation.scheme is not None
 
 
+@pytest.mark.slow
 def test_after_apply_the_plan_is_what_it_was(tmp_path: Path) -> None:
     folder = cases.recorded(tmp_path)
     before = plan(folder)
@@ -142,6 +144,7 @@ def test_the_newest_complete_run_is_the_default(tmp_path: Path, monkeypatch: pyt
     assert inputs.run is not None and inputs.run.path.resolve() == folder.resolve()
 
 
+@pytest.mark.slow
 def test_a_measured_scheme_keeps_its_prediction_so_that_the_next_trial_grades_the_replay(tmp_path: Path) -> None:
     folder = cases.recorded(tmp_path)
     before = plan(folder)

@@ -55,6 +55,7 @@ def test_it_names_no_path_of_the_machine_it_was_recorded_on(case: tuple[str, Pat
         assert not found, f"{file.name}: {found[:3]}"
 
 
+@pytest.mark.slow
 def test_it_recommends_what_it_stands_for(case: tuple[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
     name, folder = case
     answer = document(folder, "recommend", capsys)
@@ -85,6 +86,7 @@ def test_its_verification_is_in_it(case: tuple[str, Path]) -> None:
         assert ANSWERS[name] in text
 
 
+@pytest.mark.slow
 def test_its_report_is_one_file(case: tuple[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
     _, folder = case
     assert main(["report", str(folder / "run"), "-o", str(folder / "report.html")]) == 0

@@ -53,6 +53,7 @@ class Measured:
         )
 
 
+@pytest.mark.slow
 def test_measured_gains_replace_the_estimates_and_decide_the_recommendation(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -90,6 +91,7 @@ def test_the_document_of_all_says_what_is_recommended_now() -> None:
     assert "recommendation" not in _document((), None)
 
 
+@pytest.mark.slow
 def test_schemes_with_the_same_patch_are_one_trial(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     diagnosis = planned(folder)
     first, second, *_ = [name for name, patch in diagnosis.patches.items() if not patch.empty]

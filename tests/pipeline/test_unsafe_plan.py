@@ -225,6 +225,7 @@ def test_a_change_that_buys_nothing_beside_the_rest_is_left_out_with_its_number(
 # ------------------------------------------------------------------------------------------------- the commands
 
 
+@pytest.mark.programs
 def test_apply_names_what_needs_unsafe_and_makes_it_when_asked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -252,6 +253,7 @@ def test_apply_names_what_needs_unsafe_and_makes_it_when_asked(
     assert not (tmp_path / "tracelens_runtime.py").exists()
 
 
+@pytest.mark.programs
 def test_apply_thins_the_lines_of_a_recorded_run_and_nothing_else(tmp_path: Path) -> None:
     text = SCRIPT.replace(
         '        print(f"{step}: {loss_value:.4f}")\n', '        print(f"{step}: {loss.item():.4f}")\n'
@@ -273,6 +275,7 @@ def ran(folder: Path, *words: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
+@pytest.mark.slow
 def test_recommending_and_reporting_still_work_with_the_new_kinds(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -289,6 +292,7 @@ def test_recommending_and_reporting_still_work_with_the_new_kinds(
     assert "unsafe" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_condition_on_a_tensor_is_offered_though_its_scheme_does_not_apply(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

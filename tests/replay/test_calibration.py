@@ -89,6 +89,7 @@ def test_a_new_run_carries_the_constants_and_the_replay_takes_them(tmp_path: Pat
     assert Calibration().event_record_ns != 2500
 
 
+@pytest.mark.slow
 def test_what_was_measured_changes_the_estimates(cache: Path, tmp_path: Path) -> None:
     """From the file that `doctor --calibrate` keeps to a printed estimate; the recording is one of an H200."""
     from tracelens import pipeline
@@ -109,6 +110,7 @@ def test_what_was_measured_changes_the_estimates(cache: Path, tmp_path: Path) ->
     assert told[20_000.0] == {"copies from pinned memory run at 20 GB/s"}
 
 
+@pytest.mark.programs
 def test_without_a_gpu_nothing_is_measured_and_that_is_said() -> None:
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():
@@ -117,6 +119,7 @@ def test_without_a_gpu_nothing_is_measured_and_that_is_said() -> None:
         calibration.measure()
 
 
+@pytest.mark.programs
 def test_an_interpreter_without_torch_is_told(tmp_path: Path) -> None:
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\necho 'ModuleNotFoundError: No module named torch' >&2\nexit 1\n")
@@ -125,6 +128,7 @@ def test_an_interpreter_without_torch_is_told(tmp_path: Path) -> None:
         calibration.measure(str(python))
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("ending", ["kill -SEGV $$", "sleep 60"])
 def test_a_piece_that_never_returns_costs_only_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str

@@ -39,6 +39,7 @@ def uncut(program: Program) -> Program:
     return replace(program, variants=tuple(tuple(spread(step)) for step in program.variants))
 
 
+@pytest.mark.slow
 @given(st.lists(MOVES, min_size=1, max_size=12), st.sampled_from(CHANGES), st.sampled_from((0, 4, None)))
 @QUICK
 def test_pieces_that_no_edit_touches_compile_to_what_they_do_in_one_go(
@@ -52,6 +53,7 @@ def test_pieces_that_no_edit_touches_compile_to_what_they_do_in_one_go(
         assert compile_program(program, row_ns).ops == compile_program(uncut(program), row_ns).ops
 
 
+@pytest.mark.slow
 @given(st.lists(MOVES, min_size=1, max_size=12), st.sampled_from(CHANGES))
 @QUICK
 def test_host_work_that_goes_with_the_op_before_it_takes_the_same_time(
@@ -63,6 +65,7 @@ def test_host_work_that_goes_with_the_op_before_it_takes_the_same_time(
     assert whole == single
 
 
+@pytest.mark.slow
 @given(st.lists(MOVES, min_size=1, max_size=12), st.sampled_from(((), *CHANGES)))
 @QUICK
 def test_launches_of_a_stream_that_is_done_may_be_forgotten(moves: list[Move], changes: tuple[Edit, ...]) -> None:

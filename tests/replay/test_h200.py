@@ -102,6 +102,7 @@ def test_a_healthy_run_gains_nothing_without_waits() -> None:
     assert bounds.step_bounds(made).binding == "stream"
 
 
+@pytest.mark.slow
 def test_streams_that_wait_for_unnamed_events_are_not_judged() -> None:
     made = recorded("hta/v100_world2_multistream_5steps.json.gz")
     assert isinstance(made, ReplayTrace), made

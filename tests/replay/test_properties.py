@@ -40,6 +40,7 @@ def time_of(made: ReplayTrace, *changes: Edit) -> float:
     return step_time(compile_program(edits.apply(made, changes), 0.0))
 
 
+@pytest.mark.slow
 @given(st.lists(MOVES, min_size=1, max_size=12))
 @QUICK
 def test_the_base_is_met_and_no_limit_is_passed(moves: list[Move]) -> None:
@@ -48,6 +49,7 @@ def test_the_base_is_met_and_no_limit_is_passed(moves: list[Move]) -> None:
     assert bounds.step_bounds(made).largest_ns <= made.base_ns + ROUNDED_NS
 
 
+@pytest.mark.slow
 @given(st.lists(MOVES, min_size=1, max_size=12))
 @QUICK
 def test_removing_waits_never_lengthens_a_step(moves: list[Move]) -> None:
@@ -61,6 +63,7 @@ def test_removing_waits_never_lengthens_a_step(moves: list[Move]) -> None:
     assert all(cost >= 0 for cost in exposed_cost.per_stall(made).values())
 
 
+@pytest.mark.slow
 @given(st.lists(MOVES, min_size=1, max_size=10))
 @QUICK
 def test_another_threads_python_costs_between_nothing_and_all_of_it(moves: list[Move]) -> None:
@@ -172,6 +175,7 @@ def test_more_workers_are_never_slower_and_never_faster_than_their_share(made: R
         assert after >= made.loader.period_ns * 4 // wanted
 
 
+@pytest.mark.slow
 @given(st.lists(MOVES, min_size=1, max_size=12), st.integers(2, 6))
 @QUICK
 def test_a_longer_interval_is_never_slower(moves: list[Move], interval: int) -> None:
@@ -181,6 +185,7 @@ def test_a_longer_interval_is_never_slower(moves: list[Move], interval: int) -> 
     assert fewer <= some <= time_of(made)
 
 
+@pytest.mark.slow
 @given(st.lists(MOVES, min_size=1, max_size=12), st.sampled_from([2, 7]))
 @QUICK
 def test_scaling_every_duration_scales_the_step(moves: list[Move], factor: int) -> None:

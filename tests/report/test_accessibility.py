@@ -39,6 +39,8 @@ def violations(page: Any) -> list[str]:
     ]
 
 
+@pytest.mark.programs
+@pytest.mark.slow
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 390)])
 @pytest.mark.parametrize("case", [full, cases.planned], ids=["everything", "nothing recommended"])
 def test_axe_finds_nothing(

@@ -45,6 +45,7 @@ def rows_with(text: str, *names: str) -> list[str]:
     return [line for line in text.splitlines() if all(name in line for name in names)]
 
 
+@pytest.mark.slow
 def test_the_verdict_is_one_sentence(answers: Answers) -> None:
     verdict = answers["json"]["verdict"]
     assert verdict in answers["flat"] and verdict in answers["page"]

@@ -220,6 +220,7 @@ def written(folder: Path, *words_: str) -> str:
     return out.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_record_of_events_with_an_interval_is_filled_by_the_h200(samples: Path) -> None:
     text = written(samples / "sync_every_batch")
     found = boxes(text)
@@ -229,6 +230,7 @@ def test_the_record_of_events_with_an_interval_is_filled_by_the_h200(samples: Pa
     assert "Scheme 2+3" in text and "verified: faster" in text
 
 
+@pytest.mark.slow
 def test_the_diff_of_a_record_applies(samples: Path) -> None:
     text = written(samples / "sync_every_batch")
     diff = re.search(r"^```diff\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
@@ -239,6 +241,7 @@ def test_the_diff_of_a_record_applies(samples: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_the_record_of_the_streams_scheme_can_be_written_too(samples: Path) -> None:
     text = written(samples / "pageable_copies", "--scheme", "more-streams")
     assert "# Implementation record: Scheme 1: " in text and "## What runs on which stream" in text

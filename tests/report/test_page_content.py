@@ -102,6 +102,7 @@ def test_a3_a_copy_in_another_folder_shows_the_same(browser: Any, tmp_path: Path
     assert texts[0] == texts[1] and len(texts[0]) > 2000
 
 
+@pytest.mark.slow
 def test_c1_the_verdict_is_short_and_says_where_and_how_much(sample: Diagnosis) -> None:
     page = html.render(sample)
     shown = re.search(r'data-tl="verdict">(.*?)</h1>', page)
@@ -204,6 +205,7 @@ def test_d5_without_javascript_every_section_can_be_read(open_page: Callable[...
 # ------------------------------------------------------------------------------------------------------- redaction
 
 
+@pytest.mark.slow
 def test_the_command_line_redacts(tmp_path: Path) -> None:
     out = tmp_path / "r.html"
     assert main(["report", str(SAMPLE), "-o", str(out), "--redact", "-q"]) == 0

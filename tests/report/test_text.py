@@ -84,6 +84,7 @@ def test_the_last_words_of_a_failed_program_stay_lines() -> None:
     assert "exit code 1:\n  Traceback\n  \\x1b[31mIndexError\n" in out
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("word", ["a b", "\x1b[31m'\"\\x\n\u202e", os.fsdecode(b"n\xff1"), "\x9b5", "ü"])
 def test_commands_can_be_shown_and_pasted_whatever_is_in_them(word: str) -> None:
     line = next_commands.line(word)

@@ -267,6 +267,7 @@ def test_bars_are_as_long_as_their_step_times(open_page: Callable[..., Opened]) 
     assert all(one.step_ns >= floor for one in times.values())
 
 
+@pytest.mark.slow
 @marked
 def test_the_pages_weighted_totals_are_those_of_the_program(open_page: Callable[..., Opened]) -> None:
     from tests.support.places import SAMPLE

@@ -198,6 +198,7 @@ def test_all_mistakes_of_all_files_come_at_once(tmp_path):
     assert len(found) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -34,6 +34,7 @@ def test_a_gzip_cut_anywhere_keeps_what_can_be_inflated(tmp_path: Path, share: f
         assert len(trace) == complete(text[FIRST:])
 
 
+@pytest.mark.slow
 def test_a_damaged_gzip_keeps_everything_before_the_damage(tmp_path: Path) -> None:
     packed = bytearray(gzip.compress(json.dumps(loop(400).document(), indent=1).encode(), 6))
     packed[len(packed) // 2 : len(packed) // 2 + 40] = bytes(40)

@@ -106,6 +106,7 @@ def test_a_damaged_event_costs_only_itself(tmp_path: Path) -> None:
     assert left.idle_gaps().equals(right.idle_gaps()) and left.syncs().equals(right.syncs())
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, len(TEXT) - 1), st.binary(max_size=4), st.integers(0, 30)), max_size=8))
 @QUIET
 def test_no_damage_raises_anything_but_our_errors(tmp_path: Path, edits: list[tuple[int, bytes, int]]) -> None:
@@ -120,6 +121,7 @@ def test_no_damage_raises_anything_but_our_errors(tmp_path: Path, edits: list[tu
         timeline.build(trace)
 
 
+@pytest.mark.slow
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists))
 @QUIET
 def test_fields_of_any_type_raise_nothing_else(tmp_path: Path, value: Any) -> None:

@@ -100,6 +100,7 @@ def agrees(mine: Answer, theirs: Answer) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_every_number_is_htas(name: str) -> None:
     """In one test per file, so that HTA parses it once."""
@@ -128,6 +129,7 @@ def assert_breakdown(found: Timeline, *, idle_us: float, busy_us: float) -> None
     assert busy * (end - start) / 1000 == pytest.approx(busy_us, rel=TOLERANCE, abs=HTAS_DIGITS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in FILES if "correlation-width" in DEFECTS.get(name, ())])
 def test_hta_cannot_link_correlations_that_are_narrower_than_positions(name: str) -> None:
     """`correlation-width`: HTA narrows the ids to the smallest integer type, then writes row numbers into it."""

@@ -53,6 +53,7 @@ def same(ours: pd.DataFrame, theirs: pd.DataFrame, rtol: float = 1e-6) -> None:
     )
 
 
+@pytest.mark.slow
 def test_temporal_breakdown(pair: tuple[Any, Any]) -> None:
     ours, theirs = (side.get_temporal_breakdown(visualize=False) for side in pair)
     same(ours, theirs)
@@ -91,6 +92,7 @@ def test_launches(pair: tuple[Any, Any]) -> None:
         same(ours, theirs)
 
 
+@pytest.mark.slow
 def test_operators_and_their_kernels(pair: tuple[Any, Any]) -> None:
     if on_rocm(pair):
         for side in pair:
@@ -106,6 +108,7 @@ def test_steps(pair: tuple[Any, Any]) -> None:
     assert list(ours) == list(theirs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["h200/mlp_base_ns", "hta/a100_world2_nccl"])
 def test_memory_bandwidth(name: str) -> None:
     """Computed from bytes and duration; Kineto wrote the same, as exact as the durations in the file are."""

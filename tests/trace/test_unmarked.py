@@ -14,6 +14,8 @@ import pytest
 from tests.support.builders import AUTOGRAD, Machine
 from tests.support.places import ROOT
 
+pytestmark = pytest.mark.programs
+
 SAMPLE = ROOT / "sample_traces" / "sync_every_batch" / "run" / "rank0"
 GPU_AND_CALLS = ("kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver", "overhead")
 

@@ -12,6 +12,8 @@ from tracelens.verify import result
 from tracelens.verify.policy import POLICY
 from tracelens.verify.supervisor import session, working_copy
 
+pytestmark = pytest.mark.programs
+
 TRACKER = '''
 """A tracker in the manner of the real ones: a folder beside the script, one in the home, a service that writes too."""
 import os, subprocess, sys

@@ -2,9 +2,13 @@
 
 from dataclasses import replace
 
+import pytest
+
 from tests.support.verifying import LINE, TRAIN, change, script, session
 from tracelens.model import Hunk, Location
 from tracelens.verify import result
+
+pytestmark = pytest.mark.programs
 
 STEPS = 60
 SEEDED = (

@@ -11,6 +11,8 @@ from tracelens.verify import request, result, trial_process
 from tracelens.verify.compare import numbers, printed_output
 from tracelens.verify.supervisor import session, working_copy
 
+pytestmark = pytest.mark.programs
+
 BODY = """\
 import torch
 import torch.distributed as dist

@@ -10,6 +10,7 @@ import pytest
 from tracelens.verify.supervisor import scratch_folder
 
 
+@pytest.mark.programs
 def test_the_folder_lives_as_long_as_the_block(tmp_path):
     with scratch_folder.opened(tmp_path) as space:
         (space.folder / "run").mkdir()
@@ -17,12 +18,14 @@ def test_the_folder_lives_as_long_as_the_block(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.programs
 def test_the_folder_is_removed_when_the_block_fails(tmp_path):
     with pytest.raises(ZeroDivisionError), scratch_folder.opened(tmp_path):
         raise ZeroDivisionError
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.programs
 def test_what_a_dead_verification_left_is_removed_by_the_next_and_a_living_ones_is_not(tmp_path):
     dead, living, foreign = (tmp_path / f"{scratch_folder.PREFIX}{name}" for name in ("dead", "living", "foreign"))
     for folder in (dead, living, foreign):
@@ -49,6 +52,7 @@ def test_sockets_of_loader_workers_find_a_place_with_a_short_name(tmp_path, monk
     assert len(str(listener)) - len(str(parent)) + len(longest) <= 107
 
 
+@pytest.mark.programs
 def test_the_guardian_ends_the_arm_that_runs_and_no_other(tmp_path):
     folder = tmp_path / "space"
     folder.mkdir()
@@ -69,6 +73,7 @@ def test_the_guardian_ends_the_arm_that_runs_and_no_other(tmp_path):
         first.wait()
 
 
+@pytest.mark.programs
 def test_a_guardian_that_is_gone_is_no_reason_to_fail(tmp_path):
     guardian = scratch_folder._guardian(tmp_path / "none")
     guardian.kill()

@@ -26,6 +26,8 @@ from tracelens.verify.supervisor import processes, working_copy
 from tracelens.verify.supervisor import session as run
 from tracelens.verify.trial_process import TrialProcess
 
+pytestmark = pytest.mark.programs
+
 
 def test_equal_numbers_and_a_faster_version_in_one_interleaved_verification(project, monkeypatch):
     monkeypatch.setattr(run, "POLICY", replace(POLICY, most_pairs=3))

@@ -102,6 +102,7 @@ def test_a_line_on_standard_error_may_stand_elsewhere_but_not_be_lost() -> None:
     assert lost.where == STANDARD_ERROR
 
 
+@pytest.mark.programs
 def test_lines_that_a_patch_loses_in_a_file_or_on_standard_error_are_noticed(project: Path) -> None:
     log = (
         '        sys.stderr.write(f"step {step} {shown}\\n")\n'
@@ -123,6 +124,7 @@ def test_lines_that_a_patch_loses_in_a_file_or_on_standard_error_are_noticed(pro
     assert file.outcome == "different numbers" and "line 24 of log.csv" in file.verdict
 
 
+@pytest.mark.programs
 def test_a_script_that_ends_by_os_exit_has_trained_all_the_same(project: Path) -> None:
     path = script(project, TRAIN.replace("range(100_000)", "range(5)") + "sys.stdout.flush(); os._exit(0)\n")
     record, _ = one_process(path)

@@ -17,6 +17,8 @@ from tracelens.patch.recipes import PatchOptions, make
 from tracelens.verify import result
 from tracelens.verify.request import PatchedVersion
 
+pytestmark = pytest.mark.programs
+
 LOOP = """\
 import math
 torch.set_num_threads(1)

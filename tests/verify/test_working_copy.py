@@ -238,6 +238,7 @@ def sandboxed(copy, project, body, kernel=False):
     return done.stdout, log.read_text().splitlines() if log.exists() else []
 
 
+@pytest.mark.programs
 def test_writes_through_links_become_copies(tmp_path, project):
     body = """
 open("data/big.bin", "r+b").write(b"changed")
@@ -254,6 +255,7 @@ print(open("data/deep/small.txt").read(), os.path.exists("data/deep/7.txt"), os.
     assert working_copy.changed(before, working_copy.snapshot((project,))) == ()
 
 
+@pytest.mark.programs
 def test_writes_outside_raise_and_are_listed_once(tmp_path, project):
     body = f"""
 import shutil, sqlite3
@@ -284,6 +286,7 @@ open("/dev/null", "w").write("x")
     assert working_copy.changed(before, working_copy.snapshot((project,))) == ()
 
 
+@pytest.mark.programs
 @pytest.mark.skipif(not landlock(), reason="this kernel has no Landlock")
 def test_child_programs_are_stopped_by_the_kernel(tmp_path, project):
     target = project / "from_shell.txt"
@@ -297,6 +300,7 @@ print(subprocess.run(["sh", "-c", "echo x > here.txt && mkdir d && mv here.txt d
     assert not target.exists()
 
 
+@pytest.mark.programs
 def test_early_bootstrap_confines_writes_from_the_first_line_and_runs_the_users_own_sitecustomize(tmp_path, project):
     copy = copy_at(tmp_path, project)
     working_copy.build(copy, None)
