@@ -23,8 +23,6 @@ from typing import Any
 import torch
 from torch.utils.data import BatchSampler, DataLoader
 
-VERSION = 6
-
 MAX_DELAY_S = 1.0
 """Statements wait about this long at most, so that a slow loop still shows its lines while it runs."""
 MAX_WAITING_BATCHES = 64

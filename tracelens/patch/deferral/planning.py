@@ -37,10 +37,6 @@ class StatementRun:
     statements: tuple[cst.CSTNode, ...]
     captures: tuple[Capture, ...]
 
-    @property
-    def inline(self) -> bool:
-        return isinstance(self.statements[0], cst.BaseSmallStatement)
-
 
 @dataclass(frozen=True)
 class Deferral:
