@@ -13,6 +13,7 @@ import pandas as pd
 
 from tracelens.model import Timeline
 from tracelens.report.formatting import milliseconds
+from tracelens.report.step_picture import typical
 
 COLUMNS = 72
 LANES = 8
@@ -23,12 +24,9 @@ LEGEND = "# compute  = copy  ~ communication  w host waits  c host issues work  
 
 def strip(timeline: Timeline) -> str | None:
     """None where there is no step or nothing in it."""
-    steps = timeline.tables.steps
-    kept = steps[steps["kept"]] if "kept" in steps else steps
-    if kept.empty:
+    chosen = typical(timeline.tables.steps)
+    if chosen is None:
         return None
-    lengths = (kept["end_ns"] - kept["start_ns"]).to_numpy()
-    chosen = kept.iloc[int(np.abs(lengths - np.median(lengths)).argmin())]
     start, end = int(chosen["start_ns"]), int(chosen["end_ns"])
     lanes = list(_lanes(timeline, start, end))
     if not lanes or end <= start:

@@ -24,10 +24,6 @@ class Budgets:
     idle_share: float | None = None
     step_ms: float | None = None
 
-    @property
-    def empty(self) -> bool:
-        return self == Budgets()
-
 
 @dataclass(frozen=True, slots=True)
 class BudgetResult:

@@ -30,7 +30,6 @@ _BASELINE: Shape = {
             "id": str,
             "title": str,
             "fingerprint": str,
-            "cost_us_per_step": float,
             "location": {"path": str, "line": int, "function": str},
         }
     ]
@@ -38,14 +37,13 @@ _BASELINE: Shape = {
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownFinding:
     """A finding of the baseline."""
 
     fingerprint: str
     rule: str
     title: str
     place: str
-    cost_us: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +52,7 @@ class Gate:
 
     items: tuple[BudgetResult, ...]
     issues: tuple[Issue, ...]
-    resolved: tuple[Known, ...]
+    resolved: tuple[KnownFinding, ...]
     compared: bool
     least_share: float
     unused: tuple[str, ...] = ()
@@ -105,7 +103,7 @@ def judge(
     diagnosis: Diagnosis,
     items: Sequence[BudgetResult],
     allowed: Sequence[str],
-    baseline: Sequence[Known] | None,
+    baseline: Sequence[KnownFinding] | None,
     least_share: float,
 ) -> Gate:
     """Hold the findings against the baseline and the allow-list."""
@@ -133,7 +131,7 @@ def allowed_waits(diagnosis: Diagnosis, allowed: Sequence[str]) -> frozenset[str
     )
 
 
-def read_baseline(path: Path) -> tuple[Known, ...]:
+def read_baseline(path: Path) -> tuple[KnownFinding, ...]:
     """The findings of an analysis.json, or of a Run folder that holds one."""
     file = path / runs.ANALYSIS_FILE if runs.is_run(path) else path
     if _is_device(file):
@@ -155,13 +153,11 @@ def _is_device(path: Path) -> bool:
     return False
 
 
-def _known(entry: Mapping[str, Any]) -> Known:
+def _known(entry: Mapping[str, Any]) -> KnownFinding:
     place = entry.get("location") or {}
     line = f":{place['line']}" if place.get("line") else ""
     where = formatting.clean(f"{place['path']}{line}") if place.get("path") else ""
-    return Known(
-        entry["fingerprint"], entry["id"], formatting.clean(entry["title"]), where, entry.get("cost_us_per_step")
-    )
+    return KnownFinding(entry["fingerprint"], entry["id"], formatting.clean(entry["title"]), where)
 
 
 def document(gate: Gate) -> dict[str, Any]:

@@ -203,8 +203,7 @@ def _sample(row: dict[str, Any]) -> StackSample:
 
 def _event(row: dict[str, Any]) -> EventUse:
     times = int(row["start_unix_ns"]), int(row["end_unix_ns"])
-    stream = row.get("stream")
-    return EventUse(*times, int(row["thread"]), str(row["call"]), int(row["event"]), None if stream is None else stream)
+    return EventUse(*times, int(row["thread"]), str(row["call"]), int(row["event"]), row.get("stream"))
 
 
 def _location(row: dict[str, Any]) -> Location:
