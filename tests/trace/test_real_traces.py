@@ -14,6 +14,7 @@ from tests.support.places import ROOT, TRACES
 from tracelens.findings import stalls
 from tracelens.model import Timeline
 from tracelens.replay import trace_builder
+from tracelens.replay.replay_trace import editable_host_ops
 from tracelens.trace import chrome, intervals, timeline
 from tracelens.verify.compare import window_statistics
 
@@ -181,7 +182,7 @@ def test_findings_replay_and_verify_count_the_same_calls(name: str) -> None:
     mine = waits[waits["step"].isin(kept) & ~waits["window_edge"]]
     pairs = {(row.call, row.copy) for row in mine.itertuples() if row.copy >= 0}
     assert pairs
-    ops = [op for step in trace_builder.build(found).steps for op in trace_builder.single(step)]
+    ops = [op for step in trace_builder.build(found).steps for op in editable_host_ops(step)]
     numbered = {op.pair for op in ops if op.pair >= 0}
     assert numbered == {copy for _, copy in pairs}
     assert {op.call for op in ops if op.pair >= 0} == {call for pair in pairs for call in pair}
