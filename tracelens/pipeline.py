@@ -167,7 +167,7 @@ def plan(examined: Examined, options: Options | None = None) -> PlannedDiagnosis
         planning.edits(rules, diagnosis.stalls, diagnosis.inventory, interval, given)
         for given in (offers if options.unsafe else None, offers)
     )
-    context = _patch_context(examined, interval, options)
+    context = _patch_context(examined, options)
     by_scheme = remedies.remedies_for(context, fitted, offers, options.forced)
     recorded = store.read(diagnosis.run.path) if diagnosis.run else ()
     against = (recorded, fitted, interval, diagnosis.timeline.trace.device)
@@ -234,8 +234,7 @@ def partial_patch(diagnosis: PlannedDiagnosis, name: str, hunks: HunkChoice, opt
     edits = next(scheme.edits for scheme in diagnosis.schemes if scheme.id == name)
     if hunks.only:  # a hunk that was left out because it buys nothing can be asked for by its id
         edits += tuple(offer for offer in diagnosis.offers.get(name, ()) if offer.kind not in {e.kind for e in edits})
-    interval, stalls = diagnosis.interval, diagnosis.stalls
-    context = PatchContext(NOT_REPLAYED, code, applied, stalls, interval, options.unsafe, options.import_runtime)
+    context = PatchContext(NOT_REPLAYED, code, applied, diagnosis.stalls, options.unsafe, options.import_runtime)
     return remedies.change(context, code, edits, hunks)
 
 
@@ -335,13 +334,12 @@ def _with_callees(attributed: Owners, run: Run | None, code: TrainingScript | Ab
     return owners.with_callees(attributed, sources.texts_of(paths, run, code, "project"))
 
 
-def _patch_context(examined: Examined, interval: int, options: Options) -> PatchContext:
+def _patch_context(examined: Examined, options: Options) -> PatchContext:
     return PatchContext(
         replay_trace=examined.replay_trace,
         code=examined.code,
         applied=examined.applied,
         stalls=examined.diagnosis.stalls,
-        interval=interval,
         unsafe=options.unsafe,
         import_runtime=options.import_runtime,
     )

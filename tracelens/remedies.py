@@ -43,7 +43,6 @@ class PatchContext:
     code: TrainingScript | Abstention
     applied: runs.AppliedPatch | None
     stalls: tuple[Stall, ...]
-    interval: int
     unsafe: bool = False
     import_runtime: bool = False
     made: dict[tuple[tuple[Edit, ...], bool], Patch] = field(default_factory=dict, compare=False, repr=False)
@@ -102,8 +101,8 @@ def change(context: PatchContext, code: TrainingScript, edits: tuple[Edit, ...],
     def make(root: Path, script: Path) -> Patch:
         from tracelens.patch import recipes
 
-        wanted = recipes.PatchOptions(context.interval, context.unsafe, hunks.only, hunks.skip, context.import_runtime)
-        return recipes.make(root, script, edits, context.stalls, wanted)
+        options = recipes.PatchOptions(context.unsafe, hunks.only, hunks.skip, context.import_runtime)
+        return recipes.make(root, script, edits, context.stalls, options)
 
     places = (stall.location for stall in context.stalls if stall.location is not None)
     return originals.make(context.applied, code.root, code.path, places, make)

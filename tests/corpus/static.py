@@ -118,9 +118,7 @@ def patched(script: Path, unsafe: bool = False, offered: bool | None = None) -> 
     try:
         source = parse(script, script.name, script.read_bytes())
     except Unreadable:
-        return make(
-            script.parent, script, (Edit("defer-read", interval=INTERVAL),), (), PatchOptions(INTERVAL, unsafe=True)
-        )
+        return make(script.parent, script, (Edit("defer-read", interval=INTERVAL),), (), PatchOptions(unsafe=True))
     tree = parsed(source.data)
     found = batches(tree) if tree is not None else None
     for kind, wanted in kinds.items():
@@ -133,7 +131,7 @@ def patched(script: Path, unsafe: bool = False, offered: bool | None = None) -> 
         edits += tuple(Edit(edit, stalls=names, interval=INTERVAL, depth=1) for edit in wanted if names)
     if unsafe or offered:
         edits += (Edit("more-workers", workers=MANY), Edit("persistent-workers"))
-    return make(script.parent, script, _joined(edits), stalls, PatchOptions(INTERVAL, unsafe=offered is None))
+    return make(script.parent, script, _joined(edits), stalls, PatchOptions(unsafe=offered is None))
 
 
 def _joined(edits: Iterable[Edit]) -> tuple[Edit, ...]:

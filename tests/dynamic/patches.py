@@ -159,12 +159,12 @@ def assumed(root: Path, script: Path, schemes: tuple[str, ...] = ASKED, *, unsaf
             for kind in kinds.get(site.kind, ()):
                 places.setdefault(kind, []).append(Location(shown, site.line))
         edits = tuple(Edit(kind, locations=tuple(where), interval=INTERVAL) for kind, where in places.items())  # type: ignore[arg-type]
-        patches[name] = make(root, script, edits, (), PatchOptions(INTERVAL))
+        patches[name] = make(root, script, edits, (), PatchOptions())
     if unsafe:
         reads = tuple(Location(shown, site.line) for site in found if site.kind == "read")
         kinds_of_reads = ("defer-read", "thin-logs", "move-guard")
         edits = tuple(Edit(kind, locations=reads, interval=INTERVAL) for kind in kinds_of_reads)  # type: ignore[arg-type]
-        patches |= _with_unsafe_hunks(ASKED[0], make(root, script, edits, (), PatchOptions(INTERVAL, unsafe=True)))
+        patches |= _with_unsafe_hunks(ASKED[0], make(root, script, edits, (), PatchOptions(unsafe=True)))
     return Plan(patches)
 
 

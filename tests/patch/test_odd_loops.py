@@ -86,7 +86,7 @@ def _patch(case: Case, folder: Path) -> Patch:
         if site.kind == "read"
     ]
     edit = Edit("defer-read", locations=tuple(dict.fromkeys(found)), interval=NEVER)
-    return make(folder, folder / "train.py", (edit,), (), PatchOptions(NEVER))
+    return make(folder, folder / "train.py", (edit,), (), PatchOptions())
 
 
 def _write(case: Case, folder: Path) -> None:

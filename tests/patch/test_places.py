@@ -27,11 +27,11 @@ def test_evidence_comes_from_the_stalls(tmp_path: Path) -> None:
     path = tmp_path / "train.py"
     path.write_text(text)
     edits = (Edit("defer-read", stalls=("s1",), locations=(place,), interval=10),)
-    (hunk,) = make(tmp_path, path, edits, (stall("s1", place.line),), PatchOptions(10)).hunks
+    (hunk,) = make(tmp_path, path, edits, (stall("s1", place.line),), PatchOptions()).hunks
     assert hunk.evidence == "1 call per step, 3.10 ms per step host-blocked, 1.20 ms exposed"
-    (hunk,) = make(tmp_path, path, edits, (stall("s1", place.line, exposed=None),), PatchOptions(10)).hunks
+    (hunk,) = make(tmp_path, path, edits, (stall("s1", place.line, exposed=None),), PatchOptions()).hunks
     assert hunk.evidence.endswith("exposed time unknown")
-    (hunk,) = make(tmp_path, path, edits, (stall("s1", place.line, exposed=2_667),), PatchOptions(10)).hunks
+    (hunk,) = make(tmp_path, path, edits, (stall("s1", place.line, exposed=2_667),), PatchOptions()).hunks
     assert hunk.evidence.endswith("2.7 µs exposed"), "0.00 ms would be a zero that nobody measured"
 
 
@@ -60,7 +60,7 @@ def test_without_a_line_the_reads_of_each_batch_in_the_only_training_loop_are_me
     path = tmp_path / "train.py"
     path.write_text(text)
     edits = (Edit("defer-read", stalls=("s1",), interval=10),)
-    patch = make(tmp_path, path, edits, (stall("s1", None),), PatchOptions(10))
+    patch = make(tmp_path, path, edits, (stall("s1", None),), PatchOptions())
     assert len(patch.hunks) == 1
     assert_same(tmp_path, text, patch)
 
@@ -146,7 +146,7 @@ def test_a_loop_in_another_file_of_the_project_is_patched_there(tmp_path: Path) 
     (tmp_path / "lib" / "engine.py").write_text(engine)
     (tmp_path / "train.py").write_text("from lib.engine import train\n")
     edits = (Edit("defer-read", locations=fired(engine, path="lib/engine.py"), interval=10),)
-    patch = make(tmp_path, tmp_path / "train.py", edits, (), PatchOptions(10))
+    patch = make(tmp_path, tmp_path / "train.py", edits, (), PatchOptions())
     assert {one.path.relative_to(tmp_path).as_posix() for one in patch.files} == {
         "lib/engine.py",
         "tracelens_runtime.py",

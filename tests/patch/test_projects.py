@@ -137,9 +137,7 @@ def patched(root: Path) -> Patch:
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if line.rstrip().endswith(FIRES)
     ]
-    return make(
-        root, root / "main.py", (Edit("defer-read", locations=tuple(found), interval=10),), (), PatchOptions(10)
-    )
+    return make(root, root / "main.py", (Edit("defer-read", locations=tuple(found), interval=10),), (), PatchOptions())
 
 
 def outcome(root: Path) -> Outcome:
@@ -370,7 +368,7 @@ def test_a_copy_in_a_helper_is_told_what_to_do_with_a_copy(tmp_path: Path) -> No
         root / "main.py",
         (Edit("async-copy", locations=place), Edit("prefetch", locations=place)),
         (),
-        PatchOptions(10),
+        PatchOptions(),
     )
     assert {one.by_hand for one in patch.declined} == {"copy with non_blocking=True there, from pinned memory"}
 
@@ -391,7 +389,7 @@ def test_a_short_loop_within_each_batch_is_not_said_to_be_read_rarely(
 ) -> None:
     root = project(tmp_path, {"main.py": TOP_K})
     stall = Stall("s1", "cudaStreamSynchronize", "d2h", calls, 9, 9, None, "unknown", Location("main.py", 5))
-    patch = make(root, root / "main.py", (Edit("defer-read", stalls=("s1",), interval=10),), (stall,), PatchOptions(10))
+    patch = make(root, root / "main.py", (Edit("defer-read", stalls=("s1",), interval=10),), (stall,), PatchOptions())
     assert bool(patch.files) == patched_too
     assert ("makes 3.3 rounds in each batch" in obstacles(patch)) != patched_too
 

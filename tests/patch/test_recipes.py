@@ -29,7 +29,7 @@ def patch_example(folder: Path, kind: str) -> Patch:
     text = "\n".join(line.partition("# fires")[0] + "# fires" if "# fires" in line else line for line in lines)
     locations = fired(text, path="before.py")
     edit = Edit(kind, locations=locations, interval=10, depth=1, workers=2)  # type: ignore[arg-type]
-    return make(folder, path, (edit,), (), PatchOptions(10, unsafe=kind in UNSAFE_EDITS))
+    return make(folder, path, (edit,), (), PatchOptions(unsafe=kind in UNSAFE_EDITS))
 
 
 def test_every_recipe_has_its_folder_and_no_other() -> None:

@@ -72,7 +72,7 @@ def test_latin_1_stays_latin_1(tmp_path: Path) -> None:
     text = "# -*- coding: latin-1 -*-\n" + script(SUM).replace("so far", "größer")
     path = tmp_path / "train.py"
     path.write_bytes(text.encode("latin-1"))
-    patch = make(tmp_path, path, defer(text), (), PatchOptions(10))
+    patch = make(tmp_path, path, defer(text), (), PatchOptions())
     after = next(one.after for one in patch.files if one.path == path)
     assert "größer".encode("latin-1") in after
 

@@ -58,7 +58,7 @@ def _fires(line: str, kind: str) -> bool:
 def test_every_scheme_is_made_on_every_sample(case: str, scheme: str, tmp_path: Path) -> None:
     text = (SAMPLES / case / "train.py").read_text()
     (tmp_path / "train.py").write_text(text)
-    patch = make(tmp_path, tmp_path / "train.py", edits(text, scheme), (), PatchOptions(10, unsafe=True))
+    patch = make(tmp_path, tmp_path / "train.py", edits(text, scheme), (), PatchOptions(unsafe=True))
     if scheme in ("event-sync", "interval-sync", "event-interval"):
         assert patch.declined == ()
         after = [line.strip() for line in patched_text(patch).splitlines()] if patch.files else []
@@ -74,7 +74,7 @@ RUNS = [(case, "full-pipeline") for case in CASES] + [("sync_every_batch", "even
 def test_the_patched_samples_print_the_same(case: str, scheme: str, tmp_path: Path) -> None:
     text = (SAMPLES / case / "train.py").read_text()
     (tmp_path / "train.py").write_text(text)
-    patch = make(tmp_path, tmp_path / "train.py", edits(text, scheme), (), PatchOptions(10, unsafe=True))
+    patch = make(tmp_path, tmp_path / "train.py", edits(text, scheme), (), PatchOptions(unsafe=True))
     left = assert_same(tmp_path, text, patch, ARGUMENTS.get(case, ("--batches", "53")))
     assert left.ending == ""
     assert "loss" in left.output or "D " in left.output

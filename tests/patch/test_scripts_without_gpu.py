@@ -61,7 +61,7 @@ def test_a_wait_that_was_recorded_shows_that_there_is_a_gpu(tmp_path: Path) -> N
     stall = Stall("read", "cudaStreamSynchronize", "d2h", 1.0, 0, 0, None, "unknown", place)
     (tmp_path / "train.py").write_text(ON_CPU)
     edits = (Edit("defer-read", stalls=("read",), interval=10),)
-    assert make(tmp_path, tmp_path / "train.py", edits, (stall,), PatchOptions(10)).hunks
+    assert make(tmp_path, tmp_path / "train.py", edits, (stall,), PatchOptions()).hunks
 
 
 def test_a_module_of_a_project_that_names_a_gpu_is_no_script_for_the_cpu(tmp_path: Path) -> None:

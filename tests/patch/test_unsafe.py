@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.patching import assert_same, defer, patch_of, script
-from tests.support.unsafe_patches import N, edits, unsafe
+from tests.support.unsafe_patches import edits, unsafe
 from tracelens.model import UNSAFE_EDITS, Location, Stall
 from tracelens.patch.files import apply
 from tracelens.patch.loop.thinned import MARK
@@ -96,7 +96,7 @@ def test_a_second_run_changes_nothing_and_revert_is_exact(kinds: tuple[str, ...]
     again = tuple(
         replace(edit, locations=(), stalls=tuple(s.id for s in stalls)) if edit.locations else edit for edit in wanted
     )
-    assert make(tmp_path, path, again, stalls, PatchOptions(N, unsafe=True)).diff == ""
+    assert make(tmp_path, path, again, stalls, PatchOptions(unsafe=True)).diff == ""
     apply.revert(tmp_path / "backup")
     assert path.read_bytes() == text.encode()
     shutil.rmtree(tmp_path / "backup", ignore_errors=True)

@@ -66,7 +66,7 @@ def patch_of(folder: Path, text: str, edits: tuple[Edit, ...] | None = None, **o
     """The patch of one script; every line that ends in `# fires` is a read unless `edits` say otherwise."""
     path = folder / "train.py"
     path.write_bytes(text.encode())
-    return make(folder, path, edits if edits is not None else defer(text), (), PatchOptions(10, **options))
+    return make(folder, path, edits if edits is not None else defer(text), (), PatchOptions(**options))
 
 
 def patched_text(patch: Patch) -> str:

@@ -118,7 +118,7 @@ def test_bugs_planted_into_the_patchers_own_patch_are_caught(project):
     path = script(project, body.replace("def main():", on_gpu + "def main():"))
     line = path.read_text().splitlines().index("        shown = loss.item()") + 1
     reads = Edit("defer-read", interval=10, locations=(Location("train.py", line),))
-    patch = recipes.make(project, path, (reads,), (), recipes.PatchOptions(10))
+    patch = recipes.make(project, path, (reads,), (), recipes.PatchOptions())
     assert [file.path.name for file in patch.files] == ["train.py", "tracelens_runtime.py"]
 
     def spoiled(name, old, new):

@@ -52,7 +52,7 @@ def project() -> Iterator[Path]:
 def changed(path: Path, name: str, kind: str, mark: str = "", **asked: int) -> PatchedVersion:
     text = path.read_text()
     edit = Edit(kind, locations=fired(text, mark) if mark else (), interval=10, **asked)  # type: ignore[arg-type]
-    patch = make(path.parent, path, (edit,), (), PatchOptions(10, unsafe=True))
+    patch = make(path.parent, path, (edit,), (), PatchOptions(unsafe=True))
     assert [hunk.edit for hunk in patch.hunks] == [kind], patch.declined
     return PatchedVersion(patch, name, interval=10)
 

@@ -42,8 +42,6 @@ _GIVEN_UP = "the file is left as it is: "
 class PatchOptions:
     """How a patch is to be made: which of its hunks, and where its helpers come from."""
 
-    interval: int
-    """For Edits of kind interval-sync and defer-read that leave theirs open (0)."""
     unsafe: bool = False
     only: Collection[str] = ()
     skip: Collection[str] = ()
@@ -52,7 +50,7 @@ class PatchOptions:
 
 
 def make(
-    source_root: Path, script: Path, edits: Sequence[Edit], stalls: Sequence[Stall], wanted: PatchOptions
+    source_root: Path, script: Path, edits: Sequence[Edit], stalls: Sequence[Stall], options: PatchOptions
 ) -> Patch:
     """The Patch that makes `edits` in the files under `source_root`; nothing is written.
 
@@ -60,12 +58,11 @@ def make(
     exist and `InputError` if the script cannot be read.
     """
     recorded = {stall.id: stall for stall in stalls}
-    project = _Project(source_root.resolve(), script.resolve(), recorded, wanted.unsafe, wanted.import_runtime)
-    complete = tuple(replace(edit, interval=wanted.interval) if edit.interval < 1 else edit for edit in edits)
-    files, declined = project.read(complete)
+    project = _Project(source_root.resolve(), script.resolve(), recorded, options.unsafe, options.import_runtime)
+    files, declined = project.read(edits)
     drafts = [project.draft(source, targets) for source, targets in files]
     declined += [one for draft in drafts for one in draft.declined]
-    chosen, hunks = _choose(drafts, wanted.only, wanted.skip)
+    chosen, hunks = _choose(drafts, options.only, options.skip)
     written, kept, given_up = project.write(chosen, hunks)
     ordered = sorted({(str(d.location), d.edit, d.obstacle): d for d in (*declined, *given_up)}.items())
     return Patch(
