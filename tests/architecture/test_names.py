@@ -7,12 +7,6 @@ from collections import defaultdict
 
 from tests.support.sources import MODULES, name_of, nodes_of
 
-STILL_CALLED_OF = frozenset({"patch"})
-"""Folders (and modules beside them) that still have a function called `of`. Whoever renames the last one removes the
-entry; nothing is ever added."""
-STILL_TWICE = frozenset({"_Module"})
-"""Class names that still occur more than once. Whoever makes one unique removes it; nothing is ever added."""
-
 
 def definitions() -> list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]]:
     return [
@@ -27,7 +21,7 @@ def test_no_function_is_called_of() -> None:
     offenders = [
         f"{file}:{node.lineno}"
         for file, node in definitions()
-        if not isinstance(node, ast.ClassDef) and node.name == "of" and file.partition("/")[0] not in STILL_CALLED_OF
+        if not isinstance(node, ast.ClassDef) and node.name == "of"
     ]
     assert offenders == []
 
@@ -37,5 +31,5 @@ def test_a_class_name_occurs_once() -> None:
     for file, node in definitions():
         if isinstance(node, ast.ClassDef):
             places[node.name].append(f"{file}:{node.lineno}")
-    twice = {name: where for name, where in places.items() if len(where) > 1 and name not in STILL_TWICE}
+    twice = {name: where for name, where in places.items() if len(where) > 1}
     assert twice == {}

@@ -140,7 +140,7 @@ class Clocked:
 
 
 @lru_cache(maxsize=8)
-def of(script: bytes, others: tuple[bytes, ...]) -> Clocked:
+def clock_readers(script: bytes, others: tuple[bytes, ...]) -> Clocked:
     """What is known of a script and of the project's files that it imports."""
     own = _file(script)
     functions: dict[str, tuple[_Function, ...]] = {}

@@ -74,7 +74,7 @@ class SourceFile:
     @cached_property
     def clocked(self) -> clocked.Clocked:
         """Which functions of this file and of the project's files that it imports read a clock."""
-        return clocked.of(self.data, tuple(path.read_bytes() for path in self.others))
+        return clocked.clock_readers(self.data, tuple(path.read_bytes() for path in self.others))
 
     @cached_property
     def others(self) -> tuple[Path, ...]:

@@ -59,7 +59,7 @@ class Deeds:
         self.unit = unit
         self.drained = drained
 
-    def of(self, chosen: Callable[[ast.AST], bool]) -> list[Deed]:
+    def chosen_deeds(self, chosen: Callable[[ast.AST], bool]) -> list[Deed]:
         """What the nodes of the unit do that are chosen."""
         summary = self.memory.summaries[self.unit]
         out = [Deed(node, self.unit, node, effect) for node, effect in summary.effects if chosen(node)]

@@ -116,9 +116,9 @@ class _Judge:
         self.statements = [node for span in question.later for node in nodes_in(loop, span)]
         self.kept = question.kept if question.kept is not None else evaluated_in_place(self.statements)
         self.deeds = Deeds(memory, unit, question.drained)
-        self.moved = self.deeds.of(self._is_later)
+        self.moved = self.deeds.chosen_deeds(self._is_later)
         anytime = memory.make(Callbacks, ELSEWHERE, "all")
-        self.staying = [*self.deeds.of(self._stays), *self.deeds.behind(loop, anytime)]
+        self.staying = [*self.deeds.chosen_deeds(self._stays), *self.deeds.behind(loop, anytime)]
 
     # --------------------------------------------------------------------------------------------------------- pieces
 

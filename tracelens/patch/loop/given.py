@@ -38,7 +38,7 @@ class _Made:
 
 
 @dataclass(frozen=True)
-class _Module:
+class _ModuleClasses:
     classes: Mapping[str, _Class]
     made: tuple[_Made, ...]
 
@@ -82,12 +82,12 @@ def _family(name: str, classes: Mapping[str, _Class]) -> Iterator[_Class]:
 
 
 @lru_cache(maxsize=elsewhere.REMEMBERED)
-def _read(data: bytes) -> _Module:
+def _read(data: bytes) -> _ModuleClasses:
     tree = elsewhere.parsed(data)
     if tree is None:
-        return _Module({}, ())
+        return _ModuleClasses({}, ())
     classes = {node.name: _class(node) for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
-    return _Module(classes, tuple(_makings(tree)))
+    return _ModuleClasses(classes, tuple(_makings(tree)))
 
 
 def _class(definition: ast.ClassDef) -> _Class:

@@ -30,7 +30,7 @@ class Timing:
     spans: tuple[cst.BinaryOperation, ...]
 
 
-def of(facts: LoopFacts) -> Timing:
+def time_measurements(facts: LoopFacts) -> Timing:
     """How the loop measures time; empty where it does not."""
     measured = next(_measured(facts, facts.loop.body), None)
     if measured is not None:

@@ -62,7 +62,7 @@ def _loop(request: RecipeRequest, site: Site) -> Loop:
 
 def timed(facts: LoopFacts, reads: Sequence[cst.CSTNode]) -> tuple[Deferral | None, Timing]:
     """How the times that the loop measures are known later, with the statements in `reads`. Raises `Blocked`."""
-    found = timing.of(facts)
+    found = timing.time_measurements(facts)
     if not found.spans:
         return (plan(facts, reads) if reads else None), found
     measuring = replace(facts, spans=frozenset(found.spans))
@@ -82,7 +82,7 @@ def _proposal(request: RecipeRequest, loop: Loop, members: Found) -> Proposal:
     else:
         often = f"waited for every {interval} batches" if interval > 1 else "waited for after the loop"
         reason = f"an event marks the batch and is {often}; the host goes on"
-    if timing.of(facts_of(request.source, loop)).spans:
+    if timing.time_measurements(facts_of(request.source, loop)).spans:
         reason += "; times between clock reads are measured by events, so they are the GPU's alone and known later"
     timer = _own_iterator(loop, request.names)
     if timer:
