@@ -9,6 +9,7 @@ from tracelens.findings.owners.join import (
     EXCESS,
     UNMATCHED,
     HostSpans,
+    LineSamples,
     StepLines,
     StepOperations,
     carry,
@@ -101,6 +102,28 @@ def test_time_that_no_attributed_step_had_something_for_is_excess() -> None:
     ran = lines(0, (1, 500_000), (2, 500_000))
     clean = operations(0, 9_000_000, ("mm", 400_000, 500_000))
     assert per_line(carry(clean, [(seen, ran)])) == {1: 500_000, 2: 500_000, EXCESS: 8_000_000}
+
+
+def sampled(*rows: tuple[int, int]) -> LineSamples:
+    """Rows of (time, line); paths and lines have the same numbers, 0 to 9."""
+    times, seen = (np.array([row[at] for row in rows], dtype=np.int64) for at in (0, 1))
+    return LineSamples(times, seen, np.arange(10), np.arange(10))
+
+
+def test_samples_name_the_line_that_no_attributed_step_ran() -> None:
+    """Line 7 takes 8 ms in the clean step; it is sampled each millisecond from 1 ms on, line 2 at the end."""
+    seen = operations(0, 1_000_000)
+    ran = lines(0, (1, 500_000), (2, 500_000))
+    samples = sampled(*((1_000_000 * at, 7) for at in range(1, 9)), (9_000_000, 2))
+    spans = carry(operations(0, 9_000_000), [(seen, ran)], samples)
+    assert per_line(spans) == {1: 500_000, 2: 500_000, 7: 8_000_000}
+
+
+def test_samples_at_the_known_lines_say_that_these_ran_longer() -> None:
+    seen = operations(0, 1_000_000)
+    ran = lines(0, (1, 250_000), (2, 750_000))
+    samples = sampled(*((1_000_000 * at, 2) for at in range(1, 8)))
+    assert per_line(carry(operations(0, 8_000_000), [(seen, ran)], samples)) == {1: 2_000_000, 2: 6_000_000}
 
 
 def test_a_slow_operation_is_no_excess() -> None:

@@ -42,7 +42,8 @@ class Owner:
     kind: OwnerKind
     owned_ns: int
     locations: tuple[Location, ...] = ()
-    """The innermost line first, then who called it; where several lines share one owner, the longest first."""
+    """The innermost line first, then who called it, then other lines that share the owner. Of launches the lines with
+    the most of them."""
     callee: str | None = None
     """What the line called, where that is known: `gc.collect`, `cudaMalloc`, `Adam.step`."""
     group: str | None = None

@@ -208,10 +208,9 @@ def _short(called: str | None) -> str | None:
 
 def _owner(key: _Key, total: _Sum, kept: KeptSteps) -> Owner:
     heaviest = sorted(total.lines, key=lambda lines: -total.lines[lines])
-    if key.location is not None and heaviest:
-        locations = heaviest[0]
-    else:
-        locations = tuple(dict.fromkeys(lines[0] for lines in heaviest))
+    callers = heaviest[0] if heaviest and key.kind != "launch" else ()
+    others = () if key.location is not None else (lines[0] for lines in heaviest)
+    locations = tuple(dict.fromkeys((*callers, *others)))
     return Owner(
         key.kind,
         kept.per_step(total.total),

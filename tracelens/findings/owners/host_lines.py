@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tracelens.findings.kept_steps import KeptSteps
-from tracelens.findings.owners.join import HostSpans, StepLines, StepOperations, carry
+from tracelens.findings.owners.join import NO_SAMPLES, HostSpans, LineSamples, StepLines, StepOperations, carry
 from tracelens.findings.owners.operations import HostOperations
 from tracelens.model import LineLog, Location, RankRecording, Timeline
 from tracelens.trace.lines import LineStep, Path, fold
@@ -52,8 +52,34 @@ def collect(
         return HostLines(_joined([carry(step, []) for step in clean]), (), NO_CLOCK if recording else NOT_RECORDED)
     numbers: dict[Path, int] = {}
     attributed = _attributed(timeline, operations, fold(log), numbers)
-    places = tuple(tuple(_location(log, line) for line in reversed(path)) for path in numbers)
-    return HostLines(_joined([carry(step, attributed) for step in clean]), places, NOT_ALIKE)
+    places = [tuple(_location(log, line) for line in reversed(path)) for path in numbers]
+    samples = _samples(timeline, recording, places) if recording else NO_SAMPLES
+    return HostLines(_joined([carry(step, attributed, samples) for step in clean]), tuple(places), NOT_ALIKE)
+
+
+def _samples(timeline: Timeline, recording: RankRecording, places: list[tuple[Location, ...]]) -> LineSamples:
+    """The stack samples of the training thread; lines that no attributed step ran are added to `places`."""
+    zero = timeline.trace.base_unix_ns or 0
+    lines: dict[Location, int] = {}
+    path_of: list[int] = []
+    line_of = []
+    for number, path in enumerate(places):
+        line = lines.setdefault(path[0], len(lines)) if path else -1
+        line_of.append(line)
+        if line == len(path_of):
+            path_of.append(number)
+    rows = []
+    for sample in sorted(recording.samples, key=lambda sample: sample.unix_ns):
+        if sample.thread != timeline.main_thread:
+            continue
+        line = lines.setdefault(sample.location, len(lines))
+        if line == len(path_of):
+            path_of.append(len(places))
+            places.append((sample.location,))
+            line_of.append(line)
+        rows.append((sample.unix_ns - zero, line))
+    columns = np.array(rows, dtype=np.int64).reshape(-1, 2).T
+    return LineSamples(columns[0], columns[1], np.array(line_of, dtype=np.int64), np.array(path_of, dtype=np.int64))
 
 
 def _attributed(

@@ -6,8 +6,10 @@ the host was at, from when to when, on the clock of the clean step. Pure, on arr
 Operations are anchors. Each step is cut at them into pieces: before the first, the first itself, between the first and
 the second, and so on; the borders of the step are anchors, too. A piece of the clean step gets the lines of the same
 piece of an attributed step, in the same order and proportions: lengths are never compared, because attributed steps
-run slower. Where operations differ nothing is carried over (`UNMATCHED`), and time that an attributed step had nothing
-for belongs to no line that it saw (`EXCESS`).
+run slower. Where operations differ nothing is carried over (`UNMATCHED`).
+
+A piece that lasts much longer than in any attributed step holds something that did not run there, or the same for
+longer. Samples of the stack that were taken meanwhile tell which; what none of them explains has no line (`EXCESS`).
 """
 
 from __future__ import annotations
@@ -69,17 +71,34 @@ class HostSpans:
     """Numbers as in `StepLines`, or `UNMATCHED`, or `EXCESS`."""
 
 
-def carry(clean: StepOperations, attributed: Sequence[tuple[StepOperations, StepLines]]) -> HostSpans:
+@dataclass(frozen=True)
+class LineSamples:
+    """Where the host was now and then in the clean steps. `lines`: numbers of innermost lines."""
+
+    times: Column
+    lines: Column
+    line_of: Column
+    """The innermost line of each path."""
+    path_of: Column
+    """A path that ends in each line."""
+
+
+NO_SAMPLES = LineSamples(*(np.empty(0, dtype=np.int64) for _ in range(4)))
+
+
+def carry(
+    clean: StepOperations,
+    attributed: Sequence[tuple[StepOperations, StepLines]],
+    samples: LineSamples = NO_SAMPLES,
+) -> HostSpans:
     """The lines of a clean step, piece by piece from the attributed step whose piece has the nearest length."""
     edges = clean.edges
     length = np.diff(edges)
     best = np.full(len(length), -1, dtype=np.int64)
     source = np.full(len(length), UNMATCHED, dtype=np.int64)
     nearest = np.full(len(length), np.iinfo(np.int64).max)
-    lengths = []
     for number, (operations, _) in enumerate(attributed):
         other = np.diff(operations.edges)
-        lengths.append(other)
         piece = matching_pieces(clean.names, operations.names)
         distance = np.where(piece >= 0, np.abs(length - other[piece]), np.iinfo(np.int64).max)
         closer = distance < nearest
@@ -88,7 +107,8 @@ def carry(clean: StepOperations, attributed: Sequence[tuple[StepOperations, Step
     parts = [_unmatched(edges, np.flatnonzero(source < 0))]
     for number, (operations, lines) in enumerate(attributed):
         mine = np.flatnonzero(best == number)
-        parts.append(_carried(edges, mine, source[mine], operations.edges, lines, lengths[number]))
+        matched = _Matched(edges, mine, operations.edges, source[mine])
+        parts.append(_carried(matched, lines, samples))
     return _ordered(parts)
 
 
@@ -132,30 +152,90 @@ def _unmatched(edges: Column, pieces: Column) -> HostSpans:
     return HostSpans(edges[pieces], edges[pieces + 1], np.full(len(pieces), UNMATCHED, dtype=np.int64))
 
 
-def _carried(
-    edges: Column, pieces: Column, sources: Column, other: Column, lines: StepLines, lengths: Column
-) -> HostSpans:
-    """Lay the lines of the attributed pieces `sources` over the clean `pieces`."""
+@dataclass(frozen=True)
+class _Matched:
+    """Pieces of a clean step (by their edges) with the same pieces of one attributed step."""
+
+    edges: Column
+    pieces: Column
+    other_edges: Column
+    sources: Column
+
+    @property
+    def lengths(self) -> Column:
+        return np.asarray(np.diff(self.edges)[self.pieces])
+
+    @property
+    def excess(self) -> Column:
+        """How much longer a piece lasts than it can by itself. An operation is itself, however long it takes."""
+        other = np.diff(self.other_edges)[self.sources]
+        much = (self.lengths > EXCESS_FACTOR * other + EXCESS_NS) & (self.pieces % 2 == 0)
+        return np.where(much, self.lengths - other, 0)
+
+
+def _carried(matched: _Matched, lines: StepLines, samples: LineSamples) -> HostSpans:
+    """Lay the lines of the attributed pieces over the clean ones."""
+    edges, pieces, sources = matched.edges, matched.pieces, matched.sources
     if not len(pieces):
         return _unmatched(edges, pieces)
-    cut = _cut(lines, other)
+    cut = _cut(lines, matched.other_edges)
     chosen = np.argsort(sources, kind="stable")  # each attributed piece serves one clean piece at most
     at = np.minimum(np.searchsorted(sources[chosen], cut.piece), len(sources) - 1)
     known = sources[chosen][at] == cut.piece
     row = chosen[at[known]]
-    length, begin = np.diff(edges)[pieces], edges[pieces]
-    excess = _excess(length, lengths[sources], pieces)
-    shrunk = (length - excess)[row]
-    starts = begin[row] + np.round(shrunk * cut.low[known]).astype(np.int64)
-    ends = begin[row] + np.round(shrunk * cut.high[known]).astype(np.int64)
-    more = np.flatnonzero(excess)
+    others = _others(matched, cut, samples)
+    begin, until = edges[pieces], edges[pieces + 1]
+    carried = until - begin - np.bincount(others.row, weights=others.length, minlength=len(pieces)).astype(np.int64)
     at_once = np.setdiff1d(np.arange(len(pieces)), row)  # in the attributed step it took no time at all
-    until = edges[pieces + 1]
-    return HostSpans(
-        np.concatenate((starts, begin[at_once], (until - excess)[more])),
-        np.concatenate((ends, (until - excess)[at_once], until[more])),
-        np.concatenate((cut.path[known], _at(lines, other[sources[at_once]]), np.full(len(more), EXCESS))),
+    instant = _at(lines, matched.other_edges[sources[at_once]])
+    upto = (
+        np.cumsum(others.length)
+        - np.concatenate(([0], np.cumsum(others.length)))[np.searchsorted(others.row, others.row)]
     )
+    ends = (begin + carried)[others.row] + upto
+    return HostSpans(
+        np.concatenate((begin[row] + _part(carried[row], cut.low[known]), begin[at_once], ends - others.length)),
+        np.concatenate((begin[row] + _part(carried[row], cut.high[known]), (begin + carried)[at_once], ends)),
+        np.concatenate((cut.path[known], instant, others.path)),
+    )
+
+
+def _part(length: Column, share: Column) -> Column:
+    return np.asarray(np.round(length * share).astype(np.int64))
+
+
+@dataclass(frozen=True)
+class _Others:
+    """Time of some pieces (rows of `_Matched`, in order) that the attributed step has nothing for."""
+
+    row: Column
+    length: Column
+    path: Column
+
+
+def _others(matched: _Matched, cut: _Cut, samples: LineSamples) -> _Others:
+    rows: list[tuple[int, int, int]] = []
+    excess = matched.excess
+    for row in np.flatnonzero(excess).tolist():
+        seen = cut.path[cut.piece == matched.sources[row]]
+        piece = matched.pieces[row]
+        span = int(matched.edges[piece]), int(matched.edges[piece + 1])
+        rows += [(row, length, path) for path, length in _explained(span, int(excess[row]), seen, samples)]
+    columns = np.array(rows, dtype=np.int64).reshape(-1, 3).T
+    return _Others(columns[0], columns[1], columns[2])
+
+
+def _explained(span: tuple[int, int], excess: int, seen: Column, samples: LineSamples) -> list[tuple[int, int]]:
+    """(path, ns) of what ran in a piece besides the lines that were `seen` there; nothing if those ran longer."""
+    low, high = np.searchsorted(samples.times, span)
+    if low == high:
+        return [(EXCESS, excess)]
+    lasted = np.diff(np.concatenate(([span[0]], samples.times[low:high])))  # since the sample before
+    lines = samples.lines[low:high]
+    new = ~np.isin(lines, samples.line_of[seen[seen >= 0]])
+    unseen = {int(line): int(lasted[new & (lines == line)].sum()) for line in np.unique(lines[new])}
+    scale = min(1.0, excess / max(1, sum(unseen.values())))
+    return [(int(samples.path_of[line]), round(length * scale)) for line, length in unseen.items() if length]
 
 
 def _at(lines: StepLines, instants: Column) -> Column:
@@ -164,12 +244,6 @@ def _at(lines: StepLines, instants: Column) -> Column:
         return np.full(len(instants), UNMATCHED, dtype=np.int64)
     at = np.clip(np.searchsorted(lines.starts, instants, side="right") - 1, 0, len(lines.paths) - 1)
     return np.asarray(lines.paths[at])
-
-
-def _excess(length: Column, other: Column, pieces: Column) -> Column:
-    """How much of each piece ran in no attributed step. An operation is itself, however long it takes."""
-    much = (length > EXCESS_FACTOR * other + EXCESS_NS) & (pieces % 2 == 0)
-    return np.where(much, length - other, 0)
 
 
 @dataclass(frozen=True)
