@@ -57,7 +57,7 @@ def test_without_unsafe_every_place_is_listed_and_not_a_byte_differs(tmp_path: P
 
 def test_hunks_have_families_of_their_own_and_obey_only_and_skip(tmp_path: Path) -> None:
     text = script(WHOLE)
-    wanted = (*defer(text), *edits(text, *UNSAFE_EDITS))
+    wanted = (*defer(text), *edits(text, "thin-logs", "move-guard", "more-workers", "persistent-workers"))
     every = patch_of(tmp_path, text, wanted, unsafe=True)
     assert [hunk.id for hunk in every.hunks] == ["TL701", "TL801", "TL601", "TL501"], "what waits, waits with the guard"
     assert every.left_alone == ()
