@@ -82,7 +82,7 @@ def test_every_verdict_and_the_last_line(tmp_path: Path, capsys: pytest.CaptureF
 def test_what_goes_wrong_is_a_failure_and_not_silence(broken: str, tmp_path: Path) -> None:
     project(tmp_path)
     error = {"lost comment": {"return_value": "a comment would be lost"}, "exception": {"side_effect": KeyError("x")}}
-    with mock.patch.object(rewrite_checks, "mistake", **error[broken]):
+    with mock.patch.object(rewrite_checks, "rewrite_mistake", **error[broken]):
         result = static.examine(tmp_path / "train.py")
     assert result.verdict == "failed"
     assert result.problem

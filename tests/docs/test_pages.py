@@ -122,6 +122,7 @@ def test_the_reference_has_every_command_and_every_rule(fresh: dict[Path, str]) 
             assert f"`{rule['id']}`: " in fresh[DOCS / "rules.md"]
 
 
+@pytest.mark.programs
 def test_the_excerpt_in_the_readme_is_in_the_tour(generate: ModuleType, fresh: dict[Path, str]) -> None:
     excerpt = fresh[ROOT / "README.md"].partition("<!-- tour:begin -->")[2].partition("<!-- tour:end -->")[0]
     tour = set(fresh[DOCS / "tour.md"].splitlines())

@@ -73,6 +73,7 @@ def counted(trace: Trace | None) -> Counter[tuple[object, ...]]:
 # --------------------------------------------------------------------------------- the same numbers as intact events
 
 
+@pytest.mark.slow
 @given(st.integers(0, len(text(ROWS))))
 @QUIET
 def test_a_cut_file_gives_the_numbers_of_its_complete_events(tmp_path: Path, cut: int) -> None:
@@ -82,6 +83,7 @@ def test_a_cut_file_gives_the_numbers_of_its_complete_events(tmp_path: Path, cut
     assert_same_numbers(loaded(tmp_path, text(ROWS)[:cut]), loaded(tmp_path, text(whole)) if whole else None)
 
 
+@pytest.mark.slow
 @example({0}, "nul")  # once joined with the next event, as if its name had quotes inside
 @example({0, 1}, "brace")  # once took the next event with it
 @given(st.sets(st.integers(0, len(ROWS) - 1), max_size=8), st.sampled_from(["brace", "key", "number", "nul", "start"]))

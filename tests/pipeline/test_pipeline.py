@@ -81,6 +81,7 @@ def test_some_hunks_of_a_patch(planned: IllustratedDiagnosis) -> None:
     assert [hunk.id for hunk in one.hunks] == ids[:1]
 
 
+@pytest.mark.slow
 def test_save_writes_the_three_files_and_they_agree(tmp_path: Path) -> None:
     folder = cases.recorded(tmp_path)
     diagnosis = illustrate(folder)

@@ -136,6 +136,7 @@ def plain() -> ReplayTrace:
     return build([("launch", 10), ("sync", 1)])
 
 
+@pytest.mark.slow
 @given(tapes())
 @settings(QUICK, max_examples=80)
 def test_of_any_program_removing_waits_is_exact(made: ReplayTrace) -> None:

@@ -17,6 +17,8 @@ from tracelens.cli.planning import PlanOptions, planned
 from tracelens.cli.renderers.renderer import PlanAnswer, render
 from tracelens.report.formatting import gain, milliseconds, percent
 
+pytestmark = pytest.mark.slow  # every bundled Run is planned and reported
+
 CASES = ("sync_every_batch", "pageable_copies", "gpu_bound", "loader_bound", "host_bound")
 Answers = dict[str, Any]
 
@@ -45,7 +47,6 @@ def rows_with(text: str, *names: str) -> list[str]:
     return [line for line in text.splitlines() if all(name in line for name in names)]
 
 
-@pytest.mark.slow
 def test_the_verdict_is_one_sentence(answers: Answers) -> None:
     verdict = answers["json"]["verdict"]
     assert verdict in answers["flat"] and verdict in answers["page"]

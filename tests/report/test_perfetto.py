@@ -23,6 +23,8 @@ from tracelens.cli import main
 from tracelens.errors import UsageError
 from tracelens.report import perfetto
 
+pytestmark = pytest.mark.slow  # a recorded trace is annotated and read back
+
 OURS = (perfetto.PROCESS, perfetto.PREDICTED)
 
 
@@ -69,7 +71,6 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], di
     return before, json.loads(gzip.decompress(out.read_bytes())), out
 
 
-@pytest.mark.slow
 def test_the_rows_of_the_recording_stay_and_ours_keep_the_format(
     sample: tuple[dict[str, Any], dict[str, Any], Path],
 ) -> None:
@@ -105,7 +106,6 @@ def test_our_loader_finds_the_same_in_the_annotated_trace(sample: tuple[dict[str
     ]
 
 
-@pytest.mark.slow
 def test_trimmed_to_two_steps_it_is_small_and_holds_them(
     sample: tuple[dict[str, Any], dict[str, Any], Path], tmp_path: Path
 ) -> None:

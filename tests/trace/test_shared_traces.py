@@ -43,6 +43,7 @@ def nanoseconds(text: object) -> int:
     return int((Decimal(str(text)) * 1000).to_integral_value())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES)
 def test_a_slow_reader_finds_the_same_numbers(file: str) -> None:
     with gzip.open(TRACES / file) as handle:
