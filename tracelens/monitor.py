@@ -1,8 +1,7 @@
-"""A training monitor for one's own scripts: iteration times, and what GPU and CPU did meanwhile.
+"""A training monitor for the user's own script: iteration times, GPU and CPU use, without a profiler.
 
 In: the seconds of each iteration, from the script. Out: `monitor.jsonl` (the samples that `tracelens profile` writes,
-with lines for iterations between them) and a summary. Apart from the recording because it needs no profiler: it may
-run for a whole training.
+with rows for iterations between them) and a summary. It may run for a whole training.
 
     from tracelens.monitor import TrainingMonitor
 
@@ -12,12 +11,12 @@ run for a whole training.
     monitor.stop_monitoring()
     print(monitor.get_summary())
 
-    with TrainingMonitor() as monitor:      # or so: times each turn of the loop itself
+    with TrainingMonitor() as monitor:      # or this, which times the iterations itself
         for batch in monitor.watch(loader):
             ...
 
-A turn's time is host time. A GPU works on behind it, so the times mean what the loop itself waits for: over many
-iterations their mean is the step time, a single one may be shorter than the work it started.
+Times are host times. The GPU works asynchronously, so a single iteration may be shorter than the work that it started;
+over many iterations the mean is the step time.
 """
 
 from __future__ import annotations
@@ -43,58 +42,59 @@ from tracelens.errors import UsageError
 Batch = TypeVar("Batch")
 
 RECENT = 100_000
-"""Iterations that the statistics look back on: 800 kB, an hour and more of a fast loop."""
+"""Iterations that the statistics cover, the latest ones: 800 kB, more than an hour of a fast loop."""
 OUTLIER_SPREADS = 5.0
-"""An outlier is this many median absolute deviations (scaled to a standard deviation) above the median …"""
+"""An outlier is more than this many median absolute deviations (scaled to a standard deviation) above the median …"""
 OUTLIER_FACTOR = 1.5
-"""… and half as long again: a loop that varies by microseconds has no outliers of microseconds."""
+"""… and more than this times the median, so that a loop that varies by microseconds has no outliers."""
 _MAD_TO_SIGMA = 1.4826
 """The scale of a normal distribution's median absolute deviation; Rousseeuw and Croux 1993, section 1."""
 
 
 @dataclass(frozen=True)
 class Iterations:
-    """Statistics over the iterations logged, in milliseconds; None where there are too few to say."""
+    """Statistics over the logged iterations, in milliseconds; None where there are too few iterations."""
 
     count: int
     mean_ms: float | None
     median_ms: float | None
     p95_ms: float | None
-    """Nearest rank; None below 20 iterations."""
+    """By the nearest rank; None below 20 iterations."""
     longest_ms: float | None
     outliers: tuple[int, ...]
-    """Numbers (from 0) of the iterations that stand out, at most the twenty longest, in order."""
+    """Numbers (from 0) of the outliers, at most the twenty longest, in order."""
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """One device over the time watched; None is "not available", never 0."""
+    """One device over the monitored time; None is "not available", never 0."""
 
     index: int
     utilization_mean: float | None
-    """Percent, NVML's: the share of its own windows (about 1/6 s to 1 s) in which any kernel ran."""
+    """NVML's percentage: the share of its own windows (1/6 s to 1 s) in which any kernel ran."""
     memory_used_peak: int | None
     memory_total: int | None
     power_mean_w: float | None
     sm_clock_min_mhz: int | None
     throttle_reasons: int | None
-    """NVML's bits of all samples together."""
+    """Bitwise or of NVML's throttle reasons over all samples."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What was watched. `str()` of it is a few lines for people, `as_dict()` for JSON."""
+    """The result of a monitor. `str()` gives a few lines of text, `as_dict()` the values for JSON."""
 
     seconds: float
     iterations: Iterations
     gpus: tuple[Gpu, ...] | None
     """None: no NVML here."""
     process_cpu_percent_mean: float | None
-    """Of the process and its children; 100 is one core."""
+    """Of the process and its descendants; 100 is one core."""
     process_memory_peak: int | None
     file: str | None
 
     def as_dict(self) -> dict[str, Any]:
+        """The values, for JSON."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -102,11 +102,13 @@ class Summary:
 
 
 class TrainingMonitor:
-    """Watches a training from inside its process. Thread-safe; a monitor can be started once."""
+    """Monitors a training from inside its process. Thread-safe; a monitor can be started once."""
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, period_seconds: float = PERIOD_SECONDS) -> None:
-        """`path`: the file to write, `monitor.jsonl` in the current folder by default; an older one is kept aside.
-        Rank 3 writes `monitor-rank3.jsonl`; whoever finds somebody writing adds the number of its process."""
+        """`path`: the file to write, `monitor.jsonl` in the current folder by default; an older one is renamed.
+
+        Rank 3 writes `monitor-rank3.jsonl`. Where another monitor is writing that file, the process id is added.
+        """
         if not 0.01 <= period_seconds <= 3600 or math.isnan(period_seconds):
             raise UsageError(
                 f"period_seconds is {period_seconds}: NVML gives a new value every 1/6 s at best",
@@ -123,7 +125,7 @@ class TrainingMonitor:
         self._lock = threading.Lock()
 
     def start_monitoring(self) -> None:
-        """Begin to sample. Raises `UsageError` when it runs already or the file cannot be made."""
+        """Start to sample. Raises `UsageError` if it was started before or the file cannot be made."""
         if self._began is not None:
             raise UsageError("this monitor was started before", hint="make a new TrainingMonitor for another stretch")
         try:
@@ -137,7 +139,7 @@ class TrainingMonitor:
         self._monitor.start()
 
     def log_iteration(self, seconds: float) -> None:
-        """One iteration took so many seconds. Raises `ValueError` for what is no duration."""
+        """Log an iteration that took `seconds`. Raises `ValueError` for a negative or infinite number."""
         if not seconds >= 0 or math.isinf(seconds):
             raise ValueError(f"an iteration cannot take {seconds} s")
         with self._lock:
@@ -147,7 +149,7 @@ class TrainingMonitor:
             self._monitor.note({"unix_ns": time.time_ns(), "iteration": number, "iteration_seconds": seconds})
 
     def stop_monitoring(self) -> None:
-        """End sampling; the file is complete afterwards. Does nothing the second time."""
+        """Stop sampling; the file is complete afterwards. Does nothing the second time."""
         if self._began is None or self._ended is not None:
             return
         self._ended = time.perf_counter()
@@ -156,7 +158,7 @@ class TrainingMonitor:
         self._writer.release()
 
     def get_summary(self) -> Summary:
-        """What was seen so far; also while it runs."""
+        """The summary so far; also while it runs."""
         with self._lock:
             seconds, dropped = list(self._seconds), self._count - len(self._seconds)
         rows = [row for row in run.rows(self._path) if "iteration" not in row] if self._began is not None else []
@@ -171,7 +173,7 @@ class TrainingMonitor:
         )
 
     def watch(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        """Hand the batches through, and log the time from asking for one to asking for the next."""
+        """Yield the batches, and log the time from the request for each to the request for the next."""
         began = time.perf_counter()
         for batch in batches:
             yield batch
@@ -208,11 +210,11 @@ def _iterations(seconds: Sequence[float], dropped: int) -> Iterations:
 
 
 def _outliers(seconds: Sequence[float], dropped: int) -> tuple[int, ...]:
-    middle = statistics.median(seconds)
-    spread = statistics.median(abs(one - middle) for one in seconds) * _MAD_TO_SIGMA
-    border = max(middle + OUTLIER_SPREADS * spread, middle * OUTLIER_FACTOR)
-    found = sorted(((one, number) for number, one in enumerate(seconds) if one > border), reverse=True)[:20]
-    return tuple(sorted(number + dropped for _one, number in found))
+    median = statistics.median(seconds)
+    spread = statistics.median(abs(duration - median) for duration in seconds) * _MAD_TO_SIGMA
+    limit = max(median + OUTLIER_SPREADS * spread, median * OUTLIER_FACTOR)
+    longest = sorted(((duration, number) for number, duration in enumerate(seconds) if duration > limit), reverse=True)
+    return tuple(sorted(number + dropped for _duration, number in longest[:20]))
 
 
 def _gpus(rows: Sequence[Mapping[str, Any]]) -> tuple[Gpu, ...]:
@@ -228,9 +230,9 @@ def _gpu(index: int, samples: Sequence[Mapping[str, Any]]) -> Gpu:
 
     reasons = [value for value in values("throttle_reasons") if value is not None]
     clocks = [value for value in values("sm_clock_mhz") if value is not None]
-    together = 0
+    all_reasons = 0
     for value in reasons:
-        together |= int(value)
+        all_reasons |= int(value)
     return Gpu(
         index=index,
         utilization_mean=_mean(values("utilization")),
@@ -238,7 +240,7 @@ def _gpu(index: int, samples: Sequence[Mapping[str, Any]]) -> Gpu:
         memory_total=_most(values("memory_total")),
         power_mean_w=_mean(values("power_w")),
         sm_clock_min_mhz=min(clocks, default=None),
-        throttle_reasons=together if reasons else None,
+        throttle_reasons=all_reasons if reasons else None,
     )
 
 
@@ -251,20 +253,20 @@ def _most(values: Iterable[int | None]) -> int | None:
     return max((value for value in values if value is not None), default=None)
 
 
-# -------------------------------------------------------------------------------------------------------------- words
+# --------------------------------------------------------------------------------------------------------------- text
 
 
 def _iteration_lines(summary: Summary) -> Iterator[str]:
-    one = summary.iterations
-    if not one.count:
+    times = summary.iterations
+    if not times.count:
         yield f"no iterations were logged in {summary.seconds:.1f} s"
         return
-    parts = [f"mean {one.mean_ms:.2f} ms", f"median {one.median_ms:.2f} ms"]
-    parts += [f"95 % below {one.p95_ms:.2f} ms"] if one.p95_ms is not None else []
-    yield f"{one.count} iterations in {summary.seconds:.1f} s: {', '.join(parts)}, longest {one.longest_ms:.2f} ms"
-    if one.outliers:
-        shown = ", ".join(str(number) for number in one.outliers[:10])
-        yield f"outliers: iteration {shown}{' and others' if len(one.outliers) > 10 else ''}"
+    parts = [f"mean {times.mean_ms:.2f} ms", f"median {times.median_ms:.2f} ms"]
+    parts += [f"95 % below {times.p95_ms:.2f} ms"] if times.p95_ms is not None else []
+    yield f"{times.count} iterations in {summary.seconds:.1f} s: {', '.join(parts)}, longest {times.longest_ms:.2f} ms"
+    if times.outliers:
+        first = ", ".join(str(number) for number in times.outliers[:10])
+        yield f"outliers: iteration {first}{' and others' if len(times.outliers) > 10 else ''}"
 
 
 def _gpu_lines(summary: Summary) -> Iterator[str]:
@@ -274,18 +276,18 @@ def _gpu_lines(summary: Summary) -> Iterator[str]:
     for gpu in summary.gpus:
         memory = None if gpu.memory_used_peak is None else gpu.memory_used_peak / 2**30
         yield (
-            f"GPU {gpu.index}: utilization {_shown(gpu.utilization_mean, '.0f', ' %')}, "
-            f"memory peak {_shown(memory, '.1f', ' GiB')}, power {_shown(gpu.power_mean_w, '.0f', ' W')}"
+            f"GPU {gpu.index}: utilization {_text(gpu.utilization_mean, '.0f', ' %')}, "
+            f"memory peak {_text(memory, '.1f', ' GiB')}, power {_text(gpu.power_mean_w, '.0f', ' W')}"
         )
 
 
 def _host_lines(summary: Summary) -> Iterator[str]:
     memory = None if summary.process_memory_peak is None else summary.process_memory_peak / 2**30
-    cpu = _shown(summary.process_cpu_percent_mean, ".0f", " % of a core")
-    yield f"process: CPU {cpu}, memory peak {_shown(memory, '.1f', ' GiB')}"
+    cpu = _text(summary.process_cpu_percent_mean, ".0f", " % of a core")
+    yield f"process: CPU {cpu}, memory peak {_text(memory, '.1f', ' GiB')}"
     if summary.file is not None:
         yield f"samples: {json.dumps(summary.file, ensure_ascii=False)}"
 
 
-def _shown(value: float | None, form: str, unit: str) -> str:
+def _text(value: float | None, form: str, unit: str) -> str:
     return "not available" if value is None else f"{value:{form}}{unit}"

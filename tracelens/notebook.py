@@ -1,7 +1,6 @@
-"""`%%tracelens`: record the training loop of a notebook cell, and say below it what the GPU waited for.
+"""`%%tracelens`: records the training loop of a notebook cell and prints below it what the GPU waited for.
 
-In: a cell. Out: its own output, then the verdict and the place of the report. Loaded by `%load_ext tracelens`. Apart
-from the command line because a notebook has no parent process and shows HTML.
+In: a cell. Out: the cell's own output, then the verdict and the path of the report. Loaded by `%load_ext tracelens`.
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ from typing import Any, NoReturn
 from tracelens.errors import TracelensError, UsageError
 
 
-class _Words(argparse.ArgumentParser):
-    """A parser that raises: `exit` would end the kernel."""
+class _MagicArguments(argparse.ArgumentParser):
+    """A parser that raises `UsageError`; argparse would end the kernel by `sys.exit`."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"%%tracelens: {message}", hint="%%tracelens [--steps N] [-o FOLDER] [--interval N]")
 
 
 def register(shell: Any) -> None:
-    """Give the shell the cell magic."""
+    """Add the cell magic to an IPython shell."""
 
     def tracelens(line: str, cell: str) -> None:
         """Record the training loop in this cell: %%tracelens [--steps N] [-o FOLDER] [--interval N]"""
@@ -37,13 +36,13 @@ def register(shell: Any) -> None:
 
 
 def _record(shell: Any, line: str, cell: str) -> Path | None:
-    """Run the cell under observation; the Run folder, or None with the reason printed."""
+    """Record the cell; returns the Run folder, or None after printing the reason."""
     from tracelens.capture.inside import profile_api
 
     options = _options(line)
     with profile_api.profile(options.out, steps=options.steps, interval=options.interval, quiet=True) as recording:
         result = shell.run_cell(cell, store_history=False)
-    if not result.success:  # the cell's own traceback is shown already
+    if not result.success:  # IPython has shown the cell's traceback
         return None
     if recording.reason is not None:
         print(f"tracelens: the recording is not complete: {recording.reason}")
@@ -51,7 +50,7 @@ def _record(shell: Any, line: str, cell: str) -> Path | None:
 
 
 def _options(line: str) -> argparse.Namespace:
-    parser = _Words(prog="%%tracelens", add_help=False)
+    parser = _MagicArguments(prog="%%tracelens", add_help=False)
     parser.add_argument("-o", dest="out", default=None)
     parser.add_argument("--steps", type=int, default=None)
     parser.add_argument("--interval", type=int, default=10)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 import time
@@ -160,6 +161,14 @@ print(*sorted(name for name in sys.modules if name.startswith("tracelens.") and 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.split() == []
+
+
+def test_the_map_of_what_records_names_every_module() -> None:
+    """So many modules in one folder need a map, which is its docstring."""
+    folder = PACKAGE / "capture" / INSIDE
+    named = ast.get_docstring(tree_of(folder / "__init__.py")) or ""
+    modules = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    assert set(re.findall(r"`(\w+)`", named)) == modules
 
 
 def test_only_the_patcher_reads_source_as_a_tree() -> None:

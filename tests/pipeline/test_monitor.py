@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import time
+from itertools import chain, repeat
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +15,13 @@ from tracelens import run
 from tracelens.capture import hardware_monitor as capture_monitor
 from tracelens.errors import UsageError
 from tracelens.monitor import TrainingMonitor
+
+
+def wait_for_samples(folder: Path, count: int) -> None:
+    """Until the monitor has written so many samples, however busy the machine is; keeps this thread busy."""
+    end = time.monotonic() + 60
+    while len(run.samples(folder)) < count and time.monotonic() < end:
+        pass
 
 
 def test_statistics_of_known_iterations() -> None:
@@ -55,7 +64,7 @@ def test_as_the_seeds_use_it(tmp_path: Path) -> None:
     monitor.start_monitoring()
     for _ in range(25):
         monitor.log_iteration(0.004)
-        time.sleep(0.004)
+    wait_for_samples(tmp_path, 2)
     monitor.stop_monitoring()
     monitor.stop_monitoring()
     text = str(monitor.get_summary())
@@ -93,15 +102,17 @@ def test_the_calls_of_the_seeds_guide_and_not_a_word_more(
     assert all(row["iteration_seconds"] >= 0.01 for row in rows if "iteration" in row)
 
 
-def test_around_a_loader_it_times_each_turn(tmp_path: Path) -> None:
-    with TrainingMonitor(tmp_path / "m.jsonl") as monitor:
-        for number in monitor.watch(range(4)):
-            time.sleep(0.01 if number != 2 else 0.05)
+def test_around_a_loader_it_times_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("tracelens.monitor.time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monitor = TrainingMonitor()
+    for number in monitor.watch(range(4)):
+        now[0] += 0.01 if number != 2 else 0.05
     iterations = monitor.get_summary().iterations
     assert iterations.count == 4
-    assert iterations.longest_ms is not None
-    assert iterations.longest_ms >= 50
-    assert 2 in iterations.outliers
+    assert iterations.mean_ms == pytest.approx(20.0)
+    assert iterations.longest_ms == pytest.approx(50.0)
+    assert iterations.outliers == (2,)
 
 
 def test_an_older_file_is_kept_and_a_bad_place_said(tmp_path: Path) -> None:
@@ -117,7 +128,7 @@ def test_an_older_file_is_kept_and_a_bad_place_said(tmp_path: Path) -> None:
 
 
 def test_gpus_are_averaged_and_what_is_missing_stays_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = iter([(50, 100.0, 1), (100, None, 4)] + [(75, 200.0, 0)] * 1000)
+    rows = chain([(50, 100.0, 1), (100, None, 4)], repeat((75, 200.0, 0)))
 
     class Gpus:
         def sample(self, *, pcie: bool = False) -> list[dict[str, object]]:
@@ -128,8 +139,8 @@ def test_gpus_are_averaged_and_what_is_missing_stays_unknown(tmp_path: Path, mon
         def close(self) -> None: ...
 
     monkeypatch.setattr(capture_monitor, "_GpuSampler", Gpus)
-    with TrainingMonitor(tmp_path / "m.jsonl", period_seconds=0.01) as monitor:
-        time.sleep(0.2)
+    with TrainingMonitor(tmp_path / "monitor.jsonl", period_seconds=0.01) as monitor:
+        wait_for_samples(tmp_path, 10)
     gpus = monitor.get_summary().gpus
     assert gpus is not None
     assert gpus[0].utilization_mean == pytest.approx(75, abs=1)
@@ -140,19 +151,15 @@ def test_gpus_are_averaged_and_what_is_missing_stays_unknown(tmp_path: Path, mon
 
 
 def test_the_first_sample_of_a_process_is_no_measured_zero(tmp_path: Path) -> None:
-    """psutil's first answer for a process is always 0.0: it only sets the zero."""
-    family = capture_monitor._ProcessTree(os.getpid())
-    first = family.sample()
+    """psutil's first answer for a process is always 0.0: it only sets the reference."""
+    tree = capture_monitor._ProcessTree(os.getpid())
+    first = tree.sample()
     assert first["process_cpu_percent"] is None and first["process_memory"] > 0
     until = time.process_time() + 0.05
     while time.process_time() < until:
         pass
-    assert family.sample()["process_cpu_percent"] > 5
-    monitor = TrainingMonitor(tmp_path / "monitor.jsonl", period_seconds=0.1)
-    monitor.start_monitoring()
-    until = time.monotonic() + 0.35
-    while time.monotonic() < until:
-        pass
-    monitor.stop_monitoring()
+    assert tree.sample()["process_cpu_percent"] > 0
+    with TrainingMonitor(tmp_path / "monitor.jsonl", period_seconds=0.1):
+        wait_for_samples(tmp_path, 3)
     shares = [row["process_cpu_percent"] for row in run.samples(tmp_path)]
-    assert shares and all(share is not None and share > 5 for share in shares)
+    assert len(shares) >= 3 and all(share is not None and share > 0 for share in shares)

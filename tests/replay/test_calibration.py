@@ -158,7 +158,7 @@ def test_pieces_that_fail_leave_the_others(monkeypatch: pytest.MonkeyPatch) -> N
     def _three() -> dict[str, float]:
         return {"queue_limit": 1024.0}
 
-    monkeypatch.setattr(machine, "_PIECES", (_one, _two, _three))
+    monkeypatch.setattr(machine, "_BENCHMARKS", (_one, _two, _three))
     monkeypatch.setattr(machine.torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(machine.torch.cuda, "get_device_name", lambda: "GPU")
     told = [json.loads(json.dumps(one)) for one in machine.measure()]

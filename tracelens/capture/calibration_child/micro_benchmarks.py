@@ -25,9 +25,9 @@ MEGABYTE = 1_000_000
 MIB = 1 << 20
 REPETITIONS = 30
 BUSY_MS = 50
-"""Work put on the GPU ahead of what is asked: long against every call that does not wait for it."""
+"""Work that is queued on the GPU before a measured call: long compared with a call that does not wait for it."""
 WAITED_NS = 5_000_000
-"""A call that took a tenth of that work waited for the GPU."""
+"""A call that takes longer than this, a tenth of that work, has waited for the GPU."""
 MOST_LAUNCHES = 4_096
 COPY_BYTES = (64_000, 8 * MEGABYTE, 64 * MEGABYTE)
 PIN_BYTES = (64_000, 6_300_000, 12_600_000)
@@ -37,39 +37,39 @@ ROWS_OPERATIONS = 200
 
 @dataclass(frozen=True)
 class Line:
-    """Time over size: `fixed_ns` for a small one, and the rate at which large ones go."""
+    """A copy's time as a line over its size: `fixed_ns` plus the size divided by the rate."""
 
     fixed_ns: float
     bytes_per_us: float
 
 
 def measure() -> Iterator[dict[str, Any]]:
-    """{"gpu", "torch", "cuda", "skipped": {piece: why}, <constant>: <number>, …}, growing; {"gpu": None} without a GPU.
+    """{"gpu", "torch", "cuda", "skipped": {benchmark: why}, <constant>: <number>, …}, again before each benchmark.
 
-    A piece is "skipped" from its beginning until it has returned.
+    "gpu" is None without a GPU. A benchmark is in "skipped" until it has returned.
     """
-    found: dict[str, Any] = {"gpu": None, "torch": str(torch.__version__), "cuda": torch.version.cuda, "skipped": {}}
+    measured: dict[str, Any] = {"gpu": None, "torch": str(torch.__version__), "cuda": torch.version.cuda, "skipped": {}}
     if torch.cuda.is_available():
-        found["gpu"] = torch.cuda.get_device_name()
-        found["skipped"] = {one.__name__.strip("_"): "not reached" for one in _PIECES}
-        for one in _PIECES:
-            name = one.__name__.strip("_")
-            found["skipped"][name] = "it did not return"
-            yield found
+        measured["gpu"] = torch.cuda.get_device_name()
+        measured["skipped"] = {benchmark.__name__.strip("_"): "not reached" for benchmark in _BENCHMARKS}
+        for benchmark in _BENCHMARKS:
+            name = benchmark.__name__.strip("_")
+            measured["skipped"][name] = "it did not return"
+            yield measured
             try:
-                values = one()
-            except _REFUSALS as error:
-                found["skipped"][name] = str(error).splitlines()[0] if str(error) else repr(error)
+                values = benchmark()
+            except _EXPECTED_ERRORS as error:
+                measured["skipped"][name] = str(error).splitlines()[0] if str(error) else repr(error)
                 continue
-            found["skipped"].pop(name)
-            found |= {key: round(value, 1) for key, value in values.items() if value > 0}
-    yield found
+            measured["skipped"].pop(name)
+            measured |= {key: round(value, 1) for key, value in values.items() if value > 0}
+    yield measured
 
 
 def line(points: list[tuple[int, float]]) -> Line | None:
-    """Through (bytes, ns) of three sizes: the rate from the two larger, the fixed part from the smallest.
+    """The line through three points (bytes, ns): the rate from the two larger, the fixed part from the smallest.
 
-    None where larger did not take longer: then noise was measured, not copying.
+    None where the largest did not take longer than the middle one: then noise was measured.
     """
     (small, small_ns), (middle, middle_ns), (large, large_ns) = sorted(points)
     if large_ns <= middle_ns:
@@ -78,11 +78,11 @@ def line(points: list[tuple[int, float]]) -> Line | None:
     return Line(small_ns - small * 1_000 / rate, rate)
 
 
-# ------------------------------------------------------------------------------------------------------------- pieces
+# --------------------------------------------------------------------------------------------------------- benchmarks
 
 
 def _median(call: Callable[[], Any], before: Callable[[], Any] | None = None, repetitions: int = REPETITIONS) -> float:
-    """Host nanoseconds of `call`, `before` run outside the clock each time; the first fifth is warm-up."""
+    """Median host nanoseconds of `call`; `before` runs untimed before each. The first fifth is warm-up."""
     taken = []
     for _ in range(repetitions + repetitions // 5):
         if before is not None:
@@ -94,7 +94,7 @@ def _median(call: Callable[[], Any], before: Callable[[], Any] | None = None, re
 
 
 def _each(call: Callable[[], Any], times: int = 100) -> float:
-    """Host nanoseconds of one of many calls in a row, the GPU idle before."""
+    """Host nanoseconds per call of `times` calls in a row, starting with an idle GPU."""
 
     def many() -> None:
         for _ in range(times):
@@ -149,18 +149,18 @@ def _copies() -> dict[str, float]:
         target = torch.empty(size // 4, device="cuda")
         on_gpu.append((size, _gpu_ns(partial(target.copy_, source, non_blocking=True))))
     pageable = torch.ones(2 * MEGABYTE)
-    found = {
+    constants = {
         "copy_issue_ns": _each(lambda: small.to("cuda", non_blocking=True), 20),
         "pageable_bytes_per_us": 8 * MEGABYTE * 1_000 / _median(lambda: pageable.to("cuda"), torch.cuda.synchronize),
     }
     fitted = line(on_gpu)
-    return found if fitted is None else found | {
+    return constants if fitted is None else constants | {
         "pinned_bytes_per_us": fitted.bytes_per_us, "pinned_copy_ns": fitted.fixed_ns
     }  # fmt: skip
 
 
 def _gpu_ns(call: Callable[[], Any]) -> float:
-    """GPU time of one call out of ten in a row: events around a single short copy would measure themselves."""
+    """GPU time per call of ten in a row: CUDA events around one short copy would measure themselves."""
     first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     taken = []
     for _ in range(REPETITIONS // 3):
@@ -190,7 +190,7 @@ def _staging() -> dict[str, float]:
 
 
 def _queue() -> dict[str, float]:
-    """Launches behind a long kernel until one has to wait."""
+    """Number of launches behind a long kernel until one has to wait: the depth of the launch queue."""
     tensor = torch.ones(16, device="cuda")
     tensor.add_(1)
     _busy()
@@ -246,10 +246,10 @@ def _worker_batches() -> dict[str, float]:
         pinning.append((size, statistics.median(pins[5:])))
         releasing.append((size, statistics.median(drops[5:])))
     pinned, released = line(pinning), line(releasing)
-    found = {} if pinned is None else {"pin_thread_bytes_per_us": pinned.bytes_per_us}
+    constants = {} if pinned is None else {"pin_thread_bytes_per_us": pinned.bytes_per_us}
     if released is not None:
-        found |= {"release_bytes_per_us": released.bytes_per_us, "release_tensor_ns": released.fixed_ns}
-    return found
+        constants |= {"release_bytes_per_us": released.bytes_per_us, "release_tensor_ns": released.fixed_ns}
+    return constants
 
 
 def _pin_and_drop(size: int) -> Iterator[tuple[int, int]]:
@@ -276,7 +276,7 @@ def _ready_batches() -> dict[str, float]:
 
 
 def _rows() -> dict[str, float]:
-    """What the profiler adds to the host for each event that it records there."""
+    """Host time that the profiler adds per event that it records on the host."""
     tensor = torch.ones(1024, device="cuda")
 
     def work() -> None:
@@ -292,9 +292,9 @@ def _rows() -> dict[str, float]:
     return {"row_overhead_ns": (recorded - plain) / (on_host / (REPETITIONS + REPETITIONS // 5))}
 
 
-_PIECES = (_calls, _reads, _copies, _staging, _queue, _pin_main, _worker_batches, _ready_batches, _rows)
-_REFUSALS = (RuntimeError, OSError, AttributeError, TypeError, ValueError)
-"""Out of memory, a broken CUDA context, no shared memory, a torch that has moved a name."""
+_BENCHMARKS = (_calls, _reads, _copies, _staging, _queue, _pin_main, _worker_batches, _ready_batches, _rows)
+_EXPECTED_ERRORS = (RuntimeError, OSError, AttributeError, TypeError, ValueError)
+"""Out of memory, a broken CUDA context, no shared memory, a name that this torch does not have."""
 
 if __name__ == "__main__":
     for progress in measure():

@@ -1,1 +1,16 @@
-"""What runs in the user's training process: recording windows, the profiler, source attribution. torch is imported."""
+"""What runs in the user's training process, where torch is imported.
+
+When does recording begin and end?
+    `agent`, `exit_guard`, `main_thread_timer`, `forward_only_pass`, `time_window`
+What happens at which step?
+    `windows`, `phases`, `recording_limits`, `loop_bounds`, `loop_counters`, `frame_values`
+What records?
+    `profiler_session`, `cupti_detach`, `stack_sampler`, `cuda_event_log`, `gc_log`
+    `line_clock` with `line_log`, `line_monitoring` and `line_tracing`
+Which line makes a call that may wait?
+    `attribution`, `sync_debug_mode`, `warning_redirect`, `user_frames`
+What is kept and written?
+    `recording_data`, `process_facts`, `worker_throughput`, `saving`, `rank_files`
+How does a script begin a recording itself?
+    `profile_api`
+"""
