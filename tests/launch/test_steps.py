@@ -112,7 +112,7 @@ def test_steps_that_pass_unseen_count_as_those_that_are_seen() -> None:
     """In a process of its own, because the hooks stay."""
     pytest.importorskip("torch")
     done = subprocess.run(
-        (sys.executable, SCRIPTS / "lane.py", "1", "20"),
+        (sys.executable, SCRIPTS / "fast_path.py", "1", "20"),
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
