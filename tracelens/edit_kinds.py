@@ -25,7 +25,12 @@ EditKind = Literal[
     "more-workers",
     "persistent-workers",
 ]
-Tier = Literal["safe", "unsafe", "manual"]
+Tier = Literal["safe", "checked", "unsafe", "manual"]
+"""How far a hunk is proved to change nothing that the script computes or prints.
+
+`safe`: proved. `checked`: not proved, and no obstacle is known; written only where the Run holds a `verify` of this
+very patch with equal results. `unsafe`: it changes something, made with --unsafe. `manual`: shown, never applied.
+"""
 Parameter = Literal["interval", "depth", "workers"]
 WaitGroup = Literal["synchronize", "event", "read", "steering-read", "copy"]
 """How planning sorts the recorded waits of a loop. A steering read decides what the host does next."""

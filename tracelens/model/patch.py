@@ -21,6 +21,24 @@ class Hunk:
     evidence: str
     covers: tuple[Location, ...] = ()
     """Places that it changes although Edits of other kinds declined them."""
+    unproved: str = ""
+    """Of tier `checked`: the sentence that says what is not known. Empty for every other tier."""
+    checked: str = ""
+    """Of tier `checked`: which `verify` found it equal; empty as long as none has."""
+
+    def __post_init__(self) -> None:
+        if (self.tier == "checked") != bool(self.unproved):
+            raise ValueError(f"{self.id}: a hunk of tier `checked`, and no other, says what is not known")
+
+    @property
+    def explanation(self) -> str:
+        """What it does, and for a hunk that is not proved what is not known and what has checked it."""
+        parts = [self.reason]
+        if self.unproved:
+            parts.append(f"not proved: {self.unproved}")
+        if self.checked:
+            parts.append(f"checked: {self.checked}")
+        return "; ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +75,8 @@ class Patch:
     hunks: tuple[Hunk, ...]
     declined: tuple[Declined, ...]
     diff: str
+    left_out: tuple[Hunk, ...] = ()
+    """Hunks of tier `checked` that are not in `files`, because nothing has checked them."""
 
     @property
     def empty(self) -> bool:

@@ -7,7 +7,7 @@ yet written) and `RecipeAnswer`. Apart so that recipes and the code that joins t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -59,6 +59,9 @@ class RecipeRequest:
     """How many workers the patch gives to loaders; 0 where it leaves them as they are."""
     root: Path | None = None
     """The project's folder."""
+    checked: bool = True
+    """Whether hunks of tier `checked` go into the patch. A recipe may ignore it: `make` leaves such hunks out then.
+    One that could prove a smaller change proposes that instead where this is False."""
 
     @property
     def own_movers(self) -> tuple[Location, ...]:
@@ -104,6 +107,25 @@ class Proposal:
     """Sites that the splices make rare, so that no other hunk needs to change them."""
     covers: tuple[Location, ...] = ()
     """Places that it changes although Edits of other kinds declined them."""
+    unproved: str = ""
+    """Of tier `checked`: what is not known, as one sentence without a full stop. See `as_checked`."""
+
+    def __post_init__(self) -> None:
+        if (self.tier == "checked") != bool(self.unproved):
+            raise ValueError(f"{self.location}: a proposal of tier `checked`, and no other, says what is not known")
+
+    def as_checked(self, unproved: str) -> Proposal:
+        """The same change, not proved because of `unproved`.
+
+        A safe one becomes `checked`, a checked one gets one more sentence. An unsafe one keeps its tier, and the
+        sentence joins its reason, which a person reads before --unsafe.
+        """
+        if self.tier not in ("safe", "checked"):
+            return replace(self, reason=f"{self.reason}; not proved: {unproved}")
+        known = self.unproved.split("; ") if self.unproved else []
+        if unproved in known:
+            return self
+        return replace(self, tier="checked", unproved="; ".join([*known, unproved]))
 
 
 @dataclass(frozen=True)

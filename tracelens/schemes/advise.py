@@ -91,7 +91,7 @@ def _broken(scheme: Scheme, rules: Rules, facts: Facts, limits: AdoptionLimits) 
 
 def _days(rule: SchemeRule, patch: Patch | None) -> float:
     ready = patch is not None and not patch.empty and not patch.by_hand
-    if ready and patch is not None and all(hunk.tier == "safe" for hunk in patch.hunks):
+    if ready and patch is not None and all(hunk.tier in ("safe", "checked") for hunk in patch.hunks):
         return min(REVIEW_DAYS, rule.days_needed)
     return rule.days_needed
 

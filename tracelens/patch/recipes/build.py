@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
+from typing import NamedTuple
 
 from tracelens.edit_kinds import EditKind, definition, one_change
 from tracelens.errors import InputError, UsageError
@@ -47,6 +48,8 @@ class PatchOptions:
     skip: Collection[str] = ()
     import_runtime: bool = False
     """Helpers come from the installed TraceLens, not from a file beside the script."""
+    checked: bool = True
+    """With the hunks that are not proved; else they are in `Patch.left_out`."""
 
 
 def make(
@@ -58,11 +61,11 @@ def make(
     exist and `InputError` if the script cannot be read.
     """
     recorded = {stall.id: stall for stall in stalls}
-    project = _Project(source_root.resolve(), script.resolve(), recorded, options.unsafe, options.import_runtime)
+    project = _Project(source_root.resolve(), script.resolve(), recorded, options)
     files, declined = project.read(edits)
     drafts = [project.draft(source, targets) for source, targets in files]
     declined += [one for draft in drafts for one in draft.declined]
-    chosen, hunks = _choose(drafts, options.only, options.skip)
+    chosen, hunks, left_out = _choose(drafts, options)
     written, kept, given_up = project.write(chosen, hunks)
     ordered = sorted({(str(d.location), d.edit, d.obstacle): d for d in (*declined, *given_up)}.items())
     return Patch(
@@ -71,6 +74,7 @@ def make(
         hunks=tuple(kept),
         declined=tuple(one for _, one in ordered),
         diff=diff.unified(written, project.root),
+        left_out=left_out,
     )
 
 
@@ -95,6 +99,17 @@ class _Draft:
     declined: tuple[Declined, ...]
 
 
+Row = tuple[_Draft, Proposal, Hunk]
+
+
+class _Chosen(NamedTuple):
+    """The proposals of each file that are made, their hunks, and the hunks that are left out as not proved."""
+
+    proposals: tuple[tuple[_Draft, tuple[Proposal, ...]], ...]
+    hunks: tuple[tuple[Proposal, Hunk], ...]
+    left_out: tuple[Hunk, ...]
+
+
 @dataclass(frozen=True)
 class _Rewritten:
     """A file's new bytes, the new number of each of its old lines, and whether they need the vendored file."""
@@ -109,9 +124,7 @@ class _Project:
     root: Path
     script: Path
     stalls: Mapping[str, Stall]
-    unsafe: bool
-    installed: bool
-    """The runtime is imported from the installed TraceLens; nothing is put beside the script."""
+    options: PatchOptions
 
     def read(self, edits: Sequence[Edit]) -> tuple[list[tuple[SourceFile, Targets]], list[Declined]]:
         """The files that the Edits name, with the places in each; and what cannot be read."""
@@ -142,7 +155,10 @@ class _Project:
         declined: list[Declined] = []
         workers = max((edit.workers for edit in targets), default=0)
         for edit, places in targets.items():
-            request = RecipeRequest(source, names, edit, tuple(places), self.unsafe, workers, self.root)
+            options = self.options
+            request = RecipeRequest(
+                source, names, edit, tuple(places), options.unsafe, workers, self.root, checked=options.checked
+            )
             answer = recipe(edit.kind)(request)
             proposals += answer.proposals
             declined += answer.declined
@@ -194,11 +210,11 @@ class _Project:
         if helped:
             uses = [source.line(change.facts.loop) for change in changes]
             uses += [p.location.line for p in proposals if p.location.line is not None]
-            importing = import_splice(source, min(uses), self.installed)
+            importing = import_splice(source, min(uses), self.options.import_runtime)
             splices += [importing] if importing is not None else []
         then = moved_lines(source, splices)
         lines = (None if line is None else then[line - 1] for line in moved_lines(draft.source, within))
-        return _Rewritten(apply_splices(source, splices), tuple(lines), helped and not self.installed)
+        return _Rewritten(apply_splices(source, splices), tuple(lines), helped and not self.options.import_runtime)
 
     def _unstable(self, draft: _Draft, new: _Rewritten, proposals: Sequence[Proposal]) -> str | None:
         """A second run over the patched file must find nothing left to do at the places of the hunks."""
@@ -283,11 +299,28 @@ def _change(source: SourceFile, proposals: Sequence[Proposal], sites: Sequence[S
     )
 
 
-def _choose(
-    drafts: Sequence[_Draft], only: Collection[str], skip: Collection[str]
-) -> tuple[list[tuple[_Draft, tuple[Proposal, ...]]], list[tuple[Proposal, Hunk]]]:
+def _choose(drafts: Sequence[_Draft], options: PatchOptions) -> _Chosen:
     """Number all hunks, then keep those that were asked for: an id means the same with and without --only."""
-    numbered: list[tuple[_Draft, Proposal, Hunk]] = []
+    numbered = _numbered(drafts)
+    names = {hunk.id for _, _, hunk in numbered}
+    unknown = sorted({*options.only, *options.skip} - names)
+    if unknown:
+        known = ", ".join(sorted(names)) or "none"
+        raise UsageError(f"no hunk is called {', '.join(unknown)}", hint=f"the hunks of this patch: {known}")
+    asked = [
+        row for row in numbered if (not options.only or row[2].id in options.only) and row[2].id not in options.skip
+    ]
+    kept = _once([row for row in asked if options.checked or row[2].tier != "checked"])
+    chosen = [(draft, tuple(p for d, p, _ in kept if d is draft)) for draft in drafts]
+    return _Chosen(
+        tuple((draft, proposals) for draft, proposals in chosen if proposals),
+        tuple((p, hunk) for _, p, hunk in kept),
+        tuple(hunk for _, _, hunk in asked if not options.checked and hunk.tier == "checked"),
+    )
+
+
+def _numbered(drafts: Sequence[_Draft]) -> list[Row]:
+    rows: list[Row] = []
     counts: dict[int, int] = {}
     for draft in drafts:
         for proposal in sorted(draft.proposals, key=lambda p: (p.location.line or 0, definition(p.edit).hunk)):
@@ -295,19 +328,8 @@ def _choose(
             counts[digit] = counts.get(digit, 0) + 1
             name = f"TL{digit}{counts[digit]:02d}"
             parts = (proposal.edit, proposal.tier, proposal.location, proposal.reason, proposal.evidence)
-            numbered.append((draft, proposal, Hunk(name, *parts, proposal.covers)))
-    names = {hunk.id for _, _, hunk in numbered}
-    unknown = sorted({*only, *skip} - names)
-    if unknown:
-        known = ", ".join(sorted(names)) or "none"
-        raise UsageError(f"no hunk is called {', '.join(unknown)}", hint=f"the hunks of this patch: {known}")
-    kept = [row for row in numbered if (not only or row[2].id in only) and row[2].id not in skip]
-    kept = _once(kept)
-    chosen = [(draft, tuple(p for d, p, _ in kept if d is draft)) for draft in drafts]
-    return [(draft, proposals) for draft, proposals in chosen if proposals], [(p, hunk) for _, p, hunk in kept]
-
-
-Row = tuple[_Draft, Proposal, Hunk]
+            rows.append((draft, proposal, Hunk(name, *parts, proposal.covers, proposal.unproved)))
+    return rows
 
 
 def _once(rows: Sequence[Row]) -> list[Row]:

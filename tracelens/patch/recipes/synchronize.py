@@ -111,7 +111,8 @@ def merged(proposals: Iterable[Proposal]) -> tuple[Proposal, ...]:
             out.append(proposal)
             continue
         event, wait = (twin, proposal) if twin.replaced_by == "record" else (proposal, twin)
-        out[out.index(twin)] = replace(event, reason=f"an event marks the batch; the host {wait.reason}")
+        joined = replace(event, reason=f"an event marks the batch; the host {wait.reason}")
+        out[out.index(twin)] = joined.as_checked(wait.unproved) if wait.unproved else joined
     return tuple(out)
 
 
