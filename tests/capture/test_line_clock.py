@@ -141,7 +141,7 @@ def test_a_damaged_log_is_named() -> None:
 
 def test_a_clock_that_fails_is_given_up_and_the_recording_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
-    from tracelens.capture.inside.saving import Instruments
+    from tracelens.capture.inside.instruments import Instruments
 
     tools = Instruments()
 

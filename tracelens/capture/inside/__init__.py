@@ -5,7 +5,7 @@ When does recording begin and end?
 What happens at which step?
     `windows`, `phases`, `recording_limits`, `loop_bounds`, `loop_counters`, `frame_values`
 What records?
-    `profiler_session`, `cupti_detach`, `stack_sampler`, `cuda_event_log`, `gc_log`
+    `instruments`: `profiler_session`, `cupti_detach`, `stack_sampler`, `cuda_event_log`, `gc_log`
     `line_clock` with `line_log`, `line_monitoring` and `line_tracing`
 Which line makes a call that may wait?
     `attribution`, `sync_debug_mode`, `warning_redirect`, `user_frames`

@@ -11,69 +11,16 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tracelens.capture.inside import cupti_detach, process_facts, rank_files
-from tracelens.capture.inside.attribution import Attribution
-from tracelens.capture.inside.cuda_event_log import CudaEventLog
-from tracelens.capture.inside.gc_log import GcLog
+from tracelens.capture.inside.instruments import Instruments
 from tracelens.capture.inside.line_clock import LineClock
-from tracelens.capture.inside.profiler_session import NotRecorded, ProfilerSession
+from tracelens.capture.inside.profiler_session import NotRecorded
 from tracelens.capture.inside.recording_data import RecordingData
-from tracelens.capture.inside.stack_sampler import StackSampler
 from tracelens.capture.inside.user_frames import stored_path
 from tracelens.launch.inside import hooks
-
-
-@dataclass
-class Instruments:
-    """The instruments that record, while they record."""
-
-    profiler: ProfilerSession | None = None
-    sampler: StackSampler | None = None
-    attribution: Attribution = field(default_factory=Attribution)
-    event_log: CudaEventLog = field(default_factory=CudaEventLog)
-    collections: GcLog = field(default_factory=GcLog)
-    lines: LineClock = field(default_factory=LineClock)
-
-    def begin(self) -> None:
-        """Prepare and start at once, where there is no step to warm up in."""
-        assert self.profiler is not None and self.sampler is not None
-        self.profiler.prepare()
-        self.install_logs()
-        self.profiler.start()
-        self.sampler.start()
-
-    def install_logs(self) -> None:
-        """What is noted in the clean window, too."""
-        self.event_log.install()
-        self.collections.install()
-
-    def clock_lines(self, number: int) -> None:
-        """Clock the lines of step `number`, which begins now. Should that fail, the recording goes on without."""
-        try:
-            self.lines.begin_step(number)
-        except Exception as error:  # noqa: BLE001 -- a part of a recording is no reason to lose the rest of it
-            self.lines.give_up(f"the clock failed: {error!r}")
-
-    def give_up(self) -> None:
-        """Close the profiler session and drop what it recorded."""
-        self.put_back()
-        profiler, self.profiler = self.profiler, None
-        if profiler is not None:
-            with suppress(NotRecorded, RuntimeError):
-                profiler.stop()
-
-    def put_back(self) -> None:
-        """Restore everything that was patched in torch and in the interpreter, in reverse order of installing."""
-        self.lines.stop()
-        if self.sampler is not None:
-            self.sampler.stop()
-        self.attribution.remove()
-        self.collections.remove()
-        self.event_log.remove()
 
 
 def save(config: Mapping[str, Any], data: RecordingData, instruments: Instruments, reason: str | None) -> Path:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from tracelens.capture.inside import exit_guard, saving
+from tracelens.capture.inside.instruments import Instruments
 from tracelens.capture.inside.main_thread_timer import MainThreadTimer
 from tracelens.capture.inside.profiler_session import ProfilerSession
 from tracelens.capture.inside.recording_data import RecordingData
@@ -40,7 +41,7 @@ class TimeWindow:
         self._plan = WindowPlan.from_config(config.get("plan", {}))
         self._patience = MainThreadTimer(self._plan.patience_seconds, self._begin, self._is_needed)
         self._length = MainThreadTimer(self._plan.time_window_seconds, self.close)
-        self._recording: tuple[RecordingData, saving.Instruments] | None = None
+        self._recording: tuple[RecordingData, Instruments] | None = None
         self._folder: Path | None = None
         self._batches = 0
 
@@ -86,7 +87,7 @@ class TimeWindow:
             f"so {self._plan.time_window_seconds:g} s without steps were recorded"
         )
         data.window["provisional"] = True
-        instruments = saving.Instruments(ProfilerSession(), StackSampler(threading.get_ident()))
+        instruments = Instruments(ProfilerSession(), StackSampler(threading.get_ident()))
         instruments.begin()
         self._recording = data, instruments
         self._length.start()

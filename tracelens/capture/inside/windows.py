@@ -16,8 +16,9 @@ from typing import Any, Protocol
 
 import torch
 
-from tracelens.capture.inside import process_facts, recording_limits, saving
+from tracelens.capture.inside import process_facts, recording_limits
 from tracelens.capture.inside.exit_guard import ExitGuard
+from tracelens.capture.inside.instruments import Instruments
 from tracelens.capture.inside.loop_bounds import BlockEntry
 from tracelens.capture.inside.main_thread_timer import MainThreadTimer
 from tracelens.capture.inside.phases import Phase
@@ -54,7 +55,7 @@ class RecordingWindows:
         self._exit_guard = guard
         self._owner = owner
         self.data = RecordingData(self._plan())
-        self.instruments = saving.Instruments()
+        self.instruments = Instruments()
         self.phase = Phase.SETTLE
         self._count = 0
         """Steps in this phase."""
@@ -67,7 +68,7 @@ class RecordingWindows:
         if self.instruments.profiler is not None:
             self.instruments.give_up()
             self.release()
-            self.instruments = saving.Instruments()
+            self.instruments = Instruments()
         self.data = RecordingData(self._plan(), thread=data.thread, loaders=data.loaders, source=step.source)
         self.data.steps_seen = 1 if self.phase is Phase.DONE else data.steps_seen
         self._remaining_steps = recording_limits.RemainingSteps(self._block)
