@@ -16,17 +16,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tracelens import remedies
+from tracelens import remedies, step_owners
 from tracelens import run as runs
 from tracelens.errors import InputError, Refused, UsageError
-from tracelens.findings import AnalyzedRank, breakdown, calls_recorded, detect, inventory, overlap, owners, stalls
+from tracelens.findings import AnalyzedRank, breakdown, calls_recorded, detect, inventory, overlap, stalls
 from tracelens.model import (
     Abstention,
     Diagnosis,
     Estimate,
     Hunk,
     IllustratedDiagnosis,
-    Owners,
     Patch,
     PlannedDiagnosis,
     RankRecording,
@@ -124,7 +123,8 @@ def examine(inputs: Inputs, options: Options | None = None) -> Examined:
     costs = _wait_costs(replay_trace)
     waits = stalls.with_exposed(waits, costs.per_stall, steps.best_known_ns)
     copies = overlap.measure(built)
-    detected = detect(AnalyzedRank(built, steps, parts, waits, copies, run))
+    rank = AnalyzedRank(built, steps, parts, waits, copies, run)
+    detected = detect(rank)
     diagnosis = Diagnosis(
         run=run,
         traces=inputs.traces,
@@ -145,7 +145,7 @@ def examine(inputs: Inputs, options: Options | None = None) -> Examined:
         not_applicable=detected.not_applicable,
         ranks=ranks,
         exposed_together_ns=costs.together_ns,
-        owners=_with_callees(owners.attribute(built, parts, waits, recording), run, code),
+        owners=step_owners.collect(rank, recording, replay_trace, code),
     )
     return Examined(diagnosis, replay_trace, recording, code, applied)
 
@@ -326,12 +326,6 @@ def _wait_costs(replay_trace: ReplayTrace | Abstention) -> _WaitCosts:
     per_stall = exposed_cost.per_stall(replay_trace)
     explained = tuple(explanation.text for explanation in explanations.explain(replay_trace, per_stall))
     return _WaitCosts(per_stall, explained, exposed_cost.together(replay_trace))
-
-
-def _with_callees(attributed: Owners, run: Run | None, code: TrainingScript | Abstention) -> Owners:
-    """The owners of a step's time, with what their lines call where the source is at hand."""
-    paths = {owner.locations[0].path for owner in attributed.owners if owner.locations}
-    return owners.with_callees(attributed, sources.texts_of(paths, run, code, "project"))
 
 
 def _patch_context(examined: Examined, options: Options) -> PatchContext:

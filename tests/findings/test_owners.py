@@ -3,102 +3,23 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from textwrap import dedent
 
 import numpy as np
 import pytest
 
-from tests.support.builders import BASE_NS, MAIN, Machine
+from tests.support.clocked_loops import ClockedLoop
 from tests.support.places import TRACES
 from tracelens.findings import breakdown, stalls
 from tracelens.findings.owners import attribute, with_callees
 from tracelens.findings.owners.callees import call_at
 from tracelens.findings.owners.lead import due_to_waits
 from tracelens.model import (
-    GarbageCollection,
-    LineLog,
-    LinePlace,
     Location,
-    LoggedStep,
     Owner,
     Owners,
-    RankRecording,
 )
 from tracelens.trace import chrome, timeline
-
-LINE, ENTER = 0, 1
-ATTRIBUTED = (6, 7)
-
-
-@dataclass
-class Loop:
-    """A machine whose loop says at which line of train.py it is; the last two of eight steps are clocked."""
-
-    machine: Machine = field(default_factory=Machine)
-    collections: list[GarbageCollection] = field(default_factory=list)
-    _rows: list[tuple[int, int, int]] = field(default_factory=list)
-    _steps: list[tuple[int, int, int]] = field(default_factory=list)
-    _clocked: bool = False
-
-    def at(self, line: int) -> Machine:
-        """The loop reaches a line; what the machine does next happens there."""
-        if self._clocked:
-            self._rows.append((self._unix(), line, LINE))
-        return self.machine
-
-    def collect(self, us: float) -> None:
-        """Python's collector runs."""
-        start = self._unix()
-        self.machine.host(us)
-        self.collections.append(GarbageCollection(start, self._unix(), MAIN, 2, Location("train.py", 11)))
-
-    def run(self, body: Callable[[Loop, int], None], steps: int = 8) -> Owners:
-        for number in range(steps):
-            self._clocked = number in ATTRIBUTED
-            with self.machine.step(number):
-                if self._clocked:
-                    self._steps.append((number, self._unix(), len(self._rows)))
-                    self._rows.append((self._unix(), 0, ENTER))
-                body(self, number)
-            if self._clocked:
-                self._steps[-1] = (*self._steps[-1][:2], self._steps[-1][2])
-                self._end = self._unix()
-        return self.owners()
-
-    def owners(self, *, clocked: bool = True) -> Owners:
-        recording = RankRecording(
-            rank=0,
-            trace_path=None,
-            attributed_steps=ATTRIBUTED,
-            lines=self._log() if clocked else None,
-            collections=tuple(self.collections),
-        )
-        picture = timeline.build(self.machine.trace(), recording)
-        _, parts, _, _ = breakdown.measure(picture)
-        return attribute(picture, parts, stalls.group(picture), recording)
-
-    def _unix(self) -> int:
-        return BASE_NS + round(self.machine.now * 1000)
-
-    def _log(self) -> LineLog:
-        places = tuple(dict.fromkeys(LinePlace(0, line, kind) for _, line, kind in self._rows))  # type: ignore[arg-type]
-        ends = [*(start for _, start, _ in self._steps[1:]), self._end]
-        return LineLog(
-            thread=MAIN,
-            clock="monitoring",
-            cap=50,
-            call_cost_ns=0,
-            codes=(Location("train.py", 1, "main"),),
-            places=places,
-            steps=tuple(
-                LoggedStep(number, start, end, first)
-                for (number, start, first), end in zip(self._steps, ends, strict=True)
-            ),
-            times_unix_ns=[at for at, _, _ in self._rows],
-            events=[places.index(LinePlace(0, line, kind)) for _, line, kind in self._rows],  # type: ignore[arg-type]
-        )
 
 
 def us(owners: Owners, kind: str, line: int | None = None) -> float:
@@ -121,25 +42,25 @@ def only(owners: Owners, kind: str) -> Owner:
 def test_a_host_line_between_kernels_owns_the_gpus_idle_time() -> None:
     """2000 µs of Python at line 11 after a 100 µs kernel: the GPU idles from its end until the next launch."""
 
-    def body(loop: Loop, number: int) -> None:
+    def body(loop: ClockedLoop, number: int) -> None:
         loop.at(10).launch("gemm", 100)
         loop.at(11).host(2000)
         loop.at(12).launch("relu", 50)
 
-    owners = Loop().run(body)
+    owners = ClockedLoop().run(body)
     assert us(owners, "gpu") == pytest.approx(150, abs=10)  # of the first step a part lies outside
     assert us(owners, "host_line", 11) == pytest.approx(2010 - 150, abs=30)
     assert sum(owner.owned_ns for owner in owners.owners) == pytest.approx(owners.wall_ns, abs=len(owners.owners))
 
 
 def test_two_lines_in_one_stretch_share_it_as_they_did_when_they_were_seen() -> None:
-    def body(loop: Loop, number: int) -> None:
+    def body(loop: ClockedLoop, number: int) -> None:
         loop.at(10).launch("gemm", 10)
         loop.at(11).host(3000)
         loop.at(12).host(1000)
         loop.at(13).launch("relu", 10)
 
-    owners = Loop().run(body)
+    owners = ClockedLoop().run(body)
     assert us(owners, "host_line", 11) == pytest.approx(3000, abs=30)
     assert us(owners, "host_line", 12) == pytest.approx(1000, abs=30)
 
@@ -147,36 +68,36 @@ def test_two_lines_in_one_stretch_share_it_as_they_did_when_they_were_seen() -> 
 def test_work_that_runs_in_no_attributed_step_is_told_apart() -> None:
     """In steps 1 and 4 line 20 takes 7000 µs; neither is clocked. Six steps are clean."""
 
-    def body(loop: Loop, number: int) -> None:
+    def body(loop: ClockedLoop, number: int) -> None:
         loop.at(10).launch("gemm", 10)
         loop.at(11).host(1000)
         if number in (1, 4):
             loop.at(20).host(7000)
         loop.at(12).launch("relu", 10)
 
-    owners = Loop().run(body)
+    owners = ClockedLoop().run(body)
     assert us(owners, "host_line", 11) == pytest.approx(1000, abs=30)
     (excess,) = (owner for owner in owners.owners if owner.reason == "it ran in no attributed step")
     assert excess.owned_ns / 1000 == pytest.approx(2 * 7000 / 6, abs=60)
 
 
 def test_the_collector_is_named_where_it_runs() -> None:
-    def body(loop: Loop, number: int) -> None:
+    def body(loop: ClockedLoop, number: int) -> None:
         loop.at(10).launch("gemm", 10)
         loop.at(11)
         loop.collect(4000)
         loop.at(12).launch("relu", 10)
 
-    owner = next(owner for owner in Loop().run(body).owners if owner.kind == "host_line")
+    owner = next(owner for owner in ClockedLoop().run(body).owners if owner.kind == "host_line")
     assert owner.callee == "garbage collection (generation 2)"
     assert owner.locations[0] == Location("train.py", 11, "main")
     assert owner.owned_ns / 1000 == pytest.approx(4000, abs=30)
 
 
 def test_without_the_clock_the_kinds_stay_and_the_reason_is_given() -> None:
-    loop = Loop()
+    loop = ClockedLoop()
 
-    def body(each: Loop, number: int) -> None:
+    def body(each: ClockedLoop, number: int) -> None:
         each.at(10).launch("gemm", 100)
         each.at(11).host(2000)
         each.at(12).launch("relu", 50)
@@ -192,35 +113,35 @@ def test_without_the_clock_the_kinds_stay_and_the_reason_is_given() -> None:
 
 
 def test_many_short_launches_are_one_owner_and_no_line_is_blamed() -> None:
-    def body(loop: Loop, number: int) -> None:
+    def body(loop: ClockedLoop, number: int) -> None:
         for _ in range(50):
             loop.at(10).launch("gemm", 5)
             loop.machine.host(20)
 
-    owners = Loop().run(body)
+    owners = ClockedLoop().run(body)
     assert us(owners, "launch") == pytest.approx(50 * 20, rel=0.05)
     assert us(owners, "host_line") == 0
     assert only(owners, "launch").locations[0].line == 10
 
 
 def test_the_loader_owns_what_the_gpu_waits_for_in_it() -> None:
-    def body(loop: Loop, number: int) -> None:
+    def body(loop: ClockedLoop, number: int) -> None:
         loop.at(10).load_batch(5000)
         loop.at(11).launch("gemm", 100)
 
-    owners = Loop().run(body)
+    owners = ClockedLoop().run(body)
     assert us(owners, "dataloader", 10) == pytest.approx(5000 - 100, abs=30)
 
 
 def test_calls_that_allocate_own_their_time_by_name() -> None:
-    def body(loop: Loop, number: int) -> None:
+    def body(loop: ClockedLoop, number: int) -> None:
         loop.at(10).launch("gemm", 10)
         machine = loop.at(11)
         machine.events.call("cudaFree", machine.now, 3000)
         machine.host(3000)
         loop.at(12).launch("relu", 10)
 
-    owner = only(Loop().run(body), "allocator")
+    owner = only(ClockedLoop().run(body), "allocator")
     assert (owner.callee, owner.locations[0].line) == ("cudaFree", 11)
     assert owner.owned_ns / 1000 == pytest.approx(3000, abs=30)
 
@@ -228,26 +149,26 @@ def test_calls_that_allocate_own_their_time_by_name() -> None:
 def test_launches_that_come_late_because_the_host_waited_are_the_waits() -> None:
     """1000 µs of work, a synchronize, then 20 launches of 10 µs work each 30 µs apart: the GPU idles meanwhile."""
 
-    def body(loop: Loop, number: int) -> None:
+    def body(loop: ClockedLoop, number: int) -> None:
         loop.at(10).launch("gemm", 1000)
         loop.at(11).synchronize()
         for _ in range(20):
             loop.at(12).launch("relu", 10)
             loop.machine.host(25)
 
-    owners = Loop().run(body)
+    owners = ClockedLoop().run(body)
     assert us(owners, "wait") == pytest.approx(20 * 20, rel=0.1)
     assert us(owners, "launch") < 60
     assert us(owners, "host_line") < 5
 
 
 def test_a_long_line_after_a_wait_owns_its_time_and_names_the_wait() -> None:
-    def body(loop: Loop, number: int) -> None:
+    def body(loop: ClockedLoop, number: int) -> None:
         loop.at(10).launch("gemm", 5000)
         loop.at(11).synchronize()
         loop.at(12).host(3000)
 
-    owners = Loop().run(body)
+    owners = ClockedLoop().run(body)
     line = only(owners, "host_line")
     assert line.owned_ns / 1000 == pytest.approx(3000, abs=30)
     assert line.locations[0].line == 12
@@ -257,27 +178,27 @@ def test_a_long_line_after_a_wait_owns_its_time_and_names_the_wait() -> None:
 def test_a_wait_answers_for_no_more_than_it_blocked() -> None:
     """A copy blocks for some 30 µs; 500 µs of launches that come after it are not its doing."""
 
-    def body(loop: Loop, number: int) -> None:
+    def body(loop: ClockedLoop, number: int) -> None:
         loop.at(10).copy("h2d", "pageable", 20, nbytes=4096)
         for _ in range(20):
             loop.at(11).launch("relu", 5)
             loop.machine.host(30)
 
-    owners = Loop().run(body)
+    owners = ClockedLoop().run(body)
     blocked = next(owner for owner in owners.owners if owner.kind == "copy" and owner.group == "s1")
     assert blocked.owned_ns / 1000 <= 40
     assert us(owners, "launch") > 400
 
 
 def test_a_step_without_a_gpu_is_owned_line_by_line() -> None:
-    def body(loop: Loop, number: int) -> None:
+    def body(loop: ClockedLoop, number: int) -> None:
         loop.at(10).load_batch(1000)
         machine = loop.at(11)
         machine.events.add("cpu_op", "aten::linear", machine.now, 3000)
         machine.host(3000)
         loop.at(12).host(500)
 
-    owners = Loop().run(body)
+    owners = ClockedLoop().run(body)
     assert (us(owners, "dataloader", 10), us(owners, "host_line", 11), us(owners, "host_line", 12)) == (1000, 3000, 500)
     assert owners.wall_ns == 4_500_000
 
@@ -297,7 +218,60 @@ def test_real_traces_are_owned_by_what_is_known_to_limit_them(name: str, kind: s
     (path,) = TRACES.glob(f"{name}*")
     picture = timeline.build(chrome.load(path))
     _, parts, _, _ = breakdown.measure(picture)
-    assert attribute(picture, parts, stalls.group(picture), None).owners[0].kind == kind
+    assert attribute(picture, parts, stalls.group(picture), None).owners.owners[0].kind == kind
+
+
+# ------------------------------------------------------------------------------------------------- recoverable
+
+
+def test_without_a_line_that_keeps_the_gpu_idle_the_step_is_shorter_by_its_idle_time() -> None:
+    loop = ClockedLoop()
+
+    def body(each: ClockedLoop, number: int) -> None:
+        each.at(10).launch("gemm", 500)
+        each.at(11).synchronize()
+        each.at(12).host(2000)
+
+    loop.run(body)
+    owner = next(owner for owner in loop.owners(replayed=True).owners if owner.kind == "host_line")
+    assert owner.locations[0].line == 12
+    assert owner.recoverable_ns is not None and owner.low_ns is not None and owner.high_ns is not None
+    assert owner.recoverable_ns / 1000 == pytest.approx(2000, rel=0.03)
+    assert owner.low_ns <= owner.recoverable_ns <= owner.high_ns
+    assert owner.evidence == "replayed"
+
+
+def test_a_line_under_a_full_queue_gives_nothing_back_and_is_no_owner() -> None:
+    """Per step 5000 µs of GPU work and 2000 µs of Python: the host is always ahead."""
+    loop = ClockedLoop()
+
+    def body(each: ClockedLoop, number: int) -> None:
+        if number == 0:
+            each.machine.launch("backlog", 20_000)
+        each.at(10).launch("gemm", 5000)
+        each.at(11).host(2000)
+
+    loop.run(body)
+    assert not [owner for owner in loop.owners(replayed=True).owners if owner.kind == "host_line"]
+
+
+def test_a_waits_recoverable_time_is_its_exposed_cost_and_launches_have_none() -> None:
+    """Twenty launches 30 µs apart come after the wait; without it the GPU runs their 10 µs each one after another."""
+    loop = ClockedLoop()
+
+    def body(each: ClockedLoop, number: int) -> None:
+        each.at(10).launch("gemm", 1000)
+        each.at(11).synchronize()
+        for _ in range(20):
+            each.at(12).launch("relu", 10)
+            each.machine.host(25)
+
+    loop.run(body)
+    owners = loop.owners(replayed=True).owners
+    assert [owner.recoverable_ns for owner in owners if owner.kind == "launch"] == [None]
+    (wait,) = (owner for owner in owners if owner.kind == "wait")
+    assert wait.recoverable_ns is not None
+    assert wait.recoverable_ns / 1000 == pytest.approx(20 * 20, rel=0.1)
 
 
 # ------------------------------------------------------------------------------------------------------ the parts

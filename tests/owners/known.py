@@ -25,7 +25,7 @@ from tracelens import pipeline  # noqa: E402
 from tracelens.model import Diagnosis, Owner  # noqa: E402
 
 SCRIPT = Path(__file__).with_name("plants.py")
-STEPS = 60
+STEPS = 200
 KINDS = {
     **dict.fromkeys(("item", "transform", "collate", "workers"), "dataloader"),
     "optimizer": "optimizer",

@@ -111,11 +111,9 @@ class Network(nn.Module):
             start = now()
             spin(5)  # plant: forward
             stamp(start)
-        if self.plant == "backward":
-            batch = Slow.apply(batch)
         for layer in self.layers:
             batch = torch.relu(layer(batch))
-        return batch
+        return Slow.apply(batch) if self.plant == "backward" else batch
 
 
 @contextlib.contextmanager
@@ -190,7 +188,7 @@ def every_step(plant: str, model: nn.Module, number: int) -> None:
     elif plant == "tolist":
         torch.arange(200_000).tolist()  # plant: tolist
     elif plant == "pickle":
-        pickle.dumps(ROWS * 20)  # plant: pickle
+        pickle.dumps([list(row) for row in ROWS])  # plant: pickle
     elif plant == "logging":
         LOG.info("rows %s", ROWS)  # plant: logging
     elif plant == "sorting":
@@ -213,7 +211,7 @@ def main(plant: str, steps: int) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     random.seed(0)
-    model = Network(plant, layers=60 if plant in ("optimizer", "parameters") else 2)
+    model = Network(plant, layers=300 if plant in ("optimizer", "parameters") else 2)
     optimizer = torch.optim.Adam(model.parameters(), foreach=False)
     batches = loader_of(plant)
     source = prefetched(batches) if plant == "generator" else batches

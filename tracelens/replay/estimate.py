@@ -47,11 +47,7 @@ class _StepRatio:
 def predict(trace: ReplayTrace, edits: tuple[Edit, ...]) -> Estimate | Abstention:
     """Step time after all `edits` together."""
     if edits and trace.unresolved_waits:
-        return Abstention(
-            "replay",
-            f"{trace.unresolved_waits} waits between GPU streams per step do not say what they wait for",
-            "record with a CUDA version whose traces name the stream of an event, or on one stream",
-        )
+        return Abstention("replay", _unresolved(trace), _UNRESOLVED_HINT)
     unknown = _unpredictable(edits)
     if unknown is not None:
         return Abstention("replay", unknown.missing, unknown.hint)
@@ -61,6 +57,13 @@ def predict(trace: ReplayTrace, edits: tuple[Edit, ...]) -> Estimate | Abstentio
     return _replayed(trace, tuple(replace(edit, locations=()) for edit in edits))
 
 
+_UNRESOLVED_HINT = "record with a CUDA version whose traces name the stream of an event, or on one stream"
+
+
+def _unresolved(trace: ReplayTrace) -> str:
+    return f"{trace.unresolved_waits} waits between GPU streams per step do not say what they wait for"
+
+
 def _unpredictable(edits: Sequence[Edit]) -> NotReplayed | None:
     """The first Edit that the replay knows no rule for; one that changes no step counts only where it is alone."""
     rules = [replay_rule(edit.kind) for edit in edits]
@@ -68,12 +71,24 @@ def _unpredictable(edits: Sequence[Edit]) -> NotReplayed | None:
     return next((rule for rule in rules if isinstance(rule, NotReplayed) and (rule.changes_steps or alone)), None)
 
 
+def predict_shortened(trace: ReplayTrace, shortened: ReplayTrace) -> Estimate | Abstention:
+    """Step time of the loop as `shortened` has it: the same steps, in which the host has less to do."""
+    if trace.unresolved_waits:
+        return Abstention("replay", _unresolved(trace), _UNRESOLVED_HINT)
+    return _estimate(trace, shortened, ())
+
+
 @lru_cache(maxsize=ANSWERS)
 def _replayed(trace: ReplayTrace, edits: tuple[Edit, ...]) -> Estimate:
     """Edits without their places in the source, which say nothing to the replay."""
-    outcome = _outcome(trace, edits)
+    return _estimate(trace, trace, edits)
+
+
+def _estimate(trace: ReplayTrace, changed: ReplayTrace, edits: tuple[Edit, ...]) -> Estimate:
+    """Of `changed` with the Edits, against the unchanged `trace`."""
+    outcome = _outcome(trace, changed, edits)
     base = trace.base_ns
-    binding = bounds.step_bounds(trace, edits).binding
+    binding = bounds.step_bounds(changed, edits).binding
     model = MODEL_SHARE if binding == "stream" else HOST_MODEL_SHARE
     model += MODEL_GAIN_SHARE * abs(1 - outcome.ratio)
     drift = UNANCHORED_SHARE if trace.errors.anchor is None else max(0.0, abs(trace.errors.anchor) - SAMPLING)
@@ -93,8 +108,8 @@ def _replayed(trace: ReplayTrace, edits: tuple[Edit, ...]) -> Estimate:
     )
 
 
-def _outcome(trace: ReplayTrace, edits: tuple[Edit, ...]) -> _StepRatio:
-    change = PreparedEdits(trace, edits)
+def _outcome(trace: ReplayTrace, changed: ReplayTrace, edits: tuple[Edit, ...]) -> _StepRatio:
+    change = PreparedEdits(changed, edits)
     after = step_time(compile_program(change.program(trace.calibration), trace.overhead.row_ns))
     drawn = (
         step_time(compile_program(change.program(draw.costs), draw.row_ns), draw.order) / draw.step_ns

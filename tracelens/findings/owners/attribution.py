@@ -101,9 +101,27 @@ class _Sum:
         return counter.most_common(1)[0][0] if sum(counter.values()) >= MOSTLY * self.total and counter else None
 
 
+@dataclass(frozen=True)
+class HostWork:
+    """All that a line does on the host but launching and waiting, also while the GPU was busy. Per step, and where."""
+
+    locations: tuple[Location, ...]
+    callee: str | None
+    host_ns: int
+    spans: intervals.IntervalSet
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """Who owns a step; and what its lines do on the host, the longest first (none where no line is known)."""
+
+    owners: Owners
+    host_work: tuple[HostWork, ...]
+
+
 def attribute(
     timeline: Timeline, breakdown: Breakdown | None, stalls: Iterable[Stall], recording: RankRecording | None
-) -> Owners:
+) -> Attribution:
     """Who owns the time of a step, on average over the kept ones."""
     kept = kept_steps.select(timeline)
     host = _host(timeline, kept, recording)
@@ -113,7 +131,33 @@ def attribute(
     wall = kept.step_ns if breakdown is None else breakdown.wall_ns
     busy = [] if breakdown is None else [Owner(kind, breakdown.parts[part]) for kind, part in BUSY]
     owners = _merged([*(owner for owner in busy if owner.owned_ns), *idle], wall)
-    return Owners(wall, tuple(sorted(_filled(owners, wall), key=lambda owner: -owner.owned_ns)))
+    ordered = tuple(sorted(_filled(owners, wall), key=lambda owner: -owner.owned_ns))
+    return Attribution(Owners(wall, ordered), _host_work(timeline, kept, host))
+
+
+def _host_work(timeline: Timeline, kept: KeptSteps, host: Host) -> tuple[HostWork, ...]:
+    if not host.lines.places:
+        return ()
+    segments = idle_segments.cut_host(timeline, kept, host)
+    by_line: dict[Location, list[int]] = defaultdict(list)
+    for position in np.flatnonzero(np.isin(segments.kind, BY_LINE) & (segments.path >= 0)).tolist():
+        lines = host.lines.places[segments.path[position]]
+        if lines:
+            by_line[lines[0]].append(position)
+    work = [_work_of(segments, np.array(rows), host.lines, kept) for rows in by_line.values()]
+    return tuple(sorted(work, key=lambda one: -one.host_ns))
+
+
+def _work_of(segments: Segments, rows: Column, lines: HostLines, kept: KeptSteps) -> HostWork:
+    lengths = segments.lengths[rows]
+    longest = rows[int(lengths.argmax())]
+    name = int(segments.name[longest])
+    return HostWork(
+        locations=lines.places[segments.path[longest]],
+        callee=segments.names[name] if name >= 0 else None,
+        host_ns=kept.per_step(int(lengths.sum())),
+        spans=intervals.union(segments.starts[rows], segments.ends[rows]),
+    )
 
 
 def _host(timeline: Timeline, kept: KeptSteps, recording: RankRecording | None) -> Host:

@@ -64,8 +64,17 @@ class Host:
 
 
 def cut(timeline: Timeline, kept: KeptSteps, host: Host) -> Segments:
-    """The idle time of the device that works most, in the kept steps."""
-    gaps = _gaps(timeline, kept)
+    """The idle time of the device that works most, in the kept steps; without a GPU all of the host's time."""
+    device = main_device(timeline)
+    return cut_host(timeline, kept, host) if device is None else _cut(timeline, _gaps(timeline, kept, device), host)
+
+
+def cut_host(timeline: Timeline, kept: KeptSteps, host: Host) -> Segments:
+    """All of the host's time in the kept steps, whatever the GPU did meanwhile."""
+    return _cut(timeline, _IdleGaps(kept.starts, kept.ends, np.full(len(kept.starts), _HOST)), host)
+
+
+def _cut(timeline: Timeline, gaps: _IdleGaps, host: Host) -> Segments:
     operations = host.operations
     edges = (host.lines.spans.starts, host.activities.edges, operations.starts, operations.ends)
     waits = timeline.tables.waits
@@ -95,11 +104,7 @@ class _IdleGaps:
     cause: Column
 
 
-def _gaps(timeline: Timeline, kept: KeptSteps) -> _IdleGaps:
-    device = main_device(timeline)
-    if device is None:
-        count = len(kept.starts)
-        return _IdleGaps(kept.starts, kept.ends, np.full(count, _HOST))
+def _gaps(timeline: Timeline, kept: KeptSteps, device: int) -> _IdleGaps:
     table = timeline.tables.gaps
     mine = (table["device"].to_numpy() == device) & kept.holds(table["step"])
     rows = table[mine].sort_values("start_ns", kind="stable")
