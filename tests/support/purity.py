@@ -1,7 +1,8 @@
 """Which tests are pure: those that start no program. `make check` runs these alone.
 
 A test needs no mark to be pure. One that starts a program is marked `programs`, and fails without the mark, so that a
-slow test does not slip in among the quick ones. `git` may be asked by any test: it answers in milliseconds.
+slow test does not slip in among the quick ones. `git` may be asked by any test, and so may what Python's own library
+asks: they answer in milliseconds.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 NOT_PURE = ("programs", "browser", "gpu", "slow")
-QUICK_PROGRAMS = frozenset({"git"})
+QUICK_PROGRAMS = frozenset({"git", "uname", "ldconfig"})
 
 _started: list[str] = []
 """Programs that the current test has started so far."""
