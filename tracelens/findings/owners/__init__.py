@@ -9,7 +9,7 @@ attribute      all of it added up by owner
     callees        what a line calls, by its text
 """
 
-from tracelens.findings.owners.attribution import Attribution, HostWork, attribute
+from tracelens.findings.owners.attribution import HostWork, OwnedStep, attribute
 from tracelens.findings.owners.callees import with_callees
 
-__all__ = ["Attribution", "HostWork", "attribute", "with_callees"]
+__all__ = ["HostWork", "OwnedStep", "attribute", "with_callees"]

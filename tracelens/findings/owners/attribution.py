@@ -112,7 +112,7 @@ class HostWork:
 
 
 @dataclass(frozen=True)
-class Attribution:
+class OwnedStep:
     """Who owns a step; and what its lines do on the host, the longest first (none where no line is known)."""
 
     owners: Owners
@@ -121,7 +121,7 @@ class Attribution:
 
 def attribute(
     timeline: Timeline, breakdown: Breakdown | None, stalls: Iterable[Stall], recording: RankRecording | None
-) -> Attribution:
+) -> OwnedStep:
     """Who owns the time of a step, on average over the kept ones."""
     kept = kept_steps.select(timeline)
     host = _host(timeline, kept, recording)
@@ -132,7 +132,7 @@ def attribute(
     busy = [] if breakdown is None else [Owner(kind, breakdown.parts[part]) for kind, part in BUSY]
     owners = _merged([*(owner for owner in busy if owner.owned_ns), *idle], wall)
     ordered = tuple(sorted(_filled(owners, wall), key=lambda owner: -owner.owned_ns))
-    return Attribution(Owners(wall, ordered), _host_work(timeline, kept, host))
+    return OwnedStep(Owners(wall, ordered), _host_work(timeline, kept, host))
 
 
 def _host_work(timeline: Timeline, kept: KeptSteps, host: Host) -> tuple[HostWork, ...]:
