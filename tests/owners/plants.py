@@ -200,8 +200,8 @@ def every_step(plant: str, model: nn.Module, number: int) -> None:
     elif plant == "tokens":
         encode()  # plant: tokens
     elif plant == "parameters":
-        for parameter in model.parameters():  # plant: parameters
-            float(parameter.detach().norm())
+        for parameter in model.parameters():
+            float(parameter.detach().norm())  # plant: parameters
     else:
         return
     stamp(start)
