@@ -19,7 +19,16 @@ from pathlib import Path
 from tracelens import remedies, step_owners
 from tracelens import run as runs
 from tracelens.errors import InputError, Refused, UsageError
-from tracelens.findings import AnalyzedRank, breakdown, calls_recorded, detect, inventory, overlap, stalls
+from tracelens.findings import (
+    AnalyzedRank,
+    breakdown,
+    calls_recorded,
+    detect,
+    incomplete_recording,
+    inventory,
+    overlap,
+    stalls,
+)
 from tracelens.model import (
     Abstention,
     Diagnosis,
@@ -136,8 +145,14 @@ def examine(inputs: Inputs, options: Options | None = None) -> Examined:
         stalls=waits,
         overlap=copies,
         findings=detected.findings,
-        abstentions=(*detected.abstentions, *((replay_trace,) if isinstance(replay_trace, Abstention) else ())),
-        inventory=inventory.collect(built, run, code.text if isinstance(code, TrainingScript) else None),
+        abstentions=(
+            *incomplete_recording.abstentions(built, inputs.traces),
+            *detected.abstentions,
+            *((replay_trace,) if isinstance(replay_trace, Abstention) else ()),
+        ),
+        inventory=incomplete_recording.without_absences(
+            inventory.collect(built, run, code.text if isinstance(code, TrainingScript) else None), built.coverage
+        ),
         sources=sources.located_texts(waits, run, code, options.source),
         monitor=runs.samples(run.path) if run else (),
         situation=costs.explanations,
@@ -167,6 +182,10 @@ def plan(examined: Examined, options: Options | None = None) -> PlannedDiagnosis
         planning.edits(rules, diagnosis.stalls, diagnosis.inventory, interval, given)
         for given in (offers if options.unsafe else None, offers)
     )
+    nothing_known = incomplete_recording.unjudged("schemes", diagnosis.timeline.coverage)
+    if nothing_known is not None:
+        fitted = with_unsafe = dict.fromkeys(fitted, nothing_known.missing)
+        offers = dict.fromkeys(offers, ())
     context = _patch_context(examined, options)
     by_scheme = remedies.remedies_for(context, fitted, offers, options.forced)
     recorded = store.read(diagnosis.run.path) if diagnosis.run else ()
@@ -295,14 +314,16 @@ def _before(applied: runs.AppliedPatch | None) -> dict[Path, bytes]:
 
 
 def _slowest(inputs: Inputs) -> tuple[Timeline, RankRecording | None, tuple[RankTimes, ...]]:
-    """The rank whose median step is the longest: the others wait for it. Only one timeline is kept at a time."""
-    best: tuple[int, Timeline, RankRecording | None] | None = None
+    """The rank whose median step is the longest: the others wait for it. One that cannot be judged comes last. Only one
+    timeline is kept at a time."""
+    best: tuple[tuple[bool, int], Timeline, RankRecording | None] | None = None
     ranks = []
     for trace, recording in zip(inputs.traces, inputs.recordings, strict=True):
         picture = timeline.build(trace, recording)
         ranks.append(breakdown.measure_rank(picture))
-        if best is None or ranks[-1].median_ns > best[0]:
-            best = (ranks[-1].median_ns, picture, recording)
+        order = (picture.coverage.judged, ranks[-1].median_ns)
+        if best is None or order > best[0]:
+            best = (order, picture, recording)
     if best is None:
         raise InputError("no trace was given", hint="record one first: tracelens profile train.py")
     return best[1], best[2], tuple(ranks)
@@ -356,6 +377,7 @@ def _facts(examined: Examined, by_scheme: Mapping[str, Remedy], measured: tuple[
         waits_recorded=calls_recorded(diagnosis.timeline),
         steps_found=diagnosis.steps.source != "none",
         has_run=diagnosis.run is not None,
+        unjudged=incomplete_recording.unjudged("recording", diagnosis.timeline.coverage),
         batch_bytes=_batch_bytes(examined.recording),
         free_bytes=memory.get("free_bytes"),
         inventory=diagnosis.inventory,

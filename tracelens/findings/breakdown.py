@@ -1,8 +1,8 @@
 """Where the wall time of a step goes: work on the GPU, and idle time by cause. The parts add up to the wall time.
 
-In: a Timeline. Out: StepTimes, a Breakdown, the busy and the idle share; the last three are None where no GPU worked.
-Work is cut at the borders of the kept steps on the host's clock. In a steady loop the work that a step leaves to the
-next one equals the work that it received.
+In: a Timeline. Out: StepTimes, a Breakdown, the busy and the idle share; the last three are None where no GPU worked,
+and where the recording lacks too much to say. Work is cut at the borders of the kept steps on the host's clock. In a
+steady loop the work that a step leaves to the next one equals the work that it received.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from tracelens.trace import intervals
 from tracelens.trace.tables import among
 
 _COMPUTE = ("kernel", "memset")
+INFERRED = ("cycle", "none")
+"""Step sources that are no marks but what the recorded calls add up to."""
 _CAUSES = ("sync", "dataloader", "host", "launch")
 
 
@@ -25,7 +27,7 @@ def measure(
     kept = kept_steps.select(timeline)
     times = _step_times(timeline, kept, clock)
     device = kept_steps.main_device(timeline)
-    if device is None:
+    if device is None or not timeline.coverage.judged:
         return times, None, None, None
     parts = _parts(timeline, kept, device)
     wall = kept.wall_ns
@@ -51,6 +53,7 @@ def _step_times(timeline: Timeline, kept: kept_steps.KeptSteps, clock: StepClock
         p05_ns=round(low),
         p95_ns=round(high),
         unprofiled_median_ns=_unprofiled(clock),
+        certain=timeline.trace.completeness.host_is_whole or timeline.step_source not in INFERRED,
     )
 
 

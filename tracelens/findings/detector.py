@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tracelens.findings import incomplete_recording
 from tracelens.findings.analyzed_rank import AnalyzedRank
 from tracelens.model import Abstention, Finding, InapplicableCheck, PassedCheck
 
@@ -38,7 +39,7 @@ class Detector:
 
     def run(self, rank: AnalyzedRank) -> Result:
         """The detector's result, without the Findings that cost less than `NEGLIGIBLE_SHARE` of the step."""
-        detected = self.detect(rank)
+        detected = incomplete_recording.unjudged(self.id, rank.timeline.coverage) or self.detect(rank)
         if isinstance(detected, Abstention):
             return detected
         findings = tuple(finding for finding in detected if rank.share(finding.cost_ns) >= NEGLIGIBLE_SHARE)

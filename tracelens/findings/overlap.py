@@ -23,7 +23,7 @@ RowPositions = npt.NDArray[np.int64]
 def measure(timeline: Timeline) -> Overlap | None:
     """Copies and streams of the kept steps on the device that works most."""
     device = kept_steps.main_device(timeline)
-    if device is None:
+    if device is None or not timeline.coverage.judged:
         return None
     kept = kept_steps.select(timeline)
     ops = timeline.ops()

@@ -51,6 +51,8 @@ class _StallKeys:
 
 def group(timeline: Timeline) -> tuple[Stall, ...]:
     """Stalls of the kept steps and of the window's edge; `exposed_ns` is not known yet."""
+    if not timeline.coverage.judged:
+        return ()
     kept = kept_steps.select(timeline)
     waits = timeline.syncs()
     chosen = np.flatnonzero(kept.holds(waits["step"]) | waits["window_edge"].to_numpy(dtype=np.bool_))

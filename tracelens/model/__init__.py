@@ -53,7 +53,7 @@ from tracelens.model.plan import (
 )
 from tracelens.model.recording import EventUse, RankRecording, Run, SourceMark, StackSample, StepClock
 from tracelens.model.source import Location
-from tracelens.model.trace import StepSource, Tables, Timeline, Trace
+from tracelens.model.trace import Completeness, Coverage, StepSource, Tables, Timeline, Trace
 from tracelens.model.verification import Outcome, Ratio, Verification
 
 __all__ = [
@@ -66,6 +66,8 @@ __all__ = [
     "Binding",
     "Breakdown",
     "Combination",
+    "Completeness",
+    "Coverage",
     "Declined",
     "Diagnosis",
     "DrawnSpan",

@@ -25,6 +25,8 @@ class StepTimes:
     p05_ns: int
     p95_ns: int
     unprofiled_median_ns: int | None = None
+    certain: bool = True
+    """False where steps were inferred from rows of which some are missing: then the recorded times are not known."""
 
     @property
     def best_known_ns(self) -> int:

@@ -13,6 +13,68 @@ if TYPE_CHECKING:  # pandas and numpy cost 0.4 s to import; `tracelens --help` m
 StepSource = Literal["profiler_step", "tracelens", "dataloader", "optimizer", "cycle", "none"]
 
 
+MOST_UNMATCHED = 0.01
+"""Share of launches without GPU work above which rows are missing. Whole files have none, but for lost buffers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completeness:
+    """What of a recording is not in its file."""
+
+    ended_early: bool = False
+    """The file stops before the end of its events: a killed job, a full disk, a damaged archive."""
+    lost_events: int = 0
+    """Events that are damaged beyond repair."""
+    launches: int = 0
+    """Calls that always leave a row of GPU work: launches and copies."""
+    unmatched_launches: int = 0
+    """Those whose GPU work is not in the file."""
+    copies: int = 0
+    unmatched_copies: int = 0
+    """The copies among them."""
+
+    @property
+    def host_is_whole(self) -> bool:
+        """Whether all that was recorded of the host is there."""
+        return not self.ended_early and not self.lost_events
+
+    @property
+    def reason(self) -> str:
+        """What is missing, as the beginning of a sentence; "" where nothing is."""
+        if self.ended_early:
+            return "the file ends early"
+        if self.launches and self.launches == self.unmatched_launches:
+            return f"the GPU rows are missing: none of the {self.launches} launches and copies has one"
+        if self.unmatched_launches > MOST_UNMATCHED * self.launches:
+            return f"GPU rows are missing: {self.unmatched_launches} of {self.launches} launches and copies have none"
+        if self.copies and self.copies == self.unmatched_copies:
+            return f"the GPU rows of all {self.copies} copies are missing"
+        if self.lost_events:
+            return f"{self.lost_events} damaged events could not be read"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How much of a recording can be judged: by default all of it."""
+
+    reason: str = ""
+    """What is missing, as the beginning of a sentence; "" where the recording is whole."""
+    span_ns: tuple[int, int] | None = None
+    """From the first to the last step that is complete on host and GPU; None: none is, or the recording is whole."""
+    complete_steps: int = 0
+    steps: int = 0
+
+    @property
+    def whole(self) -> bool:
+        return not self.reason
+
+    @property
+    def judged(self) -> bool:
+        """Whether anything can be said of a step."""
+        return self.whole or self.complete_steps > 0
+
+
 @dataclass(frozen=True, slots=True)
 class Trace:
     """One rank's duration events as columns of equal length, ordered by start.
@@ -40,6 +102,7 @@ class Trace:
     """What the file's own timestamps (`ts`, in ns) say at the trace's zero, which is its first event."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """Top-level keys of the file other than the events (deviceProperties, distributedInfo, …)."""
+    completeness: Completeness = Completeness()
 
     def __len__(self) -> int:
         return len(self.columns["start_ns"])
@@ -97,6 +160,8 @@ class Timeline:
     """The thread that marks the steps and issues the training loop's calls."""
     autograd_threads: tuple[int, ...]
     notes: tuple[str, ...] = ()
+    coverage: Coverage = Coverage()
+    """Of an incomplete recording, the steps that are complete; only these are kept."""
 
     def steps(self) -> pd.DataFrame:
         """One row per training step; `kept` rows enter the statistics."""

@@ -92,6 +92,8 @@ def build(
 
 def _reason_not_to_replay(timeline: Timeline) -> Abstention | None:
     calls, ops, steps = timeline.calls(), timeline.ops(), timeline.steps()
+    if not timeline.coverage.judged:
+        return _abstain(f"{timeline.coverage.reason}, and no step is complete", "record again, to the end of the file")
     if not len(ops):
         return _abstain("the trace has no GPU work", "record where a GPU is used: tracelens profile train.py")
     if not len(calls):

@@ -49,20 +49,21 @@ def judge_budgets(
     diagnosis: Diagnosis, limits: Budgets, exposed_ns: int | None, allowed: Collection[str] = ()
 ) -> tuple[BudgetResult, ...]:
     """Every limit that was set, in the order of the options; `allowed` are ids of waits that are not counted."""
-    step_ns = diagnosis.steps.best_known_ns
+    steps = diagnosis.steps
+    step_ns = steps.best_known_ns if steps.certain else steps.unprofiled_median_ns
     waits = (stall for stall in diagnosis.stalls if stall.id not in allowed)
     counted = [s for s in waits if s.kind in WAITING and s.verdict != "window_edge"]
     values = (
         ("synchronizations per step", _counted(diagnosis, counted), limits.syncs_per_step, ""),
         ("exposed wait per step", None if exposed_ns is None else exposed_ns / 1e6, limits.exposed_ms, " ms"),
         ("idle share of the GPU", diagnosis.idle_share, limits.idle_share, ""),
-        ("step time", step_ns / 1e6, limits.step_ms, " ms"),
+        ("step time", None if step_ns is None else step_ns / 1e6, limits.step_ms, " ms"),
     )
     return tuple(BudgetResult(name, value, limit, unit) for name, value, limit, unit in values if limit is not None)
 
 
 def _counted(diagnosis: Diagnosis, waits: Collection[Stall]) -> float | None:
     """None where the trace holds no calls of the host: none found would then be no measurement."""
-    if "runtime" not in diagnosis.timeline.trace.signals:
+    if "runtime" not in diagnosis.timeline.trace.signals or not diagnosis.timeline.coverage.judged:
         return None
     return sum(stall.calls_per_step for stall in waits)

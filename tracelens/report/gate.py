@@ -55,6 +55,8 @@ class Gate:
     resolved: tuple[KnownFinding, ...]
     compared: bool
     least_share: float
+    incomplete: str = ""
+    """What is missing from the recording: part of a run can break a budget, but not show that the run keeps it."""
     unused: tuple[str, ...] = ()
     """Entries of the allow-list that allow nothing here: the line has moved, or the wait is gone."""
 
@@ -67,11 +69,11 @@ class Gate:
 
     @property
     def passed(self) -> bool | None:
-        """None where a budget could not be judged and nothing else failed."""
+        """None where a budget could not be judged, or not on the whole recording, and nothing else failed."""
         within = {item.within for item in self.items}
         if False in within or self.failing:
             return False
-        return None if None in within else True
+        return None if None in within or self.incomplete else True
 
     @property
     def verdict(self) -> str:
@@ -80,6 +82,8 @@ class Gate:
             return f"The gate passes: {'; '.join(self._kept())}."
         if self.passed is None:
             unknown = [item.name for item in self.items if item.within is None]
+            if self.incomplete:
+                return f"The gate cannot be judged: {self.incomplete}, so the recording does not show the whole run."
             return f"The gate cannot be judged: {', '.join(unknown)} could not be measured."
         return f"The gate fails: {'; '.join(self._broken())}."
 
@@ -118,6 +122,7 @@ def judge(
         resolved=tuple(known_finding for known_finding in baseline or () if known_finding.fingerprint not in present),
         compared=baseline is not None,
         least_share=least_share,
+        incomplete=next((reason for trace in diagnosis.traces if (reason := trace.completeness.reason)), ""),
         unused=tuple(entry for entry in allowed if not any(listing.allows(entry, place) for place in places)),
     )
 

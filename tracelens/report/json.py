@@ -14,6 +14,8 @@ from typing import Any
 from tracelens.jsonfile import microseconds
 from tracelens.model import (
     Breakdown,
+    Completeness,
+    Coverage,
     Diagnosis,
     Finding,
     Goal,
@@ -42,6 +44,7 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
         "verdict": wording.headline(diagnosis),
         "traces": [_trace(trace, diagnosis) for trace in diagnosis.traces],
         "steps": _steps(diagnosis.steps),
+        "coverage": _coverage(diagnosis.timeline.coverage),
         "breakdown": _breakdown(diagnosis.breakdown),
         "gpu_busy_share": diagnosis.gpu_busy_share,
         "idle_share": diagnosis.idle_share,
@@ -97,16 +100,35 @@ def _trace(trace: Trace, diagnosis: Diagnosis) -> dict[str, Any]:
         "events": len(trace),
         "signals": sorted(trace.signals),
         "dropped": dict(sorted(trace.dropped.items())),
+        "completeness": _completeness(trace.completeness),
     }
+
+
+def _completeness(known: Completeness) -> dict[str, Any]:
+    return {
+        "complete": not known.reason,
+        "reason": known.reason or None,
+        "ended_early": known.ended_early,
+        "lost_events": known.lost_events,
+        "launches": known.launches,
+        "unmatched_launches": known.unmatched_launches,
+    }
+
+
+def _coverage(coverage: Coverage) -> dict[str, Any] | None:
+    if coverage.whole:
+        return None
+    span = None if coverage.span_ns is None else [microseconds(instant) for instant in coverage.span_ns]
+    return {"complete_steps": coverage.complete_steps, "steps": coverage.steps, "span_us": span}
 
 
 def _steps(steps: StepTimes) -> dict[str, Any]:
     return {
         "count": steps.count,
         "source": steps.source,
-        "median_us": microseconds(steps.median_ns),
-        "p05_us": microseconds(steps.p05_ns),
-        "p95_us": microseconds(steps.p95_ns),
+        "median_us": microseconds(steps.median_ns if steps.certain else None),
+        "p05_us": microseconds(steps.p05_ns if steps.certain else None),
+        "p95_us": microseconds(steps.p95_ns if steps.certain else None),
         "unprofiled_median_us": microseconds(steps.unprofiled_median_ns),
     }
 

@@ -90,7 +90,8 @@ def recorded(diagnosis: Diagnosis) -> tuple[str, ...]:
     if len(diagnosis.traces) > 1:
         chips.append(f"slowest of {len(diagnosis.traces)} ranks")
     chips.append(f"{steps.count} step{'' if steps.count == 1 else 's'} ({wording.STEP_SOURCE[steps.source]})")
-    chips.append(f"{formatting.milliseconds(steps.median_ns)} per step recorded")
+    recorded_ns = steps.median_ns if steps.certain else None
+    chips.append(f"{formatting.milliseconds(recorded_ns)} per step recorded")
     if steps.unprofiled_median_ns is not None:
         chips.append(f"{formatting.milliseconds(steps.unprofiled_median_ns)} without the profiler")
     return tuple(chips)

@@ -127,7 +127,9 @@ def ranked_stalls(diagnosis: Diagnosis) -> tuple[Stall, ...]:
 
 def no_waits(diagnosis: Diagnosis) -> str:
     """What no row of waits means: that there was none, or that none could be seen."""
-    signals = diagnosis.timeline.trace.signals
+    signals, coverage = diagnosis.timeline.trace.signals, diagnosis.timeline.coverage
+    if not coverage.judged:
+        return f"Waits cannot be judged: {coverage.reason}, and no step is complete on host and GPU."
     if "gpu" not in signals:
         return "No GPU work was recorded, so there is nothing that the host could have waited for."
     if "runtime" not in signals:
@@ -238,7 +240,9 @@ def headline(diagnosis: Diagnosis) -> str:
 
 def symptom(diagnosis: Diagnosis) -> str:
     """What the GPU waited for, in one sentence, whatever is recommended."""
-    parts = diagnosis.breakdown
+    parts, coverage = diagnosis.breakdown, diagnosis.timeline.coverage
+    if not coverage.judged:
+        return f"Nothing can be judged: {coverage.reason}, and no step is complete on host and GPU."
     if diagnosis.idle_share is None or parts is None:
         return "This recording has no GPU events, so what a GPU waited for cannot be told."
     step = milliseconds(parts.wall_ns)

@@ -37,8 +37,9 @@ def recommend(
     """The best scheme that pays within the limits, or none with the reason."""
     paying = [scheme for scheme in schemes if scheme.applicable and scheme.estimate is not None]
     plan = stages(rules, schemes, facts)
-    if not facts.has_gpu or not paying:
-        maybe = uncertain(schemes) if facts.has_gpu else None
+    judged = facts.has_gpu and facts.unjudged is None
+    if not judged or not paying:
+        maybe = uncertain(schemes) if judged else None
         return Recommendation(None, nothing(schemes, facts), plan, {}, maybe.id if maybe else None)
     choice = _choose(paying, rules, facts, limits or AdoptionLimits())
     details: dict[str, Any] = sensitivity(choice.scheme, paying, rules.weights)

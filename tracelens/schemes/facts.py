@@ -44,6 +44,8 @@ class Facts:
     """False where the trace has no runtime calls: no stall in it is then no sign of health."""
     steps_found: bool = True
     """False where the whole recording had to stand for one step."""
+    unjudged: Abstention | None = None
+    """Why nothing of the loop can be judged: too much of the recording is missing."""
     has_run: bool = True
     """False for a bare trace, which nothing can be tried on."""
     batch_bytes: int | None = None

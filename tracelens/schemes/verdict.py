@@ -63,10 +63,8 @@ def recommended(scheme: Scheme, gives_up: Mapping[str, Any] | None, facts: Facts
 
 def nothing(schemes: Sequence[Scheme], facts: Facts) -> str:
     """Why no scheme is recommended."""
-    if not facts.has_gpu:
-        return "No GPU work was recorded, so what a GPU waits for cannot be judged: profile where a GPU is."
-    if not facts.waits_recorded:
-        return "The host's calls were not recorded, so waits cannot be judged: record CPU and CUDA activities together."
+    if unrecorded := _unrecorded(facts):
+        return unrecorded
     waits = [stall for stall in facts.stalls if stall.verdict != "window_edge"]
     unjudged = _unjudged(facts)
     if unjudged is None and waits and not facts.steps_found:
@@ -85,6 +83,17 @@ def nothing(schemes: Sequence[Scheme], facts: Facts) -> str:
     else:
         text = f"Do nothing: waits last {cost(waited)} but {_best_attempt(schemes)}"
     return _bounded(text, *_instead(facts))
+
+
+def _unrecorded(facts: Facts) -> str:
+    """What the recording lacks to judge any scheme; "" where it has all that is needed."""
+    if facts.unjudged is not None:
+        return _bounded(f"Nothing can be judged: {facts.unjudged.missing}", facts.unjudged.hint)
+    if not facts.has_gpu:
+        return "No GPU work was recorded, so what a GPU waits for cannot be judged: profile where a GPU is."
+    if not facts.waits_recorded:
+        return "The host's calls were not recorded, so waits cannot be judged: record CPU and CUDA activities together."
+    return ""
 
 
 def _best_attempt(schemes: Sequence[Scheme]) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 
 from tracelens.errors import InputError
 from tracelens.model import Trace
-from tracelens.trace import raw_bytes
+from tracelens.trace import completeness, raw_bytes
 from tracelens.trace.columns import Column, ColumnBuilder, rows_among
 from tracelens.trace.events import EventReader
 from tracelens.trace.load_notes import LoadNotes
@@ -93,6 +93,7 @@ def _trace(
         base_unix_ns=_unix_zero(metadata, origin),
         origin_ns=origin,
         metadata=metadata,
+        completeness=completeness.of_columns(columns, names, categories, reader.ended, notes),
     )
 
 

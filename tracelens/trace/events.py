@@ -60,6 +60,11 @@ class EventReader:
         self._tail = bytearray()
         self._decoder = event_decoder.PLAIN
 
+    @property
+    def ended(self) -> bool:
+        """Whether the file closes its list of events."""
+        return self._ended
+
     def __iter__(self) -> Iterator[EventBatch]:
         self._find_array()
         size, more = BATCH, True

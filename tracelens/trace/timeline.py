@@ -10,7 +10,18 @@ import numpy as np
 import pandas as pd
 
 from tracelens.model import RankRecording, StepSource, Tables, Timeline, Trace
-from tracelens.trace import attribution, event_records, idle_gaps, intervals, slow_steps, steps, tables, threads, waits
+from tracelens.trace import (
+    attribution,
+    completeness,
+    event_records,
+    idle_gaps,
+    intervals,
+    slow_steps,
+    steps,
+    tables,
+    threads,
+    waits,
+)
 from tracelens.trace.tables import TraceRows
 from tracelens.trace.threads import LOADER, MARKS, Threads
 
@@ -26,6 +37,9 @@ def build(trace: Trace, recording: RankRecording | None = None) -> Timeline:
     loader = _loader(rows, loop_threads, step)
     slow = slow_steps.find(step, calls, loader)
     step["kept"] &= ~slow
+    notes = _notes(ops, step, source, int(slow.sum()))
+    covered, complete = completeness.coverage(rows, calls, ops, step, source)
+    step["kept"] &= complete
     wait = waits.find(rows, calls, ops, source)
     gaps = idle_gaps.find(idle_gaps.IdleInputs(calls, ops, wait, loader, step, _overhead(rows, wait), loop_threads))
     wait["gpu_idle_ns"] = idle_gaps.idle_per_wait(gaps, len(wait))
@@ -36,7 +50,8 @@ def build(trace: Trace, recording: RankRecording | None = None) -> Timeline:
         step_source=source,
         main_thread=loop_threads.main,
         autograd_threads=loop_threads.autograd,
-        notes=(*_several(rows, ops), *_notes(ops, step, source, int(slow.sum()))),
+        notes=(*_several(rows, ops), *notes),
+        coverage=covered,
     )
 
 

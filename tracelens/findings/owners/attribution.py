@@ -124,6 +124,9 @@ def attribute(
 ) -> OwnedStep:
     """Who owns the time of a step, on average over the kept ones."""
     kept = kept_steps.select(timeline)
+    if not timeline.coverage.judged:
+        unknown = Owner("unknown", kept.step_ns, reason=timeline.coverage.reason)
+        return OwnedStep(Owners(kept.step_ns, (unknown,)), ())
     host = _host(timeline, kept, recording)
     segments = idle_segments.cut(timeline, kept, host)
     sums = _Owned(timeline, tuple(stalls), host.lines).collect(segments)
