@@ -96,9 +96,15 @@ class _Sum:
             if value:
                 counter[value] += length  # type: ignore[index]  # each counter with its own value
 
-    def mostly(self, counter: Counter[str]) -> str | None:
-        """The one with the most time, if all of them together have half of it."""
-        return counter.most_common(1)[0][0] if sum(counter.values()) >= MOSTLY * self.total and counter else None
+    def callee(self) -> str | None:
+        """What is called for half of the time."""
+        name, length = (self.callees or Counter({"": 0})).most_common(1)[0]
+        return name if name and length >= MOSTLY * self.total else None
+
+    def group(self) -> str | None:
+        """The wait that comes before most of it, if some wait does before half of it."""
+        after_waits = sum(self.groups.values())
+        return self.groups.most_common(1)[0][0] if after_waits and after_waits >= MOSTLY * self.total else None
 
 
 @dataclass(frozen=True)
@@ -262,8 +268,8 @@ def _owner(key: _Key, total: _Sum, kept: KeptSteps) -> Owner:
         key.kind,
         kept.per_step(total.total),
         locations=locations[:MOST_LOCATIONS],
-        callee=key.callee or total.mostly(total.callees),
-        group=total.mostly(total.groups),
+        callee=key.callee or total.callee(),
+        group=total.group(),
         reason=key.reason,
     )
 

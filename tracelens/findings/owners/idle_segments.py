@@ -25,6 +25,9 @@ Column = npt.NDArray[Any]
 LONG_NS = 100_000
 """Issuing a kernel from Python costs 5-20 µs, a module with its hooks some tens: a longer stretch between two
 operations, or an operation as long that starts nothing on the GPU, is no launch."""
+LONG_LAUNCH_NS = 1_000_000
+"""An operation that takes longer than this for each thing that it starts does something else: it loads a library, or
+tries algorithms. Up to here it is a slow host that launches, at worst one that also records shapes and stacks."""
 
 WAIT, HOST_LINE, COLLECTOR, DATALOADER, ALLOCATOR, OPTIMIZER, BACKWARD, LAUNCH, LATE = range(9)
 """What the host does. COLLECTOR: Python's garbage collector runs; LATE: the GPU had been asked in time."""
@@ -154,7 +157,8 @@ def _operations(starts: Column, host: Host) -> tuple[Column, Column]:
     at = np.maximum(last, 0)
     inside = (last >= 0) & (starts < operations.ends[at])
     length = np.where(inside, (operations.ends - operations.starts)[at], _apart(operations, last))
-    allowed = LONG_NS * np.where(inside, np.maximum(operations.launches[at], 1), 1)
+    launches = np.where(inside, operations.launches[at], 0)
+    allowed = np.where(launches > 0, LONG_LAUNCH_NS * launches, LONG_NS)
     return np.where(inside, at, -1), (length > allowed) | (not host.has_gpu)
 
 
