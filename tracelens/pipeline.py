@@ -187,10 +187,11 @@ def plan(examined: Examined, options: Options | None = None) -> PlannedDiagnosis
         fitted = with_unsafe = dict.fromkeys(fitted, nothing_known.missing)
         offers = dict.fromkeys(offers, ())
     context = _patch_context(examined, options)
-    by_scheme = remedies.remedies_for(context, fitted, offers, options.forced)
     recorded = store.read(diagnosis.run.path) if diagnosis.run else ()
     against = (recorded, fitted, interval, diagnosis.timeline.trace.device)
     trials = score.comparable(*against)
+    by_scheme = remedies.remedies_for(context, fitted, offers, options.forced)
+    by_scheme = remedies.with_trials(by_scheme, diagnosis, recorded)
     facts = _facts(examined, by_scheme, trials)
     schemes = score.judge(rules, facts)
     answer = advise.recommend(rules, schemes, facts, options.limits)
@@ -205,6 +206,7 @@ def plan(examined: Examined, options: Options | None = None) -> PlannedDiagnosis
         recommendation=answer,
         unsafe=unsafe,
         patches={name: remedy.patch for name, remedy in by_scheme.items() if remedy.patch is not None},
+        written=remedies.to_write(context, by_scheme, {options.forced, answer.scheme}),
         verifications=trials,
         offers=offers,
         replayed={name: it.estimate for name, it in by_scheme.items() if isinstance(it.estimate, Estimate)},
@@ -242,10 +244,10 @@ def patch_of(diagnosis: PlannedDiagnosis, name: str) -> Patch:
     raise Refused(f"there is no patch for {name}: {'; '.join(reasons)}", hint="see: tracelens recommend")
 
 
-def partial_patch(diagnosis: PlannedDiagnosis, name: str, hunks: HunkChoice, options: Options) -> Patch:
-    """The patch of one scheme with some of its hunks."""
+def patch_to_write(diagnosis: PlannedDiagnosis, name: str, hunks: HunkChoice, options: Options) -> Patch:
+    """The patch of one scheme, or those of its hunks that were chosen, as far as it is proved or checked."""
     if hunks == HunkChoice():
-        return patch_of(diagnosis, name)
+        return diagnosis.written.get(name) or patch_of(diagnosis, name)
     applied = _applied(diagnosis.run)
     code = sources.training_script(diagnosis.run, options.script, _before(applied))
     if isinstance(code, Abstention):
@@ -254,7 +256,9 @@ def partial_patch(diagnosis: PlannedDiagnosis, name: str, hunks: HunkChoice, opt
     if hunks.only:  # a hunk that was left out because it buys nothing can be asked for by its id
         edits += tuple(offer for offer in diagnosis.offers.get(name, ()) if offer.kind not in {e.kind for e in edits})
     context = PatchContext(NOT_REPLAYED, code, applied, diagnosis.stalls, options.unsafe, options.import_runtime)
-    return remedies.change(context, code, edits, hunks)
+    chosen = remedies.change(context, code, edits, hunks)
+    marked = remedies.checked(chosen, diagnosis, diagnosis.verifications)
+    return remedies.without_unchecked(context, code, edits, (marked, hunks)) if marked.unchecked else marked
 
 
 def save(diagnosis: IllustratedDiagnosis, source: SourceScope = "project") -> tuple[Path, ...]:
@@ -269,7 +273,7 @@ def save(diagnosis: IllustratedDiagnosis, source: SourceScope = "project") -> tu
         runs.ANALYSIS_FILE: json_report.dumps(diagnosis),
         runs.REPORT_FILE: html.render(diagnosis, source),
     }
-    patch = diagnosis.recommended_patch
+    patch = diagnosis.recommended_to_write
     if patch is not None:
         files[runs.PATCH_FILE] = patch.diff
     for name, text in files.items():

@@ -7,7 +7,7 @@ not pay is dropped, and the rest is patched again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -17,19 +17,23 @@ from tracelens.model import (
     UNSAFE_EDITS,
     Abstention,
     Declined,
+    Diagnosis,
     Edit,
     EditKind,
     Estimate,
     Hunk,
     Location,
     Patch,
+    Run,
     Stall,
+    Verification,
 )
 from tracelens.replay import estimate
 from tracelens.replay.replay_trace import ReplayTrace
 from tracelens.run.sources import TrainingScript
 from tracelens.schemes import plan as planning
 from tracelens.schemes.wording import gain_percent
+from tracelens.verify import equality
 
 TRIED = 2
 """Schemes that are patched and replayed once more to find what --unsafe would add: each takes a second or two."""
@@ -45,6 +49,8 @@ class PatchContext:
     stalls: tuple[Stall, ...]
     unsafe: bool = False
     import_runtime: bool = False
+    checked: bool = True
+    """With the hunks that are not proved, which plans count and trials run."""
     made: dict[tuple[tuple[Edit, ...], bool], Patch] = field(default_factory=dict, compare=False, repr=False)
     """Patches by their Edits and whether they may be unsafe: several schemes come down to the same Edits."""
 
@@ -101,11 +107,56 @@ def change(context: PatchContext, code: TrainingScript, edits: tuple[Edit, ...],
     def make(root: Path, script: Path) -> Patch:
         from tracelens.patch import recipes
 
-        options = recipes.PatchOptions(context.unsafe, hunks.only, hunks.skip, context.import_runtime)
+        options = recipes.PatchOptions(
+            context.unsafe, hunks.only, hunks.skip, context.import_runtime, checked=context.checked
+        )
         return recipes.make(root, script, edits, context.stalls, options)
 
     places = (stall.location for stall in context.stalls if stall.location is not None)
     return originals.make(context.applied, code.root, code.path, places, make)
+
+
+def without_unchecked(
+    context: PatchContext, code: TrainingScript, edits: tuple[Edit, ...], asked: tuple[Patch, HunkChoice]
+) -> Patch:
+    """What is written of a patch (with the hunks chosen for it) that nothing has checked: what is proved of it."""
+    whole, hunks = asked
+    proved = change(replace(context, checked=False), code, edits, hunks)
+    declined = tuple(dict.fromkeys((*proved.declined, *whole.declined)))
+    return replace(proved, declined=declined, unchecked_because=whole.unchecked_because)
+
+
+def project_of(run: Run, patch: Patch) -> Path:
+    """The folder whose sources a trial runs: the one the script was started in, if it holds the patch."""
+    return run.cwd if patch.root.is_relative_to(run.cwd) else patch.root
+
+
+def checked(patch: Patch, diagnosis: Diagnosis, trials: Iterable[Verification]) -> Patch:
+    """The patch with what the trials of its Run say of the hunks that are not proved."""
+    project = project_of(diagnosis.run, patch) if diagnosis.run is not None else patch.root
+    return equality.checked(patch, trials, equality.Subject(project, diagnosis.timeline.trace.device))
+
+
+def with_trials(
+    by_scheme: Mapping[str, Remedy], diagnosis: Diagnosis, trials: tuple[Verification, ...]
+) -> dict[str, Remedy]:
+    """The remedies, their patches `checked`."""
+    return {
+        name: remedy if remedy.patch is None else replace(remedy, patch=checked(remedy.patch, diagnosis, trials))
+        for name, remedy in by_scheme.items()
+    }
+
+
+def to_write(context: PatchContext, by_scheme: Mapping[str, Remedy], names: Collection[str | None]) -> dict[str, Patch]:
+    """What `apply` writes of the schemes in `names`, where hunks are left out."""
+    out = {}
+    for name, remedy in by_scheme.items():
+        patch, edits, code = remedy.patch, remedy.edits, context.code
+        if name not in names or isinstance(edits, str) or isinstance(code, Abstention):
+            continue
+        if patch is not None and patch.unchecked:
+            out[name] = without_unchecked(context, code, edits, (patch, HunkChoice()))
+    return out
 
 
 def worth_asking(

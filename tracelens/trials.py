@@ -15,6 +15,7 @@ from tracelens import run as runs
 from tracelens.errors import UsageError
 from tracelens.model import FilePatch, Patch, PlannedDiagnosis, Run, Verification
 from tracelens.pipeline import patch_of
+from tracelens.remedies import project_of
 from tracelens.verify import request, store
 from tracelens.verify.supervisor import session as verifying
 from tracelens.verify.trial_process import Command
@@ -49,7 +50,7 @@ def verify_schemes(
     wanted = request.VerificationRequest(
         command=_command(run),
         cwd=run.cwd,
-        project=_project(run, changes[0].patch),
+        project=project_of(run, changes[0].patch),
         original=_way_back(run),
         steps=options.steps,
         budget_s=options.budget_s,
@@ -111,11 +112,6 @@ def _command(run: Run) -> Command:
         return Command("command", run.command, sys.executable, {})
     python = run.command[0] if Path(run.command[0]).is_file() else sys.executable
     return Command(kind, run.command[2 if kind == "module" else 1 :], python, {})
-
-
-def _project(run: Run, patch: Patch) -> Path:
-    """The folder whose sources a working copy needs: the one the script was started in, if it holds the patch."""
-    return run.cwd if patch.root.is_relative_to(run.cwd) else patch.root
 
 
 def _way_back(run: Run) -> Patch | None:

@@ -77,7 +77,7 @@ def test_a_scheme_that_does_not_apply_has_a_reason_and_no_patch(planned: Illustr
 
 def test_some_hunks_of_a_patch(planned: IllustratedDiagnosis) -> None:
     ids = [hunk.id for hunk in planned.patches["event-interval"].hunks]
-    one = pipeline.partial_patch(planned, "event-interval", remedies.HunkChoice(only=(ids[0],)), pipeline.Options())
+    one = pipeline.patch_to_write(planned, "event-interval", remedies.HunkChoice(only=(ids[0],)), pipeline.Options())
     assert [hunk.id for hunk in one.hunks] == ids[:1]
 
 

@@ -227,7 +227,7 @@ def test_a_change_that_buys_nothing_beside_the_rest_is_left_out_with_its_number(
     assert f"--scheme {name} --unsafe" in told[0].by_hand
     forced = planned(made, unsafe=True, forced=name)
     assert [hunk.id for hunk in forced.patches[name].hunks] == ["TL501"], "the line is rare: nothing is left to defer"
-    by_id = pipeline.partial_patch(found, name, remedies.HunkChoice(only=("TL501",)), pipeline.Options(unsafe=True))
+    by_id = pipeline.patch_to_write(found, name, remedies.HunkChoice(only=("TL501",)), pipeline.Options(unsafe=True))
     assert [hunk.id for hunk in by_id.hunks] == ["TL501"]
 
 

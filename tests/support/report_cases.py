@@ -196,6 +196,7 @@ def planned(**changes: Any) -> IllustratedDiagnosis:
         schemes=(),
         recommendation=Recommendation(None, "Nothing to recommend."),
         patches={},
+        written={},
         verifications=(),
         interval=10,
         weights={},

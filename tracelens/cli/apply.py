@@ -68,6 +68,8 @@ class ApplyResult:
     scheme: str | None
     change: Patch | None
     next_command: str
+    check: str = ""
+    """The command that checks what was left out."""
 
 
 def _apply(
@@ -85,20 +87,21 @@ def _apply(
     name = chosen_scheme(diagnosis, plan_options.scheme)
     if name is None:
         return ApplyResult("nothing", verdict, None, None, next_commands.line("report", *again))
-    change = pipeline.partial_patch(diagnosis, name, hunks, pipeline_options(plan_options))
-    verify = next_commands.line("verify", *again, "--scheme", name)
+    change = pipeline.patch_to_write(diagnosis, name, hunks, pipeline_options(plan_options))
+    check = next_commands.check(diagnosis, again, name)
+    verify = check if change.left_out else next_commands.line("verify", *again, "--scheme", name)
     if _is_applied(change, runs.applied_patch(folder / runs.BACKUP_FOLDER)):
-        return ApplyResult("already", verdict, name, change, verify)
+        return ApplyResult("already", verdict, name, change, verify, check)
     if change.empty or dry_run:
         after = (
             next_commands.line("apply", *again, *_choice(plan_options, hunks))
             if dry_run and not change.empty
             else verify
         )
-        return ApplyResult("nothing" if change.empty else "shown", verdict, name, change, after)
+        return ApplyResult("nothing" if change.empty else "shown", verdict, name, change, after, check)
     patcher.write(change, folder / runs.BACKUP_FOLDER, name)
     pipeline.save(diagnosis)
-    return ApplyResult("written", verdict, name, change, verify)
+    return ApplyResult("written", verdict, name, change, verify, check)
 
 
 def _more(diagnosis: PlannedDiagnosis, folder: Path, plan_options: PlanOptions) -> str:
@@ -122,7 +125,7 @@ def _text(done: ApplyResult, shown: Presentation, more: str) -> str:
         return f"This patch ({done.scheme}) is applied already: nothing to do.\n\n{ending}"
     if change is None:
         return f"{done.verdict}\nNothing to apply.\n\n{ending}"
-    return text.patch(change, shown.style(), done.next_command, more)
+    return text.patch(change, shown.style(), done.next_command, done.check, more)
 
 
 def _document(done: ApplyResult, unsafe: tuple[Hunk, ...]) -> dict[str, Any]:
@@ -134,7 +137,7 @@ def _document(done: ApplyResult, unsafe: tuple[Hunk, ...]) -> dict[str, Any]:
         "outcome": done.outcome,
         "scheme": done.scheme,
         "verdict": done.verdict,
-        "patch": patch_document(done.change) if done.change is not None else None,
+        "patch": patch_document(done.change, done.check) if done.change is not None else None,
         "needs_unsafe": [hunk_document(hunk) for hunk in unsafe],
         "next": done.next_command,
     }

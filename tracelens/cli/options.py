@@ -163,6 +163,8 @@ SCHEMES = ("event-interval", "interval-sync", "event-sync", "more-streams", "ful
 """Ids of ours, for completion only: a folder of one's own rules may have others."""
 scheme = click.option(
     "--scheme",
+    "--lever",
+    "scheme",
     metavar="ID",
     shell_complete=lambda *given: [name for name in SCHEMES if name.startswith(given[-1])],
     help="This scheme instead of the recommended one (see `tracelens rules`).",

@@ -75,7 +75,10 @@ class PlannedDiagnosis(Diagnosis):
     schemes: tuple[Scheme, ...]
     recommendation: Recommendation
     patches: Mapping[str, Patch]
-    """Per scheme id, what the patcher would write; empty where the source is not at hand."""
+    """Per scheme id, the patch that plans count and trials run; empty where the source is not at hand."""
+    written: Mapping[str, Patch]
+    """Per scheme id, what `apply` writes of it where that is less: without the hunks that nothing has proved or
+    checked. Only of the recommended scheme, and of one that the user named."""
     verifications: tuple[Verification, ...]
     interval: int
     """N of every N batches that the Edits were made with."""
@@ -99,6 +102,12 @@ class PlannedDiagnosis(Diagnosis):
     def recommended_patch(self) -> Patch | None:
         """The patch of the recommended scheme, where there is one."""
         return self.patches.get(self.recommendation.scheme) if self.recommendation.scheme else None
+
+    @property
+    def recommended_to_write(self) -> Patch | None:
+        """What `apply` writes of the recommended scheme at present: all of its patch that is proved or checked."""
+        scheme = self.recommendation.scheme
+        return self.written.get(scheme, self.patches.get(scheme)) if scheme else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,10 +77,17 @@ class Patch:
     diff: str
     left_out: tuple[Hunk, ...] = ()
     """Hunks of tier `checked` that are not in `files`, because nothing has checked them."""
+    unchecked_because: str = ""
+    """Why no trial counts for the hunks that are not proved; empty where there are none, or where one does."""
 
     @property
     def empty(self) -> bool:
         return not self.files
+
+    @property
+    def unchecked(self) -> tuple[Hunk, ...]:
+        """Hunks that are not proved, and that no trial has found equal: `apply` leaves them out."""
+        return tuple(hunk for hunk in self.hunks if hunk.unproved and not hunk.checked)
 
     @property
     def left_alone(self) -> tuple[Declined, ...]:

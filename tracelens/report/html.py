@@ -160,7 +160,12 @@ def _patch(diagnosis: PlannedDiagnosis) -> dict[str, Any] | None:
     change = diagnosis.recommended_patch
     if change is None:
         return None
-    return {"change": change, "files": sorted(diff.parse(change.diff), key=lambda file: file.created)}
+    return {
+        "change": change,
+        "files": sorted(diff.parse(change.diff), key=lambda file: file.created),
+        "text": to_write.diff if (to_write := diagnosis.recommended_to_write) is not None else "",
+        "check": next_commands.check(diagnosis),
+    }
 
 
 def _utilization(rows: Sequence[Mapping[str, Any]]) -> charts.Utilization | None:

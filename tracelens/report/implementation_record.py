@@ -174,7 +174,7 @@ def _steps(diagnosis: Diagnosis, change: Patch | None) -> Iterator[str]:
         yield f"No change was made: {plain('; '.join(missing) or 'nothing in the source can be changed safely')}."
     else:
         yield "\n".join(
-            f"{number}. {code(str(hunk.location))} {plain(hunk.reason)} "
+            f"{number}. {code(str(hunk.location))} {plain(hunk.explanation)} "
             f"({hunk.edit}, {hunk.tier}; {plain(hunk.evidence)})"
             for number, hunk in enumerate(change.hunks, 1)
         )

@@ -74,11 +74,23 @@ def after_analyze(diagnosis: Diagnosis, typed: Sequence[str] = ()) -> str:
 
 
 def after_recommend(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> str:
-    """What to do with the recommendation: apply it, or look at the report where there is nothing to apply."""
+    """What to do with the recommendation: apply it, or look at the report where there is nothing to apply.
+
+    A patch that is not proved throughout is verified first.
+    """
     if (maybe := _to_measure(diagnosis)) is not None:
         return line("verify", *(typed or plan(diagnosis)), "--scheme", maybe)
-    command = "report" if _chosen(diagnosis) is None else "apply"
-    return line(command, *(typed or plan(diagnosis)))
+    if (chosen := _chosen(diagnosis)) is not None and diagnosis.patches[chosen].unchecked:
+        return check(diagnosis, typed)
+    return line("report" if chosen is None else "apply", *(typed or plan(diagnosis)))
+
+
+def check(diagnosis: PlannedDiagnosis, typed: Sequence[str] = (), scheme: str | None = None) -> str:
+    """The trial that checks what is not proved of a scheme's patch, by default of the recommended one."""
+    if diagnosis.run is None:
+        return line("profile", "train.py")
+    chosen = scheme or diagnosis.recommendation.scheme or ""
+    return line("verify", *(typed or plan(diagnosis)), "--lever", chosen)
 
 
 def with_unsafe(diagnosis: PlannedDiagnosis) -> str:
@@ -134,13 +146,20 @@ def after_report(diagnosis: PlannedDiagnosis, typed: Sequence[str] = (), applied
         return line("verify", *(typed or plan(diagnosis)), "--scheme", maybe)
     if chosen is None:
         return record_again(diagnosis)
+    return _after_trial(diagnosis, typed, chosen, chosen == applied)
+
+
+def _after_trial(diagnosis: PlannedDiagnosis, typed: Sequence[str], chosen: str, is_applied: bool) -> str:
+    """What the last trial of the recommended scheme leaves to be done."""
     words = (*(typed or plan(diagnosis)), "--scheme", chosen)
     trial = _trial(diagnosis, chosen)
     if trial is None:
         return line("verify", *words)
     if trial.outcome == "inconclusive":
         return line("verify", *words, *longer(trial))
-    return record_again(diagnosis) if applied == chosen else line("apply", *words)
+    if is_applied:
+        return record_again(diagnosis)
+    return check(diagnosis, typed) if diagnosis.patches[chosen].unchecked else line("apply", *words)
 
 
 def unwanted(trial: Verification | None) -> bool:

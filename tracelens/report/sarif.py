@@ -122,7 +122,7 @@ def _fixes(diagnosis: PlannedDiagnosis) -> dict[str, Any]:
 
     None where the patch adds a file: a SARIF fix can only change files that exist, `tracelens apply` can do both.
     """
-    change = diagnosis.recommended_patch
+    change = diagnosis.recommended_to_write
     if change is None or change.empty or any(file.before is None for file in change.files):
         return {}
     if any(len(file.after) > MOST_FIX_BYTES for file in change.files):

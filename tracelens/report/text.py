@@ -35,17 +35,23 @@ def recommendation(diagnosis: PlannedDiagnosis, style: TerminalStyle, typed: Seq
     return terminal.draw(_recommendation(diagnosis, typed), style)
 
 
-def patch(change: Patch, style: TerminalStyle, next_command: str, more: str = "") -> str:
-    """The diff, each hunk with its tier and reason, and what was left alone; `more` is said before the next command."""
-    return terminal.draw(_patch(change, next_command, more), style)
+def patch(change: Patch, style: TerminalStyle, next_command: str, check: str, more: str = "") -> str:
+    """The diff, each hunk with its tier and reason, and what was left out and left alone.
+
+    `check` is the command that checks what was left out; `more` is said before the next command.
+    """
+    return terminal.draw(_patch(change, next_command, check, more), style)
 
 
-def patch_document(change: Patch) -> dict[str, Any]:
+def patch_document(change: Patch, check: str) -> dict[str, Any]:
     """A patch as the JSON of `apply` has it (docs/apply.schema.json)."""
     return {
         "diff": change.diff,
         "files": [{"path": diffed.path, "created": diffed.created} for diffed in diff.parse(change.diff)],
         "hunks": [hunk_document(hunk) for hunk in change.hunks],
+        "left_out": [
+            {**hunk_document(hunk), "why": change.unchecked_because, "run": check} for hunk in change.left_out
+        ],
         "left_alone": [
             {"where": str(item.location), "edit": item.edit, "obstacle": item.obstacle, "by_hand": item.by_hand}
             for item in change.left_alone
@@ -61,6 +67,8 @@ def hunk_document(hunk: Hunk) -> dict[str, Any]:
         "where": str(hunk.location),
         "what": hunk.reason,
         "evidence": hunk.evidence,
+        "unproved": hunk.unproved or None,
+        "checked": hunk.checked or None,
     }
 
 
@@ -257,8 +265,10 @@ def _change(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:
     for hunk in change.hunks:
         excerpt = around(diagnosis.sources, hunk.location, calls.get(str(hunk.location)))
         title = f"{hunk.id} {hunk.edit} ({hunk.tier})"
-        yield terminal.code_frame(title, str(hunk.location), excerpt, hunk.evidence, hunk.reason)
+        yield terminal.code_frame(title, str(hunk.location), excerpt, hunk.evidence, hunk.explanation)
         yield terminal.heading("")
+    if change.unchecked:
+        yield terminal.paragraph(wording.unchecked(change, next_commands.check(diagnosis)))
     files = diff.parse(change.diff)
     if sum(len(file.rows) for file in files if not file.created) <= DIFF_ROWS:
         yield terminal.diff(files)
@@ -295,13 +305,18 @@ MET = {True: "met", False: "not met", None: "not measured"}
 # ------------------------------------------------------------------------------------------- apply and verify
 
 
-def _patch(change: Patch, next_command: str, more: str) -> Iterator[RenderableType]:
+def _patch(change: Patch, next_command: str, check: str, more: str) -> Iterator[RenderableType]:
     if change.diff:
         yield terminal.diff(diff.parse(change.diff))
     if change.hunks:
         yield terminal.heading("Changes")
-        rows = [(hunk.id, hunk.tier, str(hunk.location), hunk.reason, hunk.evidence) for hunk in change.hunks]
+        rows = [(hunk.id, hunk.tier, str(hunk.location), hunk.explanation, hunk.evidence) for hunk in change.hunks]
         yield terminal.table(("hunk", "tier", "where", "what", "evidence"), rows, frozenset())
+    if change.left_out:
+        yield terminal.heading("Left out")
+        out = [(hunk.id, str(hunk.location), hunk.explanation, hunk.evidence) for hunk in change.left_out]
+        yield terminal.table(("hunk", "where", "what", "evidence"), out, frozenset())
+        yield terminal.paragraph(wording.unchecked(change, check))
     if change.left_alone:
         yield terminal.heading("Left alone")
         left = [(str(item.location), item.edit, item.obstacle, item.by_hand) for item in change.left_alone]

@@ -12,6 +12,7 @@ from tracelens.model import (
     Diagnosis,
     Hunk,
     Measure,
+    Patch,
     PlannedDiagnosis,
     Recommendation,
     Stage,
@@ -225,6 +226,12 @@ def sensitivity(recommendation: Recommendation) -> tuple[str, ...]:
     if not facts:
         return ()
     return tuple(lines) or ("no single weight changes the winner, and it is also the fastest",)
+
+
+def unchecked(change: Patch, check: str) -> str:
+    """Which hunks of a patch are left out because nothing has checked them, and the command that checks them."""
+    names = ", ".join(hunk.id for hunk in change.left_out or change.unchecked)
+    return f"Not proved, so apply leaves it out: {names}; {change.unchecked_because}; run: {check}"
 
 
 def need_unsafe(hunks: Sequence[Hunk]) -> str:

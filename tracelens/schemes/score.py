@@ -315,7 +315,7 @@ def _from_patch(patch: Patch, rules: Rules) -> dict[str, Score]:
         functions = {(hunk.location.path, hunk.location.function) for hunk in patch.hunks}
         counted["complexity"] = float(_lines_changed(patch))
         counted["maintainability"] = float(len(functions) + len({hunk.edit for hunk in patch.hunks}))
-        counted["risk"] = float(unsafe + by_hand)
+        counted["risk"] = float(unsafe + by_hand + len(patch.unchecked))
     elif not patch.by_hand:
         return {}
     return {name: Score(rules.scales[name].score(value), "patch") for name, value in counted.items()}

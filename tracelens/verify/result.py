@@ -6,12 +6,13 @@ In: `VersionMeasurements`. Out: `Verification`. Pure: no process is started here
 from __future__ import annotations
 
 import statistics
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any
 
 from tracelens.model import Estimate, Ratio, Verification
-from tracelens.verify import store, verdict
+from tracelens.verify import equality, store, verdict
 from tracelens.verify.compare import numbers, printed_output, times
 from tracelens.verify.compare.numbers import Difference
 from tracelens.verify.compare.seed_tolerance import SeedTolerance
@@ -47,6 +48,10 @@ class VersionMeasurements:
     seconds: float
     tolerance: SeedTolerance | None = None
     freed_memory_filled: bool = False
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """sha256 of each source of the project that ran, but for the patched ones, by its path below the project."""
+    date: str = ""
+    """When it ended, UTC, as ISO 8601 writes it."""
 
 
 def build_verification(measured: VersionMeasurements) -> Verification:
@@ -106,6 +111,9 @@ def _details(measured: VersionMeasurements, ratio: Ratio | None) -> dict[str, An
     before, after = measured.windows
     return {
         "command": {"kind": request.command.kind, "words": list(request.command.words)},
+        "date": measured.date,
+        "patch": equality.patch_document(measured.change.patch),
+        "sources": dict(measured.sources),
         "steps": first.steps,
         "warmup_steps": first.process.warmup,
         "seed": request.seed,

@@ -1,7 +1,7 @@
 """Whether the numbers of two processes are equal, bit for bit, and where they differ first.
 
 In: two process records. Out: the first `Difference`, or None. The order of comparison is the order of cause: number of
-steps, losses in the order of backward, then parameters and buffers, then the printed lines.
+steps, losses in the order of backward, the optimizers' settings, then parameters and buffers, then the printed lines.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tracelens.verify.compare import printed_output
 from tracelens.verify.compare.printed_output import LineDifference, Mask
 from tracelens.verify.trial_process import STANDARD_ERROR, ProcessRecord
 
-Part = Literal["ranks", "steps", "loss", "state", "output"]
+Part = Literal["ranks", "steps", "loss", "setting", "state", "output"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Difference:
 
 
 def tensor_difference(original: ProcessRecord, patched: ProcessRecord) -> Difference | None:
-    """The first difference in steps, losses, parameters and buffers, over all ranks.
+    """The first difference in steps, losses, optimizers' settings, parameters and buffers, over all ranks.
 
     Ranks exchange gradients: a wrong number of one rank is in the others one step later.
     """
@@ -56,8 +56,11 @@ def _of_rank(a: Mapping[str, Any], b: Mapping[str, Any], label: str) -> tuple[in
     losses = _first(label, "loss", a.get("losses", ()), b.get("losses", ()))
     if losses is not None:
         return 1, *losses
+    settings = _first_setting(label, a.get("settings", ()), b.get("settings", ()))
+    if settings is not None:
+        return 2, *settings
     states = _first(label, "state", a["state"], b["state"])
-    return None if states is None else (2, *states)
+    return None if states is None else (3, *states)
 
 
 def equal_states(original: ProcessRecord, patched: ProcessRecord) -> bool:
@@ -113,6 +116,7 @@ def compared_counts(record: ProcessRecord) -> dict[str, int]:
         "steps": record.steps,
         "losses": sum(len(rank.get("losses", ())) for rank in record.ranks),
         "tensors": sum(len(rank["state"]) for rank in record.ranks),
+        "settings": sum(len(rank.get("settings", ())) for rank in record.ranks),
         "unreadable_tensors": sum("unreadable" in entry for rank in record.ranks for entry in rank["state"]),
         "lines": len(printed_output.lines(record.stdout)),
         "error_lines": len(printed_output.lines(record.side_outputs.get(STANDARD_ERROR, ""))),
@@ -130,6 +134,28 @@ def _first(
         if any(a.get(key) != b.get(key) for key in ("name", "dtype", "shape", "sha256")):
             return index, Difference(part, f"{label}{a['name']}", _shown(a), _shown(b))
     return None
+
+
+def _first_setting(
+    label: str, left: Sequence[Mapping[str, Any]], right: Sequence[Mapping[str, Any]]
+) -> tuple[int, Difference] | None:
+    """The setting of an optimizer that differs in the earliest step, with that step."""
+    a, b = ({entry["name"]: dict(entry["changes"]) for entry in side} for side in (left, right))
+    differences = []
+    for name in dict.fromkeys((*a, *b)):
+        mine, other = a.get(name, {}), b.get(name, {})
+        steps = [step for step in sorted({*mine, *other}) if _value_at(mine, step) != _value_at(other, step)]
+        if steps:
+            where = f"{label}{name} at step {steps[0]}"
+            values = (_value_at(changes, steps[0]) for changes in (mine, other))
+            differences.append((steps[0], Difference("setting", where, *map(str, values))))
+    return min(differences, key=lambda difference: difference[0]) if differences else None
+
+
+def _value_at(changes: Mapping[int, Any], step: int) -> Any:
+    """The value that a setting has at a step: that of its last change; "missing" before the first."""
+    before = [earlier for earlier in changes if earlier <= step]
+    return changes[max(before)] if before else "missing"
 
 
 def _shown(entry: Mapping[str, Any]) -> str:

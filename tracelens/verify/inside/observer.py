@@ -44,6 +44,7 @@ class Observer:
         self._source: str | None = None
         self._optimizers = tensor_records.Optimizers()
         self._losses = tensor_records.Losses() if config["mode"] == "numbers" else None
+        self._settings = tensor_records.Settings() if config["mode"] == "numbers" else None
         self._timer = step_timer.StepTimer(config["warmup"], config["block"])
         self._window = None
         if config["mode"] == "window":
@@ -69,6 +70,8 @@ class Observer:
         self._steps += 1
         self._source = step.source
         self._optimizers.note(step.optimizer)
+        if self._settings is not None:
+            self._settings.note(step.optimizer, self._steps)
         if self._window is not None:
             self._window.tick()
         if self._steps >= self._config["steps"] or self._late():
@@ -121,6 +124,8 @@ class Observer:
         if self._losses is not None:
             record["losses"] = self._losses.read()
             record["losses_skipped"] = self._losses.skipped
+        if self._settings is not None:
+            record["settings"] = self._settings.read()
         if self._window is not None:
             record["window"] = self._window.finish()
         record.update(_loaded(self._config, self._script))
@@ -157,14 +162,26 @@ def _end_later(seconds: float) -> None:
 
 
 def _loaded(config: AgentConfig, script: Any) -> dict[str, list[str]]:
-    """Which of the patched files this process runs from the working copy, and which from their original place."""
+    """Which of the patched files this process runs from the working copy, and which from their original place.
+
+    `sources` are all files of the project that it runs, by the path they stand for.
+    """
     sources = [script, *map(_file, list(sys.modules.values()))]
     files = {os.path.realpath(file) for file in sources if isinstance(file, str)}
     wanted = {path: os.path.realpath(overlay.mirrored(path, config["tree"])) for path in config["patched"]}
     return {
         "loaded": [path for path, copy in wanted.items() if copy in files],
         "foreign": [path for path in wanted if os.path.realpath(path) in files],
+        "sources": sorted({path for file in files if (path := _in_project(file, config)) is not None}),
     }
+
+
+def _in_project(file: str, config: AgentConfig) -> str | None:
+    """The file of the user's project that a loaded file stands for; None for installed packages."""
+    tree = os.path.realpath(config["tree"])
+    path = "/" + os.path.relpath(file, tree) if overlay.below(file, tree) else file
+    mine = overlay.below(path, config["project"]) and "/site-packages/" not in path
+    return path if mine else None
 
 
 def _file(module: Any) -> Any:

@@ -1,4 +1,5 @@
-"""The numbers of one process: every tensor that backward starts from, and the final state of the models.
+"""The numbers of one process: every tensor that backward starts from, the optimizers' settings in each step, and the
+final state of the models.
 
 In: the hooks' calls. Out: plain values for the process's record, computed once, after the last step. In the loop a
 scalar is cloned on its device: a later `loss /= k` does not change it, and no wait is added, which could hide the races
@@ -55,6 +56,52 @@ class Optimizers:
             for group, entry in enumerate(optimizer.param_groups):
                 for position, parameter in enumerate(entry["params"]):
                     yield f"optimizer {index} group {group} parameter {position}", parameter
+
+
+class Settings:
+    """The numbers in the optimizers' parameter groups, at each step: learning rate, momentum, weight decay and so on.
+
+    A setting that is a tensor is cloned on its device and read after the last step.
+    """
+
+    def __init__(self) -> None:
+        self._optimizers: dict[int, tuple[int, torch.optim.Optimizer]] = {}  # kept alive: an id is reused else
+        self._kept: dict[str, list[tuple[int, Any]]] = {}
+
+    def note(self, optimizer: torch.optim.Optimizer | None, step: int) -> None:
+        """Keep the settings of the optimizer that made this step, where they are not those of its step before."""
+        if optimizer is None:
+            return
+        index, _ = self._optimizers.setdefault(id(optimizer), (len(self._optimizers), optimizer))
+        for group, entry in enumerate(optimizer.param_groups):
+            for name, value in entry.items():
+                if name != "params" and (kept := _setting(value)) is not None:
+                    changes = self._kept.setdefault(f"optimizer {index} group {group} {name}", [])
+                    if isinstance(kept, torch.Tensor) or not changes or repr(changes[-1][1]) != repr(kept):
+                        changes.append((step, kept))
+
+    def read(self) -> list[dict[str, Any]]:
+        """By name: from which step on it had which value."""
+        return [{"name": name, "changes": _read_changes(kept)} for name, kept in self._kept.items()]
+
+
+def _setting(value: Any) -> Any:
+    """A number, a pair of numbers (betas) or a tensor of one element; None for everything else."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone() if value.numel() == 1 and not _capturing(value) else None
+    if isinstance(value, (tuple, list)):
+        return tuple(value) if value and all(isinstance(part, (int, float)) for part in value) else None
+    return value if isinstance(value, (int, float)) else None
+
+
+def _read_changes(kept: list[tuple[int, Any]]) -> list[list[Any]]:
+    out: list[list[Any]] = []
+    for step, value in kept:
+        plain = value.item() if isinstance(value, torch.Tensor) else value
+        plain = [_plain(part) for part in plain] if isinstance(plain, tuple) else _plain(plain)
+        if not out or out[-1][1] != plain:
+            out.append([step, plain])
+    return out
 
 
 def state(optimizers: Optimizers) -> list[dict[str, Any]]:

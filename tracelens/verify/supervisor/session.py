@@ -13,9 +13,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
 
 from tracelens.errors import Inconclusive, Refused, TracelensError, UsageError
 from tracelens.model import Patch, Verification
+from tracelens.run import sha256
 from tracelens.verify import request as asked
 from tracelens.verify.compare import numbers, seed_tolerance, times, window_statistics
 from tracelens.verify.compare.numbers import Difference
@@ -293,7 +296,20 @@ class Session:
             seconds=time.monotonic() - self.began,
             tolerance=version.tolerance,
             freed_memory_filled=version.freed_memory_filled,
+            sources=self._sources(version.change.patch),
+            date=datetime.now(UTC).isoformat(timespec="seconds"),
         )
+
+    def _sources(self, patch: Patch) -> dict[str, str]:
+        """The digest of each source that the original's numbers came from, without the files of the patch."""
+        patched = {file.path.resolve() for file in patch.files}
+        loaded = {Path(path) for rank in self.originals[0].ranks for path in rank.get("sources", ())} - patched
+        project = self.request.project.resolve()
+        return {
+            path.relative_to(project).as_posix(): sha256(path.read_bytes())
+            for path in sorted(loaded)
+            if path.is_relative_to(project) and path.is_file()
+        }
 
     # ----------------------------------------------------------------------------------------------- processes
 
