@@ -9,6 +9,7 @@ from itertools import chain, repeat
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from tracelens import run
@@ -150,7 +151,7 @@ def test_gpus_are_averaged_and_what_is_missing_stays_unknown(tmp_path: Path, mon
     assert "GPU 1: utilization not available" in str(monitor.get_summary())
 
 
-def test_the_first_sample_of_a_process_is_no_measured_zero(tmp_path: Path) -> None:
+def test_the_first_sample_of_a_process_is_no_measured_zero() -> None:
     """psutil's first answer for a process is always 0.0: it only sets the reference."""
     tree = capture_monitor._ProcessTree(os.getpid())
     first = tree.sample()
@@ -159,7 +160,20 @@ def test_the_first_sample_of_a_process_is_no_measured_zero(tmp_path: Path) -> No
     while time.process_time() < until:
         pass
     assert tree.sample()["process_cpu_percent"] > 0
-    with TrainingMonitor(tmp_path / "monitor.jsonl", period_seconds=0.1):
+
+
+def test_the_first_row_of_the_file_is_no_measured_zero(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class HalfACore(psutil.Process):
+        """Has used half a core since the last call, whatever the machine does; 0.0 at the first one, as psutil."""
+
+        asked = False
+
+        def cpu_percent(self, interval: float | None = None) -> float:
+            self.asked, asked = True, self.asked
+            return 50.0 if asked else 0.0
+
+    monkeypatch.setattr(psutil, "Process", HalfACore)
+    with TrainingMonitor(tmp_path / "monitor.jsonl", period_seconds=0.01):
         wait_for_samples(tmp_path, 3)
     shares = [row["process_cpu_percent"] for row in run.samples(tmp_path)]
-    assert len(shares) >= 3 and all(share is not None and share > 0 for share in shares)
+    assert len(shares) >= 3 and all(share is not None and share >= 50 for share in shares)
