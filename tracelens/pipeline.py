@@ -27,6 +27,7 @@ from tracelens.findings import (
     incomplete_recording,
     inventory,
     overlap,
+    signal_dependencies,
     stalls,
 )
 from tracelens.model import (
@@ -131,7 +132,9 @@ def examine(inputs: Inputs, options: Options | None = None) -> Examined:
     replay_trace = trace_builder.build(built, waits, clock, Calibration.from_run(run.meta if run else {}))
     costs = _wait_costs(replay_trace)
     waits = stalls.with_exposed(waits, costs.per_stall, steps.best_known_ns)
-    copies = overlap.measure(built)
+    signals = signal_dependencies.examine(built, waits, recording)
+    parts, waits = signals.parts(parts), signals.stalls(waits)
+    copies = signals.overlap(overlap.measure(built))
     rank = AnalyzedRank(built, steps, parts, waits, copies, run)
     detected = detect(rank)
     diagnosis = Diagnosis(
@@ -148,6 +151,7 @@ def examine(inputs: Inputs, options: Options | None = None) -> Examined:
         abstentions=(
             *incomplete_recording.abstentions(built, inputs.traces),
             *detected.abstentions,
+            *signals.abstentions(),
             *((replay_trace,) if isinstance(replay_trace, Abstention) else ()),
         ),
         inventory=incomplete_recording.without_absences(
@@ -159,7 +163,7 @@ def examine(inputs: Inputs, options: Options | None = None) -> Examined:
         passed=detected.passed,
         not_applicable=detected.not_applicable,
         ranks=ranks,
-        exposed_together_ns=costs.together_ns,
+        exposed_together_ns=None if signals.lacks("exposed_together_us_per_step") else costs.together_ns,
         owners=step_owners.collect(rank, recording, replay_trace, code),
     )
     return Examined(diagnosis, replay_trace, recording, code, applied)
@@ -379,6 +383,8 @@ def _facts(examined: Examined, by_scheme: Mapping[str, Remedy], measured: tuple[
         binding=None if isinstance(replay_trace, Abstention) else bounds.step_bounds(replay_trace).binding,
         has_gpu="gpu" in diagnosis.timeline.trace.signals,
         waits_recorded=calls_recorded(diagnosis.timeline),
+        calls_recorded="runtime" in diagnosis.timeline.trace.signals,
+        unknown_waits=diagnosis.timeline.unknown_waits,
         steps_found=diagnosis.steps.source != "none",
         has_run=diagnosis.run is not None,
         unjudged=incomplete_recording.unjudged("recording", diagnosis.timeline.coverage),

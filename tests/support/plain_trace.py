@@ -97,3 +97,45 @@ def with_holes(raw: bytes, shares: Iterable[float], size: int = 200) -> bytes:
         at = int(len(raw) * share)
         out[at : at + size] = b" " * len(out[at : at + size])
     return bytes(out)
+
+
+# --------------------------------------------------------------------------------------------- signals taken away
+
+
+def without_rows(drop: Callable[[Row], bool]) -> Callable[[PlainTrace], dict[str, Any]]:
+    return lambda file: file.without(drop)
+
+
+def without_argument(key: str, *top: str) -> Callable[[PlainTrace], dict[str, Any]]:
+    """Strips an argument of all rows, and keys of the file."""
+
+    def stripped(file: PlainTrace) -> dict[str, Any]:
+        rows = [
+            {**row, "args": {name: value for name, value in row["args"].items() if name != key}}
+            if isinstance(row.get("args"), dict)
+            else row
+            for row in file.document["traceEvents"]
+        ]
+        rest = {name: value for name, value in file.document.items() if name not in top}
+        return {**rest, "traceEvents": rows}
+
+    return stripped
+
+
+def _named(start: str) -> Callable[[Row], bool]:
+    return lambda row: str(row.get("name", "")).startswith(start)
+
+
+STRIPPED: Mapping[str, Callable[[PlainTrace], dict[str, Any]]] = {
+    "stacks": without_rows(lambda row: category(row) == "python_function"),
+    "sync rows": without_rows(lambda row: category(row) == "cuda_sync"),
+    "copies": without_rows(lambda row: category(row) in ("gpu_memcpy", "memcpy")),
+    "correlation": without_argument("correlation"),
+    "flows": without_rows(lambda row: str(row.get("ph")) in "stf"),
+    "step marks": without_rows(_named("ProfilerStep")),
+    "loader marks": without_rows(_named("enumerate(DataLoader)")),
+    "device attributes": without_argument("device", "deviceProperties"),
+    "calls": without_rows(is_call),
+    "gpu": without_rows(is_gpu),
+}
+"""One signal of a recording each, taken away as if it had never been recorded."""

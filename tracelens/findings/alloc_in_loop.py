@@ -17,7 +17,7 @@ FEWEST_CALLS_PER_STEP = 1.0
 def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
     """The cost is the host time inside the calls."""
     if not rank.calls_recorded:
-        return no_calls(ID)
+        return no_calls(ID, rank)
     kept = kept_steps.select(rank.timeline)
     calls = rank.timeline.calls()
     allocations = calls[among(calls["kind"], "alloc", "free") & kept.holds(calls["step"])]

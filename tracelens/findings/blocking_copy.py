@@ -16,7 +16,7 @@ def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
     if "gpu" not in rank.signals:
         return no_gpu(ID)
     if not rank.calls_recorded:
-        return no_calls(ID)
+        return no_calls(ID, rank)
     return tuple(_finding(stall, rank) for stall in rank.loop_stalls("h2d"))
 
 
@@ -25,7 +25,8 @@ def _finding(stall: Stall, rank: AnalyzedRank) -> Finding:
     if stall.exposed_ns is not None:
         cost_ns, origin = stall.exposed_ns, f"copying without waiting gives back {ms(stall.exposed_ns)} (replay)"
     else:
-        cost_ns, origin = max(stall.wait_ns, stall.gpu_idle_ns), "what copying without waiting gives was not replayed"
+        cost_ns = max(stall.wait_ns, stall.gpu_idle_ns or 0)
+        origin = "what copying without waiting gives was not replayed"
     return rank.finding(ID, "A copy to the GPU blocks the host", cost_ns, f"{described(stall)}; {origin}", stall)
 
 

@@ -39,7 +39,7 @@ def measure(
 def measure_rank(timeline: Timeline) -> RankTimes:
     """One rank of several, to be held against the others."""
     times, parts, busy, _ = measure(timeline)
-    alone = parts.parts["communication_exposed"] if parts is not None else None
+    alone = parts.known["communication_exposed"] if parts is not None else None
     return RankTimes(timeline.trace.rank, times.count, times.median_ns, busy, alone)
 
 

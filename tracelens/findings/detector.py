@@ -53,7 +53,14 @@ def no_gpu(detector: str) -> Abstention:
     return Abstention(detector, "no GPU work was recorded", "profile on a machine with a GPU, with CUDA activities on")
 
 
-def no_calls(detector: str) -> Abstention:
+def no_calls(detector: str, rank: AnalyzedRank) -> Abstention:
+    """Why the host's calls say nothing of the GPU: they are not there, or nothing ties them to GPU work."""
+    if "runtime" in rank.signals:
+        return Abstention(
+            detector,
+            "the trace does not say which call launched which GPU work: it has no correlation ids",
+            "record CPU and CUDA activities together: tracelens profile",
+        )
     return Abstention(
         detector,
         "the host's CUDA calls were not recorded",

@@ -23,7 +23,7 @@ def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
     """One Finding for all idle time; its evidence lists the causes, the largest first."""
     if "gpu" not in rank.signals or rank.breakdown is None:
         return no_gpu(ID)
-    parts = {name: rank.breakdown.parts[name] for name in IDLE_PARTS}
+    parts = {name: rank.breakdown.known[name] for name in IDLE_PARTS if name in rank.breakdown.known}
     idle_ns = sum(parts.values())
     share = rank.share(idle_ns)
     if share < LEAST_SHARE:

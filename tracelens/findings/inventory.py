@@ -203,9 +203,16 @@ def _streams(loop: _LoopRecord) -> InventoryItem:
     return InventoryItem("compute_streams", used > 1, f"kernels run on {used} stream{'s'[: used > 1]}", used)
 
 
+def _without_calls(loop: _LoopRecord) -> str:
+    """Why the host's calls tell nothing."""
+    if "runtime" in loop.timeline.trace.signals:
+        return "no call is tied to GPU work (no correlation ids)"
+    return "the host's calls were not recorded"
+
+
 def _events(loop: _LoopRecord) -> InventoryItem:
     if not calls_recorded(loop.timeline):
-        return InventoryItem("events", None, "the host's calls were not recorded")
+        return InventoryItem("events", None, _without_calls(loop))
     waits, records = loop.calls("event_sync", "event_query"), loop.calls("event_record")
     text = f"{records} events recorded, {waits} waited for or asked, in {loop.kept.count} steps"
     return InventoryItem("events", waits > 0, text, waits)
@@ -256,7 +263,7 @@ def _number(value: object) -> int | None:
 
 def _graphs(loop: _LoopRecord) -> InventoryItem:
     if not calls_recorded(loop.timeline):
-        return InventoryItem("cuda_graphs", None, "the host's calls were not recorded")
+        return InventoryItem("cuda_graphs", None, _without_calls(loop))
     launches = loop.calls("graph_launch")
     return InventoryItem("cuda_graphs", launches > 0, f"{launches} graph launches in {loop.kept.count} steps", launches)
 

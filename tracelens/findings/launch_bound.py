@@ -7,6 +7,7 @@ import numpy as np
 from tracelens.findings import kept_steps
 from tracelens.findings.analyzed_rank import AnalyzedRank
 from tracelens.findings.detector import Detector, no_calls, no_gpu
+from tracelens.findings.signal_dependencies import unknown_waits
 from tracelens.model import Abstention, Finding
 from tracelens.trace.tables import among
 from tracelens.units import ms
@@ -25,7 +26,9 @@ def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
     if "gpu" not in rank.signals or rank.breakdown is None:
         return no_gpu(ID)
     if not rank.calls_recorded:
-        return no_calls(ID)
+        return no_calls(ID, rank)
+    if rank.timeline.unknown_waits:
+        return unknown_waits(rank.timeline.unknown_waits, ID)
     kept = kept_steps.select(rank.timeline)
     calls, ops = rank.timeline.calls(), rank.timeline.ops()
     launches = np.count_nonzero(among(calls["kind"], "launch") & kept.holds(calls["step"])) / kept.count
@@ -33,7 +36,7 @@ def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
     if not kernels.any():
         return ()
     median_ns = float(np.median((ops["end_ns"].to_numpy() - ops["start_ns"].to_numpy())[kernels]))
-    cost_ns = rank.breakdown.parts["idle_host"] + rank.breakdown.parts["idle_launch"]
+    cost_ns = rank.breakdown.known["idle_host"] + rank.breakdown.known["idle_launch"]
     slow_host = rank.share(cost_ns) >= LEAST_SHARE
     if not slow_host or launches < FEWEST_LAUNCHES or median_ns > LONGEST_MEDIAN_KERNEL_NS:
         return ()

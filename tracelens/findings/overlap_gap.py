@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tracelens.findings.analyzed_rank import AnalyzedRank
-from tracelens.findings.detector import Detector, no_gpu, without_copies
+from tracelens.findings.detector import Detector, no_calls, no_gpu, without_copies
 from tracelens.model import Abstention, Finding
 from tracelens.units import ms
 
@@ -17,6 +17,8 @@ def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
         return no_gpu(ID)
     if not overlap.h2d_ns:
         return ()
+    if overlap.h2d_blocking_ns is None:
+        return no_calls(ID, rank)
     hidden = 100 * overlap.h2d_hidden_ns / overlap.h2d_ns
     text = (
         f"copies to the GPU take {ms(overlap.h2d_ns)} per step, {hidden:.0f} % of it under computation, "

@@ -76,8 +76,8 @@ def described(stall: Stall) -> str:
     """'cudaDeviceSynchronize, 1 call per step, blocks the host for 310 µs, the GPU idles 120 µs for it'."""
     calls = "1 call" if stall.calls_per_step == 1 else f"{stall.calls_per_step:.3g} calls"
     name = f"{stall.call} ({stall.api})" if stall.call else stall.api
-    blocked, idle = ms(stall.wait_ns), ms(stall.gpu_idle_ns)
-    return f"{name}, {calls} per step, blocks the host for {blocked}, the GPU idles {idle} for it"
+    text = f"{name}, {calls} per step, blocks the host for {ms(stall.wait_ns)}"
+    return text if stall.gpu_idle_ns is None else f"{text}, the GPU idles {ms(stall.gpu_idle_ns)} for it"
 
 
 def _judged(stall: Stall, exposed_ns: int | None, step_ns: int) -> Stall:
@@ -171,4 +171,4 @@ def _call(waits: pd.DataFrame) -> str | None:
 def _cost(stall: Stall) -> tuple[bool, int, int, str, str, int]:
     """Sort key: what idles the GPU most comes first, the window's edge last, and ties have a fixed order."""
     edge = stall.verdict == "window_edge"
-    return (edge, -stall.gpu_idle_ns, -stall.wait_ns, stall.api, str(stall.location or ""), min(stall.waits))
+    return (edge, -(stall.gpu_idle_ns or 0), -stall.wait_ns, stall.api, str(stall.location or ""), min(stall.waits))

@@ -36,17 +36,23 @@ class StepTimes:
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:
-    """Wall time per step by owner, ns. The parts add up to the wall time, checked here."""
+    """Wall time per step by owner, ns. The parts that are known add up to the wall time, checked here: time whose cause
+    is not told is in `idle_other`."""
 
     wall_ns: int
-    parts: Mapping[str, int]
+    parts: Mapping[str, int | None]
+
+    @property
+    def known(self) -> Mapping[str, int]:
+        """The parts that the recording tells."""
+        return {name: ns for name, ns in self.parts.items() if ns is not None}
 
     def __post_init__(self) -> None:
         if set(self.parts) != set(BREAKDOWN_PARTS):
             raise ValueError(f"breakdown parts {sorted(self.parts)} are not {sorted(BREAKDOWN_PARTS)}")
-        if min(self.parts.values()) < 0:
+        if min(self.known.values()) < 0:
             raise ValueError(f"breakdown parts {dict(self.parts)} are not all times")
-        total = sum(self.parts.values())
+        total = sum(self.known.values())
         if abs(total - self.wall_ns) > len(self.parts):  # each part is rounded to 1 ns
             raise ValueError(f"breakdown parts add up to {total} ns, the wall time is {self.wall_ns} ns")
 
@@ -56,7 +62,7 @@ class Stall:
     """All host waits of one place: one API at one source line (or at one position in the step). Per step.
 
     wait_ns: host blocked. gpu_idle_ns: idle GPU time that these waits own. exposed_ns: what removing them alone
-    gives back, by replay; None unknown. `waits` are positions in `Timeline.tables.waits`.
+    gives back, by replay. Both None where unknown. `waits` are positions in `Timeline.tables.waits`.
     """
 
     id: str
@@ -64,7 +70,7 @@ class Stall:
     kind: WaitKind
     calls_per_step: float
     wait_ns: int
-    gpu_idle_ns: int
+    gpu_idle_ns: int | None
     exposed_ns: int | None
     verdict: Verdict
     location: Location | None
@@ -82,7 +88,7 @@ class Overlap:
     h2d_ns: int
     h2d_hidden_ns: int
     h2d_exposed_ns: int
-    h2d_blocking_ns: int
+    h2d_blocking_ns: int | None
     streams_used: int
     concurrent_share: float
     """Share of busy time in which two or more streams of one device run."""

@@ -160,6 +160,8 @@ class Timeline:
     """The thread that marks the steps and issues the training loop's calls."""
     autograd_threads: tuple[int, ...]
     notes: tuple[str, ...] = ()
+    unknown_waits: tuple[str, ...] = ()
+    """Names of calls that wait by their name, of a runtime whose calls are not in the table of `cuda_api`."""
     coverage: Coverage = Coverage()
     """Of an incomplete recording, the steps that are complete; only these are kept."""
 

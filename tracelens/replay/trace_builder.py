@@ -67,7 +67,7 @@ def build(
     calibration: Calibration | None = None,
 ) -> ReplayTrace | Abstention:
     """The ReplayTrace of a Timeline; an Abstention says what to record where no replay is possible."""
-    refusal = _reason_not_to_replay(timeline)
+    refusal = _too_little_known(timeline) or _reason_not_to_replay(timeline)
     if refusal is not None:
         return refusal
     trace = _from_recorded_steps(timeline, stalls, calibration or Calibration())
@@ -90,10 +90,20 @@ def build(
 # ------------------------------------------------------------------------------------------------ is a replay possible?
 
 
-def _reason_not_to_replay(timeline: Timeline) -> Abstention | None:
-    calls, ops, steps = timeline.calls(), timeline.ops(), timeline.steps()
+def _too_little_known(timeline: Timeline) -> Abstention | None:
+    """Of the recording as a whole, before its rows are looked at."""
     if not timeline.coverage.judged:
         return _abstain(f"{timeline.coverage.reason}, and no step is complete", "record again, to the end of the file")
+    if timeline.unknown_waits:
+        return _abstain(
+            f"the host waits in calls that are not known: {', '.join(timeline.unknown_waits[:3])}",
+            "report the runtime and the names of its calls to the project",
+        )
+    return None
+
+
+def _reason_not_to_replay(timeline: Timeline) -> Abstention | None:
+    calls, ops, steps = timeline.calls(), timeline.ops(), timeline.steps()
     if not len(ops):
         return _abstain("the trace has no GPU work", "record where a GPU is used: tracelens profile train.py")
     if not len(calls):
@@ -191,7 +201,8 @@ def _from_recorded_steps(timeline: Timeline, stalls: tuple[Stall, ...], calibrat
         stalls={
             stall.id: StallWaits(frozenset(stall.waits), stall.wait_ns)
             for stall in stalls
-            if stall.verdict != "window_edge"  # the profiler's own drain enters no sum
+            # the profiler's own drain enters no sum; the allocator's calls are host work to the replay, no waits
+            if stall.verdict != "window_edge" and stall.kind != "alloc"
         },
         calibration=timings.calibration,
         overhead=ProfilerOverhead(0.0, 0.0, 0.0, fitted=False),

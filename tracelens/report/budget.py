@@ -63,7 +63,10 @@ def judge_budgets(
 
 
 def _counted(diagnosis: Diagnosis, waits: Collection[Stall]) -> float | None:
-    """None where the trace holds no calls of the host: none found would then be no measurement."""
-    if "runtime" not in diagnosis.timeline.trace.signals or not diagnosis.timeline.coverage.judged:
+    """None where the trace holds no calls of the host, or none that can be told to wait: none found would then be no
+    measurement."""
+    picture = diagnosis.timeline
+    untied = diagnosis.breakdown is not None and diagnosis.breakdown.parts["idle_sync"] is None
+    if "runtime" not in picture.trace.signals or untied or picture.unknown_waits or not picture.coverage.judged:
         return None
     return sum(stall.calls_per_step for stall in waits)

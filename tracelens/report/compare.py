@@ -197,7 +197,8 @@ def _parts(base: Diagnosis, new: Diagnosis) -> tuple[TimeChange, ...]:
     if base.breakdown is None or new.breakdown is None:
         return ()
     before, after = base.breakdown.parts, new.breakdown.parts
-    return tuple(TimeChange(part, before[part], after[part]) for part in BREAKDOWN_PARTS)
+    both = [(part, before[part], after[part]) for part in BREAKDOWN_PARTS]
+    return tuple(TimeChange(part, old, now) for part, old, now in both if old is not None and now is not None)
 
 
 def _unprofiled(diagnosis: Diagnosis) -> Sequence[int]:

@@ -121,7 +121,7 @@ def ranked_stalls(diagnosis: Diagnosis) -> tuple[Stall, ...]:
 
     def key(stall: Stall) -> tuple[bool, int, int, int, str]:
         edge = stall.verdict == "window_edge"
-        return (edge, -(stall.exposed_ns or 0), -stall.gpu_idle_ns, -stall.wait_ns, stall.id)
+        return (edge, -(stall.exposed_ns or 0), -(stall.gpu_idle_ns or 0), -stall.wait_ns, stall.id)
 
     return tuple(sorted(diagnosis.stalls, key=key))
 
@@ -133,6 +133,9 @@ def no_waits(diagnosis: Diagnosis) -> str:
         return f"Waits cannot be judged: {coverage.reason}, and no step is complete on host and GPU."
     if "gpu" not in signals:
         return "No GPU work was recorded, so there is nothing that the host could have waited for."
+    if diagnosis.timeline.unknown_waits:
+        calls = ", ".join(map(clean, diagnosis.timeline.unknown_waits[:3]))
+        return f"The host waits in calls that TraceLens does not know: {calls}."
     if "runtime" not in signals:
         return "The host's CUDA calls were not recorded, so its waits cannot be judged."
     return "The host did not wait for the GPU in this recording."
@@ -264,7 +267,7 @@ def symptom(diagnosis: Diagnosis) -> str:
         all_gone = f", {milliseconds(diagnosis.exposed_together_ns)} if no wait were left" if more else ""
         come_back = f"{milliseconds(worst.exposed_ns)} per step would come back"
         return f"{start}; the costliest wait is {what}{where}: {come_back}{all_gone}."
-    idle_parts = {p: ns for p, ns in parts.parts.items() if p.startswith("idle_")}
+    idle_parts = {p: ns for p, ns in parts.known.items() if p.startswith("idle_")}
     cause = max(idle_parts, key=lambda part: idle_parts[part])
     if not idle_parts[cause]:
         return f"{start}; there is nothing to win by waiting less."

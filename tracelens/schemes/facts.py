@@ -42,6 +42,10 @@ class Facts:
     has_gpu: bool = True
     waits_recorded: bool = True
     """False where the trace has no runtime calls: no stall in it is then no sign of health."""
+    calls_recorded: bool = False
+    """Whether there are runtime calls at all, where `waits_recorded` is False."""
+    unknown_waits: tuple[str, ...] = ()
+    """Calls that wait by their name, of a runtime that is not known."""
     steps_found: bool = True
     """False where the whole recording had to stand for one step."""
     unjudged: Abstention | None = None

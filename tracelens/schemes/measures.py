@@ -68,8 +68,10 @@ def _gain(fields: Fields) -> ExpectedRange:
     return span
 
 
-def _share(parts: Breakdown, names: Sequence[str]) -> float:
-    return sum(parts.parts[name] for name in names) / max(parts.wall_ns, 1)
+def _share(parts: Breakdown, names: Sequence[str]) -> float | None:
+    """None where one of the parts is not known."""
+    times = [parts.known.get(name) for name in names]
+    return None if None in times else sum(ns for ns in times if ns is not None) / max(parts.wall_ns, 1)
 
 
 def _measure(rule: MeasureRule, items: Mapping[str, InventoryItem], variables: Mapping[str, object] | None) -> Measure:

@@ -91,6 +91,11 @@ def _unrecorded(facts: Facts) -> str:
         return _bounded(f"Nothing can be judged: {facts.unjudged.missing}", facts.unjudged.hint)
     if not facts.has_gpu:
         return "No GPU work was recorded, so what a GPU waits for cannot be judged: profile where a GPU is."
+    if facts.unknown_waits:
+        calls = ", ".join(facts.unknown_waits[:2])
+        return _bounded(f"Waits cannot be judged: the host calls {calls}, of a runtime that TraceLens does not know")
+    if not facts.waits_recorded and facts.calls_recorded:
+        return "Waits cannot be judged: the trace does not say which call launched which GPU work (no correlation ids)."
     if not facts.waits_recorded:
         return "The host's calls were not recorded, so waits cannot be judged: record CPU and CUDA activities together."
     return ""
@@ -118,7 +123,7 @@ def _instead(facts: Facts) -> tuple[str, ...]:
 
 def _communicates(facts: Facts) -> bool:
     """Exposed collectives take more of the step than computing does."""
-    parts = facts.breakdown.parts if facts.breakdown is not None else {}
+    parts = facts.breakdown.known if facts.breakdown is not None else {}
     return parts.get("communication_exposed", 0) > parts.get("compute", 0)
 
 
@@ -126,11 +131,11 @@ def _from_breakdown(facts: Facts) -> Binding | None:
     """The owner of most of the step, where no bound was computed."""
     if facts.breakdown is None:
         return None
-    parts = facts.breakdown.parts
+    parts = facts.breakdown.known
     owners: dict[Binding, int] = {
         "stream": parts["compute"] + parts["communication_exposed"],
-        "host": parts["idle_host"] + parts["idle_launch"],
-        "loader": parts["idle_dataloader"],
+        "host": parts.get("idle_host", 0) + parts.get("idle_launch", 0),
+        "loader": parts.get("idle_dataloader", 0),
         "copy": parts["copy_exposed"],
     }
     return max(owners, key=lambda name: owners[name])
@@ -159,7 +164,7 @@ def _costly(scheme: Scheme, facts: Facts) -> list[Stall]:
     """The Stalls that the scheme acts on, the most costly first."""
     ids = {stall for edit in scheme.edits for stall in edit.stalls}
     own = [stall for stall in facts.stalls if stall.id in ids]
-    return sorted(own, key=lambda s: (-(s.exposed_ns or 0), -s.gpu_idle_ns, -s.wait_ns))
+    return sorted(own, key=lambda s: (-(s.exposed_ns or 0), -(s.gpu_idle_ns or 0), -s.wait_ns))
 
 
 def _bounded(text: str, *additions: str) -> str:

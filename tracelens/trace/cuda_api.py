@@ -35,12 +35,12 @@ _RULES = (
     ),
     ("copy", r"Memcpy|EnqueueMemCopy|AppendMemoryCopy"),
     ("memset", r"Memset|EnqueueMemFill|EnqueueUSMFill|AppendMemoryFill"),
-    ("device_sync", r"DeviceSynchronize|CtxSynchronize|ThreadSynchronize"),
-    ("stream_sync", r"StreamSynchronize|QueueFinish|QueueSynchronize|CommandListHostSynchronize"),
-    ("event_sync", r"EventSynchronize|HostSynchronize|^urEventWait"),
-    ("event_record", r"EventRecord"),
+    ("device_sync", r"DeviceSynchronize|CtxSynchronize|ThreadSynchronize|SynchronizeDevice"),
+    ("stream_sync", r"StreamSynchronize|QueueFinish|QueueSynchronize|CommandListHostSynchronize|SynchronizeStream"),
+    ("event_sync", r"EventSynchronize|HostSynchronize|^urEventWait|SynchronizeEvent"),
+    ("event_record", r"EventRecord|^aclrtRecordEvent"),
     ("stream_wait", r"StreamWaitEvent"),
-    ("event_query", r"EventQuery|StreamQuery"),
+    ("event_query", r"EventQuery|StreamQuery|^aclrtQueryEvent"),
     (
         "other",
         r"MallocAsync|FreeAsync|MallocFromPool|MemPool|Mem(?:Get|Address|Export|Import|Retain)",
@@ -49,6 +49,9 @@ _RULES = (
     ("free", r"Free|HostUnregister|MemRelease|MemUnmap"),
 )
 _COMPILED = tuple((kind, re.compile(pattern)) for kind, pattern in _RULES)
+
+_WAITS_BY_NAME = re.compile(r"synchroni[sz]e|(?<![a-z])wait|block.?until", re.IGNORECASE)
+"""What a call that waits is called in runtimes of which the calls are not in the table above."""
 
 _BLOCKING_COPY = re.compile(
     r"^(?:cuda|cu|hip|musa)Memcpy"
@@ -67,6 +70,11 @@ _COLLECTIVE = re.compile(r"nccl|rccl|msccl|nvshmem|all_?reduce_kernel|^oneccl", 
 def kind(name: str) -> str:
     """The word of `KINDS` for an API call."""
     return next((word for word, pattern in _COMPILED if pattern.search(name)), "other")
+
+
+def unknown_wait(name: str) -> bool:
+    """Whether a call waits by its name, and is none of those whose waiting is understood."""
+    return kind(name) == "other" and _WAITS_BY_NAME.search(name) is not None
 
 
 def copies_synchronously(name: str) -> bool:

@@ -13,6 +13,7 @@ from tracelens.model import RankRecording, StepSource, Tables, Timeline, Trace
 from tracelens.trace import (
     attribution,
     completeness,
+    cuda_api,
     event_records,
     idle_gaps,
     intervals,
@@ -51,6 +52,7 @@ def build(trace: Trace, recording: RankRecording | None = None) -> Timeline:
         main_thread=loop_threads.main,
         autograd_threads=loop_threads.autograd,
         notes=(*_several(rows, ops), *notes),
+        unknown_waits=tuple(sorted(filter(cuda_api.unknown_wait, map(str, calls["name"].cat.categories)))),
         coverage=covered,
     )
 

@@ -204,6 +204,7 @@ def _waited(calls: pd.DataFrame, ops: pd.DataFrame, stream: Column, blocking: Co
     start, end = calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy()
     waited = np.zeros(len(calls), dtype=np.int64)
     completion = _Completion(calls, ops)
+    linked = bool((ops["call"].to_numpy() >= 0).any())
     for sync in SYNCS:
         rows = np.flatnonzero(among(calls["kind"], sync))
         targets = stream[rows] if sync == "stream_sync" else np.full(len(rows), -1)
@@ -211,7 +212,7 @@ def _waited(calls: pd.DataFrame, ops: pd.DataFrame, stream: Column, blocking: Co
             some = rows[targets == target]
             known = sync == "device_sync" or target >= 0
             done = completion.launched(int(target), start[some]) if known else completion.ended(end[some])
-            done = done if len(ops) else end[some]  # GPU work was not recorded: the call blocked, no more is known
+            done = done if linked else end[some]  # nothing tells what the call waited for: it blocked, no more is known
             waited[some] = np.clip(done, start[some], end[some]) - start[some]
     named = calls["record"].to_numpy() != event_records.UNKNOWN
     for call in np.flatnonzero(among(calls["kind"], "event_sync") & named):

@@ -138,7 +138,7 @@ def attribute(
     sums = _Owned(timeline, tuple(stalls), host.lines).collect(segments)
     idle = [_owner(key, total, kept) for key, total in sums.items()]
     wall = kept.step_ns if breakdown is None else breakdown.wall_ns
-    busy = [] if breakdown is None else [Owner(kind, breakdown.parts[part]) for kind, part in BUSY]
+    busy = [] if breakdown is None else [Owner(kind, breakdown.known[part]) for kind, part in BUSY]
     owners = _merged([*(owner for owner in busy if owner.owned_ns), *idle], wall)
     ordered = tuple(sorted(_filled(owners, wall), key=lambda owner: -owner.owned_ns))
     return OwnedStep(Owners(wall, ordered), _host_work(timeline, kept, host))
