@@ -6,7 +6,8 @@
 `record` writes one file per answer below OUT: the JSON of analyze and recommend for every trace under DIR and every
 sample Run, the patch of every scheme of the samples, and the patch of every training script of a corpus (what
 `make corpus` writes with --diffs). `compare` prints what differs and ends with 1 if anything does. `--renamed` names
-what was renamed on purpose (and `--added` what is new), such as `.later(=.defer(` for a helper that patched scripts call.
+what was renamed on purpose, such as `.later(=.defer(` for a helper that patched scripts call; `--added` a new key of
+the JSON.
 """
 
 from __future__ import annotations
