@@ -6,7 +6,14 @@ docs/commands.md follow. What a format needs is imported inside its functions: `
 
 from __future__ import annotations
 
-from tracelens.cli.renderers import github, html, json, markdown, sarif, text
+from tracelens.cli.renderers import (
+    github,
+    html,
+    json,
+    markdown,
+    sarif,
+    text,
+)
 from tracelens.cli.renderers.renderer import COMMANDS, Renderer
 
 __all__ = ["RENDERERS", "by_name", "commands_of", "formats"]
