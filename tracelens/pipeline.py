@@ -391,6 +391,7 @@ def _facts(examined: Examined, by_scheme: Mapping[str, Remedy], measured: tuple[
         batch_bytes=_batch_bytes(examined.recording),
         free_bytes=memory.get("free_bytes"),
         inventory=diagnosis.inventory,
+        owners=diagnosis.owners,
     )
 
 

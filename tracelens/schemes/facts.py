@@ -16,6 +16,7 @@ from tracelens.model import (
     Edit,
     Estimate,
     InventoryItem,
+    Owners,
     Patch,
     Stall,
     Verification,
@@ -57,6 +58,7 @@ class Facts:
     free_bytes: int | None = None
     """Free memory of the GPU while the loop ran."""
     inventory: tuple[InventoryItem, ...] = ()
+    owners: Owners | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tracelens.model import Abstention, Binding, Estimate, Scheme, Stall
+from tracelens.model import Abstention, Binding, Estimate, Owner, Scheme, Stall
 from tracelens.schemes.facts import Facts
+from tracelens.schemes.responsible import keeps_idle, responsible_owner, subject
 from tracelens.schemes.weighing import scheme_gain, uncertain
-from tracelens.schemes.wording import cost, gain, percent, places
+from tracelens.schemes.wording import cost, gain, ms, percent, places
 
 LIMIT = 240
 
@@ -53,9 +54,15 @@ def recommended(scheme: Scheme, gives_up: Mapping[str, Any] | None, facts: Facts
     estimate = scheme.estimate
     if estimate is None:
         raise ValueError(f"{scheme.id} cannot be recommended without an estimate")
+    saved_ns = estimate.base_ns - estimate.step_ns
+    owner = _responsible(facts)
+    if owner is not None and (owner.recoverable_ns or 0) > saved_ns:
+        return _bounded(
+            _capital(keeps_idle(owner, facts.step_ns)), f"{scheme.id} saves {ms(saved_ns)}: {gain(estimate)}"
+        )
     where = places(stall.location for stall in _costly(scheme, facts))
     text = f"{where}: " if where else ""
-    text += f"{scheme.id} saves {cost(estimate.base_ns - estimate.step_ns)}: {gain(estimate)}"
+    text += f"{scheme.id} saves {cost(saved_ns)}: {gain(estimate)}"
     if gives_up is not None and gives_up["points"] >= MENTIONED_POINTS:
         limits = limits or f"{gives_up['fastest']} would be fastest with {percent(gives_up['fastest_gain_percent'])}"
     return _bounded(text, limits)
@@ -65,12 +72,28 @@ def nothing(schemes: Sequence[Scheme], facts: Facts) -> str:
     """Why no scheme is recommended."""
     if unrecorded := _unrecorded(facts):
         return unrecorded
-    waits = [stall for stall in facts.stalls if stall.verdict != "window_edge"]
     unjudged = _unjudged(facts)
-    if unjudged is None and waits and not facts.steps_found:
+    if unjudged is None and _waits(facts) and not facts.steps_found:
         unjudged = Abstention("steps", "no steps were found, so what each batch does cannot be told", RECORD_STEPS)
+    owner = _responsible(facts)
+    if owner is not None:
+        return _bounded(_capital(keeps_idle(owner, facts.step_ns)), *_beside(unjudged, schemes), "")
     if unjudged is not None:
         return _bounded(f"Could not judge any scheme: {unjudged.missing}", unjudged.hint)
+    return _launches_or_gpu(schemes, facts)
+
+
+def _beside(unjudged: Abstention | None, schemes: Sequence[Scheme]) -> tuple[str, ...]:
+    """What to know of the schemes beside an owner that is none of theirs."""
+    if unjudged is not None:
+        return (unjudged.hint,)
+    maybe = uncertain(schemes)
+    return (f"{maybe.id} may pay: {gain(maybe.estimate)}",) if maybe is not None and maybe.estimate is not None else ()
+
+
+def _launches_or_gpu(schemes: Sequence[Scheme], facts: Facts) -> str:
+    """Where neither a wait nor a line, the DataLoader or the allocator is what to change."""
+    waits = _waits(facts)
     waited = sum(stall.wait_ns for stall in waits)
     if not waits:
         where = "these steps" if facts.steps_found else "this recording (no steps were found in it)"
@@ -90,7 +113,7 @@ def _unrecorded(facts: Facts) -> str:
     if facts.unjudged is not None:
         return _bounded(f"Nothing can be judged: {facts.unjudged.missing}", facts.unjudged.hint)
     if not facts.has_gpu:
-        return "No GPU work was recorded, so what a GPU waits for cannot be judged: profile where a GPU is."
+        return _without_gpu(facts)
     if facts.unknown_waits:
         calls = ", ".join(facts.unknown_waits[:2])
         return _bounded(f"Waits cannot be judged: the host calls {calls}, of a runtime that TraceLens does not know")
@@ -99,6 +122,28 @@ def _unrecorded(facts: Facts) -> str:
     if not facts.waits_recorded:
         return "The host's calls were not recorded, so waits cannot be judged: record CPU and CUDA activities together."
     return ""
+
+
+def _waits(facts: Facts) -> list[Stall]:
+    return [stall for stall in facts.stalls if stall.verdict != "window_edge"]
+
+
+def _without_gpu(facts: Facts) -> str:
+    owners = facts.owners
+    largest = owners.owners[0] if owners is not None and owners.owners else None
+    if owners is None or largest is None or not largest.locations or largest.reason is not None:
+        return "No GPU work was recorded, so what a GPU waits for cannot be judged: profile where a GPU is."
+    of_step = f"{ms(largest.owned_ns)} of a step's {ms(owners.wall_ns)}"
+    return _bounded(f"No GPU work was recorded; on the CPU {subject(largest)} takes {of_step}", "")
+
+
+def _responsible(facts: Facts) -> Owner | None:
+    return responsible_owner(facts.owners, facts.gpu_busy_share)
+
+
+def _capital(text: str) -> str:
+    """With a capital letter, unless it begins with the name of a file or a function."""
+    return text[0].upper() + text[1:] if text.startswith("the ") else text
 
 
 def _best_attempt(schemes: Sequence[Scheme]) -> str:
