@@ -146,6 +146,26 @@ def test_calls_that_allocate_own_their_time_by_name() -> None:
     assert owner.owned_ns / 1000 == pytest.approx(3000, abs=30)
 
 
+def test_the_way_into_the_backward_pass_and_out_of_it_is_a_part_of_it() -> None:
+    """300 µs of Python at the line of `loss.backward()` before the first node, 200 µs after the last."""
+
+    def body(loop: ClockedLoop, number: int) -> None:
+        loop.at(10).launch("gemm", 10)
+        machine = loop.at(11)
+        machine.host(300)
+        machine.events.add("cpu_op", "autograd::engine::evaluate_function: MmBackward0", machine.now, 400)
+        machine.launch("mm", 10)
+        machine.host(395)
+        machine.host(200)
+        loop.at(12).host(1000)
+        loop.at(13).launch("relu", 10)
+
+    owners = ClockedLoop().run(body)
+    assert us(owners, "backward", 11) == pytest.approx(300 + 400 + 200 - 10 - 10, abs=30)
+    assert us(owners, "host_line", 12) == pytest.approx(1000, abs=30)
+    assert us(owners, "host_line", 11) == 0
+
+
 def test_launches_that_come_late_because_the_host_waited_are_the_waits() -> None:
     """1000 µs of work, a synchronize, then 20 launches of 10 µs work each 30 µs apart: the GPU idles meanwhile."""
 
@@ -239,6 +259,25 @@ def test_without_a_line_that_keeps_the_gpu_idle_the_step_is_shorter_by_its_idle_
     assert owner.recoverable_ns / 1000 == pytest.approx(2000, rel=0.03)
     assert owner.low_ns <= owner.recoverable_ns <= owner.high_ns
     assert owner.evidence == "replayed"
+
+
+def test_memory_that_must_be_asked_for_again_goes_with_the_line_that_gave_it_back() -> None:
+    """Line 12 frees for 2000 µs; in the next step an operation at line 10 asks for it again, which takes 1000 µs."""
+    loop = ClockedLoop()
+
+    def body(each: ClockedLoop, number: int) -> None:
+        machine = each.at(10)
+        machine.events.call("cudaMalloc", machine.now, 1000)
+        machine.host(1000)
+        machine.launch("gemm", 100)
+        machine = each.at(12)
+        machine.events.call("cudaFree", machine.now, 2000)
+        machine.host(2000)
+
+    loop.run(body)
+    freeing = next(owner for owner in loop.owners(replayed=True).owners if owner.callee == "cudaFree")
+    assert freeing.recoverable_ns is not None
+    assert freeing.recoverable_ns / 1000 == pytest.approx(3000, rel=0.05)
 
 
 def test_a_line_under_a_full_queue_gives_nothing_back_and_is_no_owner() -> None:

@@ -115,7 +115,7 @@ def every_step(model: nn.Module, average: nn.Module, loss: torch.Tensor) -> None
     if not PLAIN:
         return
     if PLANT == "collect":
-        gc.collect()
+        gc.collect()  # plant: collect
         torch.cuda.empty_cache()  # plant: collect
     elif PLANT == "cache":
         torch.cuda.empty_cache()  # plant: cache

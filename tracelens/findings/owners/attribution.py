@@ -153,8 +153,23 @@ def _host_work(timeline: Timeline, kept: KeptSteps, host: Host) -> tuple[HostWor
         lines = host.lines.places[segments.path[position]]
         if lines:
             by_line[lines[0]].append(position)
+    _count_consequences(segments, by_line)
     work = [_work_of(segments, np.array(rows), host.lines, kept) for rows in by_line.values()]
     return tuple(sorted(work, key=lambda one: -one.host_ns))
+
+
+def _count_consequences(segments: Segments, by_line: dict[Location, list[int]]) -> None:
+    """A line that gives memory back to the driver in each step is why later operations have to ask for it again: their
+    calls would go with it."""
+    asked = [name for name, word in enumerate(segments.names) if "Malloc" in word]
+    freed = [name for name, word in enumerate(segments.names) if "Free" in word]
+    freeing = np.where(np.isin(segments.name, freed), segments.lengths, 0)
+    frees = {line: int(freeing[rows].sum()) for line, rows in by_line.items()}
+    line = max(frees, key=lambda each: frees[each], default=None)
+    if line is None or not frees[line]:
+        return
+    allocating = np.flatnonzero((segments.kind == ALLOCATOR) & np.isin(segments.name, asked))
+    by_line[line] = sorted({*by_line[line], *allocating.tolist()})
 
 
 def _work_of(segments: Segments, rows: Column, lines: HostLines, kept: KeptSteps) -> HostWork:
@@ -268,7 +283,7 @@ def _owner(key: _Key, total: _Sum, kept: KeptSteps) -> Owner:
         key.kind,
         kept.per_step(total.total),
         locations=locations[:MOST_LOCATIONS],
-        callee=key.callee or total.callee(),
+        callee=key.callee or (total.callee() if key.kind in ("host_line", "allocator") else None),
         group=total.group(),
         reason=key.reason,
     )

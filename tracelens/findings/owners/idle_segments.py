@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tracelens.findings.kept_steps import KeptSteps, main_device
 from tracelens.findings.owners.host_lines import HostLines
-from tracelens.findings.owners.operations import Activities, HostOperations
+from tracelens.findings.owners.operations import Activities, HostOperations, NamedSpans
 from tracelens.model import Timeline
 from tracelens.trace import intervals
 from tracelens.trace.idle_gaps import CAUSES
@@ -89,10 +89,14 @@ def _cut(timeline: Timeline, gaps: _IdleGaps, host: Host) -> Segments:
     starts, ends, gap = starts[chosen], ends[chosen], gap[chosen]
     cause = gaps.cause[gap]
     kind, name, names = _kinds(starts, cause, host)
+    path = host.lines.at(starts)
+    for number, spans in ((BACKWARD, host.activities.backward), (OPTIMIZER, host.activities.optimizer)):
+        beside = np.isin(kind, (HOST_LINE, LAUNCH)) & (cause != _LAUNCH) & _beside(starts, path, spans, host)
+        kind = np.where(beside, number, kind)
     wait = _inside_wait(timeline, starts, cause)
     kind = np.where(wait >= 0, np.where(kind == ALLOCATOR, ALLOCATOR, WAIT), kind)
     after = (wait < 0) & np.isin(cause, (_SYNC, _HOST, _LOADER))
-    return Segments(starts, ends, kind, wait, after, host.lines.at(starts), name, names)
+    return Segments(starts, ends, kind, wait, after, path, name, names)
 
 
 _SYNC, _LOADER, _HOST, _LAUNCH, _OTHER = (
@@ -146,6 +150,24 @@ def _kinds(starts: Column, cause: Column, host: Host) -> tuple[Column, Column, t
     kind = np.where(cause == _LAUNCH, LAUNCH, kind)
     kind = np.where((cause == _OTHER) & (kind != ALLOCATOR), LATE, kind)
     return kind, name, tuple(names)
+
+
+def _beside(starts: Column, path: Column, spans: NamedSpans, host: Host) -> Column:
+    """Whether a segment leads to one of the spans, or away from it, without another operation between and at the same
+    line: the way into `loss.backward()` and out of it is a part of the call."""
+    if not len(spans.starts):
+        return np.zeros(len(starts), dtype=np.bool_)
+    at_span = host.lines.at(spans.starts)
+    begun = np.searchsorted(host.operations.starts, starts, side="right")
+    following = np.searchsorted(spans.starts, starts, side="right")
+    out = np.zeros(len(starts), dtype=np.bool_)
+    for position, instants in ((following, spans.starts), (following - 1, spans.ends)):
+        known = (position >= 0) & (position < len(instants))
+        span = np.clip(position, 0, len(instants) - 1)
+        between = np.searchsorted(host.operations.starts, instants[span], side="left")
+        same = known & (at_span[span] == path) & (path >= 0)
+        out |= same & (begun == between)
+    return out
 
 
 def _operations(starts: Column, host: Host) -> tuple[Column, Column]:
