@@ -134,7 +134,7 @@ def project_of(run: Run, patch: Patch) -> Path:
 def checked(patch: Patch, diagnosis: Diagnosis, trials: Iterable[Verification]) -> Patch:
     """The patch with what the trials of its Run say of the hunks that are not proved."""
     project = project_of(diagnosis.run, patch) if diagnosis.run is not None else patch.root
-    return equality.checked(patch, trials, equality.Subject(project, diagnosis.timeline.trace.device))
+    return equality.checked(patch, trials, equality.TrialSubject(project, diagnosis.timeline.trace.device))
 
 
 def with_trials(

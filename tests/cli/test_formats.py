@@ -28,6 +28,7 @@ FORMATS = {
     "apply": ["text", "json"],
     "revert": ["text", "json"],
     "verify": ["text", "json"],
+    "patch": ["text", "json"],
     "annotate": ["text", "json"],
     "doctor": ["text", "json"],
     "rules": ["text", "json", "markdown"],
@@ -57,7 +58,7 @@ def test_each_command_that_answers_has_these_formats() -> None:
 
 def test_each_schema_is_a_schema_and_belongs_to_a_command() -> None:
     names = {path.name.removesuffix(".schema.json") for path in (ROOT / "docs").glob("*.schema.json")}
-    assert names == {"analysis", "apply", "annotate", "check", "compare", "doctor", "revert", "verify"}
+    assert names == {"analysis", "apply", "annotate", "check", "compare", "doctor", "patch", "revert", "verify"}
     for name in names:
         jsonschema.Draft202012Validator.check_schema(json.loads((ROOT / "docs" / f"{name}.schema.json").read_text()))
 

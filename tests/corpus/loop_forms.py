@@ -14,7 +14,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.corpus.collect import Loop, batches, parsed, scripts
+from tests.corpus.collect import scripts
+from tracelens.patch.code.batches import Loop, batches, parsed
 
 _LOADER_WORDS = ("load", "dl", "iter")
 _WRAPPERS = ("tqdm", "track", "zip", "prefetch")

@@ -22,36 +22,25 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from tests.corpus.collect import batches, parsed, scripts
+from tests.corpus.collect import scripts
 from tests.corpus.uses import Use, uses
-from tracelens.model import Declined, Edit, EditKind, Hunk, Location, Patch, Stall
-from tracelens.patch.code.source import Unreadable, parse
+from tracelens.edit_kinds import SAFE_EDITS, UNSAFE_EDITS
+from tracelens.model import Declined, Hunk, Patch
+from tracelens.patch.code.batches import batches, parsed
+from tracelens.patch.code.source import parse
+from tracelens.patch.every_place import patch_script
 from tracelens.patch.files import apply, rewrite_checks
-from tracelens.patch.loop import guards
-from tracelens.patch.loop.sites import find
-from tracelens.patch.recipes import PatchOptions, make
+from tracelens.patch.recipes import PatchOptions
 
 Verdict = Literal["patched", "declined", "unchanged", "failed"]
-KINDS: dict[str, tuple[EditKind, ...]] = {
-    "read": ("defer-read",),
-    "sync": ("event-sync", "interval-sync"),
-    "copy": ("async-copy", "prefetch"),
-}
-OFFERED: dict[str, tuple[EditKind, ...]] = KINDS | {
-    "read": ("defer-read", "thin-logs", "move-guard"),
-    "check": ("move-guard",),
-}
-MANY = 16
-"""Workers: more than any script of a corpus asks for, so that each loader is a place to patch."""
 GIVEN_UP = "the file is left as it is"
 """A rewrite that did not pass the patcher's own checks: harmless to the user, and a mistake all the same."""
 INTERVAL = 10
 SLOW_S = 5.0
-ONE_PER_STEP = 1.0
 
 
 @dataclass
@@ -112,39 +101,8 @@ def patched(script: Path, unsafe: bool = False, offered: bool | None = None) -> 
 
     `unsafe`: with the Edits that only --unsafe makes. `offered`: a patch without --unsafe, with or without them.
     """
-    kinds = OFFERED if unsafe or offered else KINDS
-    edits: tuple[Edit, ...] = ()
-    stalls: list[Stall] = []
-    try:
-        source = parse(script, script.name, script.read_bytes())
-    except Unreadable:
-        return make(script.parent, script, (Edit("defer-read", interval=INTERVAL),), (), PatchOptions(unsafe=True))
-    tree = parsed(source.data)
-    found = batches(tree) if tree is not None else None
-    for kind, wanted in kinds.items():
-        sites = [site.line for site in find(source) if site.kind == kind and found is not None and site.line in found]
-        if kind == "check":
-            sites = [source.line(guard.node) for guard in guards.find(source)]
-        lines = dict.fromkeys(sites)
-        names = tuple(f"{kind}{line}" for line in lines)
-        stalls += [_stall(name, script.name, line) for name, line in zip(names, lines, strict=True)]
-        edits += tuple(Edit(edit, stalls=names, interval=INTERVAL, depth=1) for edit in wanted if names)
-    if unsafe or offered:
-        edits += (Edit("more-workers", workers=MANY), Edit("persistent-workers"))
-    return make(script.parent, script, _joined(edits), stalls, PatchOptions(unsafe=offered is None))
-
-
-def _joined(edits: Iterable[Edit]) -> tuple[Edit, ...]:
-    """One Edit of each kind, as a scheme has them."""
-    out: dict[str, Edit] = {}
-    for edit in edits:
-        before = out.get(edit.kind)
-        out[edit.kind] = edit if before is None else replace(before, stalls=(*before.stalls, *edit.stalls))
-    return tuple(out.values())
-
-
-def _stall(name: str, file: str, line: int) -> Stall:
-    return Stall(name, "cudaStreamSynchronize", "d2h", ONE_PER_STEP, 0, 0, None, "unknown", Location(file, line))
+    kinds = (*SAFE_EDITS, *UNSAFE_EDITS) if unsafe or offered else SAFE_EDITS
+    return patch_script(script, script.parent, dict.fromkeys(kinds, INTERVAL), PatchOptions(unsafe=offered is None))
 
 
 def _wrong(script: Path, patch: Patch, before: bytes, after: bytes, unsafe: bool) -> str:

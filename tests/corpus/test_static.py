@@ -10,8 +10,9 @@ from unittest import mock
 import pytest
 
 from tests.corpus import static
-from tests.corpus.collect import batches, scripts
+from tests.corpus.collect import scripts
 from tests.corpus.uses import uses
+from tracelens.patch.code.batches import batches
 from tracelens.patch.files import rewrite_checks
 
 TRAIN = """

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tests.corpus.collect import Batches, own
+from tracelens.patch.code.batches import Batches, own
 
 Purpose = Literal["logging", "seldom", "control", "training", "returned", "other"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from tracelens.model import FilePatch, Hunk, Location, Patch, Verification
 from tracelens.run import sha256
-from tracelens.verify.equality import NOT_VERIFIED, Subject, checked, patch_document
+from tracelens.verify.equality import NOT_VERIFIED, TrialSubject, checked, patch_document
 
 WHERE = Location("train.py", 9)
 HUNKS = (
@@ -43,19 +43,19 @@ def trial(of: Patch, **changes: Any) -> Verification:
 
 
 def test_an_equal_trial_of_these_bytes_marks_what_is_not_proved(tmp_path: Path) -> None:
-    marked = checked(patch(tmp_path), [trial(patch(tmp_path))], Subject(tmp_path, "NVIDIA H200"))
+    marked = checked(patch(tmp_path), [trial(patch(tmp_path))], TrialSubject(tmp_path, "NVIDIA H200"))
     assert [hunk.checked for hunk in marked.hunks] == ["equal over 200 steps by verify of 2026-11-22", ""]
     assert marked.unchecked == () and marked.unchecked_because == ""
 
 
 def test_the_newest_equal_trial_counts(tmp_path: Path) -> None:
     trials = [trial(patch(tmp_path), steps=100), trial(patch(tmp_path), steps=300), trial(patch(tmp_path), steps=10)]
-    assert "300 steps" in checked(patch(tmp_path), trials, Subject(tmp_path, "NVIDIA H200")).hunks[0].checked
+    assert "300 steps" in checked(patch(tmp_path), trials, TrialSubject(tmp_path, "NVIDIA H200")).hunks[0].checked
 
 
 @pytest.mark.parametrize("other", [{"after": b"other\n"}, {"before": b"other\n"}, {"before": None}])
 def test_a_trial_of_other_bytes_says_nothing(other: dict[str, bytes | None], tmp_path: Path) -> None:
-    own = checked(patch(tmp_path), [trial(patch(tmp_path, **other))], Subject(tmp_path, "NVIDIA H200"))  # type: ignore[arg-type]
+    own = checked(patch(tmp_path), [trial(patch(tmp_path, **other))], TrialSubject(tmp_path, "NVIDIA H200"))  # type: ignore[arg-type]
     assert own.unchecked == HUNKS[:1] and own.unchecked_because == NOT_VERIFIED
 
 
@@ -78,7 +78,7 @@ OBJECTIONS = {
 def test_a_trial_that_did_not_find_everything_equal_says_why(case: str, tmp_path: Path) -> None:
     changes, said = OBJECTIONS[case]
     (tmp_path / "helper.py").write_bytes(b"is\n")
-    own = checked(patch(tmp_path), [trial(patch(tmp_path), **changes)], Subject(tmp_path, "NVIDIA H200"))
+    own = checked(patch(tmp_path), [trial(patch(tmp_path), **changes)], TrialSubject(tmp_path, "NVIDIA H200"))
     assert own.unchecked and said in own.unchecked_because and "2026-11-22" in own.unchecked_because
 
 
@@ -86,10 +86,10 @@ def test_a_project_as_it_was_is_no_objection(tmp_path: Path) -> None:
     (tmp_path / "helper.py").write_bytes(b"was\n")
     sources = {"helper.py": sha256(b"was\n")}
     assert not checked(
-        patch(tmp_path), [trial(patch(tmp_path), sources=sources)], Subject(tmp_path, "NVIDIA H200")
+        patch(tmp_path), [trial(patch(tmp_path), sources=sources)], TrialSubject(tmp_path, "NVIDIA H200")
     ).unchecked
 
 
 def test_a_proved_patch_needs_no_trial(tmp_path: Path) -> None:
     proved = replace(patch(tmp_path), hunks=HUNKS[1:])
-    assert checked(proved, [], Subject(tmp_path, None)) is proved
+    assert checked(proved, [], TrialSubject(tmp_path, None)) is proved

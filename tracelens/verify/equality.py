@@ -22,7 +22,7 @@ INTERVALS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class TrialSubject:
     """What a trial has to be about: the folder whose sources run, and the recorded device (None: not known)."""
 
     project: Path
@@ -39,7 +39,7 @@ def patch_document(patch: Patch) -> dict[str, Any]:
     }
 
 
-def checked(patch: Patch, trials: Iterable[Verification], subject: Subject) -> Patch:
+def checked(patch: Patch, trials: Iterable[Verification], subject: TrialSubject) -> Patch:
     """The patch with its unproved hunks marked by the newest trial that found it equal; else it says why none did."""
     if not patch.unchecked:
         return patch
@@ -69,7 +69,7 @@ def _shown(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
 
 
-def _objection(trial: Verification, subject: Subject) -> str:
+def _objection(trial: Verification, subject: TrialSubject) -> str:
     """Why a trial of this patch does not show that it is equal; "" if it does."""
     when = f"the verify of {_day(trial)}"
     lacking = _lacking(trial)

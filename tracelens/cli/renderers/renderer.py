@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, AnswerKind] = {
     "apply": "outcome",
     "revert": "outcome",
     "verify": "outcome",
+    "patch": "outcome",
     "compare": "comparison",
     "check": "gate",
     "annotate": "outcome",
