@@ -5,7 +5,7 @@ patcher, the rule files and the reports read it; none of them lists kinds itself
 module of `patch/recipes/` that the definition names; its texts and examples are in `rules/recipes/<kind>/`.
 
 A new kind is three things: its name in `EditKind` with a definition here, the recipe module, and the rules folder,
-whose `offered_by` names the schemes that make it. `tests/test_edit_kinds.py` says which of them is missing.
+whose `offered_by` names the schemes that make it. `tests/rules/test_edit_kinds.py` says which of them is missing.
 """
 
 from __future__ import annotations
@@ -77,7 +77,10 @@ class EditDefinition:
     tier: Tier
     """`unsafe`: its hunks are made with --unsafe only. A recipe may give a single hunk a stricter tier."""
     hunk: int
-    """First digit of its hunks' ids. Two kinds with the same digit are one change where they meet at one place."""
+    """First number of its hunks' ids: 1 for TL101, 10 for TL10-01. A new kind takes the next free number.
+
+    Two kinds with the same number are one change where they meet at one place, and have one recipe.
+    """
     recipe: str
     """Module of `patch/recipes/` whose `propose` makes it."""
     label: str
@@ -106,7 +109,7 @@ class EditDefinition:
     label_at_once: str = ""
     """The label for interval 1, where that is another change than waiting for n batches."""
     label_joined: str = ""
-    """The label of this kind together with those that share its digit."""
+    """The label of this kind together with those that share its number."""
 
 
 _COPY_IN_HELPER = "copy with non_blocking=True there, from pinned memory"
@@ -265,14 +268,24 @@ def replay_rule(kind: EditKind) -> ReplayRule | NotReplayed:
 
 def one_change(kind: EditKind) -> frozenset[EditKind]:
     """The kinds that make one hunk with this one where they meet at one place, itself among them."""
-    digit = definition(kind).hunk
-    return frozenset(one.id for one in EDIT_DEFINITIONS.values() if one.hunk == digit)
+    number = definition(kind).hunk
+    return frozenset(one.id for one in EDIT_DEFINITIONS.values() if one.hunk == number)
+
+
+def hunk_id(kind: EditKind, count: int) -> str:
+    """Id of a patch's hunk number `count` (from 1) of this kind.
+
+    TL101 for the kinds 1 to 9. From 10 on a hyphen keeps the two numbers apart: TL10-01, since TL1100 is the hundredth
+    of kind 1.
+    """
+    number = definition(kind).hunk
+    return f"TL{number}{count:02d}" if number < 10 else f"TL{number}-{count:02d}"
 
 
 def dropped_together() -> tuple[frozenset[EditKind], ...]:
     """Sets of kinds that are judged and dropped as a whole, in the order in which a plan tries to do without them.
 
-    Unsafe kinds first, then safe ones from the highest digit down: what changes a script most goes first. Kinds
+    Unsafe kinds first, then safe ones from the highest number down: what changes a script most goes first. Kinds
     without a prediction are in no set.
     """
     judged = [one for one in EDIT_DEFINITIONS.values() if not isinstance(one.replay, NotReplayed)]
@@ -281,7 +294,7 @@ def dropped_together() -> tuple[frozenset[EditKind], ...]:
 
 
 def label(kinds: Iterable[EditKind], interval: int) -> str:
-    """What one change of the report's switches does; several kinds are those of one digit."""
+    """What one change of the report's switches does; several kinds are those of one number."""
     chosen = [definition(kind) for kind in dict.fromkeys(kinds)]
     first = chosen[0]
     text = first.label

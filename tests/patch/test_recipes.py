@@ -7,29 +7,25 @@ import io
 import runpy
 import shutil
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import yaml
 
-from tests.support.patching import _importable, fired
-from tests.support.places import ROOT
-from tracelens.edit_kinds import EDIT_DEFINITIONS
-from tracelens.model import UNSAFE_EDITS, Edit, Patch
+from tests.support.patching import _importable
+from tests.support.recipe_examples import FOLDER, example_edit
+from tracelens.edit_kinds import EDIT_DEFINITIONS, EditKind, Tier
+from tracelens.model import UNSAFE_EDITS, Patch
 from tracelens.patch.recipes import PatchOptions, make
 
-FOLDER = ROOT / "rules" / "recipes"
 KINDS = sorted(EDIT_DEFINITIONS)
 KEYS = {"id", "title", "tier", "loop_before", "loop_after", "conditions", "by_hand"}
 OPTIONAL = {"offered_by"}
 
 
-def patch_example(folder: Path, kind: str) -> Patch:
+def patch_example(folder: Path, kind: EditKind) -> Patch:
     path = Path(shutil.copy(FOLDER / kind / "before.py", folder))
-    lines = path.read_text().splitlines()
-    text = "\n".join(line.partition("# fires")[0] + "# fires" if "# fires" in line else line for line in lines)
-    locations = fired(text, path="before.py")
-    edit = Edit(kind, locations=locations, interval=10, depth=1, workers=2)  # type: ignore[arg-type]
-    return make(folder, path, (edit,), (), PatchOptions(unsafe=kind in UNSAFE_EDITS))
+    return make(folder, path, (example_edit(kind, path.name),), (), PatchOptions(unsafe=kind in UNSAFE_EDITS))
 
 
 def test_every_recipe_has_its_folder_and_no_other() -> None:
@@ -41,13 +37,13 @@ def test_the_rule_says_when_and_what_else(kind: str) -> None:
     rule = yaml.safe_load((FOLDER / kind / "rule.yaml").read_text())
     assert set(rule) - OPTIONAL == KEYS
     assert rule["id"] == kind
-    assert rule["tier"] in ("safe", "unsafe", "manual")
+    assert rule["tier"] in get_args(Tier)
     assert all(isinstance(condition, str) for condition in rule["conditions"])
-    assert len(rule["conditions"]) > 1
+    assert len(rule["conditions"]) > 1, f"rules/recipes/{kind}/rule.yaml: conditions needs two entries at least"
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_example_is_patched_as_shown_and_its_other_place_stays(kind: str, tmp_path: Path) -> None:
+def test_the_example_is_patched_as_shown_and_its_other_place_stays(kind: EditKind, tmp_path: Path) -> None:
     patch = patch_example(tmp_path, kind)
     after = next(one.after for one in patch.files if one.path.name == "before.py")
     assert after.decode() == (FOLDER / kind / "after.py").read_text()
@@ -57,7 +53,7 @@ def test_the_example_is_patched_as_shown_and_its_other_place_stays(kind: str, tm
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_both_versions_print_the_same(kind: str, tmp_path: Path) -> None:
+def test_both_versions_print_the_same(kind: EditKind, tmp_path: Path) -> None:
     patch = patch_example(tmp_path, kind)
     for one in patch.files:
         if one.before is None:

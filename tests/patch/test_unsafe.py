@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.patching import assert_same, defer, patch_of, script
-from tests.support.unsafe_patches import edits, unsafe
+from tests.support.recipe_examples import example, example_edit
+from tests.support.unsafe_patches import edits, reasons, unsafe
+from tracelens.edit_kinds import EditKind, definition
 from tracelens.model import UNSAFE_EDITS, Location, Stall
 from tracelens.patch.files import apply
 from tracelens.patch.loop.thinned import MARK
@@ -41,23 +43,39 @@ def main():
 if __name__ == "__main__":
     main()
 """
+IN_WHOLE = ("thin-logs", "move-guard", "more-workers", "persistent-workers")
+"""Kinds with a place in it. Other kinds are tried on their examples alone."""
 
 
 def test_without_unsafe_every_place_is_listed_and_not_a_byte_differs(tmp_path: Path) -> None:
     text = script(WHOLE)
     plain = patch_of(tmp_path, text, defer(text))
-    offered = patch_of(tmp_path, text, (*defer(text), *edits(text, *UNSAFE_EDITS)))
+    offered = patch_of(tmp_path, text, (*defer(text), *edits(text, *IN_WHOLE)))
     assert [one.after for one in offered.files] == [one.after for one in plain.files]
     assert offered.hunks == plain.hunks
     told = {one.edit: one.obstacle for one in offered.declined if one.edit in UNSAFE_EDITS}
-    assert set(told) == set(UNSAFE_EDITS)
+    assert set(told) == set(IN_WHOLE)
     assert all("needs --unsafe: " in obstacle for obstacle in told.values())
     assert offered.by_hand == plain.by_hand, "they are no work for a person"
 
 
+@pytest.mark.parametrize("kind", UNSAFE_EDITS)
+def test_without_unsafe_the_example_of_each_kind_is_told_and_stays(kind: EditKind, tmp_path: Path) -> None:
+    """A new unsafe kind is here without an entry: its example in rules/recipes/ is the place that it is tried on."""
+    text = example(kind)
+    plain = patch_of(tmp_path, text, defer(text))
+    offered = patch_of(tmp_path, text, (*defer(text), example_edit(kind)))
+    assert [one.after for one in offered.files] == [one.after for one in plain.files]
+    assert offered.hunks == plain.hunks
+    assert any(obstacle.startswith("needs --unsafe: ") for obstacle in reasons(offered, kind)), (
+        f"tracelens/patch/recipes/{definition(kind).recipe}.py: `propose` says nothing about rules/recipes/{kind}/"
+        'before.py without --unsafe; raise Blocked(None, "needs --unsafe: …", …) where a place could be changed'
+    )
+
+
 def test_hunks_have_families_of_their_own_and_obey_only_and_skip(tmp_path: Path) -> None:
     text = script(WHOLE)
-    wanted = (*defer(text), *edits(text, "thin-logs", "move-guard", "more-workers", "persistent-workers"))
+    wanted = (*defer(text), *edits(text, *IN_WHOLE))
     every = patch_of(tmp_path, text, wanted, unsafe=True)
     assert [hunk.id for hunk in every.hunks] == ["TL701", "TL801", "TL601", "TL501"], "what waits, waits with the guard"
     assert every.left_alone == ()
@@ -75,8 +93,8 @@ def test_hunks_have_families_of_their_own_and_obey_only_and_skip(tmp_path: Path)
         ("move-guard",),
         ("more-workers",),
         ("persistent-workers",),
-        ("defer-read", *UNSAFE_EDITS),
-        ("event-sync", "interval-sync", "defer-read", *UNSAFE_EDITS),
+        ("defer-read", *IN_WHOLE),
+        ("event-sync", "interval-sync", "defer-read", *IN_WHOLE),
     ],
 )
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])

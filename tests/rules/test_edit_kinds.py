@@ -27,6 +27,7 @@ from tracelens.edit_kinds import (
     ReplayRule,
     definition,
     dropped_together,
+    hunk_id,
     label,
     one_change,
     replay_rule,
@@ -64,6 +65,11 @@ def missing_pieces() -> Iterator[str]:
         for name in ("rule.yaml", "before.py", "after.py"):
             if not (ROOT / "rules/recipes" / kind / name).is_file():
                 yield f"rules/recipes/{kind}/{name}: is missing"
+    taken: dict[int, EditDefinition] = {}
+    for one in EDIT_DEFINITIONS.values():
+        if taken.setdefault(one.hunk, one).recipe != one.recipe:
+            free = 1 + max(other.hunk for other in EDIT_DEFINITIONS.values())
+            yield f"tracelens/edit_kinds.py: hunk={one.hunk} of {one.id!r} is {taken[one.hunk].id!r}: write hunk={free}"
     known = {one.recipe for one in EDIT_DEFINITIONS.values()} | HELPERS
     for path in sorted((ROOT / "tracelens/patch/recipes").glob("[!_]*.py")):
         if path.stem not in known:
@@ -92,6 +98,19 @@ def test_a_kind_without_its_pieces_is_told_what_is_missing_where(monkeypatch: py
         rules.load()
 
 
+def test_a_number_that_is_taken_is_told_with_the_next_free_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(EDIT_DEFINITIONS, MADE_UP, made_up(recipe="count_to_ten", hunk=8))  # type: ignore[arg-type]
+    free = 1 + max(one.hunk for one in DEFINITIONS)
+    told = f"tracelens/edit_kinds.py: hunk=8 of {MADE_UP!r} is 'persistent-workers': write hunk={free}"
+    assert told in list(missing_pieces())
+
+
+def test_hunk_ids_of_kinds_with_one_and_two_digits_never_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(EDIT_DEFINITIONS, MADE_UP, made_up(hunk=11))  # type: ignore[arg-type]
+    assert [hunk_id("defer-read", count) for count in (1, 99, 101)] == ["TL101", "TL199", "TL1101"]
+    assert [hunk_id(MADE_UP, count) for count in (1, 101)] == ["TL11-01", "TL11-101"]  # type: ignore[arg-type]
+
+
 def test_a_recipe_or_a_folder_that_no_definition_names_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(EDIT_DEFINITIONS, "prefetch")  # type: ignore[arg-type]
     told = "\n".join(missing_pieces())
@@ -102,7 +121,7 @@ def test_a_recipe_or_a_folder_that_no_definition_names_is_told(monkeypatch: pyte
         definition("prefetch")
 
 
-def test_ids_are_unique_and_well_formed_and_kinds_of_one_digit_share_their_recipe() -> None:
+def test_ids_are_unique_and_well_formed_and_kinds_of_one_number_share_their_recipe() -> None:
     assert len(EDIT_DEFINITIONS) == len(DEFINITIONS)
     assert all(re.fullmatch("[a-z]+(-[a-z]+)*", one.id) for one in DEFINITIONS)
     for one in DEFINITIONS:
@@ -159,7 +178,7 @@ def test_labels_differ_and_name_the_interval_where_the_kind_has_one() -> None:
 def made_up(**changes: object) -> EditDefinition:
     """A kind that nothing but the registry knows."""
     other = NotReplayed("counting is not in a trace", "count by hand")
-    return replace(definition("thin-logs"), id=MADE_UP, hunk=9, replay=other, **changes)  # type: ignore[arg-type]
+    return replace(definition("thin-logs"), **{"id": MADE_UP, "hunk": 99, "replay": other, **changes})  # type: ignore[arg-type]
 
 
 STALLS_OF = {"copy": COPY, "read": READ, "steering-read": READ, "synchronize": SYNC, "event": "event"}

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, get_args
 
 from tracelens.edit_kinds import EditKind, Need, Tier
 
 Change = Literal["minimal", "acceptable", "complex"]
 CHANGES: tuple[Change, ...] = ("minimal", "acceptable", "complex")
 NEEDS: tuple[Need, ...] = ("per_batch_wait", "host_copy")
-TIERS: tuple[Tier, ...] = ("safe", "unsafe", "manual")
+TIERS: tuple[Tier, ...] = get_args(Tier)
 SCALES = ("performance", "memory", "difficulty", "complexity", "maintainability", "risk")
 METRICS = ("syncs_drop_percent", "host_wait_drop_percent", "cpu_percent", "gpu_percent", "gain_percent")
 

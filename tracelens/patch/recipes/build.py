@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from tracelens.edit_kinds import EditKind, definition, one_change
+from tracelens.edit_kinds import EditKind, definition, hunk_id, one_change
 from tracelens.errors import InputError, UsageError
 from tracelens.model import Declined, Edit, FilePatch, Hunk, Location, Patch, Stall
 from tracelens.patch.code.names import FileNames
@@ -324,9 +324,9 @@ def _numbered(drafts: Sequence[_Draft]) -> list[Row]:
     counts: dict[int, int] = {}
     for draft in drafts:
         for proposal in sorted(draft.proposals, key=lambda p: (p.location.line or 0, definition(p.edit).hunk)):
-            digit = definition(proposal.edit).hunk
-            counts[digit] = counts.get(digit, 0) + 1
-            name = f"TL{digit}{counts[digit]:02d}"
+            number = definition(proposal.edit).hunk
+            counts[number] = counts.get(number, 0) + 1
+            name = hunk_id(proposal.edit, counts[number])
             parts = (proposal.edit, proposal.tier, proposal.location, proposal.reason, proposal.evidence)
             rows.append((draft, proposal, Hunk(name, *parts, proposal.covers, proposal.unproved)))
     return rows
