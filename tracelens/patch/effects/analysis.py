@@ -22,7 +22,7 @@ from tracelens.patch.effects.scopes import FUNCTIONS
 from tracelens.patch.effects.scopes import Function as FunctionNode
 from tracelens.patch.effects.statements import Statements
 
-MAX_UNITS = 60_000
+MAX_UNITS = 10_000
 """Functions looked at, each again when what it reads grew; then the project is too large to be told."""
 
 
@@ -56,6 +56,8 @@ class _Runner:
         self.dispatch.first = self._first
         self._looked_at = 0
         self._ran: set[Module] = set()
+        self._grown: dict[Callbacks, None] = {}
+        """What a library calls of which more is known by now: looked at again after all functions."""
 
     def run(self, started: Sequence[Path], asked: tuple[Path, ast.AST]) -> None:
         for path in dict.fromkeys([*started, asked[0]]):
@@ -85,8 +87,11 @@ class _Runner:
         while changes != self.memory.changes:
             self._look_at_waiting()
             changes = self.memory.changes
+            grown, self._grown = self._grown, {}
+            for unit in grown:
+                self.library.callbacks.look_again(unit)
             for unit in [one for one in self.memory.summaries if isinstance(one, Callbacks)]:
-                self.library.callbacks.called_back(unit)
+                self.library.callbacks.look_around(unit)
             if self.memory.waiting:
                 changes = -1
 
@@ -107,7 +112,7 @@ class _Runner:
 
     def _look_at(self, unit: Unit) -> None:
         if isinstance(unit, Callbacks):
-            self.library.callbacks.called_back(unit)
+            self._grown[unit] = None
             return
         statements = Statements(unit, unit, self.dispatch, self.project)
         if isinstance(unit, Module):
@@ -128,11 +133,10 @@ class _Runner:
         for function in functions:
             given = {one: self.memory.unknown(f"`{one}`, which `{name}` is handed,") for one in _parameters(node)}
             for receiver in self._receivers(function):
-                unit = self.memory.make(Activation, function, receiver)
                 if receiver is not None:
                     given.pop(next(iter(given), ""), None)
                 self.dispatch.run(function, receiver, Arguments(named=given), Here(function.module, node))
-                self.memory.summary(unit)
+                self.memory.summary(self.memory.make(Activation, function, receiver, None if receiver else node))
 
     def _receivers(self, function: Function) -> Iterator[Object | None]:
         """Objects of the class and of every class made of it, made by unknown code unless the project makes one."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tracelens.patch.effects import classes
+from tracelens.patch.effects import classes, vocabulary
 from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, SHARED, Memory, Objects, Unit
 from tracelens.patch.effects.objects import (
     READS,
@@ -33,6 +33,7 @@ from tracelens.patch.effects.objects import (
     Unknown,
 )
 
+AS_DICT = "<dict>"
 RETURN = "<return>"
 HELD = "<held>"
 STATE = "<state>"
@@ -70,7 +71,7 @@ class Libraries(Protocol):
     """What is known of libraries: see `library`."""
 
     def call(self, called: Name, given: Arguments, here: Here) -> Objects: ...
-    def read(self, member: Name, here: Here) -> Objects: ...
+    def read(self, full: str, receiver: Object | None, here: Here) -> Objects: ...
     def passes(self, over: Thing | Name, here: Here) -> Objects: ...
 
 
@@ -93,7 +94,10 @@ class Attributes(ABC):
         return NONE.union(*(self._load(one, name, here) for one in objects))
 
     def _load(self, owner: Object, name: str, here: Here) -> Objects:
+        out: Objects
         match owner:
+            case Module() | Class() | Instance() if name == "__dict__":
+                out = self.as_dict(owner, here)
             case Instance():
                 out = self._of_instance(owner, name, here)
             case Class():
@@ -116,11 +120,12 @@ class Attributes(ABC):
         if isinstance(owner, Thing):
             own = self._field(owner, name, here) if owner is not DATA else NONE
             return own | self._member(f"<{owner.kind}>.{name}", owner, here)
-        kind = "plain" if isinstance(owner, Plain) else "list"
-        return self._member(f"<{kind}>.{name}", owner, here)
+        if isinstance(owner, Plain):
+            return self._member(f"<plain>.{name}", owner, here)
+        return self._member(f"<list>.{name}", owner, here) if vocabulary.knows(f"<list>.{name}") else NONE
 
     def _member(self, full: str, receiver: Object | None, here: Here) -> Objects:
-        return self.libraries.read(self.memory.make(Name, full, receiver), here)
+        return self.libraries.read(full, receiver, here)
 
     def _field(self, owner: Object, name: str, here: Here) -> Objects:
         self.memory.effect(here.unit, here.node, Effect(READS, owner, name))
@@ -253,6 +258,12 @@ class Attributes(ABC):
         # nobody ever put anything in: what is done with the elements is never done
         return self.memory.unknown("what unknown code puts in") if self.memory.is_shared(owner) else frozenset({PLAIN})
 
+    def as_dict(self, owner: Object, here: Here) -> Objects:
+        """`globals()`, `vars(owner)`, `owner.__dict__`: all fields by their names."""
+        made = self.memory.make(Container, owner, AS_DICT)
+        self.memory.write(made, ANY_KEY, self._everything(owner, here))
+        return frozenset({made})
+
     def _everything(self, owner: Object, here: Here) -> Objects:
         self.memory.effect(here.unit, here.node, Effect(READS, owner, "", deep=True))
         return NONE.union(*(self.memory.read(owner, name, here.unit) for name in self.memory.names(owner, here.unit)))
@@ -266,7 +277,9 @@ class Attributes(ABC):
             if isinstance(owner, Instance):
                 method = self.in_order(classes.order(owner.made, self.memory, here.unit), owner, "__setitem__", here)
                 self.invoke(method or NONE, Arguments((frozenset({PLAIN}), value)), here)
-            field_name = "*" if isinstance(owner, (Module, Activation)) else key
+            if isinstance(owner, Container) and owner.maker == AS_DICT and isinstance(owner.site, Object):
+                target, key = owner.site, "*"
+            field_name = key
             if target is not DATA:
                 self.memory.write(target, field_name, value)
             self.memory.effect(here.unit, here.node, Effect(WRITES, target, field_name))

@@ -24,6 +24,7 @@ from tracelens.patch.effects.objects import (
     Object,
     Plain,
     Thing,
+    Unknown,
 )
 from tracelens.patch.effects.vocabulary import Entry
 
@@ -36,6 +37,7 @@ ELSEWHERE = Thing("other time", "other time", None)
 _TEXT = ("__str__", "__repr__", "__format__")
 _NUMBERS = ("__len__", "__bool__", "__int__", "__float__", "__hash__", "__abs__", "__round__", "__index__")
 _SAVED = ("__deepcopy__", "__copy__", "__getstate__", "__setstate__", "__reduce__")
+_ACTIVE = (Function, Method, Generator, Class, Instance)
 _CALLED = ("__call__", "forward", "__getitem__", "__len__", "__iter__", "__next__")
 
 
@@ -45,6 +47,7 @@ class CallbackRules:
     def __init__(self, memory: Memory, dispatch: Dispatch) -> None:
         self.memory = memory
         self.dispatch = dispatch
+        self._known: dict[Callbacks, dict[Object, None]] = {}
 
     def enter(self, entry: Entry, called: Name, given: Arguments, here: Here) -> Objects:
         """Enter what the library may call of what it holds and is given; gives what those calls give."""
@@ -56,44 +59,50 @@ class CallbackRules:
             return NONE
         if isinstance(receiver, Instance):
             return self._own(entry, called, receiver, given, here)
-        objects = frozenset(filter(has_content, given.objects))
-        if isinstance(receiver, Thing) and receiver is not DATA:
-            objects |= {receiver}
-        if not objects:
-            return NONE
-        holder = self.memory.make(Container, here.node, "<call>")
-        self.memory.write(holder, ANY_KEY, objects)
-        unit = self.memory.make(Callbacks, holder, entry.calls)
-        self.memory.calls(here.unit, here.node, unit)
-        return self.memory.read(unit, RETURN, here.unit)
+        objects = given.objects | ({receiver} if isinstance(receiver, Thing) else NONE)
+        return self._through(frozenset(filter(has_content, objects)), entry.calls, here)
 
     def _own(self, entry: Entry, called: Name, receiver: Instance, given: Arguments, here: Here) -> Objects:
         """A library's method on an object of the project: it calls what the class overrides, and what it was given."""
         last = called.full.rpartition(".")[2]
-        if called.full.startswith("<module>"):
-            if last in ("__call__", "forward", "generate"):
-                return self.dispatch.invoke(self.dispatch.load({receiver}, "forward", here), given, here)
-            objects = given.objects
-        else:
-            objects = given.objects | self.memory.read(receiver, HELD, here.unit) | {receiver}
-        holder = self.memory.make(Container, here.node, receiver)
-        self.memory.write(holder, ANY_KEY, filter(has_content, objects))
-        unit = self.memory.make(Callbacks, holder, entry.calls)
+        objects = frozenset(filter(has_content, given.objects))
+        if not called.full.startswith("<module>"):
+            objects |= self.memory.read(receiver, HELD, here.unit) | {receiver}
+        elif last in ("__call__", "forward", "generate"):
+            return self.dispatch.invoke(self.dispatch.load({receiver}, "forward", here), given, here)
+        return self._through(objects, entry.calls, here)
+
+    def _through(self, objects: Objects, protocol: str, here: Here) -> Objects:
+        """Enter the calls that a library makes which has these objects."""
+        if protocol not in ("all", "unknown"):
+            objects = frozenset(one for one in objects if isinstance(one, (*_ACTIVE, Container)))
+        if not any(isinstance(one, (*_ACTIVE, Container, Thing, Unknown, Name)) for one in objects):
+            return NONE
+        holder = self.memory.make(Container, here.node, "<call>")
+        self.memory.write(holder, ANY_KEY, objects)
+        unit = self.memory.make(Callbacks, holder, protocol)
         self.memory.calls(here.unit, here.node, unit)
         return self.memory.read(unit, RETURN, here.unit)
 
-    def called_back(self, unit: Callbacks) -> None:
-        """Enter all that can be called through a holder; done again whenever memory grew."""
-        here = Here(unit, NOWHERE)
-        given = Arguments(rest=frozenset({SHARED if unit.protocol == "unknown" else DATA}))
+    def look_around(self, unit: Callbacks) -> None:
+        """Find what can be called by now through a holder, and enter it."""
         if unit.protocol in ("all", "unknown"):
-            objects: Iterable[Object] = list(self.memory.reach([unit.holder]))
+            objects: Iterable[Object] = self.memory.reach([unit.holder])
         else:
             objects = self._near(unit.holder)
-        out = NONE
-        for one in objects:
-            out |= self._called_back(one, unit.protocol, given, here)
-        self.memory.write(unit, RETURN, out)
+        known = self._known.setdefault(unit, {})
+        for one in [one for one in objects if isinstance(one, _ACTIVE) and one not in known]:
+            known[one] = None
+            self._enter(unit, one)
+
+    def look_again(self, unit: Callbacks) -> None:
+        """Enter again what is known to be called: what that gives may have grown."""
+        for one in tuple(self._known.get(unit, ())):
+            self._enter(unit, one)
+
+    def _enter(self, unit: Callbacks, one: Object) -> None:
+        given = Arguments(rest=frozenset({SHARED if unit.protocol == "unknown" else DATA}))
+        self.memory.write(unit, RETURN, self._called_back(one, unit.protocol, given, Here(unit, NOWHERE)))
 
     def _near(self, holder: Object) -> list[Object]:
         """What is handed over, also within lists."""

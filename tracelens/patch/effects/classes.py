@@ -10,10 +10,11 @@ import ast
 from collections.abc import Iterator
 
 from tracelens.patch.effects import vocabulary
-from tracelens.patch.effects.memory import Memory, Unit
+from tracelens.patch.effects.memory import BASES, Memory, Unit
 from tracelens.patch.effects.objects import Class, Function, Name, Object, Unknown
 
-BASES = "<bases>"
+MAX_BASES = 64
+"""Classes that one is made of; there are never so many, but a wrong guess could go in circles."""
 _PLAIN_BASES = (
     "builtins.object abc.ABC abc.ABCMeta typing.Protocol typing.Generic typing.NamedTuple typing.TypedDict enum.Enum"
     " enum.IntEnum enum.StrEnum builtins.type builtins.str builtins.int builtins.float"
@@ -27,6 +28,13 @@ KINDS_OF_BASES = {"torch.autograd.Function": "autograd", "torch.autograd.functio
 
 def order(made: Class, memory: Memory, unit: Unit) -> tuple[Object, ...]:
     """The class and its bases, the nearest first; a base that several have comes after all of them."""
+    known = memory.orders.get(made)
+    if known is None or known[0] != memory.changed_bases:
+        known = memory.orders[made] = (memory.changed_bases, _order(made, memory, unit))
+    return known[1]
+
+
+def _order(made: Class, memory: Memory, unit: Unit) -> tuple[Object, ...]:
     found: list[Object] = []
     waiting: list[Object] = [made]
     while waiting:
@@ -34,7 +42,7 @@ def order(made: Class, memory: Memory, unit: Unit) -> tuple[Object, ...]:
         if current in found:
             found.remove(current)
         found.append(current)
-        if isinstance(current, Class) and len(found) < 64:
+        if isinstance(current, Class) and len(found) < MAX_BASES:
             bases = [memory.read(current, f"{BASES}{number}", unit) for number in range(len(current.node.bases))]
             waiting = [base for several in bases for base in several] + waiting
     return tuple(found)

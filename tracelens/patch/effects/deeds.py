@@ -95,6 +95,8 @@ class Deeds:
     def _counts(self, deed: Deed) -> bool:
         """Whether others can see what the effect is about."""
         target = deed.effect.target
+        if deed.effect.deep:
+            return True
         if isinstance(target, Activation):
             return target in self._frames or target is not deed.unit
         if isinstance(target, (Instance, Container)) or (isinstance(target, Thing) and target.site is not None):

@@ -78,7 +78,9 @@ class Dispatch(Attributes):
 
     def run(self, function: Function, receiver: Object | None, given: Arguments, here: Here) -> Objects:
         """A call of a function of the project."""
-        activation = self.memory.make(Activation, function, receiver)
+        if not _fits(function, receiver, given):
+            return NONE  # Python would raise a TypeError: it is one of several things that a name can stand for
+        activation = self.memory.make(Activation, function, receiver, here.node if receiver is None else None)
         self._bind(activation, given)
         if self.memory.scope(function.node).generator:
             return frozenset({self.memory.make(Generator, activation)})
@@ -234,3 +236,17 @@ class Dispatch(Attributes):
         self.memory.write(
             SHARED, ANY_KEY, (one for one in objects if not isinstance(one, (Plain, Unknown)) and one is not DATA)
         )
+
+
+def _fits(function: Function, receiver: Object | None, given: Arguments) -> bool:
+    """Whether a call hands over what the function must have; what `*` and `**` bring along fits anything."""
+    if given.rest:
+        return True
+    arguments = function.node.args
+    names = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
+    handed = len(given.positional) + (receiver is not None)
+    if handed > len(names) and arguments.vararg is None:
+        return False
+    needed = names[handed : len(names) - len(arguments.defaults)]
+    needed += [one.arg for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if value is None]
+    return all(name in given.named for name in needed)

@@ -82,15 +82,21 @@ class Expressions:
         home, name = self._place(name)
         if home is None:
             self.memory.names(names.module_of(self.frame), self.unit)  # it may come to have the name
-            replaced = self.memory.read(self.memory.make(Name, "builtins", None), name, self.unit)
-            return replaced | ({self.memory.make(Name, f"builtins.{name}", None)} if hasattr(builtins, name) else NONE)
+            return self._builtin(name)
         self.memory.effect(self.unit, node, Effect(READS, home, name))
         found = self.memory.read(home, name, self.unit)
         if isinstance(home, Module):
             found |= self.memory.read(home, "*", self.unit)
             if name not in self.memory.fields.get(home, {}):
                 found |= self.dispatch.load(self.memory.read(home, STAR, self.unit), name, self.here(node))
+        if isinstance(home, Class):  # what the body does not have yet is looked for around the class
+            outer = names.home(name, home.frame, self.memory)
+            found |= self.memory.read(outer, name, self.unit) if outer is not None else self._builtin(name)
         return found
+
+    def _builtin(self, name: str) -> Objects:
+        replaced = self.memory.read(self.memory.make(Name, "builtins", None), name, self.unit)
+        return replaced | ({self.memory.make(Name, f"builtins.{name}", None)} if hasattr(builtins, name) else NONE)
 
     def bind(self, name: str, value: Objects, node: ast.AST) -> None:
         """`name = value`."""

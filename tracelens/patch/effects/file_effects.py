@@ -44,7 +44,7 @@ class FileEffects:
         if analysis is None:
             return _unknown("the project is too large to be followed", question)
         answer = judge(analysis, question)
-        return _with(answer, tuple(Reason(False, text, file.shown, question.line) for text in self._hidden))
+        return _with(answer, tuple(Reason(False, "hidden", text, file.shown, question.line) for text in self._hidden))
 
     def _analysed(self, loop: ast.AST) -> Analysis | None:
         started = [self.started] if self.started is not None else []
@@ -92,7 +92,7 @@ def _state(path: Path) -> tuple[str, int, int]:
 
 
 def _unknown(text: str, question: Question) -> Answer:
-    return Answer("checked", (Reason(False, text, question.path.name, question.line),))
+    return Answer("checked", (Reason(False, "hidden", text, question.path.name, question.line),))
 
 
 def _with(answer: Answer, more: tuple[Reason, ...]) -> Answer:

@@ -28,7 +28,7 @@ from tracelens.patch.effects.objects import (
     Plain,
     Thing,
 )
-from tracelens.patch.effects.special import SPECIAL, LibraryCall
+from tracelens.patch.effects.special import NEW, SPECIAL, LibraryCall
 from tracelens.patch.effects.vocabulary import Entry
 
 _KEEPS = (
@@ -41,6 +41,9 @@ _KEEPS = (
     "<list>.push",
 )
 
+MAX_DEPTH = 8
+"""Dots in the name of a library's function; there are no longer ones, but an assignment in a loop could make some."""
+
 
 class Library:
     """Applies the vocabulary."""
@@ -52,17 +55,18 @@ class Library:
 
     # ------------------------------------------------------------------------------------------------------- reading
 
-    def read(self, member: Name, here: Here) -> Objects:
+    def read(self, full: str, receiver: Object | None, here: Here) -> Objects:
         """An attribute of a library's module or object."""
-        owner, _, last = member.full.rpartition(".")
-        if member.receiver is not None and owner.count(".") > 0:  # the middle of a long path says nothing more
-            member = self.memory.make(Name, f"<{self._kind_after(owner)}>.{last}", member.receiver)
-        elif owner.count(".") > 8:
+        owner, _, last = full.rpartition(".")
+        if receiver is not None and "." in owner:  # the middle of a long path says nothing more
+            full = f"<{self._kind_after(owner)}>.{last}"
+        elif owner.count(".") > MAX_DEPTH:
             return self.memory.unknown(f"`{owner}`")
-        entry = vocabulary.lookup(member.full)
-        if entry is not None and entry.gives == "held" and isinstance(member.receiver, Thing):
-            return frozenset({member}) | self.memory.read(member.receiver, HELD, here.unit)
-        return frozenset({member})
+        member = frozenset({self.memory.make(Name, full, receiver)})
+        entry = vocabulary.lookup(full)
+        if entry is not None and entry.gives == "held" and isinstance(receiver, Thing):
+            return member | self.memory.read(receiver, HELD, here.unit)
+        return member
 
     def _kind_after(self, full: str) -> str:
         entry = vocabulary.lookup(full)
@@ -76,11 +80,13 @@ class Library:
 
     def call(self, called: Name, given: Arguments, here: Here) -> Objects:
         """A call of a library's function, or of a method of its object."""
-        special = SPECIAL.get(called.full)
+        special = NEW if called.full.endswith(".__new__") else SPECIAL.get(called.full)
         if special is not None:
             return special(LibraryCall(called, given, here, self.dispatch))
         entry = vocabulary.lookup(called.full)
         if entry is None or entry.gives == "unknown":
+            if called.receiver is None and vocabulary.knows(f"{called.full}.*"):
+                return NONE  # a module, which nobody calls: it is one of several things that a name can stand for
             if called.full.startswith("builtins.") and called.full.endswith(
                 ("Error", "Exception", "Interrupt", "Exit", "Iteration", "Warning")
             ):
@@ -117,15 +123,17 @@ class Library:
                     note(here.unit, here.node, Effect(WRITES, one, ANY_KEY))
                     note(here.unit, here.node, Effect(WRITES, one, STATE))
         elif entry.changes not in ("", "self"):
-            note(here.unit, here.node, Effect(WRITES, self.memory.make(Name, f"<{entry.changes}>"), STATE))
-            self.memory.write(self.memory.make(Name, f"<{entry.changes}>"), HELD, filter(has_content, given.objects))
+            note(here.unit, here.node, Effect(WRITES, self.memory.make(Name, f"<{entry.changes}>", None), STATE))
+            self.memory.write(
+                self.memory.make(Name, f"<{entry.changes}>", None), HELD, filter(has_content, given.objects)
+            )
         for one in given.named.get("out", NONE):
             note(here.unit, here.node, Effect(WRITES, one, STATE))
 
     def _screen(self, given: Arguments, here: Here) -> None:
         """What a line is written to: an object of the project in the place of the screen or of a file."""
         for name in ("sys.stdout", "sys.stderr"):
-            stand_in = self.memory.make(Name, name.rpartition(".")[0])
+            stand_in = self.memory.make(Name, name.rpartition(".")[0], None)
             objects = self.memory.read(stand_in, name.rpartition(".")[2], here.unit) | given.named.get("file", NONE)
             self.dispatch.special(objects, ("write", "flush"), Arguments((frozenset({PLAIN}),)), here)
             for one in given.named.get("file", NONE):

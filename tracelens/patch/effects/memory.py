@@ -17,10 +17,15 @@ Unit = Module | Activation | Callbacks
 """What is looked at as a whole: a module's statements, a function, or what a library may call."""
 NONE: Objects = frozenset()
 _ALL = "<all>"
+BASES = "<bases>"
+"""The fields with a class's bases: this and their number."""
 ANY_KEY = "[]"
 """The field of an element whose key is not a constant text."""
 SHARED = Unknown("something that is not known")
 """Its fields hold all that was handed to unknown code, and what was stored in unknown objects."""
+MANY = Unknown("one of very many things")
+"""In place of all that a field can hold, where that is more than `MAX_HELD`."""
+MAX_HELD = 64
 PLAIN = Plain()
 DATA = Thing("data", None, None)
 """Tensors, arrays, and batches of them."""
@@ -48,6 +53,9 @@ class Memory:
         self._objects: dict[tuple[Any, ...], Object] = {}
         self._scopes: dict[Code, Scope] = {}
         self.changes = 0
+        self.changed_bases = 0
+        self.orders: dict[Object, tuple[int, tuple[Object, ...]]] = {}
+        """The order of each class's bases, with the number of changes to bases at which it was worked out."""
         self._shared: tuple[int, Objects] = (-1, NONE)
 
     def make(self, kind: type[_Made], *parts: Any) -> _Made:
@@ -83,12 +91,21 @@ class Memory:
             self._grown(owner, _ALL)
         held = fields[name]
         size = len(held)
+        if MANY in held and owner is not SHARED:
+            self.write(SHARED, ANY_KEY, objects)
+            return
         held.update(objects)
+        if len(held) > MAX_HELD and owner is not SHARED and not isinstance(owner, Callbacks):
+            everything = tuple(held)
+            held.clear()
+            held.add(MANY)
+            self.write(SHARED, ANY_KEY, (one for one in everything if not isinstance(one, (Plain, Unknown))))
         if len(held) != size:
             self._grown(owner, name)
 
     def _grown(self, owner: Object, name: str) -> None:
         self.changes += 1
+        self.changed_bases += name.startswith(BASES)
         for unit in self._readers.get((owner, name), ()):
             self.waiting[unit] = None
 
@@ -126,12 +143,14 @@ class Memory:
         self.summary(called)
         self.summary(unit).calls[node, called] = None
 
-    def reach(self, roots: Iterable[Object]) -> Iterator[Object]:
+    def reach(self, roots: Iterable[Object], *, through_unknown: bool = True) -> Iterator[Object]:
         """The objects and all that they hold, directly or through one another."""
         seen = set(roots)
         waiting = list(seen)
         while waiting:
             current = waiting.pop()
+            if isinstance(current, Unknown) and not through_unknown:
+                continue
             yield current
             for inner in _parts(current):
                 if inner not in seen:

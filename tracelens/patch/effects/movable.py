@@ -50,6 +50,9 @@ from tracelens.patch.effects.places import Loop, Span, function_of, loop_at, nod
 from tracelens.patch.effects.statements import Statements
 
 Tier = Literal["safe", "checked", "refused"]
+ReasonKind = Literal["leaves", "block", "moment", "object", "output", "time", "hidden"]
+"""leaves: it ends the loop. block: a block around it is over. moment: it is bound to it. object: others meet what it
+reads or changes. output: so do lines and files. time: a duration has the wait in it. hidden: what cannot be seen."""
 _LEAVES = (ast.Break, ast.Continue, ast.Return, ast.Yield, ast.YieldFrom, ast.Await)
 
 
@@ -74,6 +77,7 @@ class Reason:
     """Why a move is not proved; `known`: there is an obstacle, rather than something that is not known."""
 
     known: bool
+    kind: ReasonKind
     text: str
     path: str
     line: int
@@ -100,7 +104,7 @@ def judge(analysis: Analysis, question: Question) -> Answer:
     units = [one for one in memory.summaries if isinstance(one, (Module, Activation)) and code_of(one) is code]
     reasons = {reason for unit in units for reason in _Judge(analysis, question, unit, loop).reasons()}
     if not units:
-        reasons = {Reason(False, "who runs the loop is not known", file.shown, loop.lineno)}
+        reasons = {Reason(False, "hidden", "who runs the loop is not known", file.shown, loop.lineno)}
     ordered = tuple(sorted(reasons, key=lambda one: (not one.known, one.line, one.text)))
     tier: Tier = "refused" if any(one.known for one in ordered) else "checked" if ordered else "safe"
     return Answer(tier, ordered)
@@ -150,22 +154,32 @@ class _Judge:
         yield from self._of_lines()
         yield from self._of_time()
 
-    def _reason(self, text: str, deed: Deed | None, known: bool = True) -> Reason:
-        path, line = deed.place if deed is not None else ("", self.loop.lineno)
-        return Reason(known, text, path or self.shown, line)
+    def _reason(self, kind: ReasonKind, text: str, deed: Deed, known: bool = True) -> Reason:
+        path, line = deed.place
+        return Reason(known, kind, text, path or self.shown, line)
 
     def _of_the_text(self) -> Iterator[Reason]:
         """Statements that end something, and blocks around them that are over when they run."""
         for statement in self.statements:
             if any(isinstance(part, _LEAVES) for part in ast.walk(statement)):
                 yield Reason(
-                    True, "it leaves the loop, or hands control to somebody else", self.shown, _line(statement)
+                    True,
+                    "leaves",
+                    "it leaves the loop, or hands control to somebody else",
+                    self.shown,
+                    _line(statement),
                 )
             for block in path_to(self.loop, statement)[1:-1]:
                 if isinstance(block, (ast.Try, ast.TryStar)) and (block.handlers or block.finalbody):
-                    yield Reason(True, "it runs where an exception may be caught", self.shown, _line(block))
+                    yield Reason(True, "block", "it runs where an exception may be caught", self.shown, _line(block))
                 if isinstance(block, (ast.With, ast.AsyncWith)) and not all(map(self._is_plain_block, block.items)):
-                    yield Reason(True, "the `with` block around it is over when it runs", self.shown, _line(block))
+                    yield Reason(
+                        True,
+                        "block",
+                        "the `with` block around it is over when it runs",
+                        self.shown,
+                        _line(block),
+                    )
 
     def _is_plain_block(self, item: ast.withitem) -> bool:
         """Whether a `with` block changes nothing for statements that only look at numbers."""
@@ -179,20 +193,20 @@ class _Judge:
         for deed in self.moved:
             kind = deed.effect.kind
             if kind in (RANDOM, CLOCK, COLLECTIVE, NAMES, SUSPENDS):
-                yield self._reason(f"it {kind}", deed)
+                yield self._reason("moment", f"it {kind}", deed)
             elif kind == RAISES:
-                yield self._reason("it may raise, some batches later than it does now", deed, known=False)
+                yield self._reason("moment", "it may raise, some batches later than it does now", deed, known=False)
             elif kind == UNKNOWN:
-                yield self._reason(f"what {_why(deed)} does is not known", deed, known=False)
+                yield self._reason("moment", f"what {_why(deed)} does is not known", deed, known=False)
         for deed in self.staying:
             if deed.effect.kind == NAMES:
-                yield self._reason("the loop looks names up by their text", deed)
+                yield self._reason("moment", "the loop looks names up by their text", deed)
             elif deed.effect.kind == SUSPENDS and deed.unit is self.unit:
-                yield self._reason("the loop hands control to its caller, who may look at anything", deed)
+                yield self._reason("moment", "the loop hands control to its caller, who may look at anything", deed)
 
     def _of_objects(self) -> Iterator[Reason]:
         """Variables and objects that both touch, and one of them changes."""
-        own = Touched([one for one in self.moved if one.effect.target is not SHARED], self.memory)
+        own = Touched([one for one in self.moved if not isinstance(one.effect.target, Unknown)], self.memory)
         for deed in self.staying:
             met = own.meets(deed)
             if met is not None:
@@ -203,10 +217,10 @@ class _Judge:
         if deed.effect.target is SHARED:
             unknown = next((one for one in self.staying if one.effect.kind == UNKNOWN and one.at is deed.at), None)
             who = _why(unknown) if unknown is not None else "unknown code"
-            return self._reason(f"{who} is not known, and was handed what holds {name}", deed)
+            return self._reason("object", f"{who} is not known, and was handed what holds {name}", deed)
         if deed.at is self.loop:
-            return self._reason(f"the loop's iterator {_verb(deed)} {name} between two batches", deed)
-        return self._reason(f"`{_text(deed.at)}` {_verb(deed)} {name}", deed)
+            return self._reason("object", f"the loop's iterator {_verb(deed)} {name} between two batches", deed)
+        return self._reason("object", f"`{_text(deed.at)}` {_verb(deed)} {name}", deed)
 
     def _of_lines(self) -> Iterator[Reason]:
         """Lines on the screen keep their order, and what reads a file finds what was written before."""
@@ -218,9 +232,11 @@ class _Judge:
                 continue
             for deed in self.staying:
                 if deed.effect.kind == other:
-                    yield self._reason(f"{self._who(deed)} {text}", deed)
+                    yield self._reason("output", f"{self._who(deed)} {text}", deed)
                 elif deed.effect.kind == UNKNOWN and moved == OUTPUT:
-                    yield self._reason(f"whether {_why(deed)} writes lines of its own is not known", deed, known=False)
+                    yield self._reason(
+                        "output", f"whether {_why(deed)} writes lines of its own is not known", deed, known=False
+                    )
 
     def _who(self, deed: Deed) -> str:
         return "the loop's iterator" if deed.at is self.loop else f"`{_text(deed.at)}`"
@@ -229,7 +245,7 @@ class _Judge:
         for deed in self.staying:
             if deed.effect.kind == CLOCK:
                 yield self._reason(
-                    "a time is measured in the loop, and the wait that goes is a part of it", deed, known=False
+                    "time", "a time is measured in the loop, and the wait that goes is a part of it", deed, known=False
                 )
 
 
@@ -245,7 +261,7 @@ class Touched:
             if effect.kind not in (READS, WRITES) or effect.target is None:
                 continue
             table = self._written if effect.kind == WRITES else self._read
-            for one in memory.reach([effect.target]) if effect.deep else (effect.target,):
+            for one in memory.reach([effect.target], through_unknown=False) if effect.deep else (effect.target,):
                 table.setdefault(one, {})["" if effect.deep else effect.field] = effect
 
     def meets(self, deed: Deed) -> Effect | None:

@@ -67,10 +67,14 @@ class Method(Object):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Activation(Object):
-    """The variables of a function, by receiver: its fields are its local names."""
+    """The variables of a function: its fields are its local names.
+
+    Told apart by the receiver of a method, and for other functions by the place of the call.
+    """
 
     function: Function
     receiver: Object | None
+    site: object
 
 
 @dataclass(frozen=True, eq=False, repr=False)

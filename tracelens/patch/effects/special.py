@@ -19,6 +19,7 @@ from tracelens.patch.effects.objects import (
     DISK_WRITE,
     Activation,
     Callbacks,
+    Class,
     Effect,
     Instance,
     Module,
@@ -63,9 +64,11 @@ def _getattr(call: LibraryCall) -> Objects:
         names = set(call.memory.names(owner, call.here.unit))
         if isinstance(owner, Instance):
             names |= set(classes.methods(owner.made, call.memory, call.here.unit))
-        if isinstance(owner, (Name, Thing, Unknown)):
+        if isinstance(owner, Name):
+            out |= call.dispatch.load({owner}, "any_of_them", call.here)
+        if isinstance(owner, (Thing, Unknown)):
             out |= {owner}
-        out |= NONE.union(*(call.dispatch.load({owner}, one, call.here) for one in names if not one.startswith("<")))
+        out |= NONE.union(*(call.dispatch.load({owner}, one, call.here) for one in names if one.isidentifier()))
     return out
 
 
@@ -85,15 +88,21 @@ def _type(call: LibraryCall) -> Objects:
 
 def _globals(call: LibraryCall) -> Objects:
     unit = call.here.unit
-    return NONE if isinstance(unit, Callbacks) else frozenset({module_of(unit)})
+    return NONE if isinstance(unit, Callbacks) else call.dispatch.as_dict(module_of(unit), call.here)
 
 
 def _locals(call: LibraryCall) -> Objects:
-    return frozenset({call.here.unit}) if isinstance(call.here.unit, (Activation, Module)) else NONE
+    unit = call.here.unit
+    return call.dispatch.as_dict(unit, call.here) if isinstance(unit, (Activation, Module)) else NONE
 
 
 def _vars(call: LibraryCall) -> Objects:
-    return call.given.objects or _locals(call)
+    if not call.given.objects:
+        return _locals(call)
+    fields = (Instance, Module, Class)
+    return NONE.union(
+        *(call.dispatch.as_dict(o, call.here) if isinstance(o, fields) else {o} for o in call.given.objects)
+    )
 
 
 def _open(call: LibraryCall) -> Objects:
@@ -142,6 +151,14 @@ def _apply(call: LibraryCall) -> Objects:
     )
 
 
+def _new(call: LibraryCall) -> Objects:
+    """`object.__new__(cls)`: what a class makes that decides itself what a new object is, is one object."""
+    made = NONE.union(*call.given.positional[:1], {call.name.receiver} if call.name.receiver else NONE)
+    return frozenset(call.memory.make(Instance, one, one, None) for one in made if isinstance(one, Class)) or frozenset(
+        {DATA}
+    )
+
+
 def _constant(node: ast.AST, position: int) -> str | None:
     arguments = node.args if isinstance(node, ast.Call) else []
     value = arguments[position] if len(arguments) > position else None
@@ -160,6 +177,7 @@ _ARGUMENTS = (
     " contextlib.asynccontextmanager dataclasses.dataclass"
 )
 _PASSES = "chain cycle islice takewhile tee chain.from_iterable"
+NEW = _new
 SPECIAL: Mapping[str, Callable[[LibraryCall], Objects]] = {
     "builtins.getattr": _getattr,
     "builtins.setattr": _setattr,

@@ -9,10 +9,10 @@ import ast
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from tracelens.patch.effects.classes import BASES, marks
+from tracelens.patch.effects.classes import marks
 from tracelens.patch.effects.dispatch import RETURN, STATE, Arguments, Dispatch
 from tracelens.patch.effects.expressions import STAR, Expressions, key
-from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, Objects
+from tracelens.patch.effects.memory import ANY_KEY, BASES, DATA, NONE, PLAIN, Objects
 from tracelens.patch.effects.objects import (
     RAISES,
     WRITES,

@@ -40,6 +40,11 @@ class Entry:
     calls: str = ""
 
 
+def knows(full: str) -> bool:
+    """Whether a name has an entry by itself, not by a pattern."""
+    return full in _entries()
+
+
 @lru_cache(maxsize=1 << 14)
 def lookup(full: str) -> Entry | None:
     """The entry for a full name, None where nothing is known."""
