@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.verifying import TRAIN, one_process, script
 from tracelens.model import FilePatch, Hunk, Location, Patch, Verification
 from tracelens.run import sha256
 from tracelens.verify.equality import NOT_VERIFIED, TrialSubject, checked, patch_document
@@ -93,3 +94,13 @@ def test_a_project_as_it_was_is_no_objection(tmp_path: Path) -> None:
 def test_a_proved_patch_needs_no_trial(tmp_path: Path) -> None:
     proved = replace(patch(tmp_path), hunks=HUNKS[1:])
     assert checked(proved, [], TrialSubject(tmp_path, None)) is proved
+
+
+@pytest.mark.programs
+def test_a_trial_names_the_sources_of_the_project_that_it_ran(project: Path) -> None:
+    path = script(project, "import helper\n" + TRAIN)
+    (project / "helper.py").write_text("import json\n")
+    (project / "unused.py").write_text("")
+    record, _ = one_process(path, mode="numbers", steps=20)
+    assert record.ranks[0]["sources"] == [str(project / "helper.py"), str(path)]
+    assert {"name": "optimizer 0 group 0 lr", "changes": [[1, 0.1]]} in record.ranks[0]["settings"]
