@@ -157,7 +157,23 @@ def _patching() -> str:
         label = f"`{kind.id}`" if kind.tier == "safe" else f"`{kind.id}` ({kind.tier})"
         rows.append(f"| {label} | {recipe.loop_before} | {recipe.loop_after} |")
     page = (DOCS / "patching.md").read_text(encoding="utf-8")
-    return _between(page, "kinds", "\n".join(rows))
+    return _between(_between(page, "kinds", "\n".join(rows)), "unsafe", _unsafe_kinds())
+
+
+def _unsafe_kinds() -> str:
+    """A table of the kinds that need --unsafe: their hunks, the schemes that offer them, whether there is a number."""
+    from tracelens.edit_kinds import DEFINITIONS, NotReplayed, hunk_id
+    from tracelens.schemes import rules
+
+    recipes = rules.load().recipes
+    rows = ["| kind | hunks | what it does | schemes | what the replay predicts |", "|---|---|---|---|---|"]
+    for kind in DEFINITIONS:
+        if kind.tier == "unsafe":
+            schemes = ", ".join(f"`{name}`" for name in recipes[kind.id].offered_by)
+            gain = f"nothing: {kind.replay.missing}" if isinstance(kind.replay, NotReplayed) else "the step with it"
+            first = hunk_id(kind.id, 1)
+            rows.append(f"| `{kind.id}` | {first}, … | {recipes[kind.id].title} | {schemes} | {gain} |")
+    return "\n".join(rows)
 
 
 def _between(page: str, name: str, text: str) -> str:

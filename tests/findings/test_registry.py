@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.analyzing import analyzed
 from tests.support.builders import Machine
-from tracelens.findings import DETECTORS, AnalyzedRank, Detector, breakdown, detect, overlap, stalls
+from tracelens.findings import DETECTORS, AnalyzedRank, Detector, detect
 from tracelens.findings.detector import NEGLIGIBLE_SHARE
 from tracelens.model import Abstention, Finding, Timeline
 from tracelens.report import html
@@ -31,11 +32,6 @@ def ten_small_copies_per_step() -> Timeline:
             machine.launch("gemm", 300)
             machine.synchronize()
     return timeline.build(machine.trace())
-
-
-def analyzed(picture: Timeline) -> AnalyzedRank:
-    times, parts, _, _ = breakdown.measure(picture)
-    return AnalyzedRank(picture, times, parts, stalls.group(picture), overlap.measure(picture), None)
 
 
 def small_copies(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.analyzing import analyzed
 from tests.support.builders import Events, Machine
 from tests.support.places import TRACES
 from tracelens import findings
-from tracelens.findings import DETECTORS, AnalyzedRank, breakdown, detect, inventory, overlap, stalls
+from tracelens.findings import DETECTORS, breakdown, detect, inventory, stalls
 from tracelens.model import Timeline
 from tracelens.trace import chrome, timeline
 
@@ -21,14 +22,6 @@ def looped(body: Callable[[Machine, int], None], steps: int = 6) -> Timeline:
         with machine.step(number):
             body(machine, number)
     return timeline.build(machine.trace())
-
-
-def analyzed(picture: Timeline, exposed: dict[str, int] | None = None) -> AnalyzedRank:
-    times, parts, _, _ = breakdown.measure(picture)
-    found = stalls.group(picture)
-    if exposed is not None:
-        found = stalls.with_exposed(found, exposed, times.median_ns)
-    return AnalyzedRank(picture, times, parts, found, overlap.measure(picture), None)
 
 
 def found_in(picture: Timeline, exposed: dict[str, int] | None = None) -> dict[str, findings.Finding]:

@@ -62,6 +62,15 @@ def test_parts_of_a_step_of_years_still_add_up():
     assert abs(sum(parts.parts.values()) - parts.wall_ns) <= len(parts.parts)
 
 
+def test_a_memset_is_computation() -> None:
+    def cleared(machine: Machine, _: int) -> None:
+        machine.memset(100)
+        machine.synchronize()
+
+    parts = breakdown.measure(looped(cleared))[1]
+    assert parts is not None and parts.parts["compute"] == 100_000
+
+
 def test_a_copy_under_a_kernel_is_not_counted_twice():
     events = Events()
     events.step(0, 0, 300)

@@ -167,6 +167,14 @@ class Machine:
         self.events.copied(correlation, name, start, copy_us, nbytes=nbytes, stream=stream)
         self.now += length
 
+    def memset(self, fill_us: float, *, nbytes: int = 0, stream: int = STREAM) -> None:
+        """`tensor.zero_()` of a contiguous tensor: asynchronous, a fill of the GPU's memory."""
+        correlation = self.events.call("cudaMemsetAsync", self.now, ISSUE_US)
+        args = {"correlation": correlation, "stream": stream, "device": GPU, "bytes": nbytes}
+        start = self._enqueue(stream, fill_us)
+        self.events.add("gpu_memset", "Memset (Device)", start, fill_us, pid=GPU, tid=stream, args=args)
+        self.now += ISSUE_US
+
     def item(self, *, stream: int = STREAM) -> None:
         """`.item()` of today's torch: a pinned D2H copy of 4 bytes (1 us), then a stream synchronize."""
         self.copy("d2h", "pinned", 1, nbytes=4, stream=stream)
