@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from tracelens.model import EditKind, Patch
 
 INTERVAL = 10
-NO_COST = (
-    "No cost is known: nothing was recorded. What a place costs, and what its change buys, tells `tracelens profile`."
-)
+NO_COST = "No cost is known, because nothing was recorded: `tracelens profile` tells what each place costs."
 SAID = {"written": "Written.", "shown": "Not written: --dry-run.", "nothing": "Nothing to write."}
 
 
