@@ -24,6 +24,7 @@ class PlainTrace:
 
     raw: bytes
     document: Mapping[str, Any]
+    name: str = ""
 
     @property
     def rows(self) -> list[Row]:
@@ -47,7 +48,8 @@ class PlainTrace:
 def read(path: Path) -> PlainTrace:
     raw = gzip.decompress(path.read_bytes())
     document = json.loads(raw.decode("utf-8", "replace"), strict=False)
-    return PlainTrace(raw, document if isinstance(document, dict) else {"traceEvents": document})
+    whole = document if isinstance(document, dict) else {"traceEvents": document}
+    return PlainTrace(raw, whole, path.name.partition(".")[0])
 
 
 def span(row: Row) -> tuple[float, float]:
@@ -91,11 +93,11 @@ def broken_archive(raw: bytes, share: float) -> bytes:
 
 
 def with_holes(raw: bytes, shares: Iterable[float], size: int = 200) -> bytes:
-    """A file in which some hundred bytes are overwritten with blanks, as by a failing disk."""
+    """A file of which some parts were never written to the disk: they read as zeros."""
     out = bytearray(raw)
     for share in shares:
         at = int(len(raw) * share)
-        out[at : at + size] = b" " * len(out[at : at + size])
+        out[at : at + size] = b"\0" * len(out[at : at + size])
     return bytes(out)
 
 

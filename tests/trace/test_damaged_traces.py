@@ -94,7 +94,8 @@ def test_arguments_that_look_like_events_are_not_cut(tmp_path: Path) -> None:
     assert len(trace) == 3 and 3 in trace.columns["correlation"] and not trace.dropped
 
 
-def test_a_damaged_event_costs_only_itself(tmp_path: Path) -> None:
+def test_a_damaged_event_costs_only_its_step(tmp_path: Path) -> None:
+    """Not the step after it: each step waits for its own work."""
     events = loop(60)
     victim = next(index for index, entry in enumerate(events.rows) if entry["name"] == "gemm" and index > 200)
     without = Events(rows=[entry for index, entry in enumerate(events.rows) if index != victim], top=events.top)
@@ -103,7 +104,15 @@ def test_a_damaged_event_costs_only_itself(tmp_path: Path) -> None:
     damaged, intact = loaded(tmp_path, text), without.trace()
     assert damaged.dropped == {"damaged event": 1} and damaged.warnings
     left, right = timeline.build(damaged), timeline.build(intact)
-    assert left.idle_gaps().equals(right.idle_gaps()) and left.syncs().equals(right.syncs())
+    lost = int(right.calls()["step"][right.calls()["name"].eq("cudaLaunchKernel") & right.calls()["op"].eq(-1)].iloc[0])
+    judged = left.steps()["kept"]
+    assert list(judged.index[~judged]) == [lost]
+    for table in ("idle_gaps", "syncs"):
+        expected, actual = (
+            rows[judged.to_numpy()[rows["step"]]] for rows in (getattr(right, table)(), getattr(left, table)())
+        )
+        columns = [name for name in expected.columns if name not in ("wait", "gpu_idle_ns")]
+        assert actual[columns].reset_index(drop=True).equals(expected[columns].reset_index(drop=True))
 
 
 @pytest.mark.slow

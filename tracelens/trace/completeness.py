@@ -102,8 +102,12 @@ def _complete_steps(rows: TraceRows, calls: pd.DataFrame, ops: pd.DataFrame, ste
         return whole
     unlinked, expected = _unlinked_operations(rows, steps)
     called_all = (expected > 0) & (unlinked <= MOST_UNLINKED * expected)
-    # The driver may write one thread after the other: each goes on until the file ends in the middle of one of them.
-    called_all &= calls.groupby("thread")["start_ns"].max().min() >= end
+    if known.ended_early:
+        # The driver may write one thread after the other: each goes on until the file ends in the middle of one.
+        called_all &= calls.groupby("thread")["start_ns"].max().min() >= end
+    elif not expected.any():  # without framework operations: steps that make as many calls as the others
+        count = np.searchsorted(called, end) - np.searchsorted(called, start)
+        called_all = count == np.bincount(count).argmax()
     gaps = np.concatenate(([0], np.cumsum(~called_all)))
     first = np.minimum(np.searchsorted(end, queued, side="right"), np.arange(len(start)))
     complete: Mask = whole & (gaps[first] == gaps[1:])

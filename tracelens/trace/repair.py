@@ -28,6 +28,8 @@ _STRING = re.compile(r'("[^"]{1,80}"\s*:\s*")(.*?)("\s*(?=,\s*"[^"]{1,80}"\s*:|[
 _EVENT = re.compile(r'\{\s*"(?:ph|cat|name)"\s*:')
 """A name that contains this is no name: it lost its end, and so did its event."""
 _LAST = re.compile(r"\}(?=\s*\](?:\s*$|\s*[,}]))")
+_HOLE = re.compile(rb"[\x00-\x08]{8,}")
+"""Part of a file that a disk never wrote: what seems one event around it may be the halves of two."""
 _SKIP = re.compile(r"[\s,]*")
 _BASE_TIME = re.compile(rb'"baseTimeNanoseconds"\s*:\s*"?(\d+)')
 
@@ -57,15 +59,22 @@ class Walked:
 def walk(text: bytes, start: re.Pattern[bytes]) -> Walked:
     """Read `text` event by event; after damage, go on where `start` finds the next one."""
     out = Walked()
+    _walk(text, start, out)
+    unseen = len(_HOLE.findall(text)) - out.dropped.total()
+    if unseen > 0:
+        out.dropped["damaged event"] += unseen
+    return out
+
+
+def _walk(text: bytes, start: re.Pattern[bytes], out: Walked) -> None:
     clean = text.translate(_CONTROLS).decode("utf-8", "replace")
     starts = [match.end() for match in re.finditer(start.pattern.decode(), clean)]
     position = _skip(clean, 0)
     while position < len(clean):
         if clean[position] == "]":
             out.ended, out.rest = True, clean[position + 1 :].encode("utf-8", "replace")
-            return out
+            return
         position = _skip(clean, _one(clean, position, starts, out))
-    return out
 
 
 def top_level(text: bytes, notes: LoadNotes) -> dict[str, Any]:
