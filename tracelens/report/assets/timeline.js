@@ -83,7 +83,6 @@
 
   function draw() {
     queued = false;
-    const began = performance.now();
     pen.setTransform(size.ratio, 0, 0, size.ratio, 0, 0);
     pen.clearRect(0, 0, size.width, size.height);
     axis();
@@ -93,8 +92,6 @@
     pen.restore();
     labels();
     told();
-    canvas.dataset.ms = (performance.now() - began).toFixed(2);
-    canvas.dataset.frames = Number(canvas.dataset.frames || 0) + 1;
   }
   const redraw = () => { if (!queued) { queued = true; requestAnimationFrame(draw); } };
 
