@@ -90,20 +90,26 @@ class EditDefinition:
     """Which fields of `Edit` it uses; a scheme's template gives `interval` and `depth`."""
 
     acts_on: tuple[WaitGroup, ...] = ()
-    """The waits that it changes, and at whose lines the patcher looks for places."""
+    """The waits that it changes, and at whose lines the patcher looks for places.
+
+    Empty: no recorded wait belongs to it. With `needs_wait` it is then never offered; without, its Edit names no line
+    and the recipe gets one Target without a line.
+    """
     needs_wait: bool = True
     """It is offered only where the loop has such a wait."""
     ends_waits: bool = True
     """False where the waits only say where to look: the Edit then names their lines and no Stall."""
     conditions: tuple[LoopCondition, ...] = ()
+    """What must hold for the loop before it is offered, all of it; `schemes/plan` has the test of each."""
     meets: Need | None = None
+    """What a scheme may need of a loop (`needs` in its rule file) that is there where this kind is offered."""
     without_workers: WithoutWorkers = "made"
     """Where the loader works in the training thread: made, made only as a scheme's single Edit, or left out."""
     judged_with: tuple[EditKind, ...] = ()
-    """Kinds that are dropped with it where it buys nothing, because they bring nothing without it."""
+    """Kinds that a plan drops together with this one. They save no time without it, so they are judged as one."""
 
     names_its_places: bool = False
-    """It is asked for at every wait of its groups, few of which are places of its kind: its hunks say which."""
+    """True where most waits of its groups are no place of this kind. Only its hunks then say which lines it changes."""
     by_hand_in_helper: str = ""
     """What to do by hand in a function without a loop; empty where it reads a value, which the function can return."""
     label_at_once: str = ""

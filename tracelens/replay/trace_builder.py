@@ -158,16 +158,16 @@ def _unexplained(error: float, timeline: Timeline, trace: ReplayTrace) -> Absten
 
 
 def _backlog(ops: pd.DataFrame) -> float:
-    """Share of the GPU time without a call, of work that was launched before the window opened."""
+    """Share of the recorded GPU time (0 to 1) whose launch call is not recorded: launched before the window opened."""
     busy = (ops["end_ns"] - ops["start_ns"]).to_numpy()
     return float(busy[ops["call"].to_numpy() < 0].sum() / max(1, busy.sum()))
 
 
 def _queues_found(timeline: Timeline) -> dict[int, list[int]]:
-    """Where the kept steps begin, and begin anew after one that was left out: how long after that, per stream of the
-    ReplayTrace, the work lasted that was queued before.
+    """Returns how much earlier GPU work a step finds queued, in ns after its start, per stream of the ReplayTrace.
 
-    Such a step waits for that work, and the window may leave less or more behind: so much it differs from a steady one.
+    The keys are positions among the kept steps: the first, and each that follows a step that was left out. Such a step
+    waits for that work and so differs in length from a steady step.
     """
     ops, steps = timeline.ops(), timeline.steps()
     put, done = waits.launch_times(timeline.calls(), ops), ops["end_ns"].to_numpy()

@@ -298,5 +298,5 @@ def _lines(stalls: Sequence[Stall]) -> tuple[int, ...]:
 
 
 def _exposed(stalls: Sequence[Stall]) -> int | None:
-    """Of a place with one wait; what several give back alone does not add up."""
+    """Exposed time of a place with one wait; None for several, because exposed times of single waits do not add up."""
     return stalls[0].exposed_ns if len(stalls) == 1 else None

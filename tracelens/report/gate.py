@@ -152,7 +152,7 @@ def read_baseline(path: Path) -> tuple[KnownFinding, ...]:
 
 
 def _is_device(path: Path) -> bool:
-    """Some never end (/dev/zero). A pipe is fine: it is what `--baseline <(…)` gives."""
+    """Whether it is a character or block device, because reading one may never end (/dev/zero). A pipe is neither."""
     with contextlib.suppress(OSError):
         return path.is_char_device() or path.is_block_device()
     return False

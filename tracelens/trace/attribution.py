@@ -117,9 +117,10 @@ def _around(nest: NestedSpans, waits: pd.DataFrame) -> Column:
 
 
 def _by_sample(rows: TraceRows, waits: pd.DataFrame, recording: RankRecording | None) -> tuple[_Found, _Found]:
-    """The line seen most often on the wait's thread while it waited; and again those that were seen beyond doubt.
+    """Returns the origin of each wait by stack samples, and the part of these origins that is certain.
 
-    A single sample at a wait's end may be the next line already; several that agree are not.
+    The origin is the line seen most often on the wait's thread while it waited. One sample at the end of a wait may
+    show the next line already, so an origin is certain only where several samples agree.
     """
     zero = rows.trace.base_unix_ns
     if recording is None or not recording.samples or zero is None:

@@ -186,7 +186,10 @@ class _Reader:
             self._count((code, line), counted)
 
     def _pop_to(self, code: int) -> None:
-        """Down to the function's own frame; where it has none, what is under way has called it unseen."""
+        """Remove the frames above this function's, so that its frame is on top.
+
+        Where it has no frame, its call was not logged: a frame is added on top of those that run.
+        """
         if code in self._codes:
             while self._codes[-1] != code:
                 self._settle()

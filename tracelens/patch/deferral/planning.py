@@ -334,7 +334,10 @@ class _Planner:
         return "writes lines or files itself" if own else "may write lines or files: a `forward` of the project does"
 
     def _loud(self, node: cst.CSTNode) -> str | None:
-        """What a statement calls that writes, where it has to do with the results by that alone."""
+        """Returns the name of the first call that writes output, for a statement that uses no result otherwise.
+
+        None where the statement reads or changes what the deferred statements read or change, or where no call writes.
+        """
         if meets(touched(node, self.facts.names), self.state):
             return None
         calls = (part for part in walk(node) if isinstance(part, cst.Call))

@@ -118,8 +118,11 @@ def inside(facts: LoopFacts, node: cst.CSTNode) -> list[cst.CSTNode]:
 
 
 def last_words(facts: LoopFacts, members: Sequence[cst.CSTNode]) -> frozenset[str]:
-    """The lines, where guards that look later are all that writes some: what the loop's own iterator prints meanwhile
-    may come before the words with which the training ends."""
+    """Returns `{OUTPUT}` where, of the deferred statements, only moved guards print; an empty set otherwise.
+
+    A moved guard prints its message when it ends the training, up to N batches later. What the loop's own iterator
+    prints in these batches then comes before the message.
+    """
     own = {part for guard in facts.guards for part in walk(guard)}
     others = (member for member in members if member not in own)
     if not facts.guards or any(OUTPUT in written(member, facts.names) for member in others):

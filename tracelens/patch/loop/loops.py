@@ -20,9 +20,9 @@ from tracelens.patch.code.source import PARSED_FILES, SourceFile
 Scope = cst.FunctionDef | cst.Module
 Loop = cst.For | cst.While
 RUNTIME = "tracelens_runtime"
-_ITERATES = frozenset({"iterate", "iterate_while", "over", "over_while"})
-"""Methods of the runtime that a patched loop runs over, with their names up to version 5."""
 """The module that patched scripts import."""
+_ITERATES = frozenset({"iterate", "iterate_while", "over", "over_while"})
+"""Methods of that module in the head of a patched loop. The last two are their names up to version 5."""
 BUILTINS = frozenset(dir(builtins))
 RETURN_TENSOR = "return the tensor, and take its number where it is logged, every N batches"
 REMEMBERED = 64 * PARSED_FILES

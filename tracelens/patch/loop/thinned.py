@@ -70,7 +70,10 @@ def check_unwatched(facts: LoopFacts, line: cst.SimpleStatementLine) -> None:
 
 
 def _check_stream(facts: LoopFacts, call: cst.Call) -> None:
-    """The rest of a line is not written by somebody else, and nobody asks the file how long it is."""
+    """Raises `Blocked` where leaving out this output changes other output.
+
+    That is so where the loop prints parts of one line in several calls, and where the stream is read back.
+    """
     named = {argument.keyword.value: argument.value for argument in call.args if argument.keyword is not None}
     printed = (n for n in walk(facts.loop.body) if isinstance(n, cst.Call) and dotted(n.func) == "print")
     if dotted(call.func) == "print" and any(_leaves_line_open(one) for one in printed):

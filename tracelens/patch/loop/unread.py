@@ -44,7 +44,7 @@ def _shaped(source: SourceFile, node: cst.BaseExpression) -> tuple[str, str]:
 
 
 def _on_the_host(source: SourceFile, line: int) -> Iterator[tuple[str, str]]:
-    """Copies to the host of what is no number: the host computes with it."""
+    """Yields obstacle and advice for each `.cpu()` and `.numpy()` of the line whose tensor the host computes with."""
     for node in _on(source, line):
         if isinstance(node, cst.Call) and not node.args and _last_name(node.func) in ("cpu", "numpy"):
             text = " ".join(source.code(node).split())
