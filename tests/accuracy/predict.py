@@ -39,13 +39,13 @@ def predict(run: Path, versions: Path | None) -> dict[str, Any]:
     rules = rule_files.load(None, None)
     interval = planning.chosen_interval(examined.diagnosis.inventory, None)
     fitted = planning.edits(rules, examined.diagnosis.stalls, examined.diagnosis.inventory, interval)
-    ground = pipeline._ground(examined.diagnosis, interval, pipeline.Options(), examined)
+    context = pipeline._patch_context(examined, pipeline.Options())
     schemes = {}
     for name, edits in fitted.items():
         if isinstance(edits, str):
             schemes[name] = {"applies": False, "reason": edits}
             continue
-        remedy = remedies.remedies_for(ground, {name: edits}, {}, forced=name)[name]
+        remedy = remedies.remedies_for(context, {name: edits}, {}, forced=name)[name]
         schemes[name] = _scheme(remedy, examined, run, versions)
     diagnosis = pipeline.plan(examined)
     chosen = diagnosis.recommendation.scheme if diagnosis.recommendation else None

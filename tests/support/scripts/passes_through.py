@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import sys
+import time
 
 import torch
 from torch.utils.data import DataLoader, Dataset
@@ -42,6 +43,7 @@ def main() -> None:
         if loss > 1e12:
             break
         torch.relu(loss).item()
+        time.sleep(0.01)  # long enough for the stack sampler to get its turn, also where many programs run
     facts["weights"] = model.weight.detach().tolist()
     print(json.dumps(facts))
     sys.exit(5)
