@@ -29,8 +29,9 @@ FILE = "pyproject.toml"
 TABLE = "tracelens"
 NOT_CONFIGURED = frozenset({"help", "version", "dry-run", "stop-after-window", "unsafe"})
 """Options that are given on the command line only: a file that makes every `apply` a dry run would mislead."""
-AMBIGUOUS = frozenset({"steps"})
-"""Options of one name that mean different things: steps recorded, steps of a trial."""
+AMBIGUOUS = frozenset({"lever", "steps"})
+"""Options of one name that mean different things: the scheme taken, or all that `patch` makes; steps recorded, or of a
+trial."""
 SEE = "docs/configuration.md has every key"
 
 
