@@ -27,7 +27,7 @@ from tracelens.errors import UsageError
 
 FILE = "pyproject.toml"
 TABLE = "tracelens"
-NOT_CONFIGURED = frozenset({"help", "version", "dry-run", "stop-after-window", "unsafe"})
+NOT_CONFIGURED = frozenset({"help", "version", "dry-run", "stop-after-window", "unsafe", "checked"})
 """Options that are given on the command line only: a file that makes every `apply` a dry run would mislead."""
 AMBIGUOUS = frozenset({"lever", "steps"})
 """Options of one name that mean different things: the scheme taken, or all that `patch` makes; steps recorded, or of a
