@@ -45,7 +45,10 @@ def test_the_rule_says_when_and_what_else(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_example_is_patched_as_shown_and_its_other_place_stays(kind: EditKind, tmp_path: Path) -> None:
     patch = patch_example(tmp_path, kind)
-    after = next(one.after for one in patch.files if one.path.name == "before.py")
+    patched = {file.path.name: file.after for file in patch.files}
+    told = [f"{declined.location}: {declined.obstacle}" for declined in patch.declined]
+    assert "before.py" in patched, f"rules/recipes/{kind}/before.py was not patched; the patcher says: {told}"
+    after = patched["before.py"]
     assert after.decode() == (FOLDER / kind / "after.py").read_text()
     staying = [n for n, line in enumerate((tmp_path / "before.py").read_text().splitlines(), 1) if "must stay" in line]
     assert staying
