@@ -23,13 +23,16 @@ EditKind = Literal[
     "thin-logs",
     "move-guard",
     "more-workers",
+    "loader-workers",
     "persistent-workers",
+    "rare-call",
 ]
 Tier = Literal["safe", "checked", "unsafe", "manual"]
 """How far a hunk is proved to change nothing that the script computes or prints.
 
 `safe`: proved. `checked`: not proved, and no obstacle is known; written only where the Run holds a `verify` of this
-very patch with equal results. `unsafe`: it changes something, made with --unsafe. `manual`: shown, never applied.
+very patch with equal results. A hunk of a `checked` kind may be proved, and is `safe` then. `unsafe`: it changes
+something, made with --unsafe. `manual`: shown, never applied.
 """
 Parameter = Literal["interval", "depth", "workers"]
 WaitGroup = Literal["synchronize", "event", "read", "steering-read", "copy"]
@@ -232,6 +235,18 @@ DEFINITIONS: Final[tuple[EditDefinition, ...]] = (
         meets="host_copy",
     ),
     EditDefinition(
+        id="loader-workers",
+        tier="checked",
+        hunk=7,
+        recipe="more_workers",
+        label="Give the loader more workers, checked by a trial",
+        label_joined="Give the loader more workers",
+        replay="more-workers",
+        parameters=frozenset({"workers"}),
+        needs_wait=False,
+        ends_waits=False,
+    ),
+    EditDefinition(
         id="persistent-workers",
         tier="unsafe",
         hunk=8,
@@ -246,6 +261,20 @@ DEFINITIONS: Final[tuple[EditDefinition, ...]] = (
         needs_wait=False,
         ends_waits=False,
         conditions=("has-workers", "workers-end-with-epoch"),
+    ),
+    EditDefinition(
+        id="rare-call",
+        tier="checked",
+        hunk=9,
+        recipe="rare_call",
+        label="Make calls that the training does not need every {n} batches only",
+        replay=NotReplayed(
+            "what a line of Python costs is said by its owner",
+            "look at the owners of the step, or measure it with tracelens verify",
+        ),
+        parameters=frozenset({"interval"}),
+        needs_wait=False,
+        ends_waits=False,
     ),
 )
 """In the order of hunk ids, which is the order of tables and of the choices that a message names."""

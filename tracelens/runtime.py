@@ -1,4 +1,4 @@
-# tracelens runtime 6: copied beside the training script by `tracelens apply`; needs torch and nothing else.
+# tracelens runtime 7: copied beside the training script by `tracelens apply`; needs torch and nothing else.
 """What patched training scripts use: reads that wait, batches copied ahead, and named streams.
 
 In: the tensors, loaders and statements of a training loop. Out: the same values in the same order, later. On a
@@ -12,9 +12,12 @@ the script as `tracelens_runtime.py`, so it imports torch only and nothing of Tr
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import os
+import signal
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -37,7 +40,75 @@ MAX_BATCHES_IN_FLIGHT = 4
 _IMMUTABLE = (int, float, complex, str, bytes, range, type(None), torch.Size, torch.dtype, torch.device)
 
 
-class DeferredReads:
+class _Terminable:
+    """Runs what waits before a SIGTERM ends the process, then does what would have been done without it.
+
+    Slurm and Kubernetes send it some seconds before they kill. The script's own handler, or one that a launcher has
+    set, runs afterwards; without one the process dies of the signal, with the same status as before.
+    """
+
+    def __init__(self) -> None:
+        self._process = 0
+        self._handler_before: Any = None
+        self._watching = False
+        self._busy = 0
+        self._frame: Any = None
+        self._asked = False
+
+    def drain(self) -> bool:
+        raise NotImplementedError
+
+    def _watch(self) -> None:
+        """From here on; only in the main thread, where alone Python lets a handler be set."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        before = signal.getsignal(signal.SIGTERM)
+        if before is None or before is signal.SIG_IGN:
+            return  # set by a library in C, which could not be called; or nothing happens then
+        self._process, self._handler_before, self._watching = os.getpid(), before, True
+        signal.signal(signal.SIGTERM, self._on_sigterm)
+
+    def _unwatch(self) -> None:
+        """Put the handler back that was there before, unless the loop has set one of its own."""
+        if not self._watching or threading.current_thread() is not threading.main_thread():
+            return
+        self._watching = False
+        if signal.getsignal(signal.SIGTERM) == self._on_sigterm:
+            signal.signal(signal.SIGTERM, self._handler_before)
+
+    @contextlib.contextmanager
+    def _put_off(self) -> Iterator[None]:
+        """A signal that arrives in this block is handled at its end: what waits is being changed in it."""
+        self._busy += 1
+        try:
+            yield
+        finally:
+            self._busy -= 1
+            if self._asked and not self._busy:
+                self._asked = False
+                self._terminate()
+
+    def _on_sigterm(self, _: int, frame: Any) -> None:
+        self._frame = frame
+        if self._busy and os.getpid() == self._process:
+            self._asked = True
+        else:
+            self._terminate()
+
+    def _terminate(self) -> None:
+        try:
+            if os.getpid() == self._process:  # not in a forked child, which has none of this to finish
+                self.drain()
+        finally:
+            frame, self._frame = self._frame, None
+            if callable(self._handler_before):
+                self._handler_before(signal.SIGTERM, frame)
+            else:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                os.kill(os.getpid(), signal.SIGTERM)
+
+
+class DeferredReads(_Terminable):
     """Lets the host run ahead of the GPU by up to `every` batches.
 
     `every` None stands for "as soon as the GPU is done with it": then nothing waits before the end of the loop.
@@ -46,6 +117,7 @@ class DeferredReads:
     """
 
     def __init__(self, every: int | None = 10) -> None:
+        super().__init__()
         self._every = every
         self._calls: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
         self._sealed: deque[_Sealed] = deque()
@@ -65,6 +137,7 @@ class DeferredReads:
         """
         iterator = iter(iterable)
         batch = 0
+        self._watch()
         try:
             while not self._left:
                 try:
@@ -83,6 +156,8 @@ class DeferredReads:
         except BaseException:  # the loader failed, or an interrupt arrived in it
             self._finish_on_the_way_out()
             raise
+        finally:
+            self._unwatch()
 
     def iterate_while(self, condition: Callable[[], Any]) -> Iterator[Any]:
         """In place of `while condition():`, where each pass is one batch of the loop."""
@@ -92,14 +167,15 @@ class DeferredReads:
         """Run `statements(*values)` later, with each pending read replaced by its value."""
         if self._left:
             return  # the loop as first written had ended before
-        kept = tuple(_snapshot(value) for value in values)
-        if any(value is _LIVE for value in kept):  # it may change until then, so the statements run now
-            self.drain()
-            _read(values)
-            statements(*(_settled(value) for value in values))
-        else:
-            self._calls.append((statements, kept))
-            self._unsealed_calls += 1
+        with self._put_off():
+            kept = tuple(_snapshot(value) for value in values)
+            if any(value is _LIVE for value in kept):  # it may change until then, so the statements run now
+                self.drain()
+                _read(values)
+                statements(*(_settled(value) for value in values))
+            else:
+                self._calls.append((statements, kept))
+                self._unsealed_calls += 1
 
     def item(self, value: Any) -> Any:
         """`value.item()`, later."""
@@ -136,28 +212,48 @@ class DeferredReads:
         """`value.cpu()`, later, where only a number is taken of what is computed there."""
         return self.host(value.detach()) if isinstance(value, torch.Tensor) else value.cpu()
 
-    def record(self, device: Any = None) -> None:
-        """In place of `torch.cuda.synchronize()`: mark the batch; wait every `every` batches and after the loop."""
+    def record(self, where: Any = None) -> None:
+        """In place of `torch.cuda.synchronize()`: mark the batch; wait every `every` batches and after the loop.
+
+        `where`: a device, a stream, or an event that marks the batch already.
+        """
         if not torch.cuda.is_available():
             return
-        stream = torch.cuda.current_stream(device)
-        if stream.device not in self._events:  # an event belongs to the device that it was first recorded on
+        if hasattr(where, "elapsed_time"):
+            self._unsynchronized[where] = None
+            if self._due():
+                self._synchronize()
+            elif len(self._unsynchronized) > MAX_WAITING_BATCHES:
+                oldest = next(iter(self._unsynchronized))
+                del self._unsynchronized[oldest]
+                oldest.synchronize()
+            return
+        given = hasattr(where, "record_event")
+        stream = where if given else torch.cuda.current_stream(where)
+        place = where if given else stream.device
+        if place not in self._events:  # an event belongs to the device that it was first recorded on
             _protect_workers()
-            self._events[stream.device] = torch.cuda.Event()
-        self._events[stream.device].record(stream)
+            self._events[place] = torch.cuda.Event()
+        self._events[place].record(stream)
         if self._due():
-            self._events[stream.device].synchronize()
+            self._events[place].synchronize()
 
-    def synchronize(self, device: Any = None) -> None:
-        """`torch.cuda.synchronize()`, but only every `every` batches and after the loop."""
+    def synchronize(self, where: Any = None) -> None:
+        """`torch.cuda.synchronize()`, but only every `every` batches and after the loop.
+
+        `where`: a device, a stream or an event.
+        """
         if torch.cuda.is_available():
-            self._unsynchronized[device] = None
+            self._unsynchronized[where] = None
         if self._due():
             self._synchronize()
 
     def _synchronize(self) -> None:
-        for device in self._unsynchronized:
-            torch.cuda.synchronize(device)
+        for where in self._unsynchronized:
+            if hasattr(where, "synchronize"):
+                where.synchronize()
+            else:
+                torch.cuda.synchronize(where)
         self._unsynchronized.clear()
 
     def tick(self, clock: Callable[[], float]) -> _Tick:
@@ -190,14 +286,15 @@ class DeferredReads:
         if self._error is not None:
             error, self._error = self._error, None
             raise error
-        self._ahead = 0
-        self._drained_at = time.monotonic()
-        for batch in self._sealed:
-            batch.open()
-        self._sealed.clear()
-        _read(value for _, values in self._calls for value in values)
-        self._unsealed_calls = 0
-        self._run(len(self._calls))
+        with self._put_off():
+            self._ahead = 0
+            self._drained_at = time.monotonic()
+            for batch in self._sealed:
+                batch.open()
+            self._sealed.clear()
+            _read(value for _, values in self._calls for value in values)
+            self._unsealed_calls = 0
+            self._run(len(self._calls))
         return self._left
 
     def _run(self, count: int) -> None:
@@ -220,7 +317,8 @@ class DeferredReads:
 
     def _end_batch(self) -> None:
         if self._every is None:
-            self._run_what_is_ready()
+            with self._put_off():
+                self._run_what_is_ready()
         elif self._due() or (self._calls and time.monotonic() - self._drained_at > MAX_DELAY_S):
             self.drain()
         else:
@@ -368,7 +466,27 @@ def _small(value: torch.Tensor) -> bool:
 
 
 def _settled(value: Any) -> Any:
-    return value.value if isinstance(value, (_Pending, _AtOnce)) else value
+    """The value, with what was pending in it, also in a list or dict of values; the object itself where nothing was."""
+    if isinstance(value, (_Pending, _AtOnce)):
+        return value.value
+    if type(value) not in (list, tuple, dict) or not any(
+        isinstance(one, (_Pending, _AtOnce)) for one in _parts([value])
+    ):
+        return value
+    if type(value) is dict:
+        return {key: _settled(item) for key, item in value.items()}
+    return type(value)(_settled(item) for item in value)
+
+
+def _parts(values: Iterable[Any]) -> Iterator[Any]:
+    """The values, and those in lists and dicts of them."""
+    for value in values:
+        if type(value) in (list, tuple):
+            yield from _parts(value)
+        elif type(value) is dict:
+            yield from _parts(value.values())
+        else:
+            yield value
 
 
 def _groups(waiting: list[_Pending]) -> list[list[_Pending]]:
@@ -430,7 +548,7 @@ def _unpack(group: list[_Pending], host: torch.Tensor) -> None:
 
 def _unread(values: Iterable[Any]) -> list[_Pending]:
     """What among the values is still to be read, each once."""
-    return list({id(one): one for one in values if isinstance(one, _Pending) and not one.known}.values())
+    return list({id(one): one for one in _parts(values) if isinstance(one, _Pending) and not one.known}.values())
 
 
 def _read(values: Iterable[Any]) -> None:

@@ -144,7 +144,10 @@ def _with_unsafe_hunks(name: str, patch: Patch | None) -> dict[str, Patch]:
 
 
 def assumed(root: Path, script: Path, schemes: tuple[str, ...] = ASKED, *, unsafe: bool = False) -> Plan:
-    """Without a recording: patches that assume every read, copy and synchronize of the file to have fired."""
+    """Without a recording: patches that assume every read, copy and synchronize of the file to have fired.
+
+    Only hunks that are proved, as in `planned`: a checked one says itself what an interrupt loses.
+    """
     from tracelens.patch.code import source
     from tracelens.patch.loop import sites
     from tracelens.patch.recipes import PatchOptions, make
@@ -159,7 +162,7 @@ def assumed(root: Path, script: Path, schemes: tuple[str, ...] = ASKED, *, unsaf
             for kind in kinds.get(site.kind, ()):
                 places.setdefault(kind, []).append(Location(shown, site.line))
         edits = tuple(Edit(kind, locations=tuple(where), interval=INTERVAL) for kind, where in places.items())  # type: ignore[arg-type]
-        patches[name] = make(root, script, edits, (), PatchOptions())
+        patches[name] = make(root, script, edits, (), PatchOptions(checked=False))
     if unsafe:
         reads = tuple(Location(shown, site.line) for site in found if site.kind == "read")
         kinds_of_reads = ("defer-read", "thin-logs", "move-guard")

@@ -103,7 +103,7 @@ def test_a_clock_that_nothing_later_looks_at_is_no_obstacle(name: str, tmp_path:
     clock, made, line = MOVES[name]
     patch = patch_of(tmp_path, script(METERS.format(clock=clock, made=made, line=line)))
     assert patch.hunks
-    assert "ahead.defer(" in patched_text(patch)
+    assert "ahead.defer(" in patched_text(patch) or "pending_" in patched_text(patch)
 
 
 OTHER_FILE = """
@@ -158,9 +158,11 @@ for x, y in loader:
     STEP
     end.record()
     {wait}
+    ahead = model(x)
     print(loss.item())  # fires
     print(start.elapsed_time(end))
 """
+"""Behind the wait the GPU gets work, for which the read waits: without that nothing would be gained."""
 
 
 def test_the_read_that_events_are_waited_for_with_stays(tmp_path: Path) -> None:

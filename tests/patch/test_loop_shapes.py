@@ -117,8 +117,8 @@ PATCHED = {
     """,
     "walrus before the read": """
         total = 0.0
-        for x, y in loader:
-            if (count := len(x)) > 0:
+        for i, (x, y) in enumerate(loader):
+            if (count := i + 1) > 0:
                 STEP
                 total += loss.item() * count  # fires
         print(total)

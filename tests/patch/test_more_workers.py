@@ -98,6 +98,49 @@ def test_without_a_main_guard_workers_must_be_forked(tmp_path: Path, monkeypatch
     assert "starts workers by forkserver" in reasons(unsafe(tmp_path, text, "more-workers"), "more-workers")[0]
 
 
+TENSORS = "TensorDataset(torch.arange(16.), torch.zeros(16)), batch_size=4, shuffle=True"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "tier"),
+    [
+        (TENSORS, "safe"),
+        (f"{TENSORS}, drop_last=True", "safe"),
+        (f"{TENSORS}, sampler=order", "checked"),
+        (f"{TENSORS}, collate_fn=torch.stack", "checked"),
+        (ITEMS, "checked"),
+    ],
+)
+def test_as_a_lever_workers_are_proved_for_tensors_and_checked_for_the_rest(
+    arguments: str, tier: str, tmp_path: Path
+) -> None:
+    text = "from torch.utils.data import TensorDataset\n" + loading(arguments)
+    patch = patch_of(tmp_path, text, (Edit("loader-workers", workers=2),))
+    assert [(hunk.id, hunk.tier) for hunk in patch.hunks] == [("TL701", tier)]
+    assert f"DataLoader({arguments}, num_workers=2)" in patched_text(patch)
+
+
+def test_a_named_set_of_tensors_is_followed_to_its_only_value(tmp_path: Path) -> None:
+    head = "from torch.utils.data import TensorDataset\n"
+    named = loading("data, batch_size=4").replace(
+        "    loader =", "    data = TensorDataset(torch.ones(8))\n    loader ="
+    )
+    lever = (Edit("loader-workers", workers=2),)
+    assert [hunk.tier for hunk in patch_of(tmp_path, head + named, lever).hunks] == ["safe"]
+    wrapped = named.replace("    loader =", "    data = Noisy()\n    loader =")
+    assert [hunk.tier for hunk in patch_of(tmp_path, head + wrapped, lever).hunks] == ["checked"]
+
+
+@pytest.mark.programs
+def test_workers_of_a_set_of_tensors_change_no_number(tmp_path: Path) -> None:
+    head = "from torch.utils.data import TensorDataset\n"
+    tensors = "TensorDataset(torch.randn(16, 4), torch.arange(16) % 3), batch_size=4, shuffle=True"
+    text = head + loading(tensors)
+    patch = patch_of(tmp_path, text, (Edit("loader-workers", workers=2),))
+    assert [hunk.tier for hunk in patch.hunks] == ["safe"]
+    assert apart(tmp_path / "before", text) == apart(tmp_path / "after", patched_text(patch)) != ""
+
+
 @pytest.mark.programs
 def test_workers_that_stay_alive_change_the_second_epoch_only(tmp_path: Path) -> None:
     text = loading(f"{ITEMS}, num_workers=1")

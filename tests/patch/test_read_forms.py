@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.patching import assert_same, patch_of, patched_text, script
+from tests.support.patching import assert_same, defer, patch_of, patched_text, script
 
 READS = {
     'print("%.3f" % loss)': "ahead.number(loss)",
@@ -61,15 +61,19 @@ print(float(total), seen)
 TO_A_SCALAR = "ignore:Converting a tensor with requires_grad=True to a scalar"
 """The warning of a `%.3f` or `float(…)` of the loss itself, which its number has no need of."""
 
+AS_SOON_AS_POSSIBLE = 1
+"""The interval with which the runtime is called, which shows each read by its kind."""
+
 
 @pytest.mark.filterwarnings(TO_A_SCALAR)
 @pytest.mark.parametrize("line", READS)
 def test_a_read_is_seen_in_whatever_form_it_takes(line: str, tmp_path: Path) -> None:
     text = script(READING.format(line=line))
-    patch = patch_of(tmp_path, text)
-    assert patch.declined == ()
-    assert READS[line] in patched_text(patch)
-    assert assert_same(tmp_path, text, patch).ending == ""
+    helped, plain = (patch_of(tmp_path, text, defer(text, interval)) for interval in (AS_SOON_AS_POSSIBLE, 10))
+    assert helped.declined == plain.declined == ()
+    assert READS[line] in patched_text(helped)
+    for patch in (helped, plain):
+        assert assert_same(tmp_path, text, patch).ending == ""
 
 
 WHOLE = {
@@ -127,7 +131,7 @@ def test_text_of_what_is_no_tensor_is_left_as_it_was(tmp_path: Path) -> None:
     """Nothing changes for values that are kept as they are."""
     line = 'print(f"{label} {loss.item():.3f}", "%s %d" % (label, len(label)), "%d" % len(seen))'
     text = script(READING.format(line=line))
-    after = patched_text(patch_of(tmp_path, text))
+    after = patched_text(patch_of(tmp_path, text, defer(text, AS_SOON_AS_POSSIBLE)))
     assert "ahead.defer(log_loss, label, ahead.item(loss), len(label), len(seen))" in after
 
 

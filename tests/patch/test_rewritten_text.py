@@ -8,11 +8,11 @@ from unittest import mock
 
 import pytest
 
-from tests.support.patching import SUM, assert_same, defer, patch_of, patched_again, patched_text, script
+from tests.support.patching import HELPED, SUM, assert_same, defer, patch_of, patched_again, patched_text, script
 from tracelens.errors import UsageError
 from tracelens.model import Edit
 from tracelens.patch.code.source import parse
-from tracelens.patch.files import rewrite_checks, vendored
+from tracelens.patch.files import rewrite_checks
 from tracelens.patch.recipes import PatchOptions, make
 
 # ------------------------------------------------------------------------------------------------ formatting
@@ -80,8 +80,9 @@ def test_latin_1_stays_latin_1(tmp_path: Path) -> None:
 # -------------------------------------------------------------------------------------------------- stability
 
 
-def test_a_second_run_over_the_patched_file_changes_nothing(tmp_path: Path) -> None:
-    text = script(SUM)
+@pytest.mark.parametrize("body", [SUM, HELPED])
+def test_a_second_run_over_the_patched_file_changes_nothing(body: str, tmp_path: Path) -> None:
+    text = script(body)
     first = patch_of(tmp_path, text, (Edit("defer-read", interval=10),))
     assert not first.empty
     second = patched_again(tmp_path, first, (Edit("defer-read", interval=10),))
@@ -112,24 +113,27 @@ def test_a_lost_comment_or_a_syntax_error_is_noticed(tmp_path: Path) -> None:
 
 
 def test_the_runtime_is_vendored_once_and_renewed_when_it_is_old(tmp_path: Path) -> None:
-    text = script(SUM)
+    text = script(HELPED)
     runtime = tmp_path / "tracelens_runtime.py"
-    assert {one.path.name: one.before for one in patch_of(tmp_path, text).files}["tracelens_runtime.py"] is None
-    runtime.write_bytes(vendored.content())
+    made = {one.path.name: one for one in patch_of(tmp_path, text).files}["tracelens_runtime.py"]
+    assert made.before is None
+    runtime.write_bytes(made.after)
     assert [one.path.name for one in patch_of(tmp_path, text).files] == ["train.py"]
     runtime.write_bytes(b"# tracelens runtime 6: an earlier build\n")
     renewed = {one.path.name: one for one in patch_of(tmp_path, text).files}["tracelens_runtime.py"]
-    assert (renewed.before, renewed.after) == (b"# tracelens runtime 6: an earlier build\n", vendored.content())
+    assert (renewed.before, renewed.after) == (b"# tracelens runtime 6: an earlier build\n", made.after)
     runtime.write_bytes(b"print('mine')\n")
     with pytest.raises(UsageError, match="not a file of TraceLens"):
         patch_of(tmp_path, text)
 
 
 def test_imports_go_below_the_docstring_and_future_imports(tmp_path: Path) -> None:
-    text = '#!/usr/bin/env python\n"""Train."""\nfrom __future__ import annotations\n\n' + script(SUM)
+    text = '#!/usr/bin/env python\n"""Train."""\nfrom __future__ import annotations\n\n' + script(HELPED)
     after = patched_text(patch_of(tmp_path, text))
     assert after.index("import tracelens_runtime") > after.index("from torch import nn")
-    text = '#!/usr/bin/env python\n"""Train."""\nfrom __future__ import annotations\nimport os\nx = 1\n' + script(SUM)
+    text = '#!/usr/bin/env python\n"""Train."""\nfrom __future__ import annotations\nimport os\nx = 1\n' + script(
+        HELPED
+    )
     after = patched_text(patch_of(tmp_path, text))
     assert after.splitlines()[7] == "import tracelens_runtime"  # below the script's own import of torch
 
@@ -142,7 +146,7 @@ ABOVE_TORCH = {
 
 @pytest.mark.parametrize("name", ABOVE_TORCH)
 def test_the_runtime_is_not_imported_before_torch(name: str, tmp_path: Path) -> None:
-    text = ABOVE_TORCH[name] + script(SUM)
+    text = ABOVE_TORCH[name] + script(HELPED)
     lines = patched_text(patch_of(tmp_path, text)).splitlines()
     above = lines[: lines.index("import tracelens_runtime")]
     assert any(line.strip() == "import torch" for line in above)
@@ -150,8 +154,10 @@ def test_the_runtime_is_not_imported_before_torch(name: str, tmp_path: Path) -> 
 
 
 def test_new_names_avoid_the_names_of_the_file(tmp_path: Path) -> None:
-    text = "ahead = log_loss = loss_value = 7\n" + script(SUM) + "print(ahead, log_loss, loss_value)\n"
-    assert_same(tmp_path, text, patch_of(tmp_path, text))
+    names = "ahead = log_loss = loss_value = record_loss = pending_losses = 7\n"
+    for body in (SUM, HELPED):
+        text = names + script(body) + "print(ahead, log_loss, loss_value, record_loss, pending_losses)\n"
+        assert_same(tmp_path, text, patch_of(tmp_path, text))
 
 
 @pytest.mark.parametrize(
@@ -162,17 +168,14 @@ def test_new_names_avoid_the_names_of_the_file(tmp_path: Path) -> None:
         ("print('{} of {}: {}'.format(i, len(loader), loss.item()))  # fires", "log_loss"),
         ("seen.append(loss.detach().cpu().numpy())  # fires", "record_loss"),
         ("total += (loss * 2).item()  # fires", "record_loss"),
-        ("print(i, *[v.item() for v in [loss]])  # fires", None),
     ],
 )
-def test_a_deferred_function_is_named_after_what_it_does_and_with_what(
-    line: str, name: str | None, tmp_path: Path
-) -> None:
+def test_a_deferred_function_is_named_after_what_it_does_and_with_what(line: str, name: str, tmp_path: Path) -> None:
     text = script(
         f"total, seen = 0.0, []\nfor i, (x, y) in enumerate(loader):\n    STEP\n    {line}\nprint(total, seen)\n"
     )
-    patch = patch_of(tmp_path, text)
-    assert patch.empty if name is None else f"def {name}(" in patched_text(patch)
+    patch = patch_of(tmp_path, text, defer(text, interval=1))
+    assert f"def {name}(" in patched_text(patch)
 
 
 @pytest.mark.parametrize("first_line", [b"# tracelens runtime 5: copied beside\n", b"# tracelens runtime of old\n"])
@@ -181,7 +184,7 @@ def test_the_runtime_of_an_earlier_version_is_not_replaced_under_an_earlier_patc
 ) -> None:
     (tmp_path / "tracelens_runtime.py").write_bytes(first_line)
     with pytest.raises(UsageError, match="belongs to a patch of an earlier TraceLens"):
-        patch_of(tmp_path, script(SUM))
+        patch_of(tmp_path, script(HELPED))
 
 
 @pytest.mark.parametrize("method", ["over", "iterate"])

@@ -222,7 +222,10 @@ STAYS = {
     ),
     "side streams": (
         """
-        copies = torch.cuda.Stream()
+        class Copier:
+            def __init__(self):
+                self.stream = torch.cuda.Stream()
+        copier = Copier()
         for x, y in loader:
             STEP
             torch.cuda.synchronize()  # fires

@@ -184,8 +184,20 @@ class Machine:
         """`torch.cuda.synchronize()`."""
         self._wait("cudaDeviceSynchronize", max(self.stream_end.values(), default=0.0), "Context Sync", -1)
 
-    def stream_synchronize(self, stream: int = STREAM) -> None:
-        self._wait("cudaStreamSynchronize", self.stream_end.get(stream, 0.0), "Stream Sync", stream)
+    def stream_synchronize(self, stream: int = STREAM, thread: int = MAIN) -> None:
+        self._wait("cudaStreamSynchronize", self.stream_end.get(stream, 0.0), "Stream Sync", stream, thread)
+
+    @contextlib.contextmanager
+    def operation(self, name: str, sequence: int | None = None, thread: int = MAIN) -> Iterator[None]:
+        """A framework operation around the block, with the sequence number that autograd gives it."""
+        began = self.now
+        yield
+        args = {} if sequence is None else {"Sequence number": sequence}
+        self.events.add("cpu_op", name, began, self.now - began, tid=thread, args=args)
+
+    def node(self, name: str, sequence: int | None = None) -> contextlib.AbstractContextManager[None]:
+        """Autograd evaluates a node around the block, on its own thread."""
+        return self.operation(f"autograd::engine::evaluate_function: {name}", sequence, AUTOGRAD)
 
     def record_event(self) -> float:
         """Record an event on the default stream; returns the time at which it will have completed."""
@@ -204,9 +216,9 @@ class Machine:
         self.stream_end[stream] = start + length
         return start
 
-    def _wait(self, api: str, completed: float, kind: str, stream: int) -> None:
+    def _wait(self, api: str, completed: float, kind: str, stream: int, thread: int = MAIN) -> None:
         length = max(ISSUE_US, completed + RETURN_US - self.now)
-        correlation = self.events.call(api, self.now, length)
+        correlation = self.events.call(api, self.now, length, thread)
         if self.sync_rows:
             self.events.sync_row(correlation, kind, self.now, length, stream=stream)
         self.now += length

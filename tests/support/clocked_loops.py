@@ -24,6 +24,7 @@ from tracelens.model import (
     LoggedStep,
     Owners,
     RankRecording,
+    Timeline,
 )
 from tracelens.replay import exposed_cost, trace_builder
 from tracelens.trace import timeline
@@ -69,13 +70,7 @@ class ClockedLoop:
 
     def owners(self, *, clocked: bool = True, replayed: bool = False) -> Owners:
         """Of the clean steps; with what is recoverable if `replayed`."""
-        recording = RankRecording(
-            rank=0,
-            trace_path=None,
-            attributed_steps=ATTRIBUTED,
-            lines=self._log() if clocked else None,
-            collections=tuple(self.collections),
-        )
+        recording = self._recording(clocked)
         built = timeline.build(self.machine.trace(), recording)
         times, parts, _, _ = breakdown.measure(built)
         waits = stalls.group(built)
@@ -85,6 +80,19 @@ class ClockedLoop:
             waits = stalls.with_exposed(waits, exposed_cost.per_stall(trace), times.median_ns)
         rank = AnalyzedRank(built, times, parts, waits, overlap.measure(built), None)
         return step_owners.collect(rank, recording, trace, nothing)
+
+    def timeline(self) -> Timeline:
+        """With all that the clock saw."""
+        return timeline.build(self.machine.trace(), self._recording(clocked=True))
+
+    def _recording(self, clocked: bool) -> RankRecording:
+        return RankRecording(
+            rank=0,
+            trace_path=None,
+            attributed_steps=ATTRIBUTED,
+            lines=self._log() if clocked else None,
+            collections=tuple(self.collections),
+        )
 
     def _unix(self) -> int:
         return BASE_NS + round(self.machine.now * 1000)

@@ -345,10 +345,12 @@ class Loud(torch.autograd.Function):
     "a duration in a meter": Case(
         before="meters = []\nend = time.time()",
         body="STEP\nmeters.append(time.time() - end)\nend = time.time()\nprint(loss.item())  # later",
+        after="print(sum(meters) / len(meters))",
     ),
     "tokens per second": Case(
         before="t0 = time.perf_counter()",
-        body="STEP\nprint(f'{loss.item():.3f}')  # later\nt1 = time.perf_counter()\nspeed = 4096 / (t1 - t0)\nt0 = t1",
+        body="STEP\nt1 = time.perf_counter()\nspeed = 4096 / (t1 - t0)\nt0 = t1\n"
+        "print(f'{loss.item():.3f} {speed:.0f}')  # later",
     ),
     "a signal handler that saves": Case(
         code="import signal\n",

@@ -156,10 +156,14 @@ SUM = """
     result = main()
 """
 
+HELPED = SUM.replace("        return total", "        else:\n            print('done')\n        return total")
+"""The same with an `else`, before which what waits has to run: only the runtime can do that."""
+
 
 def patched_again(folder: Path, patch: Patch, edits: tuple[Edit, ...]) -> Patch:
     """Patch the patched file."""
     text = patched_text(patch)
-    runtime = next(one for one in patch.files if one.path.name != "train.py")
-    runtime.path.write_bytes(runtime.after)
+    for one in patch.files:
+        if one.path.name != "train.py":
+            one.path.write_bytes(one.after)
     return patch_of(folder, text, edits)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -12,5 +13,7 @@ SCRIPTS = Path(__file__).parent / "scripts"
 SHARED = ROOT.parent / "shared"
 TRACES = SHARED / "traces"
 """Recorded traces, too large for the repository; tests of them are skipped where they are not at hand."""
+PUBLIC_TRACES = Path(os.environ.get("TRACELENS_TRACES", TRACES))
+"""Public traces that are not among these, by the folder and name that the test of their headlines gives."""
 SEEDS = SHARED / "seeds"
 """The documents that the schemes come from; tests of them are skipped likewise."""

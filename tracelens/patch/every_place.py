@@ -10,17 +10,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import libcst as cst
+
 from tracelens.edit_kinds import EditKind, WaitGroup, definition
 from tracelens.model import Edit, FilePatch, Location, Patch, Stall
 from tracelens.patch.code.batches import batches, parsed
+from tracelens.patch.code.names import walk
 from tracelens.patch.code.source import SourceFile, Unreadable, parse
-from tracelens.patch.files import diff
+from tracelens.patch.files import diff, vendored
 from tracelens.patch.loop import guards
 from tracelens.patch.loop.sites import SiteKind, find
 from tracelens.patch.recipes import PatchOptions, make
 
 NOT_RECORDED = "nothing was recorded: what it costs is not known"
 ONE_PER_STEP = 1.0
+SELDOM = 0.1
+"""Calls per step of a place below `if step % k == 0`: k is seldom known, and most often 10 or more."""
 DEPTH = 1
 WORKERS = 16
 """More than any script asks for, so that each loader is a place for more of them."""
@@ -34,8 +39,8 @@ def patch_files(scripts: Iterable[Path], root: Path, intervals: Mapping[EditKind
     """
     patches = [patch_script(script, root, intervals, options) for script in dict.fromkeys(scripts)]
     files: dict[Path, FilePatch] = {}
-    for patch in patches:  # two scripts of a folder bring the same helpers
-        files |= {file.path: file for file in patch.files}
+    for patch in patches:
+        files |= {file.path: _joined(files.get(file.path), file) for file in patch.files}
     return Patch(
         root=root.resolve(),
         files=tuple(files.values()),
@@ -44,6 +49,13 @@ def patch_files(scripts: Iterable[Path], root: Path, intervals: Mapping[EditKind
         diff=diff.unified(files.values(), root.resolve()),
         left_out=tuple(hunk for patch in patches for hunk in patch.left_out),
     )
+
+
+def _joined(known: FilePatch | None, file: FilePatch) -> FilePatch:
+    """Two scripts of a folder share one helper file, which has what either calls."""
+    if known is None or file.path.name != f"{vendored.MODULE}.py":
+        return file
+    return replace(file, after=vendored.content(vendored.offers(known.after) | vendored.offers(file.after)))
 
 
 def patch_script(script: Path, root: Path, intervals: Mapping[EditKind, int], options: PatchOptions) -> Patch:
@@ -75,14 +87,33 @@ def _every_edit(source: SourceFile, intervals: Mapping[EditKind, int]) -> tuple[
     edits: list[Edit] = []
     for kind, interval in intervals.items():
         known = definition(kind)
-        if not known.ends_waits:
-            edits.append(Edit(kind, workers=WORKERS if "workers" in known.parameters else 0))
+        if not (known.ends_waits and known.acts_on):
+            every = interval if "interval" in known.parameters else 1
+            edits.append(Edit(kind, interval=every, workers=WORKERS if "workers" in known.parameters else 0))
             continue
         names = tuple(_name(group, line) for group in known.acts_on for line in places.get(group, ()))
         if names:
             edits.append(Edit(kind, stalls=names, interval=interval, depth=DEPTH))
-    stalls = (_stall(group, source.shown, line) for group, lines in places.items() for line in lines)
+    rare = frozenset(site.line for site in find(source) if _below_interval(source, site.node))
+    stalls = (
+        _stall(group, Location(source.shown, line), SELDOM if line in rare else ONE_PER_STEP)
+        for group, lines in places.items()
+        for line in lines
+    )
     return tuple(edits), tuple(stalls)
+
+
+def _below_interval(source: SourceFile, node: cst.CSTNode) -> bool:
+    """Whether a place stands below `if step % k == 0` in its loop."""
+    below = node
+    for ancestor in source.ancestors(node):
+        if isinstance(ancestor, (cst.For, cst.While, cst.FunctionDef)):
+            return False
+        inside = isinstance(ancestor, cst.If) and below is ancestor.body
+        if inside and any(isinstance(part, cst.Modulo) for part in walk(cst.ensure_type(ancestor, cst.If).test)):
+            return True
+        below = ancestor
+    return False
 
 
 def _lines(numbers: Iterable[int]) -> tuple[int, ...]:
@@ -93,7 +124,7 @@ def _name(group: WaitGroup, line: int) -> str:
     return f"{group}{line}"
 
 
-def _stall(group: WaitGroup, file: str, line: int) -> Stall:
-    """A wait that was not recorded: once per step, of no length."""
-    name = _name(group, line)
-    return Stall(name, "cudaStreamSynchronize", "d2h", ONE_PER_STEP, 0, 0, None, "unknown", Location(file, line))
+def _stall(group: WaitGroup, place: Location, calls: float) -> Stall:
+    """A wait that was not recorded, of no length."""
+    name = _name(group, place.line or 0)
+    return Stall(name, "cudaStreamSynchronize", "d2h", calls, 0, 0, None, "unknown", place)

@@ -62,6 +62,8 @@ class RecipeRequest:
     checked: bool = True
     """Whether hunks of tier `checked` go into the patch. A recipe may ignore it: `make` leaves such hunks out then.
     One that could prove a smaller change proposes that instead where this is False."""
+    changing: frozenset[int] = frozenset()
+    """First lines of the loops in which a synchronize or a guard changes."""
 
     @property
     def own_movers(self) -> tuple[Location, ...]:
@@ -101,12 +103,16 @@ class Proposal:
     replaced_by: RuntimeCall | None = None
     """What takes the place of the calls at `sites`; None where the statements around them run later."""
     needs_runtime: bool = False
+    plain: bool = False
+    """The reads at `sites` wait in lists of plain torch."""
     guards: tuple[int, ...] = ()
     """Guards that are moved with the sites, by their numbers in the file."""
     rare: tuple[int, ...] = ()
     """Sites that the splices make rare, so that no other hunk needs to change them."""
     covers: tuple[Location, ...] = ()
     """Places that it changes although Edits of other kinds declined them."""
+    hoists: tuple[Splice, ...] = ()
+    """Reads that move from a step function to its calls. `sites` are then numbered as in the file after that."""
     unproved: str = ""
     """Of tier `checked`: what is not known, as one sentence without a full stop. See `as_checked`."""
 

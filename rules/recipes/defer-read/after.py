@@ -2,7 +2,6 @@
 
 import torch
 from torch import nn
-import tracelens_runtime
 
 
 def main():
@@ -12,22 +11,23 @@ def main():
     batches = [torch.randn(4, 8) for _ in range(25)]
 
     running = 0.0
-
-    def log_loss(loss_value, step):
-        """What the loop did here, run later and in order (TraceLens)."""
-        nonlocal running
-        running += loss_value  # fires
-        # one line every five batches
-        if (step + 1) % 5 == 0:
-            print(f"step {step + 1}: loss {running / (step + 1):.6f}")
-
-    ahead = tracelens_runtime.DeferredReads(every=10)
-    for step, inputs in ahead.iterate(enumerate(batches)):
+    pending_losses = []
+    for step, inputs in enumerate(batches):
         optimizer.zero_grad()
         loss = model(inputs).pow(2).mean()
         loss.backward()
         optimizer.step()
-        ahead.defer(log_loss, ahead.item(loss), step)
+        pending_losses.append(loss.detach().clone())
+        # one line every five batches
+        if (step + 1) % 5 == 0:
+            if pending_losses:
+                for loss_value in torch.stack(pending_losses).tolist():
+                    running += loss_value  # fires
+                pending_losses.clear()
+            print(f"step {step + 1}: loss {running / (step + 1):.6f}")
+    if pending_losses:
+        for loss_value in torch.stack(pending_losses).tolist():
+            running += loss_value
     print(f"mean loss {running / len(batches):.6f}")
 
     for inputs in batches:

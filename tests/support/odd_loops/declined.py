@@ -648,17 +648,6 @@ for i, (x, y) in enumerate(loader):
 """,
         "`assert` depends on the value in the same batch",
     ),
-    "dict of losses comp": (
-        """
-hist = []
-for i, (x, y) in enumerate(loader):
-    STEP
-    losses = {"a": loss, "b": loss * 2}
-    hist.append({k: v.item() for k, v in losses.items()})
-    losses.clear()
-""",
-        "it stands in a comprehension",
-    ),
     "same statement side effects": (
         """
 n = 0

@@ -773,4 +773,12 @@ for x, y in ml.log_every(loader, 4):
     STEP
     ml.update(loss=loss.item())
 """,
+    "dict of losses comp": """
+hist = []
+for i, (x, y) in enumerate(loader):
+    STEP
+    losses = {"a": loss, "b": loss * 2}
+    hist.append({k: v.item() for k, v in losses.items()})
+    losses.clear()
+""",
 }

@@ -64,6 +64,16 @@ def batches(count: int):
         yield number
 
 
+def endless():
+    while True:
+        time.sleep(0.0015)
+        yield
+
+
+under_way = endless()
+"""Begins before the clock does."""
+
+
 def rough(function):
     @functools.wraps(function)
     def around(*arguments):
@@ -116,6 +126,8 @@ def step() -> None:
     copy.deepcopy(rows[:40])  # tag: deepcopy
     times.append(now())
     list(batches(4))  # tag: generator
+    times.append(now())
+    next(under_way)  # tag: generator under way
     times.append(now())
     sorted(rows * 3, key=lambda row: row[0])  # tag: key function
     times.append(now())

@@ -36,6 +36,8 @@ class Shown:
     condition: str
     needs: frozenset[str]
     """Parameters of the generator in the condition."""
+    lines: tuple[tuple[int, int], ...] = ()
+    """The first and last lines of the statements that look at the object."""
 
 
 def shown(function: ast.FunctionDef) -> Shown:
@@ -85,7 +87,9 @@ class _Generator:
             raise Unproven("looks at its object in no place that can be told")
         whole = found[0] if len(found) == 1 else ast.BoolOp(ast.Or(), found)
         text = ast.unparse(ast.fix_missing_locations(whole))
-        return Shown(self._counter, text, frozenset(_names(whole) & self._parameters))
+        looking = [one for one in loop.body[self._at + 1 :] if self._mentions(one)]
+        lines = tuple((one.lineno, one.end_lineno or one.lineno) for one in looking)
+        return Shown(self._counter, text, frozenset(_names(whole) & self._parameters), lines)
 
     def _looking_at(self, statement: ast.stmt, number: int) -> ast.expr:
         """The condition of a statement that looks at the object, counting batches from 0."""

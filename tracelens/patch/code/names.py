@@ -19,7 +19,7 @@ from tracelens.patch.code.outside import EVERYTHING, FILES, LIBRARIES, MODULES, 
 _SELF = ("self", "cls")
 WHOLE_SELF = frozenset({"self", "cls", "self.__dict__"})
 """Keys of the object as a whole: whoever has one of them can see all its attributes."""
-_CONSTANTS = frozenset({"True", "False", "None"})
+CONSTANTS = frozenset({"True", "False", "None"})
 """Names to LibCST, values to Python: nothing can change them, and no parameter can be called so."""
 _PRINTERS = frozenset({"print", "open", "pprint.pprint", "display"})
 _OUTPUT_MODULES = frozenset(
@@ -71,67 +71,26 @@ class FileNames:
     """Keys of what is stored on self anywhere in the file: an attribute that is called is not always a method."""
     makers: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """What is called to make the value of a name or an attribute."""
+    members: dict[str, frozenset[str]] = field(default_factory=dict)
+    """What is taken of a name by a dot anywhere in the file: `Fabric` of `L.Fabric`."""
     touches: dict[cst.CSTNode, frozenset[str]] = field(default_factory=dict)
 
     def is_library(self, name: str) -> bool:
         """Whether a name stands for a module whose functions keep nothing that a loop could look at later."""
         return name in self.imports and self.imports[name].partition(".")[0] in LIBRARIES
 
+    def made_by(self, node: cst.BaseExpression) -> frozenset[str]:
+        """The full names of what is called to make the value of a name or an attribute, anywhere in the file."""
+        return frozenset(self._full(maker) for maker in self.makers.get(dotted(node), ()))
+
     def qualified(self, node: cst.BaseExpression) -> str:
         """`torch.cuda.synchronize` for `cuda.synchronize` after `from torch import cuda`; "" for no plain name."""
-        text = dotted(node)
+        return self._full(dotted(node))
+
+    def _full(self, text: str) -> str:
         root, _, rest = text.partition(".")
         full = self.imports.get(root, root)
         return f"{full}.{rest}" if rest else full
-
-
-def survey(module: cst.Module, elsewhere: Functions) -> FileNames:
-    """Read the imports and functions of a file."""
-    classes: dict[str, cst.ClassDef] = {}
-    attributes: set[str] = set()
-    makers: dict[str, tuple[str, ...]] = {}
-    imports: dict[str, str] = {}
-    functions: dict[str, tuple[cst.FunctionDef, ...]] = {}
-    types: set[str] = set()
-    for node in walk(module):
-        if isinstance(node, cst.Assign) and _names_cuda_type(node.value):
-            types |= rebound(node)
-        if isinstance(node, (cst.Assign, cst.AnnAssign)):
-            attributes |= {key(t) for t in targets(node) if isinstance(t, cst.Attribute)}
-            for name, maker in _made(node):
-                makers[name] = (*makers.get(name, ()), maker)
-        elif isinstance(node, cst.ClassDef):
-            classes[node.name.value] = node
-            attributes |= {f"self.{name}" for part in node.body.body for name in _bound_in_class(part)}
-        elif isinstance(node, cst.Import):
-            for alias in node.names:
-                full = dotted(alias.name)
-                name = bound_name(alias)
-                imports[name] = full if alias.asname else full.partition(".")[0]
-        elif isinstance(node, cst.ImportFrom) and not isinstance(node.names, cst.ImportStar):
-            base = "." * len(node.relative) + (dotted(node.module) if node.module else "")
-            for alias in node.names:
-                imports[bound_name(alias)] = f"{base}.{dotted(alias.name)}"
-        elif isinstance(node, cst.FunctionDef):
-            functions[node.name.value] = (*functions.get(node.name.value, ()), node)
-    names = FileNames(imports, functions, frozenset())
-    printing = _printing(names)
-    return FileNames(imports, functions, printing, frozenset(types), elsewhere, classes, frozenset(attributes), makers)
-
-
-def _made(statement: cst.Assign | cst.AnnAssign) -> Iterator[tuple[str, str]]:
-    """Names, and what is called for their values; `a, b = list(), dict()` has two."""
-    values = statement.value.elements if isinstance(statement.value, (cst.Tuple, cst.List)) else ()
-    names = list(targets(statement))
-    made = [one.value for one in values] if len(values) == len(names) else [statement.value] * len(names)
-    for name, value in zip(names, made, strict=True):
-        if isinstance(value, cst.Call):
-            yield dotted(name), dotted(value.func)
-
-
-def _bound_in_class(statement: cst.CSTNode) -> frozenset[str]:
-    small = statement.body if isinstance(statement, cst.SimpleStatementLine) else ()
-    return frozenset().union(*(rebound(one) for one in small))
 
 
 def bound_name(alias: cst.ImportAlias) -> str:
@@ -173,7 +132,7 @@ def dotted(node: cst.CSTNode | None) -> str:
 def variables(node: cst.CSTNode) -> Iterator[cst.Name | cst.Attribute]:
     """The names that stand for values; for `self.x` the attribute, because that is where the value lives."""
     if isinstance(node, cst.Name):
-        if node.value not in _CONSTANTS:
+        if node.value not in CONSTANTS:
             yield node
     elif isinstance(node, cst.Attribute):
         if isinstance(node.value, cst.Name) and node.value.value in _SELF:
@@ -199,7 +158,7 @@ def _attribute_key(node: cst.Attribute) -> str:
 def root_key(node: cst.CSTNode) -> str | None:
     """The key of the object at the bottom of `a.b[0].c()`; None if that is no name."""
     if isinstance(node, cst.Name):
-        return None if node.value in _CONSTANTS else node.value
+        return None if node.value in CONSTANTS else node.value
     if isinstance(node, cst.Attribute):
         if isinstance(node.value, cst.Name) and node.value.value in _SELF:
             return _attribute_key(node)
@@ -324,12 +283,6 @@ def is_property(function: cst.FunctionDef) -> bool:
     return any(text.endswith(("property", ".setter")) for text in texts)
 
 
-def _names_cuda_type(node: cst.BaseExpression) -> bool:
-    if isinstance(node, cst.IfExp):
-        return _names_cuda_type(node.body) or _names_cuda_type(node.orelse)
-    return isinstance(node, cst.Attribute) and dotted(node.value) == "torch.cuda" and node.attr.value.endswith("Tensor")
-
-
 @cache
 def _is_node(kind: type[object]) -> bool:
     """Asked of classes, once each: asking every value takes most of the time of a walk."""
@@ -354,17 +307,3 @@ def _flat(target: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
             yield from _flat(element.value)
     else:
         yield target
-
-
-def _printing(names: FileNames) -> frozenset[str]:
-    found: set[str] = set()
-    grown = True
-    while grown:
-        grown = False
-        now = FileNames(names.imports, names.functions, frozenset(found))
-        for name, definitions in names.functions.items():
-            calls = (part for node in definitions for part in walk(node) if isinstance(part, cst.Call))
-            if name not in found and any(is_output(call, now) for call in calls):
-                found.add(name)
-                grown = True
-    return frozenset(found)

@@ -24,6 +24,9 @@ def name_for(node: cst.CSTNode, read: str) -> str:
     """A readable name for a value: `loss_value` for `loss`, `images_size` for `images.size(0)`."""
     if read in ("choice", "elapsed"):
         return "value" if read == "choice" else "seconds"
+    if isinstance(node, (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)):
+        first = next((p.value for p in _naming(node.for_in.iter)), "")
+        return f"{first}_values" if first else "values"
     words = [p.value for p in _naming(node)]
     stem = "_".join(words[-2:] if not read or isinstance(node, cst.Call) else words[-1:]) or "batch"
     suffix = _RESULT_NAMES.get(read, "")

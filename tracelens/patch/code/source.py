@@ -20,7 +20,9 @@ import libcst as cst
 from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
 from tracelens.patch.code import clocked, elsewhere
-from tracelens.patch.code.names import FileNames, children, dotted, rebound, survey, walk
+from tracelens.patch.code.names import FileNames, children, dotted, rebound, walk
+from tracelens.patch.code.survey import survey
+from tracelens.patch.effects.file_effects import FileEffects, file_effects
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 KEEP_COMMENT = re.compile(r"#\s*tracelens:\s*keep\b")
@@ -70,6 +72,11 @@ class SourceFile:
     @cached_property
     def names(self) -> FileNames:
         return survey(self.module, elsewhere.functions(self.path, self.root, self.entry))
+
+    @cached_property
+    def effects(self) -> FileEffects:
+        """What the project does around this file: may statements of its loops run later?"""
+        return file_effects(self.root, self.entry, self.path, self.text)
 
     @cached_property
     def clocked(self) -> clocked.Clocked:

@@ -27,6 +27,8 @@ class Capture:
     read: str
     """The kind of read, or "" for a host value."""
     nodes: tuple[cst.CSTNode, ...]
+    value: cst.BaseExpression
+    """What is kept: the tensor that is read, or the expression itself."""
     loud: bool = False
     """To evaluate it may change what other captures see: none of those before it serves for a place after it."""
     moment: int = 0
@@ -58,7 +60,8 @@ def keep(known: dict[str, Capture], facts: LoopFacts, wanted: CaptureRequest) ->
         raise Blocked(node, obstacle, "keep a copy of it, or do this every N batches")
     moment = sum(capture.loud for capture in known.values())
     for taken, other in known.items():
-        if (other.text, other.read) == (text, read) or (stays and taken == name):
+        same = (other.text, other.read) == (text, read) and read != "comprehension"  # each is an object of its own
+        if same or (stays and taken == name):
             if host.repeats(source, facts) and (other.moment == moment or host.is_counter(source, facts)):
                 kind = read if other.read == read else ""  # used in two ways: kept as it is
                 known[taken] = replace(other, read=kind, nodes=(*other.nodes, *(() if stays else (node,))))
@@ -68,7 +71,7 @@ def keep(known: dict[str, Capture], facts: LoopFacts, wanted: CaptureRequest) ->
         _check_branch(facts, wanted, wanted.definite)
     loud = host.is_loud(source, facts)
     chosen = name if stays else _free(known, facts, name)
-    known[chosen] = Capture(chosen, text, read, () if stays else (node,), loud, moment + loud)
+    known[chosen] = Capture(chosen, text, read, () if stays else (node,), source, loud, moment + loud)
 
 
 def replaces(known: dict[str, Capture], node: cst.CSTNode) -> bool:

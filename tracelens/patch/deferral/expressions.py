@@ -14,6 +14,8 @@ import libcst as cst
 
 from tracelens.patch.code import formats
 from tracelens.patch.code.names import children, dotted, is_output, meets, variables, walk
+from tracelens.patch.code.outside import words
+from tracelens.patch.deferral import comprehensions
 from tracelens.patch.deferral.captures import Capture, CaptureRequest, keep, replaces
 from tracelens.patch.loop import host, moments
 from tracelens.patch.loop.facts import LoopFacts, is_pure
@@ -28,6 +30,8 @@ _BETWEEN = (
     cst.Index,
     cst.Slice,
 )
+_TELLS = words("decode batch_decode convert_ids_to_tokens decode_batch")
+"""Methods of tokenizers that make text of values. Whether the object is the same later is asked of the effects."""
 _DEPENDING = (cst.Call, cst.Attribute, cst.Subscript, cst.BaseComp, cst.NamedExpr)
 
 
@@ -98,6 +102,9 @@ class ExpressionCaptures:
             pass
         elif method and isinstance(node.func, cst.Attribute):
             owner = node.func.value
+            if method in _TELLS and isinstance(owner, cst.Name) and owner.value not in self.facts.varying:
+                self._arguments(node)
+                return
             text_method = method in ("format", "join", "ljust", "rjust", "center", "strip", "upper", "lower")
             text_method = text_method or (method in formats.ON_ARRAYS and self._is_array(owner))
             if method in host.TRAINS or (self._independent(owner) and not text_method):
@@ -180,17 +187,25 @@ class ExpressionCaptures:
         self._definite = None
 
     def _comprehension(self, node: cst.BaseComp) -> None:
+        if any(self._readable(read) for read in reads_in(node)):
+            self._values_of(node)
+            return
         own = {v.value for p in walk(node) if isinstance(p, cst.CompFor) for v in variables(p.target)}
-        self._without_reads(node)
         for part in walk(node):
             if isinstance(part, cst.Name) and part.value in self.facts.varying - self.state - own:
                 raise Blocked(node, f"the comprehension needs `{part.value}` of its batch", "write it as a loop")
 
+    def _values_of(self, node: cst.BaseComp) -> None:
+        """A comprehension that reads a value per element: what it goes through is gone through where it stands."""
+        if not isinstance(node, comprehensions.Comprehension) or not self._independent(node):
+            raise Blocked(node, "the comprehension also needs what the loop adds up", "write it as a loop")
+        comprehensions.check(node, self.facts)
+        self._capture(node, "comprehension")
+
     def _without_reads(self, node: cst.BaseExpression) -> None:
         if any(self._readable(read) for read in reads_in(node)):
             raise Blocked(node, "whether the value is read depends on another one", "read the value every N batches")
-        if not isinstance(node, cst.BaseComp):
-            self._perhaps(node)
+        self._perhaps(node)
 
     def _perhaps(self, node: cst.BaseExpression) -> None:
         """An expression that may not be evaluated at all: nothing but names may be taken of it before that is known."""

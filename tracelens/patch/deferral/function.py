@@ -7,7 +7,7 @@ they stand, comments included; only the places where a value was read become nam
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
@@ -15,15 +15,15 @@ import libcst as cst
 from tracelens.patch.code.names import key, rebound, touched, variables, walk, written
 from tracelens.patch.code.outside import FILES, OUTPUT
 from tracelens.patch.code.source import SourceFile, Splice
+from tracelens.patch.deferral import comprehensions
 from tracelens.patch.deferral.captures import Capture
 from tracelens.patch.deferral.planning import StatementRun
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import globals_of, own_nodes
-from tracelens.patch.loop.sites import reads_in
 
 MOST_NOUN_LETTERS = 24
 """A longer noun says no more in the name of a function."""
-_READ_SUFFIX = re.compile(r"_(value|list|array|on_host)(_\d+)?$")
+_READ_SUFFIX = re.compile(r"_(values?|list|array|on_host)(_\d+)?$")
 """What `naming` adds to the noun of a value that is read."""
 _MAYBE_READS = frozenset({"formatted", "number"})
 """Kinds of captures that are a read only where the value turns out to be a tensor: the step's number may be one."""
@@ -60,14 +60,14 @@ class DeferredFunction:
         """The function, at the loop's indentation, with a newline at its end."""
         body: list[cst.BaseStatement] = [_line(DOCSTRING)]
         shared = sorted(self.shared())
-        for word, names in (("nonlocal", [n for n in shared if self._nested(n)]), ("global", shared)):
-            chosen = [n for n in names if word == "nonlocal" or not self._nested(n)]
+        for word, names in (("nonlocal", [n for n in shared if self.nested(n)]), ("global", shared)):
+            chosen = [n for n in names if word == "nonlocal" or not self.nested(n)]
             if chosen:
                 body.append(_line(f"{word} {', '.join(chosen)}"))
-        body += self._statements()
+        body += self.statements()
         parameters = cst.Parameters([cst.Param(cst.Name(capture.name)) for capture in self.run.captures])
         function = cst.FunctionDef(cst.Name(self.name), parameters, cst.IndentedBlock(body))
-        return _render(function, self.facts.source, self.facts.source.indentation(self.facts.loop))
+        return rendered([function], self.facts.source, self.facts.source.indentation(self.facts.loop))
 
     def call(self) -> Splice:
         """Puts the recording call where the statements stood."""
@@ -76,7 +76,7 @@ class DeferredFunction:
         if isinstance(statements[0], cst.BaseSmallStatement):
             return Splice(*source.span(statements[0]), f"{self.ahead}.defer({', '.join(arguments)})")
         text = _wrapped(f"{self.ahead}.defer", arguments, source.indentation(statements[0]), source)
-        start = source.line_start(_first_comment(source, statements[0]))
+        start = source.line_start(first_comment(source, statements[0]))
         end = source.line_start(source.last_line(statements[-1]) + 1)
         ending = "\n" if source.text[start:end].endswith(("\n", "\r")) else ""
         return Splice(start, end, text + ending)
@@ -88,9 +88,9 @@ class DeferredFunction:
 
     def unbound(self, moved: frozenset[cst.CSTNode]) -> frozenset[str]:
         """Shared names that nothing in the enclosing function binds any more once `moved` has left it."""
-        return frozenset(name for name in self.shared() if self._nested(name) and not self._bound_outside(name, moved))
+        return frozenset(name for name in self.shared() if self.nested(name) and not self._bound_outside(name, moved))
 
-    def _nested(self, name: str) -> bool:
+    def nested(self, name: str) -> bool:
         """Whether the loop's function owns the name; else it is a global."""
         scope = self.facts.scope
         return isinstance(scope, cst.FunctionDef) and name not in globals_of(scope)
@@ -118,10 +118,10 @@ class DeferredFunction:
         inside = sum(_mentions(statement, name) for statement in self.run.statements)
         return _mentions(self.facts.scope, name) == inside
 
-    def _statements(self) -> Iterator[cst.BaseStatement]:
-        replacer = _ByName(
-            {id(node): capture.name for capture in self.run.captures for node in capture.nodes}, self.ahead
-        )
+    def statements(self) -> Iterator[cst.BaseStatement]:
+        """The statements as they stand, with names in the places where values were read."""
+        replaced = {id(node): _in_place(one) for one in self.run.captures for node in one.nodes}
+        replacer = _ByName(replaced, self.ahead)
         for position, statement in enumerate(self.run.statements):
             new = statement.visit(replacer)
             new = _unannotated(new) if isinstance(new, cst.CSTNode) else new
@@ -132,7 +132,9 @@ class DeferredFunction:
 
     def _argument(self, capture: Capture) -> str:
         if capture.read == "choice":
-            return _choice(self.facts.source, capture.nodes[0], self.ahead)
+            return comprehensions.pending(self.facts.source, capture.nodes[0], self.ahead)
+        if capture.read == "comprehension":
+            return comprehensions.argument(self.facts.source, _comprehension(capture), self.ahead)
         if capture.read == "elapsed":
             return self._elapsed(cst.ensure_type(capture.nodes[0], cst.BinaryOperation))
         return f"{self.ahead}.{capture.read}({capture.text})" if capture.read else capture.text
@@ -146,16 +148,28 @@ class DeferredFunction:
 class _ByName(cst.CSTTransformer):
     """Puts names in the places where values were read."""
 
-    def __init__(self, names: Mapping[int, str], ahead: str) -> None:
+    def __init__(self, replaced: Mapping[int, cst.BaseExpression], ahead: str) -> None:
         super().__init__()
-        self._names = names
+        self._replaced = replaced
         self._ahead = ahead
 
     def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> cst.CSTNode:  # type: ignore[override]
         if isinstance(original_node, cst.Break):  # of a guard that looks later; the loop is no longer around it
             return cst.Return(cst.parse_expression(f"{self._ahead}.leave()"))
-        name = self._names.get(id(original_node))
-        return updated_node if name is None else cst.Name(name)
+        return self._replaced.get(id(original_node), updated_node)
+
+
+def _in_place(capture: Capture) -> cst.BaseExpression:
+    """What stands for a value in the function."""
+    if capture.read == "comprehension":
+        return comprehensions.later(_comprehension(capture), capture.name)
+    return cst.Name(capture.name)
+
+
+def _comprehension(capture: Capture) -> comprehensions.Comprehension:
+    node = capture.nodes[0]
+    assert isinstance(node, comprehensions.Comprehension)
+    return node
 
 
 def _unannotated(node: cst.CSTNode) -> cst.CSTNode:
@@ -167,19 +181,6 @@ def _unannotated(node: cst.CSTNode) -> cst.CSTNode:
     return node
 
 
-def _choice(source: SourceFile, node: cst.CSTNode, ahead: str) -> str:
-    """`a.item() if test else 0` with each read turned into a pending one; evaluated where it stood."""
-    start, end = source.span(node)
-    pieces, position = [], start
-    for read in sorted(reads_in(node), key=lambda read: source.span(read.node)):
-        first, last = source.span(read.node)
-        if first < position:
-            continue  # inside the one before
-        pieces += [source.text[position:first], f"{ahead}.{read.kind}({source.code(read.tensor)})"]
-        position = last
-    return "".join([*pieces, source.text[position:end]])
-
-
 def _nonlocals(scope: cst.FunctionDef) -> frozenset[str]:
     return frozenset(item.name.value for n in own_nodes(scope) if isinstance(n, cst.Nonlocal) for item in n.names)
 
@@ -188,13 +189,13 @@ def _line(code: str) -> cst.BaseStatement:
     return cst.ensure_type(cst.parse_statement(code), cst.SimpleStatementLine)
 
 
-def _render(function: cst.FunctionDef, source: SourceFile, indent: str) -> str:
-    """The function's code at an indentation: written inside a dummy block of that indentation, which is cut off."""
+def rendered(statements: Sequence[cst.BaseStatement], source: SourceFile, indent: str) -> str:
+    """The code of statements at an indentation: written inside a dummy block of it, which is cut off."""
+    unit = source.module.default_indent
     if not indent:
-        return source.module.with_changes(header=[], footer=[], body=[function]).code_for_node(function)
-    wrapper = cst.If(cst.Name("x"), cst.IndentedBlock([function], indent=indent))
-    code = cst.Module([wrapper], default_indent=source.module.default_indent).code
-    return code.partition("\n")[2]
+        return "".join(cst.Module([], default_indent=unit).code_for_node(statement) for statement in statements)
+    wrapper = cst.If(cst.Name("x"), cst.IndentedBlock(statements, indent=indent))
+    return cst.Module([wrapper], default_indent=unit).code.partition("\n")[2]
 
 
 def _wrapped(function: str, arguments: list[str], indent: str, source: SourceFile) -> str:
@@ -213,7 +214,7 @@ def _without_blank_lines(node: cst.SimpleStatementLine | cst.BaseCompoundStateme
     return node.with_changes(leading_lines=lines)
 
 
-def _first_comment(source: SourceFile, statement: cst.CSTNode) -> int:
+def first_comment(source: SourceFile, statement: cst.CSTNode) -> int:
     """The line of the first comment above a statement, or its own."""
     leading = getattr(statement, "leading_lines", ())
     commented = [index for index, above in enumerate(leading) if above.comment is not None]

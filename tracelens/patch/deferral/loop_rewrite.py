@@ -13,16 +13,17 @@ import libcst as cst
 
 from tracelens.patch.code.names import dotted, walk
 from tracelens.patch.code.source import SourceFile, Splice
-from tracelens.patch.deferral import plain_torch
+from tracelens.patch.deferral import loop_lines, plain_reads, plain_torch
 from tracelens.patch.deferral.function import DeferredFunction, name_of
+from tracelens.patch.deferral.plain_plan import PlainPlan
 from tracelens.patch.deferral.planning import Deferral
 from tracelens.patch.files.vendored import MODULE
-from tracelens.patch.loop import guards
+from tracelens.patch.loop import guards, stream_order
 from tracelens.patch.loop.between import Looks
 from tracelens.patch.loop.facts import LoopFacts
-from tracelens.patch.loop.loops import Loop, head, own_nodes
+from tracelens.patch.loop.loops import head, own_nodes
 
-_BEFORE, _INSIDE, _AROUND = 0, 1, 2
+_AROUND = 2
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class LoopChange:
     """Calls to replace, each with the method of the runtime that takes its place."""
     ticks: tuple[cst.Call, ...] = ()
     """Clock reads that become events."""
+    reads: PlainPlan | None = None
+    """The deferral as lines of plain torch."""
 
 
 def file_splices(changes: Sequence[LoopChange]) -> list[Splice]:
@@ -50,6 +53,8 @@ def file_splices(changes: Sequence[LoopChange]) -> list[Splice]:
 def _loop_splices(change: LoopChange, used: set[str], gone: frozenset[cst.CSTNode]) -> list[Splice]:
     """The splices for one loop; `used` collects new names, `gone` holds every node that leaves its function."""
     facts = change.facts
+    if change.reads is not None and change.every is not None:
+        return plain_reads.splices(change.reads, change.every, lambda name: _unused(facts, name, used))
     lines = plain(change, used)
     if lines is not None:
         return _plain_splices(change, lines)
@@ -59,11 +64,37 @@ def _loop_splices(change: LoopChange, used: set[str], gone: frozenset[cst.CSTNod
     if change.deferral is not None:
         out += [_drain_before(facts, node, ahead) for node in change.deferral.drains]
     for call, method in change.syncs:
-        arguments = facts.source.code(call.args[0].value) if call.args else ""
+        arguments = facts.source.code(call.args[0].value) if call.args else stream_order.owner(facts, call)
         out.append(Splice(*facts.source.span(call), f"{ahead}.{method}({arguments})"))
     for call in change.ticks:
         out.append(Splice(*facts.source.span(call), f"{ahead}.tick({facts.source.code(call.func)})"))
-    return out + _around(change, moved, ahead, gone, used)
+    return [*out, *_ordered(change), *_around(change, moved, ahead, gone, used)]
+
+
+def _ordered(change: LoopChange) -> list[Splice]:
+    """Behind each wait that is taken out, the lines that keep the order of the streams without it."""
+    facts, runs = change.facts, change.deferral.runs if change.deferral is not None else ()
+    waits: list[tuple[cst.CSTNode, cst.CSTNode]] = [(call, call) for call, _ in change.syncs]
+    for run in runs:
+        read = next((capture.nodes[0] for capture in run.captures if capture.read and capture.nodes), None)
+        waits += [(read, run.statements[-1])] if read is not None else []
+    lines: dict[cst.CSTNode, dict[str, None]] = {}
+    for wait, statement in waits:
+        text = "\n".join(stream_order.lines(facts, wait))
+        if text:
+            lines.setdefault(stream_order.place(facts, statement), {})[text] = None
+    return [_behind(facts.source, node, list(texts)) for node, texts in lines.items()]
+
+
+def _behind(source: SourceFile, node: cst.CSTNode, texts: list[str]) -> Splice:
+    indent = source.indentation(node)
+    lines = plain_torch.indented(tuple(line for text in texts for line in text.split("\n")), source)
+    return loop_lines.whole_line(source, source.last_line(node) + 1, "\n".join(f"{indent}{line}" for line in lines))
+
+
+def needs_helper(change: LoopChange) -> bool:
+    """Whether the change of a loop calls the runtime."""
+    return change.reads is None and plain(change) is None
 
 
 def plain(change: LoopChange, used: set[str] | None = None) -> plain_torch.Lines | None:
@@ -79,11 +110,14 @@ def plain(change: LoopChange, used: set[str] | None = None) -> plain_torch.Lines
 
 def _plain_splices(change: LoopChange, lines: plain_torch.Lines) -> list[Splice]:
     source, loop = change.facts.source, change.facts.loop
-    indent, top = source.indentation(loop), source.line_start(_first_line(source, loop))
+    indent, top = source.indentation(loop), source.line_start(loop_lines.first_line(source, loop))
     before = "".join(f"{indent}{line}\n" for line in lines.before)
     after = "\n".join(f"{indent}{line}" for line in plain_torch.indented(lines.after, source))
-    out = [Splice(top, top, before, _BEFORE), _whole_line(source, _line_after(source, loop), after)]
-    return out + plain_torch.splices(change.facts, change.syncs[0][0], lines)
+    out = [
+        Splice(top, top, before, loop_lines.BEFORE),
+        loop_lines.whole_line(source, loop_lines.line_after(source, loop), after),
+    ]
+    return [*out, *plain_torch.splices(change.facts, change.syncs[0][0], lines), *_ordered(change)]
 
 
 def import_splice(source: SourceFile, before: int, installed: bool = False) -> Splice | None:
@@ -95,7 +129,9 @@ def import_splice(source: SourceFile, before: int, installed: bool = False) -> S
     if MODULE in source.names.imports:
         return None
     line = _line_of_import(source, before)
-    return _whole_line(source, line, f"from tracelens import runtime as {MODULE}" if installed else f"import {MODULE}")
+    return loop_lines.whole_line(
+        source, line, f"from tracelens import runtime as {MODULE}" if installed else f"import {MODULE}"
+    )
 
 
 def _line_of_import(source: SourceFile, before: int) -> int:
@@ -143,7 +179,7 @@ def _around(
 ) -> list[Splice]:
     source, loop = change.facts.source, change.facts.loop
     indent = source.indentation(loop)
-    first = _first_line(source, loop)
+    first = loop_lines.first_line(source, loop)
     top = source.line_start(first)
     blocks = _functions(moved, indent, gone)
     looks = change.deferral.looks if change.deferral is not None else None
@@ -152,9 +188,12 @@ def _around(
     making = f"{indent}{ahead} = {MODULE}.DeferredReads(every={change.every})\n"
     above = source.line_text(first - 1).strip() if first > 1 else ""
     apart = "\n" if blocks and above and not above.endswith((":", '"""')) else ""
-    out = [Splice(top, top, apart + "\n".join([*blocks, making]), _BEFORE), *_head(change.facts, ahead, used, asking)]
+    out = [
+        Splice(top, top, apart + "\n".join([*blocks, making]), loop_lines.BEFORE),
+        *_head(change.facts, ahead, used, asking),
+    ]
     if any(isinstance(node, cst.Break) for node in own_nodes(loop.body)):
-        out.append(_whole_line(source, _line_after(source, loop), f"{indent}{ahead}.drain()"))
+        out.append(loop_lines.whole_line(source, loop_lines.line_after(source, loop), f"{indent}{ahead}.drain()"))
     return out
 
 
@@ -189,36 +228,6 @@ def _functions(moved: Sequence[DeferredFunction], indent: str, gone: frozenset[c
     return [*([bindings] if bindings else []), *(one.definition() for one in moved)]
 
 
-def _first_line(source: SourceFile, statement: Loop) -> int:
-    """The line of a statement, or of the comments directly above it."""
-    line = source.line(statement)
-    for above in reversed(statement.leading_lines):
-        if above.comment is None:
-            break
-        line -= 1
-    return line
-
-
-def _line_after(source: SourceFile, loop: Loop) -> int:
-    """The first line that is neither a part of the loop nor a comment at its body's indentation."""
-    last = max(source.last_line(node) for node in walk(loop) if isinstance(node, cst.BaseSmallStatement))
-    indent = len(source.indentation(loop))
-    for line in range(last + 1, len(source.line_starts) + 1):
-        text = source.line_text(line)
-        deeper = len(text) - len(text.lstrip(" \t")) > indent
-        if not (text.lstrip().startswith("#") and deeper):
-            break
-        last = line
-    return last + 1
-
-
-def _whole_line(source: SourceFile, line: int, text: str) -> Splice:
-    """A line of its own before `line`, also at the end of a file without a newline there."""
-    position = source.line_start(line)
-    missing = position == len(source.text) and bool(source.text) and not source.text.endswith(("\n", "\r"))
-    return Splice(position, position, f"\n{text}" if missing else f"{text}\n", _INSIDE)
-
-
 def _drain_before(facts: LoopFacts, node: cst.CSTNode, ahead: str) -> Splice:
     source = facts.source
     start, _ = source.span(node)
@@ -226,9 +235,9 @@ def _drain_before(facts: LoopFacts, node: cst.CSTNode, ahead: str) -> Splice:
         begin, indent = source.line_start(source.line(node)), source.indentation(node)
         if guards.leaves_loop(facts, node):
             inner = indent + source.module.default_indent
-            return Splice(begin, begin, f"{indent}if {ahead}.drain():\n{inner}break\n", _INSIDE)
-        return Splice(begin, begin, f"{indent}{ahead}.drain()\n", _INSIDE)
-    return Splice(start, start, f"{ahead}.drain(); ", _INSIDE)
+            return Splice(begin, begin, f"{indent}if {ahead}.drain():\n{inner}break\n", loop_lines.INSIDE)
+        return Splice(begin, begin, f"{indent}{ahead}.drain()\n", loop_lines.INSIDE)
+    return Splice(start, start, f"{ahead}.drain(); ", loop_lines.INSIDE)
 
 
 def _unused(facts: LoopFacts, wanted: str, used: set[str]) -> str:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from tracelens.patch.code.source import SourceFile, Splice
+from tracelens.patch.loop import stream_order
 from tracelens.patch.loop.facts import LoopFacts
 
 Unused = Callable[[str], str]
@@ -64,9 +65,14 @@ def lines_for(facts: LoopFacts, call: cst.Call, method: str, every: int | None, 
     """The lines that take the place of a call, or None where the runtime is needed."""
     if not _alone(facts, call):
         return None
-    torch = facts.source.code(call.func).removesuffix(".synchronize")
-    if method == "synchronize" and every is not None:
+    owner = stream_order.owner(facts, call)
+    if every is not None and (method == "synchronize" or owner):
         return _every_nth(facts.source.code(call), every, unused("batches_issued"))
+    if stream_order.is_event(facts, call):
+        return _kept(owner, unused("batch_done"))
+    if owner:
+        return _marked(stream_order.cuda(facts), unused("batch_done"), owner)
+    torch = facts.source.code(call.func).removesuffix(".synchronize")
     if method != "record" or call.args or not torch.endswith("cuda"):
         return None
     return _marked(torch, unused("batch_done")) if every is None else _marked_every(torch, every, unused)
@@ -77,9 +83,14 @@ def _every_nth(call: str, every: int, count: str) -> Lines:
     return Lines((f"{count} = 0",), above, call, True, (), (f"if {count} % {every}:", f"{UNIT}{call}"))
 
 
-def _marked(torch: str, name: str) -> Lines:
+def _marked(torch: str, name: str, stream: str = "") -> Lines:
     after = (f"if {name} is not None:", f"{UNIT}{name}.synchronize()")
-    return Lines((f"{name} = None",), (f"{name} = {torch}.Event()",), f"{name}.record()", False, (), after)
+    return Lines((f"{name} = None",), (f"{name} = {torch}.Event()",), f"{name}.record({stream})", False, (), after)
+
+
+def _kept(event: str, name: str) -> Lines:
+    after = (f"if {name} is not None:", f"{UNIT}{name}.synchronize()")
+    return Lines((f"{name} = None",), (), f"{name} = {event}", False, (), after)
 
 
 def _marked_every(torch: str, every: int, unused: Unused) -> Lines:

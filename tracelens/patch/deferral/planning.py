@@ -9,16 +9,18 @@ screen are a result like any other.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import libcst as cst
 
 from tracelens.patch.code import elsewhere
 from tracelens.patch.code.names import dotted, meets, rebound, touched, walk, written
 from tracelens.patch.code.outside import BESIDES, FILES, OUTPUT, words
+from tracelens.patch.deferral import proof
 from tracelens.patch.deferral.captures import Capture
+from tracelens.patch.deferral.kept_parts import changed_later
 from tracelens.patch.deferral.statements import StatementCaptures
-from tracelens.patch.loop import guards, heads, timing
+from tracelens.patch.loop import guards, heads, stream_order, timing
 from tracelens.patch.loop.between import Looks
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.host import opens_file
@@ -50,6 +52,8 @@ class Deferral:
     notes: tuple[str, ...]
     looks: Looks | None = None
     """When the iterator of the loop looks at the results: what waits runs before."""
+    unproved: str = ""
+    """What of the project is not known, without which the plan is not proved; empty where it is."""
 
 
 def plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode]) -> Deferral:
@@ -69,6 +73,16 @@ def plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode]) -> Deferral:
             raise blocked from None
 
 
+def plan_between(facts: LoopFacts, seeds: Sequence[cst.CSTNode]) -> Deferral:
+    """Plan to defer the statements in `seeds`, with every statement of a rare branch left where it stands.
+
+    What the script shows every K batches it then shows at the same batches as before. Raises `Blocked`.
+    """
+    check_scope(facts.scope)
+    timing.check_events(facts)
+    return _plan(facts, seeds, wait_for_rare=True)
+
+
 def _plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode], wait_for_rare: bool) -> Deferral:
     members, state = _closure(facts, seeds, wait_for_rare)
     _check_names(facts, members, state)
@@ -84,7 +98,8 @@ def _plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode], wait_for_rare: bool) -
         if isinstance(leaf, cst.BaseSmallStatement):
             _check_results(facts, leaf, state)
     drains += tuple(node for node in guards.lookouts(facts, moved) if node not in drains)
-    return Deferral(facts, runs, drains, state, tuple(_notes(facts, looks)), looks)
+    deferral = Deferral(facts, runs, drains, state, tuple(_notes(facts, looks)), looks)
+    return replace(deferral, unproved=proof.unproved(deferral))
 
 
 def _check_results(facts: LoopFacts, leaf: cst.BaseSmallStatement, state: frozenset[str]) -> None:
@@ -124,14 +139,14 @@ def _closure(
 def _results(facts: LoopFacts, state: frozenset[str], statements: Sequence[cst.CSTNode]) -> frozenset[str]:
     """The keys in `state` and those that the statements write, with the objects that hold one another."""
     keys = {key for statement in statements for key in written(statement, facts.names)}
-    keys |= {key for statement in statements for key in facts.behind(statement).changed}
+    keys |= {key for statement in statements for key in changed_later(facts, statement)}
     objects = keys - {name for statement in statements for name in rebound(statement) - facts.kept_by(statement)}
     return state | keys | facts.aliases(frozenset(objects), frozenset(keys))
 
 
 def _recordable(facts: LoopFacts, state: frozenset[str], leaf: cst.BaseSmallStatement) -> bool:
     try:
-        StatementCaptures(facts, state | written(leaf, facts.names) | facts.behind(leaf).changed).small(leaf)
+        StatementCaptures(facts, state | written(leaf, facts.names) | changed_later(facts, leaf)).small(leaf)
     except Blocked:
         return False
     return not facts.source.kept_by_comment(leaf)
@@ -139,7 +154,7 @@ def _recordable(facts: LoopFacts, state: frozenset[str], leaf: cst.BaseSmallStat
 
 def _check_names(facts: LoopFacts, members: Iterable[cst.CSTNode], state: frozenset[str]) -> None:
     names = state - {OUTPUT, FILES}
-    behind = {name for member in members for name in facts.behind(member).changed}
+    behind = {name for member in members for name in changed_later(facts, member)}
     used = facts.inner_use(names - behind.difference(*(written(member, facts.names) for member in members)))
     if used is not None:
         raise Blocked(used, "a function defined here uses the results", "hand the results to it as arguments")
@@ -265,7 +280,7 @@ class _Planner:
         if isinstance(statement, cst.If):
             return self._branches(statement)
         if isinstance(statement, (cst.For, cst.While, cst.With)):
-            if isinstance(statement, cst.With) and not _plain_context(statement):
+            if isinstance(statement, cst.With) and not _plain_context(statement, self.facts):
                 raise Blocked(statement, "the value is used inside a `with`", "read it after the block")
             return self._both(statement.body, getattr(statement, "orelse", None))
         raise Blocked(statement, "the value is used where an exception may be caught", "read it every N batches")
@@ -357,9 +372,14 @@ def _holds(run: StatementRun, seed: cst.CSTNode) -> bool:
     return any(node is seed for statement in run.statements for node in walk(statement))
 
 
-def _plain_context(node: cst.With) -> bool:
-    """A context that changes nothing for statements that run after it: gradients off, autocast, a profiler's label."""
+def _plain_context(node: cst.With, facts: LoopFacts) -> bool:
+    """A context that changes nothing for statements that run after it: gradients off, autocast, a profiler's label.
+
+    A stream of the loop's own is one as well: what is read there is kept there.
+    """
     for item in node.items:
+        if stream_order.enters_stream(facts, item.item):
+            continue
         call = item.item.func if isinstance(item.item, cst.Call) else item.item
         last = call.attr.value if isinstance(call, cst.Attribute) else getattr(call, "value", "")
         if item.asname is not None or not (isinstance(last, str) and any(word in last for word in _PLAIN_CONTEXTS)):

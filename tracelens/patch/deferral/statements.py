@@ -13,6 +13,7 @@ import libcst as cst
 from tracelens.patch.code.names import WHOLE_SELF, dotted, is_output, rebound, root_key
 from tracelens.patch.code.outside import looked_at
 from tracelens.patch.deferral.expressions import ExpressionCaptures
+from tracelens.patch.deferral.kept_parts import kept_parts
 from tracelens.patch.loop import guards, host, moments
 from tracelens.patch.loop.loops import BUILTINS, Blocked
 from tracelens.patch.loop.sites import reads_in
@@ -43,6 +44,11 @@ class StatementCaptures(ExpressionCaptures):
         elif not isinstance(node, cst.Pass):
             word = type(node).__name__.lower()
             raise Blocked(node, f"`{word}` depends on the value in the same batch", "keep it, or check every N batches")
+        captured = {id(part) for capture in self.captures.values() for part in capture.nodes}
+        for part in kept_parts(self.facts, node):
+            if id(part) not in captured:
+                obstacle = "what it calls changes things that the loop goes on with"
+                raise Blocked(part, obstacle, "call it in a statement of its own")
 
     def _file(self, node: cst.With) -> None:
         """`with open(path, "a") as file:`, whose whole body writes into the file."""
@@ -84,7 +90,8 @@ class StatementCaptures(ExpressionCaptures):
             return
         if not isinstance(call, cst.Call):
             raise Blocked(node, "the statement does more than log or accumulate", "read the value every N batches")
-        host.check_behind(call, self.facts, self.state)
+        if not kept_parts(self.facts, node):
+            host.check_behind(call, self.facts, self.state)
         self._stores = not is_output(call, self.facts.names)
         if not self._stores:
             self._check_printer(call)

@@ -15,7 +15,7 @@ from tracelens.patch.effects import classes
 from tracelens.patch.effects.callbacks import ELSEWHERE
 from tracelens.patch.effects.dispatch import RETURN, Arguments, Dispatch, Here
 from tracelens.patch.effects.library import Library
-from tracelens.patch.effects.memory import PLAIN, Memory, Unit
+from tracelens.patch.effects.memory import PLAIN, Memory, TooLarge, Unit
 from tracelens.patch.effects.objects import Activation, Callbacks, Class, Function, Instance, Module, Object
 from tracelens.patch.effects.project import Project
 from tracelens.patch.effects.scopes import FUNCTIONS
@@ -24,10 +24,6 @@ from tracelens.patch.effects.statements import Statements
 
 MAX_UNITS = 10_000
 """Functions looked at, each again when what it reads grew; then the project is too large to be told."""
-
-
-class TooLarge(Exception):
-    """The project has more functions, or they call one another in more ways, than can be followed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,13 +63,12 @@ class _Runner:
                 self.memory.write(module, "__name__", {PLAIN})
                 self.memory.write(module, "__file__", {PLAIN})
                 self.memory.summary(module)
-        self.memory.summary(self.memory.make(Callbacks, ELSEWHERE, "all"))
+        self.memory.summary(self.memory.make(Callbacks, ELSEWHERE, "later"))
         self._settle()
         for function in _around(*self._node(asked)):
             self._called_by_somebody(function)
             self._settle()
-        self.memory.final = True
-        self.memory.waiting.update(dict.fromkeys(self.memory.summaries))
+        self.memory.finish()
         self._settle()
 
     def _node(self, asked: tuple[Path, ast.AST]) -> tuple[ast.AST, ast.AST]:

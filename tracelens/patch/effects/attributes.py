@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tracelens.patch.effects import classes, vocabulary
+from tracelens.patch.effects.durations import is_timed
 from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, SHARED, Memory, Objects, Unit
 from tracelens.patch.effects.objects import (
     READS,
@@ -121,7 +122,8 @@ class Attributes(ABC):
             own = self._field(owner, name, here) if owner is not DATA else NONE
             return own | self._member(f"<{owner.kind}>.{name}", owner, here)
         if isinstance(owner, Plain):
-            return self._member(f"<plain>.{name}", owner, here)
+            member = self._member(f"<plain>.{name}", owner, here)
+            return member | {owner} if is_timed(owner) else member
         return self._member(f"<list>.{name}", owner, here) if vocabulary.knows(f"<list>.{name}") else NONE
 
     def _member(self, full: str, receiver: Object | None, here: Here) -> Objects:
@@ -132,12 +134,12 @@ class Attributes(ABC):
         return self.memory.read(owner, name, here.unit)
 
     def _of_instance(self, owner: Instance, name: str, here: Here) -> Objects:
-        stored = self._field(owner, name, here) | self.memory.read(owner, "*", here.unit)
-        stored |= self.memory.read(SHARED, name, here.unit)
+        own = self._field(owner, name, here)
+        stored = own | self.memory.read(owner, "*", here.unit) | self.memory.read(SHARED, name, here.unit)
         found = self.in_order(classes.order(owner.made, self.memory, here.unit), owner, name, here)
-        if found is None and not stored:
+        if found is None and not own:
             hidden = self.in_order(classes.order(owner.made, self.memory, here.unit), owner, "__getattr__", here)
-            return self.invoke(hidden, Arguments((frozenset({PLAIN}),)), here) if hidden else NONE
+            found = self.invoke(hidden or NONE, Arguments((frozenset({PLAIN}),)), here)
         return stored | (found or NONE)
 
     def in_order(self, order: Iterable[Object], owner: Object, name: str, here: Here) -> Objects | None:
@@ -197,8 +199,11 @@ class Attributes(ABC):
 
     def store(self, objects: Iterable[Object], name: str, value: Objects, here: Here) -> None:
         """`object.name = value`; what is stored in an unknown object can turn up in every other."""
-        for owner in objects:
-            if owner is DATA or isinstance(owner, Plain):
+        for owner in map(_owner, objects):
+            if isinstance(owner, Plain):
+                continue
+            if owner is DATA:  # nobody can tell which object of a library it is, so nothing is kept
+                self.memory.effect(here.unit, here.node, Effect(WRITES, DATA, name))
                 continue
             target = SHARED if isinstance(owner, Unknown) else owner
             self.memory.write(target, name, value)
@@ -240,7 +245,10 @@ class Attributes(ABC):
                 out |= self.elements(owner, key, here) | self._member(f"<{owner.kind}>.__getitem__", owner, here)
                 if owner.kind in ("loader", "module", "lazy", "pairs", "numbered"):
                     out |= self.libraries.passes(owner, here)
-            elif isinstance(owner, (Class, Unknown, Plain)) or owner is DATA:
+            elif isinstance(owner, Unknown):
+                self.memory.effect(here.unit, here.node, Effect(READS, SHARED, key))
+                out |= self.memory.read(SHARED, key, here.unit) | {owner}
+            elif isinstance(owner, (Class, Plain)) or owner is DATA:
                 out |= {owner}
             elif isinstance(owner, Module):
                 out |= self._everything(owner, here)
@@ -270,7 +278,7 @@ class Attributes(ABC):
 
     def store_item(self, objects: Iterable[Object], key: str, value: Objects, here: Here) -> None:
         """`object[key] = value`."""
-        for owner in objects:
+        for owner in map(_owner, objects):
             if isinstance(owner, Plain):
                 continue
             target = SHARED if isinstance(owner, Unknown) else owner
@@ -278,8 +286,15 @@ class Attributes(ABC):
                 method = self.in_order(classes.order(owner.made, self.memory, here.unit), owner, "__setitem__", here)
                 self.invoke(method or NONE, Arguments((frozenset({PLAIN}), value)), here)
             if isinstance(owner, Container) and owner.maker == AS_DICT and isinstance(owner.site, Object):
-                target, key = owner.site, "*"
+                target, key = owner.site, key[2:-2] if key.startswith("['") else "*"
             field_name = key
             if target is not DATA:
                 self.memory.write(target, field_name, value)
             self.memory.effect(here.unit, here.node, Effect(WRITES, target, field_name))
+
+
+def _owner(stored_in: Object) -> Object:
+    """The object that changes when a part of a library's object does: `layer.weight.data[0] = 1` changes the layer."""
+    while isinstance(stored_in, Name) and isinstance(stored_in.receiver, (Thing, Name)):
+        stored_in = stored_in.receiver
+    return stored_in

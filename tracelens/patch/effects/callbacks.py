@@ -32,7 +32,7 @@ NOWHERE = ast.Pass()
 """The place of what a library calls."""
 HOOKS = Thing("hooks", "hooks", None)
 """Holds what torch calls on its own: hooks of modules and tensors, `backward` of the project's functions."""
-ELSEWHERE = Thing("other time", "other time", None)
+ELSEWHERE = Thing("later", "later", None)
 """Holds what runs at any time: handlers of signals, functions of threads."""
 _TEXT = ("__str__", "__repr__", "__format__")
 _NUMBERS = ("__len__", "__bool__", "__int__", "__float__", "__hash__", "__abs__", "__round__", "__index__")
@@ -55,7 +55,8 @@ class CallbackRules:
         if not entry.calls:
             return NONE
         if entry.calls == "async":
-            self.memory.write(ELSEWHERE, HELD, given.objects)
+            own = frozenset({receiver}) if isinstance(receiver, Instance) else NONE
+            self.memory.write(ELSEWHERE, HELD, given.objects | own)
             return NONE
         if isinstance(receiver, Instance):
             return self._own(entry, called, receiver, given, here)
@@ -69,7 +70,8 @@ class CallbackRules:
         if not called.full.startswith("<module>"):
             objects |= self.memory.read(receiver, HELD, here.unit) | {receiver}
         elif last in ("__call__", "forward", "generate"):
-            return self.dispatch.invoke(self.dispatch.load({receiver}, "forward", here), given, here)
+            own = self.dispatch.load({receiver}, "forward", here)  # the library's own, where the class has none
+            return self.dispatch.invoke((one for one in own if not isinstance(one, Name)), given, here)
         return self._through(objects, entry.calls, here)
 
     def _through(self, objects: Objects, protocol: str, here: Here) -> Objects:
@@ -86,10 +88,7 @@ class CallbackRules:
 
     def look_around(self, unit: Callbacks) -> None:
         """Find what can be called by now through a holder, and enter it."""
-        if unit.protocol in ("all", "unknown"):
-            objects: Iterable[Object] = self.memory.reach([unit.holder])
-        else:
-            objects = self._near(unit.holder)
+        objects: Iterable[Object] = self.memory.reach([unit.holder]) if unit.protocol == "unknown" else self._near(unit)
         known = self._known.setdefault(unit, {})
         for one in [one for one in objects if isinstance(one, _ACTIVE) and one not in known]:
             known[one] = None
@@ -101,20 +100,42 @@ class CallbackRules:
             self._enter(unit, one)
 
     def _enter(self, unit: Callbacks, one: Object) -> None:
-        given = Arguments(rest=frozenset({SHARED if unit.protocol == "unknown" else DATA}))
+        given = Arguments(rest=self._handed_back(unit))
         self.memory.write(unit, RETURN, self._called_back(one, unit.protocol, given, Here(unit, NOWHERE)))
 
-    def _near(self, holder: Object) -> list[Object]:
-        """What is handed over, also within lists."""
-        near = self.memory.fields.get(holder, {}).get(ANY_KEY, set())
-        fields = [self.memory.fields.get(one, {}) for one in near if isinstance(one, Container)]
-        inside = {part for one in fields for name, held in one.items() if name.startswith("[") for part in held}
-        return [*near, *inside]
+    def _handed_back(self, unit: Callbacks) -> Objects:
+        """What a library gives to what it calls: tensors, and what it was given for that."""
+        if unit.protocol == "unknown":
+            return frozenset({SHARED})
+        if unit.protocol != "later":
+            return frozenset({DATA})
+        others = (one for one in self._near(unit) if not isinstance(one, (Function, Method, Class)))
+        return frozenset(one for one in others if one is not unit.holder) | {DATA}
+
+    def _near(self, unit: Callbacks) -> list[Object]:
+        """What the library has: what it is handed, what its own objects hold, and what is within lists of these.
+
+        It goes on through objects of the library, never through those of the project: these it can only call.
+        """
+        further = (Container,) if unit.protocol not in ("all", "later") else (Container, Thing)
+        out: dict[Object, None] = {}
+        waiting: list[Object] = [unit.holder]
+        while waiting:
+            one = waiting.pop()
+            if one in out or (one is not unit.holder and not isinstance(one, (*_ACTIVE, *further))):
+                continue
+            out[one] = None
+            if one is unit.holder or isinstance(one, further):
+                fields = self.memory.fields.get(one, {})
+                waiting += [
+                    held for name, inside in fields.items() if name == HELD or name.startswith("[") for held in inside
+                ]
+        return list(out)
 
     def _called_back(self, one: Object, protocol: str, given: Arguments, here: Here) -> Objects:
-        if isinstance(one, (Function, Method)) and protocol in ("all", "functions", "pass", "unknown"):
+        if isinstance(one, (Function, Method)) and protocol in ("all", "functions", "pass", "unknown", "later"):
             return self.dispatch.invoke({one}, given, here)
-        if isinstance(one, Generator) and protocol in ("all", "pass", "unknown"):
+        if isinstance(one, Generator) and protocol in ("all", "pass", "unknown", "later"):
             return self.dispatch.passes({one}, here)
         if isinstance(one, Class) and protocol == "unknown":
             return self.dispatch.instantiate(one, given, here)
@@ -137,8 +158,8 @@ class CallbackRules:
         if protocol in known:
             return known[protocol]
         kinds = set(classes.kinds(one.made, memory, here.unit))
-        if protocol == "functions":
-            return ("__call__", "forward")
+        if protocol in ("functions", "later"):
+            return ("__call__", "forward", "run")
         if protocol == "unknown" or "" in kinds or kinds - {"module", "data", "list"}:
             made = [
                 name

@@ -7,12 +7,13 @@ it comes and the place that does it. Variables and objects of one call, which no
 from __future__ import annotations
 
 import ast
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from tracelens.patch.effects.memory import SHARED, Memory, Unit
+from tracelens.patch.effects.memory import ANY_DATA, SHARED, Memory, Unit, is_tensor
 from tracelens.patch.effects.names import module_of, parent
 from tracelens.patch.effects.objects import (
     READS,
@@ -35,12 +36,18 @@ Elsewhere = tuple[tuple[Path, Span], ...]
 
 @dataclass(frozen=True)
 class Deed:
-    """`at`: the node of the loop; `node`, in `unit`: what does it in the end."""
+    """`at`: the node of the loop; `node`, in `unit`: what does it in the end.
+
+    `perhaps`: only where code that nobody can tell calls it, or does it itself.
+    `elsewhere`: at a time of its own, as threads and handlers of signals do.
+    """
 
     at: ast.AST
     unit: Unit
     node: ast.AST
     effect: Effect
+    perhaps: bool = False
+    elsewhere: bool = False
 
     @property
     def place(self) -> tuple[str, int]:
@@ -63,28 +70,37 @@ class Deeds:
         """What the nodes of the unit do that are chosen."""
         summary = self.memory.summaries[self.unit]
         out = [Deed(node, self.unit, node, effect) for node, effect in summary.effects if chosen(node)]
-        seen: dict[Unit, ast.AST] = {}
-        for node, called in summary.calls:
-            if chosen(node):
-                out += self._behind(node, called, seen)
+        out += self._behind([(node, called) for node, called in summary.calls if chosen(node)])
         return [one for one in out if self._counts(one)]
 
     def behind(self, at: ast.AST, called: Unit) -> list[Deed]:
         """What a unit does that runs beside the loop."""
-        return [one for one in self._behind(at, called, {}) if self._counts(one)]
+        return [one for one in self._behind([(at, called)]) if self._counts(one)]
 
-    def _behind(self, at: ast.AST, called: Unit, seen: dict[Unit, ast.AST]) -> Iterator[Deed]:
-        waiting = [called]
-        while waiting:
-            unit = waiting.pop()
+    def _behind(self, calls: Iterable[tuple[ast.AST, Unit]]) -> Iterator[Deed]:
+        """What is called for certain first, so that nothing of it counts as called by unknown code alone.
+
+        Another call of the loop's own function has variables of its own.
+        """
+        seen: set[Unit] = set()
+        certain, perhaps = deque(calls), deque[tuple[ast.AST, Unit]]()
+        while certain or perhaps:
+            known = bool(certain)
+            at, unit = (certain or perhaps).popleft()
             if unit in seen:
                 continue
-            seen[unit] = at
+            if known and _is_unknown(unit):
+                perhaps.append((at, unit))
+                continue
+            seen.add(unit)
             summary = self.memory.summaries[unit]
-            yield from (Deed(at, unit, node, e) for node, e in summary.effects if not self._is_drained(unit, node))
-            waiting += [one for node, one in summary.calls if not self._is_drained(unit, node)]
-            if isinstance(unit, Callbacks) and unit.holder is SHARED:
-                yield from (Deed(at, unit, at, Effect(kind, SHARED, "", deep=True)) for kind in (READS, WRITES))
+            for node, effect in summary.effects:
+                if not self._is_drained(unit, node) and not (unit is self.unit is effect.target):
+                    yield Deed(at, unit, node, effect, not known)
+            inner = [(at, one) for node, one in summary.calls if not self._is_drained(unit, node)]
+            (certain if known else perhaps).extend(inner)
+            if _is_unknown(unit):
+                yield from (Deed(at, unit, at, Effect(kind, SHARED, "", deep=True), True) for kind in (READS, WRITES))
 
     def _is_drained(self, unit: Unit, node: ast.AST) -> bool:
         if isinstance(unit, Callbacks) or not self.drained:
@@ -100,7 +116,7 @@ class Deeds:
         if isinstance(target, Activation):
             return target in self._frames or target is not deed.unit
         if isinstance(target, (Instance, Container)) or (isinstance(target, Thing) and target.site is not None):
-            return target in self.visible
+            return target in self.visible or (is_tensor(target) and ANY_DATA in self.visible)
         return True
 
     @cached_property
@@ -124,6 +140,11 @@ class Deeds:
             if not frames:
                 return frozenset(seen)
             seen |= set(self.memory.reach(frames))
+
+
+def _is_unknown(unit: Unit) -> bool:
+    """Whether the unit stands for what unknown code may call."""
+    return isinstance(unit, Callbacks) and unit.holder is SHARED
 
 
 def _closed_over(one: Object) -> Iterator[Object]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from tracelens.patch.effects import classes
+from tracelens.patch.effects import classes, durations
 from tracelens.patch.effects.attributes import HELD, RETURN, STATE, Arguments, Attributes, Here
 from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, SHARED, Objects
 from tracelens.patch.effects.objects import (
@@ -174,7 +174,7 @@ class Dispatch(Attributes):
                 case Module() | Activation():
                     out |= self._everything(owner, here)
                 case _:
-                    out |= {PLAIN}
+                    out |= {owner if isinstance(owner, Plain) else PLAIN}
         return out
 
     def _pass_instance(self, owner: Instance, here: Here) -> Objects:
@@ -227,6 +227,8 @@ class Dispatch(Attributes):
     def unknown(self, why: str, given: Objects, here: Here) -> Objects:
         """A call of what nobody can tell: it may do anything with what unknown code was ever handed."""
         self.share(given)
+        for effect in durations.shown(given, self.memory):
+            self.memory.effect(here.unit, here.node, effect)
         self.memory.effect(here.unit, here.node, Effect(UNKNOWN, self.memory.make(Unknown, why)))
         self.memory.calls(here.unit, here.node, self.memory.make(Callbacks, SHARED, "unknown"))
         return self.memory.unknown(why)

@@ -11,7 +11,7 @@ import ast
 import builtins
 from collections.abc import Callable, Iterable, Mapping
 
-from tracelens.patch.effects import names
+from tracelens.patch.effects import durations, names
 from tracelens.patch.effects.dispatch import Arguments, Dispatch, Here
 from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, Memory, Objects
 from tracelens.patch.effects.objects import (
@@ -28,6 +28,7 @@ from tracelens.patch.effects.objects import (
     Generator,
     Module,
     Name,
+    Plain,
     Super,
     Thing,
     Unknown,
@@ -82,7 +83,7 @@ class Expressions:
         home, name = self._place(name)
         if home is None:
             self.memory.names(names.module_of(self.frame), self.unit)  # it may come to have the name
-            return self._builtin(name)
+            return self._builtin(name, node)
         self.memory.effect(self.unit, node, Effect(READS, home, name))
         found = self.memory.read(home, name, self.unit)
         if isinstance(home, Module):
@@ -91,11 +92,14 @@ class Expressions:
                 found |= self.dispatch.load(self.memory.read(home, STAR, self.unit), name, self.here(node))
         if isinstance(home, Class):  # what the body does not have yet is looked for around the class
             outer = names.home(name, home.frame, self.memory)
-            found |= self.memory.read(outer, name, self.unit) if outer is not None else self._builtin(name)
+            found |= self.memory.read(outer, name, self.unit) if outer is not None else self._builtin(name, node)
         return found
 
-    def _builtin(self, name: str) -> Objects:
-        replaced = self.memory.read(self.memory.make(Name, "builtins", None), name, self.unit)
+    def _builtin(self, name: str, node: ast.AST) -> Objects:
+        module = self.memory.make(Name, "builtins", None)
+        replaced = self.memory.read(module, name, self.unit)
+        if replaced:
+            self.memory.effect(self.unit, node, Effect(READS, module, name))
         return replaced | ({self.memory.make(Name, f"builtins.{name}", None)} if hasattr(builtins, name) else NONE)
 
     def bind(self, name: str, value: Objects, node: ast.AST) -> None:
@@ -128,7 +132,7 @@ class Expressions:
     def unpacked(self, value: Objects, node: ast.AST, number: int | None = None) -> Objects:
         """The parts of what is unpacked into several names, or the part of that number."""
         here = self.here(node)
-        out: Objects = frozenset(one for one in value if one in (PLAIN, DATA))
+        out: Objects = frozenset(one for one in value if isinstance(one, Plain) or one is DATA)
         for one in value - out:
             numbered = (
                 number is not None and isinstance(one, Container) and f"[{number}]" in self.memory.keys(one, self.unit)
@@ -150,28 +154,30 @@ class Expressions:
         return self.dispatch.item(owners, key(node), self.here(node))
 
     def _text(self, node: ast.JoinedStr) -> Objects:
+        out: Objects = frozenset({PLAIN})
         for part in node.values:
             if isinstance(part, ast.FormattedValue):
                 shown = self.value(part.value)
-                self.dispatch.special(shown, _TEXT, Arguments((frozenset({PLAIN}),)), self.here(part))
+                shown |= self.dispatch.special(shown, _TEXT, Arguments((frozenset({PLAIN}),)), self.here(part))
+                out |= durations.timed(shown, self.memory)
                 self.value(part.format_spec)
-        return frozenset({PLAIN})
+        return out
 
     def _call(self, node: ast.Call) -> Objects:
         if isinstance(node.func, ast.Name) and node.func.id == "super":
             return self._super(node)
         called, given = self.value(node.func), self.arguments(node)
         if isinstance(node.func, ast.Attribute) and node.func.attr in _READS and not node.args:
-            called = self._known_read(called)
+            called = self._known_read(called, node.func.attr)
         if not called and self.memory.final:
             text = ast.unparse(node.func)
             return self.dispatch.unknown(f"`{text}(…)`", given.objects | self._owner(node.func), self.here(node))
         return self.dispatch.invoke(called, given, self.here(node))
 
-    def _known_read(self, called: Objects) -> Objects:
+    def _known_read(self, called: Objects, method: str) -> Objects:
         """`loss.item()` of what nobody can tell: where it is made at all it is a tensor's."""
         hidden = frozenset(one for one in called if isinstance(one, Unknown))
-        return called - hidden | ({self.memory.make(Name, "<data>.item", DATA)} if hidden else NONE)
+        return called - hidden | ({self.memory.make(Name, f"<data>.{method}", DATA)} if hidden else NONE)
 
     def _owner(self, called: ast.expr) -> Objects:
         """The object of a method that cannot be told: who has it can do anything with it."""
@@ -232,7 +238,9 @@ class Expressions:
         out = self.dispatch.special(left, (f"__{name}__",), Arguments((right,)), here)
         out |= self.dispatch.special(right, (f"__r{name}__",), Arguments((left,)), here)
         if operator is ast.Mod:
-            self.dispatch.special(right, _TEXT, Arguments((frozenset({PLAIN}),)), here)
+            texts = self.dispatch.special(right, _TEXT, Arguments((frozenset({PLAIN}),)), here)
+            out |= durations.timed(right | texts, self.memory)
+        out |= durations.computed(left, operator, right, node, self.memory)
         if any(isinstance(one, Thing) and one.kind == "moment" for one in both) and operator is ast.Sub:
             self.memory.effect(self.unit, node, Effect(CLOCK))
         held = [one for one in both if isinstance(one, Container)]
@@ -247,6 +255,7 @@ class Expressions:
     def _comparison(self, node: ast.Compare) -> Objects:
         sides = [self.value(one) for one in (node.left, *node.comparators)]
         for operator, left, right in zip(node.ops, sides, sides[1:], strict=False):
+            durations.computed(left, ast.Sub, right, node, self.memory)
             name = _COMPARISONS.get(type(operator))
             if name is not None:
                 self.dispatch.special(
@@ -262,6 +271,7 @@ class Expressions:
         value = self.value(node.operand)
         wanted = ("__bool__", "__len__") if isinstance(node.op, ast.Not) else ("__neg__", "__invert__", "__pos__")
         out = self.dispatch.special(value, wanted, Arguments(), self.here(node))
+        out |= durations.only_timed(value)
         return out | {DATA if any(isinstance(one, (Thing, Name)) for one in value) else PLAIN}
 
     def truth(self, node: ast.expr) -> Objects:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from tracelens.patch.effects.analysis import Analysis, TooLarge, analyse
+from tracelens.patch.effects.analysis import Analysis, analyse
+from tracelens.patch.effects.memory import TooLarge
 from tracelens.patch.effects.movable import Answer, Question, Reason, judge
 from tracelens.patch.effects.places import function_of, loop_at
 from tracelens.patch.effects.project import Project

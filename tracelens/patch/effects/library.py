@@ -6,29 +6,33 @@ the summary of the caller. A name that the vocabulary does not have is unknown.
 
 from __future__ import annotations
 
-from tracelens.patch.effects import vocabulary
+from tracelens.patch.effects import durations, vocabulary
 from tracelens.patch.effects.callbacks import HOOKS, CallbackRules, has_content
 from tracelens.patch.effects.dispatch import HELD, STATE, Arguments, Dispatch, Here
 from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, Memory, Objects
 from tracelens.patch.effects.objects import (
     BAR,
+    CLOCK,
     DISK_READ,
+    DISK_WRITE,
     OUTPUT,
     READS,
     WRITES,
     Callbacks,
     Class,
     Container,
+    Duration,
     Effect,
     Function,
     Instance,
     Method,
+    Moment,
     Name,
     Object,
     Plain,
     Thing,
 )
-from tracelens.patch.effects.special import NEW, SPECIAL, LibraryCall
+from tracelens.patch.effects.special import METHODS, SPECIAL, LibraryCall
 from tracelens.patch.effects.vocabulary import Entry
 
 _KEEPS = (
@@ -52,6 +56,8 @@ class Library:
         self.memory = memory
         self.dispatch = dispatch
         self.callbacks = CallbackRules(memory, dispatch)
+        self._passing: set[Thing] = set()
+        """What is gone through at present, the one within the other."""
 
     # ------------------------------------------------------------------------------------------------------- reading
 
@@ -80,7 +86,8 @@ class Library:
 
     def call(self, called: Name, given: Arguments, here: Here) -> Objects:
         """A call of a library's function, or of a method of its object."""
-        special = NEW if called.full.endswith(".__new__") else SPECIAL.get(called.full)
+        self.memory.spend()
+        special = SPECIAL.get(called.full) or METHODS.get(called.full.rpartition(".")[2])
         if special is not None:
             return special(LibraryCall(called, given, here, self.dispatch))
         entry = vocabulary.lookup(called.full)
@@ -96,7 +103,30 @@ class Library:
         self._effects(entry, called, given, here)
         self._hooks(called, given, here)
         results = self.callbacks.enter(entry, called, given, here)
-        return self._result(entry, called, given, results, here)
+        self._show(entry, given.objects | results, here)
+        return self._result(entry, called, given, results, here) | self._timed(entry, called, given, results, here)
+
+    def _show(self, entry: Entry, objects: Objects, here: Here) -> None:
+        """Durations that people see."""
+        if {OUTPUT, BAR, DISK_WRITE} & set(entry.does) or entry.changes in ("tracker", "logging", "figure"):
+            for effect in durations.shown(objects, self.memory):
+                self.memory.effect(here.unit, here.node, effect)
+
+    def _timed(self, entry: Entry, called: Name, given: Arguments, results: Objects, here: Here) -> Objects:
+        """What a clock said, and what a function computes of it."""
+        if CLOCK in entry.does:
+            made = Duration if called.full.endswith("elapsed_time") else Moment
+            return frozenset({self.memory.make(made, *([here.node] * (2 if made is Duration else 1)))})
+        if entry.gives not in ("plain", "data", "new data", "elements"):
+            return NONE
+        receiver = NONE if called.receiver is None else frozenset({called.receiver})
+        objects = given.objects | results | receiver
+        if called.full.endswith(".format"):  # `"{meter.average}".format(meter=meter)`
+            objects |= NONE.union(*(self._inside_all(one, here) for one in objects if isinstance(one, Instance)))
+        return durations.timed(objects, self.memory)
+
+    def _inside_all(self, owner: Object, here: Here) -> Objects:
+        return NONE.union(*(self.memory.read(owner, name, here.unit) for name in self.memory.names(owner, here.unit)))
 
     def _effects(self, entry: Entry, called: Name, given: Arguments, here: Here) -> None:
         note = self.memory.effect
@@ -156,9 +186,10 @@ class Library:
     def _hooks(self, called: Name, given: Arguments, here: Here) -> None:
         last = called.full.rpartition(".")[2]
         if last.startswith("register_") and "hook" in last:
-            self.memory.write(HOOKS, HELD, given.objects)
+            receiver = frozenset({called.receiver}) if isinstance(called.receiver, Instance) else NONE
+            self.memory.write(HOOKS, HELD, given.objects | receiver)
         elif last in ("backward", "__call__", "step", "grad", "forward"):
-            self.memory.calls(here.unit, here.node, self.memory.make(Callbacks, HOOKS, "all"))
+            self.memory.calls(here.unit, here.node, self.memory.make(Callbacks, HOOKS, "later"))
 
     # -------------------------------------------------------------------------------------------------------- results
 
@@ -246,7 +277,14 @@ class Library:
         """A pass over a library's object."""
         if isinstance(over, Name):
             return self.call(over, Arguments(), here) if over.full.endswith("__next__") else self._pass_name(over, here)
-        held = self.memory.read(over, HELD, here.unit)
+        if over in self._passing:
+            return NONE  # it holds itself
+        self._passing.add(over)
+        out = self._pass_thing(over, self.memory.read(over, HELD, here.unit), here)
+        self._passing.discard(over)
+        return out
+
+    def _pass_thing(self, over: Thing, held: Objects, here: Here) -> Objects:
         if over.kind == "bar":
             self.memory.effect(here.unit, here.node, Effect(BAR))
             self.memory.effect(here.unit, here.node, Effect(WRITES, over, STATE))

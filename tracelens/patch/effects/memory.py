@@ -9,7 +9,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from tracelens.patch.effects.objects import Activation, Callbacks, Effect, Module, Object, Plain, Thing, Unknown
+from tracelens.patch.effects.objects import (
+    Activation,
+    Callbacks,
+    Duration,
+    Effect,
+    Module,
+    Moment,
+    Object,
+    Plain,
+    Thing,
+    Unknown,
+)
 from tracelens.patch.effects.scopes import Code, Scope, scope_of
 
 Objects = frozenset[Object]
@@ -26,10 +37,19 @@ SHARED = Unknown("something that is not known")
 MANY = Unknown("one of very many things")
 """In place of all that a field can hold, where that is more than `MAX_HELD`."""
 MAX_HELD = 64
+MAX_CALLS = 200_000
+"""Calls of libraries that are followed, each again when what it is given grew: some fifteen seconds."""
 PLAIN = Plain()
 DATA = Thing("data", None, None)
 """Tensors, arrays, and batches of them."""
+ANY_DATA = Thing("data", "any", None)
+"""In place of the tensors that a field can hold, where there are more than `MAX_TENSORS`."""
+MAX_TENSORS = 6
 _Made = TypeVar("_Made", bound=Object)
+
+
+class TooLarge(Exception):
+    """The project has more functions, or they call one another in more ways, than can be followed."""
 
 
 @dataclass(eq=False)
@@ -53,6 +73,7 @@ class Memory:
         self._objects: dict[tuple[Any, ...], Object] = {}
         self._scopes: dict[Code, Scope] = {}
         self.changes = 0
+        self._calls_left = MAX_CALLS
         self.changed_bases = 0
         self.orders: dict[Object, tuple[int, tuple[Object, ...]]] = {}
         """The order of each class's bases, with the number of changes to bases at which it was worked out."""
@@ -90,17 +111,25 @@ class Memory:
             fields[name] = set()
             self._grown(owner, _ALL)
         held = fields[name]
-        size = len(held)
+        size, before = len(held), frozenset(held)
         if MANY in held and owner is not SHARED:
+            held.update(filter(_is_time, objects) if size < MAX_HELD else ())
+            if len(held) != size:
+                self._grown(owner, name)
             self.write(SHARED, ANY_KEY, objects)
             return
-        held.update(objects)
+        held.update(objects if ANY_DATA not in held else (one for one in objects if not is_tensor(one)))
+        if len(held) > max(size, MAX_TENSORS):
+            tensors = [one for one in held if is_tensor(one)]
+            if len(tensors) > MAX_TENSORS:
+                held.difference_update(tensors)
+                held.add(ANY_DATA)
         if len(held) > MAX_HELD and owner is not SHARED and not isinstance(owner, Callbacks):
             everything = tuple(held)
             held.clear()
-            held.add(MANY)
+            held.update((MANY, *filter(_is_time, everything)))
             self.write(SHARED, ANY_KEY, (one for one in everything if not isinstance(one, (Plain, Unknown))))
-        if len(held) != size:
+        if len(held) != size or ANY_DATA in held - before:
             self._grown(owner, name)
 
     def _grown(self, owner: Object, name: str) -> None:
@@ -136,6 +165,23 @@ class Memory:
             self.waiting[unit] = None
         return known
 
+    def spend(self) -> None:
+        """Count one call of a library; raises `TooLarge` where there are too many."""
+        self._calls_left -= 1
+        if self._calls_left < 0:
+            raise TooLarge
+
+    def finish(self) -> None:
+        """Look at everything once more, now that all that can be told is told.
+
+        What a unit seemed to do when less was known of its objects is forgotten: a `__getattr__` that is never asked.
+        """
+        self.final = True
+        for unit, summary in self.summaries.items():
+            summary.effects.clear()
+            summary.calls.clear()
+            self.waiting[unit] = None
+
     def effect(self, unit: Unit, node: Any, effect: Effect) -> None:
         self.summary(unit).effects[node, effect] = None
 
@@ -160,6 +206,16 @@ class Memory:
                 new = held - seen
                 seen |= new
                 waiting += new
+
+
+def _is_time(one: Object) -> bool:
+    """Whether an object is what a clock said, or is computed of it: it is known wherever it is kept."""
+    return isinstance(one, (Moment, Duration))
+
+
+def is_tensor(one: Object) -> bool:
+    """Whether an object is a tensor that is told apart from others."""
+    return isinstance(one, Thing) and one.kind == "data" and one is not DATA and one is not ANY_DATA
 
 
 def _parts(current: Object) -> Iterator[Object]:

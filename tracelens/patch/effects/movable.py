@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -16,9 +17,8 @@ from tracelens.patch.effects import names
 from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.callbacks import ELSEWHERE
 from tracelens.patch.effects.deeds import Deed, Deeds
-from tracelens.patch.effects.dispatch import HELD, STATE
 from tracelens.patch.effects.kept import evaluated_in_place
-from tracelens.patch.effects.memory import ANY_KEY, SHARED, Memory
+from tracelens.patch.effects.memory import DATA, SHARED
 from tracelens.patch.effects.names import code_of
 from tracelens.patch.effects.objects import (
     CLOCK,
@@ -30,29 +30,38 @@ from tracelens.patch.effects.objects import (
     RAISES,
     RANDOM,
     READS,
+    SHOWS,
     SUSPENDS,
     UNKNOWN,
+    WAITS,
     WRITES,
     Activation,
     Callbacks,
-    Class,
-    Container,
+    Duration,
     Effect,
-    Instance,
     Module,
-    Name,
-    Object,
     Plain,
     Thing,
     Unknown,
 )
-from tracelens.patch.effects.places import Loop, Span, function_of, loop_at, nodes_in, path_to, span_of
+from tracelens.patch.effects.places import (
+    Loop,
+    Span,
+    function_of,
+    loop_at,
+    nodes_in,
+    path_to,
+    span_of,
+    statement_before,
+)
 from tracelens.patch.effects.statements import Statements
+from tracelens.patch.effects.touched import Touched, described
 
 Tier = Literal["safe", "checked", "refused"]
 ReasonKind = Literal["leaves", "block", "moment", "object", "output", "time", "hidden"]
 """leaves: it ends the loop. block: a block around it is over. moment: it is bound to it. object: others meet what it
 reads or changes. output: so do lines and files. time: a duration has the wait in it. hidden: what cannot be seen."""
+_DISPLAYS = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Starred, ast.JoinedStr, ast.FormattedValue)
 _LEAVES = (ast.Break, ast.Continue, ast.Return, ast.Yield, ast.YieldFrom, ast.Await)
 
 
@@ -120,9 +129,12 @@ class _Judge:
         self.statements = [node for span in question.later for node in nodes_in(loop, span)]
         self.kept = question.kept if question.kept is not None else evaluated_in_place(self.statements)
         self.deeds = Deeds(memory, unit, question.drained)
-        self.moved = self.deeds.chosen_deeds(self._is_later)
-        anytime = memory.make(Callbacks, ELSEWHERE, "all")
-        self.staying = [*self.deeds.chosen_deeds(self._stays), *self.deeds.behind(loop, anytime)]
+        self.moved = [one for one in self.deeds.chosen_deeds(self._is_later) if not self._is_of_kept_values(one)]
+        anytime = memory.make(Callbacks, ELSEWHERE, "later")
+        self.staying = [
+            *self.deeds.chosen_deeds(self._stays),
+            *(replace(one, elsewhere=True) for one in self.deeds.behind(loop, anytime)),
+        ]
 
     # --------------------------------------------------------------------------------------------------------- pieces
 
@@ -131,6 +143,28 @@ class _Judge:
 
     def _is_kept(self, node: ast.AST) -> bool:
         return any(span.holds(node) for span in self.kept)
+
+    def _is_of_kept_values(self, deed: Deed) -> bool:
+        """Whether a library's function looks at what it is given, and all of that is kept where the statement stands.
+
+        What is kept cannot change until then: it is copied, or the statement is not put off.
+        """
+        if deed.effect.kind != READS or not isinstance(deed.at, ast.Call) or deed.at in self._calls_of_the_project:
+            return False
+        return all(map(self._is_made_of_kept, (*deed.at.args, *(word.value for word in deed.at.keywords))))
+
+    def _is_made_of_kept(self, node: ast.expr) -> bool:
+        """Whether a value is kept, or put together of such without a call: `[state]`."""
+        if self._is_kept(node) or isinstance(node, ast.Constant):
+            return True
+        parts = [one for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr)]
+        return isinstance(node, _DISPLAYS) and all(map(self._is_made_of_kept, parts))
+
+    @cached_property
+    def _calls_of_the_project(self) -> frozenset[ast.AST]:
+        """The nodes that call functions of the project themselves."""
+        calls = self.memory.summaries[self.unit].calls
+        return frozenset(node for node, called in calls if not isinstance(called, Callbacks))
 
     def _stays(self, node: ast.AST) -> bool:
         """Whether a node runs in the loop, between two batches included, where the statement stands that waits."""
@@ -156,7 +190,7 @@ class _Judge:
 
     def _reason(self, kind: ReasonKind, text: str, deed: Deed, known: bool = True) -> Reason:
         path, line = deed.place
-        return Reason(known, kind, text, path or self.shown, line)
+        return Reason(known and not deed.perhaps, kind, text, path or self.shown, line)
 
     def _of_the_text(self) -> Iterator[Reason]:
         """Statements that end something, and blocks around them that are over when they run."""
@@ -192,6 +226,8 @@ class _Judge:
         """What binds a statement to the moment at which it stands."""
         for deed in self.moved:
             kind = deed.effect.kind
+            if kind == CLOCK and deed.node not in self._places_of(self.memory.objects(Duration)):
+                continue  # a moment that only stands on a line is that of the line
             if kind in (RANDOM, CLOCK, COLLECTIVE, NAMES, SUSPENDS):
                 yield self._reason("moment", f"it {kind}", deed)
             elif kind == RAISES:
@@ -206,21 +242,32 @@ class _Judge:
 
     def _of_objects(self) -> Iterator[Reason]:
         """Variables and objects that both touch, and one of them changes."""
-        own = Touched([one for one in self.moved if not isinstance(one.effect.target, Unknown)], self.memory)
+        visible = [one for one in self.moved if not isinstance(one.effect.target, Unknown)]
+        certain = Touched([one for one in visible if not one.perhaps], self.memory, through_unknown=False)
+        parts = [one for one in self.moved if one.effect.target is SHARED and not one.effect.deep]
+        anything = Touched([*visible, *parts], self.memory, through_unknown=True)
+        for deed in self.moved:
+            if deed.effect.kind == WRITES and deed.effect.target is DATA:
+                text = "what it changes may be a part of the model, the optimizer or the settings, which the loop uses"
+                yield self._reason("object", text, deed, known=False)
         for deed in self.staying:
-            met = own.meets(deed)
+            met = certain.meets(deed)
             if met is not None:
                 yield self._met(deed, met)
+                continue
+            met = anything.meets(deed)
+            if met is not None:
+                yield self._met(deed, met, known=False)
 
-    def _met(self, deed: Deed, what: Effect) -> Reason:
+    def _met(self, deed: Deed, what: Effect, known: bool = True) -> Reason:
         name = described(what)
         if deed.effect.target is SHARED:
             unknown = next((one for one in self.staying if one.effect.kind == UNKNOWN and one.at is deed.at), None)
             who = _why(unknown) if unknown is not None else "unknown code"
-            return self._reason("object", f"{who} is not known, and was handed what holds {name}", deed)
-        if deed.at is self.loop:
-            return self._reason("object", f"the loop's iterator {_verb(deed)} {name} between two batches", deed)
-        return self._reason("object", f"`{_text(deed.at)}` {_verb(deed)} {name}", deed)
+            return self._reason("object", f"{who} is not known, and was handed what holds {name}", deed, known=False)
+        if deed.at is self.loop and not deed.elsewhere:
+            return self._reason("object", f"the loop's iterator {_verb(deed)} {name} between two batches", deed, known)
+        return self._reason("object", f"{self._who(deed)} {_verb(deed)} {name}", deed, known)
 
     def _of_lines(self) -> Iterator[Reason]:
         """Lines on the screen keep their order, and what reads a file finds what was written before."""
@@ -228,91 +275,73 @@ class _Judge:
             (OUTPUT, OUTPUT, "writes lines of its own"),
             (DISK_WRITE, DISK_READ, "looks at files"),
         ):
-            if not any(deed.effect.kind == moved for deed in self.moved):
+            own = [deed for deed in self.moved if deed.effect.kind == moved]
+            if not own:
                 continue
+            certain = any(not deed.perhaps for deed in own)
             for deed in self.staying:
                 if deed.effect.kind == other:
-                    yield self._reason("output", f"{self._who(deed)} {text}", deed)
+                    surely = certain and not self._is_occasional(deed)
+                    yield self._reason("output", f"{self._who(deed)} {text}", deed, surely)
                 elif deed.effect.kind == UNKNOWN and moved == OUTPUT:
                     yield self._reason(
                         "output", f"whether {_why(deed)} writes lines of its own is not known", deed, known=False
                     )
 
+    def _is_occasional(self, deed: Deed) -> bool:
+        """Whether another function does it only under a condition, or only at times of its own: a handler, a thread."""
+        if deed.unit is self.unit or isinstance(deed.unit, Callbacks):
+            return False
+        around = path_to(code_of(deed.unit), deed.node)
+        return deed.elsewhere or any(isinstance(one, (ast.If, ast.IfExp, ast.ExceptHandler)) for one in around)
+
     def _who(self, deed: Deed) -> str:
+        if deed.elsewhere:
+            return "what runs beside the loop"
         return "the loop's iterator" if deed.at is self.loop else f"`{_text(deed.at)}`"
 
     def _of_time(self) -> Iterator[Reason]:
+        """Durations that people read, and that had the wait in them."""
+        shown = self._shown_places
         for deed in self.staying:
-            if deed.effect.kind == CLOCK:
-                yield self._reason(
-                    "time", "a time is measured in the loop, and the wait that goes is a part of it", deed, known=False
-                )
+            if deed.effect.kind == CLOCK and deed.node in shown and not self._is_synchronized(deed):
+                text = "a duration that is shown is measured in the loop, and the wait that goes is a part of it"
+                yield self._reason("time", text, deed, known=False)
 
+    @cached_property
+    def _shown_places(self) -> frozenset[ast.AST]:
+        """The places that read the clocks of all durations that the project shows to people."""
+        effects = (effect for summary in self.memory.summaries.values() for _, effect in summary.effects)
+        shown = [one.target for one in effects if one.kind == SHOWS and isinstance(one.target, Duration)]
+        return self._places_of(shown)
 
-class Touched:
-    """What the statements that run later read and change, by object."""
+    def _places_of(self, durations: Iterable[Duration]) -> frozenset[ast.AST]:
+        """The places that read the clocks of the durations."""
+        return frozenset(place for one in durations for place in (one.first, one.last))
 
-    def __init__(self, deeds: Iterable[Deed], memory: Memory) -> None:
-        self._memory = memory
-        self._read: dict[Object, dict[str, Effect]] = {}
-        self._written: dict[Object, dict[str, Effect]] = {}
-        for deed in deeds:
-            effect = deed.effect
-            if effect.kind not in (READS, WRITES) or effect.target is None:
-                continue
-            table = self._written if effect.kind == WRITES else self._read
-            for one in memory.reach([effect.target], through_unknown=False) if effect.deep else (effect.target,):
-                table.setdefault(one, {})["" if effect.deep else effect.field] = effect
-
-    def meets(self, deed: Deed) -> Effect | None:
-        """The effect that one of what stays in the loop may not pass."""
-        effect = deed.effect
-        if effect.kind not in (READS, WRITES) or effect.target is None:
-            return None
-        tables = (self._written, self._read) if effect.kind == WRITES else (self._written,)
-        if effect.deep:
-            reached = self._memory.reach([effect.target])
-            return next((e for one in reached for t in tables for e in t.get(one, {}).values()), None)
-        for table in tables:
-            for name, own in table.get(effect.target, {}).items():
-                if _same_field(name, effect.field):
-                    return own
-        return None
-
-
-def _same_field(one: str, other: str) -> bool:
-    if one == other or "" in (one, other) or "*" in (one, other):
-        return True
-    return ANY_KEY in (one, other) and one.startswith("[") and other.startswith("[")
-
-
-def described(effect: Effect) -> str:
-    """A variable or a part of an object, for people."""
-    if effect.field in ("", STATE, ANY_KEY, HELD):
-        return f"{_object(effect.target)}"
-    if isinstance(effect.target, (Instance, Class)):
-        return f"`{effect.field}` of {_object(effect.target)}"
-    return f"`{effect.field.strip('[]')}`"
-
-
-def _object(target: Object | None) -> str:
-    match target:
-        case Instance():
-            return f"a `{target.made.node.name}`"
-        case Class():
-            return f"the class `{target.node.name}`"
-        case Thing():
-            return f"the {target.kind}"
-        case Name():
-            return f"the {target.full.strip('<>')}"
-        case Container():
-            return "the same list or dict"
-        case _:
-            return "the same object"
+    def _is_synchronized(self, deed: Deed) -> bool:
+        """Whether the GPU is done when the clock is read: the statement before it always waits for the GPU."""
+        if isinstance(deed.unit, Callbacks):
+            return False
+        before = statement_before(code_of(deed.unit), deed.node)
+        if isinstance(before, ast.If) and _asks_for_a_gpu(before.test) and len(before.body) == 1:
+            before = before.body[0]
+        call = before.value if isinstance(before, ast.Expr) else None
+        if not isinstance(call, ast.Call) or not ast.unparse(call.func).endswith("cuda.synchronize"):
+            return False
+        effects = self.memory.summaries[deed.unit].effects
+        return (call, Effect(WAITS)) in effects
 
 
 def _why(deed: Deed) -> str:
     return deed.effect.target.why if isinstance(deed.effect.target, Unknown) else "a function"
+
+
+def _asks_for_a_gpu(test: ast.expr) -> bool:
+    """Whether a test holds wherever there is a GPU: `torch.cuda.is_available()`, `device.type == "cuda"`."""
+    if isinstance(test, ast.Call):
+        return ast.unparse(test).endswith("cuda.is_available()")
+    return isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq) and "cuda" in ast.unparse(test)
 
 
 def _verb(deed: Deed) -> str:

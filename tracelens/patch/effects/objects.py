@@ -25,6 +25,21 @@ class Plain(Object):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class Moment(Plain):
+    """What a clock said; `read`: the place that asked it."""
+
+    read: ast.AST
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Duration(Plain):
+    """The time between two moments, or what is computed of it, by the places that read the clock."""
+
+    first: ast.AST
+    last: ast.AST
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Unknown(Object):
     """What nobody can tell; `why` says what it is, for people. All of them see whatever was handed to any of them."""
 
@@ -158,4 +173,5 @@ RAISES = "raises"
 WAITS = "waits for the GPU"
 UNKNOWN = "is unknown"
 NAMES = "sees every name"
+SHOWS = "shows a duration"
 SUSPENDS = "hands control to its caller"

@@ -72,3 +72,15 @@ def function_of(tree: ast.AST, wanted: ast.AST) -> ast.AST:
     """The function around a node, or the module."""
     around = [node for node in path_to(tree, wanted)[:-1] if isinstance(node, (*FUNCTIONS, ast.Module))]
     return around[-1]
+
+
+def statement_before(tree: ast.AST, wanted: ast.AST) -> ast.stmt | None:
+    """The statement before the one that holds a node, in the same block."""
+    around = path_to(tree, wanted)
+    for outer, inner in zip(reversed(around[:-1]), reversed(around[1:]), strict=True):
+        if isinstance(inner, ast.stmt):
+            blocks = (getattr(outer, name, None) for name in ("body", "orelse", "finalbody"))
+            block = next((one for one in blocks if isinstance(one, list) and inner in one), [inner])
+            at = block.index(inner)
+            return block[at - 1] if at else None
+    return None

@@ -17,6 +17,8 @@ from tracelens.patch.effects.names import module_of
 from tracelens.patch.effects.objects import (
     DISK_READ,
     DISK_WRITE,
+    NAMES,
+    WRITES,
     Activation,
     Callbacks,
     Class,
@@ -81,6 +83,18 @@ def _setattr(call: LibraryCall) -> Objects:
     return frozenset({PLAIN})
 
 
+def _plain_setattr(call: LibraryCall) -> Objects:
+    """`object.__setattr__(owner, name, value)`, or `super().__setattr__(name, value)`."""
+    receiver = call.name.receiver
+    given = call.given.positional if receiver is None else (frozenset({receiver}), *call.given.positional)
+    name = _constant(call.here.node, 1 if receiver is None else 0)
+    if len(given) > 2:
+        for owner in given[0]:
+            call.memory.write(owner, name or "*", given[2])
+            call.memory.effect(call.here.unit, call.here.node, Effect(WRITES, owner, name or "*"))
+    return frozenset({PLAIN})
+
+
 def _type(call: LibraryCall) -> Objects:
     made = (one.made for one in call.given.objects if isinstance(one, Instance))
     return frozenset({*made, *(one for one in call.given.objects if isinstance(one, Unknown)), PLAIN})
@@ -96,6 +110,12 @@ def _locals(call: LibraryCall) -> Objects:
     return call.dispatch.as_dict(unit, call.here) if isinstance(unit, (Activation, Module)) else NONE
 
 
+def _module_by_text(call: LibraryCall) -> Objects:
+    """Any module of the project, or one that is not known."""
+    call.memory.effect(call.here.unit, call.here.node, Effect(NAMES))
+    return frozenset(call.memory.objects(Module)) | call.memory.unknown("a module that is imported by its text")
+
+
 def _vars(call: LibraryCall) -> Objects:
     if not call.given.objects:
         return _locals(call)
@@ -109,6 +129,12 @@ def _open(call: LibraryCall) -> Objects:
     mode = _constant(call.here.node, 1) or _keyword(call.here.node, "mode") or "r"
     call.memory.effect(call.here.unit, call.here.node, Effect(DISK_WRITE if set(mode) & set("wax+") else DISK_READ))
     return frozenset({call.memory.make(Thing, "file", call.here.node, call.here.maker)})
+
+
+def _flush(call: LibraryCall) -> Objects:
+    """What was written is the same, before it and after it."""
+    del call
+    return frozenset({PLAIN})
 
 
 def _gives_arguments(call: LibraryCall) -> Objects:
@@ -177,7 +203,8 @@ _ARGUMENTS = (
     " contextlib.asynccontextmanager dataclasses.dataclass"
 )
 _PASSES = "chain cycle islice takewhile tee chain.from_iterable"
-NEW = _new
+METHODS: Mapping[str, Callable[[LibraryCall], Objects]] = {"__new__": _new, "__setattr__": _plain_setattr}
+"""Of every class of a library."""
 SPECIAL: Mapping[str, Callable[[LibraryCall], Objects]] = {
     "builtins.getattr": _getattr,
     "builtins.setattr": _setattr,
@@ -185,12 +212,16 @@ SPECIAL: Mapping[str, Callable[[LibraryCall], Objects]] = {
     "builtins.globals": _globals,
     "builtins.locals": _locals,
     "builtins.vars": _vars,
+    "builtins.__import__": _module_by_text,
+    "importlib.import_module": _module_by_text,
+    "importlib.reload": _module_by_text,
     "builtins.open": _open,
     "builtins.next": _next,
     "functools.partial": _partial,
     "<partial>.__call__": _call_partial,
     "dataclasses.field": _field,
     "<autograd>.apply": _apply,
+    "<file>.flush": _flush,
     **dict.fromkeys(_ARGUMENTS.split(), _gives_arguments),
     **dict.fromkeys((f"builtins.{name}" for name in ("enumerate", "zip", "map", "filter", "reversed", "iter")), _lazy),
     **dict.fromkeys((f"itertools.{name}" for name in _PASSES.split()), _lazy),

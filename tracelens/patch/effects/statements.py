@@ -216,6 +216,8 @@ class Statements(Expressions):
         """The module of that name, which runs where it is the project's; a library's by its name."""
         path = self.project.module(name, dots, self._path)
         file = self.project.file(path) if path is not None else None
+        if name == "__main__":
+            return frozenset(self.memory.objects(Module))
         if path is None and not dots:
             return frozenset({self.memory.make(Name, name, None)})
         if file is None or file.tree is None:

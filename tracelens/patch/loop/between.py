@@ -37,6 +37,8 @@ class Looks:
     counter: str
     given: tuple[tuple[str, str], ...]
     condition: str
+    lines: tuple[tuple[int, int], ...]
+    """Where it looks at them: the first and last lines of statements of its file."""
 
 
 def looks(facts: LoopFacts, seen: str) -> Looks:
@@ -54,7 +56,7 @@ def looks(facts: LoopFacts, seen: str) -> Looks:
         given = _given(facts, call, function, found)
     except Unproven as why:
         raise Blocked(facts.loop, f"{obstacle}: `{method}` {why}", _BY_HAND) from None
-    return Looks(method, place, found.counter, given, found.condition)
+    return Looks(method, place, found.counter, given, found.condition, found.lines)
 
 
 def _generator_call(iterated: cst.BaseExpression) -> cst.Call | None:

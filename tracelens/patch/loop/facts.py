@@ -75,8 +75,13 @@ class LoopFacts:
 
     @cached_property
     def varying(self) -> frozenset[str]:
-        """Names that some statement of the loop binds."""
+        """Names that some statement of the loop binds, or an expression in it."""
         out = {name for leaf in self.leaves for name in rebound(leaf)}
+        out |= {
+            part.target.value
+            for part in walk(self.loop)
+            if isinstance(part, cst.NamedExpr) and isinstance(part.target, cst.Name)
+        }
         return frozenset(out | {t.value for t in targets(self.loop) if isinstance(t, cst.Name)})
 
     @cached_property

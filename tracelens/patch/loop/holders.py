@@ -20,7 +20,7 @@ from tracelens.patch.loop import given
 from tracelens.patch.loop.loops import BUILTINS, Loop, Scope, own_nodes
 from tracelens.patch.loop.reach import SETTINGS, own_names, seen_by
 
-_MAKES_STORAGE = words(
+MAKES_STORAGE = words(
     "list dict set deque collections.deque defaultdict collections.defaultdict OrderedDict collections.OrderedDict"
     " Counter collections.Counter open io.StringIO numpy.zeros numpy.empty numpy.ones numpy.full numpy.array"
     " torch.zeros torch.empty torch.ones torch.full torch.tensor"
@@ -96,7 +96,7 @@ def _stored(source: SourceFile, scope: Scope) -> frozenset[str]:
 def _stores(source: SourceFile, value: cst.BaseExpression) -> bool:
     if isinstance(value, cst.Call):
         full = source.names.qualified(value.func)
-        return full in _MAKES_STORAGE or _is_meter(source, full)
+        return full in MAKES_STORAGE or _is_meter(source, full)
     return isinstance(value, _DISPLAYS)
 
 

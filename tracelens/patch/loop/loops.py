@@ -25,18 +25,24 @@ _ITERATES = frozenset({"iterate", "iterate_while", "over", "over_while"})
 """Methods of that module in the head of a patched loop. The last two are their names up to version 5."""
 BUILTINS = frozenset(dir(builtins))
 RETURN_TENSOR = "return the tensor, and take its number where it is logged, every N batches"
+FIRST_BATCHES = 10
+"""`step > n` up to this n is taken for all batches but the first ones."""
 REMEMBERED = 64 * PARSED_FILES
 """Answers that are kept: each place of a file asks the same questions about the same few loops."""
 
 _FRAMEWORKS = {
     "pytorch_lightning": "Lightning",
     "lightning": "Lightning",
+    "lightning_fabric": "Lightning",
     "accelerate": "Accelerate",
     "fastai": "fastai",
     "ignite": "Ignite",
     "mmengine": "mmengine",
     "deepspeed": "DeepSpeed",
 }
+_LEAVE_THE_LOOP = frozenset({"accelerate", "deepspeed"})
+_WITH_FABRIC = frozenset({"lightning", "pytorch_lightning", "lightning_fabric"})
+_FABRIC = frozenset({"Fabric", "fabric", "seed_everything", "__version__"})
 _NAME_SEES_ALL = frozenset({"locals", "vars", "exec", "eval", "dir"})
 _STEP_OWNER = re.compile(r"opt|scaler|^o$", re.IGNORECASE)
 _RARE_NAMES = re.compile(
@@ -66,8 +72,6 @@ def training_loop(source: SourceFile, node: cst.CSTNode) -> Loop:
             break
         if isinstance(ancestor, (cst.For, cst.While)):
             loops.append(ancestor)
-        if isinstance(ancestor, cst.BaseComp):
-            raise Blocked(node, "it stands in a comprehension", "move it into a statement of the loop")
     if not loops:
         raise Blocked(node, *_outside(source, node))
     chosen = next((loop for loop in loops if _steps(loop)), None) or next((p for p in loops if _goes_back(p)), loops[0])
@@ -136,17 +140,25 @@ def check_scope(scope: Scope) -> None:
 def check_framework(names: FileNames, reads: bool = False) -> None:
     """Raise `Blocked` in files whose loop belongs to a framework.
 
-    Accelerate owns the copies of a loop, its devices and streams, but what the loop does with a loss (`reads`) is the
-    script's own.
+    Accelerate, DeepSpeed and Lightning Fabric own the copies of a loop, its devices and streams, but what the loop
+    does with a loss (`reads`) is the script's own.
     """
-    for full in names.imports.values():
+    for name, full in names.imports.items():
         root = full.partition(".")[0]
-        if root in _FRAMEWORKS and not (reads and root == "accelerate"):
+        own = root in _LEAVE_THE_LOOP or (root in _WITH_FABRIC and _only_fabric(names, name, full))
+        if root in _FRAMEWORKS and not (reads and own):
             obstacle = f"the file uses {_FRAMEWORKS[root]}, which owns a part of the loop"
             raise Blocked(None, obstacle, "log every N steps through the framework's own setting")
         if full in ("transformers.Trainer", "transformers.Seq2SeqTrainer"):
             by_hand = "set logging_steps and dataloader_pin_memory"
             raise Blocked(None, "the loop belongs to transformers.Trainer", by_hand)
+
+
+def _only_fabric(names: FileNames, name: str, full: str) -> bool:
+    """Whether a file takes nothing but Fabric and its tools from Lightning by the import of `name`."""
+    if "." in full:
+        return full.startswith("lightning.fabric.") or full.rpartition(".")[2] in _FABRIC
+    return bool(names.members.get(name)) and names.members[name] <= _FABRIC
 
 
 @lru_cache(maxsize=PARSED_FILES)
@@ -189,6 +201,8 @@ def inner_functions(scope: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 def is_rare(test: cst.BaseExpression, varying: frozenset[str]) -> bool:
     """Whether a condition is likely to hold for few batches only: `step % 100 == 0`, `step >= limit`, `save_now`."""
+    if _holds_mostly(test):
+        return False
     for node in walk(test):
         if isinstance(node, cst.Modulo):
             return True
@@ -200,6 +214,17 @@ def is_rare(test: cst.BaseExpression, varying: frozenset[str]) -> bool:
             if isinstance(operators[0], bounds) and dotted(node.left) in varying:
                 return True
     return False
+
+
+def _holds_mostly(test: cst.BaseExpression) -> bool:
+    """Whether a condition leaves out few batches: `i > 0`, `step >= 5`, `i % 10 != 0`."""
+    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
+        return False
+    operator, bound = test.comparisons[0].operator, test.comparisons[0].comparator
+    if isinstance(operator, cst.NotEqual):
+        return isinstance(test.left, cst.BinaryOperation) and isinstance(test.left.operator, cst.Modulo)
+    above = isinstance(operator, (cst.GreaterThan, cst.GreaterThanEqual)) and isinstance(test.left, cst.Name)
+    return above and isinstance(bound, cst.Integer) and bound.evaluated_value <= FIRST_BATCHES
 
 
 @lru_cache(maxsize=REMEMBERED)

@@ -14,7 +14,7 @@ from typing import Literal
 import libcst as cst
 
 from tracelens.patch.code import formats
-from tracelens.patch.code.names import FileNames, dotted, walk
+from tracelens.patch.code.names import FileNames, dotted, rebound, walk
 from tracelens.patch.code.outside import words
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
 
@@ -26,7 +26,10 @@ _READING_METHODS: dict[str, ReadKind] = {"item": "item", "tolist": "tolist", "nu
 _TYPES = words(
     "float16 half bfloat16 float32 float float64 double int8 int16 short int32 int int64 long uint8 bool complex64"
 )
+_OF_NUMBERS = words("math.exp math.log math.log2 math.log10 math.sqrt")
+"""They take a tensor for its number, as `float` does."""
 _NUMBER_BUILTINS = frozenset({"float", "int", "bool"})
+_WAITED_FOR = words("torch.cuda.Event torch.cuda.Stream torch.cuda.current_stream torch.cuda.default_stream")
 _OF_TENSORS = words("backward detach item cpu requires_grad_ grad_fn")
 
 
@@ -114,6 +117,8 @@ def read_of(node: cst.CSTNode) -> Read | None:
         if inner is not None and inner.kind == "host":
             return Read("values", inner.node, inner.tensor)
         return Read("number", argument, argument) if plain and inner is None else None
+    if dotted(node.func) in _OF_NUMBERS and len(node.args) == 1 and isinstance(node.args[0].value, cst.Name):
+        return Read("number", node.args[0].value, node.args[0].value)
     return _computed_on_host(node) or _by_method(node)
 
 
@@ -155,12 +160,15 @@ def root_of(node: cst.BaseExpression) -> str:
 
 
 def is_synchronize(call: cst.Call, names: FileNames) -> bool:
+    """Whether a call waits for the device, for a stream or for an event."""
     full = names.qualified(call.func)
     if full in ("torch.cuda.synchronize", "torch.accelerator.synchronize"):
         return True
     if isinstance(call.func, cst.Attribute) and call.func.attr.value == "synchronize" and not call.args:
         owner = call.func.value
-        return isinstance(owner, cst.Call) and names.qualified(owner.func) == "torch.cuda.current_stream"
+        if isinstance(owner, cst.Call):
+            return names.qualified(owner.func) == "torch.cuda.current_stream"
+        return bool(names.made_by(owner)) and names.made_by(owner) <= _WAITED_FOR
     return False
 
 
@@ -228,12 +236,29 @@ def _kind(node: cst.CSTNode, source: SourceFile, tensors: frozenset[str]) -> Sit
             return "sync"
         if is_copy_to_device(node) or is_typed_copy(node, names) or is_built_on_gpu(node, names):
             return "copy"
-        if read_of(node) is not None:
-            return "read"
+        found = read_of(node)
+        if found is not None and (dotted(node.func) not in _OF_NUMBERS or is_tensor(found.tensor, tensors)):
+            return None if _reads_many(node, source) else "read"
     elif isinstance(node, cst.FormattedStringExpression) and node.format_spec and dotted(node.expression):
         return "read"
     shown = (value for value, _ in formats.values(node, formats.templates(source)))
     return "read" if any(is_tensor(value, tensors) for value in shown) else None
+
+
+def _reads_many(call: cst.Call, source: SourceFile) -> bool:
+    """Whether a read takes the values of several batches: of a list that its loop does not make anew."""
+    stacked = call.func.value if isinstance(call.func, cst.Attribute) else None
+    while isinstance(stacked, cst.Call) and source.names.qualified(stacked.func) != "torch.stack":
+        stacked = stacked.func.value if isinstance(stacked.func, cst.Attribute) else None
+    if not isinstance(stacked, cst.Call) or not stacked.args or not isinstance(stacked.args[0].value, cst.Name):
+        return False
+    loops = [one for one in source.ancestors(call) if isinstance(one, (cst.For, cst.While))]
+    if loops and isinstance(loops[0], cst.For) and call in set(walk(loops[0].iter)):
+        loops = loops[1:]
+    made = [part for part in walk(loops[0].body) if isinstance(part, cst.Assign)] if loops else []
+    columns = (part for part in made if isinstance(part.value, cst.Call) and dotted(part.value.func) == "zip")
+    fresh = set(made) - set(columns)
+    return not any(stacked.args[0].value.value in rebound(part) for part in fresh)
 
 
 def _bare(tensor: cst.BaseExpression) -> cst.BaseExpression:

@@ -10,7 +10,7 @@ import multiprocessing
 
 import libcst as cst
 
-from tracelens.patch.code.names import dotted, key, rebound, root_key, targets, variables, walk
+from tracelens.patch.code.names import FileNames, dotted, key, rebound, root_key, targets, variables, walk
 from tracelens.patch.code.outside import words
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.loop.loaders import keyword
@@ -21,6 +21,10 @@ _OPEN_HANDLES = ("h5py.File(", "lmdb.open(", "sqlite3.connect(", "zipfile.ZipFil
 _STREAMS = ("IterableDataset", "IterDataPipe", "webdataset", "streaming=True")
 _KEEPS = words("append extend insert pop popleft remove add")
 """Methods of containers that leave them changed; a cache (`self.items[i] = …`) gives the same items in each worker."""
+_TENSOR_SETS = ("torch.utils.data.TensorDataset", "torch.utils.data.dataset.TensorDataset")
+_OF_THE_USER = {"sampler", "batch_sampler", "collate_fn", "worker_init_fn", "generator", "multiprocessing_context"}
+_POSITIONAL_PLAIN = 3
+"""Arguments of a DataLoader by their position that are plain: the data set, the batch size, whether to shuffle."""
 _POSITIONS = {"dataset": 0, "collate_fn": 6, "worker_init_fn": 10, "multiprocessing_context": 11}
 
 
@@ -44,6 +48,27 @@ def startable(source: SourceFile, call: cst.Call, loop: Loop) -> str:
 
 
 _MAIN_GUARD = "put the script below `if __name__ == '__main__':`, and functions and classes at the top of a file"
+
+
+def holds_tensors(source: SourceFile, names: FileNames, call: cst.Call) -> bool:
+    """Whether the data set is a TensorDataset, made in this file, and nothing else of the loader is the user's: then no
+    random number is drawn where an item is made. The order of the items is drawn before, and the same."""
+    given = {argument.keyword.value for argument in call.args if argument.keyword is not None}
+    if given & _OF_THE_USER or len([a for a in call.args if a.keyword is None]) > _POSITIONAL_PLAIN:
+        return False
+    dataset = keyword(call, "dataset", _POSITIONS["dataset"])
+    made = [dataset, *(node for node in _made(source, call) if node is not dataset)]
+    calls = [node for node in made if isinstance(node, cst.Call)]
+    sets = [node for node in calls if names.qualified(node.func) in _TENSOR_SETS]
+    name = dotted(dataset) if isinstance(dataset, (cst.Name, cst.Attribute)) else ""
+    if not name:
+        return isinstance(dataset, cst.Call) and dataset in sets
+    values = [
+        node.value
+        for node in walk(source.module)
+        if isinstance(node, cst.Assign) and any(dotted(target.target) == name for target in node.targets)
+    ]
+    return bool(values) and all(any(value is one for one in sets) for value in values)
 
 
 def check_same_in_workers(call: cst.Call, loop: Loop) -> None:

@@ -24,15 +24,16 @@ from tracelens.patch.code.source import (
     moved_lines,
     parse,
 )
-from tracelens.patch.deferral.loop_rewrite import LoopChange, file_splices, import_splice, plain
+from tracelens.patch.deferral.forms import planned
+from tracelens.patch.deferral.loop_rewrite import LoopChange, file_splices, import_splice, needs_helper
 from tracelens.patch.deferral.planning import plan
 from tracelens.patch.files import diff, rewrite_checks, vendored
 from tracelens.patch.loop import guards
 from tracelens.patch.loop.facts import facts_of
 from tracelens.patch.loop.loops import Blocked, training_loop
-from tracelens.patch.loop.sites import Site, find
+from tracelens.patch.loop.sites import find
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target
-from tracelens.patch.recipes import async_copy, defer_read, synchronize
+from tracelens.patch.recipes import async_copy, defer_read, returned_reads, synchronize
 
 Propose = Callable[[RecipeRequest], RecipeAnswer]
 
@@ -154,10 +155,18 @@ class _Project:
         proposals: list[Proposal] = []
         declined: list[Declined] = []
         workers = max((edit.workers for edit in targets), default=0)
-        for edit, places in targets.items():
+        for edit, places in sorted(targets.items(), key=lambda item: item[0].kind == "defer-read"):
             options = self.options
             request = RecipeRequest(
-                source, names, edit, tuple(places), options.unsafe, workers, self.root, checked=options.checked
+                source,
+                names,
+                edit,
+                tuple(places),
+                options.unsafe,
+                workers,
+                self.root,
+                checked=options.checked,
+                changing=frozenset(p.loop_line for p in proposals if p.replaced_by is not None or p.guards),
             )
             answer = recipe(edit.kind)(request)
             proposals += answer.proposals
@@ -186,10 +195,12 @@ class _Project:
             written.append(FilePatch(draft.source.path, draft.source.data, new.data))
             helped = helped or new.vendors
         if helped:
-            written += self._runtime()
+            called = frozenset(name for file in written for name in vendored.calls(file.after))
+            written += self._runtime(called)
         return written, [hunk for proposal, hunk in hunks if id(proposal) in kept], declined
 
-    def _runtime(self) -> list[FilePatch]:
+    def _runtime(self, called: frozenset[str]) -> list[FilePatch]:
+        """The helper file with what the patched files call, and what it has already for other scripts."""
         path = vendored.place(self.script)
         before = path.read_bytes() if path.is_file() else None
         if before is not None and not vendored.is_ours(before):
@@ -199,14 +210,18 @@ class _Project:
             raise UsageError(
                 f"{path} belongs to a patch of an earlier TraceLens, which a newer one would break", hint=hint
             )
-        return [] if before == vendored.content() else [FilePatch(path, before, vendored.content())]
+        after = vendored.content(called | (vendored.offers(before) if before is not None else frozenset()))
+        return [] if before == after else [FilePatch(path, before, after)]
 
     def _rewritten(self, draft: _Draft, proposals: Sequence[Proposal]) -> _Rewritten:
-        within = [splice for one in proposals for splice in one.splices]
+        hoists = tuple(dict.fromkeys(splice for one in proposals for splice in one.hoists))
+        within = [*(splice for one in proposals for splice in one.splices), *hoists]
         source = parse(draft.source.path, draft.source.shown, apply_splices(draft.source, within), self.script)
-        changes = _changes(source, proposals, draft.targets)
+        if hoists:
+            proposals = _renumbered(proposals, returned_reads.renumbered(draft.source, source, hoists))
+        changes = _changes(source, proposals, draft.targets, self.options)
         splices = file_splices(changes)
-        helped = any(p.needs_runtime for p in proposals if p.splices) or any(plain(c) is None for c in changes)
+        helped = any(p.needs_runtime for p in proposals if p.splices) or any(needs_helper(c) for c in changes)
         if helped:
             uses = [source.line(change.facts.loop) for change in changes]
             uses += [p.location.line for p in proposals if p.location.line is not None]
@@ -259,11 +274,18 @@ class _Project:
         return None
 
 
+def _renumbered(proposals: Sequence[Proposal], now: Mapping[int, int]) -> list[Proposal]:
+    """The proposals with the numbers that their sites have once reads moved to calls."""
+    return [p if p.hoists else replace(p, sites=tuple(now[number] for number in p.sites)) for p in proposals]
+
+
 def _moved(lines: Lines, line: int | None) -> int | None:
     return lines[line - 1] if line is not None and line <= len(lines) else None
 
 
-def _changes(source: SourceFile, proposals: Sequence[Proposal], targets: Targets) -> list[LoopChange]:
+def _changes(
+    source: SourceFile, proposals: Sequence[Proposal], targets: Targets, options: PatchOptions
+) -> list[LoopChange]:
     """The proposals that move lines, joined per loop, on the file as it is after the first pass."""
     sites, known = find(source), guards.find(source)
     loops: dict[int, list[Proposal]] = {}
@@ -272,10 +294,11 @@ def _changes(source: SourceFile, proposals: Sequence[Proposal], targets: Targets
             anchor = sites[proposal.sites[0]].node if proposal.sites else known[proposal.guards[0]].node
             loop = training_loop(source, anchor)
             loops.setdefault(source.line(loop), []).append(proposal)
-    return [_change(source, loops[line], sites, targets) for line in sorted(loops)]
+    return [_change(source, loops[line], targets, options) for line in sorted(loops)]
 
 
-def _change(source: SourceFile, proposals: Sequence[Proposal], sites: Sequence[Site], targets: Targets) -> LoopChange:
+def _change(source: SourceFile, proposals: Sequence[Proposal], targets: Targets, options: PatchOptions) -> LoopChange:
+    sites = find(source)
     moved = [guards.find(source)[number].node for p in proposals for number in p.guards]
     anchors = [sites[number].node for p in proposals for number in p.sites] + moved
     facts = facts_of(source, training_loop(source, anchors[0]))
@@ -286,16 +309,21 @@ def _change(source: SourceFile, proposals: Sequence[Proposal], sites: Sequence[S
     used = {kind for p in proposals for kind in one_change(p.edit)}
     every = max((kinds[kind] for kind in used if kind in kinds), default=1)
     statements = [*defer_read.statements(reads), *moved]
+    waiting = None
+    measured = None
     if syncs:
         deferral, measured = synchronize.timed(facts, statements)
+    elif all(p.plain for p in proposals):
+        deferral, waiting = planned(facts, statements, defer_read.wish(every, options.checked))
     else:
-        deferral, measured = plan(facts, statements) if statements else None, None
+        deferral = plan(facts, statements) if statements else None
     return LoopChange(
         facts if deferral is None else deferral.facts,
         every if every > 1 else None,
         deferral,
         tuple((async_copy.call_of(sites[number]), method) for number, method in syncs.items()),
         measured.starts if measured is not None else (),
+        waiting,
     )
 
 

@@ -6,28 +6,32 @@ In: a RecipeRequest. Out: one Proposal per loop. The statements run later, in or
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import libcst as cst
 
-from tracelens.model import Declined
+from tracelens.model import Declined, Location
 from tracelens.patch.code.names import meets, walk
-from tracelens.patch.code.outside import OUTPUT
+from tracelens.patch.code.outside import FILES, OUTPUT
+from tracelens.patch.deferral.forms import Wish, planned
+from tracelens.patch.deferral.plain_plan import PlainPlan
 from tracelens.patch.deferral.planning import Deferral, plan
+from tracelens.patch.loop import stream_order
 from tracelens.patch.loop.facts import LoopFacts, facts_of
 from tracelens.patch.loop.loops import (
+    SIDE_STREAMS,
     Blocked,
     Loop,
     check_framework,
     check_unpatched,
-    is_rare,
     training_loop,
     trains,
 )
 from tracelens.patch.loop.sites import Site, find
 from tracelens.patch.loop.thinned import check_not_thinned
 from tracelens.patch.proposal import DECIDES, Proposal, RecipeAnswer, RecipeRequest, Target, evidence, matched
-from tracelens.patch.recipes import wait_dependents
+from tracelens.patch.recipes import returned_reads, wait_dependents, waits_that_stay
 from tracelens.patch.recipes.loop_groups import Found, by_loop
 
 SEVERAL = 1.5
@@ -35,8 +39,29 @@ SEVERAL = 1.5
 OFTEN = 0.5
 """Calls per step from which a read below `if step % k == 0` is taken for one of every batch (k is 1 by default)."""
 
+FEW_BATCHES = ("it is read only in few batches", "nothing to do: it costs little")
+
 
 def propose(request: RecipeRequest) -> RecipeAnswer:
+    answer = _propose(request)
+    moved = returned_reads.hoisted(request)
+    if moved is None:
+        return answer
+    waiting = _propose(moved.request)
+    lines = {moved.request.source.line(find(moved.request.source)[n].node) for p in waiting.proposals for n in p.sites}
+    if not moved.call_lines <= lines:
+        return answer
+    names = ", ".join(f"`{name}`" for name in sorted(moved.functions))
+    note = f"{names} returns the tensor, whose value is read in the loop"
+    places = tuple(Location(request.source.shown, line) for line in sorted(moved.lines))
+    proposals = (
+        replace(one, hoists=moved.splices, reason=f"{one.reason}; {note}", covers=(*one.covers, *places))
+        for one in waiting.proposals
+    )
+    return RecipeAnswer(tuple(proposals), waiting.declined)
+
+
+def _propose(request: RecipeRequest) -> RecipeAnswer:
     found, declined = matched(request, "read")
     proposals: list[Proposal] = []
     lasting = [(site, target) for site, target in found if _lasts(request, site, target, found, declined)]
@@ -44,6 +69,9 @@ def propose(request: RecipeRequest) -> RecipeAnswer:
     while loops:
         loop, members = loops.pop(0)
         facts = facts_of(request.source, loop)
+        members = _frequent(request, facts, members, declined)
+        if not members:
+            continue
         within = [(inner, more) for inner, more in loops if any(a is loop for a in request.source.ancestors(inner))]
         together = _together(request, facts, members, within)
         if together is not None:
@@ -56,9 +84,27 @@ def propose(request: RecipeRequest) -> RecipeAnswer:
             declined += [request.decline(site.node, blocked) for site, _ in members]
             continue
         kept, deferral = _largest_plan(request, facts, members, declined)
-        if deferral is not None:
-            proposals.append(_proposal(request, deferral, kept))
+        if deferral is None:
+            continue
+        wait = _wait_that_stays(request, facts, found, kept)
+        if wait is None:
+            proposals.append(_proposal(request, facts, deferral, kept))
+        else:
+            obstacle = f"the wait in line {wait.line} stays in each batch, right beside it: nothing would be gained"
+            blocked = Blocked(None, obstacle, "take that wait out first")
+            declined += [request.decline(site.node, blocked) for site, _ in kept]
     return RecipeAnswer(tuple(proposals), tuple(declined))
+
+
+def _wait_that_stays(request: RecipeRequest, facts: LoopFacts, found: Found, kept: Found) -> Site | None:
+    """A wait beside all of the reads that nothing in this patch takes out of the loop."""
+    if request.source.line(facts.loop) in request.changing:
+        return None
+    sites = [site for site, _ in kept]
+    inside = set(walk(facts.loop.body))
+    others = [(site, target) for site, target in found if site not in sites and site.node in inside]
+    stays = [site for site, target in others if target.stalls and not _seldom(facts, site, target)]
+    return waits_that_stay.beside(facts, sites, stays)
 
 
 def _together(
@@ -70,7 +116,7 @@ def _together(
         deferral = plan(facts, statements([site for site, _ in every])) if within else None
     except Blocked:
         return None
-    return _proposal(request, deferral, every) if deferral is not None else None
+    return _proposal(request, facts, deferral, every) if deferral is not None else None
 
 
 def _shares(request: RecipeRequest, facts: LoopFacts, members: Found, inner: Loop, more: Found) -> bool:
@@ -103,7 +149,7 @@ def _lasts(request: RecipeRequest, site: Site, target: Target, found: Found, dec
 def _loop(request: RecipeRequest, site: Site) -> Loop:
     if site.source.kept_by_comment(site.statement):
         raise Blocked(None, "it is marked `# tracelens: keep`", "remove the comment to have it patched")
-    loop = loop_of_read(request, site.node)
+    loop = loop_of_read(request, site.node, own_streams=True)
     if isinstance(site.statement, cst.Return):
         raise Blocked(None, "the value is returned", "return the tensor and read it where it is logged")
     if not isinstance(site.statement, cst.BaseSmallStatement):
@@ -111,13 +157,19 @@ def _loop(request: RecipeRequest, site: Site) -> Loop:
     return loop
 
 
-def loop_of_read(request: RecipeRequest, node: cst.CSTNode) -> Loop:
-    """The training loop around a read, where its file lets reads wait at all; raises `Blocked`."""
+def loop_of_read(request: RecipeRequest, node: cst.CSTNode, own_streams: bool = False) -> Loop:
+    """The training loop around a read, where its file lets reads wait at all; raises `Blocked`.
+
+    `own_streams`: the change keeps the order of the streams that the loop has itself.
+    """
     check_framework(request.names, reads=True)
     loop = training_loop(request.source, node)
     check_unpatched(loop, request.names)
     check_not_thinned(request.source, node)
     for sign, meaning in wait_dependents.signs(request.source, "read"):
+        if meaning == SIDE_STREAMS and own_streams:
+            stream_order.check(facts_of(request.source, loop))
+            continue
         by_hand = "make the stream or the copy safe by an event (wait_stream, record_stream), then read every N batches"
         raise Blocked(sign, f"the file {meaning}, and this read may be what keeps it safe", by_hand)
     return loop
@@ -138,19 +190,26 @@ def _largest_plan(
             best = plan(facts, statements([*(one for one, _ in kept), site]))
             kept.append((site, target))
         except Blocked as blocked:
-            declined.append(request.decline(site.node, _plainer(facts, site, target, blocked)))
+            rare = Blocked(None, *FEW_BATCHES) if _seldom(facts, site, target) else blocked
+            declined.append(request.decline(site.node, rare))
     return kept, best
 
 
-def _plainer(facts: LoopFacts, site: Site, target: Target, blocked: Blocked) -> Blocked:
-    """The reason that matters to people where a read is made in few batches anyway."""
+def _frequent(request: RecipeRequest, facts: LoopFacts, members: Found, declined: list[Declined]) -> Found:
+    """The reads without those that were recorded in few batches, below a condition that says so."""
+    out: Found = []
+    for site, target in members:
+        if target.stalls and _seldom(facts, site, target):
+            declined.append(request.decline(site.node, Blocked(None, *FEW_BATCHES)))
+        else:
+            out.append((site, target))
+    return out
+
+
+def _seldom(facts: LoopFacts, site: Site, target: Target) -> bool:
+    """Whether a read is made in few batches only."""
     often = sum(stall.calls_per_step for stall in target.stalls) >= OFTEN
-    for ancestor in facts.source.ancestors(site.node):
-        if isinstance(ancestor, cst.If) and not often and is_rare(ancestor.test, facts.varying):
-            return Blocked(None, "it is read only in few batches", "nothing to do: it costs little")
-        if ancestor is facts.loop:
-            break
-    return blocked
+    return not often and facts.in_rare_branch(site.node)
 
 
 def statements(sites: Sequence[Site]) -> list[cst.CSTNode]:
@@ -158,16 +217,17 @@ def statements(sites: Sequence[Site]) -> list[cst.CSTNode]:
     return list({id(site.statement): site.statement for site in sites}.values())
 
 
-def _proposal(request: RecipeRequest, deferral: Deferral, members: Found) -> Proposal:
+def _proposal(request: RecipeRequest, facts: LoopFacts, deferral: Deferral, members: Found) -> Proposal:
     first = members[0][0]
-    when = "every {n} batches" if request.edit.interval > 1 else "as soon as the GPU has it"
-    when = when.format(n=request.edit.interval)
-    words = [f"{counted(len(members))} read in each batch and only logged or summed: read {when} instead"]
-    if OUTPUT in deferral.state:
+    reads = _plain(request, facts, members)
+    chosen = deferral if reads is None else reads.deferral
+    values = f"{counted(len(members))} read in each batch and only logged or summed"
+    words = [f"{values}: read {_when(request, reads)} instead"]
+    if OUTPUT in chosen.state:
         words.append("the same lines are printed in the same order, later")
-    words += deferral.notes
+    words += chosen.notes
     every = find(request.source)
-    return Proposal(
+    proposal = Proposal(
         edit="defer-read",
         tier="safe",
         location=request.place(first.node, first.function),
@@ -175,8 +235,49 @@ def _proposal(request: RecipeRequest, deferral: Deferral, members: Found) -> Pro
         evidence=evidence([stall for _, target in members for stall in target.stalls]),
         loop_line=request.source.line(deferral.facts.loop),
         sites=tuple(_number(every, site) for site, _ in members),
-        needs_runtime=True,
+        needs_runtime=reads is None,
+        plain=reads is not None,
     )
+    for unproved in _unproved(chosen, reads, request.edit.interval):
+        proposal = proposal.as_checked(unproved)
+    return proposal
+
+
+def wish(interval: int, checked: bool) -> Wish:
+    """Which form reads may take that wait for so many batches. `checked`: a hunk that is not proved may be made."""
+    return Wish(plain=interval > 1, lossy=checked)
+
+
+def _plain(request: RecipeRequest, facts: LoopFacts, members: Found) -> PlainPlan | None:
+    """How the reads wait without a helper, where nothing else changes in their loop."""
+    if request.source.line(facts.loop) in request.changing:
+        return None
+    seeds = statements([site for site, _ in members])
+    return planned(facts, seeds, wish(request.edit.interval, request.checked))[1]
+
+
+def _when(request: RecipeRequest, reads: PlainPlan | None) -> str:
+    if reads is not None and not reads.reads_every_n:
+        return "where the results are shown, and after the loop" if reads.deferral.drains else "after the loop"
+    return f"every {request.edit.interval} batches" if request.edit.interval > 1 else "as soon as the GPU has it"
+
+
+def _unproved(deferral: Deferral, reads: PlainPlan | None, interval: int) -> Iterator[str]:
+    """What of the project is not known, what is gone where an exception ends the loop, and what is only likely."""
+    if deferral.unproved:
+        yield deferral.unproved
+    if reads is None:
+        return
+    last = f"of the last {interval - 1} batches at most"
+    names = ", ".join(f"`{name}`" for name in sorted(reads.lost - {OUTPUT, FILES}))
+    if reads.lost & {OUTPUT, FILES}:
+        yield f"where an exception or a signal ends the loop, lines {last} are not written"
+    elif names:
+        yield f"where an exception or a signal ends the loop, {names} lacks the values {last}"
+    for value in dict.fromkeys(reads.assumed):
+        yield f"`{value}` is taken for a tensor"
+    for rate in reads.rates:
+        yield f"`{rate}` is taken for a number, which it is unless the optimizer keeps it in a tensor"
 
 
 def counted(values: int) -> str:

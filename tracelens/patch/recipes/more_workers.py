@@ -1,7 +1,8 @@
-"""more-workers (unsafe): the loader of a training loop gets the number of workers that the replay found enough.
+"""more-workers (unsafe) and loader-workers: the loader of a training loop gets the number of workers that is asked for.
 
 In: a RecipeRequest. Out: one Proposal per loader. Items are then made in other processes: random draws of the data set
-and its transforms come from the workers' generators.
+and its transforms come from the workers' generators. As a part of a scheme that needs --unsafe; as a lever of its own
+(loader-workers) it is written where a trial has found equal numbers, or where the data set is known to draw none.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ WORKERS, WORKERS_POSITION = "num_workers", 5
 DRAWS = (
     "random draws of the data set and its transforms come from the workers' generators: numbers change where there are"
 )
+UNPROVED = "whether the data set, its transforms or the collation draw random numbers"
+NO_DRAWS = "the data set holds tensors and draws nothing, so batches stay the same"
 
 
 @dataclass(frozen=True)
@@ -108,14 +111,17 @@ def _proposal(request: RecipeRequest, loading: Loading) -> Proposal | None:
         return None
     start = workers.startable(source, call, loading.loop)
     workers.check_same_in_workers(call, loading.loop)
-    reason = f"{wanted} worker{'s' * (wanted > 1)} instead of {now or 'none'}: {DRAWS}; {start}"
-    if not request.unsafe:
-        raise Blocked(None, f"needs --unsafe: {reason}", "apply with --unsafe, then compare with `verify`")
+    more = f"{wanted} worker{'s' * (wanted > 1)} instead of {now or 'none'}"
     splice = (
         with_argument(source, call, f"{WORKERS}={wanted}")
         if given is None
         else Splice(*source.outer_span(given), str(wanted))
     )
+    if request.edit.kind == "loader-workers":
+        return _as_lever(request, call, (more, start), splice)
+    reason = f"{more}: {DRAWS}; {start}"
+    if not request.unsafe:
+        raise Blocked(None, f"needs --unsafe: {reason}", "apply with --unsafe, then compare with `verify`")
     return Proposal(
         edit="more-workers",
         tier="unsafe",
@@ -124,3 +130,18 @@ def _proposal(request: RecipeRequest, loading: Loading) -> Proposal | None:
         evidence="the loop waits for its loader (replayed)",
         splices=(splice,),
     )
+
+
+def _as_lever(request: RecipeRequest, call: cst.Call, words: tuple[str, str], splice: Splice) -> Proposal:
+    """The change by itself: proved for a data set of tensors, else to be checked."""
+    more, start = words
+    draws_nothing = workers.holds_tensors(request.source, request.names, call)
+    proposal = Proposal(
+        edit="loader-workers",
+        tier="safe",
+        location=request.place(call),
+        reason=f"{more}: {NO_DRAWS if draws_nothing else DRAWS}; {start}",
+        evidence="the loop waits for its loader (recorded)",
+        splices=(splice,),
+    )
+    return proposal if draws_nothing else proposal.as_checked(UNPROVED)

@@ -12,16 +12,16 @@ import libcst as cst
 
 from tracelens.patch.code.names import FileNames, dotted, walk
 from tracelens.patch.deferral.planning import Deferral, plan
-from tracelens.patch.loop import timing
+from tracelens.patch.loop import stream_order, timing
 from tracelens.patch.loop.facts import LoopFacts, facts_of
 from tracelens.patch.loop.loops import (
+    SIDE_STREAMS,
     Blocked,
     Loop,
     check_framework,
     check_scope,
     check_unpatched,
     head,
-    is_rare,
     training_loop,
 )
 from tracelens.patch.loop.sites import Site, find, statement_of
@@ -49,13 +49,13 @@ def _loop(request: RecipeRequest, site: Site) -> Loop:
     check_scope(facts.scope)
     if not isinstance(site.statement, cst.Expr):
         raise Blocked(None, "it is a part of a larger statement", "synchronize every N batches")
-    for ancestor in source.ancestors(site.node):
-        if ancestor is loop:
-            break
-        if isinstance(ancestor, cst.If) and is_rare(ancestor.test, facts.varying):
-            raise Blocked(ancestor, "it is made only in some batches already", "nothing to do")
+    if facts.in_rare_branch(site.node):
+        raise Blocked(site.statement, "it is made only in some batches already", "nothing to do")
     timed(facts, ())
     for sign, meaning in wait_dependents.signs(source, "sync"):
+        if meaning == SIDE_STREAMS:
+            stream_order.check(facts)
+            continue
         raise Blocked(sign, f"the file {meaning}", "keep it unless you can show that nothing relies on it")
     return loop
 
@@ -89,7 +89,7 @@ def _proposal(request: RecipeRequest, loop: Loop, members: Found) -> Proposal:
         reason += f"; times that `{timer}(…)` may measure between the batches no longer include the wait for the GPU"
     nodes = [site.node for site, _ in members]
     every = find(request.source)
-    return Proposal(
+    proposal = Proposal(
         edit=request.edit.kind,
         tier="safe",
         location=request.place(first.node, first.function),
@@ -100,6 +100,8 @@ def _proposal(request: RecipeRequest, loop: Loop, members: Found) -> Proposal:
         replaced_by="synchronize" if request.edit.kind == "interval-sync" else "record",
         needs_runtime=True,
     )
+    deferral, _ = timed(facts_of(request.source, loop), ())
+    return proposal.as_checked(deferral.unproved) if deferral is not None and deferral.unproved else proposal
 
 
 def merged(proposals: Iterable[Proposal]) -> tuple[Proposal, ...]:

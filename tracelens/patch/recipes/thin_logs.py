@@ -6,15 +6,14 @@ the batch, so that those that are written show what they always showed. Sums, me
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import libcst as cst
 
 from tracelens.model import Declined, Location
-from tracelens.patch.code.names import dotted, is_output, key, rebound, root_key, variables, walk
+from tracelens.patch.code.names import dotted, is_output, key, root_key, variables, walk
 from tracelens.patch.code.outside import BESIDES, words
-from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.loop import guards, host
 from tracelens.patch.loop.facts import LoopFacts, facts_of, is_pure
 from tracelens.patch.loop.loops import (
@@ -23,12 +22,12 @@ from tracelens.patch.loop.loops import (
     check_framework,
     check_unpatched,
     globals_of,
-    own_nodes,
     training_loop,
 )
 from tracelens.patch.loop.sites import find, read_of
 from tracelens.patch.loop.thinned import BY_HAND, MARK, check_unwatched, is_thinned
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target, evidence
+from tracelens.patch.recipes.every_nth import below, condition, groups, line_at
 
 FEWER = "only the lines of every {n}th batch are written: the others are lost"
 
@@ -73,7 +72,7 @@ class _Place:
 
 def _place(request: RecipeRequest, target: Target) -> _Place | None:
     """What stands at a line, if it is of this kind at all: written, shown, or read for nothing else."""
-    line = _line_at(request.source, target.line)
+    line = line_at(request.source, target.line)
     if line is None:
         return None
     try:
@@ -101,15 +100,6 @@ def _ends(request: RecipeRequest, loop: Loop, line: cst.CSTNode) -> bool:
         if small is not None and guards.is_exit(small, request.names):
             return request.source.parent(above) is not loop
     return False
-
-
-def _line_at(source: SourceFile, number: int | None) -> cst.SimpleStatementLine | None:
-    """The statement at a line that has its lines for itself."""
-    for node in walk(source.module):
-        alone = isinstance(node, cst.SimpleStatementLine) and len(node.body) == 1
-        if alone and number is not None and source.line(node) <= number <= source.last_line(node):
-            return cst.ensure_type(node, cst.SimpleStatementLine)
-    return None
 
 
 def _shows(small: cst.CSTNode, request: RecipeRequest) -> bool:
@@ -220,10 +210,10 @@ def _proposal(request: RecipeRequest, loop: Loop, members: Sequence[tuple[_Place
     over = cst.ensure_type(loop, cst.For)
     lines = {id(line): line for place, _ in members for line in place.lines}
     ordered = sorted(lines.values(), key=source.line)
-    condition, head = _condition(request, over)
+    test, head = condition(request, over)
     splices = [*head]
-    for group in _groups(source, ordered):
-        splices += _below(source, group, f"if {condition}:  {MARK}")
+    for group in groups(source, ordered):
+        splices += below(source, group, f"if {test}:  {MARK}")
     inside = {id(node) for line in ordered for node in walk(line)}
     sites = find(source)
     covered = {target.line for _, target in members} | {source.line(line) for line in ordered}
@@ -237,105 +227,3 @@ def _proposal(request: RecipeRequest, loop: Loop, members: Sequence[tuple[_Place
         rare=tuple(n for n, site in enumerate(sites) if id(site.node) in inside),
         covers=tuple(Location(source.shown, line) for line in sorted(n for n in covered if n is not None)),
     )
-
-
-def _condition(request: RecipeRequest, loop: cst.For) -> tuple[str, list[Splice]]:
-    """What holds in every Nth batch, from the first on; and what the `for` line needs so that batches are counted."""
-    source, every = request.source, request.edit.interval
-    counted = _counter(loop)
-    if counted is not None:
-        name, first = counted
-        return f"{name} % {every} == {first % every}", []
-    name = _unused(source, "batch_number")
-    target, iterated = loop.target, loop.iter
-    bare = isinstance(target, cst.Tuple) and not target.lpar
-    before, after = ("(", ")") if bare else ("", "")
-    start, end = source.outer_span(target)
-    inner = isinstance(iterated, cst.Tuple) and not iterated.lpar
-    opening, closing = ("enumerate((", "))") if inner else ("enumerate(", ")")
-    first, last = source.outer_span(iterated)
-    # Around whatever else goes into the line: another hunk may wrap the loader itself.
-    head = [
-        Splice(start, start, f"{name}, {before}"),
-        Splice(first, first, opening, _OUTER_BEGIN),
-        Splice(last, last, closing, _OUTER_END),
-    ]
-    return f"{name} % {every} == 0", [*head, Splice(end, end, after)] if after else head
-
-
-_OUTER_BEGIN, _OUTER_END = -1, 1
-
-
-def _counter(loop: cst.For) -> tuple[str, int] | None:
-    """The loop's own count of its batches, with the number of the first one, if nothing in the loop changes it."""
-    call = loop.iter
-    if not isinstance(call, cst.Call) or any(argument.star for argument in call.args):
-        return None
-    called = dotted(call.func)
-    target: cst.BaseExpression | None = loop.target
-    first = 0
-    if called == "enumerate" and isinstance(loop.target, (cst.Tuple, cst.List)):
-        target = loop.target.elements[0].value
-        start = call.args[1].value if len(call.args) == 2 else None
-        if start is not None and not isinstance(start, cst.Integer):
-            return None
-        first = start.evaluated_value if isinstance(start, cst.Integer) else 0
-    elif called != "range" or len(call.args) > 1:
-        return None
-    if not isinstance(target, cst.Name) or _changes(loop, target.value):
-        return None
-    return target.value, first
-
-
-def _changes(loop: cst.For, name: str) -> bool:
-    nodes = own_nodes(loop.body)
-    return any(
-        isinstance(node, (cst.BaseSmallStatement, cst.For, cst.With)) and name in rebound(node) for node in nodes
-    )
-
-
-def _groups(source: SourceFile, lines: Sequence[cst.SimpleStatementLine]) -> Iterator[list[cst.SimpleStatementLine]]:
-    """Neighbors in one block go below one condition."""
-    group: list[cst.SimpleStatementLine] = []
-    for line in lines:
-        if group:
-            block = cst.ensure_type(source.parent(group[-1]), cst.IndentedBlock)
-            follows = source.parent(line) is block and _next_to(block, group[-1]) is line
-            if not follows:
-                yield group
-                group = []
-        group.append(line)
-    if group:
-        yield group
-
-
-def _next_to(block: cst.IndentedBlock, line: cst.CSTNode) -> cst.CSTNode | None:
-    place = next(number for number, one in enumerate(block.body) if one is line)
-    return block.body[place + 1] if place + 1 < len(block.body) else None
-
-
-def _below(source: SourceFile, group: Sequence[cst.SimpleStatementLine], head: str) -> Iterator[Splice]:
-    """Insertions that put neighboring lines below a condition, as they are."""
-    unit, indent = source.module.default_indent, source.indentation(group[0])
-    first, last = source.line(group[0]), source.last_line(group[-1])
-    start = source.line_start(first)
-    yield Splice(start, start, f"{indent}{head}\n{unit}")
-    text = {number for line in group for number in _lines_of_text(source, line)}
-    for number in range(first + 1, last + 1):
-        if number not in text and source.line_text(number).strip():
-            begin = source.line_start(number)
-            yield Splice(begin, begin, unit)
-
-
-def _lines_of_text(source: SourceFile, line: cst.SimpleStatementLine) -> Iterator[int]:
-    """Lines that begin inside a string: what is put before them would become a part of it."""
-    for node in walk(line):
-        if isinstance(node, (cst.SimpleString, cst.FormattedString)):
-            yield from range(source.line(node) + 1, source.last_line(node) + 1)
-
-
-def _unused(source: SourceFile, wanted: str) -> str:
-    name, number = wanted, 2
-    while name in source.identifiers:
-        name, number = f"{wanted}_{number}", number + 1
-    return name

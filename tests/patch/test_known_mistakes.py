@@ -1,0 +1,52 @@
+"""The patcher on loops that it once patched wrongly: no hunk of theirs is safe, wherever the class stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.known_mistakes import KNOWN_MISTAKES, TRACKER_PRINTS
+from tests.support.moves import SURROUNDINGS, Case, one_file, two_files
+from tracelens.model import Patch
+from tracelens.patch.every_place import patch_script
+from tracelens.patch.recipes import PatchOptions
+
+PROVED = Case(before="losses = []", body="STEP\nlosses.append(loss.item())", after="print(sum(losses))")
+
+
+def patched(folder: Path, files: dict[str, str], checked: bool = True) -> Patch:
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    return patch_script(folder / "main.py", folder, {"defer-read": 10}, PatchOptions(checked=checked))
+
+
+def tiers(patch: Patch) -> list[str]:
+    return [hunk.tier for hunk in (*patch.hunks, *patch.left_out) if hunk.edit == "defer-read"]
+
+
+@pytest.mark.parametrize("files", [one_file, two_files])
+@pytest.mark.parametrize("around", SURROUNDINGS)
+@pytest.mark.parametrize("mistake", [name for name in KNOWN_MISTAKES if KNOWN_MISTAKES[name] is not TRACKER_PRINTS])
+def test_no_patch_of_theirs_is_safe(
+    mistake: str, around: str, files: Callable[..., dict[str, str]], tmp_path: Path
+) -> None:
+    for checked in (True, False):
+        assert "safe" not in tiers(patched(tmp_path, files(KNOWN_MISTAKES[mistake], SURROUNDINGS[around]), checked))
+
+
+@pytest.mark.parametrize("around", SURROUNDINGS)
+def test_a_loop_without_such_a_mistake_is_patched_safely(around: str, tmp_path: Path) -> None:
+    assert tiers(patched(tmp_path, two_files(PROVED, SURROUNDINGS[around]), checked=False)) == ["safe"]
+
+
+@pytest.mark.parametrize("files", [one_file, two_files])
+@pytest.mark.parametrize("around", SURROUNDINGS)
+def test_a_line_that_another_function_writes_waits_together_with_those_of_the_loop(
+    around: str, files: Callable[..., dict[str, str]], tmp_path: Path
+) -> None:
+    patch = patched(tmp_path, files(TRACKER_PRINTS, SURROUNDINGS[around]), checked=False)
+    removed = {line[1:].strip() for line in patch.diff.splitlines() if line.startswith("-")}
+    assert tiers(patch) == ["safe"]
+    assert removed >= {"tracker.add(i)", "print(i, loss.item())  # later"}

@@ -1,0 +1,233 @@
+"""Deferred reads without a helper: where they stand, what they lose where a script is killed, what they leave alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.patching import assert_same, defer, patch_of, patched_text, script
+from tracelens.edit_kinds import SAFE_EDITS
+from tracelens.model import Edit, Patch
+from tracelens.patch.every_place import patch_script
+from tracelens.patch.recipes import PatchOptions
+
+WINDOW = """
+    def main():
+        running = 0.0
+        for i, (x, y) in enumerate(loader):
+            STEP
+            running += loss.item()  # fires
+            if i % 5 == 4:
+                print(f"[{i + 1}] {running / 5:.6f}")
+                running = 0.0
+        return running
+    result = main()
+"""
+
+
+def added(patch: Patch) -> list[str]:
+    return [line[1:] for line in patch.diff.splitlines() if line.startswith("+") and not line.startswith("+++")]
+
+
+def names(patch: Patch) -> list[str]:
+    return [one.path.name for one in patch.files]
+
+
+def test_a_sum_is_read_where_it_is_printed_and_after_the_loop(tmp_path: Path) -> None:
+    text = script(WINDOW)
+    patch = patch_of(tmp_path, text)
+    assert [line.strip() for line in added(patch)] == [
+        "pending_losses = []",
+        "pending_losses.append(loss.detach().clone())",
+        "if pending_losses:",
+        "for loss_value in torch.stack(pending_losses).tolist():",
+        "running += loss_value  # fires",
+        "pending_losses.clear()",
+        "if pending_losses:",
+        "for loss_value in torch.stack(pending_losses).tolist():",
+        "running += loss_value",
+    ]
+    assert (names(patch), [hunk.tier for hunk in patch.hunks]) == (["train.py"], ["safe"])
+    assert_same(tmp_path, text, patch)
+
+
+@pytest.mark.parametrize("batches", [0, 1, 4, 5, 23])
+def test_any_number_of_batches(batches: int, tmp_path: Path) -> None:
+    text = script(WINDOW, batches)
+    assert_same(tmp_path, text, patch_of(tmp_path, text))
+
+
+def test_a_list_grows_by_all_that_waits(tmp_path: Path) -> None:
+    text = script("losses = []\nfor x, y in loader:\n    STEP\n    losses.append(loss.item())\nprint(losses)\n")
+    patch = patch_of(tmp_path, text, defer(text, mark="losses.append(loss.item())"))
+    assert "    losses.extend(torch.stack(pending_losses).tolist())" in added(patch)
+    assert_same(tmp_path, text, patch)
+
+
+FORMS = {
+    "two sums": (
+        "total = right = 0.0\nfor x, y in loader:\n    STEP\n    total += loss.item()  # fires\n"
+        "    n = y.size(0)\n    right += (model(x).argmax(1) == y).sum().item() / n  # fires\nprint(total, right)\n",
+        "safe",
+    ),
+    "print in each batch": ("for x, y in loader:\n    STEP\n    print(loss.item())  # fires\n", "checked"),
+    "the number of the batch": (
+        "for i, (x, y) in enumerate(loader):\n    STEP\n    print(i, loss.item())  # fires\n",
+        "checked",
+    ),
+    "a learning rate": (
+        "total = 0.0\nfor x, y in loader:\n    STEP\n"
+        "    total += loss.item() * optimizer.param_groups[0]['lr']  # fires\nprint(total)\n",
+        "checked",
+    ),
+    "a list of somebody else": (
+        "def train(losses):\n    for x, y in loader:\n        STEP\n        losses.append(loss.item())  # fires\n"
+        "kept = []\ntrain(kept)\nprint(kept)\n",
+        "checked",
+    ),
+    "a loss of one dimension": (
+        "total = 0.0\nfor x, y in loader:\n    optimizer.zero_grad()\n"
+        "    loss = criterion(model(x), y).reshape(1)\n    loss.backward()\n    optimizer.step()\n"
+        "    total += loss.item()  # fires\nprint(total)\n",
+        "safe",
+    ),
+    "a return in the loop": (
+        "def train():\n    total = 0.0\n    for i, (x, y) in enumerate(loader):\n        STEP\n"
+        "        total += loss.item()  # fires\n        if i == 7:\n            return total\nprint(train())\n",
+        "safe",
+    ),
+    "a name that only the statements bind": (
+        "def train():\n    for i, (x, y) in enumerate(loader):\n        STEP\n        value = loss.item()  # fires\n"
+        "        if i % 4 == 0:\n            print(value)\ntrain()\n",
+        "safe",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_form_needs_no_file_and_leaves_the_same(name: str, tmp_path: Path) -> None:
+    body, tier = FORMS[name]
+    text = script(body)
+    patch = patch_of(tmp_path, text)
+    assert (names(patch), [hunk.tier for hunk in patch.hunks]) == (["train.py"], [tier])
+    assert_same(tmp_path, text, patch)
+
+
+HELPED = {
+    "an exception that is caught": (
+        "total = 0.0\ntry:\n    for x, y in loader:\n        STEP\n        total += loss.item()  # fires\n"
+        "except KeyboardInterrupt:\n    print(total)\n"
+    ),
+    "types that differ": (
+        "seen = []\nfor i, (x, y) in enumerate(loader):\n    STEP\n    kind = torch.int64 if i % 2 else torch.float32\n"
+        "    seen.append((loss.detach() * 9).to(kind).item())  # fires\nprint(seen)\n"
+    ),
+    "an else of the loop": (
+        "total = 0.0\nfor x, y in loader:\n    STEP\n    total += loss.item()  # fires\nelse:\n    print(total)\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HELPED)
+def test_what_lines_of_torch_cannot_do_is_done_by_helpers(name: str, tmp_path: Path) -> None:
+    text = script(HELPED[name])
+    patch = patch_of(tmp_path, text)
+    assert names(patch) == ["train.py", "tracelens_runtime.py"]
+    assert_same(tmp_path, text, patch)
+
+
+def test_without_checked_hunks_helpers_keep_what_an_exception_would_lose(tmp_path: Path) -> None:
+    text = script(FORMS["print in each batch"][0])
+    checked, proved = (patch_of(tmp_path, text, checked=allowed) for allowed in (True, False))
+    assert "lines of the last 9 batches at most are not written" in checked.hunks[0].unproved
+    assert ([hunk.tier for hunk in proved.hunks], proved.left_out) == (["safe"], ())
+    assert names(proved) == ["train.py", "tracelens_runtime.py"]
+
+
+@pytest.mark.programs
+def test_a_kill_loses_no_line_that_the_script_prints_every_few_batches(tmp_path: Path) -> None:
+    text = script(WINDOW).replace(
+        "if i % 5 == 4:", "if i == 12:\n            import os; os._exit(1)\n        if i % 5 == 4:"
+    )
+    text = text.replace('running / 5:.6f}")', 'running / 5:.6f}", flush=True)')
+    patch = patch_of(tmp_path, text)
+    outputs = []
+    for name, source in (("before.py", text), ("after.py", patched_text(patch))):
+        (tmp_path / name).write_text(source)
+        done = subprocess.run([sys.executable, tmp_path / name], capture_output=True, check=False, timeout=120)
+        outputs.append((done.returncode, done.stdout))
+    assert outputs[0] == outputs[1]
+    assert outputs[0][1].count(b"\n") == 2
+
+
+def test_a_meter_without_a_read_is_updated_at_once(tmp_path: Path) -> None:
+    text = script(
+        """
+        class Meter:
+            def __init__(self, name):
+                self.name, self.total = name, 0.0
+            def update(self, value):
+                self.total += value
+        class Progress:
+            def __init__(self, *meters):
+                self.meters = meters
+            def display(self, batch):
+                print(batch, [meter.total for meter in self.meters])
+        sizes, losses = Meter("size"), Meter("loss")
+        progress = Progress(sizes, losses)
+        for i, (x, y) in enumerate(loader):
+            sizes.update(len(x))
+            STEP
+            losses.update(loss.item())  # fires
+            if i % 4 == 0:
+                progress.display(i)
+        """
+    )
+    patch = patch_of(tmp_path, text)
+    assert not any("sizes" in line for line in added(patch))
+    assert_same(tmp_path, text, patch)
+
+
+def every_place(folder: Path, body: str) -> Patch:
+    path = folder / "train.py"
+    path.write_text(script(body).replace('"cpu"', '"cuda"'))
+    return patch_script(path, folder, dict.fromkeys(SAFE_EDITS, 10), PatchOptions())
+
+
+def test_a_line_of_every_few_batches_is_left_alone(tmp_path: Path) -> None:
+    patch = every_place(
+        tmp_path, "for i, (x, y) in enumerate(loader):\n    STEP\n    if i % 9 == 0:\n        print(loss.item())\n"
+    )
+    assert patch.empty
+    assert [one.obstacle for one in patch.declined] == ["it is read only in few batches"]
+
+
+def test_beside_a_wait_that_stays_nothing_is_gained(tmp_path: Path) -> None:
+    body = (
+        "import math\ntotal = 0.0\nfor x, y in loader:\n    STEP\n    total += loss.item()\n"
+        "    if not math.isfinite(loss.item()):\n        break\n"
+    )
+    patch = every_place(tmp_path, body)
+    assert patch.empty
+    assert "the wait in line 18 stays in each batch, right beside it: nothing would be gained" in [
+        one.obstacle for one in patch.declined
+    ]
+
+
+def test_a_wait_that_stays_before_the_step_leaves_something_to_gain(tmp_path: Path) -> None:
+    body = (
+        "import math\ntotal = 0.0\nfor x, y in loader:\n    loss = criterion(model(x), y)\n"
+        "    if not math.isfinite(loss.item()):\n        break\n    loss.backward()\n    optimizer.step()\n"
+        "    total += loss.item()\nprint(total)\n"
+    )
+    assert [hunk.edit for hunk in every_place(tmp_path, body).hunks] == ["defer-read"]
+
+
+def test_a_patched_loop_is_not_patched_again(tmp_path: Path) -> None:
+    for body in (WINDOW, FORMS["print in each batch"][0], FORMS["the number of the batch"][0]):
+        first = patch_of(tmp_path, script(body), (Edit("defer-read", interval=10),))
+        assert not first.empty
+        assert patch_of(tmp_path, patched_text(first), (Edit("defer-read", interval=10),)).empty

@@ -1,0 +1,105 @@
+"""rare-call: which calls are made every N batches only, when that is proved, and what stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.patching import fired, patched_text, script
+from tracelens.model import Edit, Patch
+from tracelens.patch.recipes import PatchOptions, make
+
+LOOP = """
+import gc
+import sys
+{head}
+
+for step, (x, y) in enumerate(loader):
+    STEP
+    {call}  # fires
+"""
+
+
+def patch(folder: Path, call: str, head: str = "", body: str = LOOP) -> Patch:
+    text = script(body.format(call=call, head=head))
+    (folder / "train.py").write_text(text)
+    edit = Edit("rare-call", locations=fired(text), interval=100)
+    return make(folder, folder / "train.py", (edit,), (), PatchOptions())
+
+
+@pytest.mark.parametrize(
+    ("call", "head", "tier"),
+    [
+        ("gc.collect()", "", "safe"),
+        ("gc.collect(1)", "", "safe"),
+        ("gc.collect()", "import weakref", "checked"),
+        ("gc.collect()", "class Handle:\n    def __del__(self):\n        print('gone')", "checked"),
+        ("gc.collect()", "gc.disable()", "checked"),
+        ("torch.cuda.empty_cache()", "", "safe"),
+        ("torch.cuda.empty_cache()", "free = torch.cuda.mem_get_info", "checked"),
+        ("sys.stdout.flush()", "", "checked"),
+    ],
+)
+def test_the_call_goes_below_a_counter(call: str, head: str, tier: str, tmp_path: Path) -> None:
+    made = patch(tmp_path, call, head)
+    assert [(hunk.id, hunk.tier) for hunk in made.hunks] == [("TL901", tier)]
+    assert f"    if step % 100 == 0:  # thinned by tracelens\n        {call}  # fires\n" in patched_text(made)
+
+
+def test_another_file_of_the_project_may_notice(tmp_path: Path) -> None:
+    (tmp_path / "cache.py").write_text("import weakref\n\nseen = weakref.WeakValueDictionary()\n")
+    assert [hunk.tier for hunk in patch(tmp_path, "gc.collect()").hunks] == ["checked"]
+
+
+def test_neighbors_share_a_condition_and_a_loop_without_a_counter_gets_one(tmp_path: Path) -> None:
+    body = (
+        "import gc\n\nfor x, y in loader:\n    STEP\n    gc.collect()  # fires\n    torch.cuda.empty_cache()  # fires\n"
+    )
+    made = patch(tmp_path, "", body=body)
+    text = patched_text(made)
+    assert "for batch_number, (x, y) in enumerate(loader):" in text
+    assert text.count("if batch_number % 100 == 0:") == 1
+    assert "stay in memory for up to 100 batches" in made.hunks[0].reason
+    assert "gives it back by itself" in made.hunks[0].reason
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        ("freed = gc.collect()", "no call on this line"),
+        ("print(gc.collect())", "no call on this line"),
+        ("gc.collect(generation)", "no call on this line"),
+        ("if step % 10 == 0: gc.collect()", "no call on this line"),
+    ],
+)
+def test_what_does_more_than_the_call_stays(call: str, why: str, tmp_path: Path) -> None:
+    made = patch(tmp_path, call)
+    assert made.empty
+    assert why in made.declined[0].obstacle
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (
+            "for step, (x, y) in enumerate(loader):\n    STEP\n    if step % 10 == 0:\n        gc.collect()  # fires\n",
+            "every few batches only",
+        ),
+        ("while True:\n    STEP\n    gc.collect()  # fires\n", "while loop"),
+        ("for x, y in loader:\n    STEP\n    # tracelens: keep\n    gc.collect()  # fires\n", "tracelens: keep"),
+        ("def clean():\n    gc.collect()  # fires\n\nfor x, y in loader:\n    STEP\n    clean()\n", "function"),
+    ],
+)
+def test_places_that_stay_say_why(body: str, why: str, tmp_path: Path) -> None:
+    made = patch(tmp_path, "", body="import gc\nx, y = loader[0]\n" + body)
+    assert made.empty
+    assert why in made.declined[0].obstacle or why in made.declined[0].by_hand
+
+
+def test_a_second_run_finds_nothing_left_to_do(tmp_path: Path) -> None:
+    text = patched_text(patch(tmp_path, "gc.collect()"))
+    (tmp_path / "train.py").write_text(text)
+    edit = Edit("rare-call", locations=fired(text), interval=100)
+    again = make(tmp_path, tmp_path / "train.py", (edit,), (), PatchOptions())
+    assert again.empty and "every few batches only" in again.declined[0].obstacle

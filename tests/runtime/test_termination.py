@@ -1,0 +1,131 @@
+"""SIGTERM: what waits runs first, then what would have been done without the helpers."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+
+import pytest
+import torch
+
+from tracelens.runtime import DeferredReads
+
+HEAD = """
+import os, signal, sys, time
+import torch
+from tracelens.runtime import DeferredReads
+
+def show(step, value):
+    print(step, value, flush=True)
+"""
+LOOP = """
+ahead = DeferredReads(every={every})
+for step in ahead.iterate(range(10)):
+    ahead.defer(show, step, ahead.item(torch.tensor(float(step))))
+    if step == 3:
+        os.kill(os.getpid(), signal.SIGTERM)
+print("end", flush=True)
+"""
+FOUR_LINES = "0 0.0\n1 1.0\n2 2.0\n3 3.0\n"
+
+
+def ended(body: str, every: int | None = 10) -> tuple[int, str]:
+    """The status and the output of a script whose loop gets a SIGTERM in its fourth pass."""
+    text = HEAD + textwrap.dedent(body).replace("LOOP", LOOP.format(every=every).strip())
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False, timeout=120)
+    return done.returncode, done.stdout
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("every", [10, None])
+def test_lines_that_wait_are_written_before_the_process_dies_of_the_signal(every: int | None) -> None:
+    assert ended("LOOP", every) == (-signal.SIGTERM, FOUR_LINES)
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize(
+    ("handler", "status", "rest"),
+    [
+        ("lambda *_: sys.exit(7)", 7, "handler\n"),
+        ("lambda *_: None", 0, "handler\n" + "".join(f"{step} {float(step)}\n" for step in range(4, 10)) + "end\n"),
+        ("signal.SIG_IGN", 0, "".join(f"{step} {float(step)}\n" for step in range(4, 10)) + "end\n"),
+    ],
+)
+def test_the_handler_of_the_script_runs_afterwards(handler: str, status: int, rest: str) -> None:
+    body = f"""
+before = {handler}
+def handle(*given):
+    print("handler", flush=True)
+    before(*given)
+signal.signal(signal.SIGTERM, handle if callable(before) and before is not signal.SIG_IGN else before)
+LOOP
+"""
+    assert ended(body) == (status, FOUR_LINES + rest)
+
+
+@pytest.mark.programs
+def test_a_signal_while_lines_are_written_waits_until_they_are() -> None:
+    body = """
+def show(step, value):
+    if step == 1:
+        os.kill(os.getpid(), signal.SIGTERM)
+    print(step, value, flush=True)
+ahead = DeferredReads(every=4)
+for step in ahead.iterate(range(10)):
+    ahead.defer(show, step, ahead.item(torch.tensor(float(step))))
+"""
+    assert ended(body) == (-signal.SIGTERM, FOUR_LINES)
+
+
+@pytest.mark.programs
+def test_a_forked_child_dies_without_running_what_its_parent_waits_for() -> None:
+    body = """
+ahead = DeferredReads(every=10)
+for step in ahead.iterate(range(3)):
+    ahead.defer(show, step, ahead.item(torch.tensor(float(step))))
+    if step == 1:
+        child = os.fork()
+        if not child:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(60)
+        print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+    assert ended(body) == (0, f"child {-signal.SIGTERM}\n0 0.0\n1 1.0\n2 2.0\n")
+
+
+def test_after_the_loop_the_handler_is_the_one_from_before() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    ahead = DeferredReads(10)
+    for value in ahead.iterate([torch.tensor(1.0)]):
+        assert signal.getsignal(signal.SIGTERM) != before
+        ahead.defer(lambda _: None, ahead.item(value))
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_handler_that_the_loop_sets_stays() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+
+    def own(number: int, frame: object) -> None: ...
+
+    try:
+        for _ in DeferredReads(10).iterate([1]):
+            signal.signal(signal.SIGTERM, own)
+        assert signal.getsignal(signal.SIGTERM) is own
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_a_loop_in_another_thread_sets_no_handler() -> None:
+    seen: list[bool] = []
+    before = signal.getsignal(signal.SIGTERM)
+
+    def loop() -> None:
+        seen.extend(signal.getsignal(signal.SIGTERM) == before for _ in DeferredReads(10).iterate(range(2)))
+
+    thread = threading.Thread(target=loop)
+    thread.start()
+    thread.join()
+    assert seen == [True, True]

@@ -1,0 +1,45 @@
+"""Which form a deferral takes: lines of plain torch where they are enough, else the runtime's `DeferredReads`.
+
+In: a loop and the statements whose reads should wait. Out: the plan, with its `PlainPlan` where there is one. Raises
+`Blocked`. Of the plain ones the first is taken that leaves what the script shows every K batches where it stands: a
+line printed there is printed before anything can end the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+
+from tracelens.patch.deferral.plain_plan import PlainPlan, plain_plan
+from tracelens.patch.deferral.planning import Deferral, plan, plan_between
+from tracelens.patch.deferral.waiting import only_waiting
+from tracelens.patch.loop.facts import LoopFacts
+from tracelens.patch.loop.loops import Blocked
+
+
+@dataclass(frozen=True)
+class Wish:
+    """`plain`: without a helper where that is possible. `lossy`: also where an exception or a signal loses values."""
+
+    plain: bool
+    lossy: bool
+
+
+def planned(facts: LoopFacts, seeds: Sequence[cst.CSTNode], wish: Wish) -> tuple[Deferral, PlainPlan | None]:
+    """The plan for the statements in `seeds`, and how it is written without a helper."""
+    made: list[PlainPlan] = []
+    for make in (plan_between, plan) if wish.plain else ():
+        try:
+            reads = plain_plan(only_waiting(make(facts, seeds)))
+        except Blocked:
+            continue
+        if reads is not None and (wish.lossy or reads.proved):
+            made.append(reads)
+    if made:
+        chosen = min(
+            made, key=lambda reads: bool(reads.deferral.unproved) or not reads.proved
+        )  # the first that is proved
+        return chosen.deferral, chosen
+    return plan(facts, seeds), None

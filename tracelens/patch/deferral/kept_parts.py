@@ -1,0 +1,50 @@
+"""Reads that are all of what a statement stores: their tensors are computed where the statement stands.
+
+In: a statement of a loop. Out: the read, or the comprehension of reads, and what functions change when the statement
+runs later. `total += train_step(x, y).item()` calls `train_step` in its batch, so only the sum is put off; what
+`train_step` changes is no result that others would have to wait for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from tracelens.patch.code.names import targets
+from tracelens.patch.deferral.comprehensions import Comprehension
+from tracelens.patch.loop.facts import LoopFacts
+from tracelens.patch.loop.sites import read_of, reads_in
+
+
+def kept_parts(facts: LoopFacts, statement: cst.CSTNode) -> tuple[cst.BaseExpression, ...]:
+    """What of a statement must be evaluated where it stands; none where functions change nothing there."""
+    parts = tuple(part for part in _values(facts, statement) if _is_read(part) and facts.behind(part).changed)
+    others = [part for part in _values(facts, statement) if not any(part is kept for kept in parts)]
+    return parts if not any(facts.behind(part).changed for part in others) else ()
+
+
+def changed_later(facts: LoopFacts, statement: cst.CSTNode) -> frozenset[str]:
+    """What the functions behind a statement change when it runs later."""
+    if not kept_parts(facts, statement):
+        return facts.behind(statement).changed
+    return frozenset().union(*(facts.behind(target).changed for target in targets(statement)))
+
+
+def _values(facts: LoopFacts, statement: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+    """The value of an assignment; the arguments of a call of something that is not the project's."""
+    if isinstance(statement, (cst.Assign, cst.AugAssign, cst.AnnAssign)) and statement.value is not None:
+        yield statement.value
+    elif isinstance(statement, cst.Expr) and isinstance(statement.value, cst.Call):
+        func = statement.value.func
+        name = func.attr.value if isinstance(func, cst.Attribute) else func.value if isinstance(func, cst.Name) else ""
+        plain = isinstance(func, cst.Name) or (isinstance(func, cst.Attribute) and isinstance(func.value, cst.Name))
+        if plain and name not in facts.names.functions and name not in facts.names.elsewhere:
+            yield from (argument.value for argument in statement.value.args)
+
+
+def _is_read(node: cst.BaseExpression) -> bool:
+    if isinstance(node, Comprehension):
+        return any(True for _ in reads_in(node))
+    found = read_of(node)
+    return found is not None and found.node is node

@@ -1,0 +1,45 @@
+"""The lines around a loop at which a patch inserts something.
+
+In: a loop and its file. Out: line numbers, and splices of whole lines.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from tracelens.patch.code.names import walk
+from tracelens.patch.code.source import SourceFile, Splice
+from tracelens.patch.loop.loops import Loop
+
+BEFORE, INSIDE = 0, 1
+"""Ranks of splices at one place: lines before a loop go above those that belong to a statement."""
+
+
+def first_line(source: SourceFile, statement: Loop) -> int:
+    """The line of a statement, or of the comments directly above it."""
+    line = source.line(statement)
+    for above in reversed(statement.leading_lines):
+        if above.comment is None:
+            break
+        line -= 1
+    return line
+
+
+def line_after(source: SourceFile, loop: Loop) -> int:
+    """The first line that is neither a part of the loop nor a comment at its body's indentation."""
+    last = max(source.last_line(node) for node in walk(loop) if isinstance(node, cst.BaseSmallStatement))
+    indent = len(source.indentation(loop))
+    for line in range(last + 1, len(source.line_starts) + 1):
+        text = source.line_text(line)
+        deeper = len(text) - len(text.lstrip(" \t")) > indent
+        if not (text.lstrip().startswith("#") and deeper):
+            break
+        last = line
+    return last + 1
+
+
+def whole_line(source: SourceFile, line: int, text: str) -> Splice:
+    """A line of its own before `line`, also at the end of a file without a newline there."""
+    position = source.line_start(line)
+    missing = position == len(source.text) and bool(source.text) and not source.text.endswith(("\n", "\r"))
+    return Splice(position, position, f"\n{text}" if missing else f"{text}\n", INSIDE)

@@ -1,0 +1,310 @@
+"""Which plans need no helper: their values wait in a list of detached tensors, read by one `torch.stack(…).tolist()`.
+
+In: a `Deferral`. Out: a `PlainPlan`, or None where the runtime has to look at values, or at how the loop is left, while
+the script runs. Nothing wraps the loop's iterator here, so what waits when an exception leaves the loop is gone:
+`lost` says whether anybody could miss it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import libcst as cst
+
+from tracelens.patch.code.names import dotted, key, meets, rebound, variables, walk, written
+from tracelens.patch.code.outside import FILES, OUTPUT, words
+from tracelens.patch.deferral import value_types
+from tracelens.patch.deferral.captures import Capture
+from tracelens.patch.deferral.function import DeferredFunction
+from tracelens.patch.deferral.planning import Deferral, StatementRun
+from tracelens.patch.deferral.waiting import changed_by
+from tracelens.patch.loop import holders, stream_order
+from tracelens.patch.loop.facts import LoopFacts
+from tracelens.patch.loop.loops import globals_of, head, own_nodes
+
+_ENDLESS = words("range count cycle repeat iter")
+"""Loops over these may run for all steps of a training, in which a list that is read after the loop grows."""
+_JUMPS = (cst.Break, cst.Continue, cst.Return, cst.Raise)
+_RATE = re.compile(r"""(\[["']lr["']\]|get_(last_)?lr\(\)\[0\])$""")
+_LEAVES_TENSORS = words("backward scale item detach")
+"""Calls that leave the tensor in front of them, or in their arguments, as it is."""
+
+
+@dataclass(frozen=True)
+class PlainPlan:
+    """A deferral whose statements run later from lists. `lost` are keys of which an exception would lose values."""
+
+    deferral: Deferral
+    runs: tuple[StatementRun, ...]
+    """One for each list: statements that share results are together, at the place of the last of them."""
+    lost: frozenset[str]
+
+    @property
+    def rates(self) -> tuple[str, ...]:
+        """Learning rates that are kept, and taken for numbers."""
+        facts = self.deferral.facts
+        captures = (capture for run in self.runs for capture in run.captures if not capture.read)
+        return tuple(facts.source.code(c.value) for c in captures if not value_types.is_number(c.value, facts))
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """Values that are taken for tensors because of their `item()`, which arrays have, too."""
+        facts = self.deferral.facts
+        captures = [capture for run in self.runs for capture in run.captures if capture.read]
+        return tuple(facts.source.code(c.value) for c in captures if not value_types.is_tensor(c.value, facts))
+
+    @property
+    def proved(self) -> bool:
+        """Whether nobody can tell the loop from the original."""
+        return not self.lost and not self.rates and not self.assumed
+
+    @property
+    def reads_every_n(self) -> bool:
+        """Whether the lists are read every N batches; else where the script shows the results, or after the loop."""
+        facts = self.deferral.facts
+        if self.lost:
+            return True
+        if any(_in_every_kth(facts, drain) for drain in self.deferral.drains):
+            return False
+        calls = (part for part in walk(head(facts.loop)) if isinstance(part, cst.Call))
+        endless = any(dotted(call.func).rpartition(".")[2] in _ENDLESS for call in calls)
+        return isinstance(facts.loop, cst.While) or endless
+
+
+def plain_plan(deferral: Deferral) -> PlainPlan | None:
+    """The plan without a helper, where one is enough."""
+    facts = deferral.facts
+    special = deferral.looks is not None or bool(facts.guards) or bool(facts.spans) or facts.loop.orelse is not None
+    special = (
+        special
+        or bool(stream_order.own(facts))
+        or meets(frozenset(key(v) for v in variables(head(facts.loop))), deferral.state)
+    )
+    if special or facts.names.imports.get("torch") != "torch" or _may_be_caught(facts, deferral):
+        return None
+    statements = [statement for run in deferral.runs for statement in run.statements]
+    if any(isinstance(node, cst.BaseSmallStatement) for node in (*statements, *deferral.drains)):
+        return None  # within a line
+    runs = [_joined(deferral, [_typed(facts, run) for run in group]) for group in _sharing(deferral)]
+    kept = [run for run in runs if run is not None and all(_fits(facts, capture) for capture in run.captures)]
+    read = all(any(capture.read for capture in run.captures) for run in kept)
+    if len(kept) < len(runs) or not read:
+        return None
+    plan = PlainPlan(deferral, tuple(kept), frozenset(_lost(deferral)))
+    return None if any(_used_outside(facts, name) for name in unbound_names(plan)) else plan
+
+
+def unbound_names(plan: PlainPlan) -> frozenset[str]:
+    """Names that nothing in the loop's function binds any more once the statements are in a function of their own."""
+    facts = plan.deferral.facts
+    gone = frozenset(node for run in plan.runs for statement in run.statements for node in walk(statement))
+    return frozenset(name for run in plan.runs for name in DeferredFunction(facts, run, "", "").unbound(gone))
+
+
+def _used_outside(facts: LoopFacts, name: str) -> bool:
+    """Whether a name is mentioned outside of the loop, where it is not bound if the loop has made no pass."""
+    inside = sum(isinstance(part, cst.Name) and part.value == name for part in walk(facts.loop))
+    return sum(isinstance(part, cst.Name) and part.value == name for part in walk(facts.scope)) > inside
+
+
+def _may_be_caught(facts: LoopFacts, deferral: Deferral) -> bool:
+    """Whether an exception in the loop may be caught in its own function, where the results can be seen."""
+    places = [facts.loop, *deferral.drains, *(run.statements[0] for run in deferral.runs)]
+    around = {ancestor for place in places for ancestor in _in_function(facts, place)}
+    suppressing = (n for n in around if isinstance(n, cst.With) and "suppress" in facts.source.code(n.items[0]))
+    return any(isinstance(node, (cst.Try, cst.TryStar)) for node in around) or any(True for _ in suppressing)
+
+
+def _in_function(facts: LoopFacts, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    for ancestor in facts.source.ancestors(node):
+        if ancestor is facts.scope:
+            return
+        yield ancestor
+
+
+def _in_every_kth(facts: LoopFacts, node: cst.CSTNode) -> bool:
+    """Whether a statement stands below `if step % k == 0`, and below no other condition."""
+    tests: list[cst.BaseExpression] = []
+    for ancestor in facts.source.ancestors(node):
+        if ancestor is facts.loop:
+            break
+        if isinstance(ancestor, cst.If):
+            tests.append(ancestor.test)
+    return len(tests) == 1 and any(isinstance(part, cst.Modulo) for part in walk(tests[0]))
+
+
+# ------------------------------------------------------------------------------------------- runs of one list
+
+
+def _sharing(deferral: Deferral) -> list[list[StatementRun]]:
+    """The runs, those together that touch the same results and so keep their order."""
+    groups: list[tuple[frozenset[str], list[StatementRun]]] = []
+    for run in deferral.runs:
+        keys = _keys(deferral, run)
+        meeting = [group for group in groups if meets(group[0], keys)]
+        joined = [*(one for _, runs in meeting for one in runs), run]
+        groups = [group for group in groups if group not in meeting]
+        groups.append((keys.union(*(group[0] for group in meeting)), joined))
+    return [sorted(runs, key=deferral.runs.index) for _, runs in groups]
+
+
+def _keys(deferral: Deferral, run: StatementRun) -> frozenset[str]:
+    facts = deferral.facts
+    touched = frozenset(name for statement in run.statements for name in facts.touched(statement))
+    changed = frozenset(name for statement in run.statements for name in changed_by(facts, statement))
+    results = frozenset(name for name in touched | changed if meets(frozenset({name}), deferral.state))
+    return facts.aliases(results & deferral.state, results) | results
+
+
+def _joined(deferral: Deferral, runs: Sequence[StatementRun]) -> StatementRun | None:
+    """Runs as one, at the place of the last; None where what the others keep could be another value by then."""
+    if len(runs) == 1:
+        return runs[0]
+    facts = deferral.facts
+    block = facts.source.parent(runs[0].statements[0])
+    if any(facts.source.parent(run.statements[0]) is not block for run in runs) or not isinstance(
+        block, (cst.IndentedBlock, cst.Module)
+    ):
+        return None
+    own = {statement for run in runs for statement in run.statements}
+    body = list(block.body)
+    first = next(n for n, node in enumerate(body) if node is runs[0].statements[0])
+    last = next(n for n, node in enumerate(body) if node is runs[-1].statements[-1])
+    between = [node for node in body[first : last + 1] if node not in own]
+    inside = {part for node in between for part in walk(node)}
+    if any(isinstance(part, _JUMPS) for part in inside) or any(drain in inside for drain in deferral.drains):
+        return None
+    captures: dict[str, Capture] = {}
+    for run in runs:
+        for capture in run.captures:
+            if run is not runs[-1] and not _stays_the_same(facts, capture, between):
+                return None
+            _add(captures, facts, capture)
+    return StatementRun(tuple(node for run in runs for node in run.statements), tuple(captures.values()))
+
+
+def _add(captures: dict[str, Capture], facts: LoopFacts, capture: Capture) -> None:
+    for name, known in captures.items():
+        if (known.text, known.read) == (capture.text, capture.read):
+            captures[name] = replace(known, nodes=(*known.nodes, *capture.nodes))
+            return
+    name, number = capture.name, 2
+    while name in captures or (name != capture.name and name in facts.taken):
+        name, number = f"{capture.name}_{number}", number + 1
+    captures[name] = replace(capture, name=name)
+
+
+def _stays_the_same(facts: LoopFacts, capture: Capture, between: Sequence[cst.CSTNode]) -> bool:
+    """Whether a value can be taken after some statements as well as before them: a name that they leave alone."""
+    value = capture.value
+    if not isinstance(value, cst.Name):
+        return False
+    parts = [part for node in between for part in walk(node)]
+    if any(
+        value.value in rebound(part) for part in parts if isinstance(part, (cst.BaseSmallStatement, cst.For, cst.With))
+    ):
+        return False
+    if capture.read and any(_in_place(facts, part) for part in parts):
+        return False
+    mentions = [part for part in parts if isinstance(part, cst.Name) and part.value == value.value]
+    return not capture.read or all(_leaves_tensor(facts, mention) for mention in mentions)
+
+
+def _in_place(facts: LoopFacts, part: cst.CSTNode) -> bool:
+    """Whether a tensor may be changed, under whatever name: `x.mul_(2)`, `x *= 2`."""
+    if isinstance(part, cst.AugAssign):
+        return not value_types.is_number(part.target, facts)
+    called = part.func.attr.value if isinstance(part, cst.Call) and isinstance(part.func, cst.Attribute) else ""
+    return called.endswith("_") and not called.endswith("__")
+
+
+def _leaves_tensor(facts: LoopFacts, mention: cst.Name) -> bool:
+    parent = facts.source.parent(mention)
+    if isinstance(parent, cst.Attribute):
+        return parent.value is not mention or parent.attr.value in _LEAVES_TENSORS
+    call = facts.source.parent(parent) if isinstance(parent, cst.Arg) else None
+    return isinstance(call, cst.Call) and dotted(call.func).rpartition(".")[2] in _LEAVES_TENSORS
+
+
+def _fits(facts: LoopFacts, capture: Capture) -> bool:
+    """Whether a value can wait in a list as it is: a tensor of one number, or a number."""
+    if not capture.read:
+        return value_types.is_number(capture.value, facts) or is_rate(facts, capture)
+    value = capture.value
+    tensor = value_types.is_tensor(value, facts) or (
+        capture.read == "item" and not value_types.is_on_host(value, facts)
+    )
+    known = {
+        "item": True,
+        "number": value_types.is_real(value, facts),  # of a complex number `float(…)` makes another error
+        "formatted": value_types.has_no_dimensions(value, facts),  # the text of a vector is more than its number
+    }
+    return known.get(capture.read, False) and tensor and value_types.has_one_type(value, facts)
+
+
+def _typed(facts: LoopFacts, run: StatementRun) -> StatementRun:
+    """A run in which what is a number for certain is kept as it is, whatever it is used for."""
+    captures = (
+        replace(capture, read="") if value_types.is_number(capture.value, facts) else capture
+        for capture in run.captures
+    )
+    return StatementRun(run.statements, tuple(captures))
+
+
+def is_rate(facts: LoopFacts, capture: Capture) -> bool:
+    """Whether a value is a learning rate, which is a number unless the optimizer is told to keep it in a tensor."""
+    return bool(_RATE.search(facts.source.code(capture.value)))
+
+
+# ------------------------------------------------------------------------- what an exception would lose
+
+
+def _lost(deferral: Deferral) -> Iterator[str]:
+    """Results that somebody can look at after an exception has left the loop, or after the process has ended."""
+    facts = deferral.facts
+    moved = [part for run in deferral.runs for statement in run.statements for part in walk(statement)]
+    leaves = [part for part in moved if isinstance(part, cst.BaseSmallStatement)]
+    yield from deferral.state & {OUTPUT, FILES}
+    for name in sorted({name for leaf in leaves for name in written(leaf, facts.names)} - {OUTPUT, FILES}):
+        if not _own(facts, name) or not _only_here(facts, name):
+            yield name
+
+
+def _own(facts: LoopFacts, name: str) -> bool:
+    """Whether a name belongs to the loop's function alone, or to a script in which nothing is caught."""
+    if "." in name or name in facts.names.imports:
+        return False
+    scope = facts.scope
+    if isinstance(scope, cst.Module):
+        caught = any(isinstance(part, (cst.Try, cst.TryStar)) for part in walk(scope))
+        hooked = re.search(r"\batexit\b|excepthook|\bsuppress\b", facts.source.text)
+        return not caught and not hooked and facts.source.path == (facts.source.entry or facts.source.path)
+    outer = [item.name.value for n in own_nodes(scope) if isinstance(n, cst.Nonlocal) for item in n.names]
+    return name not in globals_of(scope) and name not in outer
+
+
+def _only_here(facts: LoopFacts, name: str) -> bool:
+    """Whether what a name stands for is made where the name is, and nobody else has it."""
+    values = list(value_types.values_of(name, facts))
+    others = facts.aliases(frozenset({name}), frozenset()) - {name}
+    made = bool(values) and all(value is not None and _fresh(facts, value) for value in values)
+    return made and all("." not in other and other not in (OUTPUT, FILES) for other in others)
+
+
+def _fresh(facts: LoopFacts, value: cst.BaseExpression) -> bool:
+    """A number, a display, an empty container, or an object of a class that the project wrote to collect values."""
+    if isinstance(value, (cst.List, cst.Dict, cst.Set, cst.Tuple, cst.ListComp, cst.DictComp)):
+        return True
+    if isinstance(value, cst.Call):
+        full = facts.names.qualified(value.func)
+        last = full.rpartition(".")[2]
+        return (
+            full in holders.MAKES_STORAGE - {"open"}
+            or bool(
+                re.search(rf"^class {re.escape(last)}\b", facts.source.project_text, re.MULTILINE) if last else False
+            )
+            or value_types.is_number(value, facts)
+        )
+    return not isinstance(value, (cst.Name, cst.Attribute, cst.Subscript)) or value_types.is_number(value, facts)

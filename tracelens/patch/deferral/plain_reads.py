@@ -1,0 +1,310 @@
+"""The text of a plan without a helper: lists of detached tensors, and where they are read.
+
+In: a `PlainPlan`. Out: splices of one file. The statements stand either at the places where the lists are read, or in
+one function of the loop that is called there, whichever is shorter:
+
+    pending_losses.append(loss.detach().clone())         pending_losses.append(loss.detach().clone())
+    if len(pending_losses) == 10:                        if step % 100 == 0:
+        for loss_value in torch.stack(…).tolist():           log_loss()
+            total += loss_value                              print(step, total)
+        pending_losses.clear()
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+
+from tracelens.patch.code.source import SourceFile, Splice
+from tracelens.patch.deferral import loop_lines, value_types
+from tracelens.patch.deferral.captures import Capture
+from tracelens.patch.deferral.function import LINE_LENGTH, DeferredFunction, first_comment, name_of, rendered
+from tracelens.patch.deferral.plain_plan import PlainPlan, unbound_names
+from tracelens.patch.deferral.planning import StatementRun
+from tracelens.patch.loop.facts import LoopFacts
+from tracelens.patch.loop.loops import own_nodes
+
+Unused = Callable[[str], str]
+"""Makes a name that the file does not have."""
+_REDUCES = frozenset({"sum", "mean"})
+"""Methods whose result is memory of its own, which nothing else changes."""
+_NUMBERED = re.compile(r"_\d+$")
+_MOST_LINES_TWICE = 2
+"""Statements of more lines are not written at two places."""
+_MOST_DRAINS_IN_PLACE = 1
+
+
+def splices(plan: PlainPlan, every: int, unused: Unused) -> list[Splice]:
+    """Everything that changes in the file."""
+    facts = plan.deferral.facts
+    lists = tuple(_List(unused(_list_name(facts, run)), run, facts) for run in plan.runs)
+    writer = _Writer(plan, lists, every)
+    in_function = writer.in_function(unused)
+    if not writer.may_stand_in_place():
+        return in_function
+    return min(writer.in_place(), in_function, key=lambda changes: sum(one.text.count("\n") for one in changes))
+
+
+def _list_name(facts: LoopFacts, run: StatementRun) -> str:
+    noun = name_of(facts, run).partition("_")[2]
+    return f"pending_{noun}es" if noun.endswith("loss") else f"pending_{noun}"
+
+
+@dataclass(frozen=True)
+class _List:
+    """A list of what waits: its name, and the statements whose values it holds."""
+
+    name: str
+    run: StatementRun
+    facts: LoopFacts
+
+    def entry(self) -> str:
+        """What is appended in each batch."""
+        kept = [_kept(self.facts, capture) for capture in self.run.captures]
+        return kept[0] if len(kept) == 1 else f"({', '.join(kept)})"
+
+    def read(self, indent: str, comments: bool = True) -> str:
+        """The lines that read the list and run its statements with the numbers."""
+        extended = self._extended()
+        if extended is not None:
+            return f"{indent}{extended}\n"
+        unit = self.facts.source.module.default_indent
+        statements = list(DeferredFunction(self.facts, self.run, "", "").statements())
+        body = cst.IndentedBlock(statements)
+        bare = body if comments else cst.ensure_type(body.visit(_NoComments()), cst.IndentedBlock)
+        return self._head(indent) + rendered(list(bare.body), self.facts.source, indent + unit)
+
+    def _head(self, indent: str) -> str:
+        """The lines above the statements: the last of them opens the loop over what waits."""
+        captures = self.run.captures
+        names = ", ".join(capture.name for capture in captures)
+        if len(captures) == 1:
+            return f"{indent}for {names} in {self._numbers(captures[0], self.name)}:\n"
+        columns = self._columns()
+        reads = [self._numbers(capture, name) for capture, name in zip(captures, columns, strict=True)]
+        line = f"{indent}for {names} in zip({', '.join(reads)}):\n"
+        if len(line) > LINE_LENGTH:
+            inner = indent + self.facts.source.module.default_indent
+            line = f"{indent}for {names} in zip(\n" + "".join(f"{inner}{read},\n" for read in reads) + f"{indent}):\n"
+        return f"{indent}{', '.join(columns)} = zip(*{self.name})\n{line}"
+
+    def _numbers(self, capture: Capture, name: str) -> str:
+        if not capture.read:
+            return name
+        flat = "" if value_types.has_no_dimensions(capture.value, self.facts) else ".flatten()"
+        return f"torch.stack({name}){flat}.tolist()"
+
+    def _columns(self) -> list[str]:
+        """A name for each column of a list of tuples, which nothing in the file has."""
+        out: list[str] = []
+        for capture in self.run.captures:
+            wanted = _NUMBERED.sub("", capture.name)
+            wanted = f"{wanted}s" if len(wanted) > 1 else f"every_{wanted}"
+            name, number = wanted, 2
+            while name in self.facts.taken or name in out:
+                name, number = f"{wanted}_{number}", number + 1
+            out.append(name)
+        return out
+
+    def _extended(self) -> str | None:
+        """`losses.extend(…)` for `losses.append(loss.item())`, where `losses` is a list and nothing else."""
+        line = self.run.statements[0]
+        if len(self.run.statements) > 1 or len(self.run.captures) > 1 or _comments(line):
+            return None
+        small = line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
+        call = small.value if isinstance(small, cst.Expr) else None
+        if not (isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) and len(call.args) == 1):
+            return None
+        target, capture = call.func.value, self.run.captures[0]
+        if not isinstance(target, cst.Name) or call.func.attr.value != "append" or capture.read != "item":
+            return None
+        values = list(value_types.values_of(target.value, self.facts))
+        lists = bool(values) and all(isinstance(value, cst.List) for value in values)
+        whole = capture.nodes == (call.args[0].value,)
+        return f"{target.value}.extend({self._numbers(capture, self.name)})" if lists and whole else None
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """Puts the lists of one loop, and what reads them, into its file."""
+
+    plan: PlainPlan
+    lists: tuple[_List, ...]
+    every: int
+
+    @property
+    def facts(self) -> LoopFacts:
+        return self.plan.deferral.facts
+
+    @property
+    def source(self) -> SourceFile:
+        return self.facts.source
+
+    @property
+    def unit(self) -> str:
+        return self.source.module.default_indent
+
+    def may_stand_in_place(self) -> bool:
+        """Whether the statements may be written twice: short ones, whose new names nobody else has."""
+        for one in self.lists:
+            statements = one.run.statements
+            lines = sum(self.source.last_line(node) - self.source.line(node) + 1 for node in statements)
+            plain = all(isinstance(node, cst.SimpleStatementLine) for node in statements)
+            staying = any(not capture.nodes for capture in one.run.captures)
+            if lines > _MOST_LINES_TWICE or not plain or staying:
+                return False
+        return len(self._drains()) + self.plan.reads_every_n <= _MOST_DRAINS_IN_PLACE
+
+    def in_place(self) -> list[Splice]:
+        """The statements at each place where the lists are read."""
+        out = [self._before(self._made())]
+        for one in self.lists:
+            out.append(self._appended(one, self._every_nth(one)))
+            out += self._removed(one)
+        for drain in self._drains():
+            indent = self.source.indentation(drain)
+            first = not self.plan.reads_every_n
+            out.append(self._above(drain, "".join(self._if_any(one, indent, first, True) for one in self.lists)))
+        first = not self.plan.reads_every_n and not self._drains()
+        indent = self.source.indentation(self.facts.loop)
+        after = "".join(self._if_any(one, indent, first, False) for one in self.lists)
+        return [*out, self._after(after)]
+
+    def in_function(self, unused: Unused) -> list[Splice]:
+        """The statements in one function of the loop, and calls of it."""
+        name = unused(name_of(self.facts, _together(self.lists)))
+        indent = self.source.indentation(self.facts.loop)
+        out = [self._before(f"{self._unset(indent)}{self._made()}\n{self._definition(name, indent)}\n")]
+        for one in self.lists:
+            often = self.plan.reads_every_n and (one is self.lists[-1] or _block(one) is not _block(self.lists[-1]))
+            inner = self.source.indentation(one.run.statements[-1])
+            below = f"{inner}if len({one.name}) == {self.every}:\n{inner}{self.unit}{name}()\n" if often else ""
+            out.append(self._appended(one, below))
+            out += self._removed(one)
+        out += [self._above(drain, f"{self.source.indentation(drain)}{name}()\n") for drain in self._drains()]
+        return [*out, self._after(f"{indent}{name}()\n")]
+
+    # ---------------------------------------------------------------------------------------------- lines
+
+    def _made(self) -> str:
+        indent = self.source.indentation(self.facts.loop)
+        note = f"  # on the device, read {self.every} at a time" if self.plan.reads_every_n else ""
+        return "".join(f"{indent}{one.name} = []{note}\n" for one in self.lists)
+
+    def _unset(self, indent: str) -> str:
+        """A line for the names that only the function binds from now on, and that only the loop looks at."""
+        unbound = unbound_names(self.plan)
+        return f"{indent}{' = '.join(sorted(unbound))} = None\n" if unbound else ""
+
+    def _definition(self, name: str, indent: str) -> str:
+        inner = indent + self.unit
+        functions = [DeferredFunction(self.facts, one.run, name, "") for one in self.lists]
+        shared = sorted({name for function in functions for name in function.shared()})
+        outer = [name for name in shared if functions[0].nested(name)]
+        out = f"{indent}def {name}():\n"
+        out += f"{inner}nonlocal {', '.join(outer)}\n" if outer else ""
+        module = [name for name in shared if name not in outer]
+        out += f"{inner}global {', '.join(module)}\n" if module else ""
+        for one in self.lists:
+            out += f"{inner}if {one.name}:\n{one.read(inner + self.unit)}{inner}{self.unit}{one.name}.clear()\n"
+        return out
+
+    def _every_nth(self, one: _List) -> str:
+        if not self.plan.reads_every_n:
+            return ""
+        indent = self.source.indentation(one.run.statements[-1])
+        inner = indent + self.unit
+        return f"{indent}if len({one.name}) == {self.every}:\n{one.read(inner)}{inner}{one.name}.clear()\n"
+
+    def _if_any(self, one: _List, indent: str, comments: bool, again: bool) -> str:
+        """The list read, if anything is in it; emptied where more may follow (`again`)."""
+        inner = indent + self.unit
+        clear = f"{inner}{one.name}.clear()\n" if again else ""
+        return f"{indent}if {one.name}:\n{one.read(inner, comments)}{clear}"
+
+    # -------------------------------------------------------------------------------------------- splices
+
+    def _drains(self) -> tuple[cst.CSTNode, ...]:
+        """Statements before which the lists are read: those of the plan, and every `return` in the loop."""
+        out = list(self.plan.deferral.drains)
+        for node in own_nodes(self.facts.loop.body):
+            line = self.source.parent(node) if isinstance(node, cst.Return) else None
+            if line is not None and not any(line is drain for drain in out):
+                out.append(line)
+        return tuple(out)
+
+    def _before(self, text: str) -> Splice:
+        top = self.source.line_start(loop_lines.first_line(self.source, self.facts.loop))
+        return Splice(top, top, text, loop_lines.BEFORE)
+
+    def _after(self, text: str) -> Splice:
+        line = loop_lines.line_after(self.source, self.facts.loop)
+        return loop_lines.whole_line(self.source, line, text.removesuffix("\n"))
+
+    def _above(self, node: cst.CSTNode, text: str) -> Splice:
+        begin = self.source.line_start(self.source.line(node))
+        return Splice(begin, begin, text, loop_lines.INSIDE)
+
+    def _appended(self, one: _List, below: str) -> Splice:
+        """What takes the place of the last statement of a list, and of those that stand directly above it."""
+        last = one.run.statements[-1]
+        indent = self.source.indentation(last)
+        span = _lines_of(self.source, last)
+        text = f"{indent}{one.name}.append({one.entry()})\n{below}"
+        whole = self.source.text[span[0] : span[1]].endswith(("\n", "\r"))
+        return Splice(*span, text if whole else text.removesuffix("\n"))
+
+    def _removed(self, one: _List) -> list[Splice]:
+        return [Splice(*_lines_of(self.source, node), "") for node in one.run.statements[:-1]]
+
+
+def _together(lists: Sequence[_List]) -> StatementRun:
+    """All statements of a loop, for their name."""
+    captures = tuple(capture for one in lists for capture in one.run.captures)
+    return StatementRun(tuple(node for one in lists for node in one.run.statements), captures)
+
+
+def _block(one: _List) -> cst.CSTNode | None:
+    return one.facts.source.parent(one.run.statements[-1])
+
+
+def _kept(facts: LoopFacts, capture: Capture) -> str:
+    """A value as it is now: of a tensor a copy on its device, without its graph."""
+    value = capture.value
+    if capture.read and isinstance(value, cst.Attribute) and value.attr.value == "data":
+        value = value.value
+    text = facts.source.code(value)
+    if not capture.read:
+        return text
+    if isinstance(value, (cst.BinaryOperation, cst.UnaryOperation, cst.Comparison)) and not value.lpar:
+        text = f"({text})"
+    own = isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and value.func.attr.value in _REDUCES
+    return f"{text}.detach()" if own else f"{text}.detach().clone()"
+
+
+class _NoComments(cst.CSTTransformer):
+    """Statements that stand in the file a second time go without their comments."""
+
+    def leave_TrailingWhitespace(  # noqa: N802 - LibCST's name
+        self, _: cst.TrailingWhitespace, updated_node: cst.TrailingWhitespace
+    ) -> cst.TrailingWhitespace:
+        if updated_node.comment is None:
+            return updated_node
+        return updated_node.with_changes(comment=None, whitespace=cst.SimpleWhitespace(""))
+
+    def leave_SimpleStatementLine(  # noqa: N802 - LibCST's name
+        self, _: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+    ) -> cst.SimpleStatementLine:
+        return updated_node.with_changes(leading_lines=())
+
+
+def _comments(node: cst.CSTNode) -> bool:
+    return isinstance(node, cst.Comment) or any(_comments(child) for child in node.children)
+
+
+def _lines_of(source: SourceFile, statement: cst.CSTNode) -> tuple[int, int]:
+    """The characters of a statement's lines, with the comments above it."""
+    return source.line_start(first_comment(source, statement)), source.line_start(source.last_line(statement) + 1)

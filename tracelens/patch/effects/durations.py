@@ -1,0 +1,65 @@
+"""What is computed of clocks, and where it is shown: a duration that people read must keep what it has in it.
+
+In: objects of expressions. Out: `Moment`s and `Duration`s among them, each with the places that read the clock.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from itertools import pairwise
+
+from tracelens.patch.effects.memory import NONE, Memory, Objects
+from tracelens.patch.effects.objects import SHOWS, Container, Duration, Effect, Moment, Object, Thing
+
+_SHIFTS = (ast.Add, ast.Sub)
+
+
+def is_timed(one: Object) -> bool:
+    return isinstance(one, (Moment, Duration))
+
+
+def timed(objects: Iterable[Object], memory: Memory) -> Objects:
+    """The moments and durations among the objects, and in lists and dicts among them."""
+    out, waiting, seen = set[Object](), list(objects), set[Object]()
+    while waiting:
+        one = waiting.pop()
+        if is_timed(one):
+            out.add(one)
+        elif isinstance(one, Container) and one not in seen:
+            seen.add(one)
+            fields = memory.fields.get(one, {})
+            waiting += [held for name, inside in fields.items() if name.startswith("[") for held in inside]
+    return frozenset(out)
+
+
+def computed(left: Objects, operator: type[ast.operator], right: Objects, node: ast.AST, memory: Memory) -> Objects:
+    """What of clocks is in `left + right`, a computation at `node`."""
+    out = {one for one in (*left, *right) if isinstance(one, Duration)}
+    starts, ends = _moments(right, node), _moments(left, node)
+    if operator is ast.Sub and (starts or ends):
+        places = [(last, first) for last in ends or [node] for first in starts or [node]]
+        return frozenset(out | {memory.make(Duration, first, last) for last, first in places})
+    return frozenset(out | {one for one in (*left, *right) if isinstance(one, Moment)})
+
+
+def _moments(objects: Objects, node: ast.AST) -> list[ast.AST]:
+    """The places that read the clocks; of dates, which are no clock before they are subtracted, the subtraction."""
+    out = [one.read for one in objects if isinstance(one, Moment)]
+    return [*out, *(node for one in objects if isinstance(one, Thing) and one.kind == "moment")]
+
+
+def shown(objects: Iterable[Object], memory: Memory) -> Iterable[Effect]:
+    """The effects of showing the objects to people, who see a duration where two moments are among them."""
+    times = timed(objects, memory)
+    moments = sorted({one.read for one in times if isinstance(one, Moment)}, key=_line)
+    pairs = (memory.make(Duration, first, last) for first, last in pairwise(moments))
+    return (Effect(SHOWS, one) for one in (*(one for one in times if isinstance(one, Duration)), *pairs))
+
+
+def _line(node: ast.AST) -> tuple[int, int]:
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
+def only_timed(objects: Objects) -> Objects:
+    return frozenset(filter(is_timed, objects)) if objects else NONE

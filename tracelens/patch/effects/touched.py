@@ -1,0 +1,113 @@
+"""Whether two pieces of code meet: the variables and objects that one reads and changes, asked by those of the other.
+
+In: the `Deed`s of the statements that run later. Out: the effect that a deed of what stays may not pass, and its words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tracelens.patch.effects.deeds import Deed
+from tracelens.patch.effects.dispatch import HELD, STATE
+from tracelens.patch.effects.memory import ANY_DATA, ANY_KEY, DATA, SHARED, Memory, is_tensor
+from tracelens.patch.effects.objects import (
+    READS,
+    WRITES,
+    Class,
+    Container,
+    Effect,
+    Instance,
+    Name,
+    Object,
+    Thing,
+    Unknown,
+)
+
+
+class Touched:
+    """What the statements that run later read and change, by object.
+
+    `through_unknown`: with all that can be reached only through something that is not known.
+    """
+
+    def __init__(self, deeds: Iterable[Deed], memory: Memory, through_unknown: bool) -> None:
+        self._memory = memory
+        self._through_unknown = through_unknown
+        self._read: dict[Object, dict[str, Effect]] = {}
+        self._written: dict[Object, dict[str, Effect]] = {}
+        self._reached: dict[Object, tuple[Object, ...]] = {}
+        for deed in deeds:
+            effect = deed.effect
+            if effect.kind not in (READS, WRITES) or effect.target is None:
+                continue
+            table = self._written if effect.kind == WRITES else self._read
+            reached = memory.reach([effect.target], through_unknown=False) if effect.deep else (effect.target,)
+            for one in reached:
+                if one is not DATA or not effect.deep:
+                    table.setdefault(one, {})["" if effect.deep else effect.field] = effect
+
+    def meets(self, deed: Deed) -> Effect | None:
+        """The effect that one of what stays in the loop may not pass."""
+        effect = deed.effect
+        if effect.kind not in (READS, WRITES) or effect.target is None:
+            return None
+        if not self._through_unknown and (deed.perhaps or isinstance(effect.target, Unknown)):
+            return None
+        tables = (self._written, self._read) if effect.kind == WRITES else (self._written,)
+        if effect.deep:
+            reached = self._behind(effect.target)
+            return next((e for one in reached for t in tables for e in t.get(one, {}).values()), None)
+        for table in tables:
+            for one in self._same(effect.target):
+                for name, own in table.get(one, {}).items():
+                    if _same_field(name, effect.field):
+                        return own
+        return None
+
+    def _behind(self, target: Object) -> tuple[Object, ...]:
+        if target not in self._reached:
+            reached = self._memory.reach([target], through_unknown=self._through_unknown)
+            same = dict.fromkeys(other for one in reached for other in self._same(one))
+            self._reached[target] = tuple(one for one in same if one in self._written or one in self._read)
+        return self._reached[target]
+
+    def _same(self, target: Object) -> Iterable[Object]:
+        """The objects that the object may be: one of many tensors, or one of those that unknown code has."""
+        if target is SHARED:
+            return (one for one in (*self._written, *self._read) if self._memory.is_shared(one))
+        if (SHARED in self._written or SHARED in self._read) and self._memory.is_shared(target):
+            return (target, SHARED)
+        if target is ANY_DATA:
+            return (one for one in (*self._written, *self._read) if is_tensor(one) or one is ANY_DATA)
+        return (target, ANY_DATA) if is_tensor(target) else (target,)
+
+
+def _same_field(one: str, other: str) -> bool:
+    if one == other or "" in (one, other) or "*" in (one, other):
+        return True
+    return ANY_KEY in (one, other) and one.startswith("[") and other.startswith("[")
+
+
+def described(effect: Effect) -> str:
+    """A variable or a part of an object, for people."""
+    if effect.field in ("", STATE, ANY_KEY, HELD):
+        return f"{_object(effect.target)}"
+    if isinstance(effect.target, (Instance, Class)):
+        return f"`{effect.field}` of {_object(effect.target)}"
+    return f"`{effect.field.strip('[]')}`"
+
+
+def _object(target: Object | None) -> str:
+    match target:
+        case Instance():
+            return f"a `{target.made.node.name}`"
+        case Class():
+            return f"the class `{target.node.name}`"
+        case Thing():
+            return f"the {target.kind}"
+        case Name():
+            return f"the {target.full.strip('<>')}"
+        case Container():
+            return "the same list or dict"
+        case _:
+            return "the same object"

@@ -1,0 +1,166 @@
+"""rare-call: a call that the training does not need in each batch is made every N batches only.
+
+In: a RecipeRequest. Out: one Proposal per loop, for `gc.collect()`, `torch.cuda.empty_cache()` and the flushing of a
+stream. The call stays where it stands, below a condition on the number of the batch. None of them computes anything;
+what else in the project may notice that it comes later decides between `safe` and `checked`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import libcst as cst
+
+from tracelens.model import Declined, Location
+from tracelens.patch.code import movers
+from tracelens.patch.code.names import dotted
+from tracelens.patch.loop.loops import Blocked, check_framework, check_unpatched, is_rare, training_loop
+from tracelens.patch.loop.thinned import MARK, is_thinned
+from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target
+from tracelens.patch.recipes.every_nth import below, condition, groups, line_at
+
+BY_HAND = "put the call below `if step % N == 0`, or take it out of the loop"
+NO_PLACE = "no call on this line that rare-call makes rarer"
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A call that may be made more rarely: what happens then, and who could notice."""
+
+    effect: str
+    noticed_by: re.Pattern[bytes]
+    """Text anywhere in the project after which nobody knows whether it is noticed."""
+    unproved: str
+
+
+_COLLECT = _Kind(
+    "objects in reference cycles stay in memory for up to {n} batches",
+    re.compile(
+        rb"weakref|__del__|tracemalloc|ResourceWarning|gc\.(?:disable|freeze|garbage|callbacks|get_|set_|isenabled)"
+    ),
+    "whether finalizers, weak references or settings of the collector in this project depend on when it runs",
+)
+_EMPTY = _Kind(
+    "memory that PyTorch keeps for reuse goes back to the driver every {n} batches; where it runs out of memory, "
+    "PyTorch gives it back by itself",
+    re.compile(rb"memory_(?:reserved|stats|snapshot|summary|cached)|mem_get_info|nvidia-smi|pynvml|\bnvml"),
+    "whether the project acts on how much memory is free",
+)
+_FLUSH = _Kind(
+    "lines are written out every {n} batches, and at the end",
+    re.compile(rb""),  # always: other programs, and this one, can read a file
+    "whether somebody reads the file while the training runs",
+)
+_FUNCTIONS = {"gc.collect": _COLLECT, "torch.cuda.empty_cache": _EMPTY, "torch.cuda.memory.empty_cache": _EMPTY}
+
+
+def propose(request: RecipeRequest) -> RecipeAnswer:
+    found: dict[int, tuple[cst.For, list[cst.SimpleStatementLine]]] = {}
+    declined: list[Declined] = []
+    for target in request.targets:
+        try:
+            loop, line = _place(request, target)
+        except Blocked as blocked:
+            declined.append(_declined(request, target, blocked))
+            continue
+        lines = found.setdefault(id(loop), (loop, []))[1]
+        if not any(line is other for other in lines):
+            lines.append(line)
+    proposals = tuple(_proposal(request, loop, lines) for loop, lines in found.values())
+    return RecipeAnswer(proposals, tuple(declined))
+
+
+def _place(request: RecipeRequest, target: Target) -> tuple[cst.For, cst.SimpleStatementLine]:
+    """The loop and the statement that a target means; raises `Blocked`."""
+    source = request.source
+    line = line_at(source, target.line)
+    if line is None or _kind(request, line) is None:
+        raise Blocked(None, NO_PLACE, "take the call that this line makes out of the loop")
+    check_framework(request.names)
+    loop = training_loop(source, line)
+    if not isinstance(loop, cst.For):
+        raise Blocked(loop, "the training loop is a while loop, whose batches nothing counts", BY_HAND)
+    check_unpatched(loop, request.names)
+    if is_thinned(source, line) or _is_below_a_counter(request, loop, line):
+        raise Blocked(line, "it is made every few batches only", "nothing to do")
+    if source.kept_by_comment(line.body[0]):
+        raise Blocked(line, "it is marked `# tracelens: keep`", "remove the comment to have it patched")
+    if not isinstance(source.parent(line), cst.IndentedBlock):
+        raise Blocked(line, "it does not stand in a block of its own", BY_HAND)
+    if not all(source.means_builtin(name) for name in ("enumerate", "range")):
+        raise Blocked(loop, "`enumerate` or `range` is the file's own", BY_HAND)
+    return loop, line
+
+
+def _kind(request: RecipeRequest, line: cst.SimpleStatementLine) -> _Kind | None:
+    """What the statement calls, if that is all that it does."""
+    small = line.body[0]
+    call = small.value if isinstance(small, cst.Expr) else None
+    if not isinstance(call, cst.Call):
+        return None
+    if isinstance(call.func, cst.Attribute) and call.func.attr.value == "flush" and not call.args:
+        return _FLUSH if dotted(call.func) else None
+    plain = all(isinstance(argument.value, cst.Integer) and not argument.star for argument in call.args)
+    return _FUNCTIONS.get(request.names.qualified(call.func)) if plain else None
+
+
+def _is_below_a_counter(request: RecipeRequest, loop: cst.For, line: cst.CSTNode) -> bool:
+    for above in request.source.ancestors(line):
+        if above is loop:
+            return False
+        if isinstance(above, cst.If) and is_rare(above.test, frozenset()):
+            return True
+    return False
+
+
+def _declined(request: RecipeRequest, target: Target, blocked: Blocked) -> Declined:
+    if blocked.node is not None:
+        return request.decline(blocked.node, blocked)
+    return Declined(request.edit.kind, Location(request.source.shown, target.line), blocked.obstacle, blocked.by_hand)
+
+
+def _proposal(request: RecipeRequest, loop: cst.For, lines: Sequence[cst.SimpleStatementLine]) -> Proposal:
+    source, every = request.source, request.edit.interval
+    ordered = sorted(lines, key=source.line)
+    test, splices = condition(request, loop)
+    splices = [*splices]
+    for group in groups(source, ordered):
+        splices += below(source, group, f"if {test}:  {MARK}")
+    kinds = list(dict.fromkeys(kind for line in ordered if (kind := _kind(request, line)) is not None))
+    proposal = Proposal(
+        edit="rare-call",
+        tier="safe",
+        location=request.place(ordered[0], source.function_around(ordered[0])),
+        reason="; ".join(kind.effect.format(n=every) for kind in kinds),
+        evidence="the line keeps Python busy in each batch (recorded)",
+        splices=tuple(splices),
+        covers=tuple(Location(source.shown, source.line(line)) for line in ordered),
+    )
+    for kind in kinds:
+        if _is_noticed(request, kind):
+            proposal = proposal.as_checked(kind.unproved)
+    return proposal
+
+
+def _is_noticed(request: RecipeRequest, kind: _Kind) -> bool:
+    texts = (request.source.data, *(_texts(request.root) if request.root is not None else ()))
+    return any(kind.noticed_by.search(text) for text in texts)
+
+
+@lru_cache(maxsize=movers.REMEMBERED)
+def _texts(root: Path) -> tuple[bytes, ...]:
+    """The Python files of a project, as far as they are searched."""
+    return tuple(_read(movers.python_files(root)))
+
+
+def _read(paths: Iterator[Path]) -> Iterator[bytes]:
+    for path in paths:
+        try:
+            if path.is_file() and path.stat().st_size <= movers.MAX_BYTES:
+                yield path.read_bytes()
+        except OSError:
+            continue

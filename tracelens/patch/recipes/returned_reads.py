@@ -1,0 +1,193 @@
+"""Reads that a step function returns: `return loss.item()` in `train_step`, which a loop calls.
+
+In: a RecipeRequest. Out: `Hoisted`, the same request on the file as it would be if the function returned the tensor and
+each call read it: `value = train_step(x, y).item()`. Nothing runs between the two places, so that is the same program,
+and lines keep their numbers. Whether the read can wait in its loop is asked of the recipe as for any other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import libcst as cst
+
+from tracelens.patch.code import movers
+from tracelens.patch.code.names import dotted, walk
+from tracelens.patch.code.source import SourceFile, Splice, apply_splices, parse
+from tracelens.patch.loop.loops import inner_functions, own_nodes
+from tracelens.patch.loop.sites import Site, find, read_of
+from tracelens.patch.proposal import RecipeRequest, Target
+
+
+@dataclass(frozen=True)
+class StepFunction:
+    """A function that returns values that it reads, and nothing else. `shape`: one value, a tuple or a dict of them."""
+
+    name: str
+    reads: tuple[cst.Call, ...]
+    shape: type[cst.BaseExpression]
+    calls: tuple[cst.Call, ...]
+
+
+@dataclass(frozen=True)
+class Hoisted:
+    """The request on the file in which the calls read, and what makes that file of the original one."""
+
+    request: RecipeRequest
+    splices: tuple[Splice, ...]
+    lines: frozenset[int]
+    """Where the functions read."""
+    call_lines: frozenset[int]
+    """Where the calls read instead."""
+    functions: frozenset[str]
+
+
+def hoisted(request: RecipeRequest) -> Hoisted | None:
+    """The file with the reads of its step functions taken to their calls; None where there are none."""
+    source = request.source
+    wanted = {target.line for target in request.targets}
+    steps = [step for step in step_functions(source) if any(source.line(read) in wanted for read in step.reads)]
+    steps = [step for step in steps if not _known_elsewhere(request, step.name)]
+    if not steps:
+        return None
+    splices = tuple(splice for step in steps for splice in _splices(source, step))
+    changed = parse(source.path, source.shown, apply_splices(source, splices), source.entry)
+    moved = {source.line(read): step for step in steps for read in step.reads}
+    targets: dict[Target, None] = {}
+    for target in request.targets:
+        step = moved.get(target.line) if target.line is not None else None
+        lines = [source.line(call) for call in step.calls] if step is not None else [target.line]
+        targets |= dict.fromkeys(replace(target, line=line) for line in lines)
+    return Hoisted(
+        replace(request, source=changed, names=changed.names, targets=tuple(targets)),
+        splices,
+        frozenset(moved),
+        frozenset(source.line(call) for step in steps for call in step.calls),
+        frozenset(step.name for step in steps),
+    )
+
+
+def renumbered(before: SourceFile, after: SourceFile, splices: tuple[Splice, ...]) -> dict[int, int]:
+    """The numbers of the file's sites once `splices` have moved reads to calls: all others keep their order."""
+    gone = {splice.start for splice in splices}
+    kept = [number for number, site in enumerate(find(before)) if _end_of_tensor(before, site) not in gone]
+    steps = {step.name for step in step_functions(before)}
+    still = [number for number, site in enumerate(find(after)) if not _reads_call(site, steps)]
+    return dict(zip(kept, still, strict=True))
+
+
+def step_functions(source: SourceFile) -> Iterator[StepFunction]:
+    """Functions of the file that return reads, where all calls of them can read in their place."""
+    for name, definitions in source.names.functions.items():
+        function = definitions[0]
+        found = _returned(source, function) if len(definitions) == 1 else None
+        calls = source.calls.get(name, ())
+        if found is None or not calls or not _only_called(source, name, calls):
+            continue
+        shape, reads = found
+        step = StepFunction(name, reads, shape, calls)
+        if shape is not cst.Tuple or all(_unpacked(source, call, len(reads)) for call in calls):
+            yield step
+
+
+def _returned(
+    source: SourceFile, function: cst.FunctionDef
+) -> tuple[type[cst.BaseExpression], tuple[cst.Call, ...]] | None:
+    """The reads of the function's only `return`, which nothing but conditions is around."""
+    inside = list(own_nodes(function))
+    returns = [node for node in inside if isinstance(node, cst.Return)]
+    plain = (
+        not function.decorators and function.asynchronous is None and not any(True for _ in inner_functions(function))
+    )
+    if len(returns) != 1 or not plain or any(isinstance(node, (cst.Yield, cst.Await)) for node in inside):
+        return None
+    for above in source.ancestors(returns[0]):
+        if above is function:
+            break
+        if not isinstance(above, (cst.SimpleStatementLine, cst.IndentedBlock, cst.If, cst.Else)):
+            return None
+    value = returns[0].value
+    parts: list[cst.BaseExpression] = []
+    if isinstance(value, cst.Tuple):
+        parts = [element.value for element in value.elements if isinstance(element, cst.Element)]
+        parts = parts if len(parts) == len(value.elements) > 1 else []
+    elif isinstance(value, cst.Dict):
+        items = [item for item in value.elements if isinstance(item, cst.DictElement)]
+        parts = [item.value for item in items] if len(items) == len(value.elements) else []
+    elif value is not None:
+        parts = [value]
+    reads = [part for part in parts if isinstance(part, cst.Call) and _is_item(part)]
+    if not reads or len(reads) < len(parts) or value is None:
+        return None
+    return (type(value) if isinstance(value, (cst.Tuple, cst.Dict)) else cst.Call), tuple(reads)
+
+
+def _is_item(node: cst.Call) -> bool:
+    """`loss.item()`: the only read that any object can be asked for later without a change."""
+    found = read_of(node)
+    method = isinstance(node.func, cst.Attribute) and node.func.attr.value == "item" and not node.args
+    return method and found is not None and found.kind == "item" and found.node is node
+
+
+def _only_called(source: SourceFile, name: str, calls: tuple[cst.Call, ...]) -> bool:
+    """Whether a name is nothing but called: as itself, or as a method of `self`."""
+    if any(dotted(call.func) not in (name, f"self.{name}") for call in calls):
+        return False
+    return len(re.findall(rf"\b{re.escape(name)}\b", source.text)) == 1 + len(calls)
+
+
+def _unpacked(source: SourceFile, call: cst.Call, count: int) -> bool:
+    """`loss, accuracy = step(x)`: a list does as well as a tuple."""
+    statement = source.parent(call)
+    target = statement.targets[0].target if isinstance(statement, cst.Assign) and len(statement.targets) == 1 else None
+    return (
+        isinstance(target, cst.Tuple)
+        and len(target.elements) == count
+        and not any(isinstance(element, cst.StarredElement) for element in target.elements)
+    )
+
+
+def _known_elsewhere(request: RecipeRequest, name: str) -> bool:
+    """Whether another file of the project has the word: it may call the function, or put another in its place."""
+    if request.root is None:
+        return True
+    word = re.compile(rf"\b{re.escape(name)}\b")
+    others = (path for path in movers.python_files(request.root) if path != request.source.path and path.is_file())
+    return any(word.search(path.read_text(encoding="utf-8", errors="replace")) for path in others)
+
+
+def _splices(source: SourceFile, step: StepFunction) -> Iterator[Splice]:
+    for read in step.reads:
+        start, end = source.span(read)
+        tensor_end = source.outer_span(cst.ensure_type(read.func, cst.Attribute).value)[1]
+        yield Splice(tensor_end, end, "")
+    for call in step.calls:
+        start, end = source.outer_span(call)
+        if step.shape is cst.Tuple:
+            yield Splice(start, start, "[value.item() for value in ")
+            yield Splice(end, end, "]")
+        elif step.shape is cst.Dict:
+            yield Splice(start, start, "{name: value.item() for name, value in ")
+            yield Splice(end, end, ".items()}")
+        else:
+            yield Splice(end, end, ".item()")
+
+
+def _end_of_tensor(source: SourceFile, site: Site) -> int:
+    """Where the `.item()` of a read begins; -1 for another site."""
+    if site.kind != "read" or not isinstance(site.node, cst.Call) or not _is_item(site.node):
+        return -1
+    return source.outer_span(cst.ensure_type(site.node.func, cst.Attribute).value)[1]
+
+
+def _reads_call(site: Site, functions: set[str]) -> bool:
+    """Whether a site reads what a step function returns."""
+    found = read_of(site.node) if site.kind == "read" else None
+    tensor = found.tensor if found is not None else None
+    if isinstance(tensor, cst.Name):
+        comprehension = next((a for a in site.source.ancestors(site.node) if isinstance(a, cst.BaseComp)), None)
+        parts = walk(comprehension.for_in.iter) if isinstance(comprehension, (cst.ListComp, cst.DictComp)) else iter(())
+        return any(isinstance(part, cst.Call) and dotted(part.func).rpartition(".")[2] in functions for part in parts)
+    return isinstance(tensor, cst.Call) and dotted(tensor.func).rpartition(".")[2] in functions
