@@ -1,11 +1,12 @@
 """A campaign of damaged and stripped real traces: does the program say anything that is not so?
 
-    python -m tests.fuzz.incomplete --damaged 2000 --stripped 500 --largest 1500000
+    python -m tests.fuzz.incomplete --damaged 2000 --stripped 500 --largest 4000000 --seconds 3000 --json OUT.json
 
 Damaged: cut, cut and damaged archives, and files with holes, at random places, from all shared traces up to a size;
 what is said is held against the whole file, read in plain Python (`support/judged`). Stripped: one to three signals
 taken away; no number may become 0 that was not, and none may be said that needs what is missing. A case has a number
-that makes it again; a failing one is printed. Files that are refused (exit code 4) are counted, not judged.
+that makes it again; a failing one is printed. Files that are refused (exit code 4) are counted, not judged. Both kinds
+take turns, so that a campaign that runs out of time has cases of both.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ import json
 import random
 import sys
 import tempfile
+import time
 import traceback
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from tracelens.errors import TracelensError
 from tracelens.findings.signal_dependencies import NEEDS
 from tracelens.report import json as json_report
 
+KEPT_EVERY = 50
 OTHER_STEP = ("step marks", "calls")
 """Without these a step is something else, so that a 0 may be measured."""
 
@@ -76,23 +78,52 @@ def _at(document: dict[str, Any], key: str) -> Any:
     return value
 
 
-def campaign(kind: str, count: int, first: int, files: list[PlainTrace], folder: Path) -> Counter[str]:
-    """Results of `count` cases of a kind, the failing ones printed."""
-    results: Counter[str] = Counter()
-    for number in range(first, first + count):
-        chance = random.Random(f"{kind} {number}")
-        file = chance.choice(files)
-        try:
-            wrong = list(CASES[kind](file, chance, folder))
-        except TracelensError:
-            results["refused"] += 1
-            continue
-        except Exception:
-            wrong = [traceback.format_exc()]
-        results["wrong" if wrong else "right"] += 1
-        for sentence in wrong:
-            print(f"{kind} case {number} of {file.name}: {sentence}", flush=True)
-    return results
+@dataclasses.dataclass
+class Results:
+    """Of the cases of one kind."""
+
+    asked: int
+    done: int = 0
+    right: int = 0
+    refused: int = 0
+    of_trace: dict[str, int] = dataclasses.field(default_factory=dict)
+    wrong: list[str] = dataclasses.field(default_factory=list)
+    """The sentences that were not so, with the case and the trace."""
+
+
+def run_case(kind: str, number: int, files: list[PlainTrace], folder: Path, results: Results) -> None:
+    """One case, counted in `results`; what is wrong is printed, too."""
+    chance = random.Random(f"{kind} {number}")
+    (file,) = chance.choices(files, [len(file.raw) ** -0.5 for file in files])  # large files cost the most time
+    results.done += 1
+    results.of_trace[file.name] = results.of_trace.get(file.name, 0) + 1
+    try:
+        wrong = list(CASES[kind](file, chance, folder))
+    except TracelensError:
+        results.refused += 1
+        return
+    except Exception:
+        wrong = [traceback.format_exc()]
+    results.right += not wrong
+    for sentence in wrong:
+        results.wrong.append(f"{kind} case {number} of {file.name}: {sentence}")
+        print(results.wrong[-1], flush=True)
+
+
+def campaign(
+    asked: Mapping[str, int], first: int, files: list[PlainTrace], seconds: float
+) -> Iterator[dict[str, Results]]:
+    """The results after each case; ends with the last case, or when the time is over."""
+    results = {kind: Results(count) for kind, count in asked.items()}
+    end = time.monotonic() + seconds
+    with tempfile.TemporaryDirectory(prefix="tracelens-incomplete-") as folder:
+        while time.monotonic() < end:
+            left = [kind for kind, row in results.items() if row.done < row.asked]
+            if not left:
+                return
+            kind = min(left, key=lambda kind: results[kind].done / results[kind].asked)
+            run_case(kind, first + results[kind].done, files, Path(folder), results[kind])
+            yield results
 
 
 def _damaged_case(file: PlainTrace, chance: random.Random, folder: Path) -> Iterator[str]:
@@ -123,17 +154,33 @@ def main() -> int:
         "--largest", type=int, default=200_000, help="packed bytes of a trace; larger ones are left out"
     )
     parser.add_argument("--first", type=int, default=0, help="the number of the first case")
+    parser.add_argument("--seconds", type=float, default=3600.0, help="no case is begun after that")
+    parser.add_argument("--json", type=Path, help="file for the results, written anew every now and then")
     given = parser.parse_args()
     paths = [path for path in sorted(TRACES.glob("*/*.json.gz")) if path.stat().st_size <= given.largest]
     files = [plain_trace.read(path) for path in paths]
-    failed = 0
-    with tempfile.TemporaryDirectory(prefix="tracelens-incomplete-") as folder:
-        cases: tuple[tuple[str, int], ...] = (("damaged", given.damaged), ("stripped", given.stripped))
-        for kind, count in cases:
-            results = campaign(kind, count, given.first, files, Path(folder))
-            failed += results["wrong"]
-            print(f"{kind}: {count} files from {len(files)} traces: {dict(results)}", flush=True)
-    return 1 if failed else 0
+    asked = {"damaged": given.damaged, "stripped": given.stripped}
+    results = {kind: Results(count) for kind, count in asked.items()}
+    for results in campaign(asked, given.first, files, given.seconds):
+        if given.json and sum(row.done for row in results.values()) % KEPT_EVERY == 0:
+            _keep(given, results, paths)
+    if given.json:
+        _keep(given, results, paths)
+    for kind, row in results.items():
+        counts = f"{row.right} right, {row.refused} refused, {len(row.wrong)} wrong"
+        print(f"{kind}: {row.done} of {row.asked} files from {len(files)} traces: {counts}", flush=True)
+    return 1 if any(row.wrong for row in results.values()) else 0
+
+
+def _keep(given: argparse.Namespace, results: dict[str, Results], paths: list[Path]) -> None:
+    words = [f"--{name} {getattr(given, name):g}" for name in ("damaged", "stripped", "largest", "first", "seconds")]
+    document = {
+        "command": f"python -m tests.fuzz.incomplete {' '.join(words)}",
+        "traces": [f"{path.parent.name}/{path.name}" for path in paths],
+        "cpu_seconds": round(time.process_time()),
+        "results": {kind: dataclasses.asdict(row) for kind, row in results.items()},
+    }
+    given.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 CASES: dict[str, Callable[..., Iterator[str]]] = {"damaged": _damaged_case, "stripped": _stripped_case}

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.builders import Machine
+from tests.support.op_blocks import columns_of
 from tests.support.random_loops import MOVES, QUICK, Move, build, play, stalls
 from tracelens.model import Edit
 from tracelens.replay import baseline, edit_sites, edits, estimate, simulate, trace_builder
+from tracelens.replay.merged_launches import merged, merged_blocks
 from tracelens.replay.program import Program, compile_program
 from tracelens.replay.replay_trace import HostOp, LoaderPace, RecordedStep, ReplayTrace, StepVariant, UntouchedSpan
 from tracelens.replay.steady_state import step_time
@@ -77,6 +80,29 @@ def test_launches_of_a_stream_that_is_done_may_be_forgotten(moves: list[Move], c
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(simulate.Simulator, "_clear_finished_queues", lambda _: None)
         assert step_time(compiled) == quick
+
+
+PLAIN = st.fixed_dictionaries(
+    {
+        "kind": st.sampled_from(("launch", "launch", "work")),
+        "gap_ns": st.integers(0, 90_000),
+        "issue_ns": st.integers(0, 9_000),
+        "rows": st.integers(0, 40),
+        "stream": st.integers(0, 2),
+        "duration_ns": st.integers(0, 80_000),
+        "latency_ns": st.integers(0, 20_000),
+        "spacing_ns": st.integers(0, 5_000),
+        "detached": st.booleans(),
+    }
+).map(lambda fields: HostOp(**fields))
+
+
+@given(st.lists(st.lists(PLAIN, min_size=1, max_size=80), max_size=4), st.sampled_from((0.0, 333.3, 900.0)))
+@QUICK
+def test_columns_are_merged_to_what_their_host_ops_are(blocks: list[list[HostOp]], row_ns: float) -> None:
+    columns = columns_of([op for block in blocks for op in block], np.cumsum([0, *map(len, blocks)]).tolist())
+    nameless = [tuple(one._replace(host_op=HostOp("work")) for one in merged(tuple(block), row_ns)) for block in blocks]
+    assert list(merged_blocks(columns, row_ns)) == nameless
 
 
 def test_the_first_part_of_a_cut_takes_what_an_edit_adds_to_the_beginning() -> None:

@@ -11,10 +11,12 @@ import pytest
 
 from tests.support.builders import Machine
 from tests.support.replaying import READY, SYNC, TWO, WAIT, build, more, starved, time_us, timeline_and_stalls
-from tracelens.model import Abstention, Edit, Estimate, StepClock
-from tracelens.replay import bounds, estimate, explanations
+from tracelens.model import Abstention, Edit, Estimate, StepClock, Timeline
+from tracelens.replay import bounds, estimate, explanations, trace_builder
 from tracelens.replay.calibration import Calibration
 from tracelens.replay.edits import apply
+from tracelens.replay.replay_trace import ReplayTrace
+from tracelens.trace import timeline
 
 
 @pytest.mark.parametrize("depth", [1, 2, 4])
@@ -233,3 +235,28 @@ def test_more_workers_beside_a_remedy_lift_the_limit() -> None:
 def test_what_was_not_measured_sets_no_limit(told: object) -> None:
     found = Calibration.from_run({"loaders": [{"num_workers": 4, "supply": told}]})
     assert found.loader_batch_ns == 0
+
+
+def without_marks(waited_us: float, steps: int = 6) -> Timeline:
+    """A loop that is inside the loader for so long in each step of 1,000 µs of kernels, and that left no mark of it."""
+    machine = Machine()
+    for number in range(steps):
+        with machine.step(number):
+            machine.host(waited_us)
+            for _ in range(10):
+                machine.launch("gemm", 100)
+            machine.item()
+    return timeline.build(machine.trace())
+
+
+def test_a_loader_that_may_be_behind_a_long_silence_is_no_host_work() -> None:
+    """All that is saved elsewhere may be spent on waiting for the next batch: nothing is promised."""
+    picture = without_marks(400)
+    found = trace_builder.build(picture, loader_known=False)
+    assert isinstance(found, Abstention)
+    assert found.missing.startswith("the host makes no call for 0.40 ms of a step: ")
+    assert isinstance(trace_builder.build(picture), ReplayTrace), "a loop that surely has no loader"
+
+
+def test_a_silence_that_limits_nothing_hides_no_loader() -> None:
+    assert isinstance(trace_builder.build(without_marks(60), loader_known=False), ReplayTrace)

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.builders import Machine
+from tests.support.op_blocks import with_op_blocks
 from tests.support.random_loops import MOVES, QUICK, Move, build, play
 from tracelens.model import Edit
 from tracelens.replay import bounds, edits, exposed_cost, trace_builder
@@ -24,10 +25,9 @@ from tracelens.replay.replay_trace import (
     HostOp,
     HostOpKind,
     LoaderPace,
-    OpBlock,
     ReplayTrace,
     StallWaits,
-    with_op_blocks,
+    all_host_ops,
 )
 from tracelens.replay.steady_state import step_time
 from tracelens.trace import timeline
@@ -125,7 +125,7 @@ def tapes(draw: st.DrawFn) -> ReplayTrace:
     period = draw(st.none() | st.integers(1, 900_000)) if loads else None
     made = plain()
     costs = replace(made.calibration, queue_limit=draw(st.sampled_from([3, 40, 1000])), loader_workers=4)
-    folded = tuple(with_op_blocks(step) for step in steps)
+    folded = with_op_blocks(steps)
     made = replace(made, steps=folded, streams=("a", "b", "c"), stalls=waits, calibration=costs)
     made = replace(made, loader=LoaderPace(4, period))
     return replace(made, steady_ns=round(time_of(made)))
@@ -199,10 +199,7 @@ def scaled(made: ReplayTrace, factor: int) -> ReplayTrace:
         names = ("gap_ns", "issue_ns", "duration_ns", "latency_ns", "spacing_ns", "return_ns")
         return op._replace(**{name: getattr(op, name) * factor for name in names})
 
-    def element(part: HostOp | OpBlock) -> HostOp | OpBlock:
-        return OpBlock(tuple(map(longer, part.ops))) if isinstance(part, OpBlock) else longer(part)
-
-    return replace(made, steps=tuple(tuple(map(element, step)) for step in made.steps))
+    return replace(made, steps=with_op_blocks([[longer(op) for op in all_host_ops(step)] for step in made.steps]))
 
 
 def test_the_order_of_rows_in_the_file_changes_nothing() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tracelens.trace import cuda_api
-from tracelens.trace.attribution import user_frame
+from tracelens.trace.python_frames import user_frame
+from tracelens.trace.vendor_calls import CALLS
 
 
 @pytest.mark.parametrize(
@@ -51,6 +54,25 @@ from tracelens.trace.attribution import user_frame
         ("cudaStreamIsCapturing", "other"),
         ("cudaFuncGetAttributes", "other"),
         ("INVALID", "other"),
+        ("piEnqueueKernelLaunch", "launch"),
+        ("urEnqueueMemBufferRead", "copy"),
+        ("zeCommandQueueSynchronize", "stream_sync"),
+        ("zeFenceHostSynchronize", "event_sync"),
+        ("urEnqueueEventsWaitWithBarrier", "stream_wait"),
+        ("zeEventQueryStatus", "event_query"),
+        ("aclrtLaunchKernel", "launch"),
+        ("aclopExecuteV2", "launch"),
+        ("aclrtMemcpyAsync", "copy"),
+        ("aclrtMemsetAsync", "memset"),
+        ("aclrtSynchronizeDevice", "device_sync"),
+        ("aclrtSynchronizeStreamWithTimeout", "stream_sync"),
+        ("aclrtSynchronizeEvent", "event_sync"),
+        ("aclrtRecordEvent", "event_record"),
+        ("aclrtStreamWaitEvent", "stream_wait"),
+        ("aclrtQueryEventStatus", "event_query"),
+        ("aclrtMallocHost", "alloc"),
+        ("aclrtFree", "free"),
+        ("mtiaJobLaunch", "launch"),
     ],
 )
 def test_kinds_of_calls(name: str, kind: str) -> None:
@@ -78,10 +100,17 @@ def test_directions_of_copies(name: str, direction: str, memory: str) -> None:
     assert (cuda_api.direction(name), cuda_api.memory(name)) == (direction, memory)
 
 
+def test_the_table_has_every_kind_and_only_patterns() -> None:
+    assert set(CALLS) <= set(cuda_api.KINDS) and {"launch", "copy", "stream_sync"} <= set(CALLS)
+    for names in CALLS.values():
+        assert set(names) <= {"cuda", "rocm", "xpu", "ascend", "mtia"}
+        assert all(re.compile(pattern) and not pattern.startswith("|") for pattern in names.values())
+
+
 def test_copies_that_block_by_name() -> None:
-    blocking = ("cudaMemcpy", "hipMemcpyWithStream", "cudaMemcpy2D", "cuMemcpyHtoD_v2", "hipMemcpyDtoH")
+    blocking = ("cudaMemcpy", "aclrtMemcpy", "hipMemcpyWithStream", "cudaMemcpy2D", "cuMemcpyHtoD_v2", "hipMemcpyDtoH")
     assert all(cuda_api.copies_synchronously(name) for name in (*blocking, "hipMemcpyToSymbol"))
-    others = ("cudaMemcpyAsync", "cudaMemcpy2DAsync", "hipMemcpyDtoHAsync", "urEnqueueUSMMemcpy")
+    others = ("cudaMemcpyAsync", "aclrtMemcpyAsync", "cudaMemcpy2DAsync", "hipMemcpyDtoHAsync", "urEnqueueUSMMemcpy")
     assert not any(cuda_api.copies_synchronously(name) for name in others)
 
 

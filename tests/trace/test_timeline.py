@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -163,3 +164,17 @@ def test_what_is_written_into_a_table_stays_with_the_reader() -> None:
         mine["mine"] = 0
         mine.loc[0, "start_ns"] = -1
         assert "mine" not in table() and (table()["start_ns"] >= 0).all()
+
+
+@pytest.mark.parametrize(("steps", "lost", "complete"), [(1, 1, 1), (1, 2, 0), (3, 2, 3)])
+def test_a_launch_that_is_gone_with_its_work_shows_only_beside_other_steps(
+    steps: int, lost: int, complete: int
+) -> None:
+    """One lost event is a launch or its work, which the other one tells; of two, both may be gone."""
+    machine = Machine()
+    for number in range(steps):
+        with machine.step(number), machine.operation("aten::mm"):
+            machine.launch("gemm", 50)
+    trace = machine.trace()
+    damaged = replace(trace, completeness=replace(trace.completeness, lost_events=lost))
+    assert timeline.build(damaged).coverage.complete_steps == complete

@@ -43,9 +43,10 @@ def cpp_step(machine: Machine, host_us: float) -> None:
     machine.host(host_us)
 
 
-@pytest.mark.parametrize(("host_us", "scheme"), [(800, True), (0, False)])
-def test_a_cpp_program_gets_a_recommendation(tmp_path: Path, host_us: float, scheme: bool) -> None:
-    """With 800 us of host work behind each synchronize, a step takes about 1,750 us and could take about 1,000."""
+@pytest.mark.parametrize("host_us", [800, 0])
+def test_a_program_without_marks_gets_its_waits_and_no_promise(tmp_path: Path, host_us: float) -> None:
+    """With 800 us of host work behind each synchronize a step takes about 1,750 us. The trace does not say whether a
+    DataLoader is silent there, which no scheme would make faster: nothing is promised, and the reason is given."""
     machine = Machine(sync_rows=False)
     for _ in range(24):
         cpp_step(machine, host_us)
@@ -55,18 +56,19 @@ def test_a_cpp_program_gets_a_recommendation(tmp_path: Path, host_us: float, sch
     kinds = {row["kind"]: row for row in found["syncs"]}
     assert set(kinds) == {"h2d", "stream"} and kinds["stream"]["calls_per_step"] == 1
     answer = found["recommendation"]
-    if not scheme:
-        assert answer["scheme"] is None and "Do nothing" in answer["verdict"]
-        return
-    chosen = next(one for one in found["schemes"] if one["id"] == answer["scheme"])
-    assert chosen["applicable"] and chosen["rank"] == 1
-    assert found["steps"]["median_us"] == pytest.approx(1750, abs=60)
-    assert kinds["stream"]["verdict"] == "exposed"
-    assert kinds["stream"]["exposed_us_per_step"] == pytest.approx(700, abs=150)
+    assert answer["scheme"] is None and "saves" not in answer["verdict"]
+    missing = [item["missing"] for item in found["abstentions"] if item["detector"] == "replay"]
+    if host_us:
+        assert found["steps"]["median_us"] == pytest.approx(1750, abs=60)
+        assert missing == [
+            "the host makes no call for 0.80 ms of a step: the trace does not show whether a DataLoader does"
+        ]
+    else:
+        assert missing == []
 
 
-def test_a_real_trace_stripped_bare_gets_the_same_answer(tmp_path: Path) -> None:
-    """The sample loop, which the trial made 1.45 x faster: with annotations, operators and frames, and without."""
+def test_a_real_trace_stripped_bare_keeps_its_steps_and_promises_nothing(tmp_path: Path) -> None:
+    """The sample loop, a third of which is its DataLoader: without annotations that time has no name."""
     (recorded,) = SAMPLE.glob("*.pt.trace.json.gz")
     document = json.loads(gzip.decompress(recorded.read_bytes()))
     annotated = tmp_path / "annotated.json.gz"
@@ -76,9 +78,7 @@ def test_a_real_trace_stripped_bare_gets_the_same_answer(tmp_path: Path) -> None
     bare.write_bytes(gzip.compress(json.dumps(document).encode(), 1))
     whole, stripped = recommended(annotated), recommended(bare)
     assert (whole["steps"]["source"], stripped["steps"]["source"]) == ("profiler_step", "cycle")
-    assert whole["recommendation"]["scheme"] == stripped["recommendation"]["scheme"] is not None
-    speedup = [
-        next(one for one in found["schemes"] if one["id"] == found["recommendation"]["scheme"])["estimate"]["speedup"]
-        for found in (whole, stripped)
-    ]
-    assert speedup[1] == pytest.approx(speedup[0], rel=0.1)
+    assert stripped["steps"]["median_us"] == pytest.approx(whole["steps"]["median_us"], rel=0.1)
+    assert whole["recommendation"]["scheme"] is not None and stripped["recommendation"]["scheme"] is None
+    (missing,) = [item["missing"] for item in stripped["abstentions"] if item["detector"] == "replay"]
+    assert missing.endswith("the trace does not show whether a DataLoader does")

@@ -11,12 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tracelens.replay import edits
+from tracelens.replay import edits, step_gains
 from tracelens.replay.calibration import RANGES, Calibration
-from tracelens.replay.program import CompiledOp, CompiledProgram, compile_program
+from tracelens.replay.merged_launches import CompiledOp
+from tracelens.replay.program import CompiledProgram, compile_program
 from tracelens.replay.replay_trace import ReplayTrace
 from tracelens.replay.steady_state import step_time
 
+TRACES = 16
+"""Kept baselines: of a trace, and of the same trace without one of its steps."""
 SAMPLES = 24
 """Enough for a 10 % and a 90 % quantile that move by less than a third of the range between seeds."""
 
@@ -32,13 +35,24 @@ class MonteCarloSample:
     """Of the unchanged loop."""
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=TRACES)
 def step_ns(trace: ReplayTrace) -> float:
     """Replayed with the middle of all ranges; on the replay's own scale, not on that of `ReplayTrace.base_ns`."""
-    return step_time(compile_program(edits.apply(trace), trace.overhead.row_ns))
+    return step_time(_compiled(trace))
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=TRACES)
+def step_times_ns(trace: ReplayTrace) -> tuple[float, ...]:
+    """The same for each recorded step, repeated alone."""
+    return step_gains.step_times(_compiled(trace))
+
+
+@lru_cache(maxsize=TRACES)
+def _compiled(trace: ReplayTrace) -> CompiledProgram:
+    return compile_program(edits.apply(trace), trace.overhead.row_ns)
+
+
+@lru_cache(maxsize=TRACES)
 def samples(trace: ReplayTrace) -> tuple[MonteCarloSample, ...]:
     """The same samples for every question, so that two answers do not differ by chance."""
     rng = random.Random(0)

@@ -11,10 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
+
 from tracelens.model import Binding, Edit
 from tracelens.replay import baseline
 from tracelens.replay import edits as rewriting
-from tracelens.replay.program import KEPT, host_time
+from tracelens.replay.merged_launches import host_time, host_times
+from tracelens.replay.program import KEPT, Program
 from tracelens.replay.replay_trace import HostOp, HostOpKind, OpBlock, ReplayTrace, StepVariant, UntouchedSpan
 
 LONGEST_CYCLE = 1_000
@@ -75,6 +78,15 @@ def step_bounds(trace: ReplayTrace, edits: Sequence[Edit] = ()) -> Bounds:
     )
 
 
+def busiest_stream_ns(program: Program) -> int:
+    """GPU time per recorded step of the stream that has most, with the gaps between queued kernels."""
+    streams = Counter[int]()
+    for variant in program.variants:
+        for load in _loads(variant, 0.0, _NO_WORK):
+            streams.update(load.streams)
+    return round(max(streams.values(), default=0) / len(program.variants))
+
+
 @dataclass(frozen=True, slots=True)
 class _Load:
     """What some items ask of the host, of each stream and of each copy engine, ns."""
@@ -97,7 +109,15 @@ def _loads(step: StepVariant, row_ns: float, left_out: tuple[HostOpKind, ...]) -
 @lru_cache(maxsize=KEPT)
 def _block_load(block: OpBlock, row_ns: float) -> _Load:
     """OpBlocks are shared by all Programs of a ReplayTrace; none holds a loader's HostOp."""
-    return _summed_load(block.ops, row_ns, _NO_WORK)
+    columns, rows = block.columns, block.span
+    launched = columns.launch[rows]
+    streams, durations = columns.stream[rows][launched], columns.duration_ns[rows][launched]
+    spent = Counter[int]()
+    for stream in np.unique(streams).tolist():
+        own = streams == stream
+        spent[stream] = int((durations + columns.spacing_ns[rows][launched])[own].sum())
+    gap, issue = host_times(columns, row_ns)
+    return _Load(int(gap[rows].sum() + issue[rows].sum()), spent, {})
 
 
 def _summed_load(ops: Sequence[HostOp], row_ns: float, left_out: Sequence[str]) -> _Load:

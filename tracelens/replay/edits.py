@@ -86,12 +86,17 @@ def without(trace: ReplayTrace, waits: Collection[int]) -> Program:
 
     Nothing else changes: a copy keeps its duration, a call its issue time.
     """
+    return apply(without_waits(trace, waits))
+
+
+def without_waits(trace: ReplayTrace, waits: Collection[int]) -> ReplayTrace:
+    """The steps in which the host never waits at these waits."""
     calls, costs = edit_sites.calls(trace, waits), trace.calibration
     steps = tuple(
         tuple(_unwaited(op, costs) if isinstance(op, HostOp) and op.call in calls else op for op in step)
         for step in trace.steps
     )
-    return apply(replace(trace, steps=steps))
+    return replace(trace, steps=steps)
 
 
 def _loader_period(trace: ReplayTrace, cuts: Sequence[SplitStep]) -> int | None:

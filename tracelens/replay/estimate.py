@@ -1,8 +1,9 @@
 """What a set of Edits would buy: a step time with its 80 % range, what limits it then, and the assumptions.
 
 In: a ReplayTrace, Edits. Out: an Estimate, or an Abstention where the trace cannot answer. All Edits of the set are
-applied in one replay. The range combines three independent sources: which steps happened to be recorded (resampled),
-the constants that the trace does not show (drawn from their ranges), and the measured error of replays of this kind.
+applied in one replay. The range combines three independent sources: which steps happened to be recorded (resampled, and
+each left out once), the constants that the trace does not show (drawn from their ranges), and the measured error of
+replays of this kind. A step that alone gives most of the gain is left out of it (`step_gains`).
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from functools import lru_cache
 
 from tracelens.edit_kinds import NotReplayed, replay_rule
 from tracelens.model import Abstention, Edit, Estimate
-from tracelens.replay import baseline, bounds, loader_workers
+from tracelens.replay import baseline, bounds, loader_workers, step_gains
 from tracelens.replay.edits import PreparedEdits
 from tracelens.replay.program import compile_program
 from tracelens.replay.replay_trace import ReplayTrace, editable_host_ops
 from tracelens.replay.steady_state import step_time
+from tracelens.replay.step_gains import StepGains
 from tracelens.replay.trace_builder import SAMPLING
 from tracelens.units import ms
 
@@ -38,10 +40,15 @@ UNANCHORED_SHARE = 0.03
 
 @dataclass(frozen=True, slots=True)
 class _StepRatio:
-    """New step time ÷ old, at the middle and per draw."""
+    """New step time ÷ old, at the middle, per draw, and by how much it changes without one of the steps."""
 
     ratio: float
     draws: tuple[float, ...]
+    left_out: tuple[float, ...]
+    lone_step: int | None = None
+    """The step that is not counted."""
+    lone: str | None = None
+    """The same in a sentence."""
 
 
 def predict(trace: ReplayTrace, edits: tuple[Edit, ...]) -> Estimate | Abstention:
@@ -54,7 +61,7 @@ def predict(trace: ReplayTrace, edits: tuple[Edit, ...]) -> Estimate | Abstentio
     if any(replay_rule(edit.kind) == "more-workers" for edit in edits) and trace.loader.workers is None:
         missing = "how many workers the DataLoader has is not known"
         return Abstention("replay", missing, "record with tracelens profile, which notes it")
-    return _replayed(trace, tuple(replace(edit, locations=()) for edit in edits))
+    return _replayed(trace, _without_places(edits))
 
 
 _UNRESOLVED_HINT = "record with a CUDA version whose traces name the stream of an event, or on one stream"
@@ -75,25 +82,58 @@ def predict_shortened(trace: ReplayTrace, shortened: ReplayTrace) -> Estimate | 
     """Step time of the loop as `shortened` has it: the same steps, in which the host has less to do."""
     if trace.unresolved_waits:
         return Abstention("replay", _unresolved(trace), _UNRESOLVED_HINT)
-    return _estimate(trace, shortened, ())
+    return _estimate(trace, shortened, (), _robust_outcome(trace, shortened, ()))
+
+
+def told_apart(trace: ReplayTrace, edits: tuple[Edit, ...], others: tuple[Edit, ...]) -> bool | None:
+    """Whether the step times after two sets of Edits differ: their 80 % range, replayed with the same samples, excludes
+    zero. None where one of them cannot be replayed."""
+    if isinstance(predict(trace, edits), Abstention) or isinstance(predict(trace, others), Abstention):
+        return None
+    one, other = _edited(trace, _without_places(edits)), _edited(trace, _without_places(others))
+    if isinstance(one, Abstention) or isinstance(other, Abstention):
+        return None
+    if one.lone_step != other.lone_step:  # draws can be compared where they are of the same steps
+        lone_step = other.lone_step if one.lone_step is None else one.lone_step
+        kept = _without_step(trace, lone_step or 0)
+        one, other = (_outcome(kept, kept, _without_places(chosen))[0] for chosen in (edits, others))
+    draws = [mine - theirs for mine, theirs in zip(one.draws, other.draws, strict=True)]
+    middle = one.ratio - other.ratio
+    model = MODEL_SHARE + MODEL_GAIN_SHARE * abs(middle)
+    below = _in_quadrature(max(0.0, middle - _quantile(draws, LOW)), model)
+    above = _in_quadrature(max(0.0, _quantile(draws, HIGH) - middle), model)
+    return middle - below > 0 or middle + above < 0
+
+
+def _without_places(edits: tuple[Edit, ...]) -> tuple[Edit, ...]:
+    """Places in the source say nothing to the replay, and equal questions should share their answer."""
+    return tuple(replace(edit, locations=()) for edit in edits)
 
 
 @lru_cache(maxsize=ANSWERS)
-def _replayed(trace: ReplayTrace, edits: tuple[Edit, ...]) -> Estimate:
-    """Edits without their places in the source, which say nothing to the replay."""
-    return _estimate(trace, trace, edits)
+def _replayed(trace: ReplayTrace, edits: tuple[Edit, ...]) -> Estimate | Abstention:
+    return _estimate(trace, trace, edits, _edited(trace, edits))
 
 
-def _estimate(trace: ReplayTrace, changed: ReplayTrace, edits: tuple[Edit, ...]) -> Estimate:
+@lru_cache(maxsize=ANSWERS)
+def _edited(trace: ReplayTrace, edits: tuple[Edit, ...]) -> _StepRatio | Abstention:
+    return _robust_outcome(trace, trace, edits)
+
+
+def _estimate(
+    trace: ReplayTrace, changed: ReplayTrace, edits: tuple[Edit, ...], outcome: _StepRatio | Abstention
+) -> Estimate | Abstention:
     """Of `changed` with the Edits, against the unchanged `trace`."""
-    outcome = _outcome(trace, changed, edits)
+    if isinstance(outcome, Abstention):
+        return outcome
     base = trace.base_ns
     binding = bounds.step_bounds(changed, edits).binding
     model = MODEL_SHARE if binding == "stream" else HOST_MODEL_SHARE
     model += MODEL_GAIN_SHARE * abs(1 - outcome.ratio)
     drift = UNANCHORED_SHARE if trace.errors.anchor is None else max(0.0, abs(trace.errors.anchor) - SAMPLING)
     model += drift
-    low, high = _quantile(outcome.draws, LOW), _quantile(outcome.draws, HIGH)
+    low = min(_quantile(outcome.draws, LOW), outcome.ratio + min(outcome.left_out, default=0.0))
+    high = max(_quantile(outcome.draws, HIGH), outcome.ratio + max(outcome.left_out, default=0.0))
     below = _in_quadrature(max(0.0, outcome.ratio - low), model)
     above = _in_quadrature(max(0.0, high - outcome.ratio), model)
     return Estimate(
@@ -104,18 +144,40 @@ def _estimate(trace: ReplayTrace, changed: ReplayTrace, edits: tuple[Edit, ...])
         binding=binding,
         basis="profiled" if trace.unprofiled_ns is None else "unprofiled",
         evidence="replayed",
-        assumptions=_assumptions(trace, edits),
+        assumptions=(*_assumptions(trace, edits), *((outcome.lone,) if outcome.lone else ())),
     )
 
 
-def _outcome(trace: ReplayTrace, changed: ReplayTrace, edits: tuple[Edit, ...]) -> _StepRatio:
+def _robust_outcome(trace: ReplayTrace, changed: ReplayTrace, edits: tuple[Edit, ...]) -> _StepRatio | Abstention:
+    """Without the step that would make the gain by itself; an Abstention where too few are left to say anything."""
+    outcome, gains = _outcome(trace, changed, edits)
+    lone = gains.lone_step()
+    if lone is None:
+        return outcome
+    count, share = len(trace.steps), round(100 * gains.share(lone))
+    why = f"step {lone + 1} of the {count} recorded ones alone would give {share} % of the gain"
+    if count - 1 < step_gains.FEWEST_STEPS:
+        return Abstention("replay", f"{why}: the others are too few to say", "record more steps: --steps 20")
+    kept, changed_kept = (_without_step(steps, lone) for steps in (trace, changed))
+    outcome, _ = _outcome(kept, kept if changed is trace else changed_kept, edits)
+    return replace(outcome, lone_step=lone, lone=f"{why}: it is left out")
+
+
+@lru_cache(maxsize=ANSWERS)
+def _without_step(trace: ReplayTrace, left_out: int) -> ReplayTrace:
+    """One value for all questions, so that its baseline is replayed once."""
+    return replace(trace, steps=tuple(step for place, step in enumerate(trace.steps) if place != left_out))
+
+
+def _outcome(trace: ReplayTrace, changed: ReplayTrace, edits: tuple[Edit, ...]) -> tuple[_StepRatio, StepGains]:
     change = PreparedEdits(changed, edits)
-    after = step_time(compile_program(change.program(trace.calibration), trace.overhead.row_ns))
-    drawn = (
+    compiled = compile_program(change.program(trace.calibration), trace.overhead.row_ns)
+    drawn = tuple(
         step_time(compile_program(change.program(draw.costs), draw.row_ns), draw.order) / draw.step_ns
         for draw in baseline.samples(trace)
     )
-    return _StepRatio(after / baseline.step_ns(trace), tuple(drawn))
+    gains = StepGains(baseline.step_times_ns(trace), step_gains.step_times(compiled))
+    return _StepRatio(step_time(compiled) / baseline.step_ns(trace), drawn, gains.leave_one_out()), gains
 
 
 def _in_quadrature(*halves: float) -> float:

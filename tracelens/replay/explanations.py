@@ -53,6 +53,8 @@ class _StepFacts:
     handed_over_ns: int
     """Host time for copying and unpacking batches, which pinned memory (and with workers a pin thread) takes away."""
     workers: int | None
+    fewer_launches: str
+    """What makes fewer of them."""
     doubled_ns: int | None
     """Step time with twice the workers, by replay; None where the loader does not set the pace or they are unknown."""
 
@@ -82,6 +84,7 @@ def _facts(trace: ReplayTrace, alone: Mapping[str, int], jointly: int) -> _StepF
         slack_ns=max(0, trace.base_ns - limits.largest_ns),
         handed_over_ns=_handed_over(trace),
         workers=trace.loader.workers,
+        fewer_launches="torch.compile, CUDA graphs" if trace.python else "CUDA graphs, larger batches",
         doubled_ns=_doubled(trace),
     )
 
@@ -128,7 +131,7 @@ def _host_bound(facts: _StepFacts) -> Explanation | None:
         return None
     text = (
         f"Synchronizations return at once: the host needs {ms(limits.host_ns)} per step to launch "
-        f"{ms(limits.stream_ns)} of GPU work. Fewer launches would help (torch.compile, CUDA graphs), fewer waits not."
+        f"{ms(limits.stream_ns)} of GPU work. Fewer launches would help ({facts.fewer_launches}), fewer waits not."
     )
     return Explanation("host_bound", text, {"host_ns": limits.host_ns, "stream_ns": limits.stream_ns})
 

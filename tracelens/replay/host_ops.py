@@ -1,46 +1,43 @@
-"""The host operations of one step: what the training loop called, in order, with its waits taken out.
+"""The host operations of each step: what the training loop called, in order, with its waits taken out.
 
-In: a Timeline, its CallTimings and EventLinks. Out: HostOps per kept step. The main thread and the autograd threads
-form one sequence: during `backward` the main thread is blocked until the autograd thread is done, so their calls follow
+In: a Timeline, its CallTimings and EventLinks. Out: the steps of a ReplayTrace. The main and the autograd threads form
+one sequence: during `backward` the main thread is blocked until the autograd thread is done, so their calls follow
 one another, and the hand-off between them is host time like any other. Calls of other threads that start GPU work keep
 their place in that order and take no time of the sequence; the other calls of those threads are left out.
+
+Most calls only launch. They become rows of OpColumns, without a Python object each; HostOps are made of what Edits may
+change: waits, copies, events, the loader.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from operator import itemgetter
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tracelens.model import Timeline
 from tracelens.replay.calibration import Calibration
-from tracelens.replay.call_timings import LONGEST_RETURN_NS, NOT_LAUNCHED, Array, CallTimings
+from tracelens.replay.call_columns import HostCall, call_columns
+from tracelens.replay.call_timings import LONGEST_RETURN_NS, NOT_LAUNCHED, CallTimings
 from tracelens.replay.event_links import EventLinks
-from tracelens.replay.replay_trace import ALL_STREAMS, Engine, HostOp
+from tracelens.replay.host_sequence import LOADER, REST, HostOrder, HostSequence, StepSpan
+from tracelens.replay.replay_trace import (
+    ALL_STREAMS,
+    Bools,
+    Engine,
+    HostOp,
+    Integers,
+    OpBlock,
+    OpColumns,
+    RecordedStep,
+    in_blocks,
+)
 
-HOST_ROWS = ("cpu_op", "cuda_runtime", "cuda_driver", "python_function", "user_annotation")
-"""Categories whose rows cost the host time when they are recorded."""
 _ENGINES: dict[str, Engine] = {"h2d": "h2d", "d2h": "d2h"}
 _WAITS = ("device_sync", "stream_sync", "event_sync")
-
-
-class _HostCall(NamedTuple):
-    """One row of the calls, with what it launched first."""
-
-    position: int
-    thread: int
-    name: str
-    kind: str
-    start_ns: int
-    end_ns: int
-    direction: str
-    memory: str
-    size: int
-    wait: int
-    op: str
 
 
 class _HostTime(NamedTuple):
@@ -52,74 +49,116 @@ class _HostTime(NamedTuple):
 
 
 class HostOpBuilder:
-    """Builds the HostOps of each step from columns that are looked up once."""
+    """Builds the steps of a ReplayTrace from columns that are looked up once."""
 
     def __init__(self, timeline: Timeline, timings: CallTimings, links: EventLinks) -> None:
         self.timings, self.links = timings, links
         self.costs: Calibration = timings.calibration
-        self.threads = {timeline.main_thread, *timeline.autograd_threads}
-        self.main = timeline.main_thread
-        self.calls = _calls(timeline)
-        columns = (timings.stream, timings.op_start, timings.latency, timings.spacing, timings.blocked)
-        self.launches = list(zip(*(column.tolist() for column in columns), strict=True))
-        self.ends: list[int] = timings.op_end.tolist()
+        self.calls = call_columns(timeline, timings)
+        self.order = HostOrder(timeline, self.calls)
+        self.editable = self._editable_calls()
         self.records: dict[str, list[int]] = defaultdict(list)
+        recording = self.calls.of_kind("event_record")
         for position in sorted(links.links):
-            if self.calls[position].kind == "event_record":
+            if recording[position]:
                 self.records[links.links[position].event].append(position)
-        self.steps = timeline.calls()["step"].to_numpy()
         waits = timeline.syncs()
         self.copies = {
             call: copy for call, copy in zip(waits["call"].tolist(), waits["copy"].tolist(), strict=True) if copy >= 0
         }
-        self.edge = set(waits["call"][waits["window_edge"].to_numpy(dtype=bool)].tolist())
-        self.rows: list[int] = _host_rows(timeline, self.threads).tolist()
-        loader = timeline.loader_waits()
-        self.loads = list(
-            zip(loader["step"].tolist(), loader["start_ns"].tolist(), loader["end_ns"].tolist(), strict=True)
-        )
+        self.all_streams = self.calls.of_kind("device_sync")
         self.returns = self._typical_return()
 
-    def step(self, position: int, start_ns: int, end_ns: int) -> tuple[HostOp, ...]:
-        """The HostOps of one step, from its start to its end on the host's clock."""
-        inside = np.flatnonzero(self.steps == position).tolist()
-        calls = [self.calls[index] for index in inside if index not in self.edge]
-        spans: list[tuple[int, int, _HostCall | None]] = [(call.start_ns, call.end_ns, call) for call in calls]
-        own = [call for call in calls if call.thread in self.threads]
-        for step, begin, end in self.loads:
-            if step == position and not any(begin <= call.start_ns < end for call in own):
-                spans.append((begin, end, None))
-        ops: list[HostOp] = []
-        cursor = start_ns
-        for begin, end, call in sorted(spans, key=itemgetter(0, 1)):
-            if call is not None and call.thread not in self.threads:
-                ops += self._detached(call)
-                continue
-            until = max(cursor, end)
-            host = _HostTime(max(0, begin - cursor), until - max(begin, cursor), self._rows(cursor, until))
-            ops.append(HostOp("loader", *host, name="DataLoader") if call is None else self._item(call, host))
-            cursor = until
-        ops.append(HostOp("work", gap_ns=max(0, end_ns - cursor), rows=self._rows(cursor, end_ns)))
-        return self._paired(ops)
+    def steps(self, spans: Iterable[StepSpan]) -> tuple[RecordedStep, ...]:
+        """The HostOps and OpBlocks of each step."""
+        sequences = [self.order.sequence(span) for span in spans]
+        inside = [in_blocks(self._plain(sequence.call)) for sequence in sequences]
+        columns = self._columns(sequences, inside)
+        blocks = map(OpBlock, [columns] * (len(columns.edges) - 1), range(len(columns.edges) - 1))
+        return tuple(
+            tuple(self._elements(sequence, rows, blocks)) for sequence, rows in zip(sequences, inside, strict=True)
+        )
 
-    def _paired(self, ops: list[HostOp]) -> tuple[HostOp, ...]:
-        """Give a copy and the synchronize that completes it one number, the copy's."""
-        copied = {op.call for op in ops if op.engine}
-        pair_of = {op.call: copy for op in ops if (copy := self.copies.get(op.call)) in copied}
+    def _editable_calls(self) -> Bools:
+        """Calls that are more than launches and host work, by position."""
+        calls = self.calls
+        linked = np.zeros(len(calls.launched), dtype=np.bool_)
+        recording = calls.of_kind("event_record")
+        for position, link in self.links.links.items():
+            linked[position] = recording[position] or (bool(link.event) and link.stream >= 0)
+        linked &= recording | calls.of_kind("stream_wait")
+        return calls.copies | (~calls.launched & (calls.of_kind(*_WAITS) | linked))
+
+    def _plain(self, call: Integers) -> Bools:
+        plain: Bools = call != LOADER
+        made = call >= 0
+        plain[made] = ~self.editable[call[made]]
+        return plain
+
+    def _columns(self, sequences: list[HostSequence], inside: list[Bools]) -> OpColumns:
+        """The rows of all OpBlocks, step by step."""
+        calls, timings = self.calls, self.timings
+        call, gap, issue, rows, detached = (
+            np.concatenate([getattr(sequence, name)[own] for sequence, own in zip(sequences, inside, strict=True)])
+            for name in ("call", "gap_ns", "issue_ns", "rows", "detached")
+        )
+        made = call >= 0
+        launch = made.copy()
+        launch[made] = calls.launched[call[made]]
+        launched = call[launch]
+        issue[launch] = np.where(timings.blocked[launched], self.costs.launch_issue_ns, issue[launch])
+
+        def column(chosen: Bools, values: Integers, otherwise: int) -> Integers:
+            out = np.full(len(call), otherwise, dtype=np.int64)
+            out[chosen] = values
+            return out
+
+        return OpColumns(
+            launch=launch,
+            gap_ns=gap,
+            issue_ns=issue,
+            rows=rows,
+            stream=column(launch, timings.stream[launched], ALL_STREAMS),
+            duration_ns=column(launch, (timings.op_end - timings.op_start)[launched], 0),
+            latency_ns=column(launch, timings.latency[launched], 0),
+            spacing_ns=column(launch, timings.spacing[launched], 0),
+            wait=np.where(detached, -1, column(made, calls.wait[call[made]], -1)),
+            call=np.where(made, call, -1),
+            detached=detached,
+            name=column(made, calls.name[call[made]], 0),
+            op=column(launch, calls.op[launched], 0),
+            words=calls.words,
+            edges=_edges(inside),
+        )
+
+    def _elements(self, sequence: HostSequence, inside: Bools, blocks: Iterator[OpBlock]) -> Iterator[HostOp | OpBlock]:
+        own = np.flatnonzero(~inside)
+        copied = {int(call) for call in sequence.call[own] if call >= 0 and self.calls.copies[call]}
+        called = set(sequence.call.tolist()) if copied else set()
+        pair_of = {call: copy for call, copy in self.copies.items() if call in called and copy in copied}
         pair_of |= {copy: copy for copy in pair_of.values()}
-        return tuple(op._replace(pair=pair_of[op.call]) if op.call in pair_of else op for op in ops)
+        following = np.append(own[1:], len(inside))
+        for position, after in zip(own.tolist(), following.tolist(), strict=True):
+            op = self._host_op(sequence, position)
+            yield op._replace(pair=pair_of[op.call]) if op.call in pair_of else op
+            if after > position + 1:
+                yield next(blocks)
 
-    def _rows(self, start_ns: int, end_ns: int) -> int:
-        return bisect_left(self.rows, end_ns) - bisect_left(self.rows, start_ns)
+    def _host_op(self, sequence: HostSequence, position: int) -> HostOp:
+        number = int(sequence.call[position])
+        columns = (sequence.gap_ns, sequence.issue_ns, sequence.rows)
+        host = _HostTime(*(int(column[position]) for column in columns))
+        if number == REST:
+            return HostOp("work", *host)
+        if number == LOADER:
+            return HostOp("loader", *host, name="DataLoader")
+        call = self.calls.call(number)
+        if sequence.detached[position]:
+            return self._launch(call, host)._replace(detached=True, wait=-1)
+        return self._item(call, host)
 
-    def _detached(self, call: _HostCall) -> list[HostOp]:
-        if self.ends[call.position] < 0:
-            return []
-        return [self._launch(call, _HostTime(0, 0, 0))._replace(detached=True, wait=-1)]
-
-    def _item(self, call: _HostCall, host: _HostTime) -> HostOp:
-        host = host if host.rows else host._replace(rows=1)
-        if self.ends[call.position] >= 0:
+    def _item(self, call: HostCall, host: _HostTime) -> HostOp:
+        if self.calls.launched[call.position]:
             return self._copy(call, host) if call.direction in _ENGINES else self._launch(call, host)
         op = HostOp("work", *host, wait=call.wait, call=call.position, name=call.name)
         if call.kind in _WAITS:
@@ -131,18 +170,18 @@ class HostOpBuilder:
             return op._replace(kind="stream_wait", event=link.event, stream=link.stream, lag=link.lag)
         return op
 
-    def _launch(self, call: _HostCall, host: _HostTime) -> HostOp:
+    def _launch(self, call: HostCall, host: _HostTime) -> HostOp:
         at = call.position
-        stream, started, latency, spacing, blocked = self.launches[at]
+        timings = self.timings
         return HostOp(
             kind="launch",
             gap_ns=host.gap_ns,
-            issue_ns=self.costs.launch_issue_ns if blocked else host.issue_ns,
+            issue_ns=self.costs.launch_issue_ns if timings.blocked[at] else host.issue_ns,
             rows=host.rows,
-            stream=stream,
-            duration_ns=self.ends[at] - started,
-            latency_ns=latency,
-            spacing_ns=spacing,
+            stream=int(timings.stream[at]),
+            duration_ns=int(timings.op_end[at] - timings.op_start[at]),
+            latency_ns=int(timings.latency[at]),
+            spacing_ns=int(timings.spacing[at]),
             engine=_ENGINES.get(call.direction, ""),
             size=call.size if call.size > 0 else 0,
             wait=call.wait,
@@ -151,7 +190,7 @@ class HostOpBuilder:
             op=call.op,
         )
 
-    def _copy(self, call: _HostCall, host: _HostTime) -> HostOp:
+    def _copy(self, call: HostCall, host: _HostTime) -> HostOp:
         """A copy between host and GPU: does its call wait, and for what?"""
         at, timings = call.position, self.timings
         copy = self._launch(call, host)
@@ -165,7 +204,7 @@ class HostOpBuilder:
             return copy._replace(kind="blocking", issue_ns=issue, return_ns=min(call.end_ns - done, LONGEST_RETURN_NS))
         return copy
 
-    def _staged(self, call: _HostCall, copy: HostOp) -> HostOp:
+    def _staged(self, call: HostCall, copy: HostOp) -> HostOp:
         """From pageable memory: the call copies the source (host time), the transfer follows in stream order."""
         at, timings = call.position, self.timings
         started, done = int(timings.op_start[at]), int(timings.op_end[at])
@@ -185,7 +224,7 @@ class HostOpBuilder:
             return_ns=tail,
         )
 
-    def _sync(self, call: _HostCall, op: HostOp) -> HostOp:
+    def _sync(self, call: HostCall, op: HostOp) -> HostOp:
         stream, event, lag = int(self.timings.stream[call.position]), "", 0
         kind: Any = "sync"
         if call.kind == "device_sync":
@@ -206,7 +245,7 @@ class HostOpBuilder:
             return_ns=returned if waited or 0 <= returned < self.returns else self.returns,
         )
 
-    def _done(self, call: _HostCall, stream: int, event: str, lag: int) -> int:
+    def _done(self, call: HostCall, stream: int, event: str, lag: int) -> int:
         if not event:
             return self.timings.done(call.position, stream)
         records = self.records.get(event, [])
@@ -216,36 +255,19 @@ class HostOpBuilder:
     def _typical_return(self) -> int:
         """Median time from the completion of the work to the return of the call that waited for it."""
         seen = []
-        for call in self.calls:
-            if call.kind in ("device_sync", "stream_sync"):
-                stream = ALL_STREAMS if call.kind == "device_sync" else int(self.timings.stream[call.position])
-                done = self.timings.done(call.position, stream)
-                if call.start_ns < done <= call.end_ns <= done + LONGEST_RETURN_NS:
-                    seen.append(call.end_ns - done)
+        for position in np.flatnonzero(self.calls.of_kind("device_sync", "stream_sync")).tolist():
+            start, end = int(self.calls.start_ns[position]), int(self.calls.end_ns[position])
+            stream = ALL_STREAMS if self.all_streams[position] else int(self.timings.stream[position])
+            done = self.timings.done(position, stream)
+            if start < done <= end <= done + LONGEST_RETURN_NS:
+                seen.append(end - done)
         return int(np.median(seen)) if seen else self.costs.sync_return_ns
 
 
-def _calls(timeline: Timeline) -> list[_HostCall]:
-    calls, ops, waits = timeline.calls(), timeline.ops(), timeline.syncs()
-    wait_of = dict(zip(waits["call"].tolist(), waits.index.tolist(), strict=True))
-    directions, memories, sizes = ops["direction"].tolist(), ops["memory"].tolist(), ops["bytes"].tolist()
-    op_names = ops["name"].astype(str).tolist()
-    columns = [calls[name].tolist() for name in ("thread", "name", "kind", "start_ns", "end_ns", "op")]
-    out = []
-    for position, (thread, name, kind, start, end, op) in enumerate(zip(*columns, strict=True)):
-        direction, memory, size = (directions[op], memories[op], int(sizes[op])) if op >= 0 else ("", "", 0)
-        wait, started = wait_of.get(position, -1), op_names[op] if op >= 0 else ""
-        out.append(_HostCall(position, thread, str(name), kind, start, end, direction, memory, size, wait, started))
-    return out
-
-
-def _host_rows(timeline: Timeline, threads: set[int | None]) -> Array:
-    """Starts of all rows that the profiler recorded on the training loop's threads."""
-    trace = timeline.trace
-    if not len(trace.categories) or "category" not in trace.columns:
-        return np.empty(0, dtype=np.int64)
-    wanted = [code for code, name in enumerate(trace.categories) if name in HOST_ROWS]
-    columns = trace.columns
-    known = [thread for thread in threads if thread is not None]
-    chosen = np.isin(columns["category"], wanted) & np.isin(columns["tid"], known)
-    return np.sort(columns["start_ns"][chosen].astype(np.int64))
+def _edges(inside: list[Bools]) -> Integers:
+    """Where runs of rows in OpBlocks begin among all of those rows, and where the last one ends. No run crosses the
+    start of a step, because the first HostOp of a step is in no block."""
+    marks = np.concatenate(inside)
+    begins = np.flatnonzero(marks & ~np.append(False, marks[:-1]))
+    edges: Integers = np.append(np.cumsum(marks)[begins] - 1, np.count_nonzero(marks))
+    return edges

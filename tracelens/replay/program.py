@@ -7,19 +7,15 @@ of waits and not of launches. OpBlocks and UntouchedSpans of a ReplayTrace are c
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
-from tracelens.replay.replay_trace import HostOp, OpBlock, StepVariant, UntouchedSpan, is_launch_or_host_work
+from tracelens.replay.merged_launches import LONGEST_RUN, CompiledOp, merged, merged_blocks
+from tracelens.replay.replay_trace import HostOp, OpBlock, StepVariant, UntouchedSpan
 
-LEAST_HOST_SHARE = 0.2
-"""The profiler's overhead is subtracted from a host time down to this share of it: Python always takes some time."""
-LONGEST_RUN = 32
-"""Launches merged into one operation: the launch-queue limit (about 1,000) is kept to within this many."""
 KEPT = 1 << 15
 """Compiled pieces that are kept: a loop that waits 300 times per step has 7,000, at each of three host speeds."""
-_NEVER = -(1 << 62)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +45,6 @@ class Program:
         return (recorded << len(self.intervals)) | flags
 
 
-class StreamAdvance(NamedTuple):
-    """What a run of launches does to one stream: end = max(host + after_host, end + after_end)."""
-
-    stream: int
-    after_host: int
-    after_end: int
-    launches: int
-    last_ns: int
-
-
-class CompiledOp(NamedTuple):
-    """A compiled item: `gap` and `issue` with the profiler's cost taken out; `parts` only for a run of launches."""
-
-    host_op: HostOp
-    gap: int
-    issue: int
-    parts: tuple[StreamAdvance, ...] = ()
-
-
 @dataclass(frozen=True, slots=True)
 class CompiledProgram:
     """A Program made ready for repeated passes."""
@@ -76,20 +53,19 @@ class CompiledProgram:
     ops: tuple[tuple[CompiledOp, ...], ...]
 
 
-def compile_program(program: Program, row_ns: float, *, merge: bool = True) -> CompiledProgram:
-    """Take the profiler's cost per recorded row out of the host times and collapse runs of launches."""
+def compile_program(
+    program: Program, row_ns: float, *, merge: bool = True, only: Collection[int] | None = None
+) -> CompiledProgram:
+    """Take the profiler's cost per recorded row out of the host times and collapse runs of launches. `only`: the
+    variants that will be run, all by default; the others stay empty."""
     longest = LONGEST_RUN if merge else 1
-    return CompiledProgram(program, tuple(_compile(host_ops, row_ns, longest) for host_ops in program.variants))
-
-
-def host_time(host_op: HostOp, row_ns: float) -> tuple[int, int]:
-    """(gap, issue) of an item without the profiler's cost. A driver's copy of the source is not slowed by rows."""
-    fixed = host_op.kind in ("staged", "blocking", "sync", "event_sync")
-    total = host_op.gap_ns if fixed else host_op.gap_ns + host_op.issue_ns
-    if total <= 0 or not host_op.rows:
-        return host_op.gap_ns, host_op.issue_ns
-    share = max(LEAST_HOST_SHARE, (total - row_ns * host_op.rows) / total)
-    return round(host_op.gap_ns * share), host_op.issue_ns if fixed else round(host_op.issue_ns * share)
+    return CompiledProgram(
+        program,
+        tuple(
+            _compile(host_ops, row_ns, longest) if only is None or number in only else ()
+            for number, host_ops in enumerate(program.variants)
+        ),
+    )
 
 
 # ---------------------------------------------------------------------------------------------------- compiling
@@ -102,10 +78,13 @@ def _compile(step: StepVariant, row_ns: float, longest: int) -> tuple[CompiledOp
         if isinstance(element, HostOp):
             run.append(element)
             continue
-        ops += _merge_launches(tuple(run), row_ns, longest)
-        ops += (_compile_block if isinstance(element, OpBlock) else _compile_span)(element, row_ns, longest)
+        ops += merged(tuple(run), row_ns, longest)
+        if isinstance(element, OpBlock):
+            ops += _compile_block(element, row_ns, longest)
+        else:
+            ops += _compile_span(element, row_ns, longest)
         run = []
-    return (*ops, *_merge_launches(tuple(run), row_ns, longest))
+    return (*ops, *merged(tuple(run), row_ns, longest))
 
 
 @lru_cache(maxsize=KEPT)
@@ -114,50 +93,7 @@ def _compile_span(span: UntouchedSpan, row_ns: float, longest: int) -> tuple[Com
     return _compile(span.elements, row_ns, longest)
 
 
-@lru_cache(maxsize=KEPT)
 def _compile_block(block: OpBlock, row_ns: float, longest: int) -> tuple[CompiledOp, ...]:
-    """OpBlocks are shared by all Programs of a ReplayTrace: each is compiled once per host speed."""
-    return _merge_launches(block.ops, row_ns, longest)
-
-
-def _merge_launches(host_ops: tuple[HostOp, ...], row_ns: float, longest: int) -> tuple[CompiledOp, ...]:
-    ops: list[CompiledOp] = []
-    run = _LaunchRun()
-    for host_op in host_ops:
-        gap, issue = (0, 0) if host_op.detached else host_time(host_op, row_ns)
-        plain = is_launch_or_host_work(host_op)
-        if plain:
-            run.add(host_op, gap, issue)
-        if run.count and (not plain or run.count >= longest):
-            ops.append(run.op())
-            run = _LaunchRun()
-        if not plain:
-            ops.append(CompiledOp(host_op, gap, issue))
-    if run.count:
-        ops.append(run.op())
-    return tuple(ops)
-
-
-class _LaunchRun:
-    """Launches and host work being merged into one operation."""
-
-    def __init__(self) -> None:
-        self.count = self.advance = self.gap = 0
-        self.name = self.op_name = ""
-        self.parts: dict[int, tuple[int, int, int, int]] = {}
-
-    def add(self, host_op: HostOp, gap: int, issue: int) -> None:
-        self.count += 1
-        self.advance += gap
-        self.gap, self.name = self.advance, host_op.name
-        if host_op.kind == "launch":
-            after_host, after_end, count, _ = self.parts.get(host_op.stream, (_NEVER, 0, 0, 0))
-            host = max(self.advance + host_op.latency_ns, after_host + host_op.spacing_ns) + host_op.duration_ns
-            after_end += host_op.spacing_ns + host_op.duration_ns
-            self.op_name = host_op.op or host_op.name
-            self.parts[host_op.stream] = (host, after_end, count + 1, host_op.duration_ns)
-        self.advance += issue
-
-    def op(self) -> CompiledOp:
-        parts = tuple(StreamAdvance(stream, *values) for stream, values in self.parts.items())
-        return CompiledOp(HostOp("work", name=self.name, op=self.op_name), self.gap, self.advance - self.gap, parts)
+    if longest == LONGEST_RUN:
+        return merged_blocks(block.columns, row_ns)[block.index]
+    return merged(block.ops, row_ns, longest)

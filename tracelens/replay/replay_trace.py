@@ -6,9 +6,12 @@ recorded is not part of it: the replay computes that anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from tracelens.replay.calibration import Calibration
 
@@ -16,6 +19,9 @@ HostOpKind = Literal[
     "work", "launch", "staged", "blocking", "sync", "event_sync", "record", "stream_wait", "loader", "background"
 ]
 Engine = Literal["", "h2d", "d2h"]
+
+Integers = npt.NDArray[np.integer[Any]]
+Bools = npt.NDArray[np.bool_]
 
 ALL_STREAMS = -1
 
@@ -74,11 +80,69 @@ class HostOp(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class OpColumns:
+    """The launches and host work of a ReplayTrace that no Edit touches, as columns with one row per HostOp: a loop may
+    launch 100,000 times per recording. Columns have the names of a HostOp's fields. Compared by identity."""
+
+    launch: Bools
+    """A launch; else host work."""
+    gap_ns: Integers
+    issue_ns: Integers
+    rows: Integers
+    stream: Integers
+    duration_ns: Integers
+    latency_ns: Integers
+    spacing_ns: Integers
+    wait: Integers
+    call: Integers
+    detached: Bools
+    name: Integers
+    op: Integers
+    words: tuple[str, ...]
+    """What the codes in `name` and `op` mean."""
+    edges: Integers
+    """Block i is made of the rows from `edges[i]` to `edges[i + 1]`."""
+
+    def host_ops(self, start: int, stop: int) -> Iterator[HostOp]:
+        """Some rows as HostOps."""
+        columns = (
+            self.gap_ns, self.issue_ns, self.rows, self.stream, self.duration_ns, self.latency_ns, self.spacing_ns,
+            self.wait, self.call, self.detached, self.name, self.op, self.launch,
+        )  # fmt: skip
+        for *times, wait, call, detached, name, op, launch in zip(
+            *(column[start:stop].tolist() for column in columns), strict=True
+        ):
+            gap, issue, rows, stream, duration, latency, spacing = times
+            yield HostOp(
+                "launch" if launch else "work", gap, issue, rows, stream, duration, latency, spacing,
+                wait=wait, call=call, detached=detached, name=self.words[name], op=self.words[op],
+            )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class OpBlock:
-    """Launches and host work that no Edit touches, in order. Compared by identity, so that it is compiled once."""
+    """Launches and host work that no Edit touches, in order: one block of some OpColumns. Compared by identity."""
 
-    ops: tuple[HostOp, ...]
+    columns: OpColumns
+    index: int
 
+    @property
+    def span(self) -> slice:
+        """Its rows."""
+        return slice(int(self.columns.edges[self.index]), int(self.columns.edges[self.index + 1]))
+
+    @property
+    def ops(self) -> tuple[HostOp, ...]:
+        """Its HostOps, made anew: for pictures and tests, too slow for a replay."""
+        return tuple(self.columns.host_ops(self.span.start, self.span.stop))
+
+
+_NUMBERS, _FLAGS = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.bool_)
+_NO_ROWS = OpColumns(
+    launch=_FLAGS, gap_ns=_NUMBERS, issue_ns=_NUMBERS, rows=_NUMBERS, stream=_NUMBERS, duration_ns=_NUMBERS,
+    latency_ns=_NUMBERS, spacing_ns=_NUMBERS, wait=_NUMBERS, call=_NUMBERS, detached=_FLAGS, name=_NUMBERS,
+    op=_NUMBERS, words=(), edges=_NUMBERS,
+)  # fmt: skip
 
 RecordedStep = tuple[HostOp | OpBlock, ...]
 
@@ -95,20 +159,20 @@ StepVariant = tuple[HostOp | OpBlock | UntouchedSpan, ...]
 """A step of a Program."""
 
 
-def with_op_blocks(ops: Sequence[HostOp]) -> RecordedStep:
-    """A step in which runs of plain HostOps are OpBlocks. What follows a copy, a wait or the loader directly stays a
-    HostOp of its own, because Edits may take host time out of it."""
-    out: list[HostOp | OpBlock] = []
-    run: list[HostOp] = []
-    for before, op in zip((None, *ops), ops, strict=False):
-        if is_launch_or_host_work(op) and before is not None and is_launch_or_host_work(before):
-            run.append(op)
-            continue
-        if run:
-            out.append(OpBlock(tuple(run)))
-            run = []
-        out.append(op)
-    return (*out, OpBlock(tuple(run))) if run else tuple(out)
+def in_blocks(plain: Bools) -> Bools:
+    """Which HostOps of a step belong to OpBlocks, from which of them are launches or host work. What follows a copy, a
+    wait or the loader directly stays a HostOp of its own, because Edits may take host time out of it."""
+    inside = plain.copy()
+    inside[:1] = False
+    inside[1:] &= plain[:-1]
+    return inside
+
+
+def block_columns(steps: Iterable[RecordedStep]) -> OpColumns:
+    """The columns that the OpBlocks of these steps share; empty ones where there is no block."""
+    blocks = (element for step in steps for element in step if isinstance(element, OpBlock))
+    first = next(blocks, None)
+    return _NO_ROWS if first is None else first.columns
 
 
 def all_host_ops(step: StepVariant) -> Iterator[HostOp]:
@@ -186,8 +250,12 @@ class ReplayTrace:
     unresolved_waits: int = 0
     """Stream waits per step between busy streams whose event could not be told."""
     notes: tuple[str, ...] = ()
+    measured_ns: int | None = None
+    """Of the original in the newest measurement, where there is one: answers are ratios on this step time then."""
+    python: bool = True
+    """False for a C++ program."""
 
     @property
     def base_ns(self) -> int:
         """The step time that every prediction starts from."""
-        return self.steady_ns if self.unprofiled_ns is None else self.unprofiled_ns
+        return self.measured_ns or self.unprofiled_ns or self.steady_ns

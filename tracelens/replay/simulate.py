@@ -11,7 +11,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tracelens.replay.program import CompiledOp, CompiledProgram
+from tracelens.replay.merged_launches import CompiledOp
+from tracelens.replay.program import CompiledProgram
 from tracelens.replay.replay_trace import ALL_STREAMS, HostOp
 
 NEVER = -(1 << 62)
@@ -116,11 +117,12 @@ class Simulator:
 
     def _make_room(self, stream: int) -> None:
         """Wait until the stream's launch queue has room: a launch returns once the op `limit` before it started."""
-        queued = self.queued[stream]
-        while self.outstanding[stream] > self.limit and queued:
-            gone, started = queued.popleft()
-            self.outstanding[stream] -= gone
-            self._wait_until(started)
+        queued, outstanding, started = self.queued[stream], self.outstanding[stream], NEVER
+        while outstanding > self.limit and queued:
+            gone, started = queued.popleft()  # a stream starts its work in order: the last one waited for is the latest
+            outstanding -= gone
+        self.outstanding[stream] = outstanding
+        self._wait_until(started)
 
     def _clear_finished_queues(self) -> None:
         """Empties the launch queues of streams that have finished: they no longer block a launch."""

@@ -5,6 +5,10 @@ waits with path, line, function, the user's call and `location_source`, which sa
 
     mark    the attributed steps timed the user's call around the wait; carried to the other steps by order
     sample  a sampled stack during the wait; carried to waits at the same place of other steps
+    clock   the line clock saw the training thread at this line when the wait began, in an attributed step; carried
+            likewise
+    forward the wait is in a backward pass: the line of the forward operation that it belongs to, as the line clock or
+            the trace's frames know it; carried to the other steps by order
     stack   the innermost Python frame of the user's code; its line is where the function is defined
     none    unknown
 
@@ -15,8 +19,6 @@ was seen to make.
 
 from __future__ import annotations
 
-import re
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +29,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from tracelens.model import Location, RankRecording
-from tracelens.trace.nesting import NestedSpans, enclosing, operations
+from tracelens.trace import clocked_lines, forward_lines, python_frames
+from tracelens.trace.nesting import NestedSpans, operations
 from tracelens.trace.tables import TraceRows, categorical
 from tracelens.trace.waits import SOURCES
 
@@ -35,8 +38,6 @@ Column = npt.NDArray[Any]
 
 SURE_SAMPLES = 3
 """At 1 kHz: a wait of 3 ms, of which all samples saw the same line."""
-_FRAME = re.compile(r"^(?P<path>[^<].*?)\((?P<line>\d{1,9})\): (?P<function>.+)$", re.DOTALL)
-_LIBRARY = re.compile(r"(?:^|[/\\])(?:torch|site-packages|dist-packages|lib[/\\]python3[^/\\]*)[/\\]")
 
 
 @dataclass(frozen=True)
@@ -58,12 +59,14 @@ def locate(rows: TraceRows, waits: pd.DataFrame, recording: RankRecording | None
         return waits
     marked = _by_mark(rows, waits, recording)
     sampled, sure = _by_sample(rows, waits, recording)
-    places = _places(rows, waits) if marked or sampled else _Places({})
+    unseen = np.array([at for at in range(len(waits)) if at not in marked and at not in sampled], dtype=np.int64)
+    forward = {**_by_clock(rows, waits, unseen, recording), **_by_forward(rows, waits, unseen, recording)}
+    places = _places(rows, waits) if marked or sampled or forward else _Places({})
     carried = _carry(places, marked)
     # What was seen at a wait itself goes before what was seen at its like in another step, where they disagree: a mark
     # also knows the call.
     seen = {wait: origin for wait, origin in sure.items() if not _same_line(origin, carried.get(wait))}
-    origins = {**_carry(places, sampled), **sampled, **carried, **seen, **marked}
+    origins = {**_carry(places, forward), **forward, **_carry(places, sampled), **sampled, **carried, **seen, **marked}
     missing = np.array([at for at in range(len(waits)) if at not in origins], dtype=np.int64)
     origins = {**_by_frame(rows, waits, missing), **origins}
     return _filled(waits, origins)
@@ -197,25 +200,21 @@ def _possible(known: Mapping[int, list[set[_Origin]]], count: int) -> list[_Orig
 
 
 def _by_frame(rows: TraceRows, waits: pd.DataFrame, missing: Column) -> _Found:
-    frames = rows.named(rows.in_categories(("python_function",)), lambda name: user_frame(name) is not None)
-    if not len(frames) or not len(missing):
-        return {}
     picked = waits.iloc[missing]
-    frame_rows = enclosing(rows, frames, picked["thread"].to_numpy(), picked["start_ns"].to_numpy())
-    out: _Found = {}
-    for wait, row in zip(missing, frame_rows, strict=True):
-        location = user_frame(rows.trace.names[rows.column("name")[row]]) if row >= 0 else None
-        if location is not None:
-            out[int(wait)] = _Origin(location, "stack")
-    return out
+    places = python_frames.innermost(rows, picked["thread"].to_numpy(), picked["start_ns"].to_numpy())
+    return {int(wait): _Origin(place, "stack") for wait, place in zip(missing, places, strict=True) if place}
 
 
-def user_frame(name: str) -> Location | None:
-    """The place that a frame's name states, None for frames of torch, of installed packages and of Python itself."""
-    match = _FRAME.match(name)
-    if match is None or _LIBRARY.search(match["path"]):
-        return None
-    top = re.split(r"[/\\]", match["path"])[0]  # Kineto cuts the import path off: `threading.py`, `torch/nn/…`
-    if top.removesuffix(".py") in sys.stdlib_module_names:
-        return None
-    return Location(match["path"], int(match["line"]), match["function"])
+def _by_clock(rows: TraceRows, waits: pd.DataFrame, missing: Column, recording: RankRecording | None) -> _Found:
+    """Waits of the training thread in calls that are not marked."""
+    picked, log = waits.iloc[missing], recording.lines if recording else None
+    threads, starts = picked["thread"].to_numpy(), picked["start_ns"].to_numpy()
+    lines = clocked_lines.locate(log, rows.trace.base_unix_ns, threads, starts)
+    return {int(wait): _Origin(line, "clock") for wait, line in zip(missing, lines, strict=True) if line}
+
+
+def _by_forward(rows: TraceRows, waits: pd.DataFrame, missing: Column, recording: RankRecording | None) -> _Found:
+    """Waits in the backward pass, where no line of the user's is under way."""
+    picked = waits.iloc[missing]
+    lines = forward_lines.locate(rows, picked["thread"].to_numpy(), picked["start_ns"].to_numpy(), recording)
+    return {int(wait): _Origin(line, "forward") for wait, line in zip(missing, lines, strict=True) if line}

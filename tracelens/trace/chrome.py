@@ -12,7 +12,7 @@ import gc
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -93,6 +93,7 @@ def _trace(
         base_unix_ns=_unix_zero(metadata, origin),
         origin_ns=origin,
         metadata=metadata,
+        program=_program(columns, names),
         completeness=completeness.of_columns(columns, names, categories, reader.ended, notes),
     )
 
@@ -132,6 +133,19 @@ def _signals(
         "collectives": any("nccl" in name.lower() or "rccl" in name.lower() for name in used),
     }
     return frozenset(signal for signal, there in presence.items() if there)
+
+
+_BACKWARD = "autograd::engine::evaluate_function"
+_PYTHON_MARKS = ("ProfilerStep", "Optimizer.", "enumerate(DataLoader)", "DistributedDataParallel.", "Torch-Compiled")
+"""Rows that torch's Python leaves of itself: every optimizer of `torch.optim` marks its step, whatever is recorded."""
+
+
+def _program(columns: Mapping[str, Column], names: tuple[str, ...]) -> Literal["cpp"] | None:
+    """A backward pass without a row of Python's is one of a C++ program (libtorch)."""
+    used = [names[code] for code in np.flatnonzero(np.bincount(columns["name"]))]
+    trains = any(name.startswith(_BACKWARD) for name in used)
+    python = any(name.startswith(_PYTHON_MARKS) or ".py(" in name for name in used)
+    return "cpp" if trains and not python else None
 
 
 def _device(metadata: Mapping[str, Any], columns: Mapping[str, Column], categories: tuple[str, ...]) -> str | None:

@@ -52,6 +52,7 @@ _ARGUMENTS: dict[str, tuple[type[np.signedinteger[Any]], tuple[str, ...]]] = {
     "correlation": (np.int64, ("correlation",)),
     "external_id": (np.int64, ("external_id", "external_id_2021")),
     "bytes": (np.int64, ("bytes", "bytes_2021", "size")),
+    "sequence": (np.int64, ("sequence",)),
     "sync_kind": (np.int8, ("sync_kind",)),
     "wait_stream": (np.int32, ("wait_stream",)),
     "wait_event": (np.int64, ("wait_event",)),

@@ -100,6 +100,8 @@ def _complete_steps(rows: TraceRows, calls: pd.DataFrame, ops: pd.DataFrame, ste
     known = rows.trace.completeness
     if known.host_is_whole:
         return whole
+    if known.lost_events > 1 and len(steps) == 1:
+        return np.zeros(1, dtype=np.bool_)  # a launch may be gone with its work, and no other step shows it
     unlinked, expected = _unlinked_operations(rows, steps)
     called_all = (expected > 0) & (unlinked <= MOST_UNLINKED * expected)
     if known.ended_early:

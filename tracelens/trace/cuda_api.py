@@ -1,12 +1,14 @@
-"""CUDA and HIP API names: what kind of call each is, and whether it blocks by definition.
+"""Names of API calls and of GPU work: what kind each is, and whether a call blocks by definition.
 
-In: the name of an API call or of a GPU copy. Out: the words that the `calls` and `ops` tables use (`model.Tables`). Add
-the functions of a new vendor here.
+In: the name of an API call or of a GPU copy. Out: the words that the `calls` and `ops` tables use (`model.Tables`). The
+names themselves are in `vendor_calls`.
 """
 
 from __future__ import annotations
 
 import re
+
+from tracelens.trace.vendor_calls import CALLS
 
 KINDS = (
     "launch",
@@ -26,35 +28,15 @@ KINDS = (
 STARTS_WORK = ("launch", "copy", "memset", "graph_launch")
 """Kinds that put work on a stream."""
 
-_PREFIX = r"^(?:cuda|cu|hip|musa|xpu)?"
-_RULES = (
-    ("graph_launch", r"GraphLaunch"),
-    (
-        "launch",
-        r"Launch(?:Cooperative|Multi)?Kernel|LaunchHostFunc|LaunchByPtr|ModuleLaunch|Launch(?:Ex)?$|EnqueueKernel|JobLaunch",
-    ),
-    ("copy", r"Memcpy|EnqueueMemCopy|AppendMemoryCopy"),
-    ("memset", r"Memset|EnqueueMemFill|EnqueueUSMFill|AppendMemoryFill"),
-    ("device_sync", r"DeviceSynchronize|CtxSynchronize|ThreadSynchronize|SynchronizeDevice"),
-    ("stream_sync", r"StreamSynchronize|QueueFinish|QueueSynchronize|CommandListHostSynchronize|SynchronizeStream"),
-    ("event_sync", r"EventSynchronize|HostSynchronize|^urEventWait|SynchronizeEvent"),
-    ("event_record", r"EventRecord|^aclrtRecordEvent"),
-    ("stream_wait", r"StreamWaitEvent"),
-    ("event_query", r"EventQuery|StreamQuery|^aclrtQueryEvent"),
-    (
-        "other",
-        r"MallocAsync|FreeAsync|MallocFromPool|MemPool|Mem(?:Get|Address|Export|Import|Retain)",
-    ),
-    ("alloc", r"Malloc|HostAlloc|HostRegister|MemAlloc|MemCreate|MemMap|^urUSM\w*Alloc"),
-    ("free", r"Free|HostUnregister|MemRelease|MemUnmap"),
+_COMPILED = tuple(
+    (kind, re.compile("|".join(f"(?:{pattern})" for pattern in names.values()))) for kind, names in CALLS.items()
 )
-_COMPILED = tuple((kind, re.compile(pattern)) for kind, pattern in _RULES)
 
 _WAITS_BY_NAME = re.compile(r"synchroni[sz]e|(?<![a-z])wait|block.?until", re.IGNORECASE)
 """What a call that waits is called in runtimes of which the calls are not in the table above."""
 
 _BLOCKING_COPY = re.compile(
-    r"^(?:cuda|cu|hip|musa)Memcpy"
+    r"^(?:cuda|cu|hip|musa|aclrt)Memcpy"
     r"(?:WithStream|Param|[23]D|HtoD|DtoH|ToSymbol|FromSymbol|ToArray|FromArray)*(?:_ptsz|_ptds|_v\d+)*$"
 )
 """Synchronous by definition: no `Async` in the name. Elsewhere (`urEnqueueUSMMemcpy`) the name does not tell."""

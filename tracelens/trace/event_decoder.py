@@ -39,6 +39,7 @@ class EventArguments(msgspec.Struct, gc=False, frozen=True):
     stream: Number = UNKNOWN_ID
     correlation: Number = UNKNOWN_ID
     bytes: Number = UNKNOWN_ID
+    sequence: Number = msgspec.field(name="Sequence number", default=UNKNOWN_ID)
     external_id_2021: Number = msgspec.field(name="external id", default=UNKNOWN_ID)
     bytes_2021: Number = msgspec.field(name="Bytes", default=UNKNOWN_ID)
     size: Number = UNKNOWN_ID

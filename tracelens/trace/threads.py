@@ -18,7 +18,8 @@ from tracelens.trace.tables import TraceRows, among
 STEP, LOADER, OPTIMIZER = "ProfilerStep", "enumerate(DataLoader)", "Optimizer.step"
 MARKS = ("user_annotation", "cpu_op")
 """Categories of annotations; before 2022 they were recorded as operators."""
-_BACKWARD = "autograd::engine::evaluate_function"
+BACKWARD = "autograd::engine::evaluate_function"
+"""Begins the name of what autograd evaluates: `autograd::engine::evaluate_function: MulBackward0`."""
 _SYNCS = ("device_sync", "stream_sync", "event_sync")
 RUN = 3
 """Launches in a row that count as a backward pass; a thread that occasionally uploads a batch makes fewer."""
@@ -47,7 +48,7 @@ def find(rows: TraceRows, calls: pd.DataFrame, ops: pd.DataFrame) -> Threads:
     while the main thread is in no call is an autograd thread.
     """
     marks = rows.in_categories(MARKS)
-    backward = rows.named(marks, lambda name: name.startswith(_BACKWARD))
+    backward = rows.named(marks, lambda name: name.startswith(BACKWARD))
     workers = {int(thread) for thread in np.unique(rows.column("tid")[backward])}
     main = _main(rows, calls, ops, workers)
     if not workers and main is not None:

@@ -21,7 +21,7 @@ from tracelens.trace.tables import TraceRows, among, categorical, codes
 Column = npt.NDArray[Any]
 
 KINDS = ("device", "stream", "event", "d2h", "h2d", "alloc")
-SOURCES = ("mark", "sample", "stack", "none")
+SOURCES = ("mark", "sample", "clock", "forward", "stack", "none")
 SYNCS = ("device_sync", "stream_sync", "event_sync")
 SKEW_NS = 5_000
 """Work that ends this long after a call's end can still be what it waited for: so far host and GPU clocks differ."""

@@ -1,0 +1,115 @@
+"""The calls of a Timeline as columns, with what each launched first; one call as a value where it is looked at alone.
+
+In: a Timeline, its CallTimings. Out: `CallColumns`. Names are codes into `words`, so that a column of 100,000 launches
+needs no text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import pandas as pd
+
+from tracelens.model import Timeline
+from tracelens.replay.call_timings import CallTimings
+from tracelens.replay.replay_trace import Bools, Integers
+from tracelens.trace.tables import among, codes
+
+COPIES = ("h2d", "d2h")
+"""Directions of the copies that Edits may change."""
+_NO_WORD = 0
+
+
+class HostCall(NamedTuple):
+    """One row of the calls, with what it launched first."""
+
+    position: int
+    name: str
+    kind: str
+    start_ns: int
+    end_ns: int
+    direction: str
+    memory: str
+    size: int
+    wait: int
+    op: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallColumns:
+    """One entry per call of the Timeline."""
+
+    timeline: Timeline
+    start_ns: Integers
+    end_ns: Integers
+    launched: Bools
+    """It starts work on the GPU."""
+    copies: Bools
+    """Its work is a copy between host and GPU."""
+    own: Bools
+    """The training loop's own thread made it, or one of autograd's."""
+    wait: Integers
+    """Position in the Timeline's waits, -1 none."""
+    name: Integers
+    op: Integers
+    """Name of the first GPU op that it starts."""
+    words: tuple[str, ...]
+    """What the codes in `name` and `op` mean."""
+
+    def call(self, position: int) -> HostCall:
+        calls, ops = self.timeline.tables.calls, self.timeline.tables.ops
+        op = int(calls["op"].to_numpy()[position])
+        direction, memory = (str(ops[name].iat[op]) if op >= 0 else "" for name in ("direction", "memory"))
+        return HostCall(
+            position,
+            self.words[self.name[position]],
+            str(calls["kind"].iat[position]),
+            int(self.start_ns[position]),
+            int(self.end_ns[position]),
+            direction,
+            memory,
+            int(ops["bytes"].to_numpy()[op]) if op >= 0 else 0,
+            int(self.wait[position]),
+            self.words[self.op[position]],
+        )
+
+    def of_kind(self, *kinds: str) -> Bools:
+        return among(self.timeline.tables.calls["kind"], *kinds)
+
+
+def call_columns(timeline: Timeline, timings: CallTimings) -> CallColumns:
+    """The columns of all calls, inside of steps or not."""
+    calls, ops, waits = timeline.calls(), timeline.ops(), timeline.syncs()
+    launched = timings.op_end >= 0
+    first = calls["op"].to_numpy(np.int64)
+    wait = np.full(len(calls), -1, dtype=np.int64)
+    wait[waits["call"].to_numpy(np.int64)] = waits.index.to_numpy()
+    call_words, op_words = _words(calls["name"]), _words(ops["name"])
+    op = np.full(len(calls), _NO_WORD, dtype=np.int64)
+    copies = np.zeros(len(calls), dtype=np.bool_)
+    started = first >= 0
+    op[started] = codes(ops["name"])[first[started]] + 1 + len(call_words)
+    copies[started] = among(ops["direction"], *COPIES)[first[started]]
+    return CallColumns(
+        timeline=timeline,
+        start_ns=calls["start_ns"].to_numpy(np.int64),
+        end_ns=calls["end_ns"].to_numpy(np.int64),
+        launched=launched,
+        copies=launched & copies,
+        own=np.isin(calls["thread"].to_numpy(), loop_threads(timeline)),
+        wait=wait,
+        name=codes(calls["name"]).astype(np.int64) + 1,
+        op=op,
+        words=("", *call_words, *op_words),
+    )
+
+
+def loop_threads(timeline: Timeline) -> list[int]:
+    """The thread of the training loop, and autograd's."""
+    return [thread for thread in (timeline.main_thread, *timeline.autograd_threads) if thread is not None]
+
+
+def _words(column: pd.Series[Any]) -> tuple[str, ...]:
+    return tuple(map(str, cast(pd.CategoricalDtype, column.dtype).categories))
