@@ -4,26 +4,40 @@ In: one analyzed rank, its recording, the ReplayTrace and the source. Out: `Owne
 asks the replay about what the findings found.
 
 A line's time is taken out of all host time, idle or not: work under a full queue owns no idle time and may be worth
-removing all the same. Numbers of two owners do not add up. Optimizer, backward and launches have none: they have to be
-made in any case. So have owners below a hundredth of the step, whose number would be noise.
+removing all the same. Numbers of two owners do not add up; waits that pay only together are one owner. The backward
+pass, launches of a model's layers and an optimizer that takes its tensors at once have no number: they have to be made
+in any case. So have owners below a hundredth of the step, whose number would be noise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from tracelens.findings import AnalyzedRank
-from tracelens.findings.owners import HostWork, attribute, with_callees
-from tracelens.model import Abstention, Edit, Estimate, Owner, Owners, RankRecording, Stall, Timeline
-from tracelens.replay import estimate, host_time, worker_count
+from tracelens.findings.owners import LineWork, OwnedStep, attribute, with_callees
+from tracelens.model import Abstention, Edit, Location, Owner, OwnerKind, Owners, RankRecording, Stall, Timeline
+from tracelens.replay import estimate, exposed_cost, line_gains, worker_count
+from tracelens.replay.line_gains import Gain
 from tracelens.replay.replay_trace import ReplayTrace
 from tracelens.run import sources
 from tracelens.run.sources import TrainingScript
+from tracelens.trace import intervals
+from tracelens.trace.tables import among
 
 LEAST_SHARE = 0.01
-MOST_LINES = 4
+MOST_LINES = 6
 """Each is a replay of its own, with all its draws."""
+MOST_LAUNCHES_PER_WAIT = 16
+"""A line that launches more for each of its waits calls a model from a library: it cannot go as a whole. A boolean mask
+launches 12 kernels and copies for its two waits, a norm that is read two."""
+MOST_TOGETHER = 8
+"""Waits that are tried together: each may double the replays."""
+TOGETHER_SHARE = 1.2
+"""Waits that give back a fifth more together than one by one pay together."""
+ENOUGH_SHARE = 0.95
+"""Of what all waits give back together: those that keep as much are left in the group."""
 
 
 def collect(
@@ -36,67 +50,157 @@ def collect(
     attributed = attribute(rank.timeline, rank.breakdown, rank.stalls, recording)
     found = attributed.owners
     if isinstance(replay_trace, ReplayTrace):
-        found = with_recoverable(found, attributed.host_work, replay_trace, rank.timeline, rank.stalls)
+        found = _Recoverable(attributed, replay_trace, rank.timeline, rank.stalls).owners()
     paths = {owner.locations[0].path for owner in found.owners if owner.locations}
     return with_callees(found, sources.texts_of(paths, rank.run, code, "project"))
 
 
-def with_recoverable(
-    owners: Owners, work: Iterable[HostWork], trace: ReplayTrace, timeline: Timeline, stalls: Iterable[Stall]
-) -> Owners:
-    """The same Owners; work that owns nothing and is worth removing is added to them."""
-    by_line = _without_lines(owners, work, trace, timeline)
-    exposed = {stall.id: stall.exposed_ns for stall in stalls}
-    more_workers = _more_workers(trace)
-    out: list[Owner] = []
-    for owner in owners.owners:
-        work_of_line = by_line.pop(_line(owner), None) if owner.kind in ("host_line", "allocator") else None
-        if work_of_line is not None:
-            out.append(_with_estimate(owner, work_of_line[1]))
-        elif owner.kind == "dataloader" and more_workers is not None:
-            out.append(_with_estimate(owner, more_workers))
-        elif owner.kind in ("wait", "copy") and owner.group is not None and exposed.get(owner.group) is not None:
-            out.append(replace(owner, recoverable_ns=exposed[owner.group], evidence="replayed"))
-        else:
-            out.append(owner)
-    hidden = (
-        _with_estimate(Owner("host_line", 0, one.locations, one.callee), found) for one, found in by_line.values()
-    )
-    out += [owner for owner in hidden if owner.low_ns is not None and owner.low_ns > LEAST_SHARE * owners.wall_ns]
-    return replace(owners, owners=tuple(out))
+_Line = tuple[str, int | None]
+_BY_WORK: tuple[OwnerKind, ...] = ("host_line", "allocator", "backward")
+"""What goes with the work of a line."""
 
 
-def _without_lines(
-    owners: Owners, work: Iterable[HostWork], trace: ReplayTrace, timeline: Timeline
-) -> dict[object, tuple[HostWork, Estimate]]:
-    """By line: the loop without the longest of them, each by itself."""
-    long = [one for one in work if one.host_ns >= LEAST_SHARE * owners.wall_ns]
-    found: dict[object, tuple[HostWork, Estimate]] = {}
-    for one in sorted(long, key=lambda one: -one.host_ns)[:MOST_LINES]:
-        without = estimate.predict_shortened(trace, host_time.without_spans(trace, timeline, one.spans))
-        if isinstance(without, Estimate):
-            found[one.locations[0]] = (one, without)
-    return found
+@dataclass(frozen=True)
+class _Recoverable:
+    """Replays the step without each owner."""
+
+    step: OwnedStep
+    trace: ReplayTrace
+    timeline: Timeline
+    stalls: Sequence[Stall]
+
+    def owners(self) -> Owners:
+        """The same Owners; work that owns nothing and is worth removing is added to them."""
+        out: list[Owner] = []
+        named: set[_Line] = set()
+        for owner in self._joined(self.step.owners.owners):
+            line = _line(owner)
+            again = owner.kind in _BY_WORK and line in named  # the largest owner of a line has its number
+            out.append(owner if again else self._with_gain(owner))
+            named |= {line} if owner.kind in _BY_WORK else set()
+        for line, work in self._long.items():
+            gain = None if line in named else self._without_work(work)
+            if gain is not None and gain.low_ns > self._least:
+                out.append(_gaining(Owner("host_line", 0, work.locations, work.callee), gain))
+        return replace(self.step.owners, owners=tuple(out))
+
+    @property
+    def _least(self) -> float:
+        return LEAST_SHARE * self.step.owners.wall_ns
+
+    @cached_property
+    def _lines(self) -> dict[_Line, LineWork]:
+        return {_place(work.locations[0]): work for work in self.step.line_work}
+
+    @cached_property
+    def _long(self) -> dict[_Line, LineWork]:
+        """The lines with the most work besides launching and waiting."""
+        long = [(line, work) for line, work in self._lines.items() if work.work_ns >= self._least]
+        return dict(sorted(long, key=lambda each: -each[1].work_ns)[:MOST_LINES])
+
+    def _with_gain(self, owner: Owner) -> Owner:
+        gain, line = None, _line(owner)
+        if owner.kind in ("host_line", "allocator"):
+            gain = self._without_work(self._long[line]) if line in self._long else None
+        elif owner.kind == "backward" and owner.callee != "backward":  # a node goes with its forward operation
+            gain = self._without_line(self._long[line], self._long[line].work_ns) if line in self._long else None
+        elif owner.kind == "dataloader":
+            gain = self._more_workers
+        elif owner.kind in ("wait", "copy"):
+            gain = self._without_wait(owner)
+        elif owner.kind == "optimizer":
+            gain = self._optimizer(owner)
+        elif owner.kind == "launch" and line in self._lines and owner.owned_ns >= self._least:
+            work = self._lines[line]
+            waits = any(stall.location is not None and _place(stall.location) == line for stall in self.stalls)
+            gain = self._without_line(work, 0) if work.loops and not waits else None
+        return owner if gain is None else _gaining(owner, gain)
+
+    def _without_work(self, work: LineWork) -> Gain | None:
+        return line_gains.without_work(self.trace, self.timeline, work.work, work.work_ns)
+
+    def _without_line(self, work: LineWork, waits_ns: int) -> Gain | None:
+        return line_gains.without_line(self.trace, self.timeline, work.everything, waits_ns)
+
+    def _optimizer(self, owner: Owner) -> Gain | None:
+        slow = self.step.optimizer
+        if slow is None or (owner.callee or "").endswith("zero_grad"):
+            return None
+        return line_gains.in_one_call(self.trace, self.timeline, slow.launching, slow.everything)
+
+    @cached_property
+    def _more_workers(self) -> Gain | None:
+        """With as many workers as keep the loop busy; None where more would bring nothing, or nobody knows."""
+        wanted = worker_count.recommended(self.trace)
+        if not wanted:
+            return None
+        return line_gains.gain_of(estimate.predict(self.trace, (Edit("more-workers", workers=wanted),)))
+
+    # -------------------------------------------------------------------------------------------------- waits
+
+    def _without_wait(self, owner: Owner) -> Gain | None:
+        stalls = self._stalls_of(owner)
+        if not stalls or any(stall.exposed_ns is None for stall in stalls):
+            return None
+        gain = line_gains.without_waits(self.trace, [stall.id for stall in stalls])
+        work = self._lines.get(_line(owner)) if len(stalls) == 1 and owner.kind == "wait" else None
+        if gain is None or work is None or work.launches_ns < self._least or not self._may_go(work, stalls[0]):
+            return gain
+        return self._without_line(work, gain.low_ns) or gain
+
+    def _stalls_of(self, owner: Owner) -> list[Stall]:
+        ids = owner.group.split("+") if owner.group else []
+        return [stall for stall in self.stalls if stall.id in ids]
+
+    def _may_go(self, work: LineWork, stall: Stall) -> bool:
+        """Whether a line waits for what it launches itself."""
+        calls = self.timeline.tables.calls
+        launching = among(calls["kind"], "launch", "copy", "memset")
+        steps = self.timeline.tables.steps["kept"].to_numpy(dtype=bool)
+        inside = intervals.inside(work.everything, calls["start_ns"].to_numpy()) & launching
+        return bool(inside.sum() <= MOST_LAUNCHES_PER_WAIT * stall.calls_per_step * max(1, steps.sum()))
+
+    def _joined(self, owners: Sequence[Owner]) -> list[Owner]:
+        """With the waits that pay only together as one owner, at the place of the first."""
+        together = self._together()
+        out: list[Owner] = []
+        mine = [owner for owner in owners if owner.kind in ("wait", "copy") and owner.group in together]
+        for owner in owners:
+            if owner not in mine or len(mine) < 2:
+                out.append(owner)
+            elif owner is mine[0]:
+                places = tuple(dict.fromkeys(place for each in mine for place in each.locations))
+                total = sum(each.owned_ns for each in mine)
+                group = "+".join(str(each.group) for each in mine)
+                kind: OwnerKind = "copy" if all(each.kind == "copy" for each in mine) else "wait"
+                out.append(replace(owner, kind=kind, owned_ns=total, locations=places, group=group))
+        return out
+
+    def _together(self) -> list[str]:
+        """Ids of the Stalls that give back more together than one by one; empty where none do."""
+        known = [stall for stall in self.stalls if stall.exposed_ns is not None]
+        known = sorted(known, key=lambda stall: -stall.wait_ns)[:MOST_TOGETHER]
+        chosen = [stall.id for stall in known]
+        alone = sum(stall.exposed_ns or 0 for stall in known)
+        joint = exposed_cost.together(self.trace, chosen) if len(chosen) > 1 else None
+        if joint is None or joint - alone < self._least or joint < TOGETHER_SHARE * alone:
+            return []
+        for stall in reversed(known):
+            rest = [name for name in chosen if name != stall.id]
+            left = exposed_cost.together(self.trace, rest)
+            if left is not None and left >= ENOUGH_SHARE * joint:
+                chosen = rest
+        return chosen
 
 
-def _more_workers(trace: ReplayTrace) -> Estimate | None:
-    """The loop with as many workers as keep it busy; None where more would bring nothing, or nobody knows."""
-    wanted = worker_count.recommended(trace)
-    if not wanted:
-        return None
-    found = estimate.predict(trace, (Edit("more-workers", workers=wanted),))
-    return None if isinstance(found, Abstention) else found
+def _place(location: Location) -> _Line:
+    return location.path, location.line
 
 
-def _line(owner: Owner) -> object:
-    return owner.locations[0] if owner.locations and owner.reason is None else None
+def _line(owner: Owner) -> _Line:
+    return _place(owner.locations[0]) if owner.locations and owner.reason is None else ("", None)
 
 
-def _with_estimate(owner: Owner, found: Estimate) -> Owner:
-    return replace(
-        owner,
-        recoverable_ns=max(0, found.base_ns - found.step_ns),
-        low_ns=found.base_ns - found.high_ns,
-        high_ns=found.base_ns - found.low_ns,
-        evidence="replayed",
-    )
+def _gaining(owner: Owner, gain: Gain) -> Owner:
+    low, high = min(gain.low_ns, gain.ns), max(gain.high_ns, gain.ns)
+    return replace(owner, recoverable_ns=gain.ns, low_ns=low, high_ns=high, evidence="replayed")

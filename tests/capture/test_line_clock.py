@@ -93,7 +93,18 @@ def test_the_clock_looks_inside_functions_of_the_user_but_not_of_libraries(versi
     log = line_log.parse(recorded(version, folder)["log"], "lines.json")
     assert {place.path for place in log.codes} == {str(SCRIPT)}
     functions = {place.function for place in log.codes}
-    assert {"step", "hot", "square", "deep", "batches", "around", "decorated", "managed", "fails"} <= functions
+    assert {
+        "step",
+        "hot",
+        "square",
+        "deep",
+        "batches",
+        "endless",
+        "around",
+        "decorated",
+        "managed",
+        "fails",
+    } <= functions
     assert "beside" not in functions  # it runs on another thread
 
 

@@ -8,6 +8,7 @@ from textwrap import dedent
 import numpy as np
 import pytest
 
+from tests.support.builders import Machine
 from tests.support.clocked_loops import ClockedLoop
 from tests.support.places import TRACES
 from tracelens.findings import breakdown, stalls
@@ -107,6 +108,22 @@ def test_without_the_clock_the_kinds_stay_and_the_reason_is_given() -> None:
     assert us(without, "host_line") == us(with_lines, "host_line")
     assert only(without, "host_line").locations == ()
     assert only(without, "host_line").reason == "the recording holds no times per source line"
+
+
+def test_a_trace_with_python_stacks_names_the_function() -> None:
+    """No clock: 2000 µs in `pick`, which is defined at line 40."""
+    machine = Machine()
+    for number in range(4):
+        with machine.step(number):
+            machine.launch("gemm", 100)
+            machine.events.frame("model.py(40): pick", machine.now, 2000)
+            machine.host(2000)
+            machine.launch("relu", 50)
+    picture = timeline.build(machine.trace())
+    _, parts, _, _ = breakdown.measure(picture)
+    owner = only(attribute(picture, parts, (), None).owners, "host_line")
+    assert owner.locations == (Location("model.py", 40, "pick"),)
+    assert owner.owned_ns / 1000 == pytest.approx(2000 - 150, abs=60)
 
 
 # ------------------------------------------------------------------------------------------------------ by kind
@@ -320,7 +337,9 @@ def test_leads_are_used_up_from_the_last_wait_on_and_never_twice() -> None:
     """Wait 0 was done at 100 with a lead of 50, wait 1 at 200 with a lead of 3."""
     done, lead = np.array([100, 200]), np.array([50, 3])
     starts, lengths = np.array([150, 30_000, 60_000]), np.array([10, 20, 100])
-    assert due_to_waits(done, lead, starts, lengths) == [[(1, 3), (0, 7)], [(0, 20)], [(0, 23)]]
+    due = due_to_waits(done, lead, starts, lengths)
+    parts = zip(due.segments, due.waits, due.lengths, strict=True)
+    assert [*parts] == [(0, 1, 3), (0, 0, 7), (1, 0, 20), (2, 0, 23)]
 
 
 def test_owners_that_do_not_add_up_are_refused() -> None:

@@ -12,7 +12,7 @@ from tests.support.builders import Events, Machine
 from tests.support.places import TRACES
 from tracelens import findings
 from tracelens.findings import DETECTORS, breakdown, detect, inventory, stalls
-from tracelens.model import Timeline
+from tracelens.model import Location, Owner, Owners, Timeline
 from tracelens.trace import chrome, timeline
 
 
@@ -134,6 +134,23 @@ def test_many_short_kernels_are_launch_bound_and_few_long_ones_are_not():
     finding = found_in(looped(body))["launch_bound"]
     assert "60 launches per step" in finding.evidence and "2.0 µs" in finding.evidence
     assert "launch_bound" not in found_in(looped(waiting))
+
+
+def test_a_line_that_fills_the_gaps_between_many_launches_is_no_launch_bound_loop():
+    def body(machine: Machine, _: int) -> None:
+        for _ in range(60):
+            machine.launch("tiny", 2)
+            machine.host(20)
+
+    rank = analyzed(looped(body))
+    line = Owner("host_line", 900_000, (Location("train.py", 61),), "json.dumps")
+    owners = Owners(1_320_000, (line, Owner("launch", 300_000), Owner("gpu", 120_000)))
+    detected = detect(replace(rank, owners=owners))
+    assert "launch_bound" not in {finding.id for finding in detected.findings}
+    (said,) = (item.reason for item in detected.not_applicable if item.detector == "launch_bound")
+    assert said == "json.dumps at train.py:61 fills the time between the launches"
+    small = Owners(1_320_000, (replace(line, owned_ns=100_000), Owner("launch", 1_100_000), Owner("gpu", 120_000)))
+    assert "launch_bound" in {finding.id for finding in detect(replace(rank, owners=small)).findings}
 
 
 def test_driver_allocations_in_each_step():

@@ -1,9 +1,9 @@
 """Training loops with one planted owner each, and the same loop mended by hand. For a machine with a GPU.
 
-    python gpu_plants.py PLANT SIZE plain|mended STEPS
+    python gpu_plants.py PLANT SIZE plain|mended|both STEPS
 
 The planted line ends in `# plant: NAME`. Prints one line of JSON: the mean step in µs over the last STEPS steps, by the
-clock of the host between two synchronizations.
+clock of the host between two synchronizations; of `both` that of the loop and of its twin, each TURNS times, in turn.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-WARM_UP = 20
+TURNS, WARM_UP = 3, 20
 PLANT, SIZE, VARIANT, STEPS = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
 PLAIN = VARIANT == "plain"
 WIDTH, LAYERS, BATCH = {"small": (256, 4, 64), "large": (4096, 12, 1024)}[SIZE]
@@ -75,7 +75,7 @@ class Network(nn.Module):
     def forward(self, batch: torch.Tensor) -> torch.Tensor:
         batch = self.first(batch)
         if PLANT == "backward" and PLAIN:
-            batch = Pause.apply(batch)
+            batch = Pause.apply(batch)  # plant: backward
         for layer in self.layers:
             batch = torch.relu(layer(batch))
             if PLANT == "mask":
@@ -155,7 +155,7 @@ def norms(model: nn.Module) -> float:
     return 0.0
 
 
-def main() -> None:
+def main() -> float:
     torch.manual_seed(0)
     model = Network().to(DEVICE)
     average = copy.deepcopy(model).requires_grad_(False)
@@ -166,7 +166,7 @@ def main() -> None:
         batch = host_batch.to(DEVICE, non_blocking=True)  # plant: copies
         loss = model(batch).float().pow(2).mean()
         optimizer.zero_grad()
-        loss.backward()  # plant: backward
+        loss.backward()
         optimizer.step()  # plant: optimizer
         with torch.no_grad():
             every_step(model, average, loss)
@@ -177,11 +177,22 @@ def main() -> None:
         if done == WARM_UP + STEPS:
             break
     torch.cuda.synchronize()
-    took = (time.perf_counter() - started) / (done - WARM_UP)
-    sys.stdout.write(json.dumps({"step_us": 1e6 * took}) + "\n")
-    sys.stdout.flush()
-    os._exit(0)  # workers are in the middle of a batch
+    return 1e6 * (time.perf_counter() - started) / (done - WARM_UP)
+
+
+def turns() -> dict[str, list[float]]:
+    """Loop and twin in one process, so that both have the same machine, memory and clock rates."""
+    global PLAIN
+    took: dict[str, list[float]] = {"plain_us": [], "mended_us": []}
+    for _ in range(TURNS):
+        for PLAIN in (True, False):
+            took["plain_us" if PLAIN else "mended_us"].append(main())
+            gc.collect()
+            torch.cuda.empty_cache()
+    return took
 
 
 if __name__ == "__main__":
-    main()
+    sys.stdout.write(json.dumps(turns() if VARIANT == "both" else {"step_us": main()}) + "\n")
+    sys.stdout.flush()
+    os._exit(0)  # workers are in the middle of a batch

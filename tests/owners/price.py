@@ -1,19 +1,23 @@
 """What the line clock costs: inside its steps, and after them. Needs torch; uses the GPU where there is one.
 
-    python tests/owners/price.py [-o OUT.json] [--rounds 30]
+    python tests/owners/price.py [-o OUT.json] [--rounds 400]
 
-Each round has plain steps, clocked steps and plain steps again, of one loop in one process, so that only the clock
-differs. Prints the ratio of medians; the machine should be quiet.
+Each round has plain steps, two more steps, and plain steps again, of one loop in one process. In half of the rounds,
+drawn at random, the line clock runs in the two steps in the middle; the others show what a round changes by itself.
+The price after the clock is the ratio of "after" to "before" (the fastest step of each: others of the machine only
+make steps slower) with the clock, divided by that without, with a 95 % interval by resampling rounds.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
 import statistics
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -22,7 +26,8 @@ from torch import nn
 
 from tracelens.capture.inside.line_clock import LineClock
 
-STEPS_PER_PART = 2
+STEPS_PER_PART = 10
+RESAMPLED = 2000
 LOOPS = ("small", "python")
 
 
@@ -58,38 +63,61 @@ class Loop:
         return time.perf_counter_ns() - start
 
 
-def measure(name: str, rounds: int) -> dict[str, float]:
-    """Median step before, inside and after, and their ratios."""
-    loop = Loop(name)
-    for _ in range(20):
+def measure(name: str, rounds: int) -> dict[str, Any]:
+    """Medians in µs, and what the clock costs inside and after."""
+    loop, rng = Loop(name), random.Random(0)
+    for _ in range(50):
         loop.step()
-    before: list[int] = []
-    inside: list[int] = []
-    first: list[int] = []
-    after: list[int] = []
-    for _ in range(rounds):
-        before += [loop.timed() for _ in range(STEPS_PER_PART)]
-        clock = LineClock()
-        for number in range(STEPS_PER_PART):
-            clock.begin_step(number)
-            (inside if number else first).append(loop.timed())
-        clock.stop()
-        if clock.reason is not None:
-            raise SystemExit(f"no clock: {clock.reason}")
+    kinds = [True, False] * (rounds // 2)
+    rng.shuffle(kinds)
+    parts: dict[str, list[int]] = {"before": [], "first": [], "second": []}
+    after: dict[bool, list[float]] = {True: [], False: []}
+    for clocked in kinds:
+        before = [loop.timed() for _ in range(STEPS_PER_PART)]
+        middle = _two_steps(loop, clocked)
         loop.step()  # the step right behind is not compared: it warms what the clock left cold
-        after += [loop.timed() for _ in range(STEPS_PER_PART)]
-    middle = {
-        key: statistics.median(values) / 1000
-        for key, values in (("before_us", before), ("first_us", first), ("inside_us", inside), ("after_us", after))
-    }
-    ratios = {f"{key}_ratio": middle[f"{key}_us"] / middle["before_us"] for key in ("first", "inside", "after")}
-    return {**middle, **ratios}
+        behind = [loop.timed() for _ in range(STEPS_PER_PART)]
+        after[clocked].append(min(behind) / min(before))
+        if clocked:
+            parts["before"] += before
+            for part, took in zip(("first", "second"), middle, strict=True):
+                parts[part].append(took)
+    median = {f"{part}_us": statistics.median(values) / 1000 for part, values in parts.items()}
+    inside = {f"{part}_ratio": median[f"{part}_us"] / median["before_us"] for part in ("first", "second")}
+    return {**median, **inside, "rounds": rounds, "after_ratio": _against(after[True], after[False], rng)}
+
+
+def _two_steps(loop: Loop, clocked: bool) -> list[int]:
+    if not clocked:
+        return [loop.timed() for _ in range(2)]
+    clock, took = LineClock(), []
+    for number in range(2):
+        clock.begin_step(number)
+        took.append(loop.timed())
+    clock.stop()
+    if clock.reason is not None:
+        raise SystemExit(f"no clock: {clock.reason}")
+    return took
+
+
+def _against(with_clock: list[float], without: list[float], rng: random.Random) -> dict[str, float]:
+    """Ratio of the medians, with the 95 % interval of resampled rounds."""
+
+    def ratio(left: list[float], right: list[float]) -> float:
+        return statistics.median(left) / statistics.median(right)
+
+    drawn = sorted(
+        ratio(rng.choices(with_clock, k=len(with_clock)), rng.choices(without, k=len(without)))
+        for _ in range(RESAMPLED)
+    )
+    low, high = drawn[int(0.025 * RESAMPLED)], drawn[int(0.975 * RESAMPLED)]
+    return {"middle": ratio(with_clock, without), "low": low, "high": high}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--out", type=Path)
-    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--rounds", type=int, default=400)
     options = parser.parse_args()
     torch.set_num_threads(1)
     found = {name: measure(name, options.rounds) for name in LOOPS}

@@ -1,10 +1,13 @@
 """Are owners, their lines and what they would give back right on a GPU? Planted loops against their hand-mended twins.
 
-    python tests/owners/twins.py -o OUT [--rounds 3] [--only PLANT/SIZE,…] [--budget 500]
+    python tests/owners/twins.py record -o OUT [--rounds 2] [--only PLANT/SIZE,…] [--budget 500]
+    python tests/owners/twins.py judge OUT…
 
-Per plant and size: the loop is recorded and analyzed; then it and its twin are timed in fresh processes in turn. On
-several GPUs rows run side by side, one per GPU. Rows that are in OUT already are left out, so that it can be called
-again. Without a GPU: `known.py`.
+`record` needs a GPU. Per plant and size: the loop is recorded; then it and its twin are timed in turn, in fresh
+processes that hold both. On several GPUs rows run side by side, one per GPU. Rows that are in OUT already are left out,
+so that it can be called again. `judge` analyzes the recordings, on any machine, and holds what they say against the
+twins, whose gain counts as a share of the step: processes differ in speed. It writes `judged.json` into each OUT.
+Without a GPU: `known.py`.
 """
 
 from __future__ import annotations
@@ -18,14 +21,20 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tests.owners.forked_runs import ForkedRuns  # noqa: E402
+
 SCRIPT = Path(__file__).with_name("gpu_plants.py")
 SIZES = ("small", "large")
-STEPS = {"small": 300, "large": 120}
+STEPS = {"small": 200, "large": 40}
 KINDS: dict[str, tuple[str, ...]] = {
     "collect": ("host_line", "allocator"),
     "cache": ("allocator", "host_line"),
@@ -33,7 +42,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "tokens": ("host_line",),
     "print": ("host_line", "wait"),
     "average": ("host_line", "launch"),
-    "norms": ("wait",),
+    "norms": ("wait", "launch"),
     "sync": ("wait",),
     "mask": ("wait",),
     "copies": ("copy",),
@@ -46,69 +55,106 @@ KINDS: dict[str, tuple[str, ...]] = {
 }
 """Which kinds are right; `launches` and `healthy` have no twin: nothing is planted."""
 NEAR_SHARE = 0.15
+RECOVERABLE = ("recoverable_us_per_step", "low_us", "high_us")
 NO_TWIN = ("launches", "healthy")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-o", "--out", type=Path, required=True)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--budget", type=float, default=1e9, help="seconds after which no row is begun")
+    commands = parser.add_subparsers(dest="command", required=True)
+    recording = commands.add_parser("record")
+    recording.add_argument("-o", "--out", type=Path, required=True)
+    recording.add_argument("--rounds", type=int, default=2, help="fresh processes")
+    recording.add_argument("--only", default="")
+    recording.add_argument("--budget", type=float, default=1e9, help="seconds after which no row is begun")
+    recording.add_argument("--timings-only", action="store_true", help="record nothing: the recordings are elsewhere")
+    judging = commands.add_parser("judge")
+    judging.add_argument("out", type=Path, nargs="+")
     options = parser.parse_args()
+    if options.command == "record":
+        record(options)
+        return 0
+    for folder in options.out:
+        judged = []
+        for path in sorted(folder.glob("row-*.json")):
+            judged.append(judge(json.loads(path.read_text()), folder))
+            print(shown(judged[-1]), flush=True)
+        (folder / "judged.json").write_text(json.dumps(judged, indent=1) + "\n")
+    return 0
+
+
+def record(options: argparse.Namespace) -> None:
+    """Record and time the rows that OUT does not have, as far as the budget goes."""
     options.out.mkdir(parents=True, exist_ok=True)
     rows = options.only.split(",") if options.only else [f"{plant}/{size}" for plant in KINDS for size in SIZES]
     rows = [row for row in rows if not _file(options.out, row).exists()]
-    free: SimpleQueue[int] = SimpleQueue()
-    gpus = _gpus()
-    for gpu in range(gpus):
-        free.put(gpu)
     until = time.monotonic() + options.budget
+    free: SimpleQueue[_Gpu] = SimpleQueue()
 
     def one(row: str) -> None:
         gpu = free.get()
         try:
             if time.monotonic() < until:
-                _file(options.out, row).write_text(json.dumps(measure(row, gpu, options), indent=1) + "\n")
+                _file(options.out, row).write_text(json.dumps(measure(row, gpu, options)) + "\n")
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired, ValueError, KeyError) as error:
             said = getattr(error, "stderr", "") or ""
             print(f"{row}: {error} {said[-800:]}", flush=True)
         finally:
             free.put(gpu)
 
-    with ThreadPoolExecutor(gpus) as pool:
+    with ExitStack() as stack, ThreadPoolExecutor(_gpus()) as pool:
+        for number in range(_gpus()):
+            path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+            environment = {**os.environ, "CUDA_VISIBLE_DEVICES": str(number), "PYTHONPATH": path}
+            free.put(_Gpu(environment, stack.enter_context(ForkedRuns(SCRIPT, environment))))
         list(pool.map(one, rows))
-    for path in sorted(options.out.glob("row-*.json")):
-        print(shown(json.loads(path.read_text())))
-    return 0
 
 
-def measure(row: str, gpu: int, options: argparse.Namespace) -> dict[str, Any]:
-    """One row: what the analysis says, and what mending really gives."""
+@dataclass(frozen=True)
+class _Gpu:
+    """The environment in which one GPU is seen, and the parent of the runs that are timed on it."""
+
+    environment: dict[str, str]
+    runs: ForkedRuns
+
+
+def measure(row: str, gpu: _Gpu, options: argparse.Namespace) -> dict[str, Any]:
+    """One row: the loop is recorded, then it and its twin are timed."""
     plant, size = row.split("/")
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": str(gpu), "PYTHONPATH": str(ROOT)}
-    analysis = _analysis(plant, size, environment, options.out / f"run-{plant}-{size}")
+    folder = options.out / f"run-{plant}-{size}"
+    profile = [sys.executable, "-m", "tracelens", "profile", "--stop-after-window", "-o", str(folder), str(SCRIPT)]
+    if not folder.exists() and not options.timings_only:
+        _run([*profile, plant, size, "plain", "4000"], gpu.environment)
     plain, mended = [], []
     for _ in range(0 if plant in NO_TWIN else options.rounds):
-        plain.append(_timed(plant, size, "plain", environment))
-        mended.append(_timed(plant, size, "mended", environment))
+        took = json.loads(gpu.runs.run([plant, size, "both", str(STEPS[size])]))
+        plain += took["plain_us"]
+        mended += took["mended_us"]
+    return {"plant": plant, "size": size, "plain_us": plain, "mended_us": mended}
+
+
+def judge(row: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """A row with what the analysis says, and whether that is right."""
+    plant, plain, mended = row["plant"], row["plain_us"], row["mended_us"]
+    analyze = [sys.executable, "-m", "tracelens", "recommend", str(folder / f"run-{plant}-{row['size']}")]
+    analysis: dict[str, Any] = json.loads(_run([*analyze, "--format", "json"], dict(os.environ)))
     owners = analysis["owners"]
     right = [owner for owner in owners if owner["kind"] in KINDS[plant] and _at(owner, plant)]
     largest = owners[0]
     gain = statistics.median(plain) - statistics.median(mended) if plain else None
+    step = analysis["steps"]["unprofiled_median_us"]
+    scaled = gain * step / statistics.median(plain) if gain is not None else None
     return {
-        "plant": plant,
-        "size": size,
+        **row,
         "lines": planted_lines().get(plant, []),
-        "plain_us": plain,
-        "mended_us": mended,
         "gain_us": gain,
+        "gain_in_recording_us": scaled,
         "found": bool(right),
         "largest": largest,
         "largest_is_right": largest in right,
         "owned_us": sum(owner["us_per_step"] for owner in right),
-        "recoverable_us": [owner["recoverable_us_per_step"] for owner in right],
-        "recoverable_is_right": None if gain is None else any(_near(owner, gain) for owner in right),
+        "recoverable_us": [[owner[key] for key in RECOVERABLE] for owner in right],
+        "recoverable_is_right": None if scaled is None else any(_near(owner, scaled) for owner in right),
         "verdict": analysis["verdict"],
         "steps": analysis["steps"],
         "gpu_busy_share": analysis["gpu_busy_share"],
@@ -127,7 +173,7 @@ def planted_lines() -> dict[str, list[int]]:
 
 def _near(owner: dict[str, Any], gain: float) -> bool:
     """What is said to be recoverable is within 15 % of what was gained, or its range holds that."""
-    middle, low, high = (owner[key] for key in ("recoverable_us_per_step", "low_us", "high_us"))
+    middle, low, high = (owner[key] for key in RECOVERABLE)
     if middle is None:
         return False
     return abs(middle - gain) <= NEAR_SHARE * abs(gain) or (low is not None and low <= gain <= high)
@@ -138,21 +184,6 @@ def _at(owner: dict[str, Any], plant: str) -> bool:
     if plant in ("workers", *NO_TWIN):
         return True
     return any(location["line"] in planted_lines()[plant] for location in owner["locations"])
-
-
-def _analysis(plant: str, size: str, environment: dict[str, str], folder: Path) -> dict[str, Any]:
-    profile = [sys.executable, "-m", "tracelens", "profile", "--stop-after-window", "-o", str(folder), str(SCRIPT)]
-    if not folder.exists():
-        _run([*profile, plant, size, "plain", "4000"], environment)
-    analysis: dict[str, Any] = json.loads(
-        _run([sys.executable, "-m", "tracelens", "recommend", str(folder), "--format", "json"], environment)
-    )
-    return analysis
-
-
-def _timed(plant: str, size: str, variant: str, environment: dict[str, str]) -> float:
-    said = _run([sys.executable, str(SCRIPT), plant, size, variant, str(STEPS[size])], environment)
-    return float(json.loads(said.splitlines()[-1])["step_us"])
 
 
 def _run(command: list[str], environment: dict[str, str]) -> str:
@@ -174,8 +205,9 @@ def shown(row: dict[str, Any]) -> str:
     """One line of the table."""
     largest = row["largest"]
     where = largest["locations"][0]["line"] if largest["locations"] else None
-    gain = "no twin" if row["gain_us"] is None else f"{row['gain_us'] / 1e3:8.2f} ms gained by the twin"
-    back = [round(us / 1e3, 2) for us in row["recoverable_us"] if us is not None]
+    gained = row["gain_in_recording_us"]
+    gain = "no twin" if gained is None else f"{gained / 1e3:8.2f} ms gained by the twin"
+    back = [tuple(round(us / 1e3, 2) for us in each) for each in row["recoverable_us"] if each[0] is not None]
     return (
         f"{row['plant']:9s} {row['size']:5s} {'found' if row['found'] else 'MISSED'}, "
         f"{'right' if row['recoverable_is_right'] else 'off'}; "

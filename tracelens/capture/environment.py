@@ -17,6 +17,10 @@ PREFIXES = ("CUDA_", "NCCL_", "TORCH", "PYTORCH_", "OMP_", "MKL_", "KINETO_", "C
 """Variables that change how a training job runs. No others are written: they may hold secrets."""
 SECRETS = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 GIT_SECONDS = 5.0
+_OF_PROCESS = (
+    *("python", "torch", "cuda", "hip", "cudnn", "cudnn_benchmark", "deterministic", "anomaly_detection"),
+    *("threads", "allocator"),
+)
 
 
 def describe(gpus: Mapping[str, Any]) -> dict[str, Any]:
@@ -38,8 +42,7 @@ def describe(gpus: Mapping[str, Any]) -> dict[str, Any]:
 
 def with_process(environment: Mapping[str, Any], process: Mapping[str, Any]) -> dict[str, Any]:
     """`environment` with the facts about Python and torch that a rank has reported as `process`."""
-    known = ("python", "torch", "cuda", "hip", "cudnn", "cudnn_benchmark", "deterministic", "threads", "allocator")
-    return {**environment, **{key: process[key] for key in known if key in process}}
+    return {**environment, **{key: process[key] for key in _OF_PROCESS if key in process}}
 
 
 def git(folder: Path) -> dict[str, Any] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tracelens.model import Breakdown, Finding, Overlap, Run, Stall, StepTimes, Timeline
+from tracelens.model import Breakdown, Finding, Overlap, Owners, Run, Stall, StepTimes, Timeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +17,7 @@ class AnalyzedRank:
     stalls: tuple[Stall, ...]
     overlap: Overlap | None
     run: Run | None
+    owners: Owners | None = None
 
     @property
     def step_ns(self) -> int:

@@ -14,7 +14,7 @@ from tracelens.model import Abstention, Coverage, InventoryItem, Timeline, Trace
 from tracelens.units import ms
 
 ID = "recording"
-HINT = "record again, and let the profiler write its file to the end: tracelens profile train.py"
+HINT = "record again, and let the profiler write its file to the end: tracelens profile SCRIPT"
 NO_STEP = "no step is complete on host and GPU"
 
 

@@ -19,6 +19,8 @@ FEWEST_LAUNCHES = 50
 """Per step. Fewer launches than this cannot be what makes the host slow."""
 LONGEST_MEDIAN_KERNEL_NS = 30_000
 """Issuing one kernel from Python takes 5-20 µs: kernels longer than this are issued faster than they run."""
+MOST_BUSY = 0.8
+"""A GPU that is busier than this hardly waits for launches."""
 
 
 def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
@@ -37,7 +39,7 @@ def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
         return ()
     median_ns = float(np.median((ops["end_ns"].to_numpy() - ops["start_ns"].to_numpy())[kernels]))
     cost_ns = rank.breakdown.known["idle_host"] + rank.breakdown.known["idle_launch"]
-    slow_host = rank.share(cost_ns) >= LEAST_SHARE
+    slow_host = rank.share(cost_ns) >= LEAST_SHARE and _busy_share(rank) <= MOST_BUSY and _other_cause(rank) is None
     if not slow_host or launches < FEWEST_LAUNCHES or median_ns > LONGEST_MEDIAN_KERNEL_NS:
         return ()
     text = (
@@ -55,4 +57,23 @@ def _profiler_share(rank: AnalyzedRank) -> str:
     return f"; the step takes {ms(unprofiled_ns)} without the profiler and {ms(profiled_ns)} with it"
 
 
-DETECTOR = Detector(id=ID, passed="The host launches kernels faster than they run", detect=_detect)
+def _busy_share(rank: AnalyzedRank) -> float:
+    parts = rank.breakdown.known if rank.breakdown is not None else {}
+    return rank.share(
+        sum(parts[name] for name in ("compute", "communication_exposed", "copy_exposed") if name in parts)
+    )
+
+
+def _other_cause(rank: AnalyzedRank) -> str | None:
+    """Why launching is not judged: a line, the DataLoader or the allocator fills the gaps."""
+    filler = rank.owners.gap_filler() if rank.owners is not None else None
+    if filler is None:
+        return None
+    what = filler.callee or filler.kind
+    where = f" at {filler.locations[0]}" if filler.locations else ""
+    return f"{what}{where} fills the time between the launches"
+
+
+DETECTOR = Detector(
+    id=ID, passed="The host launches kernels faster than they run", detect=_detect, not_applicable=_other_cause
+)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from tracelens.findings.analyzed_rank import calls_recorded
 from tracelens.model import Abstention, Breakdown, Overlap, RankRecording, Stall, Timeline, Verdict
+from tracelens.trace import loader_marks
 
 CALLS, LINKS, LOADER_MARKS, SOURCE_LINES, KNOWN_WAITS = "calls", "links", "loader_marks", "source_lines", "known_waits"
 
@@ -30,11 +31,10 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
 """JSON key → signals. What GPU work itself needs (`breakdown`, `overlap`, the shares) is None without any, and where no
 step is complete (`Coverage`)."""
 
-_LOADER_FILE = "dataloader.py"
 NO_SOURCE_LINES = Abstention(
     SOURCE_LINES,
     "the recording does not tell at which source lines the host waits",
-    "record the lines: tracelens profile train.py, or torch.profiler with with_stack=True",
+    "record the lines: tracelens profile SCRIPT, or torch.profiler with with_stack=True",
 )
 
 
@@ -83,7 +83,7 @@ def examine(timeline: Timeline, stalls: Sequence[Stall], recording: RankRecordin
     lacking = {
         CALLS: "runtime" not in signals,
         LINKS: not calls_recorded(timeline),
-        LOADER_MARKS: not _loader_known(timeline, recording),
+        LOADER_MARKS: not loader_marks.known(timeline, recording),
         SOURCE_LINES: bool(located) and not any(located),
         KNOWN_WAITS: bool(timeline.unknown_waits),
     }
@@ -97,14 +97,6 @@ def unknown_waits(calls: Sequence[str], question: str = "waits") -> Abstention:
         f"{', '.join(calls[:3])}: by the name the host waits there, but these calls are not known to TraceLens",
         "report the runtime and the names of its calls to the project",
     )
-
-
-def _loader_known(timeline: Timeline, recording: RankRecording | None) -> bool:
-    """Whether time in a DataLoader shows: by its marks, or there surely is none (stacks without it, a Run without)."""
-    trace = timeline.trace
-    if "dataloader" in trace.signals or (recording is not None and recording.meta.get("loaders") == []):
-        return True
-    return "python_stacks" in trace.signals and not any(_LOADER_FILE in name for name in trace.names)
 
 
 def _unjudged(stall: Stall) -> Verdict:

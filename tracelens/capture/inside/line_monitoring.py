@@ -50,7 +50,8 @@ class MonitoredLines:
             self._watch(code)
         monitoring.restart_events()
         events = monitoring.events
-        monitoring.set_events(self._tool, events.PY_START | events.PY_UNWIND | events.PY_THROW)
+        # PY_RESUME: a generator that began before the clock did.
+        monitoring.set_events(self._tool, events.PY_START | events.PY_RESUME | events.PY_UNWIND | events.PY_THROW)
 
     def step(self) -> None:
         """Every location may report again."""

@@ -92,6 +92,7 @@ def process() -> dict[str, Any]:
         "cudnn": torch.backends.cudnn.version() if torch.cuda.is_initialized() else None,
         "cudnn_benchmark": torch.backends.cudnn.benchmark,
         "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "anomaly_detection": torch.is_anomaly_enabled(),
         "threads": torch.get_num_threads(),
         "compiled": "torch._dynamo" in sys.modules,
         "restart": ranks.number("TORCHELASTIC_RESTART_COUNT") or 0,

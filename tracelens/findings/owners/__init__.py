@@ -3,13 +3,18 @@
 operations     what the host did in a step: its operations, and stretches that have a name
 join           carries the lines of the attributed steps over to the clean ones
 host_lines     which line the host was at in every kept step
+forward_nodes  which lines the nodes of a backward pass belong to
 idle_segments  idle time cut where the host changes what it does, and what that is
 lead           which wait idle time after it is due to
+pieces         segments cut where that ends
+sums           group-by of columns
 attribute      all of it added up by owner
+line_work      what each line does on the host, idle or not
     callees        what a line calls, by its text
 """
 
-from tracelens.findings.owners.attribution import HostWork, OwnedStep, attribute
+from tracelens.findings.owners.attribution import OwnedStep, attribute
 from tracelens.findings.owners.callees import with_callees
+from tracelens.findings.owners.line_work import LineWork
 
-__all__ = ["HostWork", "OwnedStep", "attribute", "with_callees"]
+__all__ = ["LineWork", "OwnedStep", "attribute", "with_callees"]

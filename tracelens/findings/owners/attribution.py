@@ -9,9 +9,8 @@ itself and carries the wait's id as `group`: either of the two would have to go.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,16 @@ import numpy.typing as npt
 
 from tracelens.findings import kept_steps
 from tracelens.findings.kept_steps import KeptSteps
-from tracelens.findings.owners import host_lines, idle_segments, operations
-from tracelens.findings.owners.host_lines import RAN_IN_NONE, HostLines
+from tracelens.findings.owners import (
+    forward_nodes,
+    host_lines,
+    idle_segments,
+    line_work,
+    operations,
+    pieces,
+    tensor_loops,
+)
+from tracelens.findings.owners.host_lines import RAN_IN_NONE
 from tracelens.findings.owners.idle_segments import (
     ALLOCATOR,
     BACKWARD,
@@ -31,15 +38,16 @@ from tracelens.findings.owners.idle_segments import (
     LAUNCH,
     LAUNCHING,
     OPTIMIZER,
+    SLOW_NODE,
     WAIT,
     Host,
     Segments,
 )
 from tracelens.findings.owners.join import EXCESS
-from tracelens.findings.owners.lead import due_to_waits
+from tracelens.findings.owners.line_work import LineWork
+from tracelens.findings.owners.sums import groups, heaviest
 from tracelens.model import Breakdown, Location, Owner, OwnerKind, Owners, RankRecording, Stall, Timeline
 from tracelens.trace import intervals
-from tracelens.trace.tables import among
 
 Column = npt.NDArray[Any]
 
@@ -65,6 +73,7 @@ WORDS: Mapping[int, OwnerKind] = {
     ALLOCATOR: "allocator",
     OPTIMIZER: "optimizer",
     BACKWARD: "backward",
+    SLOW_NODE: "backward",
     LAUNCH: "launch",
 }
 BY_LINE = (HOST_LINE, COLLECTOR, ALLOCATOR)
@@ -72,49 +81,11 @@ BY_LINE = (HOST_LINE, COLLECTOR, ALLOCATOR)
 
 
 @dataclass(frozen=True)
-class _Key:
-    """What makes two segments one owner."""
+class TensorByTensor:
+    """Host spans of `Optimizer.step`: its launching operations, and all of it."""
 
-    kind: OwnerKind
-    location: Location | None = None
-    callee: str | None = None
-    reason: str | None = None
-
-
-@dataclass
-class _Sum:
-    """Of one owner over all kept steps: its time, and that of each line, callee and wait that takes part."""
-
-    total: int = 0
-    lines: Counter[tuple[Location, ...]] = field(default_factory=Counter)
-    callees: Counter[str] = field(default_factory=Counter)
-    groups: Counter[str] = field(default_factory=Counter)
-
-    def add(self, length: int, lines: tuple[Location, ...], callee: str | None, group: str | None) -> None:
-        self.total += length
-        for counter, value in ((self.lines, lines), (self.callees, callee), (self.groups, group)):
-            if value:
-                counter[value] += length  # type: ignore[index]  # each counter with its own value
-
-    def callee(self) -> str | None:
-        """What is called for half of the time."""
-        name, length = (self.callees or Counter({"": 0})).most_common(1)[0]
-        return name if name and length >= MOSTLY * self.total else None
-
-    def group(self) -> str | None:
-        """The wait that comes before most of it, if some wait does before half of it."""
-        after_waits = sum(self.groups.values())
-        return self.groups.most_common(1)[0][0] if after_waits and after_waits >= MOSTLY * self.total else None
-
-
-@dataclass(frozen=True)
-class HostWork:
-    """All that a line does on the host but launching and waiting, also while the GPU was busy. Per step, and where."""
-
-    locations: tuple[Location, ...]
-    callee: str | None
-    host_ns: int
-    spans: intervals.IntervalSet
+    launching: intervals.IntervalSet
+    everything: intervals.IntervalSet
 
 
 @dataclass(frozen=True)
@@ -122,7 +93,9 @@ class OwnedStep:
     """Who owns a step; and what its lines do on the host, the longest first (none where no line is known)."""
 
     owners: Owners
-    host_work: tuple[HostWork, ...]
+    line_work: tuple[LineWork, ...]
+    optimizer: TensorByTensor | None = None
+    """Of an optimizer that goes through its tensors one by one."""
 
 
 def attribute(
@@ -135,158 +108,183 @@ def attribute(
         return OwnedStep(Owners(kept.step_ns, (unknown,)), ())
     host = _host(timeline, kept, recording)
     segments = idle_segments.cut(timeline, kept, host)
-    sums = _Owned(timeline, tuple(stalls), host.lines).collect(segments)
-    idle = [_owner(key, total, kept) for key, total in sums.items()]
+    loops = tensor_loops.lines(timeline, kept, host, line_work.lines_of(host.lines)[0])
+    idle = _Owned(timeline, tuple(stalls), host, loops).owners(segments, kept)
     wall = kept.step_ns if breakdown is None else breakdown.wall_ns
     busy = [] if breakdown is None else [Owner(kind, breakdown.known[part]) for kind, part in BUSY]
     owners = _merged([*(owner for owner in busy if owner.owned_ns), *idle], wall)
     ordered = tuple(sorted(_filled(owners, wall), key=lambda owner: -owner.owned_ns))
-    return OwnedStep(Owners(wall, ordered), _host_work(timeline, kept, host))
-
-
-def _host_work(timeline: Timeline, kept: KeptSteps, host: Host) -> tuple[HostWork, ...]:
-    if not host.lines.places:
-        return ()
-    segments = idle_segments.cut_host(timeline, kept, host)
-    by_line: dict[Location, list[int]] = defaultdict(list)
-    for position in np.flatnonzero(np.isin(segments.kind, BY_LINE) & (segments.path >= 0)).tolist():
-        lines = host.lines.places[segments.path[position]]
-        if lines:
-            by_line[lines[0]].append(position)
-    _count_consequences(segments, by_line)
-    work = [_work_of(segments, np.array(rows), host.lines, kept) for rows in by_line.values()]
-    return tuple(sorted(work, key=lambda one: -one.host_ns))
-
-
-def _count_consequences(segments: Segments, by_line: dict[Location, list[int]]) -> None:
-    """A line that gives memory back to the driver in each step is why later operations have to ask for it again: their
-    calls would go with it."""
-    asked = [name for name, word in enumerate(segments.names) if "Malloc" in word]
-    freed = [name for name, word in enumerate(segments.names) if "Free" in word]
-    freeing = np.where(np.isin(segments.name, freed), segments.lengths, 0)
-    frees = {line: int(freeing[rows].sum()) for line, rows in by_line.items()}
-    line = max(frees, key=lambda each: frees[each], default=None)
-    if line is None or not frees[line]:
-        return
-    allocating = np.flatnonzero((segments.kind == ALLOCATOR) & np.isin(segments.name, asked))
-    by_line[line] = sorted({*by_line[line], *allocating.tolist()})
-
-
-def _work_of(segments: Segments, rows: Column, lines: HostLines, kept: KeptSteps) -> HostWork:
-    lengths = segments.lengths[rows]
-    longest = rows[int(lengths.argmax())]
-    name = int(segments.name[longest])
-    return HostWork(
-        locations=lines.places[segments.path[longest]],
-        callee=segments.names[name] if name >= 0 else None,
-        host_ns=kept.per_step(int(lengths.sum())),
-        spans=intervals.union(segments.starts[rows], segments.ends[rows]),
+    return OwnedStep(
+        Owners(wall, ordered), line_work.collect(timeline, kept, host, loops), _optimizer(timeline, kept, host)
     )
+
+
+def _optimizer(timeline: Timeline, kept: KeptSteps, host: Host) -> TensorByTensor | None:
+    launching = tensor_loops.optimizer_operations(timeline, kept, host)
+    spans = host.activities.optimizer
+    return None if launching is None else TensorByTensor(launching, intervals.union(spans.starts, spans.ends))
 
 
 def _host(timeline: Timeline, kept: KeptSteps, recording: RankRecording | None) -> Host:
     done = operations.host_operations(timeline)
     named = operations.activities(timeline, done, recording.collections if recording else ())
     lines = host_lines.collect(timeline, kept, done, recording)
-    return Host(done, named, lines, has_gpu=kept_steps.main_device(timeline) is not None)
+    forward = forward_nodes.collect(timeline, kept, lines)
+    return Host(done, named, lines, forward, has_gpu=kept_steps.main_device(timeline) is not None)
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Of each piece of idle time what makes it one owner with others: `kind` (a number of `idle_segments`), `line`,
+    `name` and `reason` (numbers, -1 none); of a wait `wait`, the first of the Stalls that are called alike at its line.
+    `stall`: the Stall that it comes after."""
+
+    kind: Column
+    line: Column
+    name: Column
+    reason: Column
+    wait: Column
+    path: Column
+    forward: Column
+    called: Column
+    stall: Column
+    lengths: Column
 
 
 class _Owned:
     """Adds segments up by owner."""
 
-    def __init__(self, timeline: Timeline, stalls: tuple[Stall, ...], lines: HostLines) -> None:
+    def __init__(self, timeline: Timeline, stalls: tuple[Stall, ...], host: Host, loops: Column) -> None:
         self._timeline = timeline
-        self._lines = lines
-        self._stall_of = {wait: stall for stall in stalls for wait in stall.waits}
-        self._sums: dict[_Key, _Sum] = defaultdict(_Sum)
+        self._stalls = stalls
+        self._lines = host.lines
+        self._line_of, _ = line_work.lines_of(host.lines)
+        self._loops = loops
+        self._reasons = (OUTSIDE, RAN_IN_NONE, host.lines.missing, STARTED_LATE, PROFILERS_OWN)
 
-    def collect(self, segments: Segments) -> dict[_Key, _Sum]:
-        due = self._due(segments)
-        rows = zip(segments.kind.tolist(), segments.lengths.tolist(), segments.wait.tolist(), strict=True)
-        rest = zip(segments.path.tolist(), segments.name.tolist(), due, strict=True)
-        for (kind, length, wait), (path, name, waits) in zip(rows, rest, strict=True):
-            called = segments.names[name] if name >= 0 else None
-            if kind == WAIT:
-                self._add_wait(wait, length)
-                continue
-            for earlier, part in waits:
-                if kind in LAUNCHING:
-                    self._add_wait(earlier, part)
-                else:
-                    self._add(kind, part, path, called, self._stall_of.get(earlier))
-                length -= part
-            self._add(kind, length, path, called, None)
-        return {key: total for key, total in self._sums.items() if total.total}
-
-    def _due(self, segments: Segments) -> list[list[tuple[int, int]]]:
-        """For each segment the waits whose lead it uses up."""
-        waits = self._timeline.tables.waits
-        out: list[list[tuple[int, int]]] = [[] for _ in segments.starts]
-        real = np.flatnonzero(
-            ~waits["window_edge"].to_numpy(dtype=np.bool_)
-            & (waits["wait_ns"].to_numpy() > 0)
-            & ~among(waits["kind"], "alloc")
+    def owners(self, segments: Segments, kept: KeptSteps) -> list[Owner]:
+        """One Owner for each, none of which is empty."""
+        columns = self._columns(segments)
+        group, first = groups(columns.kind, columns.line, columns.name, columns.reason, columns.wait)
+        total = np.bincount(group, weights=columns.lengths, minlength=len(first)).astype(np.int64)
+        paths, forwards, called, after = (
+            heaviest(group, column, columns.lengths, len(first))
+            for column in (columns.path, columns.forward, columns.called, columns.stall)
         )
-        after = np.flatnonzero(segments.after_wait)
-        if not len(real) or not len(after):
-            return out
-        start = waits["start_ns"].to_numpy()[real]
-        done = start + waits["wait_ns"].to_numpy()[real]
-        ops = self._timeline.tables.ops
-        busy = intervals.union(ops["start_ns"], ops["end_ns"])
-        lead = intervals.covered(busy, start, done)
-        found = due_to_waits(done, lead, segments.starts[after], segments.lengths[after])
-        for position, used in zip(after.tolist(), found, strict=True):
-            out[position] = [(int(real[wait]), ns) for wait, ns in used]
+        out = []
+        for number, row in enumerate(first.tolist()):
+            owned = kept.per_step(int(total[number]))
+            share = _Share(int(total[number]), owned, paths[number], forwards[number], called[number], after[number])
+            out.append(self._owner(columns, row, share, segments.names))
         return out
 
-    def _add_wait(self, wait: int, length: int) -> None:
-        stall = self._stall_of.get(wait)
-        if stall is None or stall.verdict == "window_edge":
-            self._sums[_Key("unknown", reason=PROFILERS_OWN)].add(length, (), None, None)
-            return
-        kind: OwnerKind = "copy" if stall.kind == "h2d" else "allocator" if stall.kind == "alloc" else "wait"
-        key = _Key(kind, stall.location, stall.call or stall.api)
-        self._sums[key].add(length, () if stall.location is None else (stall.location,), None, stall.id)
+    def _owner(self, columns: _Columns, row: int, share: _Share, names: tuple[str, ...]) -> Owner:
+        owned = share.owned_ns
+        group = _most(share.after, share.total)
+        stall_id = self._stalls[group].id if group is not None else None
+        if columns.wait[row] >= 0:
+            stall = self._stalls[int(columns.wait[row])]
+            kind: OwnerKind = "copy" if stall.kind == "h2d" else "allocator" if stall.kind == "alloc" else "wait"
+            places = () if stall.location is None else (stall.location,)
+            return Owner(kind, owned, places, stall.call or stall.api, stall_id)
+        code, reason = int(columns.kind[row]), int(columns.reason[row])
+        word = WORDS.get(code, "unknown")
+        mostly = _most(share.called, share.total)
+        callee = _short(names[columns.name[row]]) if columns.name[row] >= 0 else None
+        if callee is None and word in ("host_line", "allocator") and mostly is not None:
+            callee = names[mostly]
+        return Owner(
+            word,
+            owned,
+            self._locations(code, int(columns.line[row]), share),
+            callee,
+            stall_id,
+            self._reasons[reason] if reason >= 0 else None,
+        )
 
-    def _add(self, kind: int, length: int, path: int, called: str | None, stall: Stall | None) -> None:
-        if length <= 0:
-            return
-        if kind == LATE:
-            self._sums[_Key("unknown", reason=STARTED_LATE)].add(length, (), None, None)
-            return
-        lines = self._lines.places[path] if path >= 0 else ()
-        if kind in BY_LINE:
-            callee = called if kind == ALLOCATOR else None
-            key = _Key(WORDS[kind], lines[0] if lines else None, callee, None if lines else self._missing(path))
-        else:
-            key = _Key(WORDS[kind], callee=_short(called) if kind != LAUNCH else None)
-        self._sums[key].add(length, lines, called, stall.id if stall is not None else None)
+    def _locations(self, kind: int, line: int, share: _Share) -> tuple[Location, ...]:
+        """The innermost line of most of it with its callers; then other lines that take part."""
+        places = self._lines.places
+        mine = share.forwards if kind == SLOW_NODE else share.paths
+        heavy = [places[path] for path, _ in mine if places[path]]
+        callers = heavy[0] if heavy and (kind != LAUNCH or line >= 0) else ()
+        others = [lines[0] for lines in heavy] if line < 0 else []
+        belongs = [places[path][0] for path, _ in share.forwards if places[path]] if kind == BACKWARD else []
+        return tuple(dict.fromkeys((*callers, *others, *belongs)))[:MOST_LOCATIONS]
 
-    def _missing(self, path: int) -> str:
-        if path >= 0:
-            return OUTSIDE
-        return RAN_IN_NONE if path == EXCESS else self._lines.missing
+    def _columns(self, segments: Segments) -> _Columns:
+        cut = pieces.cut(self._timeline, segments)
+        at = cut.segment
+        kind, path, name = segments.kind[at], segments.path[at], segments.name[at]
+        stall_of, key_of = self._stall_numbers()
+        inside, earlier = kind == WAIT, (cut.wait >= 0) & np.isin(kind, LAUNCHING)
+        waiting = inside | earlier
+        wait = np.where(inside, segments.wait[at], cut.wait)
+        stall = np.where(wait >= 0, stall_of[wait], -1)
+        by_line, late = np.isin(kind, BY_LINE) & ~waiting, (kind == LATE) & ~waiting
+        own = np.where(kind == SLOW_NODE, segments.forward[at], path)
+        line = np.where((by_line | (kind == SLOW_NODE)) & ~waiting, self._line_of[own], -1)
+        looping = (kind == LAUNCH) & ~waiting & np.isin(self._line_of[path], self._loops)
+        line = np.where(looping, self._line_of[path], line)
+        named = ~waiting & ~late & ~np.isin(kind, (HOST_LINE, COLLECTOR, LAUNCH)) & (name >= 0)
+        unknown = waiting & (stall < 0)
+        reason = np.where(by_line & (line < 0), np.where(path >= 0, 0, np.where(path == EXCESS, 1, 2)), -1)
+        reason = np.where(late, 3, np.where(unknown, 4, reason))
+        plain = ~(waiting | late)
+        return _Columns(
+            kind=np.where(waiting, WAIT, np.where(kind == COLLECTOR, HOST_LINE, kind)),
+            line=line,
+            name=np.where(named, _shared_names(segments.names)[name], -1),
+            reason=reason,
+            wait=np.where(waiting & (stall >= 0), key_of[stall], -1),
+            path=np.where(plain, path, -1),
+            forward=np.where(plain, segments.forward[at], -1),
+            called=np.where(plain, name, -1),
+            stall=stall,
+            lengths=cut.lengths,
+        )
+
+    def _stall_numbers(self) -> tuple[Column, Column]:
+        """Per wait (and at the end for none) the position of its Stall, -1 for the profiler's own; and per Stall the
+        first one that is called the same at the same line."""
+        stall_of = np.full(len(self._timeline.tables.waits) + 1, -1, dtype=np.int64)
+        alike: dict[object, int] = {}
+        key_of = np.full(len(self._stalls) + 1, -1, dtype=np.int64)
+        for number, stall in enumerate(self._stalls):
+            if stall.verdict != "window_edge":
+                stall_of[list(stall.waits)] = number
+                key = (stall.kind in ("h2d", "alloc") and stall.kind, stall.location, stall.call or stall.api)
+                key_of[number] = alike.setdefault(key, number)
+        return stall_of, key_of
 
 
-def _short(called: str | None) -> str | None:
+@dataclass(frozen=True)
+class _Share:
+    """Of one owner over all kept steps: its time, and (number, ns) of what takes part in it, the heaviest first."""
+
+    total: int
+    owned_ns: int
+    """Per step."""
+    paths: list[tuple[int, int]]
+    forwards: list[tuple[int, int]]
+    called: list[tuple[int, int]]
+    after: list[tuple[int, int]]
+
+
+def _most(parts: list[tuple[int, int]], total: int) -> int | None:
+    """The heaviest, where all of them together are half of the owner's time."""
+    return parts[0][0] if parts and sum(ns for _, ns in parts) >= MOSTLY * total else None
+
+
+def _shared_names(names: tuple[str, ...]) -> Column:
+    """Per name the first position with the same short form; one more for none."""
+    first: dict[str, int] = {}
+    return np.array([*(first.setdefault(_short(name), at) for at, name in enumerate(names)), -1], dtype=np.int64)
+
+
+def _short(called: str) -> str:
     """`Adam.step` of `Optimizer.step#Adam.step`."""
-    return called.rpartition("#")[2] if called else None
-
-
-def _owner(key: _Key, total: _Sum, kept: KeptSteps) -> Owner:
-    heaviest = sorted(total.lines, key=lambda lines: -total.lines[lines])
-    callers = heaviest[0] if heaviest and key.kind != "launch" else ()
-    others = () if key.location is not None else (lines[0] for lines in heaviest)
-    locations = tuple(dict.fromkeys((*callers, *others)))
-    return Owner(
-        key.kind,
-        kept.per_step(total.total),
-        locations=locations[:MOST_LOCATIONS],
-        callee=key.callee or (total.callee() if key.kind in ("host_line", "allocator") else None),
-        group=total.group(),
-        reason=key.reason,
-    )
+    return called.rpartition("#")[2]
 
 
 def _merged(owners: list[Owner], wall: int) -> list[Owner]:

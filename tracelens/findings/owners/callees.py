@@ -13,6 +13,7 @@ from dataclasses import replace
 from tracelens.model import Location, Owner, Owners
 
 COLLECT = "gc.collect"
+EMPTY_CACHE = "torch.cuda.empty_cache"
 _HEAVY = (
     "gc.collect",
     "json.dump",
@@ -29,7 +30,7 @@ _HEAVY = (
 
 
 def with_callees(owners: Owners, texts: Mapping[str, str]) -> Owners:
-    """The same Owners; host lines say what they call."""
+    """The same Owners; host lines say what they call, and so do lines that empty the cache of GPU memory."""
     trees: dict[str, ast.Module | None] = {}
     for path, text in texts.items():
         try:
@@ -38,7 +39,7 @@ def with_callees(owners: Owners, texts: Mapping[str, str]) -> Owners:
             trees[path] = None
     named = []
     for owner in owners.owners:
-        one_line = owner.kind == "host_line" and owner.locations and owner.reason is None
+        one_line = owner.kind in ("host_line", "allocator") and owner.locations and owner.reason is None
         tree = trees.get(owner.locations[0].path) if one_line else None
         called = call_at(tree, owner.locations[0]) if tree is not None else None
         named.append(owner if called is None or not _better(called, owner) else replace(owner, callee=called))
@@ -46,8 +47,11 @@ def with_callees(owners: Owners, texts: Mapping[str, str]) -> Owners:
 
 
 def _better(called: str, owner: Owner) -> bool:
-    """A name from the source goes before none, and `gc.collect` before the collector that it runs."""
-    return owner.callee is None or called == COLLECT
+    """A name from the source goes before none, and what asks for a collection, or frees the cache of GPU memory, before
+    what that runs. Of other calls for memory the driver's call says more."""
+    if owner.kind == "allocator":
+        return called == EMPTY_CACHE
+    return owner.callee is None or called in (COLLECT, EMPTY_CACHE)
 
 
 def call_at(tree: ast.Module, location: Location) -> str | None:

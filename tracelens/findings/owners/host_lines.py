@@ -1,7 +1,8 @@
 """Which line of the project the host was at in every kept step: the log of the line clock, folded and carried over.
 
 In: a Timeline, its host operations and the recording. Out: `HostLines`, intervals that fill the kept steps. Without a
-log every interval is unmatched, and `missing` says why.
+log the trace's own Python frames tell the function, by the line of its `def`; without those every interval is
+unmatched, and `missing` says why.
 """
 
 from __future__ import annotations
@@ -13,15 +14,26 @@ import numpy as np
 import numpy.typing as npt
 
 from tracelens.findings.kept_steps import KeptSteps
-from tracelens.findings.owners.join import NO_SAMPLES, HostSpans, LineSamples, StepLines, StepOperations, carry
+from tracelens.findings.owners.join import (
+    NO_SAMPLES,
+    UNMATCHED,
+    HostSpans,
+    LineSamples,
+    StepLines,
+    StepOperations,
+    carry,
+)
 from tracelens.findings.owners.operations import HostOperations
 from tracelens.model import LineLog, Location, RankRecording, Timeline
+from tracelens.trace import intervals, python_frames
 from tracelens.trace.lines import LineStep, Path, fold
+from tracelens.trace.tables import TraceRows
 
 Column = npt.NDArray[Any]
 
 NOT_RECORDED = "the recording does not say which line ran: record with tracelens profile"
 NO_CLOCK = "the recording holds no times per source line"
+NO_FUNCTION = "no function of the project was under way"
 NOT_ALIKE = "no attributed step runs the same operations here"
 RAN_IN_NONE = "it ran in no attributed step"
 
@@ -49,12 +61,33 @@ def collect(
     clean = operations.of_steps(kept.starts, kept.ends)
     log = recording.lines if recording else None
     if log is None or timeline.trace.base_unix_ns is None:
+        framed = _framed(timeline, kept)
+        if framed is not None:
+            return framed
         return HostLines(_joined([carry(step, []) for step in clean]), (), NO_CLOCK if recording else NOT_RECORDED)
     numbers: dict[Path, int] = {}
     attributed = _attributed(timeline, operations, fold(log), numbers)
     places = [tuple(_location(log, line) for line in reversed(path)) for path in numbers]
     samples = _samples(timeline, recording, places) if recording else NO_SAMPLES
     return HostLines(_joined([carry(step, attributed, samples) for step in clean]), tuple(places), NOT_ALIKE)
+
+
+def _framed(timeline: Timeline, kept: KeptSteps) -> HostLines | None:
+    """The project's functions by the trace's own Python frames; None where it has none."""
+    rows = TraceRows(timeline.trace)
+    frames = rows.in_categories(("python_function",))
+    frames = frames[rows.column("tid")[frames] == timeline.main_thread]
+    if not len(frames):
+        return None
+    borders = (kept.starts, kept.ends, rows.column("start_ns")[frames], rows.column("end_ns")[frames])
+    bounds = intervals.distinct(np.concatenate(borders))
+    inside = intervals.inside(kept.covered, bounds[:-1])
+    starts, ends = bounds[:-1][inside], bounds[1:][inside]
+    places = python_frames.innermost(rows, np.full(len(starts), timeline.main_thread), starts)
+    number: dict[Location, int] = {}
+    paths = [UNMATCHED if place is None else number.setdefault(place, len(number)) for place in places]
+    spans = HostSpans(starts, ends, np.array(paths, dtype=np.int64))
+    return HostLines(spans, tuple((place,) for place in number), NO_FUNCTION) if number else None
 
 
 def _samples(timeline: Timeline, recording: RankRecording, places: list[tuple[Location, ...]]) -> LineSamples:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tracelens.findings.kept_steps import KeptSteps, main_device
+from tracelens.findings.owners.forward_nodes import ForwardLines
 from tracelens.findings.owners.host_lines import HostLines
 from tracelens.findings.owners.operations import Activities, HostOperations, NamedSpans
 from tracelens.model import Timeline
@@ -29,8 +30,9 @@ LONG_LAUNCH_NS = 1_000_000
 """An operation that takes longer than this for each thing that it starts does something else: it loads a library, or
 tries algorithms. Up to here it is a slow host that launches, at worst one that also records shapes and stacks."""
 
-WAIT, HOST_LINE, COLLECTOR, DATALOADER, ALLOCATOR, OPTIMIZER, BACKWARD, LAUNCH, LATE = range(9)
-"""What the host does. COLLECTOR: Python's garbage collector runs; LATE: the GPU had been asked in time."""
+WAIT, HOST_LINE, COLLECTOR, DATALOADER, ALLOCATOR, OPTIMIZER, BACKWARD, LAUNCH, LATE, SLOW_NODE = range(10)
+"""What the host does. COLLECTOR: Python's garbage collector runs; LATE: the GPU had been asked in time; SLOW_NODE: a
+node of the backward pass that does not launch but computes."""
 _SYNC, _LOADER, _HOST, _LAUNCH, _OTHER = map(CAUSES.index, ("sync", "dataloader", "host", "launch", "other"))
 _EVER = 1 << 61
 LAUNCHING = (OPTIMIZER, BACKWARD, LAUNCH)
@@ -40,7 +42,8 @@ LAUNCHING = (OPTIMIZER, BACKWARD, LAUNCH)
 @dataclass(frozen=True)
 class Segments:
     """`kind`: one of the numbers above. `wait`: the wait inside which the host is, -1. `after_wait`: idle time that may
-    be a wait's doing. `name`: a position in `names`, -1. `path`: as in `HostLines`."""
+    be a wait's doing. `name`: a position in `names`, -1. `path`: as in `HostLines`; `forward`: the same of the forward
+    operation, in a backward pass."""
 
     starts: Column
     ends: Column
@@ -48,6 +51,7 @@ class Segments:
     wait: Column
     after_wait: Column
     path: Column
+    forward: Column
     name: Column
     names: tuple[str, ...]
 
@@ -63,6 +67,7 @@ class Host:
     operations: HostOperations
     activities: Activities
     lines: HostLines
+    forward: ForwardLines
     has_gpu: bool
 
 
@@ -81,7 +86,8 @@ def _cut(timeline: Timeline, gaps: _IdleGaps, host: Host) -> Segments:
     operations = host.operations
     edges = (host.lines.spans.starts, host.activities.edges, operations.starts, operations.ends)
     waits = timeline.tables.waits
-    inner = np.concatenate((*edges, waits["start_ns"].to_numpy(), waits["end_ns"].to_numpy()))
+    nodes = host.forward.nodes
+    inner = np.concatenate((*edges, nodes.starts, nodes.ends, waits["start_ns"].to_numpy(), waits["end_ns"].to_numpy()))
     bounds = intervals.distinct(np.concatenate((gaps.starts, gaps.ends, inner)))
     starts, ends = bounds[:-1], bounds[1:]
     gap = np.searchsorted(gaps.starts, starts, side="right") - 1
@@ -91,17 +97,19 @@ def _cut(timeline: Timeline, gaps: _IdleGaps, host: Host) -> Segments:
     kind, name, names = _kinds(starts, cause, host)
     path = host.lines.at(starts)
     for number, spans in ((BACKWARD, host.activities.backward), (OPTIMIZER, host.activities.optimizer)):
-        beside = np.isin(kind, (HOST_LINE, LAUNCH)) & (cause != _LAUNCH) & _beside(starts, path, spans, host)
-        kind = np.where(beside, number, kind)
+        span = np.where(np.isin(kind, (HOST_LINE, LAUNCH)) & (cause != _LAUNCH), _beside(starts, path, spans, host), -1)
+        kind = np.where(span >= 0, number, kind)
+        name = np.where(span >= 0, len(names) + span, name)
+        names += spans.names
+    forward = host.forward.at(starts)
+    slow = (kind == BACKWARD) & (forward.path >= 0) & _operations(starts, host)[1] & host.has_gpu
+    kind = np.where(slow, SLOW_NODE, kind)
+    name = np.where(slow, len(names) + forward.name, name)
+    names += host.forward.names
     wait = _inside_wait(timeline, starts, cause)
     kind = np.where(wait >= 0, np.where(kind == ALLOCATOR, ALLOCATOR, WAIT), kind)
     after = (wait < 0) & np.isin(cause, (_SYNC, _HOST, _LOADER))
-    return Segments(starts, ends, kind, wait, after, path, name, names)
-
-
-_SYNC, _LOADER, _HOST, _LAUNCH, _OTHER = (
-    CAUSES.index(word) for word in ("sync", "dataloader", "host", "launch", "other")
-)
+    return Segments(starts, ends, kind, wait, after, path, forward.path, name, names)
 
 
 @dataclass(frozen=True)
@@ -153,20 +161,20 @@ def _kinds(starts: Column, cause: Column, host: Host) -> tuple[Column, Column, t
 
 
 def _beside(starts: Column, path: Column, spans: NamedSpans, host: Host) -> Column:
-    """Whether a segment leads to one of the spans, or away from it, without another operation between and at the same
-    line: the way into `loss.backward()` and out of it is a part of the call."""
+    """The span to which a segment leads, or from which it comes, without another operation between and at the same
+    line: the way into `loss.backward()` and out of it is a part of the call. -1 for none."""
+    out = np.full(len(starts), -1, dtype=np.int64)
     if not len(spans.starts):
-        return np.zeros(len(starts), dtype=np.bool_)
+        return out
     at_span = host.lines.at(spans.starts)
     begun = np.searchsorted(host.operations.starts, starts, side="right")
     following = np.searchsorted(spans.starts, starts, side="right")
-    out = np.zeros(len(starts), dtype=np.bool_)
-    for position, instants in ((following, spans.starts), (following - 1, spans.ends)):
+    for position, instants in ((following - 1, spans.ends), (following, spans.starts)):
         known = (position >= 0) & (position < len(instants))
         span = np.clip(position, 0, len(instants) - 1)
         between = np.searchsorted(host.operations.starts, instants[span], side="left")
         same = known & (at_span[span] == path) & (path >= 0)
-        out |= same & (begun == between)
+        out = np.where(same & (begun == between), span, out)
     return out
 
 

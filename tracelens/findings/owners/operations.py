@@ -18,11 +18,10 @@ from tracelens.findings.owners.join import StepOperations
 from tracelens.model import GarbageCollection, Timeline
 from tracelens.trace import intervals
 from tracelens.trace.tables import TraceRows, among
-from tracelens.trace.threads import LOADER, MARKS, STEP
+from tracelens.trace.threads import BACKWARD, LOADER, MARKS, STEP
 
 Column = npt.NDArray[Any]
 
-BACKWARD = "autograd::engine::evaluate_function"
 OPTIMIZER = "Optimizer."
 """Begins `Optimizer.step#Adam.step` and `Optimizer.zero_grad#Adam.zero_grad`."""
 _ANNOTATIONS = (BACKWARD, OPTIMIZER, STEP, LOADER)

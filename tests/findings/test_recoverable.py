@@ -1,0 +1,142 @@
+"""What a step would be without an owner: built loops, in which it can be worked out in the head."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.builders import AUTOGRAD, ISSUE_US, KERNEL_GAP_US
+from tests.support.clocked_loops import ClockedLoop
+from tracelens.model import Location, Owner
+
+
+def replayed(loop: ClockedLoop) -> tuple[Owner, ...]:
+    return loop.owners(replayed=True).owners
+
+
+def ms(ns: int | None) -> float:
+    assert ns is not None
+    return ns / 1e6
+
+
+def test_a_line_that_reads_one_value_after_the_other_goes_with_its_launches() -> None:
+    """Line 11 launches, takes 50 µs of Python and reads, twenty times; the reads alone wait for next to nothing."""
+    loop = ClockedLoop()
+
+    def body(each: ClockedLoop, number: int) -> None:
+        each.at(10).launch("gemm", 100)
+        machine = each.at(11)
+        for _ in range(20):
+            machine.host(50)
+            machine.launch("norm", 1)
+            machine.item()
+        each.at(12).host(1000)
+
+    loop.run(body)
+    (wait,) = (owner for owner in replayed(loop) if owner.kind == "wait")
+    assert wait.locations == (Location("train.py", 11, "main"),)
+    assert wait.low_ns is not None and wait.high_ns is not None
+    assert ms(wait.recoverable_ns) > 20 * 0.05
+    assert ms(wait.low_ns) < 20 * 0.05 / 2 < ms(wait.recoverable_ns) <= ms(wait.high_ns)
+
+
+def test_a_line_that_launches_a_whole_model_does_not_go_with_its_wait() -> None:
+    """Line 11 launches forty kernels and waits once: without the wait the GPU is a step behind, and that is all."""
+    loop = ClockedLoop()
+
+    def body(each: ClockedLoop, number: int) -> None:
+        machine = each.at(11)
+        for _ in range(40):
+            machine.launch("gemm", 10)
+            machine.host(20)
+        machine.synchronize()
+        each.at(12).host(100)
+
+    loop.run(body)
+    (wait,) = (owner for owner in replayed(loop) if owner.kind == "wait")
+    assert ms(wait.recoverable_ns) < 0.1
+
+
+def test_waits_that_pay_only_together_are_one_owner() -> None:
+    """The GPU has 1000 µs of work, the host 1000 µs: either wait alone makes them take turns."""
+    loop = ClockedLoop()
+
+    def body(each: ClockedLoop, number: int) -> None:
+        each.at(10).launch("gemm", 1000)
+        each.at(11).synchronize()
+        each.at(12).stream_synchronize()
+        each.at(13).host(1000)
+
+    loop.run(body)
+    (wait,) = (owner for owner in replayed(loop) if owner.kind == "wait")
+    assert sorted(place.line or 0 for place in wait.locations) == [11, 12]
+    assert wait.group is not None and wait.group.count("+") == 1
+    assert ms(wait.recoverable_ns) == pytest.approx(1.0, abs=0.05)
+    assert wait.low_ns is not None and wait.high_ns is not None and wait.low_ns <= wait.high_ns
+
+
+def with_model(each: ClockedLoop, number: int) -> None:
+    """A forward operation at line 10."""
+    with each.at(10).operation("aten::mul", number):
+        each.machine.launch("mul", 10)
+
+
+def test_a_slow_node_of_the_backward_pass_belongs_to_the_line_of_its_forward_operation() -> None:
+    loop = ClockedLoop()
+
+    def body(each: ClockedLoop, number: int) -> None:
+        with_model(each, number)
+        each.at(11)
+        with each.machine.node("PauseBackward", number):
+            each.machine.host(3000)
+            each.machine.launch("mul", 10, thread=AUTOGRAD)
+        each.at(12).host(200)
+
+    loop.run(body)
+    slow = next(owner for owner in replayed(loop) if owner.kind == "backward")
+    assert (slow.callee, slow.locations[0].line) == ("PauseBackward", 10)
+    assert ms(slow.recoverable_ns) == pytest.approx(3.0, rel=0.03)
+
+
+def test_launches_for_one_tensor_after_the_other_are_an_owner_with_a_line() -> None:
+    """Line 12 launches the same ten times, 30 µs apart; the model's own line launches once."""
+    loop = ClockedLoop()
+
+    def body(each: ClockedLoop, number: int) -> None:
+        with_model(each, number)
+        each.at(11)
+        with each.machine.node("MulBackward0", number):
+            each.machine.launch("mul", 10, thread=AUTOGRAD)
+        machine = each.at(12)
+        for _ in range(10):
+            machine.host(25)
+            machine.launch("lerp", 2)
+        each.at(13)
+
+    loop.run(body)
+    (looping,) = (owner for owner in replayed(loop) if owner.kind == "launch" and owner.recoverable_ns is not None)
+    assert looping.locations[0].line == 12
+    host = 10 * (25 + ISSUE_US) / 1000
+    assert host - 10 * (2 + KERNEL_GAP_US) / 1000 - 0.02 <= ms(looping.recoverable_ns) <= host  # its kernels stay
+
+
+def test_an_optimizer_that_takes_its_tensors_one_by_one_could_take_them_at_once() -> None:
+    """Twenty operations of 30 µs that launch, and 10 µs of Python before each: the first go, the others may."""
+    loop = ClockedLoop()
+
+    def body(each: ClockedLoop, number: int) -> None:
+        each.at(10).launch("gemm", 50)
+        machine = each.at(11)
+        began = machine.now
+        for _ in range(20):
+            machine.host(10)
+            with machine.operation("aten::add_"):
+                machine.host(25)
+                machine.launch("add", 2)
+        machine.events.annotation("Optimizer.step#SGD.step", began, machine.now - began)
+        each.at(12).host(100)
+
+    loop.run(body)
+    (optimizer,) = (owner for owner in replayed(loop) if owner.kind == "optimizer")
+    assert optimizer.low_ns is not None
+    assert ms(optimizer.low_ns) < 20 * 0.030 <= ms(optimizer.recoverable_ns) <= 20 * 0.040
+    assert ms(optimizer.high_ns) == pytest.approx(20 * 0.040, abs=0.06)

@@ -1,0 +1,98 @@
+"""The files of `rules/`, with a folder of the user's laid over ours.
+
+In: two folders. Out: `RuleFiles`: the text, or the YAML, of a file by its relative path. A file that cannot be read is
+a mistake that is collected, like those in its content, so that all of them are reported at once.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import yaml
+
+from tracelens.rule_files.fields import shown
+
+FOLDERS = ("schemes/*/rule.yaml", "findings/*.yaml", "levers/*.yaml", "recipes/*/*")
+
+
+class RuleFiles:
+    """Relative path → file on disk, the user's over ours."""
+
+    def __init__(self, ours: Path, theirs: Path | None, mistakes: list[str]) -> None:
+        self.mistakes = mistakes
+        self._paths: dict[str, Path] = {}
+        if theirs is not None and not theirs.is_dir():
+            mistakes.append(f"{theirs}: is not a folder")
+        for folder in (ours, theirs):
+            if folder is not None and folder.is_dir():
+                self._paths |= {path.relative_to(folder).as_posix(): path for path in _files_below(folder)}
+        known = (
+            "weights.yaml",
+            "measures.yaml",
+            "schemes/*/rule.yaml",
+            "findings/*.yaml",
+            "levers/*.yaml",
+            "recipes/*/*",
+        )
+        if theirs is not None and theirs.is_dir():
+            names = sorted(path.relative_to(theirs).as_posix() for path in _files_below(theirs))
+            read = [name for name in names if any(PurePosixPath(name).match(form) for form in known)]
+            if not read:
+                mistakes.append(f"{theirs}: holds no rule: expected {', '.join(known)}")
+            for name in names:
+                if name.endswith((".yaml", ".yml")) and name not in read:
+                    mistakes.append(f"{name}: no rule is read from here: expected {', '.join(known)}")
+
+    def matching(self, form: str) -> tuple[str, ...]:
+        depth = form.count("/")
+        return tuple(
+            name for name in sorted(self._paths) if name.count("/") == depth and PurePosixPath(name).match(form)
+        )
+
+    def text(self, name: str) -> str | None:
+        """The text of a file; None with the mistake noted where it cannot be read."""
+        if name not in self._paths:
+            self.mistakes.append(f"{name}: is missing")
+            return None
+        try:
+            return self._paths[name].read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            self.mistakes.append(f"{name}: cannot be read: {error}")
+            return None
+
+    def yaml(self, name: str) -> Any:
+        """What a YAML file holds; None with the mistake noted where it holds nothing usable."""
+        text = self.text(name)
+        if text is None:
+            return None
+        try:
+            value = yaml.load(text, Loader=_UniqueKeys)
+        except yaml.MarkedYAMLError as error:
+            line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+            self.mistakes.append(f"{name}: {line}not YAML: {error.problem or error.context}")
+            return None
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            self.mistakes.append(f"{name}: not YAML: {' '.join(str(error).split())}")
+            return None
+        if value is None:
+            self.mistakes.append(f"{name}: is empty")
+        return value
+
+
+class _UniqueKeys(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """YAML without the rule that the last of two equal keys wins silently; read in C where PyYAML was built with it."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in seen:
+                problem = f"the key {shown(key.value)} is there twice"
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            seen.add(key.value)
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep=deep)
+        return mapping
+
+
+def _files_below(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")]
