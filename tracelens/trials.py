@@ -40,7 +40,7 @@ def verify_schemes(
     """
     run = diagnosis.run
     if run is None:
-        raise UsageError("only a run can be verified, not a bare trace", hint="record one: tracelens profile train.py")
+        raise UsageError("only a run can be verified, not a bare trace", hint="record one: tracelens profile SCRIPT")
     alike = _alike(diagnosis, names)
     changes = tuple(
         request.PatchedVersion(patch_of(diagnosis, name), name, diagnosis.replayed.get(name), diagnosis.interval)
@@ -48,10 +48,10 @@ def verify_schemes(
     )
     step_ns = diagnosis.steps.best_known_ns
     wanted = request.VerificationRequest(
-        command=_command(run),
+        command=command_of(run),
         cwd=run.cwd,
         project=project_of(run, changes[0].patch),
-        original=_way_back(run),
+        original=way_back(run),
         steps=options.steps,
         budget_s=options.budget_s,
         seed=options.seed,
@@ -105,7 +105,7 @@ def _under_name(name: str, tried: str, measured: Verification) -> Verification:
     )
 
 
-def _command(run: Run) -> Command:
+def command_of(run: Run) -> Command:
     """The launch as it was recorded; a Python that is not on this machine gives way to ours."""
     kind = (run.meta.get("capture") or {}).get("kind", "script")
     if kind == "command":
@@ -114,7 +114,7 @@ def _command(run: Run) -> Command:
     return Command(kind, run.command[2 if kind == "module" else 1 :], python, {})
 
 
-def _way_back(run: Run) -> Patch | None:
+def way_back(run: Run) -> Patch | None:
     """What undoes the patch that is applied at present."""
     applied = runs.applied_patch(run.path / runs.BACKUP_FOLDER)
     if applied is None:

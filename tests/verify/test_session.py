@@ -119,8 +119,9 @@ def test_bugs_planted_into_the_patchers_own_patch_are_caught(project):
     path = script(project, body.replace("def main():", on_gpu + "def main():"))
     line = path.read_text().splitlines().index("        shown = loss.item()") + 1
     reads = Edit("defer-read", interval=10, locations=(Location("train.py", line),))
-    patch = recipes.make(project, path, (reads,), (), recipes.PatchOptions())
+    patch = recipes.make(project, path, (reads,), (), recipes.PatchOptions(checked=False))
     assert [file.path.name for file in patch.files] == ["train.py", "tracelens_runtime.py"]
+    assert [hunk.tier for hunk in patch.hunks] == ["safe"], "the end of a trial takes no line from it"
 
     def spoiled(name, old, new):
         main, helper = patch.files

@@ -75,9 +75,8 @@ def _objection(trial: Verification, subject: TrialSubject) -> str:
     lacking = _lacking(trial)
     if lacking:
         return f"{when} {lacking}"
-    device = (trial.details.get("environment") or {}).get("device")
-    if subject.device is not None and device not in (None, subject.device):
-        return f"{when} ran on {device}, and the recording on {subject.device}"
+    if subject.device is not None and trial.device not in (None, subject.device):
+        return f"{when} ran on {trial.device}, and the recording on {subject.device}"
     touched = (trial.details.get("writes") or {}).get("changed_meanwhile") or ()
     if any(str(name).endswith(".py") for name in touched):
         return f"sources changed while {when} ran"

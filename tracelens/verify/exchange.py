@@ -19,6 +19,14 @@ REFUSED_WRITES = "refused-{pid}.txt"
 Mode = Literal["numbers", "timed", "window"]
 
 
+class ToggleConfig(TypedDict):
+    """A `tracelens.model.Toggle`."""
+
+    kind: str
+    name: str
+    value: str | int | bool | None
+
+
 class AgentConfig(TypedDict):
     """The agent's configuration, as the supervisor writes it to `config.json`."""
 
@@ -54,5 +62,7 @@ class AgentConfig(TypedDict):
     window_first: int
     window_warmup: int
     window_steps: int
+    toggles: list[ToggleConfig]
+    """Levers that are switched on in the process."""
     landlock: NotRequired[bool]
     """False leaves the kernel's write protection off (tests of the Python layer)."""

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tracelens.model import Toggle
 from tracelens.verify.exchange import Mode
 from tracelens.verify.policy import POLICY
 
@@ -47,6 +48,8 @@ class TrialProcess:
     """Added to every seed that the script sets itself: another run of the same experiment."""
     freed_memory_fill: bool = False
     """Overwrite freed GPU memory, so that a race between streams changes the numbers."""
+    toggles: tuple[Toggle, ...] = ()
+    """Levers that are switched on in the process."""
 
     @property
     def warmup(self) -> int:
@@ -102,6 +105,12 @@ class ProcessRecord:
         """Mean step time of the first rank by the host's clock."""
         host = self.ranks[0]["clock"]["host_ns"]
         return (host[-1] - host[0]) / 1e9 / (len(host) - 1) if len(host) > 1 else self.seconds
+
+    @property
+    def peak_bytes(self) -> int | None:
+        """The most memory that tensors took on a GPU, over all ranks; None without a GPU."""
+        peaks = [rank.get("peak_bytes") for rank in self.ranks]
+        return max((peak for peak in peaks if peak is not None), default=None)
 
     def timed_steps(self) -> TimedSteps | None:
         """The timed steps of the slowest rank; None where a rank ended within its warm-up."""

@@ -71,8 +71,10 @@ def _observe(config: AgentConfig) -> None:
     hooks.install()
 
     from tracelens.verify.inside.observer import Observer
+    from tracelens.verify.inside.toggles import installing
 
-    Observer(config, began, kernel).attach(give_up)
+    toggles = installing.install(config.get("toggles", ()))
+    Observer(config, began, kernel, toggles).attach(give_up)
 
 
 def _shift_seeds(shift: int) -> None:

@@ -22,6 +22,8 @@ from tracelens.launch.inside import hooks
 from tracelens.verify import exchange, overlay
 from tracelens.verify.exchange import AgentConfig
 from tracelens.verify.inside import freed_memory_fill, profiler_window, step_timer, tensor_records
+from tracelens.verify.inside.toggles.modules import compile_counts
+from tracelens.verify.inside.toggles.toggle_record import ToggleRecord
 
 MOST_REFUSALS = 3
 """A script that catches SystemExit more often than this is ended with `os._exit`."""
@@ -32,7 +34,10 @@ LINGER_SECONDS = 20.0
 class Observer:
     """Counts the steps of this process, records what its mode asks for, and ends it. Make one, then `attach` it."""
 
-    def __init__(self, config: AgentConfig, began: float, kernel_sandbox: bool) -> None:
+    def __init__(
+        self, config: AgentConfig, began: float, kernel_sandbox: bool, toggles: tuple[ToggleRecord, ...] = ()
+    ) -> None:
+        self._toggles = toggles
         self._config = config
         self._began = began
         self._kernel_sandbox = kernel_sandbox
@@ -119,6 +124,9 @@ class Observer:
         record = {**self._identity(), "steps": self._steps, "stopped": reason, "step_source": self._source}
         record["seconds_to_end"] = time.monotonic() - self._began
         record["clock"] = self._timer.finish()
+        record["peak_bytes"] = torch.cuda.max_memory_allocated() if torch.cuda.is_initialized() else None
+        record["toggles"] = [toggle.document() for toggle in self._toggles]
+        record["compiled"] = compile_counts()
         record["side_streams"] = freed_memory_fill.side_streams()
         record["state"] = tensor_records.state(self._optimizers)
         if self._losses is not None:

@@ -98,6 +98,7 @@ def _config(process: TrialProcess, copy: WorkingCopy, patch: Patch | None) -> Ag
         "window_first": first,
         "window_warmup": min(POLICY.window_warmup, first - 1),
         "window_steps": size,
+        "toggles": [{"kind": t.kind, "name": t.name, "value": t.value} for t in process.toggles],
     }
 
 
@@ -117,7 +118,8 @@ def _words(command: Command, copy: WorkingCopy) -> tuple[str, ...]:
 def _variables(process: TrialProcess, command: Command, copy: WorkingCopy, boot: Path) -> dict[str, str]:
     """The environment of the process; the launcher's bootstrap comes before our own sitecustomize."""
     seed = process.seed + process.seed_shift
-    inherited = {**os.environ, **command.environment}
+    switched = {toggle.name: str(toggle.value) for toggle in process.toggles if toggle.kind == "environment"}
+    inherited = {**os.environ, **command.environment, **switched}
     variables = working_copy.environment(inherited, copy, seed=seed, deterministic=process.deterministic)
     paths = (str(boot), str(_early_folder(boot, copy)), variables.get("PYTHONPATH", ""))
     return {**variables, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}

@@ -1,0 +1,114 @@
+"""`tracelens try` on one loop of `gpu_loops`, and the hand-made loop beside it.
+
+    measure.py try NAME FOLDER SECONDS [LEVER…]       the whole command, then the hand-made loop in pairs of its own
+    measure.py session NAME FOLDER SECONDS LEVER…     without a recording: levers and hand-made loop in one session
+    measure.py table FOLDER                           the rows of docs/try.md
+
+Out: FOLDER/NAME.json. Run one per GPU.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tracelens.levers.chosen import chosen
+from tracelens.model import Toggle
+from tracelens.schemes import rules
+from tracelens.verify import lever_store
+from tracelens.verify.lever_trial import LeverRequest, LeverTrial
+from tracelens.verify.request import script_command
+from tracelens.verify.supervisor import lever_session
+
+HERE = Path(__file__).parent
+SCRIPT = "gpu_loops.py"
+BY_HAND = LeverTrial("by-hand", (Toggle("environment", "LOOP_BY_HAND", "1"),))
+HAND_SECONDS = 60.0
+
+
+def work_folder(name: str, folder: Path) -> Path:
+    """A folder with the script alone."""
+    work = folder / f"work-{name}"
+    work.mkdir(parents=True, exist_ok=True)
+    (work / SCRIPT).write_bytes((HERE / SCRIPT).read_bytes())
+    return work
+
+
+def whole_command(name: str, folder: Path, seconds: float, levers: Sequence[str]) -> dict[str, Any]:
+    """What the command says, and the hand-made loop, one after the other on the same device."""
+    work = work_folder(name, folder)
+    words = ["try", SCRIPT, *levers, "--budget", f"{seconds:.0f}s", "--format", "json", "--", name]
+    begun = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "tracelens", *words], cwd=work, capture_output=True, text=True, check=False
+    )
+    answer = json.loads(done.stdout) if done.stdout.startswith("{") else {}
+    stored = next((json.loads(path.read_text()) for path in sorted(work.glob("tracelens-runs/*/try.json"))), None)
+    return {
+        "loop": name,
+        "status": done.returncode,
+        "took_s": round(time.monotonic() - begun, 1),
+        "stderr": done.stderr[-6000:],
+        "levers": answer.get("levers"),
+        "owners": answer.get("owners"),
+        "try": stored,
+        "by_hand": session(name, folder, HAND_SECONDS, ())["try"]["levers"][0],
+    }
+
+
+def session(name: str, folder: Path, seconds: float, levers: Sequence[str]) -> dict[str, Any]:
+    """The levers and the hand-made loop in one session, each beside the same originals."""
+    work = work_folder(name, folder)
+    known = rules.load().levers
+    trials = [
+        LeverTrial(lever.id, lever.toggles, another_training=lever.rule.family == "batch")
+        for word in levers
+        for lever in chosen(word, known)
+    ]
+    lines: list[str] = []
+
+    def told(line: str) -> None:
+        lines.append(line)
+        print(line, file=sys.stderr, flush=True)
+
+    request = LeverRequest(script_command(SCRIPT, name), work, work, seconds, step_ns=20_000_000, progress=told)
+
+    def entry(result: lever_session.LeverSessionResult) -> dict[str, Any]:
+        record = lever_store.LeverRecord(result.levers, result.combination, result.base_ns, result.environment, {})
+        row = {"loop": name, "took_s": round(result.seconds, 1), "stderr": lines, "try": lever_store.document(record)}
+        (folder / f"{name}.json").write_text(json.dumps(row, indent=1))  # after each lever: a time limit may end us
+        return row
+
+    return entry(lever_session.try_levers(request, [BY_HAND, *trials], entry))
+
+
+def table(folder: Path) -> str:
+    """One row per loop."""
+    head = ("loop", "original, ms", "best combination", "gain", "by hand", "share of the gain by hand")
+    rows = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for path in sorted(folder.glob("*.json")):
+        row = json.loads(path.read_text())
+        hand, best, base = row["by_hand"]["speedup"], row["try"]["combination"], row["try"]["base_us"]
+        gain = best["speedup"]["speedup"] if best else 1.0
+        share = "–" if hand is None or hand["speedup"] <= 1.01 else f"{(gain - 1) / (hand['speedup'] - 1):.2f}"
+        made = "–" if hand is None else f"{hand['speedup']:.2f}"
+        rows.append(
+            f"| {row['loop']} | {base / 1000:.2f} | {best['id'] if best else 'none'} | {gain:.2f} | {made} | {share} |"
+        )
+    return "\n".join(rows)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "table":
+        print(table(Path(sys.argv[2])))
+    else:
+        mode, loop, target = sys.argv[1], sys.argv[2], Path(sys.argv[3]).resolve()
+        target.mkdir(parents=True, exist_ok=True)
+        run = whole_command if mode == "try" else session
+        row = run(loop, target, float(sys.argv[4]), sys.argv[5:])
+        (target / f"{loop}.json").write_text(json.dumps(row, indent=1))

@@ -1,0 +1,173 @@
+"""Levers: which there are on a Run, in which order, and how a word of the command line names one."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support import report_cases
+from tracelens import run_levers
+from tracelens.errors import RuleError, UsageError
+from tracelens.levers.chosen import chosen
+from tracelens.levers.definition import by_id
+from tracelens.levers.states import LeverFacts, levers_of_run
+from tracelens.model import InventoryItem, Lever, Location, Owner, Owners, Speedup, Toggle
+from tracelens.report.json import lever_entry
+from tracelens.schemes import rules
+
+LOADED = rules.load()
+RULES = LOADED.levers
+COLLECT = Location("train.py", 61, "train")
+
+
+def facts(**changes: object) -> LeverFacts:
+    """A step of 100 ns: 60 of the DataLoader, 30 of gc.collect (29 of them recoverable), 10 of the GPU."""
+    owners = Owners(
+        100,
+        (
+            Owner("dataloader", 60, (Location("train.py", 54, "train"),)),
+            Owner(
+                "host_line", 30, (COLLECT,), "gc.collect", recoverable_ns=20, low_ns=0, high_ns=50, evidence="replayed"
+            ),
+            Owner("gpu", 10),
+        ),
+    )
+    return replace(LeverFacts(gpu=True, owners=owners), **changes)  # type: ignore[arg-type]
+
+
+def states(known: LeverFacts) -> dict[str, Lever]:
+    return {lever.id: lever for lever in levers_of_run(RULES, known)}
+
+
+def test_the_levers_of_the_largest_owner_come_first() -> None:
+    order = [lever.id for lever in levers_of_run(RULES, facts()) if lever.state == "not_tried"]
+    assert order.index("workers=2") < order.index("bf16") < order.index("fused")
+
+
+def test_a_line_that_owns_time_is_a_lever_with_what_the_replay_says_of_it() -> None:
+    line = states(facts())["line=train.py:61"]
+    assert line.state == "predicted"
+    assert line.predicted == Speedup(1.25, 1.0, 2.0)
+    assert line.locations == (COLLECT,)
+    assert line.rank == 1
+    assert not line.predicted.excludes_zero
+
+
+def test_a_line_whose_call_the_training_needs_is_no_lever_unless_it_is_named() -> None:
+    owner = replace(facts().owners.owners[1], callee="model.forward")
+    others = (facts().owners.owners[0], owner, facts().owners.owners[2])
+    assert "line=train.py:61" not in states(facts(owners=Owners(100, others)))
+    assert [lever.id for lever in chosen("line=train.py:61", RULES)] == ["line=train.py:61"]
+
+
+def test_a_lever_is_done_or_does_not_apply_only_where_the_run_says_so() -> None:
+    loop = (
+        InventoryItem("amp", True, "kernels of 16 bits run"),
+        InventoryItem("compile", None, "cannot be told"),
+        InventoryItem("loader_workers", False, "num_workers=0, recorded", 0),
+    )
+    levers = states(facts(inventory=loop, torch="2.9.1", variables={"CUDA_LAUNCH_BLOCKING": None}))
+    assert (levers["bf16"].state, levers["bf16"].reason) == ("done", "kernels of 16 bits run")
+    assert levers["compile"].state == "not_tried"
+    assert levers["prefetch=4"].state == "not_applicable"
+    assert levers["prefetch=4"].reason == "the DataLoader has no workers (num_workers=0, recorded)"
+    assert levers["launch-blocking"].state == "done"
+    assert levers["cudnn-v8"].state == "not_applicable"
+    assert states(facts(variables={"CUDA_LAUNCH_BLOCKING": "1"}))["launch-blocking"].state == "not_tried"
+
+
+def test_without_a_gpu_its_levers_do_not_apply_and_what_is_unknown_may_be_tried() -> None:
+    assert states(facts(gpu=False))["tf32"].state == "not_applicable"
+    assert states(facts(gpu=None))["tf32"].state == "not_tried"
+    assert states(facts(gpu=False))["workers=4"].state == "not_tried"
+
+
+def test_what_was_measured_goes_before_what_was_predicted_and_keeps_the_prediction() -> None:
+    result = Lever(
+        "line=train.py:61", "host", "measured", "", "", measured=Speedup(1.3, 1.2, 1.4), numbers="same", rank=None
+    )
+    levers = levers_of_run(RULES, facts(), measured=(result,))
+    assert levers[0].id == "line=train.py:61"
+    assert (levers[0].rank, levers[0].state, levers[0].predicted) == (1, "measured", Speedup(1.25, 1.0, 2.0))
+
+
+def test_a_state_that_its_numbers_contradict_is_refused() -> None:
+    with pytest.raises(ValueError, match="not_tried"):
+        Lever("bf16", "precision", "not_tried", "", "", measured=Speedup(1.0, 1.0, 1.0))
+    with pytest.raises(ValueError, match="without a result"):
+        Lever("bf16", "precision", "measured", "", "")
+
+
+@pytest.mark.parametrize(
+    ("word", "ids"),
+    [
+        ("bf16", ["bf16"]),
+        ("workers=4", ["workers=4"]),
+        ("workers", ["workers=2", "workers=4", "workers=8"]),
+        ("compile", ["compile"]),
+        ("compile=max-autotune", ["compile=max-autotune"]),
+        ("line=train.py:61/10", ["line=train.py:61/10"]),
+        ("event-interval", []),
+    ],
+)
+def test_a_word_names_levers(word: str, ids: list[str]) -> None:
+    assert [lever.id for lever in chosen(word, RULES, ["event-interval"])] == ids
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("worker", "unknown lever: worker. Did you mean workers=N?"),
+        ("event-intervall", "unknown lever: event-intervall. Did you mean event-interval?"),
+        ("zzz", "unknown lever: zzz."),
+        ("workers=many", "workers does not take 'many'"),
+        ("workers=1000", "workers does not take '1000'"),
+        ("bf16=2", "bf16 does not take '2'"),
+        ("line", "line needs a value"),
+        ("cached-samples", "cached-samples cannot be tried by itself"),
+    ],
+)
+def test_a_word_that_names_no_lever_says_what_was_meant(word: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        chosen(word, RULES, ["event-interval"])
+    assert caught.value.message == said
+
+
+def test_the_value_goes_into_the_toggle_and_the_text() -> None:
+    (lever,) = chosen("workers=4", RULES)
+    assert lever.toggles == (Toggle("loader-argument", "num_workers", 4),)
+    assert lever.text == "num_workers=4 in the DataLoader of the loop"
+
+
+def test_a_scheme_is_a_lever_with_what_is_known_of_it() -> None:
+    diagnosis = report_cases.planned()
+    none = run_levers.SchemeResults((), {}, ())
+    levers = run_levers.collect(diagnosis, LOADED, none, workers=8).levers
+    assert {"workers=8"} <= {lever.id for lever in levers}
+    assert all(set(lever_entry(lever)) >= {"id", "state", "measured", "numbers"} for lever in levers)
+
+
+def test_every_rule_can_be_read_and_names_what_it_changes() -> None:
+    assert {"bf16", "tf32", "compile", "workers", "line", "batch"} <= {rule.id for rule in RULES}
+    for rule in RULES:
+        assert rule.owners and rule.when and rule.cost and rule.caution, rule.id
+    assert by_id(RULES, "no-such") is None
+
+
+def test_mistakes_in_a_lever_s_file_are_all_reported(tmp_path: Path) -> None:
+    (tmp_path / "levers").mkdir()
+    text = (rules.default_folder() / "levers" / "workers.yaml").read_text(encoding="utf-8")
+    broken = text.replace("family: loader", "family: loaders").replace("low: 0", "low: 300").replace("when:", "wen:")
+    (tmp_path / "levers" / "workers.yaml").write_text(broken, encoding="utf-8")
+    shutil.copy(rules.default_folder() / "levers" / "bf16.yaml", tmp_path / "levers" / "other.yaml")
+    with pytest.raises(RuleError) as caught:
+        rules.load(tmp_path)
+    said = "\n".join(caught.value.mistakes)
+    assert "levers/workers.yaml: family: expected one of scheme, loader" in said
+    assert "levers/workers.yaml: value.low: expected low not above high" in said
+    assert "levers/workers.yaml: when: is missing" in said
+    assert "levers/workers.yaml: wen: is not known here" in said
+    assert "levers/other.yaml: id: expected 'other' as the file is named" in said

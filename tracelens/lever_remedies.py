@@ -1,0 +1,184 @@
+"""What the levers with a recipe would write into this run's script, and which levers an owner has.
+
+In: the levers' rules, the owners of a step, and a `PatchContext`. Out: a `Remedy` per lever, as schemes have them, and
+the Owners with the ids of their levers. Apart from `levers` because patches, replays and trials meet here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tracelens import remedies, run_levers
+from tracelens.levers.definition import LeverRule
+from tracelens.levers.states import LeverFacts, done_already, not_applicable, suggested_by
+from tracelens.model import (
+    Abstention,
+    Diagnosis,
+    Edit,
+    Estimate,
+    Lever,
+    LeverCombination,
+    Owner,
+    Owners,
+    Scheme,
+    Verification,
+)
+from tracelens.remedies import PatchContext, Remedy
+from tracelens.replay import estimate
+from tracelens.replay.replay_trace import ReplayTrace
+from tracelens.run_levers import SchemeResults
+from tracelens.schemes.catalog import Rules
+from tracelens.schemes.plan import DEFAULT_INTERVAL
+
+NOT_REPLAYED = Abstention("replay", "no number is known for what this lever changes", "measure it: tracelens verify")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the plan and its user decide about levers."""
+
+    workers: int | None
+    """How many the replay finds enough; None where more bring nothing, or nobody knows."""
+    asked: str | None
+    """A lever that the user named."""
+    interval: int = DEFAULT_INTERVAL
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedLevers:
+    """The levers of a run, what those with a recipe would write, and the owners with their levers."""
+
+    levers: tuple[Lever, ...]
+    combination: LeverCombination | None
+    by_lever: Mapping[str, Remedy]
+    owners: Owners
+
+    @property
+    def edits(self) -> dict[str, tuple[Edit, ...]]:
+        """By lever id, the Edits of its patch."""
+        return {name: one.edits for name, one in self.by_lever.items() if not isinstance(one.edits, str)}
+
+
+def plan(
+    context: PatchContext, diagnosis: Diagnosis, rules: Rules, results: SchemeResults, wanted: Wanted
+) -> PlannedLevers:
+    """The levers of a run. `results`: what is known of its schemes, which are levers too."""
+    facts = run_levers.facts_of(diagnosis, wanted.workers)
+    edits = edits_of(rules.levers, facts, wanted)
+    by_lever = remedies.with_trials(remedies_of(edits, context, diagnosis, rules.levers), diagnosis, results.trials)
+    of_run = run_levers.collect(diagnosis, rules, results, wanted.workers)
+    owners = with_remedies(diagnosis.owners, rules.levers, facts, results.schemes)
+    return PlannedLevers(_with_patches(of_run.levers, by_lever, results.trials), of_run.combination, by_lever, owners)
+
+
+def edits_of(rules: Sequence[LeverRule], facts: LeverFacts, wanted: Wanted) -> dict[str, tuple[Edit, ...]]:
+    """By lever id, with its value where it takes one, the Edits that write it.
+
+    A lever that is done already, does not apply or has no place is left out.
+    """
+    out: dict[str, tuple[Edit, ...]] = {}
+    for rule in rules:
+        if rule.recipe is None or done_already(rule, facts) or not_applicable(rule, facts):
+            continue
+        owners = suggested_by(rule, facts.owners, facts.texts)
+        lines = tuple(dict.fromkeys(owner.locations[0] for owner in owners if owner.locations))
+        if rule.value.takes == "integer":
+            values = _values(rule, facts, wanted.asked) if owners or _names(wanted.asked, rule) else ()
+            out |= {f"{rule.id}={value}": (Edit(rule.recipe, workers=int(value)),) for value in values}
+        elif lines:
+            out[rule.id] = (Edit(rule.recipe, locations=lines, interval=rule.interval or wanted.interval),)
+    return out
+
+
+def _names(asked: str | None, rule: LeverRule) -> bool:
+    return asked is not None and asked.partition("=")[0] == rule.id
+
+
+def _values(rule: LeverRule, facts: LeverFacts, asked: str | None) -> tuple[str, ...]:
+    """The values that this run suggests, and the one that was asked for."""
+    value = asked.partition("=")[2] if asked is not None and _names(asked, rule) else ""
+    return tuple(dict.fromkeys((*facts.values.get(rule.id, ()), *((value,) if value.isdecimal() else ()))))
+
+
+def remedies_of(
+    edits: Mapping[str, tuple[Edit, ...]], context: PatchContext, diagnosis: Diagnosis, rules: Sequence[LeverRule]
+) -> dict[str, Remedy]:
+    """The patch of each lever, and what it buys."""
+    by_id = {rule.id: rule for rule in rules}
+    out = {}
+    for name, chosen in edits.items():
+        patch = remedies.patch_of_edits(chosen, context)
+        owners = suggested_by(by_id[name.partition("=")[0]], diagnosis.owners, diagnosis.sources)
+        out[name] = Remedy(chosen, _estimate(chosen, owners, context.replay_trace, diagnosis), patch)
+    return out
+
+
+def _estimate(
+    edits: tuple[Edit, ...], owners: Sequence[Owner], trace: ReplayTrace | Abstention, diagnosis: Diagnosis
+) -> Estimate | Abstention:
+    """The replay of the Edits; for a line that runs every N batches, what its owner gives back in the others."""
+    if isinstance(trace, Abstention):
+        return trace
+    if any(edit.workers for edit in edits):
+        return estimate.predict(trace, edits)
+    gains = [(owner.low_ns, owner.recoverable_ns, owner.high_ns) for owner in owners if owner.low_ns is not None]
+    if len(gains) != 1:  # numbers of several owners do not add up
+        return NOT_REPLAYED
+    every = max(edit.interval for edit in edits)
+    base_ns = diagnosis.steps.best_known_ns
+    low, middle, high = (round((ns or 0) * (1 - 1 / every)) if every > 1 else ns or 0 for ns in gains[0])
+    if base_ns <= high:
+        return NOT_REPLAYED
+    return Estimate(base_ns, base_ns - middle, base_ns - high, base_ns - low, "host", "unprofiled", "replayed")
+
+
+def with_remedies(owners: Owners, rules: Sequence[LeverRule], facts: LeverFacts, schemes: Iterable[Scheme]) -> Owners:
+    """Each owner with its levers: schemes that end its waits, then the rules', those that a recipe writes first. Where
+    levers are about the very call or line, those that are about lines in general are left out."""
+    possible = [rule for rule in rules if not done_already(rule, facts) and not not_applicable(rule, facts)]
+    possible.sort(key=lambda rule: rule.recipe is None)
+    waits = [(scheme.id, {stall for edit in scheme.edits for stall in edit.stalls}) for scheme in schemes]
+    out = []
+    for owner in owners.owners:
+        ended = [name for name, stalls in waits if owner.group in stalls]
+        own = [rule for rule in possible if owner in suggested_by(rule, owners, facts.texts)]
+        special = [rule for rule in own if rule.callees or rule.code]
+        chosen = [*special, *(rule for rule in own if rule.value.takes == "place")] if special else own
+        out.append(replace(owner, remedies=(*ended, *(rule.id for rule in chosen))))
+    return replace(owners, owners=tuple(out))
+
+
+def lever_of_loss(owner: Owner | None, planned: PlannedLevers) -> str | None:
+    """The lever of an owner: one that a patch writes, else one whose recipe declines here; None where there is none."""
+    same = (one for one in planned.owners.owners if owner is not None and _who(one) == _who(owner))
+    names = next((one.remedies for one in same), ())
+    own = [known for name in names for known in planned.by_lever if known.partition("=")[0] == name]
+    patches = {known: planned.by_lever[known].patch for known in own}
+    written = (known for known, patch in patches.items() if patch is not None and not patch.empty)
+    return next(written, next((known for known, patch in patches.items() if patch is not None), None))
+
+
+def _who(owner: Owner) -> tuple[object, ...]:
+    return owner.kind, owner.locations, owner.callee, owner.owned_ns
+
+
+def _with_patches(
+    levers: Iterable[Lever], by_lever: Mapping[str, Remedy], trials: Sequence[Verification]
+) -> tuple[Lever, ...]:
+    """The levers that a recipe writes, with what their last trial measured and the command that writes them."""
+    out = []
+    for lever in levers:
+        remedy = by_lever.get(lever.id)
+        trial = next((trial for trial in reversed(trials) if trial.scheme == lever.id), None)
+        if remedy is not None and trial is not None:
+            lever = run_levers.with_trial(lever, trial)
+        out.append(lever if remedy is None else replace(lever, command=_command(lever, remedy)))
+    return tuple(out)
+
+
+def _command(lever: Lever, remedy: Remedy) -> str | None:
+    patch = remedy.patch
+    if patch is None or patch.empty:
+        return lever.command
+    return f"{'verify' if patch.unchecked else 'apply'} --lever {lever.id}"

@@ -1,0 +1,238 @@
+"""The levers of one Run: those of `rules/levers/` and the schemes, in one list.
+
+In: a Diagnosis, the rules, the schemes judged on it, and what its trials found. Out: `Lever`s, ranked. Apart from
+`levers` because schemes, replays and trials meet here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tracelens.levers.definition import ChosenLever, by_id
+from tracelens.levers.states import LeverFacts, levers_of_run
+from tracelens.model import (
+    Diagnosis,
+    Estimate,
+    Lever,
+    LeverCombination,
+    LeverState,
+    Location,
+    Owners,
+    Scheme,
+    Speedup,
+    Verification,
+)
+from tracelens.schemes.catalog import Rules
+from tracelens.verify import lever_store
+from tracelens.verify.lever_store import LeverRecord
+from tracelens.verify.lever_trial import LeverMeasurement
+
+
+@dataclass(frozen=True, slots=True)
+class SchemeResults:
+    """What is known of the schemes on this Run."""
+
+    schemes: tuple[Scheme, ...]
+    replayed: Mapping[str, Estimate]
+    trials: tuple[Verification, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunLevers:
+    """The levers of a Run, and the best of them together."""
+
+    levers: tuple[Lever, ...]
+    combination: LeverCombination | None
+
+
+def collect(diagnosis: Diagnosis, rules: Rules, results: SchemeResults, workers: int | None) -> RunLevers:
+    """All levers; `workers` is the number that the replay found, None where more bring nothing or nobody knows."""
+    summaries = {rule.id: rule.summary for rule in rules.schemes}
+    schemes = [
+        _scheme_lever(scheme, results, diagnosis, summaries.get(scheme.id, scheme.title)) for scheme in results.schemes
+    ]
+    record = recorded_trials(diagnosis)
+    titles = {lever.id: lever for lever in schemes}
+    measured = [lever for one in record.levers if (lever := _tried(one, rules, titles)) is not None]
+    switched = () if diagnosis.timeline.trace.program == "cpp" else rules.levers  # they are switched on in Python
+    levers = levers_of_run(switched, facts_of(diagnosis, workers), schemes, measured)
+    best = record.combination
+    if best is None or best.speedup is None:
+        return RunLevers(levers, None)
+    members = best.trial.members or (best.trial.id,)
+    return RunLevers(levers, LeverCombination(members, best.speedup, best.numbers, best.memory_bytes_delta))
+
+
+def facts_of(diagnosis: Diagnosis, workers: int | None = None) -> LeverFacts:
+    """What the Run tells about levers."""
+    return LeverFacts(
+        gpu=_has_gpu(diagnosis),
+        owners=diagnosis.owners,
+        inventory=diagnosis.inventory,
+        torch=_torch(diagnosis),
+        variables=_variables(diagnosis),
+        texts=diagnosis.sources,
+        settings=_environment(diagnosis),
+        values={} if workers is None else {"workers": (str(workers),)},
+        predictions=_loader_prediction(diagnosis.owners, workers),
+    )
+
+
+def recorded_trials(diagnosis: Diagnosis) -> LeverRecord:
+    """What `try` measured on this Run, as long as the project's sources are what was tried."""
+    run = diagnosis.run
+    if run is None:
+        return LeverRecord()
+    record = lever_store.read(run.path)
+    return record if lever_store.unchanged(record, run.cwd) else LeverRecord()
+
+
+def _tried(one: LeverMeasurement, rules: Rules, schemes: Mapping[str, Lever]) -> Lever | None:
+    """A measurement as a lever; None where it was not reached, or where no rule describes it any more."""
+    base = _untried(one.trial.id, rules, schemes)
+    if one.standing == "not_reached" or base is None:
+        return None
+    if one.standing == "measured" and one.speedup is None:
+        return replace(base, reason="one run is too few for an interval: give a larger --budget")
+    same = one.gains and one.numbers == "same" and base.family == "scheme"
+    return replace(
+        base,
+        state=_STATES[one.standing],
+        measured=one.speedup,
+        numbers=one.numbers,
+        memory_bytes_delta=one.memory_bytes_delta,
+        reason=one.reason or _compiled(one),
+        command=f"apply --lever {base.id}" if same else None,
+    )
+
+
+def _untried(lever_id: str, rules: Rules, schemes: Mapping[str, Lever]) -> Lever | None:
+    """The lever as if nobody had tried it."""
+    rule_id, _, value = lever_id.partition("=")
+    rule, scheme = by_id(rules.levers, rule_id), schemes.get(lever_id)
+    if rule is not None:
+        return Lever(lever_id, rule.family, "not_tried", rule.title, ChosenLever(rule, value).text)
+    if scheme is None:
+        return None
+    return replace(scheme, state="not_tried", predicted=None, measured=None, numbers=None, reason=None)
+
+
+_STATES: Mapping[str, LeverState] = {
+    "measured": "measured",
+    "failed": "measured",
+    "already": "done",
+    "refused": "not_applicable",
+    "unused": "not_applicable",
+}
+
+
+def _compiled(one: LeverMeasurement) -> str | None:
+    """What compiling took, and when that has paid."""
+    known = one.compiled
+    if known is None:
+        return None
+    said = f"compiling took {known['seconds']:g} s, {known['graphs']} graphs, {known['breaks']} graph breaks"
+    pays = known["pays_after_steps"]
+    return f"{said}; it has paid after {pays} steps" if pays is not None else said
+
+
+def _has_gpu(diagnosis: Diagnosis) -> bool | None:
+    """False for a whole recording without GPU work; None where it might have been lost."""
+    if diagnosis.breakdown is not None:
+        return True
+    return False if diagnosis.timeline.coverage.whole else None
+
+
+def _environment(diagnosis: Diagnosis) -> Mapping[str, Any]:
+    return diagnosis.run.environment if diagnosis.run is not None else {}
+
+
+def _torch(diagnosis: Diagnosis) -> str | None:
+    version = _environment(diagnosis).get("torch")
+    return version if isinstance(version, str) else None
+
+
+def _variables(diagnosis: Diagnosis) -> Mapping[str, object] | None:
+    return diagnosis.run.variables if diagnosis.run is not None else None
+
+
+def _loader_prediction(owners: Owners, workers: int | None) -> dict[str, Speedup]:
+    """What the replay says of that many workers: the DataLoader's recoverable time was replayed with them."""
+    owner = next((owner for owner in owners.owners if owner.kind == "dataloader"), None)
+    if workers is None or owner is None or owner.recoverable_ns is None:
+        return {}
+    wall = owners.wall_ns
+    gains = (owner.low_ns or 0, owner.recoverable_ns, owner.high_ns or owner.recoverable_ns)
+    if max(gains) >= wall:
+        return {}
+    low, middle, high = (wall / (wall - ns) for ns in gains)
+    return {f"workers={workers}": Speedup(middle, min(low, middle), max(middle, high))}
+
+
+def _scheme_lever(scheme: Scheme, results: SchemeResults, diagnosis: Diagnosis, summary: str) -> Lever:
+    trial = next((trial for trial in results.trials if trial.scheme == scheme.id), None)
+    predicted, measured = _predicted(results.replayed.get(scheme.id)), _measured(trial)
+    lever = Lever(
+        id=scheme.id,
+        family="scheme",
+        state="not_tried",
+        title=scheme.title,
+        text=summary,
+        predicted=predicted,
+        locations=_locations(scheme, diagnosis),
+        reason="; ".join(scheme.reasons) or None,
+    )
+    return _with_state(lever, scheme, trial, measured)
+
+
+def with_trial(lever: Lever, trial: Verification) -> Lever:
+    """The lever with what a `verify` of its patch measured."""
+    measured = _measured(trial)
+    return replace(
+        lever,
+        state="measured",
+        measured=measured,
+        numbers=_NUMBERS[trial.numbers_equal],
+        reason=trial.verdict,
+    )
+
+
+def _with_state(lever: Lever, scheme: Scheme, trial: Verification | None, measured: Speedup | None) -> Lever:
+    if trial is not None and (measured is not None or trial.outcome == "failed"):
+        numbers = _NUMBERS[trial.numbers_equal]
+        fine = trial.numbers_equal is True and measured is not None and measured.excludes_zero
+        command = f"apply --lever {scheme.id}" if fine else None
+        reason = trial.verdict if measured is None else lever.reason
+        return replace(
+            lever, state="measured", measured=measured, numbers=numbers, reason=reason or trial.verdict, command=command
+        )
+    if not scheme.edits:
+        return replace(lever, state="not_applicable", predicted=None, reason=lever.reason or "nothing to change here")
+    if lever.predicted is not None:
+        return replace(lever, state="predicted", command=f"try {scheme.id}")
+    return replace(lever, command=f"try {scheme.id}")
+
+
+_NUMBERS: Mapping[bool | None, Any] = {True: "same", False: "outside_seed_band", None: "unknown"}
+
+
+def _predicted(estimate: Estimate | None) -> Speedup | None:
+    if estimate is None or min(estimate.step_ns, estimate.low_ns, estimate.high_ns) <= 0:
+        return None
+    ends = (estimate.base_ns / estimate.high_ns, estimate.base_ns / estimate.low_ns)
+    return Speedup(estimate.speedup, min(*ends, estimate.speedup), max(*ends, estimate.speedup))
+
+
+def _measured(trial: Verification | None) -> Speedup | None:
+    if trial is None or trial.ratio is None:
+        return None
+    return Speedup(1 / trial.ratio.value, 1 / trial.ratio.high, 1 / trial.ratio.low)
+
+
+def _locations(scheme: Scheme, diagnosis: Diagnosis) -> tuple[Location, ...]:
+    """The lines of the waits that its Edits act on, in the order of the Edits."""
+    by_id = {stall.id: stall.location for stall in diagnosis.stalls}
+    places = (by_id.get(stall) for edit in scheme.edits for stall in edit.stalls)
+    return tuple(dict.fromkeys(place for place in places if place is not None))

@@ -1,0 +1,357 @@
+"""The order of a trial of levers: one cheap round for each, more for those that promise something, then together.
+
+In: a `LeverRequest` and its `LeverTrial`s, the most promising first. Out: a `LeverMeasurement` per lever, and that of
+the best combination. Every process is fresh, in a working copy of its own; each lever is paired with originals that
+ran beside it. Ctrl-C ends the trial and keeps what was measured.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from tracelens.errors import Inconclusive, Refused
+from tracelens.verify.compare import lever_numbers, numbers, pooled_times, times
+from tracelens.verify.compare.numbers import Difference
+from tracelens.verify.compare.seed_tolerance import SeedTolerance
+from tracelens.verify.exchange import Mode
+from tracelens.verify.lever_trial import (
+    LEVER_POLICY,
+    LeverMeasurement,
+    LeverRequest,
+    LeverTrial,
+    Standing,
+    check_budget,
+    steps_for,
+    together,
+)
+from tracelens.verify.policy import POLICY
+from tracelens.verify.request import duration_text
+from tracelens.verify.supervisor import lever_results, processes, scratch_folder
+from tracelens.verify.supervisor.working_copy import WorkingCopy
+from tracelens.verify.trial_process import ProcessRecord, TrialProcess
+
+ORIGINAL = "original"
+
+
+@dataclass(frozen=True, slots=True)
+class LeverSessionResult:
+    """Everything that was measured. `interrupted`: Ctrl-C ended it."""
+
+    levers: tuple[LeverMeasurement, ...]
+    combination: LeverMeasurement | None
+    base_ns: int | None
+    environment: dict[str, object]
+    sources: tuple[str, ...]
+    """The project's files that the original ran, relative to the project."""
+    interrupted: bool
+    seconds: float
+
+
+def try_levers(
+    request: LeverRequest, trials: Sequence[LeverTrial], on_result: Callable[[LeverSessionResult], object]
+) -> LeverSessionResult:
+    """Measure all levers; `on_result` gets what is known after each of them. Raises where the original itself cannot be
+    run to a conclusion."""
+    check_budget(request, len(trials))
+    project, cwd = request.project.resolve(), request.cwd.resolve()
+    with scratch_folder.opened(request.scratch_parent) as scratch:
+        copy = WorkingCopy(scratch.folder, project, cwd)
+        session = LeverSession(request, trials, copy, on_result, scratch.watch_group)
+        session.run()
+    return session.result()
+
+
+@dataclass(slots=True)
+class LeverUnderTrial:
+    """One lever while it is measured."""
+
+    trial: LeverTrial
+    record: ProcessRecord | None = None
+    """The run whose numbers were compared."""
+    standing: Standing = "not_reached"
+    reason: str | None = None
+    difference: Difference | None = None
+    band: SeedTolerance | None = None
+    pairs: list[tuple[float, float]] = field(default_factory=list)
+
+    @property
+    def alive(self) -> bool:
+        """It ran, and its numbers are not another training's."""
+        return self.standing == "measured" and not (self.band is not None and self.band.verdict == "diverges")
+
+
+class LeverSession:
+    """The runs of one trial of levers, in order, within its budget."""
+
+    def __init__(
+        self,
+        request: LeverRequest,
+        trials: Sequence[LeverTrial],
+        copy: WorkingCopy,
+        on_result: Callable[[LeverSessionResult], object] = lambda _: None,
+        on_group: Callable[[int], None] = processes.ignore_group,
+    ) -> None:
+        self.request = request
+        self.copy = copy
+        self.on_group = on_group
+        self.on_result = on_result
+        self.levers = [LeverUnderTrial(trial) for trial in trials]
+        self.combination: LeverUnderTrial | None = None
+        self.tried_together: list[LeverUnderTrial] = []
+        self.began = time.monotonic()
+        self.steps = POLICY.default_steps if request.step_ns is None else steps_for(request.step_ns)
+        self.originals: list[ProcessRecord] = []
+        self.seeded: list[ProcessRecord] = []
+        self.noise: Difference | None = None
+        self.deterministic = False
+        self.base: ProcessRecord | None = None
+        """The timed original that ran last."""
+        self.longest_s: float | None = None
+        self.interrupted = False
+
+    def run(self) -> None:
+        """All stages; Ctrl-C ends them, not what is known."""
+        try:
+            self.run_originals()
+            self.first_rounds()
+            self.compare_seeds()
+            self.more_rounds()
+            self.combine()
+        except KeyboardInterrupt:
+            self.interrupted = True
+
+    # ---------------------------------------------------------------------------------------------- the original
+
+    def run_originals(self) -> None:
+        """Two originals: their pace, and whether two runs agree at all."""
+        self._tell("original, first run")
+        process = replace(
+            self._process(ORIGINAL, "numbers", self.steps),
+            deadline_s=self.request.budget_s / 5,
+            timeout_s=max(self.request.budget_s, 60.0),
+        )
+        first = self._start(process, None)
+        self.longest_s = max(POLICY.shortest_wait_seconds, POLICY.longest_wait * first.seconds)
+        if any(rank["stopped"] != "script ended" for rank in first.ranks):
+            self.steps = min(first.steps, self._affordable_steps(first))
+            if self.steps < first.steps:
+                first = self._numbers_of_original()
+        self.originals = [first, self._numbers_of_original()]
+        self.noise = numbers.tensor_difference(*self.originals)
+        if self.noise is not None:
+            self._tell("two runs of the original differ; comparing once more under deterministic algorithms")
+            self.deterministic = True
+            self.originals = [self._numbers_of_original(), self._numbers_of_original()]
+            self.noise = numbers.tensor_difference(*self.originals)
+
+    def _affordable_steps(self, first: ProcessRecord) -> int:
+        """Steps with which the first rounds of all levers fit into their part of the budget; never below the least."""
+        processes_to_come = 2 + (2 + 1 / LEVER_POLICY.bases_every) * len(self.levers)
+        each_s = LEVER_POLICY.first_share * self.left_s / processes_to_come
+        steps = int((each_s - first.startup_seconds) / max(first.seconds_per_step, 1e-6))
+        return max(LEVER_POLICY.least_steps, steps - steps % POLICY.block_steps)
+
+    def _numbers_of_original(self) -> ProcessRecord:
+        self._tell("original, numbers")
+        return self._start(self._process(ORIGINAL, "numbers", self.steps, deterministic=self.deterministic), None)
+
+    # -------------------------------------------------------------------------------------------------- rounds
+
+    def first_rounds(self) -> None:
+        """Each lever once for its numbers, and timed once beside an original."""
+        for number, lever in enumerate(self.levers):
+            if self._spent_share > LEVER_POLICY.first_share and number:
+                break
+            if number % LEVER_POLICY.bases_every == 0:
+                self._time_base()
+            self._first_round(lever)
+            self._tell_results()
+
+    def _first_round(self, lever: LeverUnderTrial) -> None:
+        self._tell(f"{lever.trial.id}, numbers")
+        process = self._process(lever.trial.id, "numbers", self.steps, deterministic=self.deterministic)
+        lever.record = self._attempt(lever, process)
+        if lever.record is None:
+            return
+        if self.noise is None and not lever.trial.another_training:
+            lever.difference = lever_numbers.difference(self.originals[0], lever.record)
+        self._time(lever)
+
+    def more_rounds(self) -> None:
+        """Rounds of the levers that promise something, every second one in reverse order."""
+        for number in range(LEVER_POLICY.rounds - 1):
+            wanted = [lever for lever in self.levers if self._wants_another(lever)]
+            if not wanted or not self._affords(len(wanted) + 1):
+                return
+            self._tell(f"round {number + 2} of {len(wanted)} {'lever' if len(wanted) == 1 else 'levers'}")
+            for position, lever in enumerate(wanted if number % 2 else reversed(wanted)):
+                if position % LEVER_POLICY.bases_every == 0:
+                    self._time_base()
+                self._time(lever)
+            self._tell_results()
+
+    def _wants_another(self, lever: LeverUnderTrial) -> bool:
+        """Whether one more pair can change what is said of it."""
+        middle = pooled_times.center(lever.pairs)
+        if not lever.alive or middle is None or middle < LEVER_POLICY.hopeless:
+            return False
+        if len(lever.pairs) < 2:
+            return True
+        if len(lever.pairs) < LEVER_POLICY.least_rounds:
+            return middle > LEVER_POLICY.promising
+        return middle > LEVER_POLICY.promising and not _decided(lever)
+
+    def _time_base(self) -> None:
+        self._tell("original, timed")
+        self.base = self._start(self._process(ORIGINAL, "timed", self.steps), None)
+
+    def _time(self, lever: LeverUnderTrial) -> None:
+        """One more timed run, paired with the original that ran last."""
+        assert self.base is not None
+        self._tell(f"{lever.trial.id}, timed")
+        record = self._attempt(lever, self._process(lever.trial.id, "timed", self.steps))
+        base = self.base.timed_steps()
+        timed = record.timed_steps() if record is not None else None
+        if base is not None and timed is not None:
+            lever.pairs.append((base.step_ns, timed.step_ns / lever.trial.factor))
+
+    # ------------------------------------------------------------------------------------------------- numbers
+
+    def compare_seeds(self) -> None:
+        """The original under other seeds, where a lever that is worth it changes numbers."""
+        changed = [lever for lever in self.levers if self._needs_seeds(lever)]
+        if not changed or not self._affords(POLICY.band_seeds - 1):
+            return
+        while len(self.seeded) < POLICY.band_seeds - 1:
+            shift = len(self.seeded) + 1
+            self._tell(f"original, seed {self.request.seed + shift}")
+            process = self._process(ORIGINAL, "numbers", self.steps, deterministic=self.deterministic)
+            self.seeded.append(self._start(replace(process, seed_shift=shift), None))
+        for lever in changed:
+            self._judge_by_seeds(lever)
+
+    def _needs_seeds(self, lever: LeverUnderTrial) -> bool:
+        differs = lever.difference is not None or self.noise is not None
+        return lever.standing == "measured" and differs and not lever.trial.another_training
+
+    def _judge_by_seeds(self, lever: LeverUnderTrial) -> None:
+        if self.seeded and lever.record is not None and self._needs_seeds(lever):
+            originals = (self.originals[0], *self.seeded)
+            lever.band = lever_numbers.tolerance(originals, lever.record, POLICY.block_steps)
+
+    # --------------------------------------------------------------------------------------------- combination
+
+    def combine(self) -> None:
+        """From the fastest lever on, add what makes it faster still; each step is measured as such.
+
+        A lever that gains nothing alone may gain beside another: what the first one removes may have hidden it.
+        """
+        order = sorted(
+            (lever for lever in self.levers if lever.alive and lever.pairs),
+            key=lambda lever: -(pooled_times.center(lever.pairs) or 0.0),
+        )
+        if not order or not self.measurement(order[0]).gains:
+            return
+        self.combination = order[0]
+        for lever in order[1:]:
+            merged = together(self.combination.trial, lever.trial)
+            if isinstance(merged, str) or (pooled_times.center(lever.pairs) or 0.0) < LEVER_POLICY.hopeless:
+                continue
+            if not self._affords(1 + 2 * LEVER_POLICY.least_rounds):
+                break
+            self._try_together(merged)
+
+    def _try_together(self, merged: LeverTrial) -> None:
+        attempt = LeverUnderTrial(merged)
+        self.tried_together.append(attempt)
+        assert self.combination is not None
+        standing = pooled_times.center(self.combination.pairs) or 1.0
+        self._time_base()
+        self._first_round(attempt)
+        self._judge_by_seeds(attempt)
+        if (pooled_times.center(attempt.pairs) or 0.0) < standing:
+            return
+        while attempt.alive and len(attempt.pairs) < LEVER_POLICY.least_rounds and self._affords(2):
+            self._time_base()
+            before = len(attempt.pairs)
+            self._time(attempt)
+            if len(attempt.pairs) == before:
+                break
+        faster = (pooled_times.center(attempt.pairs) or 0.0) / standing
+        if self.measurement(attempt).gains and faster >= LEVER_POLICY.worth_adding:
+            self.combination = attempt
+        self._tell_results()
+
+    # ------------------------------------------------------------------------------------------------- results
+
+    def measurement(self, lever: LeverUnderTrial) -> LeverMeasurement:
+        """What is known of one lever now."""
+        everything = {one.trial.id: one.pairs for one in (*self.levers, *self.tried_together)}
+        speedup = pooled_times.speedups(everything).get(lever.trial.id)
+        return lever_results.measurement(lever, speedup, self.originals, self.noise)
+
+    def result(self) -> LeverSessionResult:
+        """All levers, in the order in which they were given."""
+        first = self.originals[0] if self.originals else None
+        timed = self.base.timed_steps() if self.base is not None else None
+        return LeverSessionResult(
+            levers=tuple(self.measurement(lever) for lever in self.levers),
+            combination=None if self.combination is None else self.measurement(self.combination),
+            base_ns=None if timed is None else round(timed.step_ns),
+            environment={} if first is None else lever_results.environment(first),
+            sources=() if first is None else lever_results.sources(first, self.request.project.resolve()),
+            interrupted=self.interrupted,
+            seconds=time.monotonic() - self.began,
+        )
+
+    @property
+    def left_s(self) -> float:
+        """What is left of the budget."""
+        return self.request.budget_s - (time.monotonic() - self.began)
+
+    @property
+    def _spent_share(self) -> float:
+        return 1 - self.left_s / self.request.budget_s
+
+    def _affords(self, count: int) -> bool:
+        """Whether so many more processes fit into the budget."""
+        seconds = [record.seconds for record in (*self.originals, *self.seeded)]
+        return bool(seconds) and count * max(seconds) <= self.left_s
+
+    def _tell_results(self) -> None:
+        self.on_result(self.result())
+
+    # ----------------------------------------------------------------------------------------------- processes
+
+    def _attempt(self, lever: LeverUnderTrial, process: TrialProcess) -> ProcessRecord | None:
+        """Run with the lever; its failure is a result, the others go on."""
+        process = replace(process, toggles=lever.trial.toggles)
+        try:
+            record = self._start(process, lever.trial)
+        except (Inconclusive, Refused) as error:
+            lever.standing, lever.reason = "failed", _brief(error.message)
+            return None
+        lever.standing, lever.reason = lever_results.standing(lever.trial, record)
+        return record if lever.standing == "measured" else None
+
+    def _process(self, name: str, mode: Mode, steps: int, *, deterministic: bool = False) -> TrialProcess:
+        return TrialProcess(name, mode, steps, self.request.seed, deterministic=deterministic, timeout_s=self.longest_s)
+
+    def _start(self, process: TrialProcess, trial: LeverTrial | None) -> ProcessRecord:
+        patch = trial.patch if trial is not None and trial.patch is not None else self.request.original
+        return processes.run(process, self.request.command, self.copy, patch, self.on_group)
+
+    def _tell(self, text: str) -> None:
+        self.request.progress(f"{text}  (at most {duration_text(max(self.left_s, 1))} left)")
+
+
+def _brief(message: str) -> str:
+    """What happened, and the last line of what the program said: its error."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return lines[0] if len(lines) == 1 else f"{lines[0]} {lines[-1]}"
+
+
+def _decided(lever: LeverUnderTrial) -> bool:
+    return times.judge(times.ratio_of(lever.pairs), len(lever.pairs)) != "inconclusive"
