@@ -3,7 +3,8 @@
 #   make demo    install, profile the bundled script here, and run recommend, report, apply, verify on it
 #   make check   lint, types, layers and the tests that start no program: some ninety seconds on two cores
 #   make test    install the test tools, run every check and test; T=PATH: the tests of one file or folder
-#   make bench   measure how fast traces are read, beside json.loads and HTA (some ten minutes; QUICK=1: half a minute)
+#   make bench   measure how fast traces are read, beside json.loads and HTA, and the commands on the sample Runs
+#                (some ten minutes; QUICK=1: two minutes)
 #   make fuzz    damaged traces for BUDGET=300 seconds, from case SEED=0
 #   make corpus  patch every training script under TRACELENS_CORPUS=DIR in scratch copies, and check the results
 #   make dynamic the scripts of tests/dynamic/manifest.json under TRACELENS_DYNAMIC=DIR, original against patched; GPUS=N
@@ -44,9 +45,10 @@ $(VENV)/.test-tools: pyproject.toml constraints.txt $(VENV)/.installed
 demo: venv
 	@$(BIN)/python sample_traces/demo.py
 
-# The checks of the text run beside the tests; what each prints is kept together.
+# The checks of the text run beside the tests, also where one has failed; what each prints is kept together.
 check: test-tools
-	@$(MAKE) --no-print-directory -j 2 --output-sync=target pure types lint layers
+	@$(MAKE) --no-print-directory -k -j 2 --output-sync=target pure types lint layers \
+	  || { echo "make check: failed; the lines with *** above name what, each below its own output"; exit 1; }
 
 test: test-tools browser $(if $(T),,lint types layers) tests
 
@@ -78,6 +80,7 @@ browser:
 # Everything else on the machine should rest meanwhile. KEEP=1 writes docs/performance.md and its raw results.
 bench: test-tools
 	$(BIN)/python tests/bench/run.py $(if $(QUICK),--quick) $(if $(KEEP),--keep)
+	$(BIN)/python tests/bench/commands.py --turns $(if $(QUICK),1,3)
 
 BUDGET ?= 300
 SEED ?= 0
@@ -101,10 +104,20 @@ docs: test-tools
 	$(BIN)/python docs/generate.py
 	$(BIN)/python -m sphinx -W -q docs docs/_build
 
-# Slow rows of the capture matrix: launchers, other people's loops; then the table of docs/capture.md.
+# Slow rows of the capture matrix: launchers, other people's loops, another Python where there is one with torch; then
+# the table of docs/capture.md.
+OTHER_PYTHON ?= python3.12
+OTHER = $(VENV)/other
+
+$(OTHER)/.installed: constraints.txt
+	$(OTHER_PYTHON) -m venv $(OTHER)
+	$(OTHER)/bin/python -m pip install -qq --constraint constraints.txt torch numpy
+	@touch $@
+
 matrix: test-tools
 	$(PIP) install -qq --constraint constraints.txt --editable '.[matrix]'
-	TRACELENS_MATRIX=1 $(BIN)/python -m pytest tests/matrix -n $(JOBS) --junitxml .pytest_cache/matrix.xml
+	-$(MAKE) --no-print-directory $(OTHER)/.installed
+	TRACELENS_MATRIX=1 TRACELENS_OTHER_PYTHON=$(abspath $(OTHER)/bin/python) $(BIN)/python -m pytest tests/matrix -n $(JOBS) --junitxml .pytest_cache/matrix.xml
 	$(BIN)/python tests/matrix/collect.py docs/data/capture/matrix_cpu.json .pytest_cache/matrix.xml
 	$(BIN)/python tests/matrix/collect.py --table
 

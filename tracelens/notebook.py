@@ -69,4 +69,4 @@ def _verdict(folder: Path) -> str:
     written = pipeline.save(diagnosis)
     page = next(path for path in written if path.suffix == ".html")
     recommend = next_commands.line("recommend", str(folder))
-    return f"tracelens: {wording.headline(diagnosis)}\nreport: {page}\nnext: {recommend}"
+    return f"tracelens: {wording.verdict(diagnosis)}\nreport: {page}\nnext: {recommend}"

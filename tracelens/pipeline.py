@@ -16,49 +16,72 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tracelens import remedies, step_owners
+from tracelens import lever_remedies, remedies, step_owners
 from tracelens import run as runs
-from tracelens.errors import InputError, Refused, UsageError
+from tracelens.errors import Refused
 from tracelens.findings import (
     AnalyzedRank,
     breakdown,
     calls_recorded,
+    debug_settings,
     detect,
     incomplete_recording,
     inventory,
     overlap,
+    program_language,
     signal_dependencies,
     stalls,
 )
+from tracelens.inputs import Inputs, open_inputs, slowest
+from tracelens.lever_remedies import Wanted
 from tracelens.model import (
     Abstention,
     Diagnosis,
+    Edit,
     Estimate,
     Hunk,
     IllustratedDiagnosis,
     Patch,
     PlannedDiagnosis,
     RankRecording,
-    RankTimes,
+    Recommendation,
     Run,
+    Scheme,
+    Stall,
+    StepTimes,
     Timeline,
-    Trace,
     Verification,
     carried_over,
 )
 from tracelens.remedies import HunkChoice, PatchContext, Remedy
-from tracelens.replay import bounds, explanations, exposed_cost, trace_builder, what_if, worker_count
+from tracelens.replay import bounds, exposed_cost, trace_builder, wait_costs, what_if, worker_count
 from tracelens.replay.calibration import Calibration
 from tracelens.replay.replay_trace import ReplayTrace
 from tracelens.run import sources
 from tracelens.run.sources import SourceScope, TrainingScript
-from tracelens.schemes import advise, measures, score
+from tracelens.run_levers import SchemeResults
+from tracelens.schemes import advise, measures, score, verdict
 from tracelens.schemes import plan as planning
 from tracelens.schemes import rules as rule_files
+from tracelens.schemes.catalog import Rules
 from tracelens.schemes.facts import AdoptionLimits, Facts
-from tracelens.trace import chrome, timeline
-from tracelens.trace.discover import discover
-from tracelens.verify import store
+from tracelens.trace import loader_marks
+from tracelens.verify import baseline, store
+
+__all__ = [
+    "Examined",
+    "Inputs",
+    "Options",
+    "diagnose",
+    "examine",
+    "exposed_together",
+    "illustrate",
+    "open_inputs",
+    "patch_of",
+    "patch_to_write",
+    "plan",
+    "save",
+]
 
 NOT_REPLAYED = Abstention("replay", "it was not asked for", "run tracelens recommend")
 
@@ -85,15 +108,6 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Inputs:
-    """Loaded traces, one per rank, and the Run they belong to (None for bare traces)."""
-
-    run: Run | None
-    traces: tuple[Trace, ...]
-    recordings: tuple[RankRecording | None, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Examined:
     """A Diagnosis without schemes, and what planning needs beside it."""
 
@@ -104,39 +118,29 @@ class Examined:
     """The training script as it was recorded, or why it is not at hand."""
     applied: runs.AppliedPatch | None = None
     """The patch of this Run that is in the user's files at present."""
-
-
-def open_inputs(paths: tuple[Path, ...], max_bytes: int | None = None) -> Inputs:
-    """Load what the user named: nothing (the newest Run), a Run folder, or trace files of several ranks."""
-    if not paths:
-        paths = (runs.newest(Path(runs.RUNS_FOLDER)),)
-    folders = [path for path in paths if runs.is_run(path)]
-    if len(paths) == 1 and folders:
-        return _open_run(runs.read(paths[0]), max_bytes)
-    if folders:
-        raise UsageError(f"{folders[0]} is a run and was given beside others", hint="give one run, or only trace files")
-    traces = tuple(chrome.load(file, max_bytes=max_bytes) for path in paths for file in discover(path))
-    return Inputs(None, traces, (None,) * len(traces))
+    trials: tuple[Verification, ...] = ()
+    """What was measured of this Run so far."""
 
 
 def examine(inputs: Inputs, options: Options | None = None) -> Examined:
     """What the GPU waited for on the slowest rank, with the replay trace that later answers what each remedy buys."""
     options = options or Options()
-    run = inputs.run
-    built, recording, ranks = _slowest(inputs)
-    clock = recording.clock if recording else None
+    run, (built, recording, ranks) = inputs.run, slowest(inputs)
     applied = _applied(run)
     code = sources.training_script(run, options.script, _before(applied))
-    steps, parts, busy_share, idle_share = breakdown.measure(built, clock)
+    trials = store.read(run.path) if run else ()
+    recorded_steps, parts, busy_share, idle_share = breakdown.measure(built, recording.clock if recording else None)
+    steps = replace(recorded_steps, measured_ns=baseline.measured_ns(trials, built.trace.device))
     waits = stalls.group(built)
-    replay_trace = trace_builder.build(built, waits, clock, Calibration.from_run(run.meta if run else {}))
-    costs = _wait_costs(replay_trace)
+    replay_trace = _replay_trace(run, recording, built, waits, steps)
+    costs = wait_costs.measure(replay_trace)
     waits = stalls.with_exposed(waits, costs.per_stall, steps.best_known_ns)
     signals = signal_dependencies.examine(built, waits, recording)
     parts, waits = signals.parts(parts), signals.stalls(waits)
     copies = signals.overlap(overlap.measure(built))
     rank = AnalyzedRank(built, steps, parts, waits, copies, run)
-    detected = detect(rank)
+    owners = step_owners.collect(rank, recording, replay_trace, code)
+    detected = detect(replace(rank, owners=owners))
     diagnosis = Diagnosis(
         run=run,
         traces=inputs.traces,
@@ -148,25 +152,32 @@ def examine(inputs: Inputs, options: Options | None = None) -> Examined:
         stalls=waits,
         overlap=copies,
         findings=detected.findings,
-        abstentions=(
-            *incomplete_recording.abstentions(built, inputs.traces),
-            *detected.abstentions,
-            *signals.abstentions(),
-            *((replay_trace,) if isinstance(replay_trace, Abstention) else ()),
+        abstentions=program_language.hints(
+            built.trace,
+            incomplete_recording.abstentions(built, inputs.traces)
+            + detected.abstentions
+            + signals.abstentions()
+            + ((replay_trace,) if isinstance(replay_trace, Abstention) else ()),
         ),
         inventory=incomplete_recording.without_absences(
             inventory.collect(built, run, code.text if isinstance(code, TrainingScript) else None), built.coverage
         ),
-        sources=sources.located_texts(waits, run, code, options.source),
+        sources=sources.located_texts(waits, owners, run, code, options.source),
         monitor=runs.samples(run.path) if run else (),
         situation=costs.explanations,
         passed=detected.passed,
         not_applicable=detected.not_applicable,
         ranks=ranks,
         exposed_together_ns=None if signals.lacks("exposed_together_us_per_step") else costs.together_ns,
-        owners=step_owners.collect(rank, recording, replay_trace, code),
+        owners=owners,
     )
-    return Examined(diagnosis, replay_trace, recording, code, applied)
+    return _with_headline(Examined(diagnosis, replay_trace, recording, code, applied, trials))
+
+
+def _with_headline(examined: Examined) -> Examined:
+    facts = _facts(examined, {}, ())
+    beside, headline = verdict.loss_beside_waits(facts), verdict.headline(facts)
+    return replace(examined, diagnosis=replace(examined.diagnosis, headline=headline, loss_beside_waits=beside))
 
 
 def diagnose(inputs: Inputs, options: Options | None = None) -> Diagnosis:
@@ -182,41 +193,78 @@ def plan(examined: Examined, options: Options | None = None) -> PlannedDiagnosis
     interval = planning.chosen_interval(diagnosis.inventory, options.interval)
     workers = None if isinstance(replay_trace, Abstention) else worker_count.recommended(replay_trace)
     offers = planning.offers(rules, diagnosis.stalls, diagnosis.inventory, interval, workers)
-    fitted, with_unsafe = (
-        planning.edits(rules, diagnosis.stalls, diagnosis.inventory, interval, given)
-        for given in (offers if options.unsafe else None, offers)
-    )
+    fitted = planning.edits(rules, diagnosis.stalls, diagnosis.inventory, interval, offers if options.unsafe else None)
     nothing_known = incomplete_recording.unjudged("schemes", diagnosis.timeline.coverage)
     if nothing_known is not None:
-        fitted = with_unsafe = dict.fromkeys(fitted, nothing_known.missing)
-        offers = dict.fromkeys(offers, ())
+        fitted, offers = dict.fromkeys(fitted, nothing_known.missing), dict.fromkeys(offers, ())
     context = _patch_context(examined, options)
-    recorded = store.read(diagnosis.run.path) if diagnosis.run else ()
-    against = (recorded, fitted, interval, diagnosis.timeline.trace.device)
+    against = (examined.trials, fitted, interval, diagnosis.timeline.trace.device)
     trials = score.comparable(*against)
     by_scheme = remedies.remedies_for(context, fitted, offers, options.forced)
-    by_scheme = remedies.with_trials(by_scheme, diagnosis, recorded)
+    by_scheme = remedies.with_trials(by_scheme, diagnosis, examined.trials)
     facts = _facts(examined, by_scheme, trials)
     schemes = score.judge(rules, facts)
     answer = advise.recommend(rules, schemes, facts, options.limits)
     unsafe: tuple[Hunk, ...] = ()
     if options.count_unsafe and not options.unsafe:
-        taken = by_scheme.get(options.forced or answer.scheme or "")
-        unsafe = remedies.worth_asking(context, with_unsafe, offers, taken)
-    unjudged = ((examined.code,) if isinstance(examined.code, Abstention) else ()) + score.set_aside(*against)
+        without = by_scheme.get(options.forced or answer.scheme or "")
+        with_unsafe = planning.edits(rules, diagnosis.stalls, diagnosis.inventory, interval, offers)
+        unsafe = remedies.worth_asking(context, with_unsafe if nothing_known is None else fitted, offers, without)
+    set_aside = score.set_aside(*against)
+    judged = _Judged(rules, by_scheme, facts, schemes, answer, trials, offers, unsafe, set_aside, interval, workers)
+    return _with_levers(examined, options, context, judged)
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """What planning found out of the schemes, before levers are looked at."""
+
+    rules: Rules
+    by_scheme: Mapping[str, Remedy]
+    facts: Facts
+    schemes: tuple[Scheme, ...]
+    answer: Recommendation
+    trials: tuple[Verification, ...]
+    offers: Mapping[str, tuple[Edit, ...]]
+    unsafe: tuple[Hunk, ...]
+    set_aside: tuple[Abstention, ...]
+    interval: int
+    workers: int | None
+
+
+def _with_levers(examined: Examined, options: Options, context: PatchContext, judged: _Judged) -> PlannedDiagnosis:
+    """The plan, with the levers of the run and what those with a recipe would write."""
+    diagnosis, rules = examined.diagnosis, judged.rules
+    replayed = {name: it.estimate for name, it in judged.by_scheme.items() if isinstance(it.estimate, Estimate)}
+    results = SchemeResults(judged.schemes, replayed, judged.trials)
+    wanted = Wanted(judged.workers, options.forced, judged.interval)
+    levers = lever_remedies.plan(context, diagnosis, rules, results, wanted)
+    lever = lever_remedies.lever_of_loss(verdict.largest_owner(judged.facts), levers) or judged.answer.scheme
+    taken = next((scheme for scheme in judged.schemes if scheme.id == judged.answer.scheme), None)
+    unjudged = ((examined.code,) if isinstance(examined.code, Abstention) else ()) + judged.set_aside
+    told = replace(
+        diagnosis,
+        abstentions=diagnosis.abstentions + program_language.hints(diagnosis.timeline.trace, unjudged),
+        owners=levers.owners,
+        headline=verdict.headline(judged.facts, taken),
+    )
+    by_name = {**judged.by_scheme, **levers.by_lever}
     return PlannedDiagnosis(
-        **carried_over(replace(diagnosis, abstentions=diagnosis.abstentions + unjudged)),
-        schemes=schemes,
-        recommendation=answer,
-        unsafe=unsafe,
-        patches={name: remedy.patch for name, remedy in by_scheme.items() if remedy.patch is not None},
-        written=remedies.to_write(context, by_scheme, {options.forced, answer.scheme}),
-        verifications=trials,
-        offers=offers,
-        replayed={name: it.estimate for name, it in by_scheme.items() if isinstance(it.estimate, Estimate)},
-        interval=interval,
+        **carried_over(told),
+        schemes=judged.schemes,
+        recommendation=replace(judged.answer, lever=lever),
+        unsafe=judged.unsafe,
+        patches={name: remedy.patch for name, remedy in by_name.items() if remedy.patch is not None},
+        written=remedies.to_write(context, by_name, {options.forced, judged.answer.scheme, lever}),
+        verifications=judged.trials,
+        offers=judged.offers,
+        replayed={name: it.estimate for name, it in by_name.items() if isinstance(it.estimate, Estimate)},
+        interval=judged.interval,
         weights=rules.weights,
         measures=measures.measures_of_run(rules.measures, diagnosis),
+        levers=levers.levers,
+        combination=levers.combination,
+        edits_of_levers=levers.edits,
     )
 
 
@@ -256,7 +304,8 @@ def patch_to_write(diagnosis: PlannedDiagnosis, name: str, hunks: HunkChoice, op
     code = sources.training_script(diagnosis.run, options.script, _before(applied))
     if isinstance(code, Abstention):
         return patch_of(diagnosis, name)
-    edits = next(scheme.edits for scheme in diagnosis.schemes if scheme.id == name)
+    edits = next((scheme.edits for scheme in diagnosis.schemes if scheme.id == name), ())
+    edits = diagnosis.edits_of_levers.get(name, edits)
     if hunks.only:  # a hunk that was left out because it buys nothing can be asked for by its id
         edits += tuple(offer for offer in diagnosis.offers.get(name, ()) if offer.kind not in {e.kind for e in edits})
     context = PatchContext(NOT_REPLAYED, code, applied, diagnosis.stalls, options.unsafe, options.import_runtime)
@@ -287,74 +336,25 @@ def save(diagnosis: IllustratedDiagnosis, source: SourceScope = "project") -> tu
     return tuple(folder / name for name in files)
 
 
-# ----------------------------------------------------------------------------------------------------- inputs
-
-
-def _open_run(run: Run, max_bytes: int | None) -> Inputs:
-    recorded = tuple(recording for recording in run.recordings if recording.trace_path is not None)
-    if not recorded:
-        reason = run.meta.get("reason") or "no training step was seen"
-        raise InputError(
-            f"the run {run.path} holds no trace: {reason}",
-            hint="record again: tracelens profile train.py, with enough steps for the window",
-        )
-    traces = tuple(
-        _named(chrome.load(recording.trace_path, max_bytes=max_bytes), recording)
-        for recording in recorded
-        if recording.trace_path is not None
-    )
-    return Inputs(run, traces, recorded)
-
-
-def _named(trace: Trace, recording: RankRecording) -> Trace:
-    """Rank and world size as the recording noted them, where the trace does not say (without torch.distributed)."""
-    rank = recording.rank if trace.rank is None else trace.rank
-    size = recording.meta.get("world_size") if trace.world_size is None else trace.world_size
-    return replace(trace, rank=rank, world_size=size if isinstance(size, int) else None)
-
-
 def _applied(run: Run | None) -> runs.AppliedPatch | None:
     return runs.applied_patch(run.path / runs.BACKUP_FOLDER) if run is not None else None
 
 
 def _before(applied: runs.AppliedPatch | None) -> dict[Path, bytes]:
-    return {file.path.resolve(): file.before for file in (applied.files if applied else ()) if file.before is not None}
-
-
-def _slowest(inputs: Inputs) -> tuple[Timeline, RankRecording | None, tuple[RankTimes, ...]]:
-    """The rank whose median step is the longest: the others wait for it. One that cannot be judged comes last. Only one
-    timeline is kept at a time."""
-    best: tuple[tuple[bool, int], Timeline, RankRecording | None] | None = None
-    ranks = []
-    for trace, recording in zip(inputs.traces, inputs.recordings, strict=True):
-        picture = timeline.build(trace, recording)
-        ranks.append(breakdown.measure_rank(picture))
-        order = (picture.coverage.judged, ranks[-1].median_ns)
-        if best is None or order > best[0]:
-            best = (order, picture, recording)
-    if best is None:
-        raise InputError("no trace was given", hint="record one first: tracelens profile train.py")
-    return best[1], best[2], tuple(ranks)
+    files = applied.files if applied else ()
+    return {file.path.resolve(): file.before for file in files if file.before is not None}
 
 
 # -------------------------------------------------------------------------------------------------- examine, plan
 
 
-@dataclass(frozen=True, slots=True)
-class _WaitCosts:
-    """What the replay says of the waits; nothing where there is no replay."""
-
-    per_stall: Mapping[str, int]
-    explanations: tuple[str, ...]
-    together_ns: int | None
-
-
-def _wait_costs(replay_trace: ReplayTrace | Abstention) -> _WaitCosts:
-    if isinstance(replay_trace, Abstention):
-        return _WaitCosts({}, (), None)
-    per_stall = exposed_cost.per_stall(replay_trace)
-    explained = tuple(explanation.text for explanation in explanations.explain(replay_trace, per_stall))
-    return _WaitCosts(per_stall, explained, exposed_cost.together(replay_trace))
+def _replay_trace(
+    run: Run | None, recording: RankRecording | None, built: Timeline, waits: tuple[Stall, ...], steps: StepTimes
+) -> ReplayTrace | Abstention:
+    """Its answers are ratios on the baseline."""
+    clock, costs = recording.clock if recording else None, Calibration.from_run(run.meta if run else {})
+    trace = trace_builder.build(built, waits, clock, costs, loader_marks.known(built, recording))
+    return trace if isinstance(trace, Abstention) else replace(trace, measured_ns=steps.measured_ns)
 
 
 def _patch_context(examined: Examined, options: Options) -> PatchContext:
@@ -375,6 +375,7 @@ def _facts(examined: Examined, by_scheme: Mapping[str, Remedy], measured: tuple[
         step_ns=diagnosis.steps.best_known_ns,
         plans={name: remedy.edits for name, remedy in by_scheme.items()},
         estimates={name: remedy.estimate for name, remedy in by_scheme.items() if remedy.estimate is not None},
+        told_apart=remedies.told_apart(replay_trace, by_scheme),
         patches={name: remedy.patch for name, remedy in by_scheme.items() if remedy.patch is not None},
         verifications=measured,
         stalls=diagnosis.stalls,
@@ -387,14 +388,12 @@ def _facts(examined: Examined, by_scheme: Mapping[str, Remedy], measured: tuple[
         unknown_waits=diagnosis.timeline.unknown_waits,
         steps_found=diagnosis.steps.source != "none",
         has_run=diagnosis.run is not None,
-        unjudged=incomplete_recording.unjudged("recording", diagnosis.timeline.coverage),
-        batch_bytes=_batch_bytes(examined.recording),
+        unjudged=debug_settings.unjudged(diagnosis.run)
+        or incomplete_recording.unjudged("recording", diagnosis.timeline.coverage),
+        batch_bytes=examined.recording.batch_bytes if examined.recording else None,
         free_bytes=memory.get("free_bytes"),
         inventory=diagnosis.inventory,
+        python=diagnosis.timeline.trace.program != "cpp",
         owners=diagnosis.owners,
+        exposed_together_ns=diagnosis.exposed_together_ns,
     )
-
-
-def _batch_bytes(recording: RankRecording | None) -> int | None:
-    sizes = [loader.get("batch_bytes") for loader in (recording.meta.get("loaders") or ())] if recording else []
-    return max((size for size in sizes if size), default=None)

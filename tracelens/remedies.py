@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from pathlib import Path
 
 from tracelens import run as runs
@@ -159,6 +160,19 @@ def to_write(context: PatchContext, by_scheme: Mapping[str, Remedy], names: Coll
     return out
 
 
+def told_apart(trace: ReplayTrace | Abstention, by_scheme: Mapping[str, Remedy]) -> dict[frozenset[str], bool]:
+    """Per pair of schemes with a replay, whether the step times after them differ."""
+    if isinstance(trace, Abstention):
+        return {}
+    replayed = [(name, remedy.edits) for name, remedy in by_scheme.items() if isinstance(remedy.estimate, Estimate)]
+    pairs = {
+        frozenset((name, other)): estimate.told_apart(trace, edits, theirs)
+        for (name, edits), (other, theirs) in combinations(replayed, 2)
+        if not isinstance(edits, str) and not isinstance(theirs, str)
+    }
+    return {pair: apart for pair, apart in pairs.items() if apart is not None}
+
+
 def worth_asking(
     context: PatchContext,
     fitted: Mapping[str, tuple[Edit, ...] | str],
@@ -197,7 +211,7 @@ def _remedy(fitted: _Fitted, context: PatchContext, forced: bool) -> Remedy:
     What only --unsafe makes is in the first patch too: without --unsafe it is declined there, with its reason.
     """
     program, edits = context.replay_trace, fitted.edits
-    patch = _patch(fitted.all, context)
+    patch = patch_of_edits(fitted.all, context)
     own = () if isinstance(edits, str) else edits
     possible = own if patch is None else _made(fitted.all, patch, context.stalls)
     if patch is not None and context.unsafe and fitted.offers and not forced:
@@ -210,7 +224,7 @@ def _remedy(fitted: _Fitted, context: PatchContext, forced: bool) -> Remedy:
         paying = planning.keep_paying(planning.judged(possible), lambda some: estimate.predict(program, some))
         if patch is not None and paying != possible:
             offered = () if context.unsafe else fitted.offers
-            patch = _patch((*paying, *offered), context)
+            patch = patch_of_edits((*paying, *offered), context)
             patch = patch and _with_left_out(patch, possible, paying, (program, fitted.name))
         possible = paying
     return Remedy(possible, estimate.predict(program, possible), patch)
@@ -218,12 +232,12 @@ def _remedy(fitted: _Fitted, context: PatchContext, forced: bool) -> Remedy:
 
 def _safe_first(own: tuple[Edit, ...], possible: tuple[Edit, ...], context: PatchContext) -> tuple[Edit, ...]:
     """With what the scheme's own Edits can do without the others: a place that both can change is theirs."""
-    alone = _patch(own, context) if own else None
+    alone = patch_of_edits(own, context) if own else None
     safe = _made(own, alone, context.stalls) if alone is not None else ()
     return (*safe, *(edit for edit in possible if edit.kind in UNSAFE_EDITS))
 
 
-def _patch(edits: tuple[Edit, ...], context: PatchContext) -> Patch | None:
+def patch_of_edits(edits: tuple[Edit, ...], context: PatchContext) -> Patch | None:
     """None where the source is not at hand."""
     if isinstance(context.code, Abstention):
         return None

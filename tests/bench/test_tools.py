@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.bench import longer
+from tests.bench import commands, launches, longer
 from tests.bench.run import summary, table, targets
 from tests.support.builders import loop
+from tracelens import pipeline
 from tracelens.trace import chrome, timeline
 
 ONE = Path(__file__).with_name("one.py")
@@ -75,3 +76,27 @@ def test_targets_are_met_or_missed_by_the_median() -> None:
     words = [line.rpartition(", ")[2] for line in targets(found)]
     assert words == ["missed", "met", "met", "missed", "met", "met"]
     assert table(found).count("\n") == 1 + len(found)
+
+
+@pytest.mark.programs
+def test_a_whole_command_has_its_cpu_time_and_its_peak() -> None:
+    row = commands.measured([sys.executable, "-c", "sum(range(1_000_000)); held = bytearray(50_000_000)"])
+    assert 0 < row["cpu_s"] < 60 and row["wall_s"] > 0
+    assert 50 < row["peak_mb"] < 500
+    with pytest.raises(SystemExit, match="failed"):
+        commands.measured([sys.executable, "-c", "raise SystemExit(3)"])
+
+
+def test_a_table_has_the_least_time_and_the_largest_peak_of_each_version() -> None:
+    rows = [
+        {"command": "analyze", "version": version, "cpu_s": cpu, "peak_mb": peak}
+        for version, cpu, peak in (("here", 2.0, 90.0), ("here", 1.0, 80.0), ("before", 3.0, 70.0))
+    ]
+    last = commands.table(rows, ["here", "before"]).splitlines()[-1]
+    assert last == "| analyze | 1.00 s (median 1.50) | 90 MB | 3.00 s (median 3.00) | 70 MB |"
+
+
+def test_a_run_of_many_launches_is_a_run(tmp_path: Path) -> None:
+    opened = pipeline.open_inputs((launches.write(tmp_path / "project", steps=4, launches=30),))
+    assert opened.run is not None and opened.recordings[0] is not None
+    assert opened.recordings[0].clock.unprofiled_ns == (30 * 51_000,) * 20

@@ -22,6 +22,10 @@ Capture = pytest.CaptureFixture[str]
 SCHEMA = json.loads((ROOT / "docs" / "apply.schema.json").read_text())
 
 
+CHANGE = ("--lever", "event-interval")
+"""Its reads are spaced by N, so that another N is another change."""
+
+
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     cases.recorded(tmp_path)
@@ -48,11 +52,11 @@ def on_recorded_device(run: Path) -> None:
 
 def test_what_is_not_proved_is_written_once_verify_has_found_it_equal(run: Path, capsys: Capture) -> None:
     assert main(["recommend", str(run)]) == 0
+    assert capsys.readouterr().out.rstrip().endswith(f"next: tracelens verify {run} --lever event-sync")
     check = f"verify {run} --lever event-interval"
-    assert capsys.readouterr().out.rstrip().endswith(f"next: tracelens {check}")
     assert "losses.append(loss.item())\n" not in _removed((run / "tracelens.patch").read_text())
 
-    before = applied(capsys, str(run), "--dry-run")
+    before = applied(capsys, *CHANGE, str(run), "--dry-run")
     (left,) = before["patch"]["left_out"]
     assert (left["id"], left["tier"], left["unproved"], left["checked"]) == ("TL101", "checked", UNKNOWN, None)
     assert (left["why"], left["run"]) == ("no verify of this patch is in this run", f"tracelens {check}")
@@ -62,26 +66,26 @@ def test_what_is_not_proved_is_written_once_verify_has_found_it_equal(run: Path,
     (entry,) = json.loads((run / "verify.json").read_text())["entries"]
     assert entry["numbers_equal"] is True and entry["numbers"]["compared"]["settings"] > 0
     said = f"equal over {entry['steps']} steps by verify of {entry['date'][:10]}"
-    (left,) = applied(capsys, str(run), "--dry-run")["patch"]["left_out"]
+    (left,) = applied(capsys, *CHANGE, str(run), "--dry-run")["patch"]["left_out"]
     assert "ran on cpu, and the recording on " in left["why"]
     on_recorded_device(run)
 
-    after = applied(capsys, str(run))
+    after = applied(capsys, *CHANGE, str(run))
     assert after["patch"]["left_out"] == [] and after["outcome"] == "written"
     assert {hunk["id"]: hunk["checked"] for hunk in after["patch"]["hunks"]} == {"TL101": said, "TL201": None}
     assert "losses.append(loss.item())\n" in _removed(after["patch"]["diff"])
-    assert main(["apply", str(run)]) == 0 and "applied already" in capsys.readouterr().out
+    assert main(["apply", *CHANGE, str(run)]) == 0 and "applied already" in capsys.readouterr().out
     assert main(["revert", str(run)]) == 0
     assert Path("train.py").read_text() == cases.SCRIPT
 
-    assert main(["apply", str(run), "--dry-run"]) == 0
+    assert main(["apply", *CHANGE, str(run), "--dry-run"]) == 0
     assert f"checked: {said}" in " ".join(capsys.readouterr().out.split())
-    other = applied(capsys, str(run), "--dry-run", "--interval", "5")
+    other = applied(capsys, *CHANGE, str(run), "--dry-run", "--interval", "5")
     assert [hunk["id"] for hunk in other["patch"]["left_out"]] == ["TL101"], "every 5 batches was never tried"
 
 
 def test_a_patch_of_nothing_proved_leaves_the_files_as_they_are(run: Path, capsys: Capture) -> None:
-    assert main(["apply", str(run), "--only", "TL101"]) == 0
+    assert main(["apply", *CHANGE, str(run), "--only", "TL101"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert f"run: tracelens verify {run} --lever event-interval" in said and "Nothing to change." in said
     assert Path("train.py").read_text() == cases.SCRIPT and not (run / "backup").exists()

@@ -60,14 +60,15 @@ def test_the_next_command_works_from_elsewhere_and_keeps_the_plan(
     words = next_words(said(capsys))
     assert words == ["apply", *given]
     assert main([*words, "--dry-run", "--skip", "TL101"]) == 0
+    assert next_words(said(capsys)) == ["apply", *given, "--skip", "TL101"]
+    assert main([*words, "--dry-run", "--scheme", "interval-sync"]) == 0
     shown = said(capsys)
     assert "every=5" in shown or "every 5 batches" in shown
-    assert next_words(shown) == ["apply", *given, "--skip", "TL101"]
 
 
 def test_a_bare_trace_is_named_by_its_path_and_no_stage_sends_it_to_verify(tmp_path: Path, capsys: Capture) -> None:
     trace = cases.trace(tmp_path / "bare.json")
-    assert main(["recommend", str(trace)]) == 0
+    assert main(["recommend", "-v", str(trace)]) == 0
     shown = said(capsys)
     assert next_words(shown) == ["report", str(trace)]
     assert "tracelens verify" not in shown and "on a run of your own" in shown
@@ -261,3 +262,10 @@ def test_a_run_that_is_only_to_be_read_still_gets_its_answer(
     assert main(["recommend", str(project / "tracelens-runs" / "20260101-000000-train-made")]) == 0
     streams = capsys.readouterr()
     assert "event-interval" in streams.out and "cannot be written: Permission denied" in streams.err
+
+
+def test_the_id_of_a_hunk_is_explained_as_its_kind_of_change(capsys: Capture) -> None:
+    assert main(["rules", "TL101", "--format", "json"]) == 0
+    assert "defer-read" in capsys.readouterr().out
+    assert main(["rules", "TL10-01"]) in (0, 2)  # no kind 10 yet: an unknown id is refused like any other
+    assert main(["rules", "TL999999x"]) == 2

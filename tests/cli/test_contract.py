@@ -93,7 +93,7 @@ def test_the_record_names_the_run_to_revert_as_the_user_does(project: Path, caps
     assert main(["report", named, "--format", "markdown", "-o", "-", "--interval", "5"]) == 0
     lines = [line for line in said(capsys).splitlines() if line.startswith("tracelens ")]
     assert f"tracelens revert {shlex.quote(named)}" in lines
-    assert f"tracelens apply {shlex.quote(named)} --interval 5 --scheme event-interval" in lines
+    assert f"tracelens apply {shlex.quote(named)} --interval 5 --scheme event-sync" in lines
 
 
 def trial(outcome: str) -> Verification:

@@ -28,6 +28,7 @@ FORMATS = {
     "apply": ["text", "json"],
     "revert": ["text", "json"],
     "verify": ["text", "json"],
+    "try": ["text", "json"],
     "patch": ["text", "json"],
     "annotate": ["text", "json"],
     "doctor": ["text", "json"],

@@ -52,6 +52,28 @@ def test_options_before_the_script_are_ours(recorded: list[session.ProfileOption
     assert recorded[0].plan.clean == 7 and recorded[0].out == tmp_path / "out"
 
 
+def test_an_option_of_ours_after_the_script_is_the_scripts_and_we_say_so(
+    recorded: list[session.ProfileOptions], capsys: Capture
+) -> None:
+    main(["profile", "--stop-after-window", "train.py", "--steps", "9", "--lr", "3"])
+    assert recorded[0].words == ("train.py", "--steps", "9", "--lr", "3")
+    said = capsys.readouterr().err
+    assert "--steps 9 goes to train.py. For TraceLens, put it first:" in said
+    assert "tracelens profile --stop-after-window --steps 9 train.py --lr 3" in said
+    main(["profile", "train.py", "--lr", "3"])
+    main(["profile", "--", "torchrun", "train.py", "--steps", "9"])
+    assert "goes to" not in capsys.readouterr().err
+
+
+def test_after_a_usage_error_the_next_command_does_not_repeat_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Capture
+) -> None:
+    refused = session.Outcome(tmp_path, 2, False, "the script ended", 0, False)
+    monkeypatch.setattr(session, "profile", lambda *_: refused)
+    assert main(["profile", "train.py", "--steps=9"]) == 2
+    assert capsys.readouterr().err.rstrip().endswith("next: tracelens profile --steps=9 train.py")
+
+
 def test_the_scripts_exit_code_comes_back(recorded: list[session.ProfileOptions], capsys: Capture) -> None:
     assert main(["profile", "train.py"]) == 3
     assert "no training step was seen" in capsys.readouterr().err
@@ -81,7 +103,7 @@ def test_the_report_appears_when_the_window_closes(
     assert main(["profile", "train.py"]) == 0
     streams = capsys.readouterr()
     assert streams.out == ""  # standard output is the script's
-    assert "event-interval saves" in streams.err and "report.html" in streams.err
+    assert "event-sync saves" in streams.err and "report.html" in streams.err
     assert f"next: tracelens recommend {folder.relative_to(tmp_path)}" in streams.err
     assert (folder / "report.html").is_file()
 
@@ -117,7 +139,7 @@ def test_verify_exits_by_its_outcome(
     monkeypatch.setattr(trials, "verify_schemes", measured)
     words = ["--all"] if outcome == "faster" else []
     assert main(["verify", str(folder), *words]) == code
-    wanted = {"event-interval", "interval-sync", "event-sync"} if words else {"event-interval"}
+    wanted = {"event-interval", "interval-sync", "event-sync"} if words else {"event-sync"}
     assert set(asked[0]) == wanted and "said." in capsys.readouterr().out
 
 

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.support import report_cases as cases
-from tracelens.model import Location
+from tracelens.model import Location, Owners
 from tracelens.report import source_excerpt
 from tracelens.run import sources
+
+NOBODY = Owners(0, ())
 
 # ----------------------------------------------------------------------------------------------------- excerpt
 
@@ -39,5 +41,5 @@ def test_locations_that_cannot_be_files_have_no_source(tmp_path: Path) -> None:
     stall = cases.diagnosis().stalls[0]
     places = ("x" * 300, "nul\0.py", "/proc/self/mem", "train.py")
     stalls = [replace(stall, location=Location(place, 3)) for place in places]
-    assert sources.located_texts(stalls, None, code, "all")["train.py"] == cases.SOURCE
-    assert set(sources.located_texts(stalls, None, code, "project")) == {"train.py"}
+    assert sources.located_texts(stalls, NOBODY, None, code, "all")["train.py"] == cases.SOURCE
+    assert set(sources.located_texts(stalls, NOBODY, None, code, "project")) == {"train.py"}

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support import report_cases as cases
+from tracelens.model import Stall
 from tracelens.report import budget, compare
 
 # --------------------------------------------------------------------------------------------- compare, budget
@@ -29,6 +30,17 @@ def test_three_steps_decide_nothing_and_another_gpu_is_not_comparable() -> None:
     assert same.ratio is None and same.judgment == "inconclusive"
     other = compare.compare_diagnoses(cases.diagnosis(), cases.diagnosis(timeline=cases.timeline("A100")))
     assert other.obstacles == ("device: NVIDIA H200 against A100",)
+
+
+def test_calls_for_memory_while_the_gpu_idles_count_as_exposed_waits() -> None:
+    """A loop without a pool of memory: the replay sees no wait to remove, and 800 ms of a step are spent in hipFree."""
+    freeing = Stall("s1", "hipFree", "alloc", 181.0, 800_000_000, 740_000_000, None, "unknown", None)
+    diagnosis = replace(cases.diagnosis(), stalls=(freeing,))
+    (item,) = budget.judge_budgets(diagnosis, budget.Budgets(exposed_ms=1.0), 0)
+    assert (item.value, item.within) == (740.0, False)
+    unknown = replace(diagnosis, stalls=(replace(freeing, gpu_idle_ns=None),))
+    assert budget.judge_budgets(unknown, budget.Budgets(exposed_ms=1.0), 0)[0].within is None
+    assert budget.judge_budgets(diagnosis, budget.Budgets(exposed_ms=1.0), 0, {"s1"})[0].within is True
 
 
 def test_budgets_say_within_above_and_not_measured() -> None:

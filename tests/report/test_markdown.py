@@ -70,7 +70,7 @@ def test_a_table_keeps_its_columns() -> None:
 
 def test_the_verdict_is_the_same_sentence() -> None:
     diagnosis = cases.recommended()
-    assert f"**{markdown_syntax.plain(wording.headline(diagnosis))}**" in markdown.summary(diagnosis)
+    assert f"**{markdown_syntax.plain(wording.verdict(diagnosis))}**" in markdown.summary(diagnosis)
 
 
 def test_a_summary_of_hostile_names_has_no_tag_of_theirs() -> None:

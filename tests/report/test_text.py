@@ -21,7 +21,7 @@ PLAIN, COLOR = TerminalStyle(120, color=False), TerminalStyle(120, color=True)
 
 def test_the_verdict_is_one_string_in_text_json_and_html() -> None:
     diagnosis = cases.recommended()
-    verdict = wording.headline(diagnosis)
+    verdict = wording.verdict(diagnosis)
     assert verdict in text.recommendation(diagnosis, PLAIN)
     assert json_report.document(diagnosis)["recommendation"]["verdict"] == verdict
     page = html.render(diagnosis)
@@ -29,7 +29,7 @@ def test_the_verdict_is_one_string_in_text_json_and_html() -> None:
 
 
 def test_an_analysis_names_the_costliest_wait_with_its_line_and_what_comes_back() -> None:
-    said = wording.headline(cases.diagnosis())
+    said = wording.verdict(cases.diagnosis())
     assert "25 %" in said and "torch.cuda.synchronize" in said and "train.py:11" in said and "1.50 ms" in said
 
 
@@ -37,8 +37,8 @@ def test_an_analysis_does_not_call_waits_harmless_that_nobody_judged() -> None:
     base = cases.diagnosis()
     unknown = tuple(replace(stall, verdict="unknown", exposed_ns=None) for stall in base.stalls)
     harmless = tuple(replace(stall, verdict="harmless", exposed_ns=0) for stall in base.stalls)
-    assert "No single wait" not in wording.headline(replace(base, stalls=unknown))
-    assert "No single wait costs step time" in wording.headline(replace(base, stalls=harmless))
+    assert "No single wait" not in wording.verdict(replace(base, stalls=unknown))
+    assert "No single wait costs step time" in wording.verdict(replace(base, stalls=harmless))
 
 
 def test_a_recording_without_gpu_says_so() -> None:
@@ -101,8 +101,8 @@ def test_rich_markup_in_names_is_text() -> None:
 
 
 def test_schemes_show_prior_beside_evidence_and_the_reason_of_a_rejection() -> None:
-    out = text.recommendation(cases.recommended(), PLAIN)
-    assert "9.4 replayed (8)" in out
+    out = text.recommendation(cases.recommended(), replace(PLAIN, everything=True))
+    assert "10 replayed (8)" in out
     assert "gains 0.2 %, within its noise of ±2 %" in out
     assert "Risk above 31.5 %: event-sync would win" in out
 

@@ -42,7 +42,17 @@ from tracelens.replay.program import Program
 from tracelens.replay.replay_trace import HostOp, ReplayTrace, all_host_ops
 from tracelens.schemes import plan, rules
 
-HELPERS = {"arguments", "build", "loop_groups", "memory_writes", "pinned", "wait_dependents"}
+HELPERS = {
+    "waits_that_stay",
+    "arguments",
+    "build",
+    "every_nth",
+    "loop_groups",
+    "memory_writes",
+    "pinned",
+    "returned_reads",
+    "wait_dependents",
+}
 """Modules of patch/recipes/ that serve recipes and are none."""
 MADE_UP = "count-to-ten"
 
@@ -137,10 +147,11 @@ def test_rule_files_say_the_tier_of_the_definition_and_name_schemes_that_exist()
         assert set(rule.get("offered_by", ())) <= schemes
 
 
-def test_every_kind_is_part_of_a_scheme() -> None:
-    schemes = rules.load().schemes
-    used = {template.kind for scheme in schemes for template in scheme.edits}
-    assert used | {kind for scheme in schemes for kind in scheme.unsafe} == set(EDIT_DEFINITIONS)
+def test_every_kind_is_part_of_a_scheme_or_the_recipe_of_a_lever() -> None:
+    loaded = rules.load()
+    used = {template.kind for scheme in loaded.schemes for template in scheme.edits}
+    used |= {kind for scheme in loaded.schemes for kind in scheme.unsafe}
+    assert used | {lever.recipe for lever in loaded.levers if lever.recipe} == set(EDIT_DEFINITIONS)
 
 
 def test_every_condition_has_its_test_and_is_used() -> None:
@@ -157,6 +168,7 @@ def test_a_plan_does_without_unsafe_kinds_first_and_with_what_depends_on_a_kind(
         ["thin-logs"],
         ["move-guard"],
         ["more-workers"],
+        ["loader-workers"],
         ["prefetch"],
         ["async-copy", "prefetch"],
         ["defer-read", "event-sync", "interval-sync"],

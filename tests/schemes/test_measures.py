@@ -75,7 +75,7 @@ def test_what_the_loop_lacks_is_listed_as_an_opinion_in_every_format(tmp_path: P
     assert "lasting-workers" in [one.id for one in lacking]
     assert "mixed-precision" in [one.id for one in lacking]
     for page in (
-        text.recommendation(planned, TerminalStyle(120, color=False)),
+        text.recommendation(planned, TerminalStyle(120, color=False, everything=True)),
         markdown.summary(planned),
         html.render(planned),
     ):
@@ -88,7 +88,7 @@ def test_what_the_loop_lacks_is_listed_as_an_opinion_in_every_format(tmp_path: P
     assert document["mixed-precision"]["acts_on_share"] == parts.parts["compute"] / parts.wall_ns
     assert document["rarer-validation"]["present"] is None
     none = replace(report_cases.recommended(), measures=())
-    assert wording.BEYOND not in text.recommendation(none, TerminalStyle(120, color=False))
+    assert wording.BEYOND not in text.recommendation(none, TerminalStyle(120, color=False, everything=True))
 
 
 @pytest.mark.parametrize(

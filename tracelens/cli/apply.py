@@ -83,13 +83,16 @@ def _apply(
     patcher.check_not_edited(folder / runs.BACKUP_FOLDER)
     if not dry_run:
         patcher.clean_up(folder / runs.BACKUP_FOLDER)
-    again, verdict = typed((folder,), plan_options), wording.headline(diagnosis)
+    again, verdict = typed((folder,), plan_options), wording.verdict(diagnosis)
     name = chosen_scheme(diagnosis, plan_options.scheme)
     if name is None:
         return ApplyResult("nothing", verdict, None, None, next_commands.line("report", *again))
     change = pipeline.patch_to_write(diagnosis, name, hunks, pipeline_options(plan_options))
     check = next_commands.check(diagnosis, again, name)
-    verify = check if change.left_out else next_commands.line("verify", *again, "--scheme", name)
+    flag = "--lever" if name in diagnosis.edits_of_levers else "--scheme"
+    verify = check if change.left_out else next_commands.line("verify", *again, flag, name)
+    if change.empty and name in diagnosis.edits_of_levers:
+        verify = next_commands.line("try", str(folder), name)
     if _is_applied(change, runs.applied_patch(folder / runs.BACKUP_FOLDER)):
         return ApplyResult("already", verdict, name, change, verify, check)
     if change.empty or dry_run:

@@ -59,5 +59,5 @@ def _starts(path: Path) -> tuple[Diagnosis, ...]:
         return (pipeline.diagnose(options.opened((path,))),)
     complete = [folder for folder in inside if runs.read(folder).complete]
     if not complete:
-        raise InputError(f"no run in {path} is complete", hint="record again: tracelens profile train.py")
+        raise InputError(f"no run in {path} is complete", hint="record again: tracelens profile SCRIPT")
     return tuple(pipeline.diagnose(options.opened((folder,))) for folder in complete)

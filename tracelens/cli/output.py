@@ -108,6 +108,23 @@ def progress(what: str) -> Iterator[None]:
         _write(sys.stderr, f" {took:.1f} s" if asked or took > PATIENCE_S else "")
 
 
+@contextlib.contextmanager
+def stdout_on_stderr() -> Iterator[None]:
+    """While another program runs under ours, what it prints goes to stderr: stdout is for the answer."""
+    sys.stdout.flush()
+    try:
+        saved = os.dup(1)
+    except OSError:  # closed
+        yield
+        return
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 1)
+        os.close(saved)
+
+
 def open_streams() -> None:
     """A stream that was closed before we started (`>&-`) is None; nothing that prints expects that."""
     for name in ("stdout", "stderr"):

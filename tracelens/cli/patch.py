@@ -32,6 +32,7 @@ class EveryPlaceOptions:
     checked: bool
     project: Path | None
     dry_run: bool
+    import_runtime: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ choices = options.bundled(
         help="The folder whose sources belong together.  [default: the folder that holds all FILEs]",
     ),
     click.option("--dry-run", is_flag=True, help="Show the diff, write nothing."),
+    options.import_runtime,
 )
 
 
@@ -132,7 +134,9 @@ def _patched(
     from tracelens.report import next_commands
 
     with output.progress("looking for places"):
-        change = patch_files(scripts, project, intervals, PatchOptions(checked=chosen.checked))
+        change = patch_files(
+            scripts, project, intervals, PatchOptions(checked=chosen.checked, import_runtime=chosen.import_runtime)
+        )
     record = next_commands.line("profile", output.shown(scripts[0]))
     if change.empty:
         return EveryPlaceResult("nothing", change, None, record)

@@ -69,14 +69,19 @@ def planned(
 
 
 def chosen_scheme(diagnosis: PlannedDiagnosis, wanted: str | None) -> str | None:
-    """The scheme named by the user, else the recommended one; None where nothing is recommended."""
+    """The scheme or lever named by the user, else the recommended one; None where nothing is recommended."""
     if wanted is None:
-        return diagnosis.recommendation.scheme
-    known = [scheme.id for scheme in diagnosis.schemes]
-    if wanted not in known:
-        guess = options.did_you_mean(wanted, known)
-        raise UsageError(f"there is no scheme {wanted!r}.{guess}", hint=f"one of: {', '.join(known)}")
-    return wanted
+        return diagnosis.recommendation.scheme or diagnosis.recommendation.lever
+    known = [*(scheme.id for scheme in diagnosis.schemes), *diagnosis.edits_of_levers]
+    if wanted in known:
+        return wanted
+    lever = next((lever for lever in diagnosis.levers if lever.id == wanted), None)
+    if lever is not None:
+        where = f" at {lever.locations[0]}" if lever.locations else ""
+        why = lever.reason if lever.state in ("done", "not_applicable") else "no recipe writes it"
+        raise UsageError(f"there is no patch for {wanted}: {why}", hint=f"by hand{where}: {lever.text}")
+    guess = options.did_you_mean(wanted, known)
+    raise UsageError(f"there is no scheme or lever {wanted!r}.{guess}", hint=f"one of: {', '.join(known)}")
 
 
 def typed(paths: Sequence[Path], plan_options: PlanOptions, diagnosis: Diagnosis | None = None) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tracelens.cli import output
+from tracelens.cli.misplaced import MisplacedOptions, misplaced
 from tracelens.errors import TracelensError
 
 if TYPE_CHECKING:
@@ -79,10 +80,15 @@ def profile(
     from tracelens.report import next_commands
 
     wanted = _options(tuple(words), program=program, **chosen)
+    meant = None if program else misplaced(click.get_current_context().command, before, words)
+    hint = "" if meant is None else _as_option(meant, words[0])
+    if hint and not quiet:
+        output.note(hint)
     announcement = _Announcement(quiet)
     outcome = session.profile(wanted, announcement.start)
     announcement.wait()
-    again = next_commands.line("profile", *_elsewhere(before), *words)
+    failed = meant is not None and outcome.status == USAGE_ERROR
+    again = next_commands.line("profile", *(meant.moved if failed and meant else (*_elsewhere(before), *words)))
     _conclude(outcome, announcement, again, quiet)
     return 0 if outcome.stopped else supervisor.end_as(outcome.status)
 
@@ -102,6 +108,15 @@ def _options(
     return wanted if steps is None else replace(wanted, plan=replace(wanted.plan, clean=steps))
 
 
+def _as_option(meant: MisplacedOptions, script: str) -> str:
+    from tracelens.report import next_commands
+
+    first = next_commands.line("profile", *meant.moved)
+    return f"tracelens: {' '.join(meant.words)} goes to {script}. For TraceLens, put it first:\n           {first}"
+
+
+USAGE_ERROR = 2
+"""Status of a script that does not know its arguments (argparse)."""
 AFTER_NOTHING = "tracelens doctor"
 """Where nothing was recorded and the script neither failed nor ended early, the first question is whether this machine
 can record."""
@@ -140,7 +155,7 @@ class _Announcement:
         self.command = next_commands.line("recommend", output.shown(folder))
         if not self.quiet:
             page = next(path for path in written if path.suffix == ".html")
-            output.note(f"tracelens: {wording.headline(diagnosis)}\ntracelens: report: {output.shown(page)}")
+            output.note(f"tracelens: {wording.verdict(diagnosis)}\ntracelens: report: {output.shown(page)}")
 
 
 def _conclude(outcome: Outcome, announcement: _Announcement, again: str, quiet: bool) -> None:

@@ -59,7 +59,7 @@ def report(paths: tuple[Path, ...], plan_options: PlanOptions, out: Path | None,
     output.result(output.printable(where))
     if not shown.quiet:
         after = next_commands.after_report(diagnosis, given, applied_scheme(diagnosis))
-        output.note(f"\n{wording.headline(diagnosis)}\n\nnext: {after}")
+        output.note(f"\n{wording.verdict(diagnosis)}\n\nnext: {after}")
 
 
 def _default(diagnosis: Diagnosis, renderer: Renderer) -> Path:

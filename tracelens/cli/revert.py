@@ -33,8 +33,9 @@ def revert(run: Path | None, shown: Presentation) -> None:
     if runs.is_patch_folder(folder):
         runs.remove_patch_folder(folder)
     files = [output.shown(path) for path in restored]
+    said = [f"{'restored' if path.exists() else 'removed'}: {output.shown(path)}" for path in restored]
     document = {"schema_version": 1, "restored": files, "next": next_command}
-    answer = CommandOutcome(lambda: "\n".join(f"restored: {file}" for file in files), document)
+    answer = CommandOutcome(lambda: "\n".join(said), document)
     output.result(render(shown.renderer.outcome, answer, shown))
     if shown.for_people:
         output.note(f"\nnext: {next_command}")

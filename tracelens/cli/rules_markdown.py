@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from tracelens.report.markdown_syntax import block, bullets, code, document, plain, table
 
 if TYPE_CHECKING:
+    from tracelens.levers.definition import LeverRule
     from tracelens.schemes.catalog import (
+        AnyRule,
         ExpectedRange,
         FindingText,
         MeasureRule,
@@ -28,7 +30,7 @@ def page(loaded: Rules) -> str:
     return document(_page(loaded))
 
 
-def entry(rules: Sequence[SchemeRule | FindingText | Recipe | MeasureRule]) -> str:
+def entry(rules: Sequence[AnyRule]) -> str:
     """The rules of one id."""
     return document(part for rule in rules for part in _entry(rule, "#"))
 
@@ -67,6 +69,7 @@ def _page(loaded: Rules) -> Iterator[str]:
     yield "## Edits"
     for recipe in loaded.recipes.values():
         yield from _entry(recipe, "###")
+    yield from _levers(loaded)
     yield "## Measures of the training speed guide"
     yield (
         "What else that seed names. They change the computation itself, so no replay can tell what they give: they "
@@ -75,6 +78,20 @@ def _page(loaded: Rules) -> Iterator[str]:
     )
     for measure in loaded.measures:
         yield from _entry(measure, "###")
+
+
+def _levers(loaded: Rules) -> Iterator[str]:
+    yield "## Levers"
+    yield (
+        "What `tracelens try` switches on in a copy of the script, without a change of your files, and measures beside "
+        "the original. A lever comes first on a run where its owners hold the step's time."
+    )
+    yield table(
+        ("lever", "family", "what it does", "owners"),
+        [(code(rule.form), rule.family, plain(rule.title), ", ".join(rule.owners)) for rule in loaded.levers],
+    )
+    for lever in loaded.levers:
+        yield from _lever(lever, "###")
 
 
 def _points(points: Sequence[tuple[float, float]]) -> str:
@@ -94,13 +111,16 @@ def opinion(rule: SchemeRule, loaded: Rules) -> tuple[str, str]:
     return f"{sum(five) / len(five):.1f}", f"{total:.2f}"
 
 
-def _entry(rule: SchemeRule | FindingText | Recipe | MeasureRule, level: str) -> Iterator[str]:
+def _entry(rule: AnyRule, level: str) -> Iterator[str]:
+    from tracelens.levers.definition import LeverRule
     from tracelens.schemes.catalog import FindingText, MeasureRule, SchemeRule
 
     if isinstance(rule, SchemeRule):
         yield from _scheme(rule, level)
     elif isinstance(rule, FindingText):
         yield from _finding(rule, level)
+    elif isinstance(rule, LeverRule):
+        yield from _lever(rule, level)
     elif isinstance(rule, MeasureRule):
         yield from _measure(rule, level)
     else:
@@ -176,6 +196,23 @@ def _measure(measure: MeasureRule, level: str) -> Iterator[str]:
     if measure.gain:
         yield table(("expected", "range", "note", "said by"), _spans("gain, percent", [measure.gain]))
     yield f"Watch out: {plain(measure.caution)}"
+
+
+def _lever(rule: LeverRule, level: str) -> Iterator[str]:
+    yield f"{level} Lever {code(rule.id)}: {plain(rule.title)}"
+    yield f"When: {plain(rule.when)}"
+    yield f"What to write: {plain(rule.text)}."
+    yield f"Cost: {plain(rule.cost)}"
+    yield f"Watch out: {plain(rule.caution)}"
+    if rule.before:
+        yield "Before:"
+        yield block(rule.before, "python")
+        yield "After:"
+        yield block(rule.after, "python")
+    if rule.guide:
+        yield f"In the training speed guide: {plain(rule.guide)}."
+    if rule.references:
+        yield bullets(f"{plain(said.text)}: <{said.url}>" if said.url else plain(said.text) for said in rule.references)
 
 
 def _recipe(recipe: Recipe, level: str) -> Iterator[str]:

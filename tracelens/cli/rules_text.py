@@ -9,9 +9,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tracelens.cli.rules_markdown import claims_of, opinion, ranged
+from tracelens.levers.definition import LeverRule
 from tracelens.report import terminal
 from tracelens.report.terminal import TerminalStyle
 from tracelens.schemes.catalog import (
+    AnyRule,
     ExpectedRange,
     FindingText,
     MeasureRule,
@@ -40,7 +42,7 @@ def ids(loaded: Rules) -> str:
     return "\n".join(rule.id for rule in rules)
 
 
-def explained(rules: Sequence[SchemeRule | FindingText | Recipe | MeasureRule], style: TerminalStyle) -> str:
+def explained(rules: Sequence[AnyRule], style: TerminalStyle) -> str:
     """Everything that is known of the rules of one id."""
     return terminal.draw(_one(rules), style)
 
@@ -56,6 +58,9 @@ def _every(loaded: Rules) -> Iterator[RenderableType]:
     yield terminal.table(
         ("id", "title", "tier"), [(r.id, r.title, r.tier) for r in loaded.recipes.values()], frozenset()
     )
+    yield terminal.heading("Levers")
+    levers = [(rule.form, rule.title, rule.family) for rule in loaded.levers]
+    yield terminal.table(("id", "title", "family"), levers, frozenset())
     yield terminal.heading("Measures of the training speed guide (opinions; not scored)")
     measures = [(m.id, m.title, _expected(m)) for m in loaded.measures]
     yield terminal.table(("id", "title", "expected"), measures, frozenset())
@@ -66,12 +71,14 @@ def _expected(measure: MeasureRule) -> str:
     return f"{measure.gain.low:g} to {measure.gain.high:g} %" if measure.gain else "–"
 
 
-def _one(rules: Sequence[SchemeRule | FindingText | Recipe | MeasureRule]) -> Iterator[RenderableType]:
+def _one(rules: Sequence[AnyRule]) -> Iterator[RenderableType]:
     for rule in rules:
         if isinstance(rule, SchemeRule):
             yield from _scheme(rule)
         elif isinstance(rule, FindingText):
             yield from _finding(rule)
+        elif isinstance(rule, LeverRule):
+            yield from _lever(rule)
         elif isinstance(rule, MeasureRule):
             yield from _measure(rule)
         else:
@@ -126,6 +133,17 @@ def _measure(measure: MeasureRule) -> Iterator[RenderableType]:
     else:
         told = f"by the variable {measure.variable}" if measure.variable else "by nothing in a recording of steps"
     yield terminal.paragraph(f"whether a loop has it is told {told}")
+
+
+def _lever(rule: LeverRule) -> Iterator[RenderableType]:
+    yield terminal.heading(f"{rule.form}: {rule.title}")
+    for line in (f"when: {rule.when}", f"write: {rule.text}", f"cost: {rule.cost}", f"watch out: {rule.caution}"):
+        yield terminal.paragraph(line)
+    for title, code in (("Before", rule.before), ("After", rule.after)) if rule.before else ():
+        yield terminal.heading(title)
+        yield terminal.listing(code)
+    for said in rule.references:
+        yield terminal.paragraph(f"{said.text}: {said.url}" if said.url else said.text)
 
 
 def _recipe(recipe: Recipe) -> Iterator[RenderableType]:

@@ -26,7 +26,8 @@ FEWEST_STEPS = 20
 """What `verify.policy` takes at least; a test compares them, so that --help need not load it."""
 
 
-def _seconds(context: click.Context, parameter: click.Parameter, value: str) -> float:
+def seconds(context: click.Context, parameter: click.Parameter, value: str) -> float:
+    """A time such as 10m, in seconds."""
     match = re.fullmatch(r"(\d{1,6}(?:\.\d+)?)\s*(s|m|h|)", value.strip())
     if match is None or not float(match[1]):
         raise click.BadParameter(f"{value!r} is not a time such as 10m, 90s or 1h", context, parameter)
@@ -48,8 +49,8 @@ effort = options.bundled(
     click.option(
         "--steps", type=click.IntRange(min=FEWEST_STEPS), default=200, show_default=True, help="Steps per process."
     ),
-    click.option("--budget", callback=_seconds, default="10m", show_default=True, help="Time to spend at most."),
-    click.option("--seed", type=int, default=0, show_default=True, help="The seed both versions get."),
+    click.option("--budget", callback=seconds, default="10m", show_default=True, help="Time to spend at most."),
+    click.option("--seed", type=int, default=0, show_default=True, help="The seed that all runs get."),
 )
 
 
@@ -68,8 +69,7 @@ def verify(words: Sequence[str], every: bool, effort: Effort, plan_options: Plan
     Two scripts instead of a run compare a change made by hand.
     """
     from tracelens import trials
-    from tracelens.report import next_commands
-    from tracelens.report.wording import headline
+    from tracelens.report import next_commands, wording
 
     if every and plan_options.scheme is not None:
         raise UsageError("--all and --scheme exclude each other", hint="leave one of them out")
@@ -88,7 +88,7 @@ def verify(words: Sequence[str], every: bool, effort: Effort, plan_options: Plan
         diagnosis = planned((folder,), plan_options)
         names = _names(diagnosis, plan_options.scheme, every)
         if not names:
-            _nothing(headline(diagnosis), shown, next_commands.line("report", *typed((folder,), plan_options)))
+            _nothing(wording.verdict(diagnosis), shown, next_commands.line("report", *typed((folder,), plan_options)))
             return 0
         measured = trials.verify_schemes(diagnosis, names, trial_options)
         after = _after_run(folder, measured, plan_options)
@@ -129,8 +129,7 @@ def _after_scripts(words: Sequence[str], measured: Verification) -> str:
 def _text(
     measured: Sequence[Verification], ranked: PlannedDiagnosis | None, shown: Presentation, after: str, *, every: bool
 ) -> str:
-    from tracelens.report import text
-    from tracelens.report.wording import headline
+    from tracelens.report import text, wording
 
     if shown.quiet:
         said = "\n".join(f"{trial.scheme}: {trial.verdict}" if every else trial.verdict for trial in measured) + "\n"
@@ -139,7 +138,7 @@ def _text(
     if ranked is None:
         return said
     told = any(trial.ratio is not None for trial in measured)
-    return f"{said}{'With these measurements' if told else 'No speed was measured'}: {headline(ranked)}"
+    return f"{said}{'With these measurements' if told else 'No speed was measured'}: {wording.verdict(ranked)}"
 
 
 def _document(measured: Sequence[Verification], ranked: PlannedDiagnosis | None) -> dict[str, object]:

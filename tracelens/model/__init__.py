@@ -10,6 +10,7 @@ a diagnosis, and nothing here imports a heavy library at run time.
     trace         one rank's trace as columns, and the queryable picture of it
     findings      where a step's time goes, who waits, what was found and what could not be judged
     owners        who owns the time of a step
+    levers        what can be changed, and what is known of each change on one Run
     plan          Edits of the training loop, what they buy, the schemes made of them, the advice
     patch         files before and after, hunks, declined places
     verification  the original measured against a patched version
@@ -34,6 +35,19 @@ from tracelens.model.findings import (
     StepTimes,
     Verdict,
     WaitKind,
+)
+from tracelens.model.levers import (
+    LEVER_FAMILIES,
+    LEVER_STATES,
+    TOGGLE_KINDS,
+    Lever,
+    LeverCombination,
+    LeverFamily,
+    LeverNumbers,
+    LeverState,
+    Speedup,
+    Toggle,
+    ToggleKind,
 )
 from tracelens.model.lines import GarbageCollection, LineLog, LinePlace, LoggedStep
 from tracelens.model.owners import OWNER_KINDS, Owner, OwnerKind, Owners
@@ -60,7 +74,10 @@ __all__ = [
     "BREAKDOWN_PARTS",
     "CRITERIA",
     "IDLE_PARTS",
+    "LEVER_FAMILIES",
+    "LEVER_STATES",
     "OWNER_KINDS",
+    "TOGGLE_KINDS",
     "UNSAFE_EDITS",
     "Abstention",
     "Binding",
@@ -84,6 +101,11 @@ __all__ = [
     "IllustratedDiagnosis",
     "InapplicableCheck",
     "InventoryItem",
+    "Lever",
+    "LeverCombination",
+    "LeverFamily",
+    "LeverNumbers",
+    "LeverState",
     "LineLog",
     "LinePlace",
     "Location",
@@ -105,6 +127,7 @@ __all__ = [
     "Scheme",
     "Score",
     "SourceMark",
+    "Speedup",
     "StackSample",
     "Stage",
     "Stall",
@@ -114,6 +137,8 @@ __all__ = [
     "Tables",
     "Tier",
     "Timeline",
+    "Toggle",
+    "ToggleKind",
     "Trace",
     "Verdict",
     "Verification",

@@ -23,6 +23,7 @@ from tracelens.model.findings import (
     Stall,
     StepTimes,
 )
+from tracelens.model.levers import Lever, LeverCombination
 from tracelens.model.owners import Owners
 from tracelens.model.patch import Hunk, Patch
 from tracelens.model.pictures import DrawnStep, WhatIf
@@ -66,6 +67,10 @@ class Diagnosis:
     uncovers the next one. None where nothing could be replayed."""
     owners: Owners
     """Who owns the time of a step."""
+    headline: str = ""
+    """The largest loss, in at most 60 characters and without a line."""
+    loss_beside_waits: str = ""
+    """The largest loss with its line, where that is neither a wait for the GPU nor the GPU's own work; else empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +80,8 @@ class PlannedDiagnosis(Diagnosis):
     schemes: tuple[Scheme, ...]
     recommendation: Recommendation
     patches: Mapping[str, Patch]
-    """Per scheme id, the patch that plans count and trials run; empty where the source is not at hand."""
+    """Per id of a scheme, or of a lever that a recipe writes, the patch that plans count and trials run; empty where
+    the source is not at hand."""
     written: Mapping[str, Patch]
     """Per scheme id, what `apply` writes of it where that is less: without the hunks that nothing has proved or
     checked. Only of the recommended scheme, and of one that the user named."""
@@ -88,6 +94,12 @@ class PlannedDiagnosis(Diagnosis):
     """Per scheme id what the replay predicts, also where a trial measured it: a prediction is graded, not replaced."""
     measures: tuple[Measure, ...]
     """What else the seeds' training speed guide names, with whether the loop has it."""
+    combination: LeverCombination | None
+    """The best levers together, where they were tried."""
+    levers: tuple[Lever, ...]
+    """What can be changed, with what is known of each here: schemes and the levers of `rules/levers/`, ranked."""
+    edits_of_levers: Mapping[str, tuple[Edit, ...]]
+    """Per id of a lever that a recipe writes, with its value, the Edits that do so."""
     offers: Mapping[str, tuple[Edit, ...]]
     """Per scheme id, the Edits that only --unsafe makes."""
     unsafe: tuple[Hunk, ...]

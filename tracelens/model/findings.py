@@ -10,9 +10,14 @@ from tracelens.model.source import Location
 from tracelens.model.trace import StepSource
 
 WaitKind = Literal["device", "stream", "event", "d2h", "h2d", "alloc"]
+BaselineSource = Literal["measured", "unprofiled", "recorded"]
 Verdict = Literal["exposed", "harmless", "window_edge", "unknown"]
 IDLE_PARTS = ("idle_sync", "idle_dataloader", "idle_host", "idle_launch", "idle_other")
 BREAKDOWN_PARTS = ("compute", "communication_exposed", "copy_exposed", *IDLE_PARTS)
+
+
+INFLATED = 1.1
+"""Recorded steps that are a tenth longer than unprofiled ones: then the shares of both are told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +32,28 @@ class StepTimes:
     unprofiled_median_ns: int | None = None
     certain: bool = True
     """False where steps were inferred from rows of which some are missing: then the recorded times are not known."""
+    measured_ns: int | None = None
+    """Of the original in the newest measurement of this Run; None where nothing was measured."""
 
     @property
     def best_known_ns(self) -> int:
-        """The step without the profiler where it was recorded, else the median as recorded."""
-        return self.unprofiled_median_ns or self.median_ns
+        """The baseline, the one step time that every percentage is about: as measured beside a changed version, else
+        as recorded without the profiler, else as recorded."""
+        return self.measured_ns or self.unprofiled_median_ns or self.median_ns
+
+    @property
+    def baseline_source(self) -> BaselineSource:
+        if self.measured_ns:
+            return "measured"
+        return "unprofiled" if self.unprofiled_median_ns else "recorded"
+
+    def unprofiled_busy_share(self, recorded: float | None) -> float | None:
+        """The GPU's share (0 to 1) of an unprofiled step, from that of the recorded ones: its own work takes the same
+        time in both. None where it is not known, and where the profiler makes no difference worth a word."""
+        unprofiled = self.unprofiled_median_ns
+        if recorded is None or not unprofiled or self.median_ns < INFLATED * unprofiled:
+            return None
+        return min(1.0, recorded * self.median_ns / unprofiled)
 
 
 @dataclass(frozen=True, slots=True)

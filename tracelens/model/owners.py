@@ -21,6 +21,13 @@ OwnerKind = Literal[
     "unknown",
 ]
 OWNER_KINDS: tuple[str, ...] = get_args(OwnerKind)
+HOST_KINDS: tuple[OwnerKind, ...] = ("host_line", "dataloader", "allocator", "optimizer", "backward", "launch")
+GAP_FILLERS: tuple[OwnerKind, ...] = ("host_line", "dataloader", "allocator")
+FILLS_SHARE = 0.2
+"""Of the idle time that the host makes: with less, issuing work is what the GPU waits for."""
+FILLS_SHARE_UNNAMED = 0.5
+"""The same where neither the line nor a call is known: what lies between launches may be launching too."""
+LEAST_STEP_SHARE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +38,10 @@ class Owner:
     host_line      code of the project that launches nothing meanwhile
     dataloader     the main thread in the DataLoader: its workers are too slow, or it has none
     allocator      memory is asked of the driver or given back to it
-    optimizer, backward    the host in `Optimizer.step`, or in autograd
-    launch         many short launches, none of which is long, and the way from the host to the GPU
+    optimizer      the host in `Optimizer.step`
+    backward       the host in autograd; a node that computes on the host has the line of its forward operation
+    launch         many short launches, none of which is long, and the way from the host to the GPU; launches for one
+                   tensor after the other have their line
     copy           copies that nothing hides, and the host that waits for an upload
     communication  collectives that nothing hides
     gpu            the GPU computes
@@ -47,7 +56,8 @@ class Owner:
     callee: str | None = None
     """What the line called, where that is known: `gc.collect`, `cudaMalloc`, `Adam.step`."""
     group: str | None = None
-    """Id of the Stall that idle time of this owner follows: the two own the same idle time."""
+    """Id of the Stall that idle time of this owner follows: the two own the same idle time. Of waits that pay only
+    together their ids, `s1+s2`: they are one owner."""
     reason: str | None = None
     """Why it is unknown, or why a line is."""
     recoverable_ns: int | None = None
@@ -74,6 +84,19 @@ class Owners:
         if abs(total - self.wall_ns) > len(self.owners):  # each is rounded to 1 ns
             raise ValueError(f"owners add up to {total} ns, the wall time is {self.wall_ns} ns")
 
+    def gap_filler(self) -> Owner | None:
+        """The largest single line, DataLoader or allocator call, if it owns enough of the idle time that the host makes
+        to be what the GPU waits for. Then the loop is not launch-bound."""
+        host_ns = sum(owner.owned_ns for owner in self.owners if owner.kind in HOST_KINDS)
+        candidates = [owner for owner in self.owners if owner.kind in GAP_FILLERS and _fills(owner, host_ns)]
+        largest = max(candidates, key=lambda owner: owner.owned_ns, default=None)
+        return largest if largest is not None and largest.owned_ns >= LEAST_STEP_SHARE * self.wall_ns else None
+
     def share(self, owner: Owner) -> float:
         """Of the step, 0 to 1."""
         return owner.owned_ns / self.wall_ns if self.wall_ns > 0 else 0.0
+
+
+def _fills(owner: Owner, host_ns: int) -> bool:
+    named = owner.kind != "host_line" or owner.callee is not None or (bool(owner.locations) and owner.reason is None)
+    return owner.owned_ns >= (FILLS_SHARE if named else FILLS_SHARE_UNNAMED) * host_ns

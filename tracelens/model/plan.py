@@ -69,12 +69,12 @@ class Score:
     """One criterion of one scheme, 0–10 (10 is best), and where the number comes from."""
 
     score: float
-    evidence: Literal["measured", "replayed", "patch", "prior"]
+    evidence: Literal["measured", "replayed", "patch"]
 
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """One remedy judged on this run."""
+    """One remedy judged on this run. `prior` and its means are the seeds' opinion, `scores` and `total` this run's."""
 
     id: str
     title: str
@@ -88,6 +88,8 @@ class Scheme:
     estimate: Estimate | None
     applicable: bool
     reasons: tuple[str, ...]
+    same_as: str | None = None
+    """The smaller scheme that makes the same change on this loop; it stands for both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,3 +142,5 @@ class Recommendation:
     sensitivity: Mapping[str, Any] = field(default_factory=dict)
     measure: str | None = None
     """Where none is recommended: the scheme that may pay, as far as a replay can tell, and that a trial would judge."""
+    lever: str | None = None
+    """What acts on the largest loss: a lever of `rules/levers/` that has a recipe, or the scheme."""

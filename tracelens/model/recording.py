@@ -79,6 +79,13 @@ class RankRecording:
     """Numbers of the `ProfilerStep#k` whose timings carry the cost of attribution and enter no statistic."""
     meta: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def batch_bytes(self) -> int | None:
+        """Of the loader with the largest batches; None where no size was seen."""
+        return max(
+            (size for loader in self.meta.get("loaders") or () if (size := loader.get("batch_bytes"))), default=None
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -92,3 +99,15 @@ class Run:
     complete: bool
     recordings: tuple[RankRecording, ...]
     meta: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def environment(self) -> Mapping[str, Any]:
+        """What run.json tells of the machine and the process; empty where it does not."""
+        found = self.meta.get("environment")
+        return found if isinstance(found, Mapping) else {}
+
+    @property
+    def variables(self) -> Mapping[str, Any] | None:
+        """The environment variables that matter, as recorded; None where they were not."""
+        found = self.environment.get("variables")
+        return found if isinstance(found, Mapping) else None

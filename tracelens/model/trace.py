@@ -81,8 +81,8 @@ class Trace:
 
     `columns` (numpy): start_ns i8, end_ns i8, category i1 (code into `categories`), name i4 (code into `names`),
     pid i8, tid i8, stream i4 (-1 none), device i4 (-1), correlation i8 (-1), external_id i8 (-1), bytes i8 (-1),
-    and what only some rows have: sync_kind i1, wait_stream i4, wait_event i8, wait_record i8 (correlation of the
-    event's record), graph i8 (-1 each where absent).
+    and what only some rows have: sequence i8 (autograd's), sync_kind i1, wait_stream i4, wait_event i8, wait_record i8
+    (correlation of the event's record), graph i8 (-1 each where absent).
     """
 
     path: str
@@ -103,6 +103,8 @@ class Trace:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """Top-level keys of the file other than the events (deviceProperties, distributedInfo, …)."""
     completeness: Completeness = Completeness()
+    program: Literal["cpp"] | None = None
+    """`cpp`: a training of which no row is Python's. None: a Python program, or too little is recorded to tell."""
 
     def __len__(self) -> int:
         return len(self.columns["start_ns"])
@@ -130,11 +132,12 @@ class Tables:
             record: position of the call that recorded the event it refers to (-1 unknown, -2 before the trace).
             op: position of its first GPU op (-1 none), ops: how many. step: position in steps (-1 outside)
     ops     kind (kernel copy memset collective), direction (h2d d2h d2d p2p or ""), memory (pageable pinned unknown
-            or ""), name, device, stream, start_ns, end_ns, bytes, call, step (that of its launch)
+            or ""), name, device, stream, start_ns, end_ns, bytes (-1 unknown), call (-1 none), step (that of its
+            launch)
     waits   call, copy (position in calls of the copy that this synchronize only completes, -1 none: the two are one
             call of the user's, `.item()` or a blocking `.to(device)`), api, kind (WaitKind), thread, stream, start_ns,
             end_ns, wait_ns, gpu_idle_ns, step, window_edge, path, line, function (None unknown), location_source
-            (mark sample stack none), user_call (None unknown)
+            (mark sample clock forward stack none), user_call (None unknown)
     gaps    device, start_ns, end_ns, next_op, cause (sync dataloader host launch other), wait (position in waits
             that owns it, -1 none), step
     loader  thread, start_ns, end_ns, step, name             — the main thread inside DataLoader.__next__

@@ -39,6 +39,13 @@ class Verification:
     verdict: str
     details: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def device(self) -> str | None:
+        """What it ran on; None where the entry does not say."""
+        environment = self.details.get("environment")
+        device = environment.get("device") if isinstance(environment, Mapping) else None
+        return device if isinstance(device, str) else None
+
     def window(self, side: Literal["before", "after"]) -> Mapping[str, Any]:
         """The recorded window of one version, as verify.json has it; empty where none was recorded."""
         windows = self.details.get("windows")

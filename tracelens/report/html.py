@@ -68,7 +68,7 @@ def _content(diagnosis: IllustratedDiagnosis, source: SourceScope) -> dict[str, 
     schemes = by_rank(diagnosis)
     return {
         "title": diagnosis.run.path.name if diagnosis.run else json.trace_name(diagnosis.traces[0], diagnosis),
-        "verdict": wording.headline(diagnosis),
+        "verdict": wording.verdict(diagnosis),
         "chosen": diagnosis.recommended,
         "commands": next_commands.patch_commands(diagnosis),
         "no_source": next_commands.no_source(diagnosis),
@@ -79,6 +79,7 @@ def _content(diagnosis: IllustratedDiagnosis, source: SourceScope) -> dict[str, 
         "criteria": CRITERIA,
         "weights": diagnosis.weights,
         "sensitivity": wording.sensitivity(diagnosis.recommendation),
+        "ten_percent": diagnosis.recommendation.sensitivity.get("performance_10_is_percent"),
         "bars": charts.step_times(schemes),
         "tryout": combinations.combination_table(diagnosis),
         "scoring": _scoring(diagnosis, schemes),
@@ -129,15 +130,17 @@ def _parts(packed: Mapping[str, Any]) -> set[str]:
 
 def _scoring(diagnosis: PlannedDiagnosis, schemes: Sequence[Scheme]) -> dict[str, Any]:
     """What the page needs to weigh anew; a scheme that was not judged gets no total, whatever the weights."""
+    facts = diagnosis.recommendation.sensitivity
     return {
         "weights": dict(diagnosis.weights),
+        "criteria": facts.get("criteria", []),
+        "near": facts.get("near_ties", []),
         "schemes": [
             {
                 "id": scheme.id,
                 "scores": {name: score.score for name, score in scheme.scores.items()},
-                "applicable": scheme.applicable,
-                "judged": scheme.total is not None,
-                "prior": scheme.prior_total,
+                "judged": scheme.rank is not None,
+                "rank": scheme.rank,
             }
             for scheme in schemes
             if scheme.estimate is not None
@@ -227,6 +230,7 @@ def _environment() -> jinja2.Environment:
     environment.filters |= {
         "ms": formatting.milliseconds,
         "percent": formatting.percent,
+        "step_count": wording.step_count,
         "gain": formatting.gain,
         "clean": formatting.clean,
         "device": wording.device,

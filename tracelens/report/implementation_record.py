@@ -325,7 +325,7 @@ def _risks(subject: Subject) -> Iterator[str]:
 def _next(diagnosis: PlannedDiagnosis, scheme: Scheme, typed: Sequence[str]) -> Iterator[str]:
     yield "## Next"
     if diagnosis.run is None:
-        yield f"{block(next_commands.line('profile', 'train.py'), 'sh')}"
+        yield f"{block(next_commands.line('profile', 'SCRIPT'), 'sh')}"
         return
     words_of_run = (*(typed or next_commands.plan(diagnosis)), "--scheme", scheme.id)
     lines = [next_commands.line("verify", *words_of_run), next_commands.line("apply", *words_of_run)]

@@ -19,6 +19,8 @@ from tracelens.model import (
     Diagnosis,
     Finding,
     Goal,
+    Lever,
+    LeverCombination,
     Location,
     Measure,
     Overlap,
@@ -26,6 +28,7 @@ from tracelens.model import (
     PlannedDiagnosis,
     Recommendation,
     Scheme,
+    Speedup,
     Stage,
     Stall,
     StepTimes,
@@ -34,14 +37,26 @@ from tracelens.model import (
 from tracelens.report import issues, next_commands, wording
 
 SCHEMA_VERSION = 1
-NO_PLAN: Mapping[str, Any] = {"measures": [], "schemes": [], "recommendation": None, "sensitivity": {}}
+NO_PLAN: Mapping[str, Any] = {
+    "measures": [],
+    "levers": [],
+    "combination": None,
+    "schemes": [],
+    "recommendation": None,
+    "sensitivity": {},
+}
 
 
 def document(diagnosis: Diagnosis) -> dict[str, Any]:
     """The whole contract; without a plan `measures`, `schemes` and `sensitivity` are empty, `recommendation` null."""
     return {
         "schema_version": SCHEMA_VERSION,
-        "verdict": wording.headline(diagnosis),
+        "verdict": wording.verdict(diagnosis),
+        "headline": diagnosis.headline,
+        "baseline": {
+            "step_us": microseconds(diagnosis.steps.best_known_ns if diagnosis.steps.certain else None),
+            "source": diagnosis.steps.baseline_source,
+        },
         "traces": [_trace(trace, diagnosis) for trace in diagnosis.traces],
         "steps": _steps(diagnosis.steps),
         "coverage": _coverage(diagnosis.timeline.coverage),
@@ -69,6 +84,8 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
 def _plan(diagnosis: PlannedDiagnosis) -> dict[str, Any]:
     return {
         "measures": [_measure(measure) for measure in diagnosis.measures],
+        "levers": [lever_entry(lever) for lever in diagnosis.levers],
+        "combination": _combination(diagnosis.combination),
         "schemes": [_scheme(scheme) for scheme in diagnosis.schemes],
         "recommendation": _recommendation(diagnosis.recommendation, diagnosis),
         "sensitivity": dict(diagnosis.recommendation.sensitivity),
@@ -220,6 +237,40 @@ def _measure(measure: Measure) -> dict[str, Any]:
     }
 
 
+def lever_entry(lever: Lever) -> dict[str, Any]:
+    """One entry of `levers`, which `try` prints as well."""
+    return {
+        "id": lever.id,
+        "family": lever.family,
+        "state": lever.state,
+        "rank": lever.rank,
+        "predicted": _speedup(lever.predicted),
+        "measured": _speedup(lever.measured),
+        "numbers": lever.numbers,
+        "memory_bytes_delta": lever.memory_bytes_delta,
+        "locations": [_location(location) for location in lever.locations],
+        "title": lever.title,
+        "text": lever.text,
+        "command": lever.command,
+        "reason": lever.reason,
+    }
+
+
+def _combination(best: LeverCombination | None) -> dict[str, Any] | None:
+    if best is None:
+        return None
+    return {
+        "levers": list(best.levers),
+        "measured": _speedup(best.measured),
+        "numbers": best.numbers,
+        "memory_bytes_delta": best.memory_bytes_delta,
+    }
+
+
+def _speedup(known: Speedup | None) -> dict[str, float] | None:
+    return None if known is None else {"speedup": known.speedup, "low": known.low, "high": known.high}
+
+
 def _scheme(scheme: Scheme) -> dict[str, Any]:
     return {
         "id": scheme.id,
@@ -232,6 +283,7 @@ def _scheme(scheme: Scheme) -> dict[str, Any]:
         "rank": scheme.rank,
         "estimate": scheme.estimate.document() if scheme.estimate else None,
         "applicable": scheme.applicable,
+        "same_as": scheme.same_as,
         "reasons": list(scheme.reasons),
     }
 
@@ -239,6 +291,7 @@ def _scheme(scheme: Scheme) -> dict[str, Any]:
 def _recommendation(recommendation: Recommendation, diagnosis: PlannedDiagnosis) -> dict[str, Any]:
     return {
         "scheme": recommendation.scheme,
+        "lever": recommendation.lever,
         "verdict": recommendation.verdict,
         "measure": recommendation.measure,
         "stages": [_stage(stage, diagnosis) for stage in recommendation.stages],

@@ -40,7 +40,7 @@ def gate(result: Gate, next_command: str) -> str:
 
 def _summary(diagnosis: Diagnosis, typed: Sequence[str]) -> Iterator[str]:
     yield "# TraceLens"
-    yield f"**{plain(wording.headline(diagnosis))}**"
+    yield f"**{plain(wording.verdict(diagnosis))}**"
     yield " · ".join(plain(chip) for chip in recorded(diagnosis))
     yield from breakdown(diagnosis)
     yield from waits(diagnosis)

@@ -74,7 +74,8 @@ def after_analyze(diagnosis: Diagnosis, typed: Sequence[str] = ()) -> str:
 
 
 def after_recommend(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> str:
-    """What to do with the recommendation: apply it, or look at the report where there is nothing to apply.
+    """What to do with the recommendation: apply it, try what no patch can write, or look at the report where there is
+    nothing of either.
 
     A patch that is not proved throughout is verified first.
     """
@@ -82,14 +83,17 @@ def after_recommend(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> s
         return line("verify", *(typed or plan(diagnosis)), "--scheme", maybe)
     if (chosen := _chosen(diagnosis)) is not None and diagnosis.patches[chosen].unchecked:
         return check(diagnosis, typed)
+    lever = diagnosis.recommendation.lever
+    if chosen is None and lever is not None and diagnosis.run is not None:
+        return line("try", *which(diagnosis, typed), lever)
     return line("report" if chosen is None else "apply", *(typed or plan(diagnosis)))
 
 
 def check(diagnosis: PlannedDiagnosis, typed: Sequence[str] = (), scheme: str | None = None) -> str:
     """The trial that checks what is not proved of a scheme's patch, by default of the recommended one."""
     if diagnosis.run is None:
-        return line("profile", "train.py")
-    chosen = scheme or diagnosis.recommendation.scheme or ""
+        return line("profile", "SCRIPT")
+    chosen = scheme or _recommended(diagnosis) or ""
     return line("verify", *(typed or plan(diagnosis)), "--lever", chosen)
 
 
@@ -104,7 +108,7 @@ def advice(stage: Stage, diagnosis: PlannedDiagnosis, typed: Sequence[str] = ())
         return stage.advice
     command, scheme = stage.command
     if diagnosis.run is None:
-        return f"try {scheme} on a run of your own: {line('profile', 'train.py')}"
+        return f"try {scheme} on a run of your own: {line('profile', 'SCRIPT')}"
     if scheme not in diagnosis.patches:
         return f"no patch for {scheme}: {no_source(diagnosis)}"
     return f"{stage.advice}: {line(command, *(typed or plan(diagnosis)), '--scheme', scheme)}"
@@ -121,7 +125,7 @@ def no_source(diagnosis: Diagnosis) -> str:
 
 
 def patch_commands(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> tuple[tuple[str, str], ...]:
-    """(what it does, command) for the recommended scheme: measure, apply, undo. Empty without a Run or a patch."""
+    """(what it does, command) for what is recommended: measure, apply, undo. Empty without a Run or a patch."""
     chosen = _chosen(diagnosis)
     if chosen is None:
         return ()
@@ -171,7 +175,7 @@ def record_again(diagnosis: Diagnosis) -> str:
     """The launch that was recorded, to be recorded again; relative to where it was started."""
     run = diagnosis.run
     if run is None or run.meta.get("redacted"):
-        return line("profile", "train.py")
+        return line("profile", "SCRIPT")
     match (run.meta.get("capture") or {}).get("kind", "script"):
         case "module":
             return line("profile", "-m", *run.command[2:])
@@ -180,7 +184,7 @@ def record_again(diagnosis: Diagnosis) -> str:
         case "command":
             return line("profile", "--", *run.command)
         case _:
-            return line("profile", "train.py")
+            return line("profile", "SCRIPT")
 
 
 def _to_measure(diagnosis: PlannedDiagnosis) -> str | None:
@@ -206,5 +210,12 @@ def longer(trial: Verification) -> tuple[str, ...]:
 
 def _chosen(diagnosis: PlannedDiagnosis) -> str | None:
     """The recommended scheme, where there is a Run to apply it to and a patch that makes it."""
-    chosen = diagnosis.recommendation.scheme
-    return chosen if diagnosis.run is not None and chosen in diagnosis.patches else None
+    chosen = _recommended(diagnosis)
+    patch = diagnosis.patches.get(chosen) if chosen is not None and diagnosis.run is not None else None
+    is_lever = chosen in diagnosis.edits_of_levers
+    return None if patch is None or (is_lever and patch.empty) else chosen
+
+
+def _recommended(diagnosis: PlannedDiagnosis) -> str | None:
+    """The scheme, else the lever that acts on the largest loss."""
+    return diagnosis.recommendation.scheme or diagnosis.recommendation.lever

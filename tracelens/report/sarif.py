@@ -51,7 +51,7 @@ def document(
         "originalUriBaseIds": {ROOT: {"description": {"text": "The root of the repository."}}},
         "columnKind": "unicodeCodePoints",
         "results": results,
-        "properties": {"verdict": wording.headline(diagnosis)},
+        "properties": {"verdict": wording.verdict(diagnosis)},
     }
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 

@@ -12,7 +12,8 @@ from typing import Any
 from rich.console import RenderableType
 
 from tracelens.model import CRITERIA, Diagnosis, Hunk, Patch, PlannedDiagnosis, Scheme, Stall, Verification
-from tracelens.report import diff, formatting, next_commands, terminal, verification_rows, wording
+from tracelens.report import diff, formatting, next_commands, screen_text, terminal, verification_rows, wording
+from tracelens.report.first_screen import first_screen
 from tracelens.report.json import trace_name
 from tracelens.report.source_excerpt import around
 from tracelens.report.terminal import TerminalStyle
@@ -31,7 +32,10 @@ def analysis(diagnosis: Diagnosis, style: TerminalStyle, typed: Sequence[str] = 
 
 
 def recommendation(diagnosis: PlannedDiagnosis, style: TerminalStyle, typed: Sequence[str] = ()) -> str:
-    """What to do about it: schemes with scores and estimates, reasons, stages."""
+    """What to do about it on one screen; with everything, schemes with scores and estimates, reasons, stages."""
+    if not style.everything:
+        next_command = next_commands.after_recommend(diagnosis, typed)
+        return terminal.draw(screen_text.blocks(first_screen(diagnosis), next_command), style)
     return terminal.draw(_recommendation(diagnosis, typed), style)
 
 
@@ -82,7 +86,7 @@ def verification(trials: Sequence[Verification], style: TerminalStyle, next_comm
 
 def _analysis(diagnosis: Diagnosis, style: TerminalStyle, next_command: str) -> Iterator[RenderableType]:
     yield terminal.paragraph(" · ".join(recorded(diagnosis)), "dim")
-    yield terminal.verdict(wording.headline(diagnosis))
+    yield terminal.verdict(wording.verdict(diagnosis))
     yield from _breakdown(diagnosis)
     yield from _stalls(diagnosis, style)
     yield from _findings(diagnosis)
@@ -97,11 +101,13 @@ def recorded(diagnosis: Diagnosis) -> tuple[str, ...]:
     chips = [name, wording.device(trace)]
     if len(diagnosis.traces) > 1:
         chips.append(f"slowest of {len(diagnosis.traces)} ranks")
-    chips.append(f"{steps.count} step{'' if steps.count == 1 else 's'} ({wording.STEP_SOURCE[steps.source]})")
+    chips.append(f"{wording.step_count(diagnosis)} ({wording.STEP_SOURCE[steps.source]})")
     recorded_ns = steps.median_ns if steps.certain else None
     chips.append(f"{formatting.milliseconds(recorded_ns)} per step recorded")
     if steps.unprofiled_median_ns is not None:
-        chips.append(f"{formatting.milliseconds(steps.unprofiled_median_ns)} without the profiler")
+        busy = steps.unprofiled_busy_share(diagnosis.gpu_busy_share)
+        of_it = f", of which the GPU works {formatting.percent(busy)}" if busy is not None else ""
+        chips.append(f"{formatting.milliseconds(steps.unprofiled_median_ns)} without the profiler{of_it}")
     return tuple(chips)
 
 
@@ -180,7 +186,7 @@ def _abstentions(diagnosis: Diagnosis) -> Iterator[RenderableType]:
 
 def _recommendation(diagnosis: PlannedDiagnosis, typed: Sequence[str]) -> Iterator[RenderableType]:
     yield terminal.paragraph(" · ".join(recorded(diagnosis)), "dim")
-    yield terminal.verdict(wording.headline(diagnosis))
+    yield terminal.verdict(wording.verdict(diagnosis))
     yield from _schemes(diagnosis)
     yield from _criteria(diagnosis)
     yield from _situation(diagnosis)
@@ -238,7 +244,7 @@ def _score(scheme: Scheme, criterion: str) -> str:
     if score is None:
         return "–"
     prior = (scheme.prior or {}).get(criterion)
-    beside = "" if prior is None or score.evidence == "prior" else f" ({prior:g})"
+    beside = "" if prior is None else f" ({prior:g})"
     return f"{round(score.score, 1):g} {score.evidence}{beside}"
 
 

@@ -243,9 +243,22 @@ def need_unsafe(hunks: Sequence[Hunk]) -> str:
     return f"{count} --unsafe: {', '.join(f'{hunk.edit} at {clean(str(hunk.location))}' for hunk in hunks)}"
 
 
-def headline(diagnosis: Diagnosis) -> str:
-    """The verdict: the recommendation's own sentence where there is one, else what the GPU waited for."""
-    return diagnosis.recommendation.verdict if isinstance(diagnosis, PlannedDiagnosis) else symptom(diagnosis)
+def verdict(diagnosis: Diagnosis) -> str:
+    """The recommendation's own sentence where there is one, else what the GPU waited for."""
+    text = diagnosis.recommendation.verdict if isinstance(diagnosis, PlannedDiagnosis) else symptom(diagnosis)
+    return text if _all_judged(diagnosis) else f"Of {step_count(diagnosis)}: {text}"
+
+
+def step_count(diagnosis: Diagnosis) -> str:
+    """How many steps are judged, and of how many, where a part of the recording is missing."""
+    count = diagnosis.steps.count
+    of_all = "" if _all_judged(diagnosis) else f" of {diagnosis.timeline.coverage.steps}"
+    return f"{count}{of_all} step{'' if count == 1 and not of_all else 's'}"
+
+
+def _all_judged(diagnosis: Diagnosis) -> bool:
+    coverage = diagnosis.timeline.coverage
+    return coverage.whole or coverage.complete_steps in (0, coverage.steps)
 
 
 def symptom(diagnosis: Diagnosis) -> str:
@@ -267,6 +280,8 @@ def symptom(diagnosis: Diagnosis) -> str:
         all_gone = f", {milliseconds(diagnosis.exposed_together_ns)} if no wait were left" if more else ""
         come_back = f"{milliseconds(worst.exposed_ns)} per step would come back"
         return f"{start}; the costliest wait is {what}{where}: {come_back}{all_gone}."
+    if diagnosis.loss_beside_waits:
+        return f"{start}; {diagnosis.loss_beside_waits}."
     idle_parts = {p: ns for p, ns in parts.known.items() if p.startswith("idle_")}
     cause = max(idle_parts, key=lambda part: idle_parts[part])
     if not idle_parts[cause]:

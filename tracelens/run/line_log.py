@@ -36,7 +36,7 @@ def parse(document: Mapping[str, Any], name: str) -> LineLog:
     try:
         return _log(document)
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise InputError(f"{name} is damaged: {error!r}", hint="record again: tracelens profile train.py") from error
+        raise InputError(f"{name} is damaged: {error!r}", hint="record again: tracelens profile SCRIPT") from error
 
 
 def _log(document: Mapping[str, Any]) -> LineLog:

@@ -28,7 +28,7 @@ from tracelens.model import (
 from tracelens.run import line_log
 from tracelens.run.folder import MONITOR_FILE, RUN_FILE, SCHEMA_VERSION, run_folders
 
-_AGAIN = "record again: tracelens profile train.py"
+_AGAIN = "record again: tracelens profile SCRIPT"
 _SUPPLY = {"seconds": float, "batches": int, "worker_seconds": float, "ready": int}
 _LOADER = {"num_workers": int, "pin_memory": bool, "batches": int, "batch_bytes": int, "supply": _SUPPLY}
 _CLOCK = {"unprofiled_ns": [int], "unprofiled_mean_ns": float, "unprofiled_clock": str, "profiled_ns": [int]}

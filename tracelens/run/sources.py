@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Literal
 
 from tracelens.errors import InputError
-from tracelens.model import Abstention, Run, Stall
+from tracelens.model import Abstention, Owners, Run, Stall
 from tracelens.run.folder import sha256
 
 SourceScope = Literal["all", "project", "none"]
 LARGEST_BYTES = 4 << 20
 """A larger file was generated; its lines are not shown."""
-_HINT = "give it with --script, or record again: tracelens profile train.py"
+_HINT = "give it with --script, or record again: tracelens profile SCRIPT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,12 @@ def training_script(
 
 
 def located_texts(
-    stalls: Iterable[Stall], run: Run | None, code: TrainingScript | Abstention, which: SourceScope
+    stalls: Iterable[Stall], owners: Owners, run: Run | None, code: TrainingScript | Abstention, which: SourceScope
 ) -> dict[str, str]:
-    """Text per path that the stalls' locations name; `project` keeps to files below the script's project."""
-    return texts_of((stall.location.path for stall in stalls if stall.location is not None), run, code, which)
+    """Text per path that the places of waits and owners name; `project` keeps to files below the script's project."""
+    waits = (stall.location.path for stall in stalls if stall.location is not None)
+    lines = (location.path for owner in owners.owners for location in owner.locations)
+    return texts_of((*waits, *lines), run, code, which)
 
 
 def texts_of(

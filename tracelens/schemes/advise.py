@@ -1,9 +1,9 @@
 """The answer: which scheme, or none, in one sentence; with its stages and its sensitivity to the weights.
 
-In: rules, scored schemes, Facts, and what the user can afford (`AdoptionLimits`). Out: a `Recommendation`. A scheme
-wins by its weighted total among those that pay: without an Estimate or a trial nothing is recommended. Where time, gain
-and change cannot all be had, the sentence says which one gives way: first the gain (the best that can be had is taken),
-then the time, then the amount of change, at last several of them.
+In: rules, ranked schemes, Facts, and what the user can afford (`AdoptionLimits`). Out: a `Recommendation`. The best
+ranked scheme wins; without an Estimate or a trial nothing is recommended. The time and the amount of change that the
+user gives bind: what breaks them is not recommended, and the sentence says so. The gain is a wish: where it cannot be
+had, the fastest that can be had is taken.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tracelens.model import Patch, Recommendation, Scheme
+from tracelens.schemes import ranking
 from tracelens.schemes.catalog import CHANGES, Rules, SchemeRule
 from tracelens.schemes.facts import AdoptionLimits, Facts
 from tracelens.schemes.stages import stages
@@ -24,29 +25,34 @@ __all__ = ["AdoptionLimits", "Facts", "recommend"]
 REVIEW_DAYS = 0.5
 """What a patch of safe hunks only takes: reading and trying it. The seeds' days are for writing it by hand."""
 
-_ORDERS: tuple[frozenset[str], ...] = tuple(
-    frozenset(names.split())
-    for names in ("", "gain", "time", "change", "gain time", "gain change", "time change", "gain time change")
-)
-"""Which limits give way, tried in this order: the fewest first, the wish (gain) before the means (time, change)."""
-
 
 def recommend(
     rules: Rules, schemes: Sequence[Scheme], facts: Facts, limits: AdoptionLimits | None = None
 ) -> Recommendation:
     """The best scheme that pays within the limits, or none with the reason."""
-    paying = [scheme for scheme in schemes if scheme.applicable and scheme.estimate is not None]
+    found = [candidate.scheme for candidate in ranking.candidates(schemes)]
     plan = stages(rules, schemes, facts)
     judged = facts.has_gpu and facts.unjudged is None
-    if not judged or not paying:
+    if not judged or not found:
         maybe = uncertain(schemes) if judged else None
         return Recommendation(None, nothing(schemes, facts), plan, {}, maybe.id if maybe else None)
-    choice = _choose(paying, rules, facts, limits or AdoptionLimits())
-    details: dict[str, Any] = sensitivity(choice.scheme, paying, rules.weights)
-    if limits is not None and limits != AdoptionLimits():
+    limits = limits or AdoptionLimits()
+    fitting = [scheme for scheme in found if not _broken(scheme, rules, facts, limits) - {"gain"}]
+    if not fitting:
+        return Recommendation(None, _ruled_out(min(found, key=_rank), rules, facts, limits), plan, {})
+    choice = _choose(fitting, rules, facts, limits)
+    details: dict[str, Any] = sensitivity(choice.scheme, found, _tied(choice.scheme, fitting, facts), rules.weights)
+    if limits != AdoptionLimits():
         details["limits"] = {"gave_way": list(choice.gave_way), "sentence": choice.sentence}
     verdict = recommended(choice.scheme, details["gives_up"], facts, choice.sentence)
     return Recommendation(choice.scheme.id, verdict, plan, details)
+
+
+def _tied(winner: Scheme, fitting: Sequence[Scheme], facts: Facts) -> list[Scheme]:
+    """The schemes among which the weights decided: those that the winner's step time cannot be told from."""
+    by_gain = sorted(ranking.candidates(fitting), key=lambda candidate: candidate.share)
+    near = [candidate.scheme for candidate in ranking.near_ties(by_gain, facts.told_apart)]
+    return near if winner in near else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +62,29 @@ class _Choice:
     sentence: str
 
 
-def _choose(paying: Sequence[Scheme], rules: Rules, facts: Facts, limits: AdoptionLimits) -> _Choice:
-    """The best ranked scheme within the limits, dropping as few limits as need be."""
-    for dropped in _ORDERS:
-        fitting = [scheme for scheme in paying if not _broken(scheme, rules, facts, limits) - dropped]
-        if fitting:
-            best = _fastest(fitting) if "gain" in dropped else min(fitting, key=_rank)
-            gave_way = tuple(sorted(_broken(best, rules, facts, limits)))
-            return _Choice(best, gave_way, _sentence(best, gave_way, rules, facts, limits))
-    raise AssertionError("with every limit dropped each paying scheme fits")
+def _choose(fitting: Sequence[Scheme], rules: Rules, facts: Facts, limits: AdoptionLimits) -> _Choice:
+    """The best ranked scheme that has the gain, else the fastest."""
+    enough = [scheme for scheme in fitting if not _broken(scheme, rules, facts, limits)]
+    if enough:
+        return _Choice(min(enough, key=_rank), (), "")
+    best = _fastest(fitting)
+    return _Choice(
+        best, ("gain",), f"the gain gives way: {scheme_gain(best) or 0.0:.1f} % of {limits.gain_percent:g} %"
+    )
+
+
+def _ruled_out(best: Scheme, rules: Rules, facts: Facts, limits: AdoptionLimits) -> str:
+    """Nothing fits the time and the change that were given: what the best scheme would need."""
+    rule = rules.scheme(best.id)
+    broken = _broken(best, rules, facts, limits)
+    needs = []
+    if rule is not None and "time" in broken:
+        takes = _days(rule, facts.patches.get(best.id))
+        needs.append(f"{takes:g} {'day' if takes == 1 else 'days'}, not {limits.days:g}")
+    if rule is not None and "change" in broken:
+        needs.append(f"a change that is {rule.change}, not {limits.change}")
+    gained = f"{scheme_gain(best) or 0.0:.1f} %"
+    return f"Nothing fits the limits given: {best.id} (+{gained}) needs {' and '.join(needs)}."
 
 
 def _rank(scheme: Scheme) -> int:
@@ -95,20 +115,3 @@ def _days(rule: SchemeRule, patch: Patch | None) -> float:
     if ready and patch is not None and all(hunk.tier in ("safe", "checked") for hunk in patch.hunks):
         return min(REVIEW_DAYS, rule.days_needed)
     return rule.days_needed
-
-
-def _sentence(scheme: Scheme, gave_way: tuple[str, ...], rules: Rules, facts: Facts, limits: AdoptionLimits) -> str:
-    """Which limit gives way, in words; empty when all are kept."""
-    rule = rules.scheme(scheme.id)
-    parts = []
-    for name in gave_way:
-        if name == "gain":
-            parts.append(f"the gain gives way: {scheme_gain(scheme) or 0.0:.1f} % of {limits.gain_percent:g} %")
-        elif name == "time" and rule is not None:
-            takes = _days(rule, facts.patches.get(scheme.id))
-            parts.append(
-                f"the time gives way: it takes {takes:g} {'day' if takes == 1 else 'days'}, not {limits.days:g}"
-            )
-        elif rule is not None:
-            parts.append(f"the amount of change gives way: {rule.change}, not {limits.change}")
-    return "; ".join(parts)

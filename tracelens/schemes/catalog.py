@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Literal, get_args
 
 from tracelens.edit_kinds import EditKind, Need, Tier
+from tracelens.levers.definition import LeverRule
 
 Change = Literal["minimal", "acceptable", "complex"]
 CHANGES: tuple[Change, ...] = ("minimal", "acceptable", "complex")
@@ -181,7 +182,12 @@ class Rules:
     findings: Mapping[str, FindingText]
     recipes: Mapping[EditKind, Recipe]
     measures: tuple[MeasureRule, ...] = ()
+    levers: tuple[LeverRule, ...] = ()
 
     def scheme(self, scheme_id: str) -> SchemeRule | None:
         """The rule with this id."""
         return next((rule for rule in self.schemes if rule.id == scheme_id), None)
+
+
+AnyRule = SchemeRule | FindingText | Recipe | LeverRule | MeasureRule
+"""What has an id and can be explained by itself."""

@@ -33,6 +33,8 @@ class Facts:
     plans: Mapping[str, tuple[Edit, ...] | str]
     """Per scheme its Edits on this loop, or why it does not apply (from `plan.edits`, pruned or not)."""
     estimates: Mapping[str, Estimate | Abstention] = field(default_factory=dict)
+    told_apart: Mapping[frozenset[str], bool] = field(default_factory=dict)
+    """Per pair of schemes, whether replaying both with the same samples tells their step times apart."""
     patches: Mapping[str, Patch] = field(default_factory=dict)
     verifications: tuple[Verification, ...] = ()
     stalls: tuple[Stall, ...] = ()
@@ -58,7 +60,11 @@ class Facts:
     free_bytes: int | None = None
     """Free memory of the GPU while the loop ran."""
     inventory: tuple[InventoryItem, ...] = ()
+    python: bool = True
+    """False for a C++ program: no remedy of Python's helps it."""
     owners: Owners | None = None
+    exposed_together_ns: int | None = None
+    """What removing all waits gives back per step."""
 
 
 @dataclass(frozen=True, slots=True)

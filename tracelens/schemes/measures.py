@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from tracelens.model import BREAKDOWN_PARTS, Breakdown, Diagnosis, InventoryItem, Measure
+from tracelens.rule_files.fields import Fields
 from tracelens.schemes.catalog import ExpectedRange, MeasureRule
-from tracelens.schemes.fields import Fields
 
 NOT_TOLD = "a recording of training steps does not tell"
 
@@ -31,11 +31,12 @@ def read(value: Any, mistakes: list[str]) -> tuple[MeasureRule, ...]:
 
 
 def measures_of_run(rules: Sequence[MeasureRule], diagnosis: Diagnosis) -> tuple[Measure, ...]:
-    """All measures in the order of the guide; without a Run its environment is not known."""
+    """All measures in the order of the guide; without a Run its environment is not known. They
+    are Python's: none for a C++ program."""
+    if diagnosis.timeline.trace.program == "cpp":
+        return ()
     items, run, parts = {item.id: item for item in diagnosis.inventory}, diagnosis.run, diagnosis.breakdown
-    environment = run.meta.get("environment") if run is not None else None
-    variables = environment.get("variables") if isinstance(environment, Mapping) else None
-    variables = variables if isinstance(variables, Mapping) else None
+    variables = run.variables if run is not None else None
     measures = (_measure(rule, items, variables) for rule in rules)
     shares = (_share(parts, rule.acts_on) if parts is not None and rule.acts_on else None for rule in rules)
     return tuple(replace(measure, share=share) for measure, share in zip(measures, shares, strict=True))

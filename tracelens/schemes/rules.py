@@ -19,7 +19,10 @@ from typing import TypeVar
 
 from tracelens.edit_kinds import EDIT_DEFINITIONS, SAFE_EDITS, EditKind, definition
 from tracelens.errors import RuleError
+from tracelens.levers import rules as lever_rules
 from tracelens.model import CRITERIA
+from tracelens.rule_files.fields import Fields, nearest, shown
+from tracelens.rule_files.overlaid_files import RuleFiles
 from tracelens.schemes import measures
 from tracelens.schemes.catalog import (
     CHANGES,
@@ -38,8 +41,6 @@ from tracelens.schemes.catalog import (
     SourcedClaim,
     StageRule,
 )
-from tracelens.schemes.fields import Fields, nearest, shown
-from tracelens.schemes.rule_files import RuleFiles
 
 __all__ = ["Rules", "default_folder", "load"]
 
@@ -63,6 +64,7 @@ def load(folder: Path | None = None, weights: Mapping[str, float] | None = None)
     schemes = tuple(sorted(_each(files, "schemes/*/rule.yaml", _scheme, _folder_name), key=_seed_order))
     texts = _each(files, "findings/*.yaml", _finding, _file_stem)
     recipes = _each(files, "recipes/*/rule.yaml", lambda f: _recipe(f, files), _folder_name)
+    levers = _each(files, lever_rules.FORM, lever_rules.read, _file_stem)
     guide = measures.read(files.yaml("measures.yaml"), mistakes)
     _check_stages(stages, schemes, mistakes)
     _check_recipes(recipes, schemes, mistakes)
@@ -79,6 +81,7 @@ def load(folder: Path | None = None, weights: Mapping[str, float] | None = None)
         findings={text.id: text for text in texts},
         recipes={recipe.id: recipe for recipe in recipes},
         measures=guide,
+        levers=levers,
     )
 
 

@@ -1,14 +1,14 @@
-"""Confront the seeds' opinions with evidence: one score per criterion, one total per scheme, a rank.
+"""Confront the seeds' opinions with evidence: what is known of each scheme on this run, criterion by criterion.
 
-In: rules and Facts. Out: `Scheme`s, best first, rejected ones last with their reason. Each score says where it comes
-from: `measured` by a trial, `replayed`, counted in the `patch`, or a `prior`, the seeds' opinion, where there is no
-evidence. The curves from quantity to score are data (`rules/weights.yaml`); what is counted is code, below:
+In: rules and Facts. Out: `Scheme`s, best first (`ranking`), rejected ones last with their reason. Each score says where
+it comes from: `measured` by a trial, `replayed`, or counted in the `patch`. The seeds' opinions (`prior`) stand beside
+them and enter nothing. The curves from quantity to score are data (`rules/weights.yaml`); what is counted is code:
 
-    performance      gain in percent, from the trial, else from the Estimate
+    performance      saved time as a share of the best candidate's (`ranking`), from the trial, else from the Estimate
     memory           batch bytes x extra batches as a share of the free device memory; no extra batch needs no memory
                      (`patch` where a patch makes the Edits, `replayed` where only the replay ran with them)
     difficulty       places for a person: unsafe hunks 1, manual hunks and declined places 2
-    complexity       lines of the project that the patch adds and removes (files it creates are our helpers: not read)
+    complexity       lines that the patch adds and removes, those of the files that it creates included
     maintainability  functions touched + kinds of change in them
     risk             hunks whose effect is not proven; after a trial, 10 for equal numbers
 
@@ -19,11 +19,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Literal
 
 from tracelens.edit_kinds import definition
 from tracelens.model import CRITERIA, Abstention, Edit, Estimate, Patch, Scheme, Score, Verification
+from tracelens.schemes import ranking
 from tracelens.schemes.catalog import Rules, SchemeRule
 from tracelens.schemes.facts import Facts
 from tracelens.schemes.plan import DEFAULT_INTERVAL
@@ -49,12 +49,16 @@ VERIFY_AGAIN = "verify this plan on the recorded machine: tracelens verify"
 
 
 def judge(rules: Rules, facts: Facts) -> tuple[Scheme, ...]:
-    """Every scheme of the rules, scored on this run: ranked ones first, rejected ones after them."""
-    judged = [_scheme(rule, rules, facts) for rule in rules.schemes]
-    order = {rule.id: position for position, rule in enumerate(rules.schemes)}
-    ranked = sorted((s for s in judged if s.applicable), key=lambda s: (*_merit(s), order[s.id]))
-    rejected = [s for s in judged if not s.applicable]
-    return (*(replace(s, rank=n) for n, s in enumerate(ranked, start=1)), *rejected)
+    """Every scheme of the rules on this run: ranked ones first, then those that were not judged, rejected ones last."""
+    judged = ranking.with_twins(
+        [_scheme(rule, rules, facts) for rule in rules.schemes],
+        facts.patches,
+        {rule.id: len(rule.edits) for rule in rules.schemes},
+    )
+    ranked = ranking.order(ranking.candidates(judged), rules.weights, facts.told_apart)
+    names = {scheme.id for scheme in ranked}
+    rest = [scheme for scheme in judged if scheme.id not in names]
+    return (*ranked, *sorted(rest, key=lambda scheme: (not scheme.applicable, scheme.same_as is not None)))
 
 
 def verification_of(scheme_id: str, facts: Facts) -> Verification | None:
@@ -98,16 +102,9 @@ def _unlike(
     tried = trial.details.get("interval", DEFAULT_INTERVAL)
     if spaced and tried != interval:
         return f"with N = {tried}, which says nothing about N = {interval}"
-    environment = trial.details.get("environment")
-    found = environment.get("device") if isinstance(environment, Mapping) else None
-    if isinstance(found, str) and device is not None and found != device:
-        return f"on {found}, which says nothing about the recorded {device}"
+    if trial.device is not None and device is not None and trial.device != device:
+        return f"on {trial.device}, which says nothing about the recorded {device}"
     return None
-
-
-def _merit(scheme: Scheme) -> tuple[bool, float, float]:
-    """Sort key: schemes with an estimate first, then by total, then by the prior total."""
-    return (scheme.estimate is None, -(scheme.total or 0.0), -(scheme.prior_total or 0.0))
 
 
 def _scheme(rule: SchemeRule, rules: Rules, facts: Facts) -> Scheme:
@@ -116,10 +113,6 @@ def _scheme(rule: SchemeRule, rules: Rules, facts: Facts) -> Scheme:
     estimate = _estimate(rule, facts)
     scores = _scores(rule, rules, facts, found)
     objection, notes = (plan, []) if isinstance(plan, str) else _objection(rule, facts, found, estimate)
-    missing = [criterion for criterion in CRITERIA if criterion not in scores]
-    judged = found and "performance" in scores  # a total without it would rank a scheme by how small it is
-    if missing and found and objection is None:
-        notes.append(f"nothing is known about its {', '.join(missing)}: its total is over the other criteria")
     return Scheme(
         id=rule.id,
         title=rule.title,
@@ -128,7 +121,7 @@ def _scheme(rule: SchemeRule, rules: Rules, facts: Facts) -> Scheme:
         scores=scores,
         prior_mean=_mean_of_five(rule),
         prior_total=_weighted(rule.priors, rules) if rule.priors else None,
-        total=_weighted({name: score.score for name, score in scores.items()}, rules) if judged else None,
+        total=None,
         rank=None,
         estimate=estimate,
         applicable=objection is None,
@@ -144,7 +137,7 @@ def _mean_of_five(rule: SchemeRule) -> float | None:
 
 
 def _weighted(scores: Mapping[str, float], rules: Rules) -> float | None:
-    """The weighted total over the criteria that have a score; None when none of those weighs anything."""
+    """The seeds' weighted total; None when none of the criteria weighs anything."""
     weight = sum(rules.weights[criterion] for criterion in scores)
     if weight == 0:
         return None
@@ -165,7 +158,7 @@ def _estimate(rule: SchemeRule, facts: Facts) -> Estimate | None:
     binding = predicted.binding if predicted else facts.binding
     if binding is None:  # an Estimate names its limit; one that is unknown must not be made up
         return replayed
-    base = trial.base_ns or facts.step_ns
+    base = facts.step_ns  # an older trial contributes its ratio: there is one step time on a page
     return Estimate(
         base_ns=base,
         step_ns=round(base * trial.ratio.value),
@@ -257,30 +250,17 @@ def _patch_notes(patch: Patch | None) -> list[str]:
 
 
 def _scores(rule: SchemeRule, rules: Rules, facts: Facts, edits: tuple[Edit, ...]) -> dict[str, Score]:
-    """Evidence where there is some, else the prior, else no score."""
-    known = {criterion: Score(value, "prior") for criterion, value in (rule.priors or {}).items()}
-    if edits:
-        patch = facts.patches.get(rule.id)
-        known |= _from_patch(patch, rules) if patch is not None else {}
-        known |= _from_run(rule, rules, facts, edits)
-    return {criterion: known[criterion] for criterion in CRITERIA if criterion in known}
-
-
-def _from_run(rule: SchemeRule, rules: Rules, facts: Facts, edits: tuple[Edit, ...]) -> dict[str, Score]:
-    found: dict[str, Score] = {}
-    trial, estimate = verification_of(rule.id, facts), _estimate(rule, facts)
-    if trial is not None and trial.ratio is not None:
-        gained = gain_percent(1.0, trial.ratio.value)
-        found["performance"] = Score(rules.scales["performance"].score(gained), "measured")
-    elif estimate is not None:
-        gained = gain_percent(estimate.base_ns, estimate.step_ns)
-        found["performance"] = Score(rules.scales["performance"].score(gained), estimate.evidence)
+    """What is known besides the gain; no score where nothing is."""
+    if not edits:
+        return {}
+    patch, trial = facts.patches.get(rule.id), verification_of(rule.id, facts)
+    known = _from_patch(patch, rules) if patch is not None else {}
     memory = _memory(rule, rules, facts, edits)
     if memory is not None:
-        found["memory"] = memory
+        known["memory"] = memory
     if trial is not None and trial.numbers_equal is not None:
-        found["risk"] = Score(NUMBERS_EQUAL if trial.numbers_equal else NUMBERS_DIFFER, "measured")
-    return found
+        known["risk"] = Score(NUMBERS_EQUAL if trial.numbers_equal else NUMBERS_DIFFER, "measured")
+    return {criterion: known[criterion] for criterion in CRITERIA if criterion in known}
 
 
 def _memory(rule: SchemeRule, rules: Rules, facts: Facts, edits: tuple[Edit, ...]) -> Score | None:
@@ -322,8 +302,8 @@ def _from_patch(patch: Patch, rules: Rules) -> dict[str, Score]:
 
 
 def _lines_changed(patch: Patch) -> int:
-    """Lines added and removed in files that exist before the patch."""
-    return sum(_difference(file.before, file.after) for file in patch.files if file.before is not None)
+    """Lines added and removed; a file of helpers that the patch creates is read by its owner as well."""
+    return sum(_difference(file.before or b"", file.after) for file in patch.files)
 
 
 def _difference(before: bytes, after: bytes) -> int:

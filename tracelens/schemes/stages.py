@@ -13,7 +13,10 @@ from tracelens.model import Goal, Scheme, Stage, Verification
 from tracelens.schemes.catalog import GoalRule, Rules, StageRule
 from tracelens.schemes.facts import Facts
 from tracelens.schemes.score import verification_of
+from tracelens.schemes.weighing import uncertain
 from tracelens.schemes.wording import gain_percent, percent
+
+NOT_SURE_YET = "verify this first: a replay cannot tell whether it pays"
 
 
 def stages(rules: Rules, schemes: Sequence[Scheme], facts: Facts) -> tuple[Stage, ...]:
@@ -26,7 +29,10 @@ def _stage(rule: StageRule, schemes: Sequence[Scheme], facts: Facts) -> Stage:
     trial = _best_trial(rule, facts)
     goals = tuple(_goal(goal, trial) for goal in rule.goals)
     found = _next(own, goals, trial)
-    advice, command = (found, None) if isinstance(found, str) else ("next command", found)
+    if isinstance(found, str):
+        return Stage(rule.number, rule.title, rule.schemes, goals, found, None)
+    sure = any(scheme.rank is not None for scheme in own)
+    advice, command = "next command" if sure else NOT_SURE_YET, found
     return Stage(rule.number, rule.title, rule.schemes, goals, advice, command)
 
 
@@ -41,12 +47,15 @@ def _next(
     schemes: Sequence[Scheme], goals: Sequence[Goal], trial: Verification | None
 ) -> str | tuple[Literal["verify", "apply"], str]:
     """What to do in this stage: a sentence, or a command and its scheme."""
-    paying = [scheme for scheme in schemes if scheme.applicable and scheme.estimate is not None]
-    best = min(paying, key=lambda scheme: scheme.rank or len(schemes) + 1, default=None)
+    paying = [scheme for scheme in schemes if scheme.rank is not None]
+    best = min(paying, key=lambda scheme: scheme.rank or 0, default=None)
     if trial is not None and all(goal.met for goal in goals):
         return "stop: every goal of this stage is met"
     if trial is not None and best is None:
         return f"stop: {trial.scheme} was measured: {trial.outcome}"
+    maybe = uncertain(schemes)
+    if best is None and maybe is not None:
+        return "verify", maybe.id
     if best is None:
         open_question = next((scheme.reasons[0] for scheme in schemes if scheme.applicable and scheme.reasons), None)
         reason = next((scheme.reasons[0] for scheme in schemes if scheme.reasons), "no scheme of it was considered")

@@ -9,20 +9,32 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tracelens.model import Abstention, Binding, Estimate, Owner, Scheme, Stall
+from tracelens.edit_kinds import definition
+from tracelens.model import Abstention, Binding, Estimate, Owner, OwnerKind, Scheme, Stall
+from tracelens.schemes import loss_text
 from tracelens.schemes.facts import Facts
-from tracelens.schemes.responsible import keeps_idle, responsible_owner, subject
+from tracelens.schemes.loss import (
+    LEAST_OWNED_SHARE,
+    MOST_BUSY,
+    MOST_BUSY_WHEN_LAUNCHING,
+    Loss,
+    Period,
+    StepFacts,
+    largest,
+)
 from tracelens.schemes.weighing import scheme_gain, uncertain
 from tracelens.schemes.wording import cost, gain, ms, percent, places
 
 LIMIT = 240
 
-RECORD_STEPS = "record steps: tracelens profile train.py"
+RECORD_STEPS = "record steps: tracelens profile SCRIPT"
 
 MENTIONED_POINTS = 2.0
 """The fastest scheme is named beside the winner when it is that many percentage points faster."""
 
-_LIMITS: Mapping[Binding, tuple[str, tuple[tuple[str, str], ...]]] = {
+PYTHON_ONLY = {"amp", "compile"}
+"""Inventory items that are remedies in Python and nothing else."""
+_LIMITS: Mapping[str, tuple[str, tuple[tuple[str, str], ...]]] = {
     "stream": (
         "GPU-bound",
         (("amp", "bf16"), ("compile", "torch.compile"), ("", "cheaper kernels")),
@@ -39,14 +51,52 @@ _LIMITS: Mapping[Binding, tuple[str, tuple[tuple[str, str], ...]]] = {
         "copy-bound",
         (("pinned_memory", "pinned memory"), ("", "smaller dtypes in the batch"), ("", "decoding on the GPU")),
     ),
+    "communication": (
+        "communication-bound",
+        (("gradient_accumulation", "gradient accumulation"), ("", "larger gradient buckets"), ("", "a faster link")),
+    ),
 }
-"""What a limit is called, and what helps: each with the inventory item that says it is done already."""
+"""What a limit is called, and what helps: each with the inventory item that says it is done already. Where the GPU is
+busy with collectives that nothing hides, kernels are not what to make cheaper."""
 
-_COMMUNICATION = (
-    "communication-bound",
-    (("gradient_accumulation", "gradient accumulation"), ("", "larger gradient buckets"), ("", "a faster link")),
-)
-"""Where the GPU is busy with collectives that nothing hides, kernels are not what to make cheaper."""
+_LIMIT_OF: Mapping[OwnerKind, str] = {"gpu": "stream", "launch": "host", "communication": "communication"}
+"""Owners that are a limit of the loop rather than a place in it."""
+
+_LOADER_HELPS = "more DataLoader workers, cheaper preprocessing, cached samples would help"
+
+_NOT_JUDGED = {
+    "launch-blocking": "Not judged: CUDA_LAUNCH_BLOCKING was set",
+    "anomaly-detection": "Not judged: anomaly detection was on",
+}
+"""Settings with which no time means anything: they are said instead of everything else."""
+
+
+def headline(facts: Facts, scheme: Scheme | None = None) -> str:
+    """The loss that the verdict is about, in at most 60 characters and without a line."""
+    if facts.unjudged is not None:
+        return _NOT_JUDGED.get(facts.unjudged.detector, "Not judged: too much of the recording is missing")
+    loss = _told(facts, scheme) if facts.has_gpu else _on_the_cpu(facts)
+    if loss is None:
+        return (
+            "Not judged: no GPU work was recorded" if not facts.has_gpu else "Not judged: no owner of the time is known"
+        )
+    if loss.owner.kind == "gpu":
+        return loss_text.gpu_headline(facts.gpu_busy_share or 0.0)
+    return loss_text.headline(loss, _period(facts))
+
+
+def largest_owner(facts: Facts) -> Owner | None:
+    """The owner that the verdict is about, where no scheme is."""
+    loss = _largest(facts) if facts.has_gpu else _on_the_cpu(facts)
+    return loss.owner if loss is not None else None
+
+
+def loss_beside_waits(facts: Facts) -> str:
+    """The largest loss with its line, where it is neither a wait nor the GPU's own work; else ""."""
+    loss = _largest(facts) if facts.has_gpu and facts.unjudged is None else None
+    if loss is None or loss.owner.kind in ("wait", "copy", "gpu"):
+        return ""
+    return loss_text.sentence(loss, _period(facts))
 
 
 def recommended(scheme: Scheme, gives_up: Mapping[str, Any] | None, facts: Facts, limits: str) -> str:
@@ -55,57 +105,163 @@ def recommended(scheme: Scheme, gives_up: Mapping[str, Any] | None, facts: Facts
     if estimate is None:
         raise ValueError(f"{scheme.id} cannot be recommended without an estimate")
     saved_ns = estimate.base_ns - estimate.step_ns
-    owner = _responsible(facts)
-    if owner is not None and (owner.recoverable_ns or 0) > saved_ns:
-        return _bounded(
-            _capital(keeps_idle(owner, facts.step_ns)), f"{scheme.id} saves {ms(saved_ns)}: {gain(estimate)}"
-        )
+    loss = _largest(facts)
+    if loss is not None and not _remedies(scheme, loss, saved_ns):
+        text = loss_text.sentence(loss, _period(facts))
+        return _bounded(text, f"{scheme.id} saves {ms(saved_ns)}: {gain(estimate)}", f"{scheme.id}: {gain(estimate)}")
     where = places(stall.location for stall in _costly(scheme, facts))
     text = f"{where}: " if where else ""
     text += f"{scheme.id} saves {cost(saved_ns)}: {gain(estimate)}"
     if gives_up is not None and gives_up["points"] >= MENTIONED_POINTS:
         limits = limits or f"{gives_up['fastest']} would be fastest with {percent(gives_up['fastest_gain_percent'])}"
+    if not limits and loss is not None and loss.owner.kind not in ("wait", "copy") and _shares_idle_time(scheme, loss):
+        limits = f"{loss_text.subject(loss)} takes part in the same idle time"
     return _bounded(text, limits)
 
 
 def nothing(schemes: Sequence[Scheme], facts: Facts) -> str:
-    """Why no scheme is recommended."""
+    """Why no scheme is recommended: the largest loss, and what the schemes lack."""
     if unrecorded := _unrecorded(facts):
         return unrecorded
     unjudged = _unjudged(facts)
     if unjudged is None and _waits(facts) and not facts.steps_found:
         unjudged = Abstention("steps", "no steps were found, so what each batch does cannot be told", RECORD_STEPS)
-    owner = _responsible(facts)
-    if owner is not None:
-        return _bounded(_capital(keeps_idle(owner, facts.step_ns)), *_beside(unjudged, schemes), "")
-    if unjudged is not None:
+    loss = _largest(facts)
+    if loss is None and unjudged is not None:
         return _bounded(f"Could not judge any scheme: {unjudged.missing}", unjudged.hint)
-    return _launches_or_gpu(schemes, facts)
+    if loss is None:
+        return _limit_alone(schemes, facts)
+    if loss.owner.kind in _LIMIT_OF:
+        return _limited(loss, unjudged, facts)
+    text = loss_text.sentence(loss, _period(facts))
+    return _bounded(text, *_beside(loss, unjudged, schemes), "")
 
 
-def _beside(unjudged: Abstention | None, schemes: Sequence[Scheme]) -> tuple[str, ...]:
-    """What to know of the schemes beside an owner that is none of theirs."""
-    if unjudged is not None:
-        return (unjudged.hint,)
+def _limited(loss: Loss, unjudged: Abstention | None, facts: Facts) -> str:
+    """Where launching, communication, copies or the GPU's own work take the time: the limit, and what helps."""
+    name, helps = _helps(_LIMIT_OF[loss.owner.kind], facts)
+    busy = _busy(facts)
+    hint = (f"; {unjudged.hint}",) if unjudged is not None else ()
+    if loss.owner.kind == "gpu":
+        fine = ": nothing to fix in the loop" if (facts.gpu_busy_share or 0.0) >= MOST_BUSY else ""
+        texts = [f"{name}{busy}{fine}; {helps} would help{more}" for more in (*hint, "")]
+    else:
+        text = loss_text.sentence(loss, _period(facts))
+        texts = [f"{text}: {name}{busy}; {helps} would help{more}" for more in (*hint, "")]
+        texts.append(f"{text}: {name}{busy}")
+    return _bounded(*_first_that_fits(texts))
+
+
+def _first_that_fits(texts: Sequence[str]) -> tuple[str]:
+    return (next((text.rstrip(".") for text in texts if len(text) < LIMIT), texts[-1]),)
+
+
+def _beside(loss: Loss, unjudged: Abstention | None, schemes: Sequence[Scheme]) -> tuple[str, ...]:
+    """What to know beside an owner that no scheme acts on, the fullest form first."""
+    helps = (_LOADER_HELPS,) if loss.owner.kind == "dataloader" and not loss.returns else ()
+    if unjudged is not None:  # what keeps the patcher from other places says nothing of this one
+        return helps if unjudged.detector == "patch" else (*helps, unjudged.hint)
     maybe = uncertain(schemes)
-    return (f"{maybe.id} may pay: {gain(maybe.estimate)}",) if maybe is not None and maybe.estimate is not None else ()
+    if maybe is not None and maybe.estimate is not None:
+        said = f"{maybe.id} may pay: {gain(maybe.estimate)}"
+        return (*(f"{help_}; {said}" for help_ in helps), said)
+    if loss.owner.kind in ("wait", "copy") and (tried := _best_attempt(schemes)):
+        return (tried,)
+    return helps
 
 
-def _launches_or_gpu(schemes: Sequence[Scheme], facts: Facts) -> str:
-    """Where neither a wait nor a line, the DataLoader or the allocator is what to change."""
+def _limit_alone(schemes: Sequence[Scheme], facts: Facts) -> str:
+    """Where no owner is large enough to be named."""
     waits = _waits(facts)
     waited = sum(stall.wait_ns for stall in waits)
     if not waits:
         where = "these steps" if facts.steps_found else "this recording (no steps were found in it)"
-        text = f"Do nothing: the host never waits for the GPU in {where}"
+        text = f"Nothing to fix: the host never waits for the GPU in {where}"
     elif (maybe := uncertain(schemes)) is not None and maybe.estimate is not None:
-        text = f"Do nothing yet: waits last {cost(waited)}, and {maybe.id} may pay: {gain(maybe.estimate)}"
+        text = f"Nothing to fix yet: waits last {cost(waited)}, and {maybe.id} may pay: {gain(maybe.estimate)}"
         if not facts.has_run:
-            return _bounded(text, "only a run can be measured: tracelens profile train.py")
+            return _bounded(text, "only a run can be measured: tracelens profile SCRIPT")
         return _bounded(text, f"tracelens verify --scheme {maybe.id} measures it", "measure it with tracelens verify")
     else:
-        text = f"Do nothing: waits last {cost(waited)} but {_best_attempt(schemes)}"
-    return _bounded(text, *_instead(facts))
+        text = f"Nothing to fix: waits last {cost(waited)} but {_best_attempt(schemes)}"
+    binding = facts.binding or _from_breakdown(facts)
+    if binding is None:
+        return _bounded(text)
+    if binding == "host" and (facts.gpu_busy_share or 0.0) > MOST_BUSY_WHEN_LAUNCHING:
+        binding = "stream"
+    name, helps = _helps("communication" if binding == "stream" and _communicates(facts) else binding, facts)
+    return _bounded(text, f"{name}{_busy(facts)}: {helps} would help instead", f"{name}: {helps} would help", name)
+
+
+def _helps(limit: str, facts: Facts) -> tuple[str, str]:
+    """What a limit is called, and what helps and is not done yet."""
+    name, remedies = _LIMITS[limit]
+    done = {item.id for item in facts.inventory if item.present} | (set() if facts.python else PYTHON_ONLY)
+    return name, ", ".join(text for item, text in remedies if item not in done)
+
+
+def _busy(facts: Facts) -> str:
+    return f", GPU busy {100 * facts.gpu_busy_share:.0f} %" if facts.gpu_busy_share is not None else ""
+
+
+# ---------------------------------------------------------------------------------------------- the largest loss
+
+
+def _largest(facts: Facts) -> Loss | None:
+    return largest(facts.owners, StepFacts(facts.step_ns, facts.gpu_busy_share or 0.0, facts.exposed_together_ns))
+
+
+def _told(facts: Facts, scheme: Scheme | None) -> Loss | None:
+    """What the verdict is about: the scheme's waits, where these are the largest loss or share its idle time."""
+    loss, estimate = _largest(facts), scheme.estimate if scheme is not None else None
+    if scheme is None or estimate is None:
+        return loss
+    saved_ns = estimate.base_ns - estimate.step_ns
+    if loss is not None and not _remedies(scheme, loss, saved_ns):
+        return loss
+    stalls = _costly(scheme, facts)
+    copies = all(definition(edit.kind).acts_on == ("copy",) for edit in scheme.edits)
+    lines = tuple(dict.fromkeys(stall.location for stall in stalls if stall.location is not None))
+    called = (stalls[0].call or stalls[0].api) if stalls else None
+    owner = Owner("copy" if copies else "wait", 0, lines, called, recoverable_ns=saved_ns, evidence=estimate.evidence)
+    return Loss(owner, max(1, len(stalls)))
+
+
+def _remedies(scheme: Scheme, loss: Loss, saved_ns: int) -> bool:
+    """Whether the verdict is about the scheme: it acts on the loss, or saves more than that costs."""
+    return saved_ns >= loss.ns or _shares_idle_time(scheme, loss)
+
+
+def _shares_idle_time(scheme: Scheme, loss: Loss) -> bool:
+    ended = {stall for edit in scheme.edits for stall in edit.stalls}
+    if loss.owner.kind in ("wait", "copy") and (loss.count > 1 or loss.owner.group is None):
+        return True
+    return not ended.isdisjoint((loss.owner.group or "").split("+"))
+
+
+def _period(facts: Facts) -> Period:
+    wall_ns = facts.owners.wall_ns if facts.owners is not None else facts.step_ns
+    return Period(facts.step_ns, wall_ns, "step" if facts.steps_found else "recording")
+
+
+def _on_the_cpu(facts: Facts) -> Loss | None:
+    """Where a step on the CPU goes: what is not the training's own work comes first, if it is worth naming."""
+    owners = facts.owners
+    if owners is None:
+        return None
+    located = [owner for owner in owners.owners if owner.locations and owner.reason is None]
+    beside = [owner for owner in located if _beside_the_work(owner)]
+    first = max(beside, key=lambda owner: owner.owned_ns, default=None)
+    if first is None or first.owned_ns < LEAST_OWNED_SHARE * owners.wall_ns:
+        first = located[0] if located and located[0] == owners.owners[0] else None
+    return Loss(first) if first is not None else None
+
+
+def _beside_the_work(owner: Owner) -> bool:
+    """The DataLoader, or a line that calls something else than an operation of torch."""
+    if owner.kind != "host_line":
+        return owner.kind == "dataloader"
+    return owner.callee is not None and "::" not in owner.callee
 
 
 def _unrecorded(facts: Facts) -> str:
@@ -129,21 +285,11 @@ def _waits(facts: Facts) -> list[Stall]:
 
 
 def _without_gpu(facts: Facts) -> str:
-    owners = facts.owners
-    largest = owners.owners[0] if owners is not None and owners.owners else None
-    if owners is None or largest is None or not largest.locations or largest.reason is not None:
+    loss = _on_the_cpu(facts)
+    if loss is None:
         return "No GPU work was recorded, so what a GPU waits for cannot be judged: profile where a GPU is."
-    of_step = f"{ms(largest.owned_ns)} of a step's {ms(owners.wall_ns)}"
-    return _bounded(f"No GPU work was recorded; on the CPU {subject(largest)} takes {of_step}", "")
-
-
-def _responsible(facts: Facts) -> Owner | None:
-    return responsible_owner(facts.owners, facts.gpu_busy_share)
-
-
-def _capital(text: str) -> str:
-    """With a capital letter, unless it begins with the name of a file or a function."""
-    return text[0].upper() + text[1:] if text.startswith("the ") else text
+    of_step = f"{ms(loss.ns)} of a step's {ms(_period(facts).wall_ns)}"
+    return _bounded(f"No GPU work was recorded; on the CPU {loss_text.subject(loss)} takes {of_step}", "")
 
 
 def _best_attempt(schemes: Sequence[Scheme]) -> str:
@@ -152,18 +298,6 @@ def _best_attempt(schemes: Sequence[Scheme]) -> str:
         return "no scheme applies"
     speed, best = max(timed, key=lambda pair: pair[0])
     return f"no scheme pays (best: {best.id} {percent(speed)})"
-
-
-def _instead(facts: Facts) -> tuple[str, ...]:
-    """The limit that binds and what would help instead, the fullest form first."""
-    binding = facts.binding or _from_breakdown(facts)
-    if binding is None:
-        return ()
-    name, remedies = _COMMUNICATION if binding == "stream" and _communicates(facts) else _LIMITS[binding]
-    done = {item.id for item in facts.inventory if item.present}
-    helps = ", ".join(text for item, text in remedies if item not in done)
-    busy = f", GPU busy {100 * facts.gpu_busy_share:.0f} %" if facts.gpu_busy_share is not None else ""
-    return (f"{name}{busy}: {helps} would help instead", f"{name}: {helps} would help", name)
 
 
 def _communicates(facts: Facts) -> bool:

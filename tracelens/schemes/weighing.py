@@ -1,8 +1,8 @@
-"""For which weights the winner changes, and what the weighted winner gives up against the fastest.
+"""For which weights the winner changes, and what the winner gives up against the fastest.
 
-In: scored schemes and the weights. Out: a plain mapping, as `analysis.json` holds it. A weight is varied alone;
-the other five keep their proportions. The total is then a straight line in that weight, so the threshold is computed,
-not searched.
+In: ranked schemes and the weights. Out: a plain mapping, as `analysis.json` holds it. Weights decide among schemes
+whose step times cannot be told apart, so only those are held against each other. A weight is varied alone; the others
+keep their proportions. The total is then a straight line in that weight, so the threshold is computed, not searched.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tracelens.model import CRITERIA, Scheme
+from tracelens.model import Scheme
+from tracelens.schemes.ranking import common_criteria
 from tracelens.schemes.wording import gain_percent
 
 NOT_SURE = "not sure"
@@ -18,17 +19,29 @@ NOT_SURE = "not sure"
 SAME = 1e-9  # two totals that differ by less are equal: they were added up in another order
 
 
-def sensitivity(winner: Scheme, rivals: Sequence[Scheme], weights: Mapping[str, float]) -> dict[str, Any]:
-    """Thresholds per criterion, and what choosing by weight gives up in speed."""
-    others = [rival for rival in rivals if rival.id != winner.id]
+def sensitivity(
+    winner: Scheme, ranked: Sequence[Scheme], tied: Sequence[Scheme], weights: Mapping[str, float]
+) -> dict[str, Any]:
+    """Thresholds per criterion among the near ties of the winner, and what the choice gives up in speed."""
+    near = [winner, *(rival for rival in tied if rival.id != winner.id)]
+    judged = {name: weights[name] for name in common_criteria(ranked)}
     return {
         "weights": dict(weights),
         "winner": winner.id,
+        "near_ties": [scheme.id for scheme in near],
+        "criteria": list(judged),
+        "performance_10_is_percent": _best_percent(ranked),
         "changes": {
-            criterion: changes for criterion in CRITERIA if (changes := _changes(criterion, winner, others, weights))
+            criterion: changes for criterion in judged if (changes := _changes(criterion, winner, near[1:], judged))
         },
-        "gives_up": gives_up(winner, rivals),
+        "gives_up": gives_up(winner, ranked),
     }
+
+
+def _best_percent(schemes: Sequence[Scheme]) -> float | None:
+    """The gain that scores 10 for performance on this run: the largest of a candidate."""
+    gains = [speed for scheme in schemes if (speed := scheme_gain(scheme)) is not None]
+    return round(max(gains), 2) if gains else None
 
 
 def gives_up(winner: Scheme, rivals: Sequence[Scheme]) -> dict[str, Any] | None:
@@ -65,7 +78,7 @@ def _changes(
     criterion: str, winner: Scheme, others: Sequence[Scheme], weights: Mapping[str, float]
 ) -> list[dict[str, Any]]:
     """The nearest threshold below and above the present weight, each with the scheme that wins beyond it."""
-    now = weights[criterion] / 100
+    now = weights[criterion] / (sum(weights.values()) or 1)
     crossings = []
     for other in others:
         at = _crossing(criterion, winner, other, weights)
@@ -90,10 +103,8 @@ def _crossing(criterion: str, winner: Scheme, other: Scheme, weights: Mapping[st
 
 
 def _line(criterion: str, scheme: Scheme, weights: Mapping[str, float]) -> tuple[float, float] | None:
-    """The total as intercept and slope in the weight of one criterion; None where it has no score."""
-    if criterion not in scheme.scores:
-        return None
-    rest = {c: weights[c] for c in scheme.scores if c != criterion}
+    """The total as intercept and slope in the weight of one criterion; None where the others weigh nothing."""
+    rest = {name: weight for name, weight in weights.items() if name != criterion}
     if sum(rest.values()) == 0:
         return None
     mean = sum(scheme.scores[c].score * weight for c, weight in rest.items()) / sum(rest.values())

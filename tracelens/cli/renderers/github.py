@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def _diagnosis(answer: AnalysisAnswer | PlanAnswer, _: Presentation) -> str:
     from tracelens.report import github, issues, wording
 
-    return github.render(wording.headline(answer.diagnosis), issues.list_issues(answer.diagnosis))
+    return github.render(wording.verdict(answer.diagnosis), issues.list_issues(answer.diagnosis))
 
 
 def _comparison(answer: ComparisonAnswer, _: Presentation) -> str:

@@ -56,6 +56,7 @@ def _rules(answer: RulesAnswer, _: Presentation) -> str:
             "schemes": [asdict(rule) for rule in rules.schemes],
             "findings": [asdict(text) for text in rules.findings.values()],
             "edits": [asdict(recipe) for recipe in rules.recipes.values()],
+            "levers": [asdict(lever) for lever in rules.levers],
             "measures": [asdict(measure) for measure in rules.measures],
         }
     )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tracelens.model import Diagnosis, IllustratedDiagnosis
     from tracelens.report.compare import Comparison
     from tracelens.report.gate import Gate
-    from tracelens.schemes.catalog import FindingText, MeasureRule, Recipe, Rules, SchemeRule
+    from tracelens.schemes.catalog import AnyRule, Rules
 
 Answer = TypeVar("Answer")
 AnswerKind = Literal["analysis", "plan", "page", "comparison", "gate", "rules", "outcome"]
@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, AnswerKind] = {
     "apply": "outcome",
     "revert": "outcome",
     "verify": "outcome",
+    "try": "outcome",
     "patch": "outcome",
     "compare": "comparison",
     "check": "gate",
@@ -79,7 +80,7 @@ class RulesAnswer:
 
     rules: Rules
     name: str | None
-    named: Sequence[SchemeRule | FindingText | Recipe | MeasureRule]
+    named: Sequence[AnyRule]
 
 
 @dataclass(frozen=True, slots=True)

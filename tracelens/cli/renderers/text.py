@@ -22,14 +22,14 @@ def _analysis(answer: AnalysisAnswer, presentation: Presentation) -> str:
     from tracelens.report import text, wording
 
     if presentation.quiet:
-        return wording.headline(answer.diagnosis)
+        return wording.verdict(answer.diagnosis)
     return text.analysis(answer.diagnosis, presentation.style(), answer.typed)
 
 
 def _plan(answer: PlanAnswer, presentation: Presentation) -> str:
     from tracelens.report import wording
 
-    return wording.headline(answer.diagnosis) if presentation.quiet else _page(answer, presentation)
+    return wording.verdict(answer.diagnosis) if presentation.quiet else _page(answer, presentation)
 
 
 def _page(answer: PlanAnswer, presentation: Presentation) -> str:

@@ -1,5 +1,5 @@
 /* Switches and sliders. Combinations were replayed when the page was made and are only looked up here; weighted totals
-   are computed as schemes/score.py does: the mean of the scores that a scheme has, weighted. */
+   are computed as schemes/ranking.py does: over the criteria judged of all, and deciding only among near ties. */
 (() => {
   const read = (id) => { const block = document.getElementById(id); return block ? JSON.parse(block.textContent) : null; };
   const $ = (id) => document.getElementById(id);
@@ -28,7 +28,7 @@
     if (!data) return;
     const sliders = [...document.querySelectorAll("#scoring input[type=range]")], body = document.querySelector("#scoring tbody");
     const total = (scores, weights) => {
-      const known = Object.keys(scores), weight = known.reduce((sum, name) => sum + weights[name], 0);
+      const known = data.criteria, weight = known.reduce((sum, name) => sum + weights[name], 0);
       return weight ? Math.round((100 * known.reduce((sum, name) => sum + scores[name] * weights[name], 0)) / weight) / 100 : null;
     };
     const show = () => {
@@ -40,16 +40,17 @@
         document.querySelector(`output[data-weight=${name}]`).textContent = `${Number(share.toFixed(1))} %`;
       }
       const rows = data.schemes.map((one) => ({ ...one, now: one.judged ? total(one.scores, weights) : null }));
-      rows.sort((a, b) => b.applicable - a.applicable || (b.now ?? -1) - (a.now ?? -1) || (b.prior ?? 0) - (a.prior ?? 0));
+      const near = (one) => data.near.includes(one.id), place = (one) => one.rank ?? rows.length + 1;
+      rows.sort((a, b) => near(b) - near(a) || (near(a) ? b.now - a.now : 0) || place(a) - place(b));
       let rank = 0;
       for (const one of rows) {
         const row = body.querySelector(`tr[data-scheme="${one.id}"]`);
         body.querySelector(`[data-total="${one.id}"]`).textContent = one.now === null ? "–" : one.now.toFixed(2);
-        row.querySelector(".rank").textContent = one.applicable ? `rank ${++rank}` : "not ranked";
-        row.classList.toggle("chosen", one.applicable && rank === 1);
+        row.querySelector(".rank").textContent = one.judged ? `rank ${++rank}` : "not ranked";
+        row.classList.toggle("chosen", one.judged && rank === 1);
         body.append(row);
       }
-      const first = rows.find((one) => one.applicable), moved = sliders.some((one) => one.dataset.moved);
+      const first = rows.find((one) => one.judged), moved = sliders.some((one) => one.dataset.moved);
       $("leader").textContent = !first ? "No scheme pays, whatever the weights." : moved ? `With these weights ${first.id} leads.` : "";
       $("reset").disabled = !moved;
     };

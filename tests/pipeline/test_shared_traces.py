@@ -1,0 +1,81 @@
+"""What is said of each shared trace, none of which this project recorded: the headline, and who owns most of a step.
+
+Three more are public and too large to be copied: `TRACELENS_TRACES=DIR`, with the names below.
+
+    kineto/resnet50_num_workers_0, _4    pytorch/kineto, tb_plugin/samples (commits be239c04, c6e5fe20)
+    amd/mi300_ddp_resnet18_no_pool       AMD-AGI/TraceLens, tests/traces/mi300/ddp_resnet18_no_pool (commit 13730e84)
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.support.places import PUBLIC_TRACES, TRACES
+from tracelens import pipeline
+from tracelens.cli import main
+
+HEADLINES = {
+    "amd/h100_bert_small_launch_bound": ("Launching kernels owns 76 % of the step", "launch"),
+    "amd/h100_owlv2_stacks": ("The DataLoader owns 51 % of the step", "dataloader"),
+    "amd/mi210_gpu_only": ("GPU-bound: 89 % busy", "gpu"),
+    "amd/mi300_ddp_resnet18_no_pool": ("hipFree costs 627.9 ms of every 1041.5 ms step", "allocator"),
+    "amd/mi300_graph_decode": ("GPU-bound: 99 % busy. Nothing to fix in the loop.", "gpu"),
+    "amd/mi300_resnet_training_stacks": ("Communication owns 66 % of the step", "communication"),
+    "amd/mi300_vit_stacks": ("Launching kernels owns 70 % of the step", "launch"),
+    "amd/torch_compile_triton": ("GPU-bound: 99 % busy. Nothing to fix in the loop.", "gpu"),
+    "h200/conv_base_ns": ("Two copies cost 4.8 ms of every 15.9 ms step", "gpu"),
+    "h200/libtorch_small_base": ("Launching kernels owns 77 % of the step", "launch"),
+    "h200/mlp_base_ns": ("The DataLoader owns 24 % of the step", "dataloader"),
+    "h200/mlp_v23_ns": ("The DataLoader owns 24 % of the step", "backward"),
+    "h200/tf_base_ns": ("Four waits cost 2.5 ms of every 29.1 ms step", "gpu"),
+    "h200/tf_v23_ns": ("GPU-bound: 94 % busy. Nothing to fix in the loop.", "gpu"),
+    "hta/a100_alexnet_cuda_sync": ("cudaFree owns 50 % of the recording", "allocator"),
+    "hta/a100_world16_rank_d2h_stalls": ("A wait owns 42 % of the step", "wait"),
+    "hta/a100_world2_nccl": ("Launching kernels owns 62 % of the step", "launch"),
+    "hta/cpu_only": ("Not judged: no GPU work was recorded", "host_line"),
+    "hta/cupti_counters": ("Not judged: too much of the recording is missing", "unknown"),
+    "hta/event_sync_multi_stream_small": ("Python between the launches owns 95 % of the recording", "host_line"),
+    "hta/event_sync_small": ("aten::ones owns 88 % of the step", "host_line"),
+    "hta/mi250_rocm": ("The backward pass owns 79 % of the step", "backward"),
+    "hta/old_format_async_gpu": ("cudaLaunchKernel owns 92 % of the recording", "host_line"),
+    "hta/rank_unavailable": ("Not judged: no GPU work was recorded", "host_line"),
+    "hta/triton": ("Python between the launches owns 100 % of the step", "host_line"),
+    "hta/v100_healthy_5steps": ("GPU-bound: 97 % busy. Nothing to fix in the loop.", "gpu"),
+    "hta/v100_world2_multistream_5steps": ("Launching kernels owns 41 % of the step", "gpu"),
+    "hta/world128_sampled_rank0": ("Communication owns 27 % of the step", "unknown"),
+    "hta/world128_sampled_rank1": ("Communication owns 25 % of the step", "unknown"),
+    "kineto/resnet50_num_workers_0": ("The DataLoader costs 56.2 ms of every 176.3 ms step", "gpu"),
+    "kineto/resnet50_num_workers_4": ("A copy owns 7 % of the step", "gpu"),
+}
+"""Headline, and the kind of the owner of most of a step."""
+NUMBER = re.compile(r"[\d.]*\d")
+
+
+def test_memory_that_comes_from_the_driver_in_each_step_breaks_the_budget_on_waits() -> None:
+    path = PUBLIC_TRACES / "amd/mi300_ddp_resnet18_no_pool.json.gz"
+    if not path.is_file():
+        pytest.skip("the trace of a loop without a memory pool is not in TRACELENS_TRACES")
+    assert main(["check", str(path), "--max-exposed-ms", "1"]) == 1
+
+
+@pytest.mark.parametrize("name", HEADLINES)
+def test_a_trace_gets_its_headline(name: str) -> None:
+    path = next((path for folder in (TRACES, PUBLIC_TRACES) for path in folder.glob(f"{name}.*")), None)
+    if path is None:
+        pytest.skip(f"{name} is neither among the shared traces beside this checkout nor in TRACELENS_TRACES")
+    planned = pipeline.plan(pipeline.examine(pipeline.open_inputs((path,))))
+    headline, kind = HEADLINES[name]
+    assert NUMBER.sub("N", planned.headline) == NUMBER.sub("N", headline), planned.recommendation.verdict
+    said, expected = (list(map(float, NUMBER.findall(text))) for text in (planned.headline, headline))
+    assert said == pytest.approx(expected, rel=0.1)
+    assert planned.owners.owners[0].kind == kind
+    assert "train.py" not in planned.recommendation.verdict
+
+
+def test_no_shared_trace_is_left_out() -> None:
+    if not TRACES.is_dir():
+        pytest.skip("the shared traces are not beside this checkout")
+    here = {f"{path.parent.name}/{path.name.split('.')[0]}" for path in TRACES.glob("*/*.json.gz")}
+    assert here <= set(HEADLINES)

@@ -1,0 +1,71 @@
+"""One screen: the largest loss, its lines, at most five levers, one next command."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.support import report_cases as cases
+from tracelens.model import Lever, Location, Owner, Owners, Speedup
+from tracelens.report import first_screen, text
+from tracelens.report.terminal import TerminalStyle
+
+MS = 1_000_000
+
+
+def lever(name: str, speedup: tuple[float, float, float] | None = None, rank: int | None = None) -> Lever:
+    known = Speedup(*speedup) if speedup else None
+    state = "predicted" if known else "not_tried"
+    return Lever(name, "loader", state, name, "", predicted=known, rank=rank, command=f"try {name}")
+
+
+@pytest.mark.parametrize(("ns", "said"), [(None, "–"), (0, "0"), (30_000, "<0.1"), (50_000, "0.1"), (7_940_000, "7.9")])
+def test_times_have_one_decimal_and_unknown_is_not_zero(ns: int | None, said: str) -> None:
+    assert first_screen.short_ms(ns) == said
+
+
+def test_levers_that_gain_come_first_and_five_are_shown() -> None:
+    found = (
+        lever("nothing", (1.0, 0.95, 1.05), 3),
+        *(lever(f"untried{n}") for n in range(4)),
+        lever("best", (1.5, 1.4, 1.6), 1),
+        lever("second", (1.25, 1.2, 1.3), 2),
+    )
+    screen = first_screen.first_screen(replace(cases.recommended(), levers=found))
+    assert [row.lever for row in screen.levers] == ["best", "second", "untried0", "untried1", "untried2"]
+    assert screen.more_levers == 2
+    best, _, untried, *_ = screen.levers
+    # 9.5 ms without the profiler: 9.5 / 1.5 = 6.3, 9.5 / 1.6 = 5.9, 9.5 / 1.4 = 6.8
+    assert (best.rank, best.step, best.gain) == ("1", "6.3 (5.9 to 6.8)", "+50 %")
+    assert (untried.rank, untried.step, untried.gain, untried.evidence) == ("–", "–", "–", "not tried")
+
+
+def test_a_lever_whose_range_includes_zero_is_no_gain() -> None:
+    screen = first_screen.first_screen(replace(cases.recommended(), levers=(lever("even", (1.02, 0.98, 1.06), 1),)))
+    assert (screen.levers[0].rank, screen.levers[0].gain) == ("–", "no gain")
+
+
+def test_the_times_of_a_line_are_on_the_baseline() -> None:
+    """Recorded steps of 10 ms, of which the line owns 4; without the profiler a step takes 9.5 ms."""
+    line = Location("train.py", 2, "main")
+    owners = Owners(10 * MS, (Owner("gpu", 6 * MS), Owner("host_line", 4 * MS, (line,))))
+    diagnosis = replace(
+        cases.recommended(), owners=owners, stalls=(), sources={"train.py": "import gc\ngc.collect()\n"}
+    )
+    (shown,) = first_screen.first_screen(diagnosis).lines
+    assert (shown.place.line, shown.text) == (2, "gc.collect()")
+    assert (shown.host_blocked_ns, shown.gpu_idle_ns) == (None, 3_800_000)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_answer_fits_on_one_screen(width: int) -> None:
+    out = text.recommendation(cases.recommended(), TerminalStyle(width))
+    rows = out.splitlines()
+    assert len(rows) <= 35 and max(map(len, rows)) <= width
+    assert rows[-1].startswith("next: tracelens ")
+
+
+def test_the_long_form_is_behind_verbose() -> None:
+    short, long = (text.recommendation(cases.recommended(), TerminalStyle(100, everything=wanted)) for wanted in (0, 1))
+    assert "Scores: this run (prior)" in long and "Scores" not in short.replace("scores, the plan", "")

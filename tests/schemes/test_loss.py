@@ -1,0 +1,248 @@
+"""Which loss of a step a verdict is about, and what headline and verdict say of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tracelens.model import Edit, Estimate, Location, Owner, Owners, Scheme, Stall
+from tracelens.schemes import loss_text, verdict
+from tracelens.schemes.facts import Facts
+from tracelens.schemes.loss import Loss, Period, StepFacts, largest
+
+MS = 1_000_000
+COLLECT = Owner(
+    "host_line",
+    139 * MS,
+    (Location("train.py", 88),),
+    "gc.collect",
+    recoverable_ns=138 * MS,
+    low_ns=130 * MS,
+    high_ns=146 * MS,
+    evidence="replayed",
+)
+SYNC = Owner("wait", 1 * MS, (Location("train.py", 83),), "cudaDeviceSynchronize", "s3", None, 30_000)
+READ = Owner("wait", 0, (Location("train.py", 84),), "Tensor.item", "s4", None, 10_000)
+LOADER = Owner("dataloader", 9 * MS, (Location("train.py", 75),), group="s4", recoverable_ns=8 * MS, low_ns=5 * MS)
+
+
+def step(*owners: Owner) -> Owners:
+    return Owners(sum(owner.owned_ns for owner in owners), owners)
+
+
+def of_step(owners: Owners, busy: float, together_ns: int | None = None) -> Loss | None:
+    return largest(owners, StepFacts(owners.wall_ns, busy, together_ns))
+
+
+def kind(owners: Owners, busy: float) -> str | None:
+    loss = of_step(owners, busy)
+    return None if loss is None else loss.owner.kind
+
+
+# ------------------------------------------------------------------------------------------------------- which it is
+
+
+def test_a_line_that_fills_the_gaps_is_the_answer_and_launches_are_not() -> None:
+    loss = of_step(step(COLLECT, Owner("launch", 8 * MS), Owner("gpu", 4 * MS)), 0.03)
+    assert loss == Loss(COLLECT) and loss.returns
+
+
+@pytest.mark.parametrize(
+    ("owners", "busy", "expected"),
+    [
+        pytest.param(
+            step(Owner("launch", 80), Owner("backward", 10), Owner("host_line", 10)), 0.1, "launch", id="many"
+        ),
+        pytest.param(
+            step(Owner("launch", 20), Owner("backward", 70), Owner("gpu", 10)), 0.1, "backward", id="autograd"
+        ),
+        pytest.param(
+            step(Owner("launch", 30), Owner("gpu", 70)), 0.85, "gpu", id="a GPU too busy to wait for launches"
+        ),
+        pytest.param(step(Owner("gpu", 60), Owner("host_line", 40)), 0.95, "gpu", id="a busy GPU"),
+        pytest.param(step(Owner("gpu", 97), Owner("dataloader", 3)), 0.85, "gpu", id="next to nothing"),
+        pytest.param(step(Owner("gpu", 30), Owner("communication", 70)), 0.95, "communication", id="collectives"),
+        pytest.param(step(Owner("wait", 60), Owner("unknown", 40)), 0.1, "wait", id="waits without a replay"),
+        pytest.param(
+            step(Owner("dataloader", 30), Owner("launch", 40), Owner("gpu", 30)), 0.3, "dataloader", id="both"
+        ),
+        pytest.param(step(Owner("unknown", 100)), 0.0, None, id="nothing is known"),
+    ],
+)
+def test_the_largest_loss(owners: Owners, busy: float, expected: str | None) -> None:
+    assert kind(owners, busy) == expected
+
+
+@pytest.mark.parametrize(
+    ("recoverable", "low", "busy", "expected"),
+    [
+        pytest.param(3 * MS, 2 * MS, 0.95, "copy", id="more than runs vary by, for certain"),
+        pytest.param(3 * MS, 0, 0.95, "gpu", id="perhaps nothing"),
+        pytest.param(3 * MS, None, 0.95, "gpu", id="without a range, little"),
+        pytest.param(6 * MS, None, 0.95, "copy", id="without a range, much"),
+        pytest.param(1 * MS, 1 * MS, 0.95, "gpu", id="less than runs vary by"),
+    ],
+)
+def test_beside_a_busy_gpu_only_what_gives_something_back_is_a_loss(
+    recoverable: int, low: int | None, busy: float, expected: str
+) -> None:
+    copy = Owner("copy", 2 * MS, (Location("a.py", 1),), recoverable_ns=recoverable, low_ns=low)
+    assert kind(step(copy, Owner("gpu", 98 * MS)), busy) == expected
+
+
+def test_waits_that_pay_only_together_are_one_loss_with_both_lines() -> None:
+    owners = step(SYNC, READ, Owner("gpu", 15 * MS), Owner("unknown", 9 * MS))
+    loss = of_step(owners, 0.6, together_ns=8 * MS)
+    assert loss is not None and (loss.count, loss.ns) == (2, 8 * MS)
+    assert [place.line for place in loss.owner.locations] == [83, 84]
+    alone = of_step(owners, 0.6, together_ns=30_000)
+    assert alone is not None and alone.count == 1
+
+
+def test_what_may_give_nothing_back_is_said_by_what_it_owns() -> None:
+    copy = Owner("copy", 9 * MS, callee="cudaMemcpyAsync", recoverable_ns=3 * MS, low_ns=-8 * MS, high_ns=14 * MS)
+    loss = of_step(step(copy, Owner("gpu", 91 * MS)), 0.7)
+    assert loss is not None and (loss.owner.kind, loss.returns, loss.ns) == ("copy", False, 9 * MS)
+
+
+# -------------------------------------------------------------------------------------------------------- its words
+
+PERIOD = Period(151 * MS, 160 * MS)
+
+
+@pytest.mark.parametrize(
+    ("loss", "headline", "sentence"),
+    [
+        (
+            Loss(COLLECT),
+            "gc.collect() costs 138.0 ms of every 151.0 ms step",
+            "train.py:88 (gc.collect) costs 138 ms of every 151 ms step; without it a step takes 13.0 ms (replayed)",
+        ),
+        (
+            Loss(replace(COLLECT, recoverable_ns=None)),
+            "gc.collect() owns 87 % of the step",
+            "train.py:88 (gc.collect) owns 87 % of the step (139 ms of 160 ms)",
+        ),
+        (
+            Loss(
+                Owner("wait", 0, (Location("a.py", 3), Location("a.py", 4)), recoverable_ns=MS, evidence="replayed"), 2
+            ),
+            "Two waits cost 1.0 ms of every 151.0 ms step",
+            "Two waits (a.py:3, 4) cost 1.00 ms of every 151 ms step; without them a step takes 150 ms (replayed)",
+        ),
+        (
+            Loss(Owner("copy", 8 * MS)),
+            "Copies that nothing hides own 5 % of the step",
+            "Copies that nothing hides own 5 % of the step (8.00 ms of 160 ms)",
+        ),
+        (
+            Loss(Owner("allocator", 144 * MS, callee="hipFree")),
+            "hipFree owns 90 % of the step",
+            "hipFree owns 90 % of the step (144 ms of 160 ms)",
+        ),
+        (
+            Loss(Owner("dataloader", 8 * MS, (Location("data.py", 11),), recoverable_ns=MS, evidence="replayed")),
+            "The DataLoader costs 1.0 ms of every 151.0 ms step",
+            "The DataLoader (data.py:11) costs 1.00 ms of every 151 ms step; "
+            "with enough workers a step takes 150 ms (replayed)",
+        ),
+        (
+            Loss(Owner("launch", 80 * MS, (Location("model.py", 31),))),
+            "Launching kernels owns 50 % of the step",
+            "Launching kernels (most at model.py:31) owns 50 % of the step (80.0 ms of 160 ms)",
+        ),
+        (
+            Loss(Owner("host_line", 80 * MS, reason="the recording does not say which line ran")),
+            "Python between the launches owns 50 % of the step",
+            "Python between the launches owns 50 % of the step (80.0 ms of 160 ms)",
+        ),
+    ],
+)
+def test_a_loss_in_words(loss: Loss, headline: str, sentence: str) -> None:
+    assert loss_text.headline(loss, PERIOD) == headline
+    assert loss_text.sentence(loss, PERIOD) == sentence
+
+
+def test_a_headline_keeps_to_sixty_characters() -> None:
+    long = Owner("host_line", MS, (Location("a.py", 1),), "library.with_a_long.name_of_a_function_that_does_it_all")
+    assert loss_text.headline(Loss(replace(long, recoverable_ns=MS)), PERIOD) == (
+        "A line of Python costs 1.0 ms of every 151.0 ms step"
+    )
+    assert len(loss_text.headline(Loss(replace(COLLECT, callee="x" * 90)), Period(10**15, 10**15))) <= 60
+
+
+def test_more_than_the_step_cannot_be_lost() -> None:
+    loss = Loss(replace(COLLECT, recoverable_ns=160 * MS))
+    assert loss_text.headline(loss, PERIOD) == "gc.collect() costs 151.0 ms of every 151.0 ms step"
+
+
+# ------------------------------------------------------------------------------------------------------ the verdict
+
+
+def scheme(saves_ms: int) -> Scheme:
+    estimate = Estimate(25 * MS, (25 - saves_ms) * MS, (24 - saves_ms) * MS, 24 * MS, "host", "unprofiled", "replayed")
+    edits = (Edit("interval-sync", ("s3", "s4")),)
+    return Scheme("interval-sync", "", edits, None, {}, None, None, None, 1, estimate, True, ())
+
+
+def loop(*owners: Owner) -> Facts:
+    stalls = tuple(
+        Stall(owner.group or "", owner.callee or "", "device", 1.0, MS, 0, 0, "exposed", owner.locations[0])
+        for owner in (SYNC, READ)
+    )
+    return Facts(step_ns=25 * MS, plans={}, owners=step(*owners), stalls=stalls, gpu_busy_share=0.6)
+
+
+def test_of_two_owners_of_the_same_idle_time_the_one_with_a_remedy_is_the_headline() -> None:
+    """The loader works in the training thread and the waits keep its work from running under the GPU's."""
+    facts = loop(LOADER, SYNC, READ, Owner("gpu", 15 * MS))
+    assert verdict.headline(facts, scheme(saves_ms=7)) == "Two waits cost 7.0 ms of every 25.0 ms step"
+    said = verdict.recommended(scheme(saves_ms=7), None, facts, "")
+    assert said.startswith("train.py:83, 84: interval-sync saves 7.00 ms per step")
+    assert said.endswith("the DataLoader (train.py:75) takes part in the same idle time.")
+
+
+def test_a_larger_loss_of_other_idle_time_goes_before_what_a_scheme_saves() -> None:
+    facts = loop(replace(LOADER, group=None), SYNC, READ, Owner("gpu", 15 * MS))
+    assert verdict.headline(facts, scheme(saves_ms=7)) == "The DataLoader costs 8.0 ms of every 25.0 ms step"
+    said = verdict.recommended(scheme(saves_ms=7), None, facts, "")
+    assert said.startswith("The DataLoader (train.py:75) costs 8.00 ms of every 25.0 ms step")
+    assert "interval-sync saves 7.00 ms" in said
+
+
+def test_an_obstacle_to_some_patch_is_not_the_verdict_about_a_line() -> None:
+    facts = loop(COLLECT, Owner("gpu", 4 * MS))
+    assert verdict.nothing((), facts).startswith("train.py:88 (gc.collect) costs 25.0 ms of every 25.0 ms step")
+
+
+def test_a_busy_gpu_is_told_that_nothing_is_to_be_fixed_with_what_would_help() -> None:
+    facts = replace(loop(Owner("gpu", 30 * MS), Owner("launch", 1 * MS)), gpu_busy_share=0.97)
+    assert verdict.headline(facts) == "GPU-bound: 97 % busy. Nothing to fix in the loop."
+    assert verdict.nothing((), facts) == (
+        "GPU-bound, GPU busy 97 %: nothing to fix in the loop; bf16, torch.compile, cheaper kernels would help."
+    )
+
+
+def test_launch_bound_is_said_with_what_would_help() -> None:
+    facts = replace(loop(Owner("gpu", 10 * MS), Owner("launch", 30 * MS)), gpu_busy_share=0.25)
+    assert verdict.headline(facts) == "Launching kernels owns 75 % of the step"
+    assert "launch-bound, GPU busy 25 %; CUDA graphs, torch.compile, larger batches would help" in verdict.nothing(
+        (), facts
+    )
+
+
+def test_without_a_gpu_the_longest_line_is_named() -> None:
+    owners = step(Owner("host_line", 6 * MS, (Location("train.py", 24),), "gc.collect"), Owner("optimizer", 2 * MS))
+    facts = Facts(step_ns=8 * MS, plans={}, has_gpu=False, owners=owners)
+    assert verdict.headline(facts) == "gc.collect() owns 75 % of the step"
+    assert verdict.nothing((), facts) == (
+        "No GPU work was recorded; on the CPU train.py:24 (gc.collect) takes 6.00 ms of a step's 8.00 ms."
+    )
+    working = Owner("backward", 20 * MS, (Location("train.py", 23),), "backward")
+    beside = replace(facts, owners=step(working, *owners.owners))
+    assert verdict.headline(beside) == "gc.collect() owns 21 % of the step", "the backward pass is the training's own"
+    rest = replace(facts, owners=step(working, replace(owners.owners[0], callee="aten::linear")))
+    assert verdict.headline(rest) == "The backward pass owns 77 % of the step"
+    nobody = replace(facts, owners=step(Owner("host_line", MS, reason="no lines were recorded")))
+    assert verdict.headline(nobody) == "Not judged: no GPU work was recorded"

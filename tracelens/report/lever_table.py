@@ -1,0 +1,119 @@
+"""What a trial of levers came to, for a terminal: one table, the best combination, and what was not tried.
+
+In: levers of one Run with their states, the best combination, the original's step time. Out: text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tracelens.model import Lever, LeverCombination, LeverNumbers, Speedup
+from tracelens.report import formatting, terminal
+from tracelens.report.terminal import TerminalStyle
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+NOTHING = "–"
+NUMBERS: dict[LeverNumbers | None, str] = {
+    "same": "same results, bit for bit",
+    "inside_seed_band": "losses differ, as much as other seeds do",
+    "outside_seed_band": "losses differ, more than other seeds do",
+    "unknown": "losses differ; not compared with other seeds",
+    None: NOTHING,
+}
+_COLUMNS = ("lever", "step, ms", "gain", "memory", "results")
+
+
+@dataclass(frozen=True, slots=True)
+class TrialOfLevers:
+    """What is shown. `shown` are the ids that belong into the table; `base_ns` is the original's step."""
+
+    levers: Sequence[Lever]
+    combination: LeverCombination | None
+    base_ns: int | None
+    shown: Collection[str]
+    warning: str | None = None
+    interrupted: bool = False
+
+
+def text(trial: TrialOfLevers, style: TerminalStyle, after: str) -> str:
+    """The whole answer, with the next command."""
+    return terminal.draw(_parts(trial, after), style)
+
+
+def _parts(trial: TrialOfLevers, after: str) -> Iterator[RenderableType]:
+    if trial.warning is not None:
+        yield terminal.verdict(trial.warning)
+    measured = [lever for lever in trial.levers if lever.id in trial.shown and lever.measured is not None]
+    if measured:
+        yield terminal.heading("Measured beside the original, in turns")
+        rows = [_row(lever.id, lever.measured, lever.numbers, lever.memory_bytes_delta, trial) for lever in measured]
+        yield terminal.table(_COLUMNS, [*rows, *_together(trial)], frozenset({2, 3}))
+    yield terminal.verdict(verdict(trial))
+    for lever in measured:
+        if lever.reason:
+            yield terminal.paragraph(f"{lever.id}: {lever.reason}")
+    yield from _others(trial)
+    yield terminal.next_command(after)
+
+
+def verdict(trial: TrialOfLevers) -> str:
+    """One sentence: the best that was measured, and whether its results are the original's."""
+    begun = "Interrupted; what was measured is kept. " if trial.interrupted else ""
+    best = trial.combination
+    if best is None:
+        known = any(lever.measured is not None and lever.id in trial.shown for lever in trial.levers)
+        return begun + ("No lever is faster beyond doubt." if known else "Nothing could be measured.")
+    gain = formatting.gain(best.measured.speedup)
+    ends = f"95 %: {formatting.gain(best.measured.low)} to {formatting.gain(best.measured.high)}"
+    names = " and ".join(best.levers)
+    together = "together " if len(best.levers) > 1 else ""
+    return f"{begun}Faster: {names} {together}{gain} ({ends}); {NUMBERS[best.numbers]}."
+
+
+def _together(trial: TrialOfLevers) -> Iterator[tuple[str, ...]]:
+    best = trial.combination
+    if best is not None and len(best.levers) > 1:
+        yield _row("together", best.measured, best.numbers, best.memory_bytes_delta, trial)
+
+
+def _row(
+    name: str, measured: Speedup | None, numbers: LeverNumbers | None, memory: int | None, trial: TrialOfLevers
+) -> tuple[str, ...]:
+    if measured is None:
+        return name, NOTHING, NOTHING, _bytes(memory), NUMBERS[numbers]
+    return name, _step(measured, trial.base_ns), formatting.gain(measured.speedup), _bytes(memory), NUMBERS[numbers]
+
+
+def _step(measured: Speedup, base_ns: int | None) -> str:
+    if base_ns is None:
+        return NOTHING
+    middle, low, high = (base_ns / ratio / 1e6 for ratio in (measured.speedup, measured.high, measured.low))
+    return f"{middle:.1f} ({low:.1f} to {high:.1f})"
+
+
+def _bytes(delta: int | None) -> str:
+    if delta is None:
+        return NOTHING
+    sign = "+" if delta > 0 else "−" if delta < 0 else ""
+    return f"{sign}{abs(delta) / 1e6:.0f} MB"
+
+
+def _others(trial: TrialOfLevers) -> Iterator[RenderableType]:
+    """Levers without a number, by why they have none."""
+    for title, state in (("Failed", "measured"), ("Done already", "done"), ("Does not apply", "not_applicable")):
+        rows = [
+            (lever.id, lever.reason or "")
+            for lever in trial.levers
+            if lever.state == state and lever.measured is None and lever.id in trial.shown
+        ]
+        if rows:
+            yield terminal.heading(title)
+            yield terminal.table(("lever", "why"), rows, frozenset())
+    left = [lever.id for lever in trial.levers if lever.state in ("not_tried", "predicted")]
+    if left:
+        yield terminal.heading("Not tried")
+        yield terminal.paragraph(", ".join(left))

@@ -1,0 +1,169 @@
+"""The largest loss of a step: what verdict and headline are about, whatever limits the loop.
+
+In: the Owners of a step. Out: a `Loss`, or None where no owner is known. What gives back most when it is removed comes
+first; without a replay, what owns most. Waits that pay only together are one loss, and so is all that issues work.
+"Launch-bound" is the answer only where no line, loader or allocator call fills the gaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from tracelens.model import Location, Owner, OwnerKind, Owners
+
+REMOVABLE: tuple[OwnerKind, ...] = ("wait", "copy", "host_line", "dataloader", "allocator")
+BUSY: tuple[OwnerKind, ...] = ("gpu", "communication", "copy")
+ISSUING: tuple[OwnerKind, ...] = ("launch", "backward", "optimizer")
+
+MOST_BUSY = 0.9
+"""A GPU that is busier than this limits the loop itself."""
+MOST_BUSY_WHEN_LAUNCHING = 0.8
+"""Above, launching cannot be what the GPU waits for, whatever else it waits for."""
+LEAST_ISSUING_SHARE = 0.2
+"""Of the step. Issuing less than this leaves the GPU no time to speak of."""
+LEAST_OWNED_SHARE = 0.05
+LEAST_RECOVERABLE_SHARE = 0.02
+"""Of the step: what is below drowns in the variation between two runs."""
+LEAST_CERTAIN_SHARE = 0.01
+"""Of the step, at the low end of the range."""
+MOSTLY = 0.6
+"""Of the time that issuing work takes: then it is the backward pass or the optimizer, not launching as such."""
+TOGETHER = 1.1
+"""Waits are one loss where removing all gives back that many times what the best of them gives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """What a loss is taken out of: a step as it is without the profiler, and as recorded, which owners add up to."""
+
+    step_ns: int
+    wall_ns: int
+    name: str = "step"
+    """"recording" where no steps were found in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """An owner, or several that are one loss."""
+
+    owner: Owner
+    count: int = 1
+    """How many waits, or copies."""
+
+    @property
+    def ns(self) -> int:
+        """Per step: what removing it gives back, else what it owns."""
+        return self.owner.owned_ns if self.owner.recoverable_ns is None else self.owner.recoverable_ns
+
+    @property
+    def returns(self) -> bool:
+        """Whether `ns` was replayed or measured; else it is the time that was owned."""
+        return self.owner.recoverable_ns is not None
+
+
+@dataclass(frozen=True, slots=True)
+class StepFacts:
+    """What is known of a step beside its owners."""
+
+    step_ns: int
+    """Without the profiler, where that is known: what a loss that was replayed is taken out of."""
+    gpu_busy_share: float = 0.0
+    together_ns: int | None = None
+    """What removing all waits gives back."""
+
+
+def largest(owners: Owners | None, step: StepFacts) -> Loss | None:
+    """The largest loss of a step; the GPU's own work where nothing else is one; None where no owner is known."""
+    if owners is None:
+        return None
+    issuing = _issuing(owners) if step.gpu_busy_share <= MOST_BUSY_WHEN_LAUNCHING else None
+    least_ns = (LEAST_OWNED_SHARE if issuing else LEAST_RECOVERABLE_SHARE) * step.step_ns
+    removable = [Loss(owner, _count(owner)) for owner in owners.owners if _pays(owner, owners, step)]
+    removable += _waits_together(owners, step)
+    best = max(removable, key=lambda loss: loss.ns, default=None)
+    if best is not None and best.ns >= least_ns:
+        return best
+    if step.gpu_busy_share >= MOST_BUSY:
+        return _longest(Loss(owner) for owner in owners.owners if owner.kind in BUSY and not owner.locations)
+    others = [
+        Loss(replace(owner, recoverable_ns=None))  # what it gives back is not certain: only what it owns is said
+        for owner in owners.owners
+        if owner.kind in (*REMOVABLE, "communication") and _known(owner)
+    ]
+    longest = _longest((*others, *([Loss(issuing)] if issuing else [])))
+    if longest is not None and longest.owner.owned_ns >= LEAST_OWNED_SHARE * owners.wall_ns:
+        return longest
+    return _longest(Loss(owner) for owner in owners.owners if owner.kind == "gpu")
+
+
+def _count(owner: Owner) -> int:
+    """Waits that pay only together are one owner, whose group names them all."""
+    return 1 + (owner.group or "").count("+") if owner.kind in ("wait", "copy") else 1
+
+
+def _longest(losses: Iterable[Loss]) -> Loss | None:
+    return max(losses, key=lambda loss: loss.owner.owned_ns, default=None)
+
+
+def _pays(owner: Owner, owners: Owners, step: StepFacts) -> bool:
+    """Whether removing it gives something back for certain; without a replay, whether it fills the gaps."""
+    if owner.kind not in REMOVABLE:
+        return False
+    if owner.recoverable_ns is not None:
+        if owner.low_ns is None:
+            return _is_large(owner.recoverable_ns, step)
+        return owner.low_ns >= LEAST_CERTAIN_SHARE * step.step_ns
+    return step.gpu_busy_share < MOST_BUSY and owner == owners.gap_filler()
+
+
+def _known(owner: Owner) -> bool:
+    """Not an owner that only a replay gave rise to, or that removing would not shorten the step."""
+    return owner.owned_ns > 0 and (owner.recoverable_ns is None or owner.recoverable_ns > 0)
+
+
+def _is_large(recoverable_ns: int, step: StepFacts) -> bool:
+    """For a number without a range: beside a GPU that is busy all the time it must be more than what runs vary by."""
+    return step.gpu_busy_share < MOST_BUSY or recoverable_ns >= LEAST_OWNED_SHARE * step.step_ns
+
+
+def _waits_together(owners: Owners, step: StepFacts) -> list[Loss]:
+    """All waits as one loss, where they give back more together than any does alone."""
+    waits = [owner for owner in owners.owners if owner.kind in ("wait", "copy") and owner.group is not None]
+    best = max((owner.recoverable_ns or 0 for owner in waits), default=0)
+    together_ns = step.together_ns
+    if len(waits) < 2 or together_ns is None or together_ns < TOGETHER * best or not _is_large(together_ns, step):
+        return []
+    waits.sort(key=lambda owner: -(owner.recoverable_ns or 0))
+    kind: OwnerKind = "copy" if all(owner.kind == "copy" for owner in waits) else "wait"
+    both = Owner(
+        kind,
+        sum(owner.owned_ns for owner in waits),
+        locations=_first_lines(waits),
+        group=waits[0].group,
+        recoverable_ns=together_ns,
+        evidence="replayed",
+    )
+    return [Loss(both, len(waits))]
+
+
+def _first_lines(owners: Iterable[Owner]) -> tuple[Location, ...]:
+    return tuple(dict.fromkeys(owner.locations[0] for owner in owners if owner.locations))
+
+
+def _issuing(owners: Owners) -> Owner | None:
+    """All that issues work as one owner, if that is what the GPU waits for."""
+    parts = sorted((owner for owner in owners.owners if owner.kind in ISSUING), key=lambda owner: -owner.owned_ns)
+    total = sum(owner.owned_ns for owner in parts)
+    if not parts or total < LEAST_ISSUING_SHARE * owners.wall_ns or owners.gap_filler() is not None:
+        return None
+    kind = next((kind for kind in ISSUING[1:] if _sum(parts, kind) >= MOSTLY * total), None)
+    if kind is not None:
+        first = next(owner for owner in parts if owner.kind == kind)
+        return Owner(kind, _sum(parts, kind), locations=first.locations, callee=first.callee)
+    launches = next((owner for owner in parts if owner.kind == "launch"), parts[0])
+    return Owner("launch", total, locations=launches.locations)
+
+
+def _sum(owners: Iterable[Owner], kind: OwnerKind) -> int:
+    return sum(owner.owned_ns for owner in owners if owner.kind == kind)
