@@ -126,9 +126,6 @@ def functions(count: int) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(
-    strict=False, reason="the effects engine analyses a file once per loop: 80 loops take about ten times as long as 20"
-)
 def test_the_time_for_a_patch_grows_with_the_length_of_the_file_and_not_faster(tmp_path: Path) -> None:
     seconds = []
     for count in (20, 80):

@@ -1,7 +1,7 @@
 """The effects of a whole project, as far as it runs when one of its scripts is started.
 
-In: a project, the files that are started or imported, and the function with the loop in question. Out: `Memory` with
-a summary of each function that can run. A function that nobody calls is looked at as if unknown code called it.
+In: a project, the files that are started or imported, and the functions that are asked about. Out: `Memory` with a
+summary of each function that can run. Of these, one that nobody calls is looked at as if unknown code called it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from tracelens.patch.effects.library import Library
 from tracelens.patch.effects.memory import PLAIN, Memory, TooLarge, Unit
 from tracelens.patch.effects.objects import Activation, Callbacks, Class, Function, Instance, Module, Object
 from tracelens.patch.effects.project import Project
-from tracelens.patch.effects.scopes import FUNCTIONS
 from tracelens.patch.effects.scopes import Function as FunctionNode
 from tracelens.patch.effects.statements import Statements
 
@@ -35,8 +34,8 @@ class Analysis:
     dispatch: Dispatch
 
 
-def analyse(project: Project, started: Sequence[Path], asked: tuple[Path, ast.AST]) -> Analysis:
-    """Run all that can run. `asked`: a file, and the node whose function must be among it; raises `TooLarge`."""
+def analyse(project: Project, started: Sequence[Path], asked: Sequence[FunctionNode]) -> Analysis:
+    """Run all that can run. `asked`: functions, the outer ones first, that must be among it; raises `TooLarge`."""
     runner = _Runner(project)
     runner.run(started, asked)
     return Analysis(project, runner.memory, runner.dispatch)
@@ -55,8 +54,8 @@ class _Runner:
         self._grown: dict[Callbacks, None] = {}
         """What a library calls of which more is known by now: looked at again after all functions."""
 
-    def run(self, started: Sequence[Path], asked: tuple[Path, ast.AST]) -> None:
-        for path in dict.fromkeys([*started, asked[0]]):
+    def run(self, started: Sequence[Path], asked: Sequence[FunctionNode]) -> None:
+        for path in dict.fromkeys(started):
             file = self.project.file(path)
             if file is not None and file.tree is not None:
                 module = self.memory.make(Module, file)
@@ -65,16 +64,11 @@ class _Runner:
                 self.memory.summary(module)
         self.memory.summary(self.memory.make(Callbacks, ELSEWHERE, "later"))
         self._settle()
-        for function in _around(*self._node(asked)):
+        for function in asked:
             self._called_by_somebody(function)
             self._settle()
         self.memory.finish()
         self._settle()
-
-    def _node(self, asked: tuple[Path, ast.AST]) -> tuple[ast.AST, ast.AST]:
-        file = self.project.file(asked[0])
-        assert file is not None and file.tree is not None
-        return file.tree, asked[1]
 
     def _settle(self) -> None:
         """Look at all units until nothing grows any more."""
@@ -155,21 +149,3 @@ class _Runner:
 def _parameters(node: FunctionNode) -> list[str]:
     given = node.args
     return [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
-
-
-def _around(tree: ast.AST, wanted: ast.AST) -> list[FunctionNode]:
-    """The functions around a node, the outermost first."""
-    for child in ast.iter_child_nodes(tree):
-        if child is wanted:
-            return [tree] if isinstance(tree, FUNCTIONS) else []
-        if getattr(child, "lineno", 0) <= getattr(wanted, "lineno", 0) <= getattr(
-            child, "end_lineno", 0
-        ) or not hasattr(child, "lineno"):
-            found = _around(child, wanted)
-            if found or _holds(child, wanted):
-                return [tree, *found] if isinstance(tree, FUNCTIONS) else found
-    return []
-
-
-def _holds(node: ast.AST, wanted: ast.AST) -> bool:
-    return any(part is wanted for part in ast.walk(node))

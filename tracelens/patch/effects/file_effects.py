@@ -7,6 +7,7 @@ the started script, the file itself, and whatever imports it: subclasses, callba
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -14,8 +15,9 @@ from pathlib import Path
 from tracelens.patch.effects.analysis import Analysis, analyse
 from tracelens.patch.effects.memory import TooLarge
 from tracelens.patch.effects.movable import Answer, Question, Reason, judge
-from tracelens.patch.effects.places import function_of, loop_at
+from tracelens.patch.effects.places import function_of, functions_around, functions_with_loops, loop_at
 from tracelens.patch.effects.project import Project
+from tracelens.patch.effects.scopes import Function as FunctionNode
 
 MAX_IMPORTERS = 40
 """Files that import the file in question, each of which is looked at as if it were started."""
@@ -23,12 +25,13 @@ MAX_IMPORTERS = 40
 
 @dataclass(frozen=True, eq=False)
 class FileEffects:
-    """A file with its project; what is known of it is worked out once per function that is asked about."""
+    """A file with its project; what is known of it is worked out once for all its loops."""
 
     project: Project
     path: Path
     started: Path | None
-    _analyses: dict[ast.AST, Analysis | None] = field(default_factory=dict)
+    _alone: dict[ast.AST, Analysis | None] = field(default_factory=dict)
+    """By function, where the file is too large for all of them together."""
 
     def answer(self, question: Question) -> Answer:
         """Whether the statements may run later. Raises `ValueError` where no loop starts at the question's line."""
@@ -38,19 +41,28 @@ class FileEffects:
         loop = loop_at(file.tree, question.line, question.column)
         if loop is None:
             raise ValueError(f"no loop starts at {question.path}:{question.line}")
-        code = function_of(file.tree, loop)
-        if code not in self._analyses:
-            self._analyses[code] = self._analysed(loop)
-        analysis = self._analyses[code]
+        analysis = self._together or self._analysed_alone(file.tree, loop)
         if analysis is None:
             return _unknown("the project is too large to be followed", question)
         answer = judge(analysis, question)
         return _with(answer, tuple(Reason(False, "hidden", text, file.shown, question.line) for text in self._hidden))
 
-    def _analysed(self, loop: ast.AST) -> Analysis | None:
+    @cached_property
+    def _together(self) -> Analysis | None:
+        """One analysis for every loop of the file: a function that nobody calls may be called beside any other."""
+        file = self.project.file(self.path)
+        return None if file is None or file.tree is None else self._analysed(functions_with_loops(file.tree))
+
+    def _analysed_alone(self, tree: ast.AST, loop: ast.AST) -> Analysis | None:
+        code = function_of(tree, loop)
+        if code not in self._alone:
+            self._alone[code] = self._analysed(functions_around(tree, loop))
+        return self._alone[code]
+
+    def _analysed(self, functions: Sequence[FunctionNode]) -> Analysis | None:
         started = [self.started] if self.started is not None else []
         try:
-            return analyse(self.project, [*started, self.path, *self._importers[:MAX_IMPORTERS]], (self.path, loop))
+            return analyse(self.project, [*started, self.path, *self._importers[:MAX_IMPORTERS]], functions)
         except (TooLarge, RecursionError):
             return None
 

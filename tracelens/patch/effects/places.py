@@ -8,11 +8,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tracelens.patch.effects.scopes import FUNCTIONS
+from tracelens.patch.effects.scopes import Function as FunctionNode
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 Loop = ast.For | ast.AsyncFor | ast.While
+KEPT_TREES = 64
+"""Files and functions whose nodes are looked up by place: each question asks about the same few, many times."""
 
 
 @dataclass(frozen=True, order=True)
@@ -42,8 +46,8 @@ def span_of(node: ast.AST) -> Span | None:
 
 def loop_at(tree: ast.AST, line: int, column: int | None = None) -> Loop | None:
     """The loop that starts there."""
-    for node in ast.walk(tree):
-        if isinstance(node, LOOPS) and node.lineno == line and column in (None, node.col_offset):
+    for node in _loops(tree):
+        if node.lineno == line and column in (None, node.col_offset):
             return node
     return None
 
@@ -59,19 +63,45 @@ def nodes_in(tree: ast.AST, span: Span) -> Iterator[ast.AST]:
 
 def path_to(tree: ast.AST, wanted: ast.AST) -> list[ast.AST]:
     """The nodes around a node, the outermost first, and the node; empty where the tree does not have it."""
-    if tree is wanted:
-        return [tree]
-    for child in ast.iter_child_nodes(tree):
-        below = path_to(child, wanted)
-        if below:
-            return [tree, *below]
-    return []
+    around = _around(tree)
+    path = [wanted]
+    while path[-1] is not tree:
+        outer = around.get(path[-1])
+        if outer is None:
+            return []
+        path.append(outer)
+    return path[::-1]
+
+
+@lru_cache(maxsize=KEPT_TREES)
+def _around(tree: ast.AST) -> dict[ast.AST, ast.AST]:
+    """The node around each node of a tree; the parser shares those without a place (`Load`), which have many."""
+    return {inner: outer for outer in ast.walk(tree) for inner in ast.iter_child_nodes(outer)}
+
+
+@lru_cache(maxsize=KEPT_TREES)
+def _loops(tree: ast.AST) -> tuple[Loop, ...]:
+    return tuple(node for node in ast.walk(tree) if isinstance(node, LOOPS))
 
 
 def function_of(tree: ast.AST, wanted: ast.AST) -> ast.AST:
     """The function around a node, or the module."""
     around = [node for node in path_to(tree, wanted)[:-1] if isinstance(node, (*FUNCTIONS, ast.Module))]
     return around[-1]
+
+
+def functions_around(tree: ast.AST, wanted: ast.AST) -> tuple[FunctionNode, ...]:
+    """The functions around a node, the outermost first."""
+    return tuple(node for node in path_to(tree, wanted)[:-1] if isinstance(node, FUNCTIONS))
+
+
+def functions_with_loops(tree: ast.AST) -> tuple[FunctionNode, ...]:
+    """All functions with a loop in them or in an inner function, outer ones before inner ones."""
+    return tuple(
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, FUNCTIONS) and any(isinstance(inner, LOOPS) for inner in ast.walk(node))
+    )
 
 
 def statement_before(tree: ast.AST, wanted: ast.AST) -> ast.stmt | None:

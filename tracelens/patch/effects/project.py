@@ -39,6 +39,7 @@ class Project:
     root: Path
     changed: Mapping[Path, str] = field(default_factory=dict)
     _files: dict[Path, ProjectFile | None] = field(default_factory=dict)
+    _modules: dict[tuple[str, int, Path], Path | None] = field(default_factory=dict)
 
     def file(self, path: Path) -> ProjectFile | None:
         """The parsed file, None where it cannot be read or is too large; an empty one for a folder of modules."""
@@ -50,6 +51,12 @@ class Project:
 
     def module(self, name: str, dots: int, importer: Path) -> Path | None:
         """The project's file that an import in `importer` means; None for a library."""
+        asked = (name, dots, importer)
+        if asked not in self._modules:
+            self._modules[asked] = self._find_module(name, dots, importer)
+        return self._modules[asked]
+
+    def _find_module(self, name: str, dots: int, importer: Path) -> Path | None:
         parts = [part for part in name.split(".") if part]
         for base in self._bases(dots, importer):
             folder = base.joinpath(*parts)
