@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import runpy
 import shutil
@@ -70,6 +71,10 @@ def test_both_versions_print_the_same(kind: EditKind, tmp_path: Path) -> None:
 
 def printed(path: Path, folder: Path) -> str:
     output = io.StringIO()
-    with _importable(folder), contextlib.redirect_stdout(output):
-        runpy.run_path(str(path), run_name="__main__")
+    gc.freeze()  # an example may collect garbage in each batch: its own, not that of all tests before it
+    try:
+        with _importable(folder), contextlib.redirect_stdout(output):
+            runpy.run_path(str(path), run_name="__main__")
+    finally:
+        gc.unfreeze()
     return output.getvalue()

@@ -70,7 +70,7 @@ def test_it_is_named_mended_and_measured(folder: Path) -> None:
     assert "        if step % 100 == 0:  # thinned by tracelens\n            gc.collect()\n" in text
 
     (entry,) = json.loads(
-        said(folder, "verify", "run", "--lever", "gc-collect", "--steps", "20", "--budget", "60s", "--format", "json")
+        said(folder, "verify", "run", "--lever", "gc-collect", "--steps", "20", "--budget", "30s", "--format", "json")
     )["entries"]
     assert entry["scheme"] == "gc-collect"
     assert entry["numbers_equal"] is True
