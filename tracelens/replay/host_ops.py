@@ -212,7 +212,10 @@ class HostOpBuilder:
         ahead = copy.size <= self.costs.staging_bytes
         issue = copy.issue_ns if ahead else call.end_ns - idle_from
         transfer = min(done - started, self.costs.pinned_duration_ns(copy.size))
-        tail = max(0, done - call.end_ns) if started < call.end_ns or done - call.end_ns < 2 * transfer else transfer
+        # Negative where the GPU had its bytes before the call returned: what follows then waits no longer for the copy
+        # than it did, and no change is credited with a wait that nobody recorded.
+        behind = done - call.end_ns
+        tail = behind if started < call.end_ns or behind < 2 * transfer else transfer
         latency = started - idle_from if started >= idle_from else self.costs.launch_latency_ns
         if int(timings.previous_end[at]) > call.end_ns:
             latency, tail = issue, transfer  # it ran behind queued work: its own latency was not seen
