@@ -109,7 +109,7 @@ def change(context: PatchContext, code: TrainingScript, edits: tuple[Edit, ...],
         from tracelens.patch import recipes
 
         options = recipes.PatchOptions(
-            context.unsafe, hunks.only, hunks.skip, context.import_runtime, checked=context.checked
+            context.unsafe, hunks.only, hunks.skip, context.import_runtime, checked=context.checked, lossy=False
         )
         return recipes.make(root, script, edits, context.stalls, options)
 

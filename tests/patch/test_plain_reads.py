@@ -147,6 +147,24 @@ def test_without_checked_hunks_helpers_keep_what_an_exception_would_lose(tmp_pat
     assert names(proved) == ["train.py", "tracelens_runtime.py"]
 
 
+def test_what_an_exception_would_lose_is_kept_by_helpers_where_it_was_asked_for(tmp_path: Path) -> None:
+    """A trial ends its loop by an exception, in the middle of a batch."""
+    printed, rate = (
+        patch_of(tmp_path, script(FORMS[name][0]), lossy=False) for name in ("print in each batch", "a learning rate")
+    )
+    assert (names(printed), [hunk.tier for hunk in printed.hunks]) == (["train.py", "tracelens_runtime.py"], ["safe"])
+    assert (names(rate), [hunk.tier for hunk in rate.hunks]) == (["train.py"], ["checked"])
+
+
+def test_a_hunk_that_is_left_out_is_the_one_that_would_be_written(tmp_path: Path) -> None:
+    text = script(
+        "from somewhere import show\nfor x, y in loader:\n    STEP\n    show(x)\n    print(loss.item())  # fires\n"
+    )
+    checked, proved = (patch_of(tmp_path, text, checked=allowed) for allowed in (True, False))
+    assert "lines of the last 9 batches" in checked.hunks[0].unproved
+    assert (proved.hunks, proved.left_out) == ((), checked.hunks)
+
+
 @pytest.mark.programs
 def test_a_kill_loses_no_line_that_the_script_prints_every_few_batches(tmp_path: Path) -> None:
     text = script(WINDOW).replace(

@@ -113,15 +113,19 @@ def test_planted_bugs_are_caught(project):
 
 
 def test_bugs_planted_into_the_patchers_own_patch_are_caught(project):
-    """Without its `.clone()`, where the loss is divided in place; without its last drain. As it is, it is right."""
-    body = TRAIN.replace("        opt.step()\n", "        opt.step()\n        loss.data /= 4\n")
+    """Without its `.clone()`, where the loss is divided in place; without its last drain. As it is, it is right.
+
+    The last step ends a trial by an exception: the patch of a Run (`lossy=False`) has kept no line back then.
+    """
+    step = "        opt.step()\n"
+    body = TRAIN.replace(READ, "").replace(step, f"{step}{READ}        loss.data /= 4\n")
     on_gpu = "if torch.cuda.is_available(): net.cuda()\n"  # where nothing uses one, nothing is patched
     path = script(project, body.replace("def main():", on_gpu + "def main():"))
     line = path.read_text().splitlines().index("        shown = loss.item()") + 1
     reads = Edit("defer-read", interval=10, locations=(Location("train.py", line),))
-    patch = recipes.make(project, path, (reads,), (), recipes.PatchOptions(checked=False))
+    patch = recipes.make(project, path, (reads,), (), recipes.PatchOptions(lossy=False))
     assert [file.path.name for file in patch.files] == ["train.py", "tracelens_runtime.py"]
-    assert [hunk.tier for hunk in patch.hunks] == ["safe"], "the end of a trial takes no line from it"
+    assert [hunk.tier for hunk in patch.hunks] == ["safe"]
 
     def spoiled(name, old, new):
         main, helper = patch.files
@@ -139,10 +143,60 @@ def test_bugs_planted_into_the_patchers_own_patch_are_caught(project):
     )
     found.compare_numbers()
     right, clone, drain = (result.build_verification(found.measurements(version, ())) for version in found.versions)
-    assert right.numbers_equal is True and right.details["numbers"]["compared"]["lines"] == 24, right.verdict
+    assert right.numbers_equal is True and right.details["numbers"]["compared"]["lines"] == 23, right.verdict
     assert clone.outcome == drain.outcome == "different numbers"
     assert "line 1 of standard output" in clone.verdict
     assert drain.details["numbers"]["first_difference"]["patched"] == "nothing"
+
+
+EPOCHS = """\
+if torch.cuda.is_available(): net.cuda()
+def main():
+    for epoch in range(100):
+        total = 0.0
+        for step in range(7):
+            loss = net(torch.randn(8, 16)).pow(2).mean()
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+            total += loss.item() * opt.param_groups[0]["lr"]
+            loss.data /= 4
+            if step == 4:
+                print(f"epoch {epoch} step {step} total {total:.6f}")
+        print(f"epoch {epoch} total {total:.6f}")
+main()
+"""
+
+
+def test_bugs_planted_into_a_patch_of_plain_torch_that_is_not_proved_are_caught(project):
+    """Its `.clone()`, the list that is emptied, what is read after the loop."""
+    path = script(project, TRAIN[: TRAIN.index("def main():")] + EPOCHS)
+    line = path.read_text().splitlines().index(next(one for one in EPOCHS.splitlines() if "item()" in one)) + 1
+    reads = Edit("defer-read", interval=10, locations=(Location("train.py", line),))
+    patch = recipes.make(project, path, (reads,), (), recipes.PatchOptions(lossy=False))
+    assert [file.path.name for file in patch.files] == ["train.py"]
+    assert [hunk.tier for hunk in patch.hunks] == ["checked"]
+    main = patch.files[0]
+
+    def spoiled(name, old, new):
+        assert old in main.after
+        changed = replace(patch, files=(replace(main, after=main.after.replace(old, new)),))
+        return PatchedVersion(changed, name, None, 10)
+
+    drain = b"        if pending_loss"
+    last = main.after.rindex(drain)
+    forgotten = main.after[:last] + main.after[last:].replace(b"if pending_loss", b"if 0 and pending_loss", 1)
+    found = session(
+        path,
+        PatchedVersion(patch, "right", None, 10),
+        spoiled("no clone", b".detach().clone()", b".detach()"),
+        spoiled("twice", b".clear()", b".copy()"),
+        PatchedVersion(replace(patch, files=(replace(main, after=forgotten),)), "no drain", None, 10),
+    )
+    found.compare_numbers()
+    right, *wrong = (result.build_verification(found.measurements(version, ())) for version in found.versions)
+    assert (right.numbers_equal, right.details["numbers"]["compared"]["lines"]) == (True, 6), right.verdict
+    assert [one.outcome for one in wrong] == ["different numbers"] * 3
 
 
 def test_a_script_with_a_seed_from_the_clock_is_inconclusive_about_numbers(project):

@@ -62,6 +62,8 @@ class RecipeRequest:
     checked: bool = True
     """Whether hunks of tier `checked` go into the patch. A recipe may ignore it: `make` leaves such hunks out then.
     One that could prove a smaller change proposes that instead where this is False."""
+    lossy: bool = True
+    """Whether such hunks may lose values where an exception or a signal ends the loop."""
     changing: frozenset[int] = frozenset()
     """First lines of the loops in which a synchronize or a guard changes."""
 

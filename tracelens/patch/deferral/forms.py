@@ -21,10 +21,18 @@ from tracelens.patch.loop.loops import Blocked
 
 @dataclass(frozen=True)
 class Wish:
-    """`plain`: without a helper where that is possible. `lossy`: also where an exception or a signal loses values."""
+    """`plain`: without a helper where that is possible. `unproved`: also where that is not proved to be the same.
+
+    `lossy`: of these also where an exception or a signal loses values.
+    """
 
     plain: bool
+    unproved: bool
     lossy: bool
+
+    def allows(self, reads: PlainPlan) -> bool:
+        """Whether the values may wait in this way."""
+        return reads.proved or (self.unproved and (self.lossy or not reads.lost))
 
 
 def planned(facts: LoopFacts, seeds: Sequence[cst.CSTNode], wish: Wish) -> tuple[Deferral, PlainPlan | None]:
@@ -35,7 +43,7 @@ def planned(facts: LoopFacts, seeds: Sequence[cst.CSTNode], wish: Wish) -> tuple
             reads = plain_plan(only_waiting(make(facts, seeds)))
         except Blocked:
             continue
-        if reads is not None and (wish.lossy or reads.proved):
+        if reads is not None and wish.allows(reads):
             made.append(reads)
     if made:
         chosen = min(

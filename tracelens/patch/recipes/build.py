@@ -24,7 +24,7 @@ from tracelens.patch.code.source import (
     moved_lines,
     parse,
 )
-from tracelens.patch.deferral.forms import planned
+from tracelens.patch.deferral.forms import Wish, planned
 from tracelens.patch.deferral.loop_rewrite import LoopChange, file_splices, import_splice, needs_helper
 from tracelens.patch.deferral.planning import plan
 from tracelens.patch.files import diff, rewrite_checks, vendored
@@ -51,6 +51,9 @@ class PatchOptions:
     """Helpers come from the installed TraceLens, not from a file beside the script."""
     checked: bool = True
     """With the hunks that are not proved; else they are in `Patch.left_out`."""
+    lossy: bool = True
+    """Among these, forms that lose values where an exception or a signal ends the loop. A trial ends its loop so: it
+    would find that they are lost."""
 
 
 def make(
@@ -166,6 +169,7 @@ class _Project:
                 workers,
                 self.root,
                 checked=options.checked,
+                lossy=options.lossy,
                 changing=frozenset(p.loop_line for p in proposals if p.replaced_by is not None or p.guards),
             )
             answer = recipe(edit.kind)(request)
@@ -314,7 +318,7 @@ def _change(source: SourceFile, proposals: Sequence[Proposal], targets: Targets,
     if syncs:
         deferral, measured = synchronize.timed(facts, statements)
     elif all(p.plain for p in proposals):
-        deferral, waiting = planned(facts, statements, defer_read.wish(every, options.checked))
+        deferral, waiting = planned(facts, statements, Wish(every > 1, options.checked, options.lossy))
     else:
         deferral = plan(facts, statements) if statements else None
     return LoopChange(

@@ -219,7 +219,7 @@ def statements(sites: Sequence[Site]) -> list[cst.CSTNode]:
 
 def _proposal(request: RecipeRequest, facts: LoopFacts, deferral: Deferral, members: Found) -> Proposal:
     first = members[0][0]
-    reads = _plain(request, facts, members)
+    reads = _plain(request, facts, deferral, members)
     chosen = deferral if reads is None else reads.deferral
     values = f"{counted(len(members))} read in each batch and only logged or summed"
     words = [f"{values}: read {_when(request, reads)} instead"]
@@ -243,17 +243,16 @@ def _proposal(request: RecipeRequest, facts: LoopFacts, deferral: Deferral, memb
     return proposal
 
 
-def wish(interval: int, checked: bool) -> Wish:
-    """Which form reads may take that wait for so many batches. `checked`: a hunk that is not proved may be made."""
-    return Wish(plain=interval > 1, lossy=checked)
+def _plain(request: RecipeRequest, facts: LoopFacts, deferral: Deferral, members: Found) -> PlainPlan | None:
+    """How the reads wait without a helper, where nothing else changes in their loop.
 
-
-def _plain(request: RecipeRequest, facts: LoopFacts, members: Found) -> PlainPlan | None:
-    """How the reads wait without a helper, where nothing else changes in their loop."""
+    Where helpers would not make it proved, the form is that of a patch with such hunks: the others only tell of it.
+    """
     if request.source.line(facts.loop) in request.changing:
         return None
     seeds = statements([site for site, _ in members])
-    return planned(facts, seeds, wish(request.edit.interval, request.checked))[1]
+    unproved = request.checked or bool(deferral.unproved)
+    return planned(facts, seeds, Wish(request.edit.interval > 1, unproved, request.lossy))[1]
 
 
 def _when(request: RecipeRequest, reads: PlainPlan | None) -> str:
