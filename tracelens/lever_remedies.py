@@ -33,13 +33,16 @@ from tracelens.schemes.plan import DEFAULT_INTERVAL
 
 NOT_REPLAYED = Abstention("replay", "no number is known for what this lever changes", "measure it: tracelens verify")
 
+MOST_NUMBERS = 2
+"""Of workers that are offered: what is enough, and half of it, which takes half the memory."""
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What the plan and its user decide about levers."""
 
-    workers: int | None
-    """How many the replay finds enough; None where more bring nothing, or nobody knows."""
+    workers: tuple[int, ...]
+    """Numbers of workers that pay by the replay; none where more bring nothing, or nobody knows."""
     asked: str | None
     """A lever that the user named."""
     interval: int = DEFAULT_INTERVAL
@@ -64,10 +67,11 @@ def plan(
     context: PatchContext, diagnosis: Diagnosis, rules: Rules, results: SchemeResults, wanted: Wanted
 ) -> PlannedLevers:
     """The levers of a run. `results`: what is known of its schemes, which are levers too."""
-    facts = run_levers.facts_of(diagnosis, wanted.workers)
+    facts = run_levers.facts_of(diagnosis, wanted.workers[-MOST_NUMBERS:])
     edits = edits_of(rules.levers, facts, wanted)
     by_lever = remedies.with_trials(remedies_of(edits, context, diagnosis, rules.levers), diagnosis, results.trials)
-    of_run = run_levers.collect(diagnosis, rules, results, wanted.workers)
+    predicted = {name: gain for name, one in by_lever.items() if (gain := run_levers.predicted_by(one.estimate))}
+    of_run = run_levers.collect(diagnosis, rules, results, replace(facts, predictions=predicted))
     owners = with_remedies(diagnosis.owners, rules.levers, facts, results.schemes)
     return PlannedLevers(_with_patches(of_run.levers, by_lever, results.trials), of_run.combination, by_lever, owners)
 

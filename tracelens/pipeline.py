@@ -191,8 +191,8 @@ def plan(examined: Examined, options: Options | None = None) -> PlannedDiagnosis
     diagnosis, replay_trace = examined.diagnosis, examined.replay_trace
     rules = rule_files.load(options.rules, options.weights)
     interval = planning.chosen_interval(diagnosis.inventory, options.interval)
-    workers = None if isinstance(replay_trace, Abstention) else worker_count.recommended(replay_trace)
-    offers = planning.offers(rules, diagnosis.stalls, diagnosis.inventory, interval, workers)
+    workers = () if isinstance(replay_trace, Abstention) else worker_count.paying(replay_trace)
+    offers = planning.offers(rules, diagnosis.stalls, diagnosis.inventory, interval, max(workers, default=None))
     fitted = planning.edits(rules, diagnosis.stalls, diagnosis.inventory, interval, offers if options.unsafe else None)
     nothing_known = incomplete_recording.unjudged("schemes", diagnosis.timeline.coverage)
     if nothing_known is not None:
@@ -229,7 +229,7 @@ class _Judged:
     unsafe: tuple[Hunk, ...]
     set_aside: tuple[Abstention, ...]
     interval: int
-    workers: int | None
+    workers: tuple[int, ...]
 
 
 def _with_levers(examined: Examined, options: Options, context: PatchContext, judged: _Judged) -> PlannedDiagnosis:

@@ -6,20 +6,20 @@ In: a Diagnosis, the rules, the schemes judged on it, and what its trials found.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tracelens.levers.definition import ChosenLever, by_id
 from tracelens.levers.states import LeverFacts, levers_of_run
 from tracelens.model import (
+    Abstention,
     Diagnosis,
     Estimate,
     Lever,
     LeverCombination,
     LeverState,
     Location,
-    Owners,
     Scheme,
     Speedup,
     Verification,
@@ -47,8 +47,8 @@ class RunLevers:
     combination: LeverCombination | None
 
 
-def collect(diagnosis: Diagnosis, rules: Rules, results: SchemeResults, workers: int | None) -> RunLevers:
-    """All levers; `workers` is the number that the replay found, None where more bring nothing or nobody knows."""
+def collect(diagnosis: Diagnosis, rules: Rules, results: SchemeResults, facts: LeverFacts) -> RunLevers:
+    """All levers, the schemes among them."""
     summaries = {rule.id: rule.summary for rule in rules.schemes}
     schemes = [
         _scheme_lever(scheme, results, diagnosis, summaries.get(scheme.id, scheme.title)) for scheme in results.schemes
@@ -57,7 +57,7 @@ def collect(diagnosis: Diagnosis, rules: Rules, results: SchemeResults, workers:
     titles = {lever.id: lever for lever in schemes}
     measured = [lever for one in record.levers if (lever := _tried(one, rules, titles)) is not None]
     switched = () if diagnosis.timeline.trace.program == "cpp" else rules.levers  # they are switched on in Python
-    levers = levers_of_run(switched, facts_of(diagnosis, workers), schemes, measured)
+    levers = levers_of_run(switched, facts, schemes, measured)
     best = record.combination
     if best is None or best.speedup is None:
         return RunLevers(levers, None)
@@ -65,8 +65,8 @@ def collect(diagnosis: Diagnosis, rules: Rules, results: SchemeResults, workers:
     return RunLevers(levers, LeverCombination(members, best.speedup, best.numbers, best.memory_bytes_delta))
 
 
-def facts_of(diagnosis: Diagnosis, workers: int | None = None) -> LeverFacts:
-    """What the Run tells about levers."""
+def facts_of(diagnosis: Diagnosis, workers: Sequence[int] = ()) -> LeverFacts:
+    """What the Run tells about levers. `workers` are the numbers that pay by the replay."""
     return LeverFacts(
         gpu=_has_gpu(diagnosis),
         owners=diagnosis.owners,
@@ -75,8 +75,7 @@ def facts_of(diagnosis: Diagnosis, workers: int | None = None) -> LeverFacts:
         variables=_variables(diagnosis),
         texts=diagnosis.sources,
         settings=_environment(diagnosis),
-        values={} if workers is None else {"workers": (str(workers),)},
-        predictions=_loader_prediction(diagnosis.owners, workers),
+        values={"workers": tuple(str(number) for number in workers)} if workers else {},
     )
 
 
@@ -158,22 +157,9 @@ def _variables(diagnosis: Diagnosis) -> Mapping[str, object] | None:
     return diagnosis.run.variables if diagnosis.run is not None else None
 
 
-def _loader_prediction(owners: Owners, workers: int | None) -> dict[str, Speedup]:
-    """What the replay says of that many workers: the DataLoader's recoverable time was replayed with them."""
-    owner = next((owner for owner in owners.owners if owner.kind == "dataloader"), None)
-    if workers is None or owner is None or owner.recoverable_ns is None:
-        return {}
-    wall = owners.wall_ns
-    gains = (owner.low_ns or 0, owner.recoverable_ns, owner.high_ns or owner.recoverable_ns)
-    if max(gains) >= wall:
-        return {}
-    low, middle, high = (wall / (wall - ns) for ns in gains)
-    return {f"workers={workers}": Speedup(middle, min(low, middle), max(middle, high))}
-
-
 def _scheme_lever(scheme: Scheme, results: SchemeResults, diagnosis: Diagnosis, summary: str) -> Lever:
     trial = next((trial for trial in results.trials if trial.scheme == scheme.id), None)
-    predicted, measured = _predicted(results.replayed.get(scheme.id)), _measured(trial)
+    predicted, measured = predicted_by(results.replayed.get(scheme.id)), _measured(trial)
     lever = Lever(
         id=scheme.id,
         family="scheme",
@@ -218,7 +204,10 @@ def _with_state(lever: Lever, scheme: Scheme, trial: Verification | None, measur
 _NUMBERS: Mapping[bool | None, Any] = {True: "same", False: "outside_seed_band", None: "unknown"}
 
 
-def _predicted(estimate: Estimate | None) -> Speedup | None:
+def predicted_by(estimate: Estimate | Abstention | None) -> Speedup | None:
+    """What an Estimate promises, as a ratio."""
+    if isinstance(estimate, Abstention):
+        return None
     if estimate is None or min(estimate.step_ns, estimate.low_ns, estimate.high_ns) <= 0:
         return None
     ends = (estimate.base_ns / estimate.high_ns, estimate.base_ns / estimate.low_ns)

@@ -82,7 +82,7 @@ class _Recoverable:
             gain = None if line in named else self._without_work(work)
             if gain is not None and gain.low_ns > self._least:
                 out.append(_gaining(Owner("host_line", 0, work.locations, work.callee), gain))
-        return replace(self.step.owners, owners=tuple(out))
+        return replace(self.step.owners, owners=tuple(out), base_ns=self.trace.base_ns)
 
     @property
     def _least(self) -> float:
@@ -105,7 +105,7 @@ class _Recoverable:
         elif owner.kind == "backward" and owner.callee != "backward":  # a node goes with its forward operation
             gain = self._without_line(self._long[line], self._long[line].work_ns) if line in self._long else None
         elif owner.kind == "dataloader":
-            gain = self._more_workers
+            gain, owner = self._more_workers, replace(owner, instead=self._enough_workers)
         elif owner.kind in ("wait", "copy"):
             gain = self._without_wait(owner)
         elif owner.kind == "optimizer":
@@ -132,9 +132,14 @@ class _Recoverable:
     def _more_workers(self) -> Gain | None:
         """With as many workers as keep the loop busy; None where more would bring nothing, or nobody knows."""
         wanted = worker_count.recommended(self.trace)
-        if not wanted:
+        if wanted is None:
             return None
         return line_gains.gain_of(estimate.predict(self.trace, (Edit("more-workers", workers=wanted),)))
+
+    @property
+    def _enough_workers(self) -> str | None:
+        wanted, now = worker_count.recommended(self.trace), self.trace.loader.workers
+        return None if wanted is None else f"{wanted} worker{'s' if wanted > 1 else ''} instead of {now}"
 
     # -------------------------------------------------------------------------------------------------- waits
 

@@ -17,7 +17,7 @@ LINE = Location("train.py", 61)
 COLLECT = Owner("host_line", 31_000, (LINE, Location("train.py", 20)), "gc.collect")
 WAIT = Owner("wait", 4_000, (Location("train.py", 70),), "Tensor.item", group="s1")
 LOADER = Owner("dataloader", 10_000, (Location("data.py", 11),))
-NOTHING = Wanted(None, None)
+NOTHING = Wanted((), None)
 
 
 def facts(*owners: Owner, **changes: object) -> LeverFacts:

@@ -56,6 +56,14 @@ def test_a_line_that_owns_time_is_a_lever_with_what_the_replay_says_of_it() -> N
     assert not line.predicted.excludes_zero
 
 
+def test_what_a_line_gives_back_is_taken_out_of_the_step_without_the_profiler() -> None:
+    """Recorded steps of 100, of which 20 of the line's; without the profiler 60 of 200 go."""
+    known = facts().owners
+    line = replace(known.owners[1], recoverable_ns=60, low_ns=40, high_ns=100)
+    other = replace(known, owners=(known.owners[0], line, known.owners[2]), base_ns=200)
+    assert states(facts(owners=other))["line=train.py:61"].predicted == Speedup(200 / 140, 200 / 160, 2.0)
+
+
 def test_a_line_whose_call_the_training_needs_is_no_lever_unless_it_is_named() -> None:
     owner = replace(facts().owners.owners[1], callee="model.forward")
     others = (facts().owners.owners[0], owner, facts().owners.owners[2])
@@ -145,8 +153,10 @@ def test_the_value_goes_into_the_toggle_and_the_text() -> None:
 def test_a_scheme_is_a_lever_with_what_is_known_of_it() -> None:
     diagnosis = report_cases.planned()
     none = run_levers.SchemeResults((), {}, ())
-    levers = run_levers.collect(diagnosis, LOADED, none, workers=8).levers
-    assert {"workers=8"} <= {lever.id for lever in levers}
+    facts = run_levers.facts_of(diagnosis, workers=(4, 8))
+    levers = run_levers.collect(diagnosis, LOADED, none, facts).levers
+    numbers = [lever.id for lever in levers if lever.id.startswith("workers=")]
+    assert numbers == ["workers=4", "workers=8"], "those that pay, instead of the usual ones"
     assert all(set(lever_entry(lever)) >= {"id", "state", "measured", "numbers"} for lever in levers)
 
 

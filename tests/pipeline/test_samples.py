@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,6 +65,24 @@ def test_it_recommends_what_it_stands_for(case: tuple[str, Path], capsys: pytest
     assert recommendation["scheme"] == ANSWERS[name], recommendation["verdict"]
     if name in BINDING_WORDS:
         assert BINDING_WORDS[name].lower() in str(recommendation["verdict"]).lower()
+
+
+@pytest.mark.slow
+def test_what_more_workers_give_is_one_number_wherever_it_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two workers set the pace; four, each as fast as they are, halve the step. With eight Python takes its part."""
+    shutil.copytree(SAMPLES / "loader_bound", tmp_path / "loader")
+    answer: Any = document(tmp_path / "loader", "recommend", capsys)
+    levers = {lever["id"]: lever["predicted"] for lever in answer["levers"]}
+    (owner,) = (owner for owner in answer["owners"] if owner["kind"] == "dataloader")
+    base_us = answer["baseline"]["step_us"]
+    assert levers["workers=4"]["speedup"] == pytest.approx(2, rel=1e-3)
+    assert owner["instead"] == "8 workers instead of 2"
+    for key, ratio in (("recoverable_us_per_step", "speedup"), ("low_us", "low"), ("high_us", "high")):
+        assert base_us / levers["workers=8"][ratio] == pytest.approx(base_us - owner[key], rel=1e-6)
+    said = f"with 8 workers instead of 2 a step takes {(base_us - owner['recoverable_us_per_step']) / 1e3:.2f} ms"
+    assert said in answer["verdict"]
 
 
 def test_its_stalls_have_source_lines(case: tuple[str, Path], capsys: pytest.CaptureFixture[str]) -> None:

@@ -91,6 +91,16 @@ def test_beside_a_busy_gpu_only_what_gives_something_back_is_a_loss(
     assert kind(step(copy, Owner("gpu", 98 * MS)), busy) == expected
 
 
+@pytest.mark.parametrize(("launches", "said"), [(640.0, 640.0), (12.0, None), (None, None)])
+def test_many_launches_are_counted_where_they_are_the_loss(launches: float | None, said: float | None) -> None:
+    launching = step(Owner("launch", 80), Owner("gpu", 20))
+    loss = of_step(replace(launching, launches_per_step=launches), 0.1)
+    assert loss is not None and (loss.owner.kind, loss.launches) == ("launch", said)
+    backward = replace(step(Owner("launch", 20), Owner("backward", 70), Owner("gpu", 10)), launches_per_step=launches)
+    loss = of_step(backward, 0.1)
+    assert loss is not None and (loss.owner.kind, loss.launches) == ("backward", None)
+
+
 def test_waits_that_pay_only_together_are_one_loss_with_both_lines() -> None:
     owners = step(SYNC, READ, Owner("gpu", 15 * MS), Owner("unknown", 9 * MS))
     loss = of_step(owners, 0.6, together_ns=8 * MS)
@@ -151,6 +161,17 @@ PERIOD = Period(151 * MS, 160 * MS)
             Loss(Owner("launch", 80 * MS, (Location("model.py", 31),))),
             "Launching kernels owns 50 % of the step",
             "Launching kernels (most at model.py:31) owns 50 % of the step (80.0 ms of 160 ms)",
+        ),
+        (
+            Loss(Owner("launch", 80 * MS, (Location("model.py", 31),)), launches=1240.0),
+            "1,240 kernel launches own 50 % of the step",
+            "1,240 kernel launches per step (most at model.py:31) own 50 % of the step (80.0 ms of 160 ms)",
+        ),
+        (
+            Loss(Owner("dataloader", 8 * MS, instead="8 workers instead of 2", recoverable_ns=MS, evidence="replayed")),
+            "The DataLoader costs 1.0 ms of every 151.0 ms step",
+            "The DataLoader costs 1.00 ms of every 151 ms step; "
+            "with 8 workers instead of 2 a step takes 150 ms (replayed)",
         ),
         (
             Loss(Owner("host_line", 80 * MS, reason="the recording does not say which line ran")),

@@ -14,6 +14,7 @@ import pandas as pd
 
 from tracelens.model import Timeline
 from tracelens.trace import intervals
+from tracelens.trace.tables import among
 
 Mask = npt.NDArray[np.bool_]
 
@@ -47,6 +48,10 @@ class KeptSteps:
     @property
     def covered(self) -> intervals.IntervalSet:
         return intervals.union(self.starts, self.ends)
+
+    def launches(self, calls: pd.DataFrame) -> float:
+        """Calls that launch a kernel, per step."""
+        return float(np.count_nonzero(among(calls["kind"], "launch") & self.holds(calls["step"])) / self.count)
 
     def holds(self, steps: pd.Series[int]) -> Mask:
         """Which rows belong to a kept step, by their `step` column."""

@@ -32,8 +32,7 @@ def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
     if rank.timeline.unknown_waits:
         return unknown_waits(rank.timeline.unknown_waits, ID)
     kept = kept_steps.select(rank.timeline)
-    calls, ops = rank.timeline.calls(), rank.timeline.ops()
-    launches = np.count_nonzero(among(calls["kind"], "launch") & kept.holds(calls["step"])) / kept.count
+    ops, launches = rank.timeline.ops(), kept.launches(rank.timeline.calls())
     kernels = among(ops["kind"], "kernel") & kept.holds(ops["step"])
     if not kernels.any():
         return ()

@@ -124,7 +124,7 @@ def _levers_of_rule(rule: LeverRule, facts: LeverFacts) -> list[Lever]:
 def _line_lever(rule: LeverRule, owner: Owner, facts: LeverFacts) -> Lever:
     place = owner.locations[0]
     lever = _lever(ChosenLever(rule, f"{place.path}:{place.line}"), (owner,), facts)
-    gain = _without(owner, facts.owners.wall_ns)
+    gain = _without(owner, facts.owners.step_ns)
     return lever if gain is None else replace(lever, state="predicted", predicted=gain)
 
 
@@ -183,12 +183,12 @@ def not_applicable(rule: LeverRule, facts: LeverFacts) -> str | None:
     return None
 
 
-def _without(owner: Owner, wall_ns: int) -> Speedup | None:
+def _without(owner: Owner, step_ns: int) -> Speedup | None:
     """The step without this owner's time, where that was replayed."""
     gains = (owner.low_ns, owner.recoverable_ns, owner.high_ns)
-    if any(ns is None or ns >= wall_ns for ns in gains):
+    if any(ns is None or ns >= step_ns for ns in gains):
         return None
-    low, middle, high = (wall_ns / (wall_ns - ns) for ns in gains if ns is not None)
+    low, middle, high = (step_ns / (step_ns - ns) for ns in gains if ns is not None)
     return Speedup(middle, min(low, middle), max(middle, high))
 
 

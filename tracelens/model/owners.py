@@ -61,11 +61,13 @@ class Owner:
     reason: str | None = None
     """Why it is unknown, or why a line is."""
     recoverable_ns: int | None = None
-    """What a step is shorter by without it, replayed; None where that was not replayed."""
+    """What a step of `Owners.step_ns` is shorter by without it, replayed; None where that was not replayed."""
     low_ns: int | None = None
     high_ns: int | None = None
     evidence: Literal["measured", "replayed"] | None = None
     """What `recoverable_ns` comes from."""
+    instead: str | None = None
+    """What takes its place where it does not just go: `8 workers`."""
     remedies: tuple[str, ...] = ()
     """Ids of levers."""
 
@@ -76,6 +78,15 @@ class Owners:
 
     wall_ns: int
     owners: tuple[Owner, ...]
+    base_ns: int | None = None
+    """What `recoverable_ns` of each is taken out of, where that is another step time than the recorded one."""
+    launches_per_step: float | None = None
+    """Calls that launch GPU work; None where the recording has no calls."""
+
+    @property
+    def step_ns(self) -> int:
+        """The step that `recoverable_ns` of each is taken out of."""
+        return self.base_ns or self.wall_ns
 
     def __post_init__(self) -> None:
         if any(owner.kind not in OWNER_KINDS or owner.owned_ns < 0 for owner in self.owners):

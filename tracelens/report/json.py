@@ -169,6 +169,7 @@ def _owners(owners: Owners) -> list[dict[str, Any]]:
             "callee": owner.callee,
             "group": owner.group,
             "reason": owner.reason,
+            "instead": owner.instead,
             "recoverable_us_per_step": microseconds(owner.recoverable_ns),
             "low_us": microseconds(owner.low_ns),
             "high_us": microseconds(owner.high_ns),

@@ -27,6 +27,8 @@ LEAST_RECOVERABLE_SHARE = 0.02
 """Of the step: what is below drowns in the variation between two runs."""
 LEAST_CERTAIN_SHARE = 0.01
 """Of the step, at the low end of the range."""
+FEWEST_LAUNCHES = 50
+"""Per step, as the detector of many short kernels has it: fewer are not what makes the host slow."""
 MOSTLY = 0.6
 """Of the time that issuing work takes: then it is the backward pass or the optimizer, not launching as such."""
 TOGETHER = 1.1
@@ -50,6 +52,8 @@ class Loss:
     owner: Owner
     count: int = 1
     """How many waits, or copies."""
+    launches: float | None = None
+    """Per step, where they are the loss and are many."""
 
     @property
     def ns(self) -> int:
@@ -91,7 +95,7 @@ def largest(owners: Owners | None, step: StepFacts) -> Loss | None:
         for owner in owners.owners
         if owner.kind in (*REMOVABLE, "communication") and _known(owner)
     ]
-    longest = _longest((*others, *([Loss(issuing)] if issuing else [])))
+    longest = _longest((*others, *([_launching(issuing, owners)] if issuing else [])))
     if longest is not None and longest.owner.owned_ns >= LEAST_OWNED_SHARE * owners.wall_ns:
         return longest
     return _longest(Loss(owner) for owner in owners.owners if owner.kind == "gpu")
@@ -163,6 +167,12 @@ def _issuing(owners: Owners) -> Owner | None:
         return Owner(kind, _sum(parts, kind), locations=first.locations, callee=first.callee)
     launches = next((owner for owner in parts if owner.kind == "launch"), parts[0])
     return Owner("launch", total, locations=launches.locations)
+
+
+def _launching(issuing: Owner, owners: Owners) -> Loss:
+    """With the number of launches, where that is what makes them take so long."""
+    count = owners.launches_per_step or 0.0
+    return Loss(issuing, launches=count if issuing.kind == "launch" and count >= FEWEST_LAUNCHES else None)
 
 
 def _sum(owners: Iterable[Owner], kind: OwnerKind) -> int:

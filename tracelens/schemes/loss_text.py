@@ -60,6 +60,8 @@ def subject(loss: Loss) -> str:
     where = place(owner.locations[0]) if owner.locations else ""
     if owner.kind in ("wait", "copy"):
         return _waits(loss, places(owner.locations))
+    if loss.launches is not None:
+        return f"{loss.launches:,.0f} kernel launches per step{f' (most at {where})' if where else ''}"
     if owner.kind in _KINDS:
         name = _KINDS[owner.kind] if owner.kind != "allocator" or not owner.callee else owner.callee
         if owner.kind == "allocator" and where:
@@ -90,10 +92,9 @@ def _names(loss: Loss) -> Sequence[str]:
     if owner.kind in ("wait", "copy"):
         plural = "copies" if owner.kind == "copy" else "waits"
         return (f"{_number(loss.count)} {plural}" if loss.count > 1 else f"a {owner.kind}",)
-    if owner.kind == "allocator" and owner.callee:
-        return (_called(owner), "the allocator")
     if owner.kind in _KINDS:
-        return (_KINDS[owner.kind],)
+        called = (_called(owner),) if owner.kind == "allocator" and owner.callee else ()
+        return (*called, _KINDS[owner.kind] if loss.launches is None else f"{loss.launches:,.0f} kernel launches")
     if owner.callee is None:
         return (
             "a line of Python" if owner.locations and owner.reason is None else "Python between the launches",
@@ -110,13 +111,16 @@ def _called(owner: Owner) -> str:
 
 
 def _without(loss: Loss) -> str:
+    if loss.owner.instead is not None:
+        return f"with {loss.owner.instead}"
     if loss.owner.kind == "dataloader":
         return "with enough workers"
     return "without them" if loss.count > 1 else "without it"
 
 
 def _verb(verb: str, loss: Loss) -> str:
-    return verb if loss.count > 1 or _all_copies(loss) else f"{verb}s"
+    several = loss.count > 1 or loss.launches is not None or _all_copies(loss)
+    return verb if several else f"{verb}s"
 
 
 def _all_copies(loss: Loss) -> bool:

@@ -115,8 +115,15 @@ def attribute(
     owners = _merged([*(owner for owner in busy if owner.owned_ns), *idle], wall)
     ordered = tuple(sorted(_filled(owners, wall), key=lambda owner: -owner.owned_ns))
     return OwnedStep(
-        Owners(wall, ordered), line_work.collect(timeline, kept, host, loops), _optimizer(timeline, kept, host)
+        Owners(wall, ordered, launches_per_step=_launches(timeline, kept)),
+        line_work.collect(timeline, kept, host, loops),
+        _optimizer(timeline, kept, host),
     )
+
+
+def _launches(timeline: Timeline, kept: KeptSteps) -> float | None:
+    calls = timeline.calls()
+    return kept.launches(calls) if len(calls) else None
 
 
 def _optimizer(timeline: Timeline, kept: KeptSteps, host: Host) -> TensorByTensor | None:
