@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 
 import pytest
@@ -20,3 +21,9 @@ def pytest_configure() -> None:
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
+
+
+def pytest_collection_finish() -> None:
+    """Keep what is loaded by now out of garbage collections: a tenth of the suite's time."""
+    gc.collect()
+    gc.freeze()
