@@ -60,7 +60,7 @@ def left_out() -> None: ...
 
 
 def test_a_part_has_what_is_wanted_and_what_that_needs() -> None:
-    assert part_of(MODULE, {"Box", "Box.called"}, "Part.").decode() == (
+    assert part_of(MODULE, frozenset({"Box", "Box.called"}), "Part.").decode() == (
         '# first line\n"""Part."""\n\nimport os\nfrom typing import Any\n\n'
         'LIMIT = 3\n"""What a constant means."""\n\n\n'
         'class Box(_Base):\n    """A box."""\n\n    def __init__(self) -> None:\n        self.size = LIMIT\n\n'

@@ -198,10 +198,23 @@ class SourceFile:
 @lru_cache(maxsize=PARSED_FILES)
 def parse(path: Path, shown: str, data: bytes, entry: Path | None = None) -> SourceFile:
     """Take a file apart; raises `Unreadable` if it is no Python that this program can give back to the byte."""
+    wrapper, text = _tree_and_text(shown, data)
+    try:
+        positions = cast(Mapping[cst.CSTNode, CodeRange], wrapper.resolve(PositionProvider))
+    except RecursionError:
+        raise Unreadable("is nested too deeply") from None
+    return SourceFile(path, shown, data, text, wrapper.module, positions, entry)
+
+
+def check_readable(shown: str, data: bytes) -> None:
+    """Raises `Unreadable` where `parse` would, some deep nestings apart; faster, as no place is looked up."""
+    _tree_and_text(shown, data)
+
+
+def _tree_and_text(shown: str, data: bytes) -> tuple[MetadataWrapper, str]:
     _check_syntax(shown, data)
     try:
         wrapper = MetadataWrapper(cst.parse_module(data), unsafe_skip_copy=True)  # fresh: no node occurs twice
-        positions = cast(Mapping[cst.CSTNode, CodeRange], wrapper.resolve(PositionProvider))
         text = wrapper.module.code
         same = text.encode(wrapper.module.encoding) == data
     except cst.ParserSyntaxError as error:
@@ -212,7 +225,7 @@ def parse(path: Path, shown: str, data: bytes, entry: Path | None = None) -> Sou
         raise Unreadable("is nested too deeply") from None
     if not same:
         raise Unreadable("cannot be written back byte for byte")
-    return SourceFile(path, shown, data, text, wrapper.module, positions, entry)
+    return wrapper, text
 
 
 def _check_syntax(shown: str, data: bytes) -> None:

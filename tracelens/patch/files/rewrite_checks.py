@@ -10,13 +10,13 @@ import tokenize
 import warnings
 from collections import Counter
 
-from tracelens.patch.code.source import SourceFile, Unreadable, parse
+from tracelens.patch.code.source import SourceFile, Unreadable, check_readable
 
 
 def rewrite_mistake(before: SourceFile, after: bytes) -> str | None:
     """What is wrong with a rewritten file, in a sentence; None if it parses, compiles and kept its comments."""
     try:
-        parse(before.path, before.shown, after, before.entry)
+        check_readable(before.shown, after)
     except Unreadable as error:
         return f"the patched file {error}"
     try:

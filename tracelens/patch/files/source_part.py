@@ -10,9 +10,12 @@ import ast
 import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 _ABOVE_DEFINITION = re.compile(r"\n{2,}(?=(?:class|def|@))")
 _WITHIN_CLASS = re.compile(r"\n{3,}(?=[ ])")
+KEPT_PARTS = 16
+"""The patches of a Run need the same few parts of one module."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,8 @@ class _Piece:
     mentions: frozenset[str]
 
 
-def part_of(source: bytes, wanted: Collection[str], docstring: str) -> bytes:
+@lru_cache(maxsize=KEPT_PARTS)
+def part_of(source: bytes, wanted: frozenset[str], docstring: str) -> bytes:
     """The part of a module that is needed for `wanted`: names of definitions, and `Class.method`."""
     text = source.decode()
     tree = ast.parse(text)

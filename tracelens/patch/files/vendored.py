@@ -24,7 +24,7 @@ FIRST_WITH_THESE_NAMES = 6
 def content(called: Collection[str] | None = None) -> bytes:
     """The helper file: all of the runtime, or what is needed for the names that are `called` (see `calls`)."""
     runtime = files("tracelens").joinpath("runtime.py").read_bytes()
-    return runtime if called is None else part_of(runtime, called, DOCSTRING)
+    return runtime if called is None else part_of(runtime, frozenset(called), DOCSTRING)
 
 
 def calls(patched: bytes) -> frozenset[str]:
