@@ -13,6 +13,7 @@ from itertools import combinations
 from pathlib import Path
 
 from tracelens import run as runs
+from tracelens import units
 from tracelens.edit_kinds import definition, one_change
 from tracelens.model import (
     UNSAFE_EDITS,
@@ -262,9 +263,9 @@ def _left_out(edit: Edit, paying: tuple[Edit, ...], program: ReplayTrace, name: 
         why = f"left out, it has no number: {alone.missing}"
     elif isinstance(before, Estimate) and isinstance(after, Estimate):
         gain = gain_percent(before.step_ns, after.step_ns)
-        why = f"left out, it buys nothing here: {gain:+.1f} % beside the rest (replayed)"
+        why = f"left out, it buys nothing here: {units.signed_percent(gain)} beside the rest (predicted)"
     else:
-        why = "left out, what it buys could not be replayed"
+        why = "left out, what it buys could not be predicted"
     by_hand = f"to have it all the same: --scheme {name} --unsafe"
     return [Declined(edit.kind, place, why, by_hand) for place in edit.locations or (Location("?", None),)]
 

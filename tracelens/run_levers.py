@@ -57,12 +57,29 @@ def collect(diagnosis: Diagnosis, rules: Rules, results: SchemeResults, facts: L
     titles = {lever.id: lever for lever in schemes}
     measured = [lever for one in record.levers if (lever := _tried(one, rules, titles)) is not None]
     switched = () if diagnosis.timeline.trace.program == "cpp" else rules.levers  # they are switched on in Python
-    levers = levers_of_run(switched, facts, schemes, measured)
+    levers = _one_order(levers_of_run(switched, facts, schemes, measured), results.schemes)
     best = record.combination
     if best is None or best.speedup is None:
         return RunLevers(levers, None)
     members = best.trial.members or (best.trial.id,)
     return RunLevers(levers, LeverCombination(members, best.speedup, best.numbers, best.memory_bytes_delta))
+
+
+def _one_order(levers: Sequence[Lever], schemes: Sequence[Scheme]) -> tuple[Lever, ...]:
+    """With the schemes that gain in the order in which they are recommended: near ties are decided there, and a page
+    has one ranking. Other levers keep their places."""
+    ranks = {scheme.id: scheme.rank for scheme in schemes if scheme.rank is not None}
+    slots = [
+        place
+        for place, lever in enumerate(levers)
+        if lever.id in ranks and lever.known is not None and lever.known.excludes_zero
+    ]
+    out = list(levers)
+    for place, lever in zip(
+        slots, sorted((levers[slot] for slot in slots), key=lambda x: ranks[x.id] or 0), strict=True
+    ):
+        out[place] = replace(lever, rank=levers[place].rank)
+    return tuple(out)
 
 
 def facts_of(diagnosis: Diagnosis, workers: Sequence[int] = ()) -> LeverFacts:

@@ -1,4 +1,4 @@
-"""How a time is written for people: one rule, so that no two sentences about one wait say it differently."""
+"""How times and gains are written for people: one rule each, so that no two sentences say one thing differently."""
 
 from __future__ import annotations
 
@@ -12,3 +12,14 @@ def ms(ns: float) -> str:
         return f"{1000 * value:.2g} µs"
     digits = 3 if abs(value) < 0.1 else 2 if abs(value) < 100 else 0
     return f"{value:.{digits}f} ms"
+
+
+def signed_percent(value: float) -> str:
+    """`+45 %`, `−3 %`, `+0 %`: whole percents, which is as much as two runs agree on, with a real minus sign."""
+    whole = round(value)
+    return f"{'−' if whole < 0 else '+'}{abs(whole)} %"
+
+
+def percent_range(low: float, high: float) -> str:
+    """`−4 to +5 %`."""
+    return f"{signed_percent(low).removesuffix(' %')} to {signed_percent(high)}"

@@ -315,4 +315,4 @@ def test_each_format_of_a_comparison(form: str, run: Path, capsys: Capture) -> N
         states = {one["baselineState"] for one in json.loads(out)["runs"][0]["results"]}
         assert states == {"unchanged"}
     else:
-        assert "+0.0 %" in out or "+0.0 %25" in out
+        assert "+0 %" in out or "+0 %25" in out

@@ -103,8 +103,10 @@ def test_the_report_appears_when_the_window_closes(
     assert main(["profile", "train.py"]) == 0
     streams = capsys.readouterr()
     assert streams.out == ""  # standard output is the script's
-    assert "event-sync saves" in streams.err and "report.html" in streams.err
-    assert f"next: tracelens recommend {folder.relative_to(tmp_path)}" in streams.err
+    assert "Two waits cost" in streams.err and "Wait for an event: " in streams.err
+    ending = streams.err.splitlines()[-2:]
+    where = folder.relative_to(tmp_path)
+    assert ending == [f"next: tracelens verify {where}", f"report: {where}/report.html"]
     assert (folder / "report.html").is_file()
 
 

@@ -68,10 +68,10 @@ def test_a_starved_loop_is_told_what_twice_the_workers_would_bring() -> None:
     made = build(starved, calibration=TWO)
     (said,) = (one for one in explanations.explain(made) if one.id == "loader_bound")
     assert said.numbers["doubled_ns"] == pytest.approx(made.recorded_ns / 2, rel=1e-3)
-    assert "With 4 workers instead of 2, each as fast as now, a step would take 4.91 ms (replayed)." in said.text
+    assert "With 4 workers instead of 2, each as fast as now, a step would take 4.91 ms (predicted)." in said.text
     unknown = replace(made, loader=replace(made.loader, workers=None))
     (said,) = (one for one in explanations.explain(unknown) if one.id == "loader_bound")
-    assert "replayed" not in said.text
+    assert "predicted" not in said.text
 
 
 def test_many_workers_leave_the_loop_and_the_pin_thread() -> None:

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tests.support import report_cases as cases
+from tracelens.cli import output
 from tracelens.model import Lever, Location, Owner, Owners, Speedup
-from tracelens.report import first_screen, text
+from tracelens.report import first_screen, screen_text, text
 from tracelens.report.terminal import TerminalStyle
 
 MS = 1_000_000
@@ -69,3 +70,36 @@ def test_the_answer_fits_on_one_screen(width: int) -> None:
 def test_the_long_form_is_behind_verbose() -> None:
     short, long = (text.recommendation(cases.recommended(), TerminalStyle(100, everything=wanted)) for wanted in (0, 1))
     assert "Scores: this run (prior)" in long and "Scores" not in short.replace("scores, the plan", "")
+
+
+def test_variants_of_one_lever_share_its_number_and_the_recommended_one_stands_first() -> None:
+    found = (
+        lever("workers=8", (2.0, 1.8, 2.2), 1),
+        lever("workers=4", (1.5, 1.4, 1.6), 2),
+        lever("bf16", (1.2, 1.1, 1.3), 3),
+    )
+    diagnosis = cases.recommended()
+    wanted = replace(diagnosis.recommendation, scheme=None, lever="workers=4")
+    rows = first_screen.first_screen(replace(diagnosis, levers=found, recommendation=wanted)).levers
+    assert [(row.rank, row.id) for row in rows] == [("1", "workers=4"), ("", "workers=8"), ("2", "bf16")]
+    assert rows[1].lever.startswith("or ")
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"), [([], ""), ([83], "83"), ([83, 84], "83–84"), ([68, 76, 77], "68, 76–77"), ([1, 2, 3], "1–3")]
+)
+def test_lines_that_follow_one_another_are_a_span(lines: list[int], said: str) -> None:
+    assert first_screen.spans(lines) == said
+
+
+def test_lines_of_one_change_are_bracketed() -> None:
+    line = first_screen.CostlyLine(Location("a.py", 1, None), "x()", 1, 1)
+    changed = replace(line, changed=True)
+    assert screen_text._brackets([line, changed, line, changed]) == ["  ", "╭ ", "│ ", "╰ "]
+    assert screen_text._brackets([line, changed]) == ["", ""]
+
+
+def test_every_sign_of_the_screen_can_be_spelled_in_ascii() -> None:
+    out = text.recommendation(cases.recommended(), TerminalStyle(80))
+    assert output._spelled(out, "ascii").encode("ascii")
+    assert output._spelled("·█╭╰", "ascii") == ".#||"

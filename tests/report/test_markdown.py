@@ -170,8 +170,8 @@ def test_expected_predicted_and_measured_stand_side_by_side() -> None:
     rows = [line for line in text.splitlines() if line.startswith(("| expected", "| predicted", "| measured on"))]
     assert [row.split("|")[2].strip() for row in rows] == [
         "3 to 5 % (seed.md, 4.3)",
-        "+17.3 % (+14.5 % to +20.3 %)",
-        "+16.3 % (+13.6 % to +19.0 %)",
+        "+17 % (+14 % to +20 %)",
+        "+16 % (+14 % to +19 %)",
     ]
 
 

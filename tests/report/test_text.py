@@ -117,7 +117,7 @@ def test_verification_shows_predicted_beside_measured() -> None:
     assert "16 % faster, same numbers." in out
     measured = next(line for line in out.splitlines() if "measured" in line and "faster by" in line)
     predicted = next(line for line in out.splitlines() if "predicted" in line)
-    assert "+16.3 %" in measured and "+13.6 %" in measured and "+17.3 %" in predicted
+    assert "+16 %" in measured and "+14 %" in measured and "+17 %" in predicted
 
 
 def test_recorded_windows_stand_before_beside_after_and_unknown_has_no_row() -> None:

@@ -74,7 +74,7 @@ def test_performance_is_the_share_of_what_the_best_candidate_saves():
     schemes = judged(estimates={"event-interval": estimate(whole), "interval-sync": estimate(half)})
     assert schemes["event-interval"].scores["performance"] == Score(10, "replayed")
     assert schemes["interval-sync"].scores["performance"] == Score(5, "replayed")
-    assert schemes["event-interval"].reasons[0].startswith("replay predicts +25 %")
+    assert schemes["event-interval"].reasons[0].startswith("gain: +25 %")
 
 
 def test_a_trial_overrules_the_estimate():
@@ -105,7 +105,7 @@ def test_an_inconclusive_trial_changes_nothing():
         (0.0, 1.0, "within noise of zero"),
         (3.0, 4.0, "within noise of zero"),
         (1.5, 0.1, "below the 2 %"),
-        (-8.0, 1.0, "slower: -8.0 %"),
+        (-8.0, 1.0, "slower: −8 %"),
         (-0.5, 1.0, "within noise of zero"),
     ],
 )

@@ -98,7 +98,7 @@ def test_a_trial_of_a_scheme_that_no_longer_pays_ends_the_stage() -> None:
 
 def test_a_stage_without_a_scheme_that_pays_is_skipped_with_the_first_reason() -> None:
     assert stage((scheme("a", "nothing waits", pays=False),)).advice == "skip: nothing waits"
-    assert stage(()).advice == "skip: no scheme of it was considered"
+    assert stage(()).advice == "skip: no lever of it was considered"
 
 
 def test_an_open_question_is_not_a_reason_to_skip() -> None:

@@ -173,12 +173,12 @@ def test_an_original_that_does_not_repeat_itself_is_inconclusive_but_its_speed_i
     evidence = replace(EVIDENCE, noise=Difference("loss", "backward 1", "0.5", "0.25"))
     assert verdict.outcome_of(evidence) == "inconclusive"
     assert verdict.numbers_equal(evidence) is None
-    assert "+25.0 %" in verdict.sentence(evidence, None)
+    assert "+25 %" in verdict.sentence(evidence, None)
 
 
 def test_prediction_stands_beside_the_measurement():
     text = verdict.sentence(EVIDENCE, ESTIMATE)
-    assert "+25.0 %" in text
+    assert "+25 %" in text
     assert "inside the predicted range" in text
     outside = replace(EVIDENCE, ratio=Ratio(0.99, 0.98, 1.0))
     assert "outside the predicted range" in verdict.sentence(outside, ESTIMATE)

@@ -29,8 +29,8 @@ NARROWEST = 40
 TALKATIVE = "tracelens.verbose"
 """Where the context of a command keeps whether -v was given."""
 SPELLED = {
-    "−": "-", "–": "-", "→": "->", "↳": "->", "µ": "u", "·": "|", "…": "...", "×": "x", "≥": ">=", "≤": "<=", "±": "+-",
-    "÷": "/", "█": "#", "▏": "|", "▒": ":", "░": ".",
+    "−": "-", "–": "-", "→": "->", "↳": "->", "µ": "u", "·": ".", "…": "...", "×": "x", "≥": ">=", "≤": "<=", "±": "+-",
+    "÷": "/", "█": "#", "▏": "|", "▒": ":", "░": ".", "╭": "|", "├": "|", "│": "|", "╰": "|", "“": '"', "”": '"',
 }  # fmt: skip
 """What our own words and numbers use beyond ASCII, as an ASCII terminal can read it."""
 PATIENCE_S = 0.5
@@ -54,6 +54,11 @@ def note(text: str) -> None:
     from tracelens.report.formatting import clean
 
     _write(sys.stderr, "\n".join(clean(line) for line in text.split("\n")))
+
+
+def styled_note(text: str) -> None:
+    """A word for people that a report has drawn: it is harmless already, and may hold colors."""
+    _write(sys.stderr, text)
 
 
 def failure(error: TracelensError) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -122,12 +123,22 @@ AFTER_NOTHING = "tracelens doctor"
 can record."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Closing:
+    """What is said when the script has ended."""
+
+    recorded: str
+    answer: str
+    next_command: str
+    page: str
+
+
 class _Announcement:
     """Verdict and report of a closed window, made beside the training that goes on; its words go to stderr."""
 
     def __init__(self, quiet: bool) -> None:
         self.quiet = quiet
-        self.command: str | None = None
+        self.closing: _Closing | None = None
         self._thread: threading.Thread | None = None
 
     def start(self, folder: Path) -> None:
@@ -140,7 +151,7 @@ class _Announcement:
 
     def _make(self, folder: Path) -> None:
         from tracelens import pipeline
-        from tracelens.report import next_commands, wording
+        from tracelens.report import next_commands, text, wording
 
         try:
             examined = pipeline.examine(pipeline.open_inputs((folder,)))
@@ -152,13 +163,18 @@ class _Announcement:
         except OSError as error:  # a full disk is no bug of ours
             output.note(f"tracelens: the report could not be written: {error}")
             return
-        self.command = next_commands.line("recommend", output.shown(folder))
+        page = output.shown(next(path for path in written if path.suffix == ".html"))
+        steps, device = wording.step_count(diagnosis), wording.device(diagnosis.timeline.trace)
+        recorded = f"{steps} recorded in {output.shown(folder)} ({device})"
+        after = next_commands.after_recommend(diagnosis, (output.shown(folder),))
+        answer = text.after_profile(diagnosis, output.terminal_style(stream=sys.stderr))
+        self.closing = _Closing(recorded, answer, after, page)
         if not self.quiet:
-            page = next(path for path in written if path.suffix == ".html")
-            output.note(f"tracelens: {wording.verdict(diagnosis)}\ntracelens: report: {output.shown(page)}")
+            output.note(f"tracelens: {steps} recorded; report: {page}")
 
 
 def _conclude(outcome: Outcome, announcement: _Announcement, again: str, quiet: bool) -> None:
+    failed = outcome.status != 0 and not outcome.stopped
     if outcome.reason:
         output.note(f"tracelens: the recording is not complete: {outcome.reason}")
     if quiet:
@@ -166,9 +182,33 @@ def _conclude(outcome: Outcome, announcement: _Announcement, again: str, quiet: 
     for text in outcome.notes:
         if text not in (outcome.reason or ""):
             output.note(f"tracelens: note: {text}")
-    output.note(f"tracelens: {'recorded in' if outcome.ranks else 'run folder:'} {output.shown(outcome.folder)}")
-    mendable = not outcome.ranks and (outcome.status != 0 or _made_steps(outcome.folder))
-    output.note(f"\nnext: {announcement.command or (again if mendable else AFTER_NOTHING)}")
+    if announcement.closing is not None:
+        _close(announcement.closing, outcome.status if failed else 0)
+        return
+    if outcome.ranks:
+        output.note(f"tracelens: recorded in {output.shown(outcome.folder)}")
+        output.note(f"\nnext: {_recommend(outcome.folder)}")
+        return
+    output.note(f"tracelens: run folder: {output.shown(outcome.folder)}")
+    if failed and outcome.status > 0:  # its own error stands above; nothing of ours is to be mended
+        output.note(f"tracelens: the script failed (exit code {outcome.status}); its own error is above: mend it first")
+    mendable = outcome.status != 0 or _made_steps(outcome.folder)
+    output.note(f"\nnext: {again if mendable else AFTER_NOTHING}")
+
+
+def _close(closing: _Closing, failed: int) -> None:
+    """What was found, the next command, the report."""
+    output.note(f"tracelens: {closing.recorded}")
+    if failed:
+        output.note(f"tracelens: the script failed afterwards (exit code {failed}); its own error is above")
+    output.styled_note(closing.answer)
+    output.note(f"\nnext: {closing.next_command}\nreport: {closing.page}")
+
+
+def _recommend(folder: Path) -> str:
+    from tracelens.report import next_commands
+
+    return next_commands.line("recommend", output.shown(folder))
 
 
 def _elsewhere(before: Sequence[str]) -> list[str]:

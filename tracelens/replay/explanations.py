@@ -147,7 +147,7 @@ def _loader_bound(facts: _StepFacts) -> Explanation | None:
     if facts.doubled_ns is not None and facts.workers:
         text += (
             f" With {2 * facts.workers} workers instead of {facts.workers}, each as fast as now, a step would take "
-            f"{ms(facts.doubled_ns)} (replayed)."
+            f"{ms(facts.doubled_ns)} (predicted)."
         )
         numbers |= {"workers": facts.workers, "doubled_ns": facts.doubled_ns}
     return Explanation("loader_bound", text, numbers)

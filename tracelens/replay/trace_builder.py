@@ -36,7 +36,7 @@ from tracelens.replay.replay_trace import (
 )
 from tracelens.replay.steady_state import step_time, window_time
 from tracelens.trace import slow_steps, waits
-from tracelens.units import ms
+from tracelens.units import ms, signed_percent
 
 FEWEST_STEPS = 3
 MOST_UNMATCHED = 0.01
@@ -149,7 +149,7 @@ def _abstain(missing: str, hint: str) -> Abstention:
 
 def _unexplained(error: float, timeline: Timeline, trace: ReplayTrace) -> Abstention:
     """Why the replay of the recorded steps is far off, as far as the trace shows it."""
-    off = f"the replay of the recorded steps is off by {100 * error:+.1f} %"
+    off = f"the replay of the recorded steps is off by {signed_percent(100 * error)}"
     behind = _backlog(timeline.ops())
     if trace.unresolved_waits and error < 0:  # an order that is missing makes a replay too fast, never too slow
         waits = f"{trace.unresolved_waits} waits between GPU streams per step do not say what they wait for"

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tracelens import units
 from tracelens.jsonfile import microseconds
 from tracelens.model import BREAKDOWN_PARTS, Diagnosis, Ratio, Stall
 from tracelens.report import comparability, formatting, wording
@@ -105,7 +106,8 @@ class Comparison:
         if self.ratio is None:
             return f"{times}; too few steps for an interval."
         change, low, high = (100 * (x - 1) for x in (self.ratio.value, self.ratio.low, self.ratio.high))
-        return f"{times}: {change:+.1f} % (95 % interval {low:+.1f} to {high:+.1f} %, {self._starts}){self._cause}."
+        span = units.percent_range(low, high)
+        return f"{times}: {units.signed_percent(change)} (95 % interval {span}, {self._starts}){self._cause}."
 
     @property
     def _starts(self) -> str:

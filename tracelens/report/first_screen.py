@@ -7,12 +7,15 @@ shares are multiplied by it. The rest (scores, plan, guide, what could not be ju
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
-from tracelens.model import Lever, Location, PlannedDiagnosis, Verification
-from tracelens.report import formatting, next_commands, wording
+from tracelens.model import Diagnosis, Lever, Location, PlannedDiagnosis, Verification
+from tracelens.report import formatting, lever_names, next_commands, step_lanes, wording
+from tracelens.report.on_baseline import factor
+from tracelens.report.step_lanes import StepLane
+from tracelens.units import percent_range
 
 MOST_LINES = 6
 """Source lines shown: a frame of more is not read at a glance."""
@@ -21,6 +24,7 @@ LEAST_SHARE = 0.005
 MOST_LEVERS = 5
 SMALL_NS = 50_000
 """Below this a time is written `<0.1`: the screen has one decimal."""
+LARGE_NS = 100_000_000
 UNKNOWN = "–"
 
 
@@ -32,6 +36,8 @@ class CostlyLine:
     text: str
     host_blocked_ns: int | None
     gpu_idle_ns: int | None
+    changed: bool = False
+    """Whether the recommended change acts on it: several such lines are one remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,9 @@ class LeverRow:
     step: str
     gain: str
     evidence: str
+    id: str = ""
+    command: str = ""
+    """What to type for it; empty where nothing can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +60,15 @@ class FirstScreen:
     subject: str
     headline: str
     verdict: str
+    instead: str
+    """What the recommended change comes to; empty where none is recommended."""
     lines: tuple[CostlyLine, ...]
     time_columns: tuple[str, str]
     """What the two times of a line are called."""
     beside_lines: str
     """What the lines give back together; empty where each tells for itself."""
+    lanes: tuple[StepLane, ...]
+    """One step of the GPU now, and with the recommended change; on one scale. Empty where nothing can be drawn."""
     levers: tuple[LeverRow, ...]
     more_levers: int
     """How many are not shown."""
@@ -70,15 +83,16 @@ class FirstScreen:
 def first_screen(diagnosis: PlannedDiagnosis) -> FirstScreen:
     """Everything that the first screen says."""
     rows = _levers(diagnosis)
-    with_gpu = "gpu" in diagnosis.timeline.trace.signals
     return FirstScreen(
-        subject=_subject(diagnosis),
+        subject=subject(diagnosis),
         headline=diagnosis.headline,
-        verdict=wording.verdict(diagnosis),
-        lines=_lines(diagnosis),
-        time_columns=("host blocked", "GPU idle") if with_gpu else ("waits", "on the CPU"),
-        beside_lines=wording.together(diagnosis),
-        levers=tuple(_row(lever, diagnosis) for lever in rows[:MOST_LEVERS]),
+        verdict=_verdict(diagnosis),
+        instead=_instead(diagnosis),
+        lines=costly_lines(diagnosis),
+        time_columns=time_columns(diagnosis),
+        beside_lines=_beside(diagnosis),
+        lanes=step_lanes.lanes(diagnosis),
+        levers=_rows(rows[:MOST_LEVERS], diagnosis),
         more_levers=max(0, len(rows) - MOST_LEVERS),
         measured=_measured(diagnosis),
         about_patch=_about_patch(diagnosis),
@@ -87,28 +101,46 @@ def first_screen(diagnosis: PlannedDiagnosis) -> FirstScreen:
 
 
 def short_ms(ns: float | None) -> str:
-    """Milliseconds with one decimal, `<0.1` for less, a dash for unknown, 0 for a measured zero."""
+    """Milliseconds with one decimal, none from 100 on, `<0.1` for less, a dash for unknown, 0 for a measured zero."""
     if ns is None:
         return UNKNOWN
-    return f"{ns / 1e6:.1f}" if ns >= SMALL_NS else "<0.1" if ns > 0 else "0"
+    if ns < SMALL_NS:
+        return "<0.1" if ns > 0 else "0"
+    return f"{ns / 1e6:.{0 if ns >= LARGE_NS else 1}f}"
 
 
-def _subject(diagnosis: PlannedDiagnosis) -> str:
+def _verdict(diagnosis: PlannedDiagnosis) -> str:
+    """What the headline leaves out of the verdict: the rest of a sentence that begins as the headline does."""
+    verdict = wording.verdict(diagnosis)
+    start, _, rest = verdict.rstrip(".").rpartition("; ")
+    limit = diagnosis.headline.startswith("GPU-bound") or "launch-bound" in start
+    helps, would, _ = rest.partition(" would help")
+    return f"What would help: {helps}." if limit and would else verdict
+
+
+def time_columns(diagnosis: Diagnosis) -> tuple[str, str]:
+    """What the two times of a line are called: without a GPU nothing can idle."""
+    return ("host blocked", "GPU idle") if "gpu" in diagnosis.timeline.trace.signals else ("waits", "on the CPU")
+
+
+def subject(diagnosis: Diagnosis) -> str:
+    """'train.py on NVIDIA H200: 25.4 ms per step, GPU busy 62 %'."""
     steps, busy = diagnosis.steps, diagnosis.gpu_busy_share
     script = diagnosis.run.script if diagnosis.run else None
     name = PurePath(script or diagnosis.timeline.trace.path).name
     step = f"{short_ms(steps.best_known_ns)} ms per step" if steps.source != "none" else "steps not found"
-    parts = [f"{formatting.clean(name)} on {wording.device(diagnosis.timeline.trace)}: {step}"]
+    trace = diagnosis.timeline.trace
+    where = f" on {wording.device(trace)}" if trace.device or "gpu" in trace.signals else ", no GPU recorded"
+    parts = [f"{formatting.clean(name)}{where}: {step}"]
     return ", ".join([*parts, *([f"GPU busy {formatting.percent(busy)}"] if busy is not None else [])])
 
 
 # --------------------------------------------------------------------------------------------------------- its lines
 
 
-def _lines(diagnosis: PlannedDiagnosis) -> tuple[CostlyLine, ...]:
+def costly_lines(diagnosis: Diagnosis) -> tuple[CostlyLine, ...]:
     """The lines on which the host is blocked or the GPU idle for a part of the step, in the order of the source."""
-    wall_ns = diagnosis.owners.wall_ns
-    scale = diagnosis.steps.best_known_ns / wall_ns if wall_ns else 1.0
+    wall_ns, scale = diagnosis.owners.wall_ns, factor(diagnosis)
     blocked, idle = _blocked(diagnosis), _idle(diagnosis)
     at = {(place.path, place.line): place for place in (*blocked, *idle) if place.line is not None}
     sums = {key: (_at(blocked, key), _at(idle, key)) for key in at}
@@ -116,13 +148,17 @@ def _lines(diagnosis: PlannedDiagnosis) -> tuple[CostlyLine, ...]:
     chosen = set(_recommended_lines(diagnosis)) & set(at)
     costly = sorted(large, key=lambda key: -max(ns or 0 for ns in sums[key]))[: MOST_LINES - len(chosen)]
     shown = sorted({*costly, *sorted(chosen)[:MOST_LINES]})
-    return tuple(
-        CostlyLine(at[key], _text(diagnosis.sources, at[key]), *(_scaled(ns, scale) for ns in sums[key]))
-        for key in shown
-    )
+    return tuple(_line(diagnosis, at[key], sums[key], scale, changed=key in chosen) for key in shown)
 
 
-def _blocked(diagnosis: PlannedDiagnosis) -> Mapping[Location, int]:
+def _line(
+    diagnosis: Diagnosis, place: Location, times: tuple[int | None, int | None], scale: float, *, changed: bool
+) -> CostlyLine:
+    blocked, idle = (_scaled(ns, scale) for ns in times)
+    return CostlyLine(place, _text(diagnosis.sources, place), blocked, idle, changed)
+
+
+def _blocked(diagnosis: Diagnosis) -> Mapping[Location, int]:
     """Per place how long the host waits there for the GPU."""
     out: dict[Location, int] = defaultdict(int)
     for stall in diagnosis.stalls:
@@ -131,7 +167,7 @@ def _blocked(diagnosis: PlannedDiagnosis) -> Mapping[Location, int]:
     return out
 
 
-def _idle(diagnosis: PlannedDiagnosis) -> Mapping[Location, int]:
+def _idle(diagnosis: Diagnosis) -> Mapping[Location, int]:
     """Per place the idle GPU time that it owns, by its owners, else by its waits; without a GPU the time on the CPU."""
     out: dict[Location, int] = defaultdict(int)
     for owner in diagnosis.owners.owners:
@@ -151,11 +187,31 @@ def _at(times: Mapping[Location, int], key: tuple[str, int]) -> int | None:
     return sum(own) if own else None
 
 
-def _recommended_lines(diagnosis: PlannedDiagnosis) -> Iterable[tuple[str, int]]:
-    edits = diagnosis.recommended.edits if diagnosis.recommended else ()
+def _recommended_lines(diagnosis: Diagnosis) -> Iterable[tuple[str, int]]:
+    scheme = diagnosis.recommended if isinstance(diagnosis, PlannedDiagnosis) else None
+    edits = scheme.edits if scheme else ()
     stalls = {name for edit in edits for name in edit.stalls}
-    places = (stall.location for stall in diagnosis.stalls if stall.id in stalls)
+    places = [stall.location for stall in diagnosis.stalls if stall.id in stalls]
+    if isinstance(diagnosis, PlannedDiagnosis) and scheme is None:
+        wanted = diagnosis.recommendation.lever
+        places += [place for lever in diagnosis.levers if lever.id == wanted for place in lever.locations]
     return [(place.path, place.line) for place in places if place is not None and place.line is not None]
+
+
+def _beside(diagnosis: PlannedDiagnosis) -> str:
+    """What the lines of the recommended change give back one at a time and together, where that is not the same."""
+    scheme = diagnosis.recommended
+    lever = next((lever for lever in diagnosis.levers if scheme is not None and lever.id == scheme.id), None)
+    if scheme is None or lever is None or lever.known is None:
+        return wording.together(diagnosis)
+    ended = {name for edit in scheme.edits for name in edit.stalls}
+    alone = [stall.exposed_ns for stall in diagnosis.stalls if stall.id in ended and stall.exposed_ns is not None]
+    base_ns = diagnosis.steps.best_known_ns
+    all_ns = base_ns - base_ns / lever.known.speedup
+    if len(alone) < 2 or all_ns - sum(alone) < wording.TOGETHER_SHARE * base_ns:
+        return ""
+    together = "both" if len(alone) == 2 else f"all {len(alone)}"
+    return f"Remove one: {short_ms(max(alone))} ms at most. Remove {together}: {short_ms(all_ns)} ms."
 
 
 def _text(sources: Mapping[str, str], place: Location) -> str:
@@ -172,24 +228,81 @@ def _scaled(ns: int | None, scale: float) -> int | None:
 
 
 def _levers(diagnosis: PlannedDiagnosis) -> list[Lever]:
-    """Those that gain for certain, then what nobody tried, then what gains nothing."""
+    """Those that gain for certain, then what nobody tried, then what gains nothing; variants of one stay together."""
     known = [lever for lever in diagnosis.levers if lever.state in ("measured", "predicted") and lever.known]
     gains = [lever for lever in known if lever.known is not None and lever.known.excludes_zero]
     untried = [lever for lever in diagnosis.levers if lever.state == "not_tried" and lever.command]
-    return [*gains, *untried, *(lever for lever in known if lever not in gains)]
+    recommended = diagnosis.recommendation.scheme or diagnosis.recommendation.lever
+    ordered = (*_with_variants(gains, recommended), *_with_variants(untried, recommended))
+    return [*ordered, *(lever for lever in known if lever not in gains)]
+
+
+def _with_variants(levers: Iterable[Lever], recommended: str | None) -> Iterator[Lever]:
+    """Values of one setting behind one another, in the place of the best of them, the recommended one first."""
+    groups: dict[str, list[Lever]] = {}
+    for lever in levers:
+        groups.setdefault(_setting(lever), []).append(lever)
+    for group in groups.values():
+        yield from sorted(group, key=lambda lever: lever.id != recommended)
+
+
+def _setting(lever: Lever) -> str:
+    return lever.id.partition("=")[0]
+
+
+def _rows(levers: Sequence[Lever], diagnosis: PlannedDiagnosis) -> tuple[LeverRow, ...]:
+    """Variants of one lever share its number."""
+    out: list[LeverRow] = []
+    number = 0
+    for place, lever in enumerate(levers):
+        row = _row(lever, diagnosis)
+        variant = place > 0 and _setting(levers[place - 1]) == _setting(lever)
+        if variant:
+            row = replace(row, rank="", lever=f"or {row.lever}")
+        elif row.rank != UNKNOWN:
+            number += 1
+            row = replace(row, rank=str(number))
+        out.append(row)
+    return tuple(out)
 
 
 def _row(lever: Lever, diagnosis: PlannedDiagnosis) -> LeverRow:
     known, base_ns = lever.known, diagnosis.steps.best_known_ns
-    lines = ", ".join(dict.fromkeys(str(place.line) for place in lever.locations if place.line is not None))
+    name = lever_names.name(lever, diagnosis)
+    lines = spans(sorted({place.line for place in lever.locations if place.line is not None}))
+    command = f"tracelens {lever.command}" if lever.command else ""
     if known is None:
-        return LeverRow(UNKNOWN, lever.id, lines, UNKNOWN, UNKNOWN, "not tried")
+        return LeverRow(UNKNOWN, name, lines, UNKNOWN, UNKNOWN, "not tried", lever.id, command)
     step, low, high = (base_ns / ratio for ratio in (known.speedup, known.high, known.low))
     gains = known.excludes_zero
-    gain = f"{100 * (known.speedup - 1):+.0f} %".replace("-", "−") if gains else "no gain"
+    gain = formatting.gain(known.speedup) if gains else "no gain"
     rank = str(lever.rank) if gains and lever.rank is not None else UNKNOWN
     spread = f"{short_ms(step)} ({short_ms(low)} to {short_ms(high)})"
-    return LeverRow(rank, lever.id, lines, spread, gain, lever.state)
+    return LeverRow(rank, name, lines, spread, gain, lever.state, lever.id, command)
+
+
+def spans(lines: Sequence[int]) -> str:
+    """'68, 76, 77'; lines that follow one another as '83–84'."""
+    runs: list[list[int]] = []
+    for line in lines:
+        if runs and line == runs[-1][-1] + 1:
+            runs[-1].append(line)
+        else:
+            runs.append([line])
+    return ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+
+
+def _instead(diagnosis: PlannedDiagnosis) -> str:
+    """'Wait every 10th batch: 17.5 ms per step, +45 % (measured, +21 to +73 %).'"""
+    wanted = diagnosis.recommendation.scheme or diagnosis.recommendation.lever
+    lever = next((lever for lever in diagnosis.levers if lever.id == wanted), None)
+    if lever is None or lever.known is None or not lever.known.excludes_zero:
+        return ""
+    known = lever.known
+    span = percent_range(*(100 * (ratio - 1) for ratio in (known.low, known.high)))
+    step = short_ms(diagnosis.steps.best_known_ns / known.speedup)
+    told = f"{step} ms per step, {formatting.gain(known.speedup)} ({lever.state}, {span})"
+    return f"{lever_names.name(lever, diagnosis)}: {told}."
 
 
 def _measured(diagnosis: PlannedDiagnosis) -> str:

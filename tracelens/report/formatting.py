@@ -43,8 +43,7 @@ def percent(share: float | None, digits: int = 0) -> str:
 
 def gain(speedup: float) -> str:
     """A speedup as people say it: 100·(base ÷ new − 1), with its sign."""
-    value = 100 * (speedup - 1)
-    return f"{value:+.1f} %".replace("-", "−") if abs(value) >= 0.05 else "0 %"
+    return units.signed_percent(100 * (speedup - 1))
 
 
 def estimate_range(estimate: Estimate) -> str:

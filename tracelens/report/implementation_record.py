@@ -256,7 +256,10 @@ def _memory(trial: Verification | None) -> Iterator[tuple[bool | None, str]]:
     if not isinstance(slope, int | float):
         yield None, "no memory leak: not measured"
         return
-    yield slope <= 0, f"no memory leak: {slope / verification_rows.MIB:+.2f} MiB per step on average"
+    yield (
+        slope <= 0,
+        f"no memory leak: {f'{slope / verification_rows.MIB:+.2f}'.replace('-', '−')} MiB per step on average",
+    )
 
 
 def _goals(diagnosis: PlannedDiagnosis, scheme: Scheme) -> tuple[Goal, ...]:

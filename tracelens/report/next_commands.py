@@ -74,19 +74,34 @@ def after_analyze(diagnosis: Diagnosis, typed: Sequence[str] = ()) -> str:
 
 
 def after_recommend(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> str:
-    """What to do with the recommendation: apply it, try what no patch can write, or look at the report where there is
-    nothing of either.
-
-    A patch that is not proved throughout is verified first.
-    """
+    """What to do with the recommendation: measure it, apply it once it was, try what no patch can write, or look at the
+    report where there is nothing of either."""
     if (maybe := _to_measure(diagnosis)) is not None:
         return line("verify", *(typed or plan(diagnosis)), "--scheme", maybe)
     if (chosen := _chosen(diagnosis)) is not None and diagnosis.patches[chosen].unchecked:
         return check(diagnosis, typed)
     lever = diagnosis.recommendation.lever
-    if chosen is None and lever is not None and diagnosis.run is not None:
-        return line("try", *which(diagnosis, typed), lever)
-    return line("report" if chosen is None else "apply", *(typed or plan(diagnosis)))
+    untried = (lever,) if lever is not None else _worth_a_trial(diagnosis)
+    if chosen is None and untried and diagnosis.run is not None:
+        return line("try", *which(diagnosis, typed), *untried)
+    if chosen is None:
+        return line("report", *(typed or plan(diagnosis)))
+    trial = _trial(diagnosis, chosen)
+    words = typed or plan(diagnosis)
+    if trial is None:
+        return line("verify", *words)
+    return line("verify", *words, *longer(trial)) if trial.outcome == "inconclusive" else line("apply", *words)
+
+
+def _worth_a_trial(diagnosis: PlannedDiagnosis) -> tuple[str, ...]:
+    """What could make the GPU's own work, or launching it, shorter: the first of each such family. Empty on a CPU."""
+    if diagnosis.gpu_busy_share is None or not diagnosis.headline or diagnosis.headline.startswith("Not judged"):
+        return ()
+    busy = diagnosis.gpu_busy_share >= 0.5
+    families = ("precision", "compile") if busy else ("compile",)
+    untried = [lever for lever in diagnosis.levers if lever.state == "not_tried" and lever.command]
+    first = (next((lever.id for lever in untried if lever.family == family), None) for family in families)
+    return tuple(name for name in first if name is not None)
 
 
 def check(diagnosis: PlannedDiagnosis, typed: Sequence[str] = (), scheme: str | None = None) -> str:

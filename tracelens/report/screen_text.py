@@ -1,4 +1,4 @@
-"""The first screen of `recommend` in a terminal.
+"""The first screen of `analyze` and `recommend`, and the closing lines of `profile`, in a terminal.
 
 In: a FirstScreen. Out: blocks. A column of numbers is never broken; a line of source is cut where its times begin.
 """
@@ -11,37 +11,74 @@ from dataclasses import dataclass
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
-from tracelens.report import terminal
-from tracelens.report.first_screen import CostlyLine, FirstScreen, short_ms
+from tracelens.report import step_lanes, terminal
+from tracelens.report.first_screen import UNKNOWN, CostlyLine, FirstScreen, LeverRow, short_ms
 from tracelens.report.formatting import clean
+from tracelens.report.step_lanes import StepLane
 
 TIME_WIDTH = 12
 """Columns of a time: as wide as "host blocked"."""
 LEAST_SOURCE = 20
+WIDE = 110
+"""Columns from which on each lever has its command beside it."""
+BUSY, IDLE = "█", "·"
 
 
 def blocks(screen: FirstScreen, next_command: str) -> Iterator[RenderableType]:
-    """Verdict, lines, levers, next command."""
-    yield Text(clean(screen.subject), style="dim")
-    if screen.headline:
-        yield terminal.verdict(f"{screen.headline.rstrip('.')}.")
-        yield terminal.paragraph(screen.verdict)
-    else:
-        yield terminal.verdict(screen.verdict)
-    if screen.lines:
-        yield Text()
-        yield _AnnotatedLines(screen.lines, screen.time_columns)
-    if screen.beside_lines:
-        yield terminal.paragraph(screen.beside_lines, "dim")
+    """Verdict, lines, one step, levers, next command."""
+    yield from head(screen)
+    yield from annotated(screen.lines, screen.time_columns, screen.beside_lines)
+    yield from pictured(screen.lanes)
     if screen.levers:
         yield Text()
-        columns = ("", "lever", "lines", "step, ms", "gain", "evidence")
-        rows = [(row.rank, row.lever, row.lines, row.step, row.gain, row.evidence) for row in screen.levers]
-        yield terminal.table(columns, rows, frozenset({0, 4}))
+        yield _Levers(screen.levers)
     yield Text()
     for note in _notes(screen):
         yield terminal.paragraph(note, "dim")
     yield terminal.next_command(next_command)
+
+
+def head(screen: FirstScreen) -> Iterator[RenderableType]:
+    """What was recorded, the headline, and what the recommended change comes to, else the verdict."""
+    yield Text(clean(screen.subject), style="dim")
+    yield from _answer(screen)
+
+
+def _answer(screen: FirstScreen) -> Iterator[RenderableType]:
+    if not screen.headline:
+        yield terminal.verdict(screen.verdict)
+        return
+    headline = f"{screen.headline.rstrip('.')}."
+    yield terminal.verdict(headline)
+    more = screen.instead or screen.verdict
+    if more != headline:
+        yield terminal.paragraph(more)
+
+
+def closing(screen: FirstScreen) -> Iterator[RenderableType]:
+    """What `profile` says at its end: the headline, the lines to change, what the change comes to."""
+    yield terminal.verdict(f"{screen.headline.rstrip('.')}." if screen.headline else screen.verdict)
+    for line in screen.lines:
+        if line.changed:
+            yield Text(f"    {clean(str(line.place.path))}:{line.place.line}  {clean(line.text.strip())}", no_wrap=True)
+    if screen.instead or screen.headline:
+        yield terminal.paragraph(screen.instead or screen.verdict)
+
+
+def annotated(lines: Sequence[CostlyLine], time_columns: tuple[str, str], beside: str = "") -> Iterator[RenderableType]:
+    """Lines of source with their two times, and what they give back together."""
+    if lines:
+        yield Text()
+        yield _AnnotatedLines(lines, time_columns)
+    if beside:
+        yield terminal.paragraph(beside, "dim")
+
+
+def pictured(lanes: Sequence[StepLane]) -> Iterator[RenderableType]:
+    """The step of the GPU, now and then, on one scale."""
+    if lanes:
+        yield Text()
+        yield _Lanes(lanes)
 
 
 def _notes(screen: FirstScreen) -> Iterator[str]:
@@ -58,8 +95,48 @@ def _notes(screen: FirstScreen) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
+class _Levers:
+    """A table of levers; where there is room, with what to type for each."""
+
+    rows: Sequence[LeverRow]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        columns = [
+            ("", [row.rank for row in self.rows]),
+            ("lever", [row.lever for row in self.rows]),
+            ("lines", [row.lines for row in self.rows]),
+            ("step, ms", [row.step for row in self.rows]),
+            ("gain", [row.gain for row in self.rows]),
+            ("evidence", [row.evidence for row in self.rows]),
+        ]
+        if options.max_width >= WIDE:
+            columns.append(("to measure or write it", [row.command or "by hand" for row in self.rows]))
+        shown = [(name, cells) for name, cells in columns if set(cells) - {"", UNKNOWN} or name in ("", "lever")]
+        numbers = frozenset(place for place, (name, _) in enumerate(shown) if name in ("", "gain"))
+        yield terminal.table([name for name, _ in shown], zip(*(cells for _, cells in shown), strict=True), numbers)
+
+
+@dataclass(frozen=True)
+class _Lanes:
+    """Two strips on one scale with their times behind them, and what the signs mean."""
+
+    lanes: Sequence[StepLane]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        times = [f"{short_ms(lane.step_ns)} ms" for lane in self.lanes]
+        names = max(len(lane.name) for lane in self.lanes)
+        room = options.max_width - terminal.INDENT - names - max(map(len, times)) - 2 * terminal.GAP
+        longest = max(lane.step_ns for lane in self.lanes) or 1
+        for lane, time in zip(self.lanes, times, strict=True):
+            width = max(1, round(room * lane.step_ns / longest))
+            strip = "".join(BUSY if busy else IDLE for busy in step_lanes.columns(lane, width))
+            yield _row(f"{lane.name:<{names + terminal.GAP}}{strip:<{room + terminal.GAP}}{time}", "")
+        yield _row(f"{'':<{names + terminal.GAP}}GPU: {BUSY} busy  {IDLE} idle", "dim")
+
+
+@dataclass(frozen=True)
 class _AnnotatedLines:
-    """Source lines with two times each, as a profiler's margin."""
+    """Source lines with two times each, as a profiler's margin; lines that one change is about are bracketed."""
 
     lines: Sequence[CostlyLine]
     time_columns: tuple[str, str]
@@ -69,22 +146,36 @@ class _AnnotatedLines:
         paths = list(dict.fromkeys(line.place.path for line in self.lines))
         first, second = (f"{name:>{TIME_WIDTH + terminal.GAP}}" for name in self.time_columns)
         width = max(len(str(line.place.line)) for line in self.lines)
+        brackets = _brackets(self.lines)
         for number, path in enumerate(paths):
             title = _cut(f"{clean(path)}, ms per step", room)
             head = f"{title:<{room}}{first}{second}" if number == 0 else title
             yield _row(head, "dim")
-            for line in self.lines:
+            for line, bracket in zip(self.lines, brackets, strict=True):
                 if line.place.path == path:
-                    yield _row(self._line(line, width, room), "")
+                    yield _row(self._line(line, bracket, width, room), "")
 
-    def _line(self, line: CostlyLine, width: int, room: int) -> str:
-        source = _cut(f"{line.place.line:>{width}}  {clean(line.text)}", room)
+    def _line(self, line: CostlyLine, bracket: str, width: int, room: int) -> str:
+        source = _cut(f"{bracket}{line.place.line:>{width}}  {clean(line.text)}", room)
         times = (f"{short_ms(ns):>{TIME_WIDTH + terminal.GAP}}" for ns in (line.host_blocked_ns, line.gpu_idle_ns))
         return f"{source:<{room}}{''.join(times)}"
 
 
+def _brackets(lines: Sequence[CostlyLine]) -> list[str]:
+    """What stands before each line; nothing where at most one line is changed."""
+    changed = [index for index, line in enumerate(lines) if line.changed]
+    if len(changed) < 2:
+        return ["" for _ in lines]
+    first, last = changed[0], changed[-1]
+    signs = {first: "╭ ", last: "╰ "}
+    return [
+        signs.get(index, "├ " if lines[index].changed else "│ " if first < index < last else "  ")
+        for index in range(len(lines))
+    ]
+
+
 def _row(text: str, style: str) -> Text:
-    return Text(f"{' ' * terminal.INDENT}{text}", style=style, no_wrap=True, overflow="ignore")
+    return Text(f"{' ' * terminal.INDENT}{text}".rstrip(), style=style, no_wrap=True, overflow="ignore")
 
 
 def _cut(text: str, room: int) -> str:

@@ -39,6 +39,11 @@ def recommendation(diagnosis: PlannedDiagnosis, style: TerminalStyle, typed: Seq
     return terminal.draw(_recommendation(diagnosis, typed), style)
 
 
+def after_profile(diagnosis: PlannedDiagnosis, style: TerminalStyle) -> str:
+    """The answer in a few lines: what costs the time, where, what to do instead."""
+    return terminal.draw(screen_text.closing(first_screen(diagnosis)), style)
+
+
 def patch(change: Patch, style: TerminalStyle, next_command: str, check: str, more: str = "") -> str:
     """The diff, each hunk with its tier and reason, and what was left out and left alone.
 

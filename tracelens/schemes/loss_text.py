@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from tracelens.model import Owner, OwnerKind
 from tracelens.schemes.loss import MOST_BUSY, Loss, Period
-from tracelens.schemes.wording import ms, place, places
+from tracelens.schemes.wording import known_by, ms, place, places
 
 HEADLINE_LENGTH = 60
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -26,11 +26,11 @@ _KINDS: Mapping[OwnerKind, str] = {
 
 
 def headline(loss: Loss, period: Period) -> str:
-    """'gc.collect() costs 31.0 ms of every 58.4 ms step'; 'The DataLoader owns 33 % of the step'."""
+    """'gc.collect() costs 31.0 ms of every 58.4 ms step'; 'The DataLoader takes 33 % of the step'."""
     if loss.returns:
-        end = f"{_verb('cost', loss)} {_ms(min(loss.ns, period.step_ns))} of every {_ms(period.step_ns)} step"
+        end = f"{_verb('cost', loss)} {ms(min(loss.ns, period.step_ns))} of every {ms(period.step_ns)} step"
     else:
-        end = f"{_verb('own', loss)} {_share(loss, period)} of the {period.name}"
+        end = f"{_verb('take', loss)} {_share(loss, period)} of the {period.name}"
     named = [f"{who} {end}" for who in _names(loss)]
     fitting = [text for text in named if len(text) <= HEADLINE_LENGTH]
     return _capital(fitting[0] if fitting else named[-1][:HEADLINE_LENGTH])
@@ -46,11 +46,13 @@ def sentence(loss: Loss, period: Period) -> str:
     """'train.py:61 (gc.collect) costs 31.0 ms of every 58.4 ms step; without it a step takes 27.4 ms (replayed)'."""
     who = subject(loss)
     if not loss.returns:
-        owned = f"{ms(loss.ns)} of {ms(period.wall_ns)}"
-        return _capital(f"{who} {_verb('own', loss)} {_share(loss, period)} of the {period.name} ({owned})")
+        owned_ns = loss.ns * period.step_ns / max(period.wall_ns, 1)  # a share of the one step time that is told
+        owned = f"{ms(owned_ns)} of {ms(period.step_ns)}"
+        return _capital(f"{who} {_verb('take', loss)} {_share(loss, period)} of the {period.name} ({owned})")
     text = f"{who} {_verb('cost', loss)} {ms(min(loss.ns, period.step_ns))} of every {ms(period.step_ns)} step"
     if 0 < loss.ns < period.step_ns:
-        text += f"; {_without(loss)} a step takes {ms(period.step_ns - loss.ns)} ({loss.owner.evidence})"
+        known = known_by(loss.owner.evidence or "replayed")
+        text += f"; {_without(loss)} a step takes {ms(period.step_ns - loss.ns)} ({known})"
     return _capital(text)
 
 
@@ -134,12 +136,6 @@ def _number(count: int) -> str:
 
 def _share(loss: Loss, period: Period) -> str:
     return f"{100 * loss.ns / period.wall_ns:.0f} %" if period.wall_ns > 0 else "an unknown part"
-
-
-def _ms(ns: int) -> str:
-    """Milliseconds with one decimal; two where the time is shorter than one."""
-    value = ns / 1e6
-    return f"{value:.1f} ms" if value >= 1 else f"{value:.2f} ms"
 
 
 def _capital(text: str) -> str:

@@ -189,7 +189,7 @@ def _objection(
         no_gain = _no_gain(estimate)
         if no_gain:
             return no_gain, notes
-        notes.append(f"replay predicts {gain(estimate)}")
+        notes.append(f"gain: {gain(estimate)}")
     elif isinstance(given, Abstention):
         notes.append(f"no estimate: {given.missing}; {given.hint}")
     else:
@@ -214,7 +214,7 @@ def _no_gain(estimate: Estimate) -> str | None:
     if saved <= estimate.noise_ns:
         return f"no gain: {gain(estimate)} is within noise of zero"
     if word == "replayed" and middle < WORTH_PERCENT:
-        return f"no gain: {gain(estimate)} is below the {WORTH_PERCENT:g} % that a replay can promise"
+        return f"no gain: {gain(estimate)} is below the {WORTH_PERCENT:g} % that a prediction can promise"
     if word == "replayed" and low < SURE_PERCENT:
         return f"no gain to promise: {gain(estimate)}; at the low end verify would see no change"
     return None

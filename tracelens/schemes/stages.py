@@ -16,7 +16,7 @@ from tracelens.schemes.score import verification_of
 from tracelens.schemes.weighing import uncertain
 from tracelens.schemes.wording import gain_percent, percent
 
-NOT_SURE_YET = "verify this first: a replay cannot tell whether it pays"
+NOT_SURE_YET = "verify this first: a prediction cannot tell whether it pays"
 
 
 def stages(rules: Rules, schemes: Sequence[Scheme], facts: Facts) -> tuple[Stage, ...]:
@@ -58,7 +58,7 @@ def _next(
         return "verify", maybe.id
     if best is None:
         open_question = next((scheme.reasons[0] for scheme in schemes if scheme.applicable and scheme.reasons), None)
-        reason = next((scheme.reasons[0] for scheme in schemes if scheme.reasons), "no scheme of it was considered")
+        reason = next((scheme.reasons[0] for scheme in schemes if scheme.reasons), "no lever of it was considered")
         return f"not judged: {open_question}" if open_question else f"skip: {reason}"
     if trial is not None and trial.scheme == best.id:
         return "apply", best.id

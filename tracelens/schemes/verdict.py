@@ -111,7 +111,7 @@ def recommended(scheme: Scheme, gives_up: Mapping[str, Any] | None, facts: Facts
         return _bounded(text, f"{scheme.id} saves {ms(saved_ns)}: {gain(estimate)}", f"{scheme.id}: {gain(estimate)}")
     where = places(stall.location for stall in _costly(scheme, facts))
     text = f"{where}: " if where else ""
-    text += f"{scheme.id} saves {cost(saved_ns)}: {gain(estimate)}"
+    text += f"{scheme.id} saves {ms(saved_ns)} of every {ms(estimate.base_ns)} step: {gain(estimate)}"
     if gives_up is not None and gives_up["points"] >= MENTIONED_POINTS:
         limits = limits or f"{gives_up['fastest']} would be fastest with {percent(gives_up['fastest_gain_percent'])}"
     if not limits and loss is not None and loss.owner.kind not in ("wait", "copy") and _shares_idle_time(scheme, loss):
@@ -128,7 +128,7 @@ def nothing(schemes: Sequence[Scheme], facts: Facts) -> str:
         unjudged = Abstention("steps", "no steps were found, so what each batch does cannot be told", RECORD_STEPS)
     loss = _largest(facts)
     if loss is None and unjudged is not None:
-        return _bounded(f"Could not judge any scheme: {unjudged.missing}", unjudged.hint)
+        return _bounded(f"No lever could be judged: {unjudged.missing}", unjudged.hint)
     if loss is None:
         return _limit_alone(schemes, facts)
     if loss.owner.kind in _LIMIT_OF:
@@ -181,7 +181,7 @@ def _limit_alone(schemes: Sequence[Scheme], facts: Facts) -> str:
         text = f"Nothing to fix yet: waits last {cost(waited)}, and {maybe.id} may pay: {gain(maybe.estimate)}"
         if not facts.has_run:
             return _bounded(text, "only a run can be measured: tracelens profile SCRIPT")
-        return _bounded(text, f"tracelens verify --scheme {maybe.id} measures it", "measure it with tracelens verify")
+        return _bounded(text, f"tracelens verify --lever {maybe.id} measures it", "measure it with tracelens verify")
     else:
         text = f"Nothing to fix: waits last {cost(waited)} but {_best_attempt(schemes)}"
     binding = facts.binding or _from_breakdown(facts)
@@ -288,16 +288,17 @@ def _without_gpu(facts: Facts) -> str:
     loss = _on_the_cpu(facts)
     if loss is None:
         return "No GPU work was recorded, so what a GPU waits for cannot be judged: profile where a GPU is."
-    of_step = f"{ms(loss.ns)} of a step's {ms(_period(facts).wall_ns)}"
+    period = _period(facts)
+    of_step = f"{ms(loss.ns * period.step_ns / max(period.wall_ns, 1))} of a step's {ms(period.step_ns)}"
     return _bounded(f"No GPU work was recorded; on the CPU {loss_text.subject(loss)} takes {of_step}", "")
 
 
 def _best_attempt(schemes: Sequence[Scheme]) -> str:
     timed = [(speed, scheme) for scheme in schemes if (speed := scheme_gain(scheme)) is not None]
     if not timed:
-        return "no scheme applies"
+        return "no lever applies"
     speed, best = max(timed, key=lambda pair: pair[0])
-    return f"no scheme pays (best: {best.id} {percent(speed)})"
+    return f"no lever gains (best: {best.id} {percent(speed)})"
 
 
 def _communicates(facts: Facts) -> bool:

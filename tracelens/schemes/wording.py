@@ -8,29 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tracelens import units
 from tracelens.model import Estimate, Location
 
+LEAST_MS = 0.01  # in a sentence; a shorter time is no cost that anybody acts on
 LINES = 3  # lines named in a verdict; a change of more places is told by its diff
 PLACE_LENGTH = 48  # of the 240 characters of a verdict; enough for folder/file.py:line
 
 
 def ms(ns: float) -> str:
-    """Milliseconds with three significant digits, as people compare step times."""
+    """Milliseconds as people compare step times: one decimal, two below 1 ms, none from 100 ms on."""
     value = ns / 1e6
-    return f"{value:.{_digits(value)}f} ms"
+    size = abs(value)
+    if 0 < size < LEAST_MS:
+        return f"<{LEAST_MS} ms"
+    return f"{value:.{0 if size >= 100 else 1 if size >= 1 else 2}f} ms"
 
 
 def cost(ns: float) -> str:
-    """A cost per step, and what it adds up to: 1 ms per step is 1 s per 1,000 batches."""
-    seconds = ns / 1e6
-    return f"{ms(ns)} per step ({seconds:.{_digits(seconds)}f} s per 1,000 batches)"
+    """A cost per step."""
+    return f"{ms(ns)} per step"
 
 
 def percent(value: float) -> str:
-    """A gain in percent with its sign; one decimal below 10."""
-    if abs(value) < 0.05:  # no "-0.0 %": nothing has no sign of its own
-        return "+0.0 %"
-    return f"{value:+.1f} %" if abs(value) < 9.95 else f"{value:+.0f} %"
+    """A gain in percent with its sign."""
+    return units.signed_percent(value)
 
 
 def gain_percent(base_ns: float, step_ns: float) -> float:
@@ -39,10 +41,15 @@ def gain_percent(base_ns: float, step_ns: float) -> float:
 
 
 def gain(estimate: Estimate) -> str:
-    """'+14 % (+11 to +17 %, replayed)'."""
+    """'+14 % (+11 to +17 %, predicted)'."""
     low, high = gain_percent(estimate.base_ns, estimate.high_ns), gain_percent(estimate.base_ns, estimate.low_ns)
     middle = gain_percent(estimate.base_ns, estimate.step_ns)
-    return f"{percent(middle)} ({percent(low).removesuffix(' %')} to {percent(high)}, {estimate.evidence})"
+    return f"{percent(middle)} ({units.percent_range(low, high)}, {known_by(estimate.evidence)})"
+
+
+def known_by(evidence: str) -> str:
+    """How a number is known, in the reader's words: what was computed from the recorded steps is predicted."""
+    return "predicted" if evidence == "replayed" else evidence
 
 
 def place(location: Location | None) -> str:
@@ -62,9 +69,3 @@ def places(locations: Iterable[Location | None]) -> str:
     lines = [str(line) for other, line in found[1:] if other == path and line is not None][: LINES - 1]
     rest = len(found) - 1 - len(lines)
     return ", ".join([place(Location(path, first)), *lines]) + (f" and {rest} more" if rest else "")
-
-
-def _digits(value: float) -> int:
-    """Decimals that leave two to three significant digits."""
-    size = abs(value)
-    return 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 0.095 or size == 0 else 4

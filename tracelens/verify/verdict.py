@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tracelens import units
 from tracelens.model import Estimate, Outcome, Ratio
 from tracelens.verify.compare.numbers import Difference
 from tracelens.verify.compare.seed_tolerance import SeedTolerance
@@ -130,12 +131,13 @@ def _prediction(evidence: VerdictEvidence, predicted: Estimate | None) -> str:
     low, high = predicted.base_ns / predicted.high_ns, predicted.base_ns / predicted.low_ns
     measured = 1 / ratio.value
     fits = "inside" if low <= measured <= high else "outside"
+    span = units.percent_range(100 * (low - 1), 100 * (high - 1))
     return (
-        f" Predicted: {100 * (predicted.speedup - 1):+.1f} % ({100 * (low - 1):+.1f} to {100 * (high - 1):+.1f}); "
+        f" Predicted: {units.signed_percent(100 * (predicted.speedup - 1))} ({span}); "
         f"the measurement lies {fits} the predicted range."
     )
 
 
 def _percent(ratio: float) -> str:
     """A time ratio as a gain of speed."""
-    return f"{100 * (1 / ratio - 1):+.1f} %"
+    return units.signed_percent(100 * (1 / ratio - 1))
