@@ -117,6 +117,21 @@ def test_the_command_after_the_report_depends_on_what_was_measured_and_applied()
     assert "Measure it again" in next_commands.patch_commands(measured)[0][0]
 
 
+def test_a_larger_budget_is_never_less_than_was_said_to_be_needed() -> None:
+    short = replace(trial("inconclusive"), details={"steps": 200, "budget_s": 120.0, "needed_s": 270})
+    assert next_commands.longer(short) == ("--budget", "270s")
+    assert next_commands.longer(replace(short, details={**short.details, "needed_s": 150})) == ("--budget", "240s")
+
+
+def test_after_a_trial_that_decided_nothing_the_options_typed_stay() -> None:
+    effort = verify.Effort(steps=50, budget=120.0, seed=3)
+    short = replace(trial("inconclusive"), details={"steps": 50, "budget_s": 120.0, "needed_s": 270})
+    words = verify._again(("run", "--interval", "5"), "event-sync", effort, short)
+    assert words == "tracelens verify run --interval 5 --lever event-sync --steps 50 --budget 270s --seed 3"
+    unsure = replace(short, ratio=Ratio(1.0, 0.9, 1.1))
+    assert "--steps 100 --budget 270s" in verify._again(("run",), None, effort, unsure)
+
+
 def test_after_two_scripts_their_own_options_stay_theirs() -> None:
     """`--steps 5` after `--` is the script's; without the two dashes it would be taken for ours."""
     words = ("a.py", "b c.py", "--steps", "5")

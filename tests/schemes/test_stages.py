@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tracelens.model import Estimate, Goal, Ratio, Scheme, Stage, Verification
+from tracelens.model import Edit, Estimate, Goal, Ratio, Scheme, Stage, Verification
 from tracelens.schemes import rules
 from tracelens.schemes.catalog import GoalRule, StageRule
 from tracelens.schemes.facts import Facts
@@ -45,6 +45,16 @@ def test_without_a_trial_no_goal_has_a_verdict() -> None:
     assert goal("gain_percent", 3) == Goal("the goal", None, "not measured")
 
 
+def test_a_goal_about_waits_is_left_out_where_the_change_acts_on_copies_or_there_were_none() -> None:
+    fewer = GoalRule("fewer waits", "syncs_drop_percent", 90, "", "")
+    copies = replace(scheme("a"), edits=(Edit("async-copy", ("s1",)),))
+    windows = {"before": {"syncs_per_step": 2.0}, "after": {"syncs_per_step": 2.0}}
+    assert [made.text for made in stage((copies,), trial("a", **windows), goals=(fewer, GAIN)).goals] == ["3 % faster"]
+    none = {"before": {"syncs_per_step": 0.0}, "after": {"syncs_per_step": 0.0}}
+    assert stage((scheme("a"),), trial("a", **none), goals=(fewer, GAIN)).goals[0].text == "3 % faster"
+    assert stage((scheme("a"),), trial("a", **windows), goals=(fewer, GAIN)).goals[0].met is False
+
+
 @pytest.mark.parametrize(
     ("metric", "at_least", "met", "evidence"),
     [
@@ -64,7 +74,7 @@ def test_a_goal_is_held_against_what_was_measured(metric: str, at_least: float, 
     assert goal(metric, at_least, trial("a", 0.8, before=before, after=after)) == Goal("the goal", met, evidence)
 
 
-@pytest.mark.parametrize("before", [{}, {"syncs_per_step": 0.0}], ids=["not recorded", "nothing before"])
+@pytest.mark.parametrize("before", [{}], ids=["not recorded"])
 def test_a_drop_of_nothing_is_not_measured(before: dict[str, float]) -> None:
     measured = trial("a", before=before, after={"syncs_per_step": 0.0})
     assert goal("syncs_drop_percent", 90, measured) == Goal("the goal", None, "not measured")

@@ -275,26 +275,29 @@ def asked(tmp_path, **options):
 
 
 def test_plan_says_the_budget_before_anything_is_known(tmp_path):
-    found = request.plan(asked(tmp_path, budget_s=600))
-    assert found.seconds is None
-    assert "at most 10 min" in found.text
+    said = request.opening(asked(tmp_path, budget_s=600, step_ns=10))
+    assert "at most 10 min" in said and "about" not in said
 
 
 def test_plan_gives_up_steps_before_rounds_and_then_says_that_the_budget_is_small(tmp_path):
-    slow = asked(tmp_path, step_ns=500_000_000)
-    large = request.plan(replace(slow, budget_s=10_000))
-    medium = request.plan(replace(slow, budget_s=1_200))
-    small = request.plan(replace(slow, budget_s=20))
+    pace = request.Pace(8.0, 0.5)
+    large, medium, small = (
+        request.fit(asked(tmp_path, budget_s=budget), 1, pace, budget) for budget in (10_000, 1_200, 20)
+    )
     assert (large.steps, large.rounds) == (200, POLICY.pairs)
     assert medium.steps < 200
     assert medium.rounds == POLICY.pairs
     assert medium.seconds <= 1_200
     assert small.rounds == POLICY.least_pairs
-    assert "too small" in small.text
+    enough = request.sufficient_budget(small.seconds)
+    assert "too small" in small.text and f"--budget {enough}s" in small.text
+    again = request.fit(asked(tmp_path, budget_s=enough), 1, pace, enough)
+    assert again.seconds <= enough, "what is said to be needed is enough"
 
 
 def test_fast_steps_are_timed_for_longer(tmp_path):
-    assert request.plan(asked(tmp_path, step_ns=2_600_000)).steps == pytest.approx(2.0 / 2.6e-3, abs=1)
+    found = request.fit(asked(tmp_path), 1, request.Pace(8.0, 2.6e-3), 600)
+    assert found.steps == pytest.approx(2.0 / 2.6e-3, abs=1)
 
 
 def test_nothing_to_verify_is_a_usage_error(tmp_path):

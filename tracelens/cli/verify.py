@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 EXIT = {"faster": 0, "no change": 0, "slower": 1, "different numbers": 1, "failed": 1, "inconclusive": 3}
 
+DEFAULT_STEPS = 200
 FEWEST_STEPS = 20
 """What `verify.policy` takes at least; a test compares them, so that --help need not load it."""
 
@@ -47,7 +48,11 @@ effort = options.bundled(
     "effort",
     Effort,
     click.option(
-        "--steps", type=click.IntRange(min=FEWEST_STEPS), default=200, show_default=True, help="Steps per process."
+        "--steps",
+        type=click.IntRange(min=FEWEST_STEPS),
+        default=DEFAULT_STEPS,
+        show_default=True,
+        help="Steps per process.",
     ),
     click.option("--budget", callback=seconds, default="10m", show_default=True, help="Time to spend at most."),
     click.option("--seed", type=int, default=0, show_default=True, help="The seed that all runs get."),
@@ -91,15 +96,16 @@ def verify(words: Sequence[str], every: bool, effort: Effort, plan_options: Plan
             _nothing(wording.verdict(diagnosis), shown, next_commands.line("report", *typed((folder,), plan_options)))
             return 0
         measured = trials.verify_schemes(diagnosis, names, trial_options)
-        after = _after_run(folder, measured, plan_options)
+        after = _after_run(folder, measured, plan_options, effort)
     ranked = planned((folder,), plan_options) if every and folder else None
     answer = CommandOutcome(lambda: _text(measured, ranked, shown, after, every=every), _document(measured, ranked))
     output.result(render(shown.renderer.outcome, answer, shown))
     return max(EXIT[trial.outcome] for trial in measured)
 
 
-def _after_run(folder: Path, measured: Sequence[Verification], plan_options: PlanOptions) -> str:
-    """The next command: `revert` where the applied patch was measured to be wrong or slower, else `report`."""
+def _after_run(folder: Path, measured: Sequence[Verification], plan_options: PlanOptions, effort: Effort) -> str:
+    """The next command: `revert` where the applied patch was measured to be wrong or slower; the same again, for
+    longer, where it was too short; `apply` where it is faster and in no file yet; else `report`."""
     from tracelens import run as runs
     from tracelens.report import next_commands
 
@@ -108,7 +114,26 @@ def _after_run(folder: Path, measured: Sequence[Verification], plan_options: Pla
         trial.scheme == applied.scheme and next_commands.unwanted(trial) for trial in measured
     ):
         return next_commands.line("revert", str(folder))
-    return next_commands.line("report", *typed((folder,), plan_options))
+    words = typed((folder,), plan_options)
+    only = measured[0] if len(measured) == 1 else None
+    if only is not None and only.outcome == "inconclusive" and only.numbers_equal:
+        return _again(words, plan_options.scheme, effort, only)
+    if only is not None and only.outcome == "faster" and applied is None:
+        return next_commands.line("apply", *words, *(("--lever", plan_options.scheme) if plan_options.scheme else ()))
+    return next_commands.line("report", *words)
+
+
+def _again(words: Sequence[str], scheme: str | None, effort: Effort, trial: Verification) -> str:
+    """The same trial with the options that were typed, and with as much time as it needs."""
+    from tracelens.report import next_commands
+
+    larger = dict(zip(*[iter(next_commands.longer(trial))] * 2, strict=True))
+    if effort.steps != DEFAULT_STEPS:
+        larger = {"--steps": str(effort.steps)} | larger
+    if effort.seed:
+        larger["--seed"] = str(effort.seed)
+    chosen = ("--lever", scheme) if scheme else ()
+    return next_commands.line("verify", *words, *chosen, *(word for pair in larger.items() for word in pair))
 
 
 def _after_scripts(words: Sequence[str], measured: Verification) -> str:

@@ -213,13 +213,16 @@ def _trial(diagnosis: PlannedDiagnosis, scheme: str) -> Verification | None:
 
 
 def longer(trial: Verification) -> tuple[str, ...]:
-    """Options for twice the steps and the time of a trial; only the time where it allowed fewer than two pairs."""
+    """Options for twice the steps and the time of a trial, and never less than it said is needed; only the time where
+    it allowed fewer than two pairs."""
     words: list[str] = []
     steps, budget = ("--steps", "steps", ""), ("--budget", "budget_s", "s")
     for option, name, unit in (budget,) if trial.ratio is None else (steps, budget):
         spent = trial.details.get(name)
         if isinstance(spent, int | float) and 0 < spent < MOST_TWICE:
-            words += [option, f"{2 * spent:g}{unit}"]
+            needed = trial.details.get("needed_s") if option == "--budget" else None
+            enough = max(2 * spent, needed) if isinstance(needed, int | float) else 2 * spent
+            words += [option, f"{enough:g}{unit}"]
     return tuple(words)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from tracelens.edit_kinds import definition
 from tracelens.model import Goal, Scheme, Stage, Verification
 from tracelens.schemes.catalog import GoalRule, Rules, StageRule
 from tracelens.schemes.facts import Facts
@@ -16,6 +17,8 @@ from tracelens.schemes.score import verification_of
 from tracelens.schemes.weighing import uncertain
 from tracelens.schemes.wording import gain_percent, percent
 
+WAITS = {"syncs_drop_percent": "syncs_per_step", "host_wait_drop_percent": "sync_wait_us_per_step"}
+"""Metrics of waits for the GPU, by what a window counts of them."""
 NOT_SURE_YET = "verify this first: a prediction cannot tell whether it pays"
 
 
@@ -27,7 +30,7 @@ def stages(rules: Rules, schemes: Sequence[Scheme], facts: Facts) -> tuple[Stage
 def _stage(rule: StageRule, schemes: Sequence[Scheme], facts: Facts) -> Stage:
     own = [scheme for scheme in schemes if scheme.id in rule.schemes]
     trial = _best_trial(rule, facts)
-    goals = tuple(_goal(goal, trial) for goal in rule.goals)
+    goals = tuple(_goal(goal, trial) for goal in rule.goals if _applies(goal, trial, own))
     found = _next(own, goals, trial)
     if isinstance(found, str):
         return Stage(rule.number, rule.title, rule.schemes, goals, found, None)
@@ -49,7 +52,7 @@ def _next(
     """What to do in this stage: a sentence, or a command and its scheme."""
     paying = [scheme for scheme in schemes if scheme.rank is not None]
     best = min(paying, key=lambda scheme: scheme.rank or 0, default=None)
-    if trial is not None and all(goal.met for goal in goals):
+    if trial is not None and goals and all(goal.met for goal in goals):
         return "stop: every goal of this stage is met"
     if trial is not None and best is None:
         return f"stop: {trial.scheme} was measured: {trial.outcome}"
@@ -63,6 +66,16 @@ def _next(
     if trial is not None and trial.scheme == best.id:
         return "apply", best.id
     return "verify", best.id
+
+
+def _applies(rule: GoalRule, trial: Verification | None, schemes: Sequence[Scheme]) -> bool:
+    """Not a goal about waits where the measured scheme acts on copies alone, or where there were none to be fewer."""
+    key = WAITS.get(rule.metric)
+    if trial is None or key is None:
+        return True
+    edits = next((scheme.edits for scheme in schemes if scheme.id == trial.scheme), ())
+    copies = bool(edits) and all(definition(edit.kind).acts_on == ("copy",) for edit in edits)
+    return not copies and trial.window("before").get(key) != 0
 
 
 def _goal(rule: GoalRule, trial: Verification | None) -> Goal:

@@ -18,6 +18,10 @@ from tracelens.verify import imported_sources
 from tracelens.verify.policy import POLICY
 from tracelens.verify.trial_process import Command
 
+BUDGET_MARGIN = 1.25
+"""A machine that is a quarter slower than in the first run still ends in time."""
+BUDGET_STEP_S = 30
+
 
 def _silent(_: str) -> None:
     """No progress is shown."""
@@ -108,15 +112,9 @@ def hand_made(before: Path, after: Path) -> Patch:
     return Patch(before.parent, tuple(file for file in files if file.before != file.after), (), (), "")
 
 
-def plan(request: VerificationRequest, changes: int = 1) -> VerificationPlan:
-    """The plan before anything was measured, from the recorded step time."""
-    if request.step_ns is None:
-        text = (
-            f"verify takes at most {duration_text(request.budget_s)} (--budget); "
-            "a closer estimate follows after the first run of the original"
-        )
-        return VerificationPlan(request.steps, POLICY.pairs, None, text)
-    return fit(request, changes, Pace(POLICY.start_seconds, request.step_ns / 1e9), request.budget_s)
+def opening(request: VerificationRequest) -> str:
+    """What can be said before the first run: its pace decides how long the rest takes, and no guess is told before."""
+    return f"verify takes at most {duration_text(request.budget_s)} (--budget); how long is said after the first run"
 
 
 def fit(request: VerificationRequest, changes: int, pace: Pace, left_s: float) -> VerificationPlan:
@@ -130,11 +128,17 @@ def fit(request: VerificationRequest, changes: int, pace: Pace, left_s: float) -
         seconds = fixed + rounds * (1 + changes) * pace.seconds_for(steps)
         if seconds <= left_s:
             return VerificationPlan(steps, rounds, seconds, _text(changes, steps, rounds, seconds))
+    needed = sufficient_budget(request.budget_s - left_s + seconds)
     text = (
-        f"the budget of {duration_text(request.budget_s)} may be too small for a statement about speed "
-        f"(about {duration_text(seconds)} are needed); numbers are compared first"
+        f"the budget of {duration_text(request.budget_s)} is too small for a statement about speed: "
+        f"about {duration_text(needed)} are needed (--budget {needed}s); numbers are compared first"
     )
     return VerificationPlan(steps, rounds, seconds, text)
+
+
+def sufficient_budget(seconds: float) -> int:
+    """A budget in s that is enough for what took or will take `seconds`, though the machine may be busier next time."""
+    return math.ceil(BUDGET_MARGIN * seconds / BUDGET_STEP_S) * BUDGET_STEP_S
 
 
 def window_steps(block: int = POLICY.block_steps) -> int:

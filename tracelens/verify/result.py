@@ -18,7 +18,7 @@ from tracelens.verify.compare.numbers import Difference
 from tracelens.verify.compare.seed_tolerance import SeedTolerance
 from tracelens.verify.compare.window_statistics import WindowStatistics
 from tracelens.verify.policy import POLICY
-from tracelens.verify.request import PatchedVersion, VerificationRequest
+from tracelens.verify.request import PatchedVersion, VerificationRequest, sufficient_budget
 from tracelens.verify.trial_process import ProcessRecord
 
 SHOWN_TOUCHED = 3
@@ -46,6 +46,8 @@ class VersionMeasurements:
     refused: tuple[str, ...]
     touched: tuple[str, ...]
     seconds: float
+    needed_s: float = 0.0
+    """What a statement about speed takes altogether, as far as it is known."""
     tolerance: SeedTolerance | None = None
     freed_memory_filled: bool = False
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -120,6 +122,7 @@ def _details(measured: VersionMeasurements, ratio: Ratio | None) -> dict[str, An
         "interval": measured.change.interval,
         "budget_s": request.budget_s,
         "took_s": round(measured.seconds, 1),
+        "needed_s": sufficient_budget(measured.needed_s),
         "numbers": _numbers(measured),
         "unsafe": list(measured.change.unsafe),
         "seed_noise": None if measured.tolerance is None else measured.tolerance.document(),

@@ -45,7 +45,7 @@ def verify(request: VerificationRequest) -> Verification:
 def verify_all(request: VerificationRequest, changes: tuple[PatchedVersion, ...]) -> tuple[Verification, ...]:
     """Measure several versions of one launch; each round of timed runs holds the original and all of them."""
     asked.check(request, changes)
-    request.progress(asked.plan(request, len(changes)).text)
+    request.progress(asked.opening(request))
     project, cwd = request.project.resolve(), request.cwd.resolve()
     before = working_copy.snapshot((project, cwd))
     with scratch_folder.opened(request.scratch_parent) as scratch:
@@ -121,6 +121,8 @@ class Session:
         self.window: WindowStatistics | None = None
         self.steps = request.steps
         self.plan: VerificationPlan | None = None
+        self.needed_s = 0.0
+        """What a statement about speed takes altogether, as far as it is known."""
         self.refused: dict[str, None] = {}
         self.longest_s: float | None = None
 
@@ -162,6 +164,7 @@ class Session:
         pace = Pace(first.startup_seconds, first.seconds_per_step)
         left = self.request.budget_s - first.seconds
         self.plan = asked.fit(replace(self.request, steps=first.steps), len(self.versions), pace, left)
+        self.needed_s = first.seconds + (self.plan.seconds or 0.0)
         self._tell(self.plan.text)
 
     def _run_second_original(self) -> None:
@@ -241,6 +244,8 @@ class Session:
             self._round(rounds, self.plan.steps)
             rounds += 1
             last_s = time.monotonic() - begun
+            missing = max(0, POLICY.least_pairs - rounds)
+            self.needed_s = max(self.needed_s, time.monotonic() - self.began + missing * last_s)
 
     def _round(self, number: int, steps: int) -> None:
         self._tell(f"timed round {number + 1}")
@@ -294,6 +299,7 @@ class Session:
             refused=tuple(self.refused),
             touched=touched,
             seconds=time.monotonic() - self.began,
+            needed_s=self.needed_s,
             tolerance=version.tolerance,
             freed_memory_filled=version.freed_memory_filled,
             sources=self._sources(version.change.patch),
