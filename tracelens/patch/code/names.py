@@ -7,9 +7,9 @@ key too many makes the patcher decline and a key too few would make it wrong.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cache
+from functools import cache, lru_cache
 
 import libcst as cst
 
@@ -19,6 +19,8 @@ from tracelens.patch.code.outside import EVERYTHING, FILES, LIBRARIES, MODULES, 
 _SELF = ("self", "cls")
 WHOLE_SELF = frozenset({"self", "cls", "self.__dict__"})
 """Keys of the object as a whole: whoever has one of them can see all its attributes."""
+KEPT_STATEMENTS = 4096
+"""Statements whose names are looked up again and again while a loop is planned; that is some files' worth."""
 CONSTANTS = frozenset({"True", "False", "None"})
 """Names to LibCST, values to Python: nothing can change them, and no parameter can be called so."""
 _PRINTERS = frozenset({"print", "open", "pprint.pprint", "display"})
@@ -99,15 +101,17 @@ def bound_name(alias: cst.ImportAlias) -> str:
     return dotted(alias.name).partition(".")[0]
 
 
-def children(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+def children(node: cst.CSTNode) -> Sequence[cst.CSTNode]:
     """The parts of a node that mean something: no white space, no punctuation."""
+    out: list[cst.CSTNode] = []
     for name in _meaningful_fields(type(node)):
         value = getattr(node, name)
         kind = type(value)
         if kind is tuple or kind is list:
-            yield from value
+            out += value
         elif _is_node(kind):  # type: ignore[arg-type]  # classes are hashable, whatever mypy takes `type[Any]` for
-            yield value
+            out.append(value)
+    return out
 
 
 def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -116,7 +120,7 @@ def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     while waiting:
         current = waiting.pop()
         yield current
-        waiting.extend(reversed(list(children(current))))
+        waiting += children(current)[::-1]
 
 
 def dotted(node: cst.CSTNode | None) -> str:
@@ -224,6 +228,7 @@ def targets(statement: cst.CSTNode) -> Iterator[cst.BaseExpression]:
         yield from _flat(statement.target)
 
 
+@lru_cache(maxsize=KEPT_STATEMENTS)
 def rebound(statement: cst.CSTNode) -> frozenset[str]:
     """The plain names that a statement binds."""
     out = {target.value for target in targets(statement) if isinstance(target, cst.Name)}

@@ -186,7 +186,7 @@ def own_nodes(scope: cst.CSTNode) -> Iterator[cst.CSTNode]:
         current = waiting.pop()
         yield current
         if not isinstance(current, (cst.FunctionDef, cst.ClassDef, cst.Lambda)):
-            waiting.extend(reversed(list(children(current))))
+            waiting += children(current)[::-1]
 
 
 def globals_of(scope: Scope) -> frozenset[str]:
