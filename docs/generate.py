@@ -45,6 +45,8 @@ CODES = """## Exit codes
 | 4 | input unreadable, or without a single complete timed event |
 | 70 | a bug in TraceLens, with its traceback |
 
+`fix` returns 0 when it is done or nothing is to be fixed, 1 when the person or `verify` refuses the change, 3 when
+nothing could be decided ([fix](fix.md)).
 `profile` returns the script's own code once the script has started. An interrupted command returns 130.
 """
 

@@ -8,18 +8,19 @@ them without a patch.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tracelens import run_levers
+from tracelens.chosen_patches import patch_together
 from tracelens.errors import Refused, UsageError
 from tracelens.levers import line_edit
 from tracelens.levers.chosen import chosen
 from tracelens.levers.definition import ChosenLever, LeverRule, by_id
 from tracelens.levers.states import LeverFacts, done_already, not_applicable, suggested_by
 from tracelens.model import FilePatch, Lever, Patch, PlannedDiagnosis, Run, Toggle
-from tracelens.pipeline import patch_of
-from tracelens.trials import command_of, way_back
+from tracelens.pipeline import Options, patch_of
+from tracelens.trials import command_of, start_seconds, way_back
 from tracelens.verify import lever_store
 from tracelens.verify.lever_store import LeverRecord
 from tracelens.verify.lever_trial import LeverMeasurement, LeverRequest, LeverTrial, preferable
@@ -35,6 +36,10 @@ _IN_PARENT = ("line", "patch")
 """Kinds of toggles that the parent makes as a patch of the working copy."""
 
 
+def _silent(_: str) -> None:
+    """Nothing is shown."""
+
+
 @dataclass(frozen=True, slots=True)
 class LeverOptions:
     """What a trial of levers may cost, and what its progress is told to."""
@@ -42,6 +47,10 @@ class LeverOptions:
     budget_s: float
     seed: int
     progress: Callable[[str], None]
+    found: Callable[[str], None] = _silent
+    """Receives one line for each pair that was measured."""
+    patches: Options = field(default_factory=Options)
+    """How patches of several levers together are made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +74,7 @@ class LeverOutcome:
 
 def plan(diagnosis: PlannedDiagnosis, rules: Sequence[LeverRule], words: Sequence[str]) -> LeverPlan:
     """The levers that the words name: those that the owners of this Run suggest where there are none."""
-    run = _run_of(diagnosis)
+    run = run_of(diagnosis)
     facts = run_levers.facts_of(diagnosis)
     named = [word for word in words if word != ALL]
     if named:
@@ -91,7 +100,7 @@ def plan(diagnosis: PlannedDiagnosis, rules: Sequence[LeverRule], words: Sequenc
 
 def run_plan(diagnosis: PlannedDiagnosis, planned: LeverPlan, options: LeverOptions) -> LeverOutcome:
     """Measure what is planned, and keep it in the Run after each round."""
-    run = _run_of(diagnosis)
+    run = run_of(diagnosis)
     old = run_levers.recorded_trials(diagnosis)
     fixed = LeverRecord(planned.left_out, None, None, old.environment, old.sources)
     if not planned.trials:
@@ -112,14 +121,23 @@ def run_plan(diagnosis: PlannedDiagnosis, planned: LeverPlan, options: LeverOpti
         budget_s=options.budget_s,
         seed=options.seed,
         step_ns=diagnosis.steps.best_known_ns,
+        start_s=start_seconds(diagnosis),
         original=way_back(run),
         progress=options.progress,
+        found=options.found,
+        joined=lambda names: patch_together(diagnosis, names, options.patches),
     )
     result = lever_session.try_levers(request, planned.trials, on_result=keep)
     return LeverOutcome(keep(result), tuple(trial.id for trial in planned.trials), result.interrupted)
 
 
-def _run_of(diagnosis: PlannedDiagnosis) -> Run:
+def recorded(diagnosis: PlannedDiagnosis) -> LeverRecord:
+    """What `try` has measured on this Run."""
+    return run_levers.recorded_trials(diagnosis)
+
+
+def run_of(diagnosis: PlannedDiagnosis) -> Run:
+    """The Run to try levers on. Raises `UsageError` for a bare trace, `Refused` where the script has changed."""
     if diagnosis.run is None:
         raise UsageError(
             "levers can be tried on a run, not on a bare trace", hint="record one: tracelens profile train.py"

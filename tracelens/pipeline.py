@@ -53,7 +53,7 @@ from tracelens.model import (
     Verification,
     carried_over,
 )
-from tracelens.remedies import HunkChoice, PatchContext, Remedy
+from tracelens.remedies import PatchContext, Remedy
 from tracelens.replay import bounds, exposed_cost, trace_builder, wait_costs, what_if, worker_count
 from tracelens.replay.calibration import Calibration
 from tracelens.replay.replay_trace import ReplayTrace
@@ -78,12 +78,9 @@ __all__ = [
     "illustrate",
     "open_inputs",
     "patch_of",
-    "patch_to_write",
     "plan",
     "save",
 ]
-
-NOT_REPLAYED = Abstention("replay", "it was not asked for", "run tracelens recommend")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +123,8 @@ def examine(inputs: Inputs, options: Options | None = None) -> Examined:
     """What the GPU waited for on the slowest rank, with the replay trace that later answers what each remedy buys."""
     options = options or Options()
     run, (built, recording, ranks) = inputs.run, slowest(inputs)
-    applied = _applied(run)
-    code = sources.training_script(run, options.script, _before(applied))
+    applied = applied_to(run)
+    code = sources.training_script(run, options.script, before_patch(applied))
     trials = store.read(run.path) if run else ()
     recorded_steps, parts, busy_share, idle_share = breakdown.measure(built, recording.clock if recording else None)
     steps = replace(recorded_steps, measured_ns=baseline.measured_ns(trials, built.trace.device))
@@ -296,24 +293,6 @@ def patch_of(diagnosis: PlannedDiagnosis, name: str) -> Patch:
     raise Refused(f"there is no patch for {name}: {'; '.join(reasons)}", hint="see: tracelens recommend")
 
 
-def patch_to_write(diagnosis: PlannedDiagnosis, name: str, hunks: HunkChoice, options: Options) -> Patch:
-    """The patch of one scheme, or those of its hunks that were chosen, as far as it is proved or checked."""
-    if hunks == HunkChoice():
-        return diagnosis.written.get(name) or patch_of(diagnosis, name)
-    applied = _applied(diagnosis.run)
-    code = sources.training_script(diagnosis.run, options.script, _before(applied))
-    if isinstance(code, Abstention):
-        return patch_of(diagnosis, name)
-    edits = next((scheme.edits for scheme in diagnosis.schemes if scheme.id == name), ())
-    edits = diagnosis.edits_of_levers.get(name, edits)
-    if hunks.only:  # a hunk that was left out because it buys nothing can be asked for by its id
-        edits += tuple(offer for offer in diagnosis.offers.get(name, ()) if offer.kind not in {e.kind for e in edits})
-    context = PatchContext(NOT_REPLAYED, code, applied, diagnosis.stalls, options.unsafe, options.import_runtime)
-    chosen = remedies.change(context, code, edits, hunks)
-    marked = remedies.checked(chosen, diagnosis, diagnosis.verifications)
-    return remedies.without_unchecked(context, code, edits, (marked, hunks)) if marked.unchecked else marked
-
-
 def save(diagnosis: IllustratedDiagnosis, source: SourceScope = "project") -> tuple[Path, ...]:
     """Write analysis.json, report.html and the recommended patch into the Run folder; nothing for bare traces."""
     if diagnosis.run is None:
@@ -336,11 +315,13 @@ def save(diagnosis: IllustratedDiagnosis, source: SourceScope = "project") -> tu
     return tuple(folder / name for name in files)
 
 
-def _applied(run: Run | None) -> runs.AppliedPatch | None:
+def applied_to(run: Run | None) -> runs.AppliedPatch | None:
+    """The patch of this Run that is in the user's files at present."""
     return runs.applied_patch(run.path / runs.BACKUP_FOLDER) if run is not None else None
 
 
-def _before(applied: runs.AppliedPatch | None) -> dict[Path, bytes]:
+def before_patch(applied: runs.AppliedPatch | None) -> dict[Path, bytes]:
+    """Its files as they were."""
     files = applied.files if applied else ()
     return {file.path.resolve(): file.before for file in files if file.before is not None}
 

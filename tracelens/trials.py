@@ -17,8 +17,12 @@ from tracelens.model import FilePatch, Patch, PlannedDiagnosis, Run, Verificatio
 from tracelens.pipeline import patch_of
 from tracelens.remedies import project_of
 from tracelens.verify import request, store
+from tracelens.verify.policy import POLICY
 from tracelens.verify.supervisor import session as verifying
 from tracelens.verify.trial_process import Command
+
+LEAST_START_S = 1.0
+"""No process imports torch in less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,8 @@ class TrialOptions:
     budget_s: float
     seed: int
     progress: Callable[[str], None]
+    found: Callable[[str], None] | None = None
+    """Receives one line for each thing that was found; None: `progress` does."""
 
 
 def verify_schemes(
@@ -38,31 +44,50 @@ def verify_schemes(
 
     Schemes that come to the same patch on this Run are one trial, whose result is said of each.
     """
-    run = diagnosis.run
-    if run is None:
-        raise UsageError("only a run can be verified, not a bare trace", hint="record one: tracelens profile SCRIPT")
+    run = _run_of(diagnosis)
     alike = _alike(diagnosis, names)
     changes = tuple(
         request.PatchedVersion(patch_of(diagnosis, name), name, diagnosis.replayed.get(name), diagnosis.interval)
         for name in alike
     )
-    step_ns = diagnosis.steps.best_known_ns
-    wanted = request.VerificationRequest(
-        command=command_of(run),
-        cwd=run.cwd,
-        project=project_of(run, changes[0].patch),
-        original=way_back(run),
-        steps=options.steps,
-        budget_s=options.budget_s,
-        seed=options.seed,
-        step_ns=step_ns,
-        device=diagnosis.timeline.trace.device,
-        progress=options.progress,
-    )
+    wanted = _request(diagnosis, run, project_of(run, changes[0].patch), options)
     results = dict(zip(alike, verifying.verify_all(wanted, changes), strict=True))
     measured = tuple(_under_name(name, first, results[first]) for first, same in alike.items() for name in same)
     store.write(run.path, measured)
     return measured
+
+
+def verify_patch(diagnosis: PlannedDiagnosis, name: str, patch: Patch, options: TrialOptions) -> Verification:
+    """Measure one patch against the original; kept in verify.json of the Run under this name."""
+    run = _run_of(diagnosis)
+    change = request.PatchedVersion(patch, name, diagnosis.replayed.get(name), diagnosis.interval)
+    (measured,) = verifying.verify_all(_request(diagnosis, run, project_of(run, patch), options), (change,))
+    store.write(run.path, (measured,))
+    return measured
+
+
+def _run_of(diagnosis: PlannedDiagnosis) -> Run:
+    if diagnosis.run is None:
+        raise UsageError("only a run can be verified, not a bare trace", hint="record one: tracelens profile SCRIPT")
+    return diagnosis.run
+
+
+def _request(
+    diagnosis: PlannedDiagnosis, run: Run, project: Path, options: TrialOptions
+) -> request.VerificationRequest:
+    return request.VerificationRequest(
+        command=command_of(run),
+        cwd=run.cwd,
+        project=project,
+        original=way_back(run),
+        steps=options.steps,
+        budget_s=options.budget_s,
+        seed=options.seed,
+        step_ns=diagnosis.steps.best_known_ns,
+        device=diagnosis.timeline.trace.device,
+        progress=options.progress,
+        found=options.found,
+    )
 
 
 def verify_scripts(
@@ -112,6 +137,19 @@ def command_of(run: Run) -> Command:
         return Command("command", run.command, sys.executable, {})
     python = run.command[0] if Path(run.command[0]).is_file() else sys.executable
     return Command(kind, run.command[2 if kind == "module" else 1 :], python, {})
+
+
+def start_seconds(diagnosis: PlannedDiagnosis) -> float:
+    """What a process takes before its first step: from the launch to the recorded window, without the steps before it.
+    Where the recording does not tell, what verify assumes."""
+    run = diagnosis.run
+    meta = run.recordings[0].meta if run is not None and run.recordings else {}
+    began = ((run.meta.get("capture") or {}) if run is not None else {}).get("started_unix_ns")
+    window = meta.get("window") or {}
+    opened, first = window.get("start_unix_ns"), window.get("first_step")
+    if not (isinstance(began, int) and isinstance(opened, int) and isinstance(first, int)):
+        return POLICY.start_seconds
+    return max(LEAST_START_S, (opened - began - first * diagnosis.steps.best_known_ns) / 1e9)
 
 
 def way_back(run: Run) -> Patch | None:

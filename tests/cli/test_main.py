@@ -35,8 +35,8 @@ def test_the_commands_are_listed_in_the_order_of_the_work(capsys: pytest.Capture
     assert main(["--help"]) == 0
     listed = capsys.readouterr().out.partition("Commands:")[2].split("\n")
     assert [line.split()[0] for line in listed if line.strip()] == [
-        "profile", "analyze", "recommend", "report", "apply", "revert", "verify", "try", "patch", "compare", "check",
-        "annotate", "rules", "doctor", "completion",
+        "profile", "analyze", "recommend", "report", "apply", "revert", "verify", "try", "fix", "patch", "compare",
+        "check", "annotate", "rules", "doctor", "completion",
     ]  # fmt: skip
 
 

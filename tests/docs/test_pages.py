@@ -50,6 +50,7 @@ def test_a_command_line_in_the_docs_exists(page: str, name: str, rest: str) -> N
     assert name in cli.root.commands, f"{page}: tracelens {name}"
     known = {option for parameter in cli.root.commands[name].params for option in parameter.opts} | {"--help"}
     own = re.split(r"\.py| -- |-m \S+", rest, maxsplit=1)[0] if name in ("profile", "try") else rest  # the script's
+    own = own.partition(" -- ")[0] if name == "fix" else own
     own = re.split(r"\s(?:[|#]|>>?)\s", own, maxsplit=1)[0]
     used = [word for word in shlex.split(own.replace("'", "")) if re.match(r"-{1,2}[a-z]", word)]
     assert [word for word in used if word.split("=")[0] not in known] == [], f"{page}: tracelens {name} {rest}"

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support import run_cases as cases
 from tests.support.schemas import SCHEMA
-from tracelens import pipeline, remedies
+from tracelens import chosen_patches, pipeline, remedies
 from tracelens import run as runs
 from tracelens.errors import InputError, Refused
 from tracelens.model import IllustratedDiagnosis, PlannedDiagnosis, Ratio, Recommendation, Verification
@@ -77,7 +77,8 @@ def test_a_scheme_that_does_not_apply_has_a_reason_and_no_patch(planned: Illustr
 
 def test_some_hunks_of_a_patch(planned: IllustratedDiagnosis) -> None:
     ids = [hunk.id for hunk in planned.patches["event-interval"].hunks]
-    one = pipeline.patch_to_write(planned, "event-interval", remedies.HunkChoice(only=(ids[0],)), pipeline.Options())
+    choice = remedies.HunkChoice(only=(ids[0],))
+    one = chosen_patches.patch_to_write(planned, "event-interval", choice, pipeline.Options())
     assert [hunk.id for hunk in one.hunks] == ids[:1]
 
 

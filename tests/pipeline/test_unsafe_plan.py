@@ -19,7 +19,7 @@ from tests.support.builders import Machine
 from tests.support.places import ROOT
 from tests.support.replaying import TWO, build, more, starved, time_us
 from tests.support.run_cases import placed
-from tracelens import pipeline, remedies
+from tracelens import chosen_patches, pipeline, remedies
 from tracelens.cli import main
 from tracelens.model import Abstention, Diagnosis, Edit, Estimate, InventoryItem, Location, Stall
 from tracelens.replay import estimate, worker_count
@@ -227,7 +227,8 @@ def test_a_change_that_buys_nothing_beside_the_rest_is_left_out_with_its_number(
     assert f"--scheme {name} --unsafe" in told[0].by_hand
     forced = planned(made, unsafe=True, forced=name)
     assert [hunk.id for hunk in forced.patches[name].hunks] == ["TL501"], "the line is rare: nothing is left to defer"
-    by_id = pipeline.patch_to_write(found, name, remedies.HunkChoice(only=("TL501",)), pipeline.Options(unsafe=True))
+    choice = remedies.HunkChoice(only=("TL501",))
+    by_id = chosen_patches.patch_to_write(found, name, choice, pipeline.Options(unsafe=True))
     assert [hunk.id for hunk in by_id.hunks] == ["TL501"]
 
 

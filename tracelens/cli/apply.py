@@ -17,7 +17,6 @@ from tracelens.errors import UsageError
 if TYPE_CHECKING:
     from tracelens.model import Hunk, IllustratedDiagnosis, Patch, PlannedDiagnosis
     from tracelens.remedies import HunkChoice
-    from tracelens.run import AppliedPatch
 
 SAID = {
     "written": "Written.",
@@ -75,7 +74,7 @@ class ApplyResult:
 def _apply(
     diagnosis: IllustratedDiagnosis, folder: Path, plan_options: PlanOptions, hunks: HunkChoice, dry_run: bool
 ) -> ApplyResult:
-    from tracelens import pipeline
+    from tracelens import chosen_patches, pipeline
     from tracelens import run as runs
     from tracelens.patch.files import apply as patcher
     from tracelens.report import next_commands, wording
@@ -87,13 +86,13 @@ def _apply(
     name = chosen_scheme(diagnosis, plan_options.scheme)
     if name is None:
         return ApplyResult("nothing", verdict, None, None, next_commands.line("report", *again))
-    change = pipeline.patch_to_write(diagnosis, name, hunks, pipeline_options(plan_options))
+    change = chosen_patches.patch_to_write(diagnosis, name, hunks, pipeline_options(plan_options))
     check = next_commands.check(diagnosis, again, name)
     flag = "--lever" if name in diagnosis.edits_of_levers else "--scheme"
     verify = check if change.left_out else next_commands.line("verify", *again, flag, name)
     if change.empty and name in diagnosis.edits_of_levers:
         verify = next_commands.line("try", str(folder), name)
-    if _is_applied(change, runs.applied_patch(folder / runs.BACKUP_FOLDER)):
+    if patcher.is_applied(change, runs.applied_patch(folder / runs.BACKUP_FOLDER)):
         return ApplyResult("already", verdict, name, change, verify, check)
     if change.empty or dry_run:
         after = (
@@ -144,13 +143,6 @@ def _document(done: ApplyResult, unsafe: tuple[Hunk, ...]) -> dict[str, Any]:
         "needs_unsafe": [hunk_document(hunk) for hunk in unsafe],
         "next": done.next_command,
     }
-
-
-def _is_applied(change: Patch, applied: AppliedPatch | None) -> bool:
-    """Whether the files hold exactly this patch at present."""
-    if applied is None or change.empty:
-        return False
-    return {file.path: file.after for file in applied.files} == {file.path: file.after for file in change.files}
 
 
 def _choice(plan_options: PlanOptions, hunks: HunkChoice) -> tuple[str, ...]:

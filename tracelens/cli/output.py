@@ -61,6 +61,16 @@ def styled_note(text: str) -> None:
     _write(sys.stderr, text)
 
 
+def redraw(text: str) -> None:
+    """A line on stderr in the place of the one before, without an end of line. The caller makes it harmless."""
+    _write(sys.stderr, f"\r{text}", end="")
+
+
+def prompt(text: str) -> None:
+    """A question on stdout; the answer is typed behind it."""
+    _write(sys.stdout, text, end="")
+
+
 def failure(error: TracelensError) -> None:
     """One sentence, and what to do about it."""
     note(f"tracelens: {error.message}")

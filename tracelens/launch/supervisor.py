@@ -78,16 +78,21 @@ def command_line(kind: Kind, words: tuple[str, ...], python: str, cwd: Path | No
 
 
 def run(
-    launch: Launch, boot: Path, on_poll: Callable[[int], None], started: Callable[[int], None] | None = None
+    launch: Launch,
+    boot: Path,
+    on_poll: Callable[[int], None],
+    started: Callable[[int], None] | None = None,
+    interrupted: Callable[[], None] | None = None,
 ) -> int:
     """Start the command with `boot` (see `bootstrap`) on its path and return its status (negative: a signal ended it).
 
-    `on_poll(pid)` is called about ten times a second while the child runs; `started(pid)` once.
+    `on_poll(pid)` is called about ten times a second while the child runs; `started(pid)` once; `interrupted()` at each
+    Ctrl-C, which the child gets from the terminal as we do.
     """
     environment = {**os.environ, **launch.environment}
     inherited = environment.get("PYTHONPATH")
     environment["PYTHONPATH"] = f"{boot}{os.pathsep}{inherited}" if inherited else str(boot)
-    with _forwarding() as adopt:
+    with _forwarding(interrupted) as adopt:
         try:
             child = subprocess.Popen(launch.command, cwd=launch.cwd, env=environment)
         except OSError as error:
@@ -169,7 +174,7 @@ def end_as(status: int) -> int:
 
 
 @contextmanager
-def _forwarding() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
+def _forwarding(interrupted: Callable[[], None] | None) -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
     """Forward signals to the child that the yielded function gets, including those that arrived before it."""
     children: list[subprocess.Popen[bytes]] = []
     early: list[int] = []
@@ -185,17 +190,18 @@ def _forwarding() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
         for number in early:
             child.send_signal(number)
 
+    def leave_to_child(_number: int, _frame: FrameType | None) -> None:
+        """A terminal sends Ctrl-C to the whole process group; the child decides what it means."""
+        if interrupted is not None:
+            interrupted()
+
     before = {}
     for number in (*FORWARDED, signal.SIGINT):
         # An ignored signal (nohup) stays ignored, in the child as well; a handler is not inherited, SIG_IGN is.
         if signal.getsignal(number) != signal.SIG_IGN:
-            before[number] = signal.signal(number, _leave_to_child if number == signal.SIGINT else forward)
+            before[number] = signal.signal(number, leave_to_child if number == signal.SIGINT else forward)
     try:
         yield adopt
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _leave_to_child(_number: int, _frame: FrameType | None) -> None:
-    """A terminal sends Ctrl-C to the whole process group; the child decides what it means."""

@@ -74,13 +74,11 @@ def after_analyze(diagnosis: Diagnosis, typed: Sequence[str] = ()) -> str:
 
 
 def after_recommend(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> str:
-    """What to do with the recommendation: measure it, apply it once it was, try what no patch can write, or look at the
-    report where there is nothing of either."""
+    """What to do with the recommendation: measure and write it, only write it where it was measured, try what no patch
+    can write, or look at the report where there is nothing of either."""
     if (maybe := _to_measure(diagnosis)) is not None:
-        return line("verify", *(typed or plan(diagnosis)), "--scheme", maybe)
-    if (chosen := _chosen(diagnosis)) is not None and diagnosis.patches[chosen].unchecked:
-        return check(diagnosis, typed)
-    lever = diagnosis.recommendation.lever
+        return line("fix", *(typed or plan(diagnosis)), maybe)
+    chosen, lever = _chosen(diagnosis), diagnosis.recommendation.lever
     untried = (lever,) if lever is not None else _worth_a_trial(diagnosis)
     if chosen is None and untried and diagnosis.run is not None:
         return line("try", *which(diagnosis, typed), *untried)
@@ -88,9 +86,10 @@ def after_recommend(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> s
         return line("report", *(typed or plan(diagnosis)))
     trial = _trial(diagnosis, chosen)
     words = typed or plan(diagnosis)
-    if trial is None:
-        return line("verify", *words)
-    return line("verify", *words, *longer(trial)) if trial.outcome == "inconclusive" else line("apply", *words)
+    if trial is not None and trial.outcome == "inconclusive":
+        return line("verify", *words, *longer(trial))
+    proved = trial is not None and trial.numbers_equal is True and not diagnosis.patches[chosen].unchecked
+    return line("apply" if proved else "fix", *words)
 
 
 def _worth_a_trial(diagnosis: PlannedDiagnosis) -> tuple[str, ...]:

@@ -53,6 +53,12 @@ def checked(patch: Patch, trials: Iterable[Verification], subject: TrialSubject)
     return replace(patch, hunks=hunks)
 
 
+def counting(patch: Patch, trials: Iterable[Verification], subject: TrialSubject) -> Verification | None:
+    """The newest trial that found exactly this patch equal, in the project as it is now."""
+    own = [trial for trial in trials if _is_of(trial, patch) and not _objection(trial, subject)]
+    return own[-1] if own else None
+
+
 def _is_of(trial: Verification, patch: Patch) -> bool:
     """Whether a trial ran exactly this patch."""
     return bool(trial.details.get("patch") == patch_document(patch))

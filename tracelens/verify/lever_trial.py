@@ -58,6 +58,11 @@ def _silent(_: str) -> None:
     """No progress is shown."""
 
 
+def _no_patch(_: tuple[str, ...]) -> Patch | None:
+    """Patches of the same file exclude each other."""
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class LeverTrial:
     """One lever, or several together, as a trial process runs them. `factor`: how many times the samples of a step."""
@@ -83,10 +88,16 @@ class LeverRequest:
     seed: int = 0
     step_ns: int | None = None
     """Step time of the recording."""
+    start_s: float = POLICY.start_seconds
+    """What a process takes before its first step, as the recording shows it."""
     scratch_parent: Path | None = None
     original: Patch | None = None
     """What leads from the files as they are back to the original, where a patch is applied."""
     progress: Callable[[str], None] = field(default=_silent)
+    found: Callable[[str], None] = field(default=_silent)
+    """Receives one line for each pair that was measured."""
+    joined: Callable[[tuple[str, ...]], Patch | None] = field(default=_no_patch)
+    """The one patch of several levers whose patches change the same files; None where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +132,9 @@ def steps_for(step_ns: int) -> int:
     return math.ceil(bounded / POLICY.block_steps) * POLICY.block_steps
 
 
-def seconds_needed(step_ns: int, levers: int) -> float:
+def seconds_needed(step_ns: int, levers: int, start_s: float = POLICY.start_seconds) -> float:
     """The least that a statement about `levers` levers takes: two originals, and two runs of each beside another."""
-    process = POLICY.start_seconds + steps_for(step_ns) * step_ns / 1e9
+    process = start_s + steps_for(step_ns) * step_ns / 1e9
     return process * (3 + 2 * levers)
 
 
@@ -131,9 +142,9 @@ def check_budget(request: LeverRequest, levers: int) -> None:
     """Raise `Inconclusive` before the first run where not even one lever can be measured."""
     if request.step_ns is None:
         return
-    least = seconds_needed(request.step_ns, 1)
+    least = seconds_needed(request.step_ns, 1, request.start_s)
     if request.budget_s < least:
-        minutes = math.ceil(seconds_needed(request.step_ns, levers) / 60)
+        minutes = math.ceil(seconds_needed(request.step_ns, levers, request.start_s) / 60)
         raise Inconclusive(
             f"{duration_text(request.budget_s)} are too short to measure this (about {duration_text(least)} are "
             "needed for one lever)",
@@ -155,19 +166,16 @@ def preferable(lever_id: str) -> tuple[str, ...]:
     return next((group[: group.index(rule)] for group in LEVER_POLICY.alternatives if rule in group), ())
 
 
-def together(first: LeverTrial, second: LeverTrial) -> LeverTrial | str:
-    """Both levers in one trial, or why that cannot be."""
-    patches = [trial.patch for trial in (first, second) if trial.patch is not None]
-    files = [file.path for patch in patches for file in patch.files]
-    if len(set(files)) < len(files):
-        return f"both change {files[0].name}"
+def together(
+    first: LeverTrial, second: LeverTrial, joined: Callable[[tuple[str, ...]], Patch | None] = _no_patch
+) -> LeverTrial | str:
+    """Both levers in one trial, or why that cannot be. `joined` makes the patch of levers that change the same file."""
     members = (*(first.members or (first.id,)), *(second.members or (second.id,)))
     if any(exclude_each_other(a, b) for a in (first.members or (first.id,)) for b in (second.members or (second.id,))):
         return "one excludes the other"
-    patch = None
-    if patches:
-        merged = tuple(file for one in patches for file in one.files)
-        patch = Patch(patches[0].root, merged, (), (), "")
+    patch = _patch_of_both(first.patch, second.patch, lambda: joined(members))
+    if isinstance(patch, str):
+        return patch
     return LeverTrial(
         id="+".join(members),
         toggles=(*first.toggles, *second.toggles),
@@ -176,3 +184,12 @@ def together(first: LeverTrial, second: LeverTrial) -> LeverTrial | str:
         another_training=first.another_training or second.another_training,
         members=members,
     )
+
+
+def _patch_of_both(first: Patch | None, second: Patch | None, joined: Callable[[], Patch | None]) -> Patch | str | None:
+    if first is None or second is None:
+        return first or second
+    shared = {file.path for file in first.files} & {file.path for file in second.files}
+    if shared:
+        return joined() or f"both change {min(shared).name}"
+    return Patch(first.root, (*first.files, *second.files), (), (), "")

@@ -66,6 +66,8 @@ class VerificationRequest:
     scratch_parent: Path | None = None
     progress: Callable[[str], None] = field(default=_silent)
     """Receives one line before each run."""
+    found: Callable[[str], None] | None = None
+    """Receives one line for each thing that was found; None: `progress` does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,12 @@ def sufficient_budget(seconds: float) -> int:
     return math.ceil(BUDGET_MARGIN * seconds / BUDGET_STEP_S) * BUDGET_STEP_S
 
 
+def seconds_needed(pace: Pace, steps: int, changes: int = 1) -> float:
+    """The least that a verdict takes: numbers and a recorded window of each version, and the fewest pairs."""
+    processes = (2 + changes) + (1 + changes) + POLICY.least_pairs * (1 + changes)
+    return processes * pace.seconds_for(steps)
+
+
 def window_steps(block: int = POLICY.block_steps) -> int:
     """Steps of the run that records a window: warm-up, memory samples, the window."""
     return POLICY.warmup_steps + POLICY.memory_steps + max(POLICY.window_steps, block)
@@ -163,6 +171,12 @@ def check(request: VerificationRequest, changes: tuple[PatchedVersion, ...]) -> 
     names = [change.name for change in changes]
     if len(set(names)) != len(names):
         raise UsageError(f"a scheme was given twice: {', '.join(sorted(names))}", hint="name each scheme once")
+
+
+def pair_text(original_ns: float, changed_ns: float) -> str:
+    """Two step times that ran beside each other, and what the second one gains."""
+    gain = f"{100 * (original_ns / changed_ns - 1):+.0f} %".replace("-", "−")
+    return f"{original_ns / 1e6:.1f} → {changed_ns / 1e6:.1f} ms per step  {gain}"
 
 
 def duration_text(seconds: float) -> str:

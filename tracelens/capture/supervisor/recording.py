@@ -71,6 +71,8 @@ class Outcome:
     stopped: bool
     """The script was ended by `stop_after_window`, not by itself."""
     notes: tuple[str, ...] = ()
+    interrupted: bool = False
+    """Ctrl-C was pressed while the command ran, whatever it made of that."""
 
 
 def profile(options: ProfileOptions, on_window: Callable[[Path], None] | None = None) -> Outcome:
@@ -106,6 +108,7 @@ class _Recording:
         self._error: Exception | None = None
         self._in_python = False
         self._written = True
+        self._interrupted = False
 
     def record(self) -> Outcome:
         if self._leads():
@@ -126,7 +129,7 @@ class _Recording:
         )
         with supervisor.bootstrap(launch, self._folder / boot_folder) as boot:
             try:
-                status = supervisor.run(launch, boot, self._poll, self._started)
+                status = supervisor.run(launch, boot, self._poll, self._started, self._note_interrupt)
             finally:
                 if self._monitor is not None:
                     self._monitor.stop()
@@ -160,6 +163,9 @@ class _Recording:
         if self._options.monitor:
             self._monitor = HardwareMonitor(self._folder / run.MONITOR_FILE, process)
             self._monitor.start()
+
+    def _note_interrupt(self) -> None:
+        self._interrupted = True
 
     def _poll(self, _process: int) -> None:
         if self._announced or not self._leads():
@@ -217,6 +223,7 @@ class _Recording:
             ranks=len(self._run_json.recorded()),
             stopped=stopped,
             notes=self._run_json.notes(),
+            interrupted=self._interrupted,
         )
 
     def _announce_ended(self) -> None:

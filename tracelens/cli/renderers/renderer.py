@@ -28,6 +28,7 @@ COMMANDS: Mapping[str, AnswerKind] = {
     "revert": "outcome",
     "verify": "outcome",
     "try": "outcome",
+    "fix": "outcome",
     "patch": "outcome",
     "compare": "comparison",
     "check": "gate",

@@ -66,6 +66,13 @@ def check_not_edited(backup: Path) -> None:
         raise Refused(f"a patch is applied already, and edited since: {names}", hint=hint)
 
 
+def is_applied(patch: Patch, applied: run.AppliedPatch | None) -> bool:
+    """Whether the files hold exactly this patch at present; `applied` is what they hold."""
+    if applied is None or patch.empty:
+        return False
+    return {file.path: file.after for file in applied.files} == {file.path: file.after for file in patch.files}
+
+
 # ----------------------------------------------------------------------------------------------------- helpers
 
 

@@ -27,7 +27,7 @@ from tracelens.verify.lever_trial import (
     together,
 )
 from tracelens.verify.policy import POLICY
-from tracelens.verify.request import duration_text
+from tracelens.verify.request import duration_text, pair_text
 from tracelens.verify.supervisor import lever_results, processes, scratch_folder
 from tracelens.verify.supervisor.working_copy import WorkingCopy
 from tracelens.verify.trial_process import ProcessRecord, TrialProcess
@@ -216,6 +216,7 @@ class LeverSession:
         timed = record.timed_steps() if record is not None else None
         if base is not None and timed is not None:
             lever.pairs.append((base.step_ns, timed.step_ns / lever.trial.factor))
+            self.request.found(f"{lever.trial.id}  {pair_text(*lever.pairs[-1])}")
 
     # ------------------------------------------------------------------------------------------------- numbers
 
@@ -256,7 +257,7 @@ class LeverSession:
             return
         self.combination = order[0]
         for lever in order[1:]:
-            merged = together(self.combination.trial, lever.trial)
+            merged = together(self.combination.trial, lever.trial, self.request.joined)
             if isinstance(merged, str) or (pooled_times.center(lever.pairs) or 0.0) < LEVER_POLICY.hopeless:
                 continue
             if not self._affords(1 + 2 * LEVER_POLICY.least_rounds):

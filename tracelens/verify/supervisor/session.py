@@ -26,7 +26,7 @@ from tracelens.verify.compare.seed_tolerance import SeedTolerance
 from tracelens.verify.compare.window_statistics import WindowStatistics
 from tracelens.verify.exchange import Mode
 from tracelens.verify.policy import POLICY
-from tracelens.verify.request import Pace, PatchedVersion, VerificationPlan, VerificationRequest
+from tracelens.verify.request import Pace, PatchedVersion, VerificationPlan, VerificationRequest, pair_text
 from tracelens.verify.result import VersionMeasurements, build_verification
 from tracelens.verify.supervisor import processes, scratch_folder, working_copy
 from tracelens.verify.supervisor.working_copy import WorkingCopy
@@ -144,6 +144,7 @@ class Session:
             if version.record is not None and version.alive and _uses_side_streams(version.record):
                 self._compare_with_freed_memory_filled(version)
         for version in self.versions:
+            self._tell_numbers(version)
             if version.record is not None and version.difference is not None and version.change.unsafe:
                 version.tolerance = self._seed_tolerance(version.record)
 
@@ -264,6 +265,8 @@ class Session:
             if self.plain_noise is None and version.tolerance is None and not numbers.equal_states(original, record):
                 version.difference = numbers.tensor_difference(original, record)
 
+        self._tell_pairs(number + 1)
+
     def _decided(self) -> bool:
         """Every version has a verdict about its speed."""
         pairs = [version.pairs for version in self.versions if version.alive]
@@ -354,3 +357,23 @@ class Session:
 
     def _tell(self, text: str) -> None:
         self.request.progress(text)
+
+    def _found(self, version: VersionUnderTest, text: str) -> None:
+        name = f"{version.change.name}: " if len(self.versions) > 1 else ""
+        (self.request.found or self.request.progress)(f"{name}{text}")
+
+    def _tell_numbers(self, version: VersionUnderTest) -> None:
+        if version.failure is not None:
+            self._found(version, "failed")
+        elif self.noise is None and version.record is not None:
+            count = numbers.compared_counts(version.record)
+            what = f"{count['losses']} losses, {count['tensors']} tensors"
+            same = "equal, bit for bit" if version.difference is None else f"different: {version.difference.where}"
+            self._found(version, f"results  {what}  {same}")
+
+    def _tell_pairs(self, number: int) -> None:
+        """The newest pair of each version that has one of this round."""
+        for version in self.versions:
+            if len(version.pairs) == number:
+                original, patched = version.pairs[-1]
+                self._found(version, f"pair {number}   {pair_text(original, patched)}")

@@ -1,0 +1,84 @@
+"""What becomes of a change: from what was measured of it, and from what `try` found of its levers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tracelens.fixing import choice
+from tracelens.fixing.judgement import Standing, judge
+from tracelens.model import FilePatch, Hunk, LeverNumbers, Location, Outcome, Patch, Ratio, Speedup, Verification
+from tracelens.report import fix_card
+from tracelens.verify.lever_store import LeverRecord
+from tracelens.verify.lever_trial import LeverMeasurement, LeverTrial
+
+HUNK = Hunk("TL101", "defer-read", "safe", Location("train.py", 3), "read later", "")
+UNPROVED = replace(HUNK, tier="checked", unproved="whether finalizers depend on it")
+UNSAFE = replace(HUNK, edit="thin-logs", tier="unsafe")
+
+
+def patch(*hunks: Hunk) -> Patch:
+    return Patch(Path("/p"), (FilePatch(Path("/p/train.py"), b"a", b"b"),), hunks, (), "")
+
+
+def trial(outcome: Outcome, equal: bool | None = True) -> Verification:
+    ratio = Ratio(0.5, 0.4, 0.625)
+    return Verification("x", outcome, equal, ratio, 20_000_000, 10_000_000, None, f"said: {outcome}", {})
+
+
+@pytest.mark.parametrize(
+    ("outcome", "equal", "hunk", "standing"),
+    [
+        ("faster", True, HUNK, "proved"),
+        ("faster", True, replace(UNPROVED, checked="equal over 200 steps"), "proved"),
+        ("faster", True, UNPROVED, "undecided"),
+        ("faster", None, HUNK, "undecided"),
+        ("faster", False, UNSAFE, "other"),
+        ("faster", True, UNSAFE, "other"),
+        ("no change", True, HUNK, "nothing"),
+        ("slower", True, HUNK, "refused"),
+        ("different numbers", False, HUNK, "refused"),
+        ("failed", None, HUNK, "refused"),
+        ("inconclusive", True, HUNK, "undecided"),
+    ],
+)
+def test_only_what_is_faster_with_the_same_results_is_proved(
+    outcome: Outcome, equal: bool | None, hunk: Hunk, standing: Standing
+) -> None:
+    assert judge(trial(outcome, equal), patch(hunk)).standing == standing
+
+
+def measured(name: str, *gains: float, numbers: LeverNumbers = "same") -> LeverMeasurement:
+    pairs = tuple((gain * 10.0, 10.0) for gain in gains)
+    middle = sum(gains) / len(gains)
+    speedup = Speedup(middle, min(gains) * 0.99, max(gains) * 1.01)
+    return LeverMeasurement(LeverTrial(name), "measured", None, pairs, speedup, numbers)
+
+
+def test_the_fastest_with_the_same_results_is_taken_and_the_best_together_before_it() -> None:
+    levers = (measured("a", 1.5, 1.5), measured("b", 2.0, 2.0), measured("c", 9.0, numbers="inside_seed_band"))
+    both = replace(measured("a+b", 2.5), trial=LeverTrial("a+b", members=("a", "b")))
+    asked = ("a", "b", "c")
+    assert choice.best_of(LeverRecord(levers), asked) == ("b",)
+    assert choice.best_of(LeverRecord(levers, both), asked) == ("a", "b")
+    assert choice.best_of(LeverRecord(levers, both), ("a", "c")) == ("a",), "b is none that a patch writes"
+    assert choice.best_of(LeverRecord(levers, replace(both, numbers="outside_seed_band")), asked) == ("b",)
+    assert choice.best_of(LeverRecord((levers[2],)), asked) == ()
+
+
+def test_no_gain_is_an_answer_only_where_it_was_measured_well_enough() -> None:
+    assert choice.settled(measured("slower", 0.9))
+    assert choice.settled(measured("the same", 1.0, 1.001, 0.999, 1.002))
+    assert not choice.settled(measured("scattered", 0.7, 1.6, 1.1))
+    assert not choice.settled(LeverMeasurement(LeverTrial("not reached"), "not_reached"))
+    assert choice.settled(LeverMeasurement(LeverTrial("failed"), "failed", "it ended"))
+
+
+def test_the_card_says_step_gain_range_and_results() -> None:
+    said = "Faster: 20.0 → 10.0 ms per step, +100 % (95 %: +60 to +150 %). Same results, bit for bit."
+    assert fix_card.measured(trial("faster")) == said
+    assert fix_card.measured(trial("failed")) == "said: failed"
+    scattered = replace(trial("faster"), ratio=Ratio(0.5, 0.1, 2.5))
+    assert fix_card.measured(scattered) == "said: faster", "a range that says nothing is not shown as a number"

@@ -1,0 +1,90 @@
+"""What `try` and `fix` work on: a run, or a script that is recorded first, and the levers that were named.
+
+In: words of the command line. Out: the Run folder and names of levers. The first word is a run or a script if that path
+exists, else a lever; what follows `--` is the script's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tracelens.cli import options, output
+from tracelens.cli.options import Presentation
+from tracelens.errors import InputError, UsageError
+
+
+class ScriptArgumentsCommand(click.Command):
+    """A command whose words after `--` belong to the script."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        cut = args.index("--") if "--" in args else len(args)
+        rest = super().parse_args(ctx, args[:cut])
+        ctx.params["script_words"] = tuple(args[cut + 1 :])
+        return rest
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What was typed: what to measure, and which levers."""
+
+    subject: Path | None
+    levers: tuple[str, ...]
+
+
+def words_of(words: Sequence[str]) -> Words:
+    """The first word is a run or a script if that path exists, else a lever."""
+    if words and (Path(words[0]).exists() or words[0].endswith(".py")):
+        path = Path(words[0])
+        if not path.exists():
+            near = options.did_you_mean(path.name, [one.name for one in path.parent.glob("*.py")])
+            raise InputError(f"no such script: {path}.{near}", hint="give the path of a training script, or a run")
+        return Words(path, tuple(words[1:]))
+    return Words(None, tuple(words))
+
+
+def check_names(asked: Words, levers: Sequence[Any]) -> None:
+    """An unknown lever is told before anything is recorded."""
+    from tracelens.lever_trials import ALL
+    from tracelens.levers.chosen import chosen
+
+    for word in asked.levers:
+        if word != ALL:
+            chosen(word, levers, options.SCHEMES)
+    if ALL in asked.levers and len(asked.levers) > 1:
+        raise UsageError("`all` and names of levers exclude each other", hint="leave one of them out")
+
+
+def run_to_work_on(subject: Path | None, script_words: tuple[str, ...], shown: Presentation) -> Path:
+    """The run that was named, or the newest, or a new one of the script. Raises `KeyboardInterrupt` where Ctrl-C ended
+    the recording."""
+    from tracelens import run as runs
+
+    if subject is None or runs.is_run(subject):
+        if script_words:
+            raise UsageError(
+                "a run has the arguments that it was recorded with", hint="give a script to record it with others"
+            )
+        return options.run_folder(subject)
+    return _recorded(subject, script_words, shown)
+
+
+def _recorded(script: Path, words: tuple[str, ...], shown: Presentation) -> Path:
+    """A new run of the script, which ends when its window has closed; what it prints goes to stderr."""
+    from tracelens.capture.supervisor import recording
+
+    if not shown.quiet:
+        output.note(f"tracelens: recording {script} first")
+    wanted = recording.ProfileOptions(kind="script", words=(str(script), *words), stop_after_window=True)
+    with output.stdout_on_stderr():
+        outcome = recording.profile(wanted)
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    if not outcome.complete:
+        why = outcome.reason or f"it ended with {outcome.status}"
+        raise InputError(f"{script} could not be recorded: {why}", hint="does it run by hand, and train?")
+    return outcome.folder

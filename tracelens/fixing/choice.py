@@ -1,0 +1,133 @@
+"""Which levers `fix` may take: what a patch writes, and the results stay as they are.
+
+In: a PlannedDiagnosis, and what `try` would measure on it. Out: ids of levers, the most promising first; or why there
+are none. Pure: nothing is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tracelens import chosen_patches
+from tracelens.errors import UsageError
+from tracelens.lever_trials import LEAST_OWNER_SHARE, LeverPlan
+from tracelens.levers.definition import LeverRule, by_id
+from tracelens.model import Lever, Owner, Patch, PlannedDiagnosis
+from tracelens.pipeline import Options
+from tracelens.verify.compare import pooled_times, times
+from tracelens.verify.lever_store import LeverRecord
+from tracelens.verify.lever_trial import LeverMeasurement
+
+MOST_TRIED = 4
+"""Levers tried beside each other: each takes a numbers run and pairs, out of one budget."""
+_LIMITS = ("gpu", "communication", "unknown")
+"""Owners that no lever of the loop takes away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One or more levers as one patch."""
+
+    names: tuple[str, ...]
+    patch: Patch
+
+    @property
+    def name(self) -> str:
+        return "+".join(self.names)
+
+    @property
+    def unsafe(self) -> bool:
+        """Some of it was asked for by name although what the script prints or computes may change."""
+        return any(hunk.tier == "unsafe" for hunk in self.patch.hunks)
+
+
+def change_of(diagnosis: PlannedDiagnosis, names: Sequence[str], options: Options) -> Change:
+    """These levers as one change; raises `UsageError` where one patch cannot make them all, or makes nothing, and
+    `Refused` where there is no patch of a single one."""
+    patch = chosen_patches.patch_together(diagnosis, names, options)
+    if patch is None:
+        listed = " and ".join(names)
+        raise UsageError(f"no patch makes {listed} at once", hint="fix them one after the other")
+    if patch.empty:
+        why = patch.declined[0] if patch.declined else None
+        said = f": {why.location}: {why.obstacle}" if why is not None else ""
+        hint = f"by hand: {why.by_hand}" if why is not None else "see: tracelens recommend"
+        raise UsageError(f"the patch of {' and '.join(names)} changes nothing here{said}", hint=hint)
+    return Change(tuple(names), patch)
+
+
+def possible(diagnosis: PlannedDiagnosis, planned: LeverPlan) -> tuple[str, ...]:
+    """The levers worth a trial that a patch writes, without what was measured to gain nothing; at most one scheme."""
+    gained = [one.trial.id for one in planned.known if one.gains and one.numbers == "same"]
+    ids = [name for name in (*gained, *(trial.id for trial in planned.trials)) if _writes(diagnosis, name)]
+    order = {lever.id: place for place, lever in enumerate(diagnosis.levers)}
+    wanted = (diagnosis.recommendation.scheme, diagnosis.recommendation.lever, diagnosis.recommendation.measure)
+    ids.sort(key=lambda name: (name not in wanted, order.get(name, len(order))))
+    schemes = [name for name in ids if any(scheme.id == name for scheme in diagnosis.schemes)]
+    return tuple(name for name in dict.fromkeys(ids) if name not in schemes[1:])[:MOST_TRIED]
+
+
+def _writes(diagnosis: PlannedDiagnosis, name: str) -> bool:
+    patch = diagnosis.patches.get(name)
+    return patch is not None and not patch.empty and all(hunk.tier != "unsafe" for hunk in patch.hunks)
+
+
+def best_of(record: LeverRecord, tried: Sequence[str]) -> tuple[str, ...]:
+    """The fastest of the levers that were tried, or several together, whose numbers are the same; empty: none gains."""
+    together = record.combination
+    members = together.trial.members or (together.trial.id,) if together is not None else ()
+    if together is not None and together.gains and together.numbers == "same" and set(members) <= set(tried):
+        return members
+    same = [one for one in record.levers if one.trial.id in tried and one.gains and one.numbers == "same"]
+    best = max(same, key=lambda one: one.speedup.speedup if one.speedup else 0.0, default=None)
+    return () if best is None else (best.trial.id,)
+
+
+def settled(one: LeverMeasurement) -> bool:
+    """Whether a trial that found no gain is an answer: it is slower, or within what counts as no change."""
+    middle = pooled_times.center(one.pairs)
+    if one.standing != "measured" or middle is None:
+        return one.standing in ("failed", "already", "refused", "unused")
+    return middle < 1 or times.judge(times.ratio_of(one.pairs), len(one.pairs)) in ("no change", "slower")
+
+
+@dataclass(frozen=True, slots=True)
+class Unfixed:
+    """Why there is nothing to change: the loop is fine, or what would help is not for a patch to write."""
+
+    fine: bool
+    reason: str
+    try_next: str | None = None
+    """A lever that can be measured all the same."""
+
+
+def without_change(diagnosis: PlannedDiagnosis, rules: Sequence[LeverRule]) -> Unfixed:
+    """What is said where no lever is possible."""
+    missing = next((item for item in diagnosis.abstentions if item.detector == "patch"), None)
+    if missing is not None:
+        return Unfixed(False, f"No patch can be made: {missing.missing}. {missing.hint}.")
+    if all(owner.kind == "unknown" for owner in diagnosis.owners.owners):
+        return Unfixed(False, f"{diagnosis.headline.rstrip('.')}.")
+    owner, lever = _by_hand(diagnosis, rules)
+    if owner is not None and lever is not None:
+        place = f"{owner.locations[0]}: " if owner.locations else ""
+        toggled = lever.id if lever.command else None
+        return Unfixed(False, f"No patch is made for {lever.id}. By hand: {place}{lever.text}.", toggled)
+    return Unfixed(True, diagnosis.recommendation.verdict)
+
+
+def _by_hand(diagnosis: PlannedDiagnosis, rules: Sequence[LeverRule]) -> tuple[Owner | None, Lever | None]:
+    """The largest owner with a lever that keeps the training as it is, and that nobody has tried."""
+    open_levers = {
+        lever.id.partition("=")[0]: lever for lever in diagnosis.levers if lever.state in ("not_tried", "predicted")
+    }
+    for owner in sorted(diagnosis.owners.owners, key=lambda owner: -(owner.recoverable_ns or owner.owned_ns)):
+        weight = max(owner.owned_ns, owner.recoverable_ns or 0)
+        if owner.kind in _LIMITS or weight < LEAST_OWNER_SHARE * diagnosis.owners.wall_ns:
+            continue
+        for name in owner.remedies:
+            rule = by_id(rules, name)
+            if name in open_levers and (rule is None or rule.effect in ("none", "samples")):
+                return owner, open_levers[name]
+    return None, None
