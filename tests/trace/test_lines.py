@@ -154,6 +154,14 @@ def test_a_silenced_function_shares_its_loop_among_the_loops_lines() -> None:
 # -------------------------------------------------------------------------------------------- the clock's own cost
 
 
+def test_a_silenced_loop_is_not_shared_with_lines_that_come_later() -> None:
+    """Lines 5 and 6 take turns; line 8 takes part in the loop only after the silence."""
+    before = (100, MAIN, 6, LINE), (200, MAIN, 5, LINE), (300, MAIN, 6, LINE), (400, 0, 0, NOTE)
+    after = (1400, MAIN, 8, LINE), (1500, MAIN, 6, LINE), (1600, MAIN, 8, LINE), (1700, MAIN, 6, LINE)
+    (step,) = fold(log(*started(5), *before, *after, end=1800, cap=4))
+    assert times(step) == {"main:5": 200 + 500, "main:6": 200 + 500 + 200, "main:8": 200}
+
+
 def test_calls_that_were_not_logged_are_taken_off_the_interval_that_paid_for_them() -> None:
     note = (400, 1, 20, NOTE)  # 20 calls of 10 each
     (step,) = fold(log(*started(5), (100, MAIN, 6, LINE), note, (400, MAIN, 7, LINE), end=1000, call_cost=10))

@@ -257,7 +257,7 @@ class _Shares:
         if line is None:
             return None
         self._paths[line] = span.path
-        others = self._unseen(span, line) if weight else set()
+        others = self._unseen(span, line) & self._paths.keys() if weight else set()
         if not others:
             self._add(line, weight)
             return None
