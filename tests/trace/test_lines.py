@@ -154,6 +154,49 @@ def test_a_silenced_function_shares_its_loop_among_the_loops_lines() -> None:
 # -------------------------------------------------------------------------------------------- the clock's own cost
 
 
+def test_a_silenced_function_shares_nothing_with_its_caller_and_what_that_calls_besides() -> None:
+    """The helper's loop fell silent in its second call. That it has not ended says that no line of main's ran."""
+
+    def call(at: int) -> tuple[Event, Event]:
+        return (at, HELPER, 0, ENTER), (at, HELPER, 11, LINE)
+
+    first = *call(100), (110, HELPER, 12, LINE), (120, HELPER, 11, LINE), (130, HELPER, 12, LINE)
+    between = (140, HELPER, 0, LEAVE), (140, MAIN, 6, LINE), (1140, MAIN, 5, LINE)
+    second = *call(1240), (1240, 0, 0, NOTE), (2240, HELPER, 0, LEAVE)
+    after = (2240, MAIN, 6, LINE), (3240, MAIN, 5, LINE)
+    (step,) = fold(log(*started(5), *first, *between, *second, *after, end=3300, cap=4))
+    assert times(step) == {"main:5": 260, "main:6": 2000, "helper:11": 520, "helper:12": 520}
+
+
+def test_a_silenced_function_shares_with_callees_that_were_called_too_often_to_be_logged() -> None:
+    """Main's line 5 calls the helper in a loop: after two calls neither is logged any more."""
+    calls = [
+        event
+        for at in (100, 300)
+        for event in (
+            (at, HELPER, 0, ENTER),
+            (at, HELPER, 11, LINE),
+            (at + 150, HELPER, 0, LEAVE),
+            (at + 150, MAIN, 5, LINE),
+        )
+    ]
+    (step,) = fold(log(*started(5), *calls, (500, 0, 0, NOTE), end=4500, cap=2))
+    shared = {"main:5": 150 + 4050 * 150 / 450, "helper:11": 300 + 4050 * 300 / 450}
+    assert times(step) == pytest.approx(shared, abs=10)
+
+
+def test_a_function_that_falls_silent_before_its_loop_spends_the_silence_in_the_loop() -> None:
+    """Line 10 runs once per call; the loop of 11 and 12 was seen often enough in the first call."""
+    loop = [(10 + 20 * number, HELPER, 11 + number % 2, LINE) for number in range(8)]
+    first = (0, HELPER, 10, LINE), *loop
+    left = (170, HELPER, 0, LEAVE), (170, MAIN, 6, LINE), (180, HELPER, 0, ENTER), (180, HELPER, 10, LINE)
+    silent = (190, 0, 0, NOTE), (1190, HELPER, 0, LEAVE), (1190, MAIN, 7, LINE)
+    (step,) = fold(log(*started(5), (0, HELPER, 0, ENTER), *first, *left, *silent, end=1200, cap=4))
+    found = times(step)
+    assert found["helper:10"] == 10 + 10 + 10, "what it takes at a time, twice seen and once not"
+    assert min(found["helper:11"], found["helper:12"]) > 400
+
+
 def test_a_silenced_loop_is_not_shared_with_lines_that_come_later() -> None:
     """Lines 5 and 6 take turns; line 8 takes part in the loop only after the silence."""
     before = (100, MAIN, 6, LINE), (200, MAIN, 5, LINE), (300, MAIN, 6, LINE), (400, 0, 0, NOTE)

@@ -97,8 +97,8 @@ class RunJsonWriter:
         return tuple(str(note) for entry in (*entries, *aside) for note in entry.get("notes", ()))
 
     def clear(self) -> None:
-        """Remove the rank.json files, whose content is in run.json now, and the ranks' event counts."""
-        for path in (*self._entries, *self._folder.glob(".events-*")):
+        """Remove the rank.json files, whose content is in run.json now, and what ranks and workers told one another."""
+        for path in (*self._entries, *self._folder.glob(".events-*"), *self._folder.glob(".worker-*")):
             path.unlink(missing_ok=True)
 
     def _chosen(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

@@ -32,7 +32,14 @@ def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
         return ()
     text = f"the loop is inside the DataLoader for {ms(waited_ns)} per step"
     text += f", and the GPU idles {ms(idle_ns)} of it" if idle_ns is not None else "; no GPU work was recorded"
+    text += _of_a_batch(rank)
     return (rank.finding(ID, "The loop waits for the DataLoader", cost_ns, text),)
+
+
+def _of_a_batch(rank: AnalyzedRank) -> str:
+    """What a batch is spent on, where that was recorded."""
+    batch = rank.owners.batch if rank.owners is not None else None
+    return f"; {batch}" if batch is not None else ""
 
 
 DETECTOR = Detector(id=ID, passed="The DataLoader keeps up", detect=_detect)

@@ -50,7 +50,7 @@ from tracelens.model.levers import (
     ToggleKind,
 )
 from tracelens.model.lines import GarbageCollection, LineLog, LinePlace, LoggedStep
-from tracelens.model.owners import OWNER_KINDS, Owner, OwnerKind, Owners
+from tracelens.model.owners import OWNER_KINDS, BatchPart, BatchTimes, Owner, OwnerKind, Owners
 from tracelens.model.patch import Declined, FilePatch, Hunk, Patch
 from tracelens.model.pictures import Combination, DrawnSpan, DrawnStep, WhatIf
 from tracelens.model.plan import (
@@ -80,6 +80,8 @@ __all__ = [
     "TOGGLE_KINDS",
     "UNSAFE_EDITS",
     "Abstention",
+    "BatchPart",
+    "BatchTimes",
     "Binding",
     "Breakdown",
     "Combination",

@@ -21,6 +21,8 @@ MOST_LINES = 6
 """Source lines shown: a frame of more is not read at a glance."""
 LEAST_SHARE = 0.005
 """Of the step. A line below it is no part of the answer."""
+LEAST_LOADER_SHARE = 0.05
+"""Of the step: what a DataLoader that keeps up spends its batches on costs nothing."""
 MOST_LEVERS = 5
 SMALL_NS = 50_000
 """Below this a time is written `<0.1`: the screen has one decimal."""
@@ -65,6 +67,8 @@ class FirstScreen:
     lines: tuple[CostlyLine, ...]
     time_columns: tuple[str, str]
     """What the two times of a line are called."""
+    batch: str
+    """What the DataLoader spends a batch on; empty where that was not recorded or takes next to nothing."""
     beside_lines: str
     """What the lines give back together; empty where each tells for itself."""
     lanes: tuple[StepLane, ...]
@@ -90,6 +94,7 @@ def first_screen(diagnosis: PlannedDiagnosis) -> FirstScreen:
         instead=_instead(diagnosis),
         lines=costly_lines(diagnosis),
         time_columns=time_columns(diagnosis),
+        batch=_of_a_batch(diagnosis),
         beside_lines=_beside(diagnosis),
         lanes=step_lanes.lanes(diagnosis),
         levers=_rows(rows[:MOST_LEVERS], diagnosis),
@@ -107,6 +112,15 @@ def short_ms(ns: float | None) -> str:
     if ns < SMALL_NS:
         return "<0.1" if ns > 0 else "0"
     return f"{ns / 1e6:.{0 if ns >= LARGE_NS else 1}f}"
+
+
+def _of_a_batch(diagnosis: PlannedDiagnosis) -> str:
+    owners = diagnosis.owners
+    loader = next((owner for owner in owners.owners if owner.kind == "dataloader" and owner.batch is not None), None)
+    if loader is None or owners.share(loader) < LEAST_LOADER_SHARE:
+        return ""
+    text = formatting.clean(str(loader.batch))
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def _verdict(diagnosis: PlannedDiagnosis) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 from tracelens.jsonfile import microseconds
 from tracelens.model import (
+    BatchTimes,
     Breakdown,
     Completeness,
     Coverage,
@@ -174,10 +175,20 @@ def _owners(owners: Owners) -> list[dict[str, Any]]:
             "low_us": microseconds(owner.low_ns),
             "high_us": microseconds(owner.high_ns),
             "evidence": owner.evidence,
+            "batch": _batch(owner.batch),
             "remedies": list(owner.remedies),
         }
         for owner in owners.owners
     ]
+
+
+def _batch(batch: BatchTimes | None) -> dict[str, Any] | None:
+    if batch is None:
+        return None
+    parts = [
+        {"name": part.name, "us": microseconds(part.ns), "location": _location(part.location)} for part in batch.parts
+    ]
+    return {"workers": batch.workers, "us": microseconds(batch.batch_ns), "parts": parts}
 
 
 def _location(location: Location | None) -> dict[str, Any] | None:

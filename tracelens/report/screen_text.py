@@ -42,6 +42,8 @@ def head(screen: FirstScreen) -> Iterator[RenderableType]:
     """What was recorded, the headline, and what the recommended change comes to, else the verdict."""
     yield Text(clean(screen.subject), style="dim")
     yield from _answer(screen)
+    if screen.batch:
+        yield terminal.paragraph(screen.batch)
 
 
 def _answer(screen: FirstScreen) -> Iterator[RenderableType]:

@@ -30,7 +30,17 @@ from tracelens.run.folder import MONITOR_FILE, RUN_FILE, SCHEMA_VERSION, run_fol
 
 _AGAIN = "record again: tracelens profile SCRIPT"
 _SUPPLY = {"seconds": float, "batches": int, "worker_seconds": float, "ready": int}
-_LOADER = {"num_workers": int, "pin_memory": bool, "batches": int, "batch_bytes": int, "supply": _SUPPLY}
+_PLACE = {"path": str, "line": int, "function": str}
+_SPLIT = {"batches": int, "workers": int, "fetch_ns": int, "collate_ns": int, "transforms": {}}
+_SPLIT |= {"sample_place": _PLACE, "collate_place": _PLACE}
+_LOADER = {
+    "num_workers": int,
+    "pin_memory": bool,
+    "batches": int,
+    "batch_bytes": int,
+    "supply": _SUPPLY,
+    "split": _SPLIT,
+}
 _CLOCK = {"unprofiled_ns": [int], "unprofiled_mean_ns": float, "unprofiled_clock": str, "profiled_ns": [int]}
 _RANK: Shape = {
     "rank": int,
@@ -54,7 +64,6 @@ _RUN: Shape = {
     "reason": str,
 }
 """What readers of run.json rely on, checked once, here; every value may also be null: not known."""
-_PLACE = {"path": str, "line": int, "function": str}
 _MARK = {"start_unix_ns": int, "end_unix_ns": int, "thread": int, "call": str, **_PLACE}
 _EVENT = {"start_unix_ns": int, "end_unix_ns": int, "thread": int, "call": str, "event": int, "stream": int}
 _COLLECTION = {"start_unix_ns": int, "end_unix_ns": int, "thread": int, "generation": int, "place": _PLACE}

@@ -93,6 +93,8 @@ class _Span:
     unlogged: int = 0
     silenced: bool = False
     capped: frozenset[Line] = frozenset()
+    over: frozenset[int] = frozenset()
+    """Functions that were entered `cap` times by then: what they do is seen no more."""
 
     @property
     def line(self) -> Line | None:
@@ -139,6 +141,8 @@ class _Reader:
         self._last: dict[int, int] = {}
         self._seen: Counter[Line] = Counter()
         self._capped: frozenset[Line] = frozenset()
+        self._entered: Counter[int] = Counter()
+        self._over: frozenset[int] = frozenset()
         self._spans: list[_Span] = []
         self._waiting: list[int] = []
         """Spans whose innermost function has not reached a line yet."""
@@ -165,13 +169,16 @@ class _Reader:
         if self._stack and self._stack[-1] is None:
             self._waiting.append(len(self._spans))
         known = tuple(line for line in self._stack if line is not None)
-        self._spans.append(_Span(start, end, known, silenced=silenced, capped=self._capped))
+        self._spans.append(_Span(start, end, known, silenced=silenced, capped=self._capped, over=self._over))
 
     def _take(self, code: int, line: int, kind: int, *, counted: bool) -> None:
         if kind == ENTER:
             self._settle()
             self._codes.append(code)
             self._stack.append(None)
+            self._entered[code] += 1
+            if self._entered[code] == self._log.cap:
+                self._over |= {code}
         elif kind == LEAVE:
             self._pop_to(code)
             if self._codes:
@@ -275,17 +282,23 @@ class _Shares:
         together = sum(self._total[other] for other in others)
         if not together:
             return weight
-        if span.silenced or line in span.capped:
+        if line in span.capped or (span.silenced and self._in_one_loop(line, others, others)):
             return weight * self._total[line] // (self._total[line] + together)
         return min(weight, self._total[line] // max(1, self._visits[line])) if self._visits[line] else weight
 
     def _unseen(self, span: _Span, line: Line) -> set[Line]:
         if span.silenced:
-            among = self._often
-            return {other for other in self._reach(line, among) if line in self._reach(other, among | {line})} - {line}
+            # The function on top has not ended: what runs is its own, or what it calls and is logged no more.
+            among = {other for other in self._often if other[0] == line[0] or other[0] in span.over}
+            ahead = self._reach(line, among) - {line}
+            loop = {other for other in ahead if self._in_one_loop(line, {other}, among)}
+            return loop or ahead
         if not span.capped:
             return set()
         return self._reach(line, span.capped) - {line}
+
+    def _in_one_loop(self, line: Line, others: set[Line], among: set[Line]) -> bool:
+        return any(line in self._reach(other, among | {line}) for other in others)
 
     def _reach(self, line: Line, among: set[Line] | frozenset[Line]) -> set[Line]:
         """Lines that were seen to follow, through lines of `among` alone."""

@@ -9,8 +9,10 @@ What records?
     `line_clock` with `line_log`, `line_monitoring` and `line_tracing`
 Which line makes a call that may wait?
     `attribution`, `sync_debug_mode`, `warning_redirect`, `user_frames`
+What does a DataLoader spend its batches on?
+    `batch_split`, `worker_split`, `worker_throughput`
 What is kept and written?
-    `recording_data`, `process_facts`, `worker_throughput`, `saving`, `rank_files`
+    `recording_data`, `process_facts`, `saving`, `rank_files`
 How does a script begin a recording itself?
     `profile_api`
 """

@@ -19,7 +19,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from tracelens.capture.inside import exit_guard, process_facts, recording_limits, saving
+from tracelens.capture.inside import exit_guard, process_facts, recording_limits, saving, worker_split
 from tracelens.capture.inside.forward_only_pass import ForwardOnlyPass
 from tracelens.capture.inside.loop_bounds import BlockEntry
 from tracelens.capture.inside.phases import PROFILER_ATTACHED, Phase
@@ -36,6 +36,7 @@ MOST_SYSTEM_EXITS = 3
 def arm(config: Mapping[str, Any]) -> None:
     """Observe this process; recording begins by itself when it makes training steps."""
     hooks.install()
+    worker_split.install(config)
     agent = RecordingAgent(config)
     watch_foreign(agent.foreign_profiler)
     agent.observe()
@@ -125,6 +126,7 @@ class RecordingAgent:
             exit_guard.never_free(inherited)  # freeing a CUDA event in a forked child crashes it
         self._time_window = TimeWindow(self._config, self._idle)
         self._exit_guard.forked()
+        self._windows.data.loaders.end_split()
         self._windows.instruments.put_back()
         self._reset()
         if recording:
@@ -220,6 +222,7 @@ class RecordingAgent:
                 data, reason, attached=phase in PROFILER_ATTACHED, inside=self._block is not None
             )
             if self._forward_only.stays(reason):
+                data.loaders.end_split()
                 self._windows.instruments.give_up()
                 return
         self._save(reason)

@@ -10,12 +10,14 @@ import os
 import platform
 import sys
 import weakref
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 
+from tracelens.capture.inside import batch_split, worker_split
+from tracelens.capture.inside.batch_split import BatchSplit
 from tracelens.capture.inside.worker_throughput import WorkerThroughput
 from tracelens.launch import ranks
 
@@ -107,6 +109,11 @@ class LoaderFacts:
         self._seen: dict[tuple[Any, ...], dict[str, Any]] = {}
         self._throughput = WorkerThroughput()
         self._worker_totals: dict[Any, dict[str, Any]] = {}
+        self._workers: dict[int, tuple[Any, ...]] = {}
+        """The loader of each worker, by process id."""
+        self._folder = ""
+        self._plain: dict[tuple[Any, ...], tuple[weakref.ref[Any], BatchSplit | None]] = {}
+        """The iterators without workers, and what their batches are spent on."""
         self._begun: deque[weakref.ref[Any]] = deque(maxlen=MOST_LOADERS)  # strong references would keep workers alive
 
     def first_batch(self, iterator: Any, batch: Any) -> None:
@@ -118,19 +125,50 @@ class LoaderFacts:
             if key not in self._seen and len(self._seen) < MOST_LOADERS:
                 self._seen[key] = {**_loader(iterator), **_batch(batch)}
         if key in self._seen:
+            if not iterator._num_workers:
+                self._plain[key] = weakref.ref(iterator), None
             self._throughput.began(key, iterator)
+            self._workers |= {worker.pid: key for worker in getattr(iterator, "_workers", ())}
 
     def measure_throughput(self) -> None:
         """Read the workers' throughput; called at the end of the unprofiled steps, before anything slows the loop."""
         self._worker_totals = self._throughput.so_far()
 
+    def begin_split(self, folder: str) -> None:
+        """Split the batches that the training process makes itself from here on; places are relative to `folder`."""
+        self._folder = folder
+        for key, (reference, _) in self._plain.items():
+            fetcher = getattr(reference(), "_dataset_fetcher", None)
+            if fetcher is not None:
+                self._plain[key] = reference, BatchSplit(fetcher, skipped=0)
+
+    def end_split(self) -> None:
+        """Split none any more; may be called without `begin_split`."""
+        for _, split in reversed(self._plain.values()):
+            if split is not None:
+                split.detach()
+
     def live(self) -> list[Any]:
         """The iterators that still exist, the most recently started one first."""
         return [iterator for reference in self._begun if (iterator := reference()) is not None]
 
-    def listed(self) -> list[dict[str, Any]]:
-        """One entry per DataLoader for rank.json."""
-        return [{**facts, "supply": self._worker_totals.get(key)} for key, facts in self._seen.items()]
+    def listed(self, run: str | None = None) -> list[dict[str, Any]]:
+        """One entry per DataLoader for rank.json; `run` is the folder in which its workers leave what they measured."""
+        splits: dict[Any, list[dict[str, Any]]] = defaultdict(list)
+        for pid, split in (worker_split.collected(run) if run is not None else {}).items():
+            if pid in self._workers:
+                splits[self._workers[pid]].append(split)
+        workers = {key: len(found) for key, found in splits.items()}
+        for key, (_, own) in self._plain.items():
+            splits[key] += [own.document(self._folder)] if own is not None else []
+        return [
+            {
+                **facts,
+                "supply": self._worker_totals.get(key),
+                "split": batch_split.merged(splits[key], workers.get(key, 0)),
+            }
+            for key, facts in self._seen.items()
+        ]
 
 
 def length(value: Any) -> int | None:

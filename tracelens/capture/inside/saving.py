@@ -28,6 +28,7 @@ def save(config: Mapping[str, Any], data: RecordingData, instruments: Instrument
 
     Raises `OSError` only if not even rank.json can be written. Afterwards nothing records any more, error or not.
     """
+    data.loaders.end_split()
     instruments.put_back()
     try:
         return _save(config, data, instruments, reason)
@@ -56,7 +57,9 @@ def _save(config: Mapping[str, Any], data: RecordingData, instruments: Instrumen
         reason = reason or f"the source lines could not be saved: {error}"
     lines = _save_lines(folder / "lines.json", data, instruments.lines, str(config["cwd"]))
     data.window["saved"] = True
-    entry = _entry(data, {"rank": rank, "world_size": world, "complete": reason is None, "reason": reason})
+    entry = _entry(
+        data, str(config["run"]), {"rank": rank, "world_size": world, "complete": reason is None, "reason": reason}
+    )
     entry["trace"] = f"{folder.name}/{trace.name}" if trace else None
     entry["sources"] = f"{folder.name}/{sources.name}" if sources else None
     entry["lines"] = f"{folder.name}/{lines.name}" if lines else None
@@ -113,7 +116,7 @@ def _save_trace(folder: Path, rank: int, data: RecordingData, instruments: Instr
     return trace
 
 
-def _entry(data: RecordingData, judged: Mapping[str, Any]) -> dict[str, Any]:
+def _entry(data: RecordingData, run: str, judged: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **judged,
         "clock": data.clock(),
@@ -123,7 +126,7 @@ def _entry(data: RecordingData, judged: Mapping[str, Any]) -> dict[str, Any]:
         "step_source": data.source,
         "step_rule": _rule(),
         "memory": None if data.stranded else process_facts.memory(),
-        "loaders": data.loaders.listed(),
+        "loaders": data.loaders.listed(run),
         "window": data.window,
         "plan": data.plan.as_dict(),
         "notes": data.notes,

@@ -66,6 +66,7 @@ class RecordingWindows:
         """Start again at `step`, as steps have another source from here on; what was recorded is dropped."""
         data = self.data
         if self.instruments.profiler is not None:
+            data.loaders.end_split()
             self.instruments.give_up()
             self.release()
             self.instruments = Instruments()
@@ -219,6 +220,7 @@ class RecordingWindows:
                 self._owner.completed()
                 return
             self.instruments.attribution.install()
+            data.loaders.begin_split(str(self._config.get("cwd", "")))
             self._enter(Phase.ATTRIBUTED)
         if self.phase is Phase.ATTRIBUTED:
             data.attributed.append(step.number + 1)

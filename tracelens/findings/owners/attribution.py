@@ -10,7 +10,7 @@ itself and carries the wait's id as `group`: either of the two would have to go.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ import numpy.typing as npt
 from tracelens.findings import kept_steps
 from tracelens.findings.kept_steps import KeptSteps
 from tracelens.findings.owners import (
+    batch_times,
     forward_nodes,
     host_lines,
     idle_segments,
@@ -112,6 +113,8 @@ def attribute(
     idle = _Owned(timeline, tuple(stalls), host, loops).owners(segments, kept)
     wall = kept.step_ns if breakdown is None else breakdown.wall_ns
     busy = [] if breakdown is None else [Owner(kind, breakdown.known[part]) for kind, part in BUSY]
+    made = batch_times.measured(recording)
+    idle = [replace(owner, batch=made) if owner.kind == "dataloader" else owner for owner in idle]
     owners = _merged([*(owner for owner in busy if owner.owned_ns), *idle], wall)
     ordered = tuple(sorted(_filled(owners, wall), key=lambda owner: -owner.owned_ns))
     return OwnedStep(
