@@ -1,0 +1,215 @@
+"""`tracelens fix` end to end on the CPU: in a pipe, in a terminal, and interrupted at each stage.
+
+A loop that collects garbage in each step comes back faster, with the same numbers. Whenever Ctrl-C comes, the script is
+as it was, or holds the whole change.
+"""
+
+from __future__ import annotations
+
+import os
+import pty
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.lean import PRELUDE
+from tests.support.places import ROOT
+
+pytest.importorskip("torch")
+pytestmark = [pytest.mark.programs, pytest.mark.slow]
+
+SCRIPT = f"""{PRELUDE}
+import gc
+
+def main():
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    model = torch.nn.Linear(16, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+    print("begins", flush=True)
+    for step in range(24):
+        x = torch.randn(8, 16)
+        optimizer.zero_grad()
+        loss = (model(x) - x.sum(1, keepdim=True)).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        gc.collect()
+    print(f"loss {{loss.item():.4f}}")
+
+
+main()
+"""
+PROGRAM = """
+import sys
+from tracelens.verify.policy import POLICY
+for name, value in (("pairs", 3), ("timed_seconds", 0.1)):  # the fewest pairs that a verdict takes
+    object.__setattr__(POLICY, name, value)
+{extra}
+from tracelens.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+TRY_FIRST = "from tracelens.fixing import choice; choice.possible = lambda *_: ('gc-collect', 'gc-collect')"
+IN_THE_MIDDLE = """
+import os, signal, time
+from tracelens import run
+write, times = run.write_bytes, []
+def interrupted(path, *given, **named):
+    write(path, *given, **named)
+    if path.name == "train.py" and not times:
+        times.append(1)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(10)
+run.write_bytes = interrupted
+"""
+"""Ctrl-C when the file is written and nothing has noted it yet."""
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
+
+
+def program(*words: str, extra: str = "") -> list[str]:
+    return [sys.executable, "-c", PROGRAM.format(extra=extra), *words]
+
+
+def said(folder: Path, *words: str, extra: str = "") -> subprocess.CompletedProcess[str]:
+    command = program(*words, extra=extra)
+    return subprocess.run(
+        command, check=False, cwd=folder, capture_output=True, text=True, timeout=400, env=ENVIRONMENT
+    )
+
+
+@pytest.fixture(scope="module")
+def fixed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """The project, fixed and taken back: its run holds what was measured."""
+    folder = tmp_path_factory.mktemp("fix")
+    (folder / "train.py").write_text(SCRIPT)
+    done = said(folder, "fix", "train.py", "--yes")
+    (folder / "fixed.py").write_text((folder / "train.py").read_text())
+    said(folder, "revert")
+    return folder, done
+
+
+@pytest.fixture
+def project(fixed: tuple[Path, object], tmp_path: Path) -> Path:
+    copied = tmp_path / "project"
+    shutil.copytree(fixed[0], copied)
+    return copied
+
+
+def test_garbage_collected_in_each_step_is_found_measured_and_written(
+    fixed: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    folder, done = fixed
+    assert done.returncode == 0, done.stderr
+    assert "gc.collect() " in done.stdout.splitlines()[0]
+    assert "Faster: " in done.stdout and "Same results, bit for bit." in " ".join(done.stdout.split())
+    assert "-        gc.collect()\n+        if step % 100 == 0:  # thinned by tracelens\n" in done.stdout
+    assert "Written: train.py" in done.stdout and "undo: tracelens revert tracelens-runs/" in done.stdout
+    assert "results  24 losses, 2 tensors  equal, bit for bit" in done.stderr and "pair 3   " in done.stderr
+    assert "begins" in done.stderr and "begins" not in done.stdout
+    assert "            gc.collect()" in (folder / "fixed.py").read_text()
+    assert (folder / "train.py").read_text() == SCRIPT
+
+
+def terminal(project: Path, *words: str, answers: tuple[tuple[bytes, bytes], ...], extra: str = "") -> tuple[int, str]:
+    """Run in a terminal of its own, answer each text with bytes that a keyboard sends; the exit code and the screen."""
+    keyboard, screen = pty.openpty()
+    child = subprocess.Popen(
+        program(*words, extra=extra),
+        cwd=project,
+        env=ENVIRONMENT,
+        preexec_fn=lambda: os.login_tty(screen),  # noqa: PLW1509 - no other thread runs here
+    )
+    os.close(screen)
+    seen, todo = b"", list(answers)
+    while True:
+        try:
+            seen += os.read(keyboard, 65_536)
+        except OSError:  # the other side was closed
+            break
+        if todo and todo[0][0] in seen:
+            os.write(keyboard, todo.pop(0)[1])
+    code = child.wait(timeout=60)
+    os.close(keyboard)
+    return code, seen.decode()
+
+
+@pytest.mark.parametrize(
+    ("key", "code", "ending"), [(b"y\n", 0, "Written: train.py"), (b"\x03", 130, "Your files are as they were.")]
+)
+def test_in_a_terminal_it_asks_and_ctrl_c_is_no(key: bytes, code: int, ending: str, project: Path) -> None:
+    status, screen = terminal(project, "fix", answers=((b"Put it into train.py? [y/N]", key),))
+    assert status == code and ending in screen, screen
+    expected = (project / "fixed.py").read_text() if code == 0 else SCRIPT
+    assert (project / "train.py").read_text() == expected
+    assert "Measuring" not in screen, "what was measured of the very same files counts"
+
+
+def interrupted(project: Path, *words: str, when: str, extra: str = "") -> tuple[int, str]:
+    """Ctrl-C, as a terminal sends it to the whole group, once the program has said `when`."""
+    with subprocess.Popen(
+        program(*words, extra=extra),
+        cwd=project,
+        env=ENVIRONMENT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as child:
+        assert child.stderr is not None
+        seen = ""
+        for line in child.stderr:
+            seen += line
+            if when in line:
+                time.sleep(0.3)
+                os.killpg(child.pid, signal.SIGINT)
+                break
+        seen += child.stderr.read()
+        return child.wait(timeout=60), seen
+
+
+def without_verification(project: Path) -> None:
+    next(project.glob("tracelens-runs/*/verify.json")).unlink()
+
+
+def untouched(_: Path) -> None:
+    """The run as it is."""
+
+
+@pytest.mark.parametrize(
+    ("words", "when", "prepare", "extra"),
+    [
+        (("fix", "train.py", "--yes"), "begins", untouched, ""),
+        (("fix", "--yes"), "original, first run", without_verification, TRY_FIRST),
+        (("fix", "--yes"), "original, first run", without_verification, ""),
+        (("fix", "--yes"), "nothing is said", untouched, IN_THE_MIDDLE),
+    ],
+    ids=["recording", "trying", "verifying", "writing"],
+)
+def test_ctrl_c_leaves_the_script_as_it_was(
+    words: tuple[str, ...], when: str, prepare: Callable[[Path], None], extra: str, project: Path
+) -> None:
+    prepare(project)
+    code, seen = interrupted(project, *words, when=when, extra=extra)
+    assert (project / "train.py").read_text() == SCRIPT
+    assert code == 130 and "Interrupted. Your files are as they were." in seen, seen
+    assert "this is a bug in TraceLens" not in seen
+    assert not list(project.glob("tracelens-runs/*/backup/manifest.json"))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("raise RuntimeError('data is broken')\n", "could not be recorded: the command ended with exit code 1"),
+        ("import torch\nprint(torch.ones(2).sum())\n", "no training step was seen"),
+    ],
+)
+def test_a_script_that_fails_or_does_not_train_is_told(text: str, why: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(PRELUDE.replace("import torch\n", "") + text if "raise" in text else text)
+    done = said(tmp_path, "fix", "train.py", "--yes")
+    assert done.returncode == 4 and why in done.stderr, done.stderr
+    assert "tracelens: train.py could not be recorded" in done.stderr
