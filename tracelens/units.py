@@ -14,6 +14,19 @@ def ms(ns: float) -> str:
     return f"{value:.{digits}f} ms"
 
 
+LEAST_MS = 0.01
+"""In a sentence; a shorter time is no cost that anybody acts on."""
+
+
+def said_ms(ns: float) -> str:
+    """`ns` in a sentence, as people compare step times: one decimal, two below 1 ms, none from 100 ms on."""
+    value = ns / 1e6
+    size = abs(value)
+    if 0 < size < LEAST_MS:
+        return f"<{LEAST_MS} ms"
+    return f"{value:.{0 if size >= 100 else 1 if size >= 1 else 2}f} ms"
+
+
 def signed_percent(value: float) -> str:
     """`+45 %`, `−3 %`, `+0 %`: whole percents, which is as much as two runs agree on, with a real minus sign."""
     whole = round(value)

@@ -88,6 +88,15 @@ def test_a_script_that_is_not_there_is_4_and_leaves_nothing(
     assert "absent.py" in capsys.readouterr().err and list(tmp_path.iterdir()) == []
 
 
+def test_a_script_with_nearly_that_name_is_suggested(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("")
+    assert main(["profile", "trian.py"]) == 4
+    assert "did you mean train.py?" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_the_report_appears_when_the_window_closes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture

@@ -15,6 +15,8 @@ from tracelens.cli.renderers.renderer import CommandOutcome, render
 from tracelens.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tracelens.model import Hunk, IllustratedDiagnosis, Patch, PlannedDiagnosis
     from tracelens.remedies import HunkChoice
 
@@ -51,7 +53,7 @@ def apply(
             "`tracelens apply` needs a run, not a bare trace: a run keeps the backup", hint="look at it with --dry-run"
         )
     done = _apply(diagnosis, folder, plan_options, remedies.HunkChoice(only, skip), dry_run)
-    more = _more(diagnosis, folder, plan_options)
+    more = _more(diagnosis, folder, plan_options, done.change.hunks if done.change is not None else ())
     answer = CommandOutcome(lambda: _text(done, shown, more), _document(done, diagnosis.unsafe))
     output.result(render(shown.renderer.outcome, answer, shown))
     if done.outcome == "written" and done.change is not None and shown.for_people:
@@ -74,7 +76,7 @@ class ApplyResult:
 def _apply(
     diagnosis: IllustratedDiagnosis, folder: Path, plan_options: PlanOptions, hunks: HunkChoice, dry_run: bool
 ) -> ApplyResult:
-    from tracelens import chosen_patches, pipeline
+    from tracelens import chosen_patches, pipeline, remedies
     from tracelens import run as runs
     from tracelens.patch.files import apply as patcher
     from tracelens.report import next_commands, wording
@@ -95,21 +97,26 @@ def _apply(
     if patcher.is_applied(change, runs.applied_patch(folder / runs.BACKUP_FOLDER)):
         return ApplyResult("already", verdict, name, change, verify, check)
     if change.empty or dry_run:
-        after = (
-            next_commands.line("apply", *again, *_choice(plan_options, hunks))
-            if dry_run and not change.empty
-            else verify
-        )
+        seen = dry_run and not change.empty and (_was_measured(diagnosis, name) or hunks != remedies.HunkChoice())
+        after = next_commands.line("apply", *again, *_choice(plan_options, hunks)) if seen else verify
         return ApplyResult("nothing" if change.empty else "shown", verdict, name, change, after, check)
     patcher.write(change, folder / runs.BACKUP_FOLDER, name)
     pipeline.save(diagnosis)
     return ApplyResult("written", verdict, name, change, verify, check)
 
 
-def _more(diagnosis: PlannedDiagnosis, folder: Path, plan_options: PlanOptions) -> str:
+def _was_measured(diagnosis: PlannedDiagnosis, name: str) -> bool:
+    """Whether a trial found the change good enough to be written: what was only predicted is measured first."""
+    trial = next((trial for trial in reversed(diagnosis.verifications) if trial.scheme == name), None)
+    return trial is not None and trial.outcome in ("faster", "no change")
+
+
+def _more(diagnosis: PlannedDiagnosis, folder: Path, plan_options: PlanOptions, shown: Sequence[Hunk]) -> str:
     """The line on changes that --unsafe would add and that pay; empty where there are none."""
     from tracelens.report import next_commands, wording
 
+    if plan_options.unsafe and not any(hunk.tier == "unsafe" for hunk in shown):
+        return "Nothing here needs --unsafe: the change is the same without it."
     if not diagnosis.unsafe:
         return ""
     chosen = ("--scheme", plan_options.scheme) if plan_options.scheme else ()

@@ -7,6 +7,7 @@ signals. Recording and `verify` both start programs this way.
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import resource
@@ -67,7 +68,7 @@ def command_line(kind: Kind, words: tuple[str, ...], python: str, cwd: Path | No
         if not script.exists() or (script.is_dir() and not (script / "__main__.py").is_file()):
             raise InputError(
                 f"script {words[0]} {'is a folder without __main__.py' if script.is_dir() else 'does not exist'}",
-                hint="give the path of the training script, relative to the current folder",
+                hint=_similar(script) or "give the path of the training script, relative to the current folder",
             )
         return (python, *words)
     if shutil.which(words[0]) is None:
@@ -75,6 +76,16 @@ def command_line(kind: Kind, words: tuple[str, ...], python: str, cwd: Path | No
             f"command {words[0]} was not found", hint="after -- give a program on PATH, with its arguments"
         )
     return words
+
+
+def _similar(script: Path) -> str:
+    """'did you mean train.py?', where a script beside it has nearly this name; else empty."""
+    try:
+        beside = sorted(path.name for path in script.parent.glob("*.py"))
+    except OSError:
+        return ""
+    near = difflib.get_close_matches(script.name, beside, n=1)
+    return f"did you mean {near[0]}?" if near else ""
 
 
 def run(

@@ -55,7 +55,7 @@ def judge_budgets(
     counted = [s for s in waits if s.kind in WAITING and s.verdict != "window_edge"]
     values = (
         ("synchronizations per step", _counted(diagnosis, counted), limits.syncs_per_step, ""),
-        ("exposed wait per step", _exposed_ms(exposed_ns, waits), limits.exposed_ms, " ms"),
+        ("time that waits cost per step", _exposed_ms(exposed_ns, waits), limits.exposed_ms, " ms"),
         ("idle share of the GPU", diagnosis.idle_share, limits.idle_share, ""),
         ("step time", None if step_ns is None else step_ns / 1e6, limits.step_ms, " ms"),
     )

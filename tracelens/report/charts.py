@@ -145,8 +145,11 @@ def prediction_grade(trial: Verification) -> PredictionGrade | None:
     return PredictionGrade(trial.scheme or "your change", rows, x(1.0), ticks)
 
 
-def utilization(rows: Sequence[Mapping[str, Any]], series: Mapping[str, Sequence[float | None]]) -> Utilization | None:
-    """Curves over the time of the samples; `rows` carry `unix_ns`, `series` one value or None per row."""
+def utilization(
+    rows: Sequence[Mapping[str, Any]], series: Mapping[str, Sequence[float | None]], counted: Sequence[bool] = ()
+) -> Utilization | None:
+    """Curves over the time of the samples; `rows` carry `unix_ns`, `series` one value or None per row. `counted` says
+    which rows an average is over; all without it."""
     times = [int(row["unix_ns"]) for row in rows if "unix_ns" in row]
     if len(times) < 2 or len(times) != len(rows) or times[-1] <= times[0]:
         return None
@@ -154,7 +157,11 @@ def utilization(rows: Sequence[Mapping[str, Any]], series: Mapping[str, Sequence
     x = [(t - times[0]) / span * (WIDTH - 60.0) + 50.0 for t in times]
     every = max(1, len(times) // SAMPLE_POINTS)
     curves = tuple(
-        UtilizationCurve(name, _pieces(x[::every], list(values)[::every]), _mean(values))
+        UtilizationCurve(
+            name,
+            _pieces(x[::every], list(values)[::every]),
+            _mean([value for value, one in zip(values, counted or [True] * len(rows), strict=True) if one]),
+        )
         for name, values in series.items()
     )
     ticks = tuple((round(50.0 + k * (WIDTH - 60.0) / 4, 1), f"{span / 4e9 * k:.1f} s") for k in range(5))

@@ -100,7 +100,13 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """One sentence, the same in every format."""
+        """One sentence, the same in every format. What makes the two incomparable comes before any number."""
+        if self.obstacles:
+            return f"Not comparable: {'; '.join(self.obstacles)}. Their steps, for what they are: {self._change}"
+        return self._change
+
+    @property
+    def _change(self) -> str:
         basis = "without the profiler" if self.unprofiled else "as recorded"
         times = f"{formatting.milliseconds(self.base_ns)} → {formatting.milliseconds(self.new_ns)} per step {basis}"
         if self.ratio is None:
@@ -118,7 +124,7 @@ class Comparison:
     def _cause(self) -> str:
         """What moved most in the direction of the step time, where the step time moved beyond its noise."""
         delta = self.new_ns - self.base_ns
-        if self.ratio is None or self.ratio.low <= 1 <= self.ratio.high:
+        if self.obstacles or self.ratio is None or self.ratio.low <= 1 <= self.ratio.high:
             return ""
         same = [part for part in self.parts if part.delta_ns * delta > 0]
         if not same:

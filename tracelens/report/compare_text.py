@@ -35,8 +35,6 @@ def gate(result: Gate, style: TerminalStyle, next_command: str) -> str:
 
 def _comparison(result: Comparison, style: TerminalStyle, next_command: str) -> Iterator[RenderableType]:
     yield terminal.verdict(result.verdict)
-    for obstacle in result.obstacles:
-        yield terminal.paragraph(f"not comparable: {obstacle}")
     rows = [_change(wording.PARTS[part.name][0], part) for part in result.parts if part.base_ns or part.new_ns]
     if rows:
         yield terminal.heading("Parts of a step")

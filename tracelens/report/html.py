@@ -37,6 +37,7 @@ from tracelens.report import (
 )
 from tracelens.report.source_excerpt import around
 from tracelens.report.text import MET, by_rank
+from tracelens.report.training_window import inside, training_window
 from tracelens.run.sources import SourceScope
 
 UNIT = re.compile(r"([+−-]?\d[\d.,]* (?:%|ms|s)(?!\w))")
@@ -95,7 +96,7 @@ def _content(diagnosis: IllustratedDiagnosis, source: SourceScope) -> dict[str, 
         "measured": [
             (trial, charts.prediction_grade(trial), verification_rows.rows(trial)) for trial in diagnosis.verifications
         ],
-        "utilization": _utilization(diagnosis.monitor),
+        "utilization": _utilization(diagnosis),
         "environment": environment(diagnosis),
         "wording": wording,
         "unknown": formatting.UNKNOWN,
@@ -171,14 +172,15 @@ def _patch(diagnosis: PlannedDiagnosis) -> dict[str, Any] | None:
     }
 
 
-def _utilization(rows: Sequence[Mapping[str, Any]]) -> charts.Utilization | None:
-    """One curve per GPU and one for the CPU; what NVML could not tell is a gap."""
+def _utilization(diagnosis: Diagnosis) -> charts.Utilization | None:
+    """One curve per GPU and one for the CPU; what NVML could not tell is a gap. Averages are over the training."""
+    rows = diagnosis.monitor
     gpus = max((len(row.get("gpus") or ()) for row in rows), default=0)
     series: dict[str, list[float | None]] = {
         f"GPU {index}" if gpus > 1 else "GPU": [_gpu_share(row, index) for row in rows] for index in range(gpus)
     }
     series["CPU"] = [row.get("cpu_percent") for row in rows]
-    return charts.utilization(rows, series)
+    return charts.utilization(rows, series, inside(rows, training_window(diagnosis)))
 
 
 def _gpu_share(row: Mapping[str, Any], index: int) -> float | None:

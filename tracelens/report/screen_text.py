@@ -18,7 +18,7 @@ from tracelens.report.step_lanes import StepLane
 
 TIME_WIDTH = 12
 """Columns of a time: as wide as "host blocked"."""
-LEAST_SOURCE = 20
+LEAST_SOURCE = 8
 WIDE = 110
 """Columns from which on each lever has its command beside it."""
 BUSY, IDLE = "█", "·"
@@ -40,7 +40,7 @@ def blocks(screen: FirstScreen, next_command: str) -> Iterator[RenderableType]:
 
 def head(screen: FirstScreen) -> Iterator[RenderableType]:
     """What was recorded, the headline, and what the recommended change comes to, else the verdict."""
-    yield Text(clean(screen.subject), style="dim")
+    yield terminal.subject(screen.subject)
     yield from _answer(screen)
     if screen.batch:
         yield terminal.paragraph(screen.batch)

@@ -66,6 +66,11 @@ def paragraph(text: str, style: str = "") -> RenderableType:
     return Padding(Text(_clean_lines(text), style=style), (0, 0, 0, 2))
 
 
+def subject(text: str) -> RenderableType:
+    """What an answer is about, at the margin; wrapped where the terminal is narrow."""
+    return Padding(Text(_clean_lines(text), style="dim"), 0)
+
+
 def verdict(text: str) -> RenderableType:
     return Padding(Text(_clean_lines(text), style="bold"), (1, 2, 0, 2))
 

@@ -13,8 +13,9 @@ from rich.console import RenderableType
 
 from tracelens.model import CRITERIA, Diagnosis, Hunk, Patch, PlannedDiagnosis, Scheme, Stall, Verification
 from tracelens.report import diff, formatting, next_commands, screen_text, terminal, verification_rows, wording
-from tracelens.report.first_screen import first_screen
+from tracelens.report.first_screen import costly_lines, first_screen, short_ms, subject, time_columns
 from tracelens.report.json import trace_name
+from tracelens.report.on_baseline import on_baseline
 from tracelens.report.source_excerpt import around
 from tracelens.report.terminal import TerminalStyle
 
@@ -22,6 +23,9 @@ FRAMES = 3
 """Code frames printed: beyond the three costliest waits the table is quicker to read."""
 DIFF_ROWS = 60
 """A diff that fits on a screen is shown with the recommendation; a longer one is for `apply --dry-run`."""
+SHORT_ROWS = 5
+SHORT_GROUPS = 2
+"""What fits beside the rest on one screen; -v has all."""
 STALL_ROWS = 12
 """Rows of the stall table; the JSON has all of them."""
 
@@ -90,13 +94,59 @@ def verification(trials: Sequence[Verification], style: TerminalStyle, next_comm
 
 
 def _analysis(diagnosis: Diagnosis, style: TerminalStyle, next_command: str) -> Iterator[RenderableType]:
-    yield terminal.paragraph(" · ".join(recorded(diagnosis)), "dim")
+    shown = on_baseline(diagnosis)
+    yield terminal.subject(subject(diagnosis))
     yield terminal.verdict(wording.verdict(diagnosis))
-    yield from _breakdown(diagnosis)
-    yield from _stalls(diagnosis, style)
-    yield from _findings(diagnosis)
-    yield from _abstentions(diagnosis)
+    if style.everything:
+        yield from _breakdown(shown)
+        yield from _stalls(shown, style)
+        yield from _findings(shown)
+        yield from _abstentions(diagnosis)
+        yield from _method(diagnosis)
+    else:
+        lines = costly_lines(diagnosis)
+        yield from screen_text.annotated(lines, time_columns(diagnosis), wording.together(diagnosis) if lines else "")
+        yield from _breakdown(shown)
+        yield from _short_findings(shown)
+        yield from _short_abstentions(diagnosis)
+        yield terminal.paragraph("With -v: each wait, the evidence, how it was recorded.", "dim")
     yield terminal.next_command(next_command)
+
+
+def _method(diagnosis: Diagnosis) -> Iterator[RenderableType]:
+    """The one place that has the step time under the profiler."""
+    yield terminal.heading("How it was recorded")
+    yield terminal.paragraph(", ".join(recorded(diagnosis)))
+    yield terminal.paragraph(
+        "Times of waits and parts are their shares of a recorded step, on the step time above; evidence is as recorded."
+    )
+
+
+def _short_findings(diagnosis: Diagnosis) -> Iterator[RenderableType]:
+    if not diagnosis.findings:
+        return
+    yield terminal.heading("Findings")
+    rows = [
+        (
+            finding.title,
+            formatting.clean(str(finding.location)) if finding.location else "",
+            f"{short_ms(finding.cost_ns)} ms",
+            formatting.percent(finding.share),
+        )
+        for finding in diagnosis.findings[:SHORT_ROWS]
+    ]
+    yield terminal.table(("what", "where", "per step", "share"), rows, frozenset({2, 3}))
+
+
+def _short_abstentions(diagnosis: Diagnosis) -> Iterator[RenderableType]:
+    groups = wording.grouped_abstentions(diagnosis)
+    if not groups:
+        return
+    yield terminal.heading("Could not be judged")
+    for names, missing, hint in groups[:SHORT_GROUPS]:
+        yield terminal.paragraph(f"{', '.join(names)}: {missing}; {hint}")
+    if len(groups) > SHORT_GROUPS:
+        yield terminal.paragraph(f"and {len(groups) - SHORT_GROUPS} more reasons with -v", "dim")
 
 
 def recorded(diagnosis: Diagnosis) -> tuple[str, ...]:
@@ -121,7 +171,7 @@ def _breakdown(diagnosis: Diagnosis) -> Iterator[RenderableType]:
         return
     yield terminal.heading("Where a step goes")
     yield terminal.bars(
-        (wording.PARTS[part][0], share, formatting.milliseconds(ns), formatting.percent(share, 1))
+        (wording.PARTS[part][0], share, f"{short_ms(ns)} ms", formatting.percent(share))
         for part, ns, share in wording.shown_parts(diagnosis.breakdown)
     )
 
@@ -190,7 +240,7 @@ def _abstentions(diagnosis: Diagnosis) -> Iterator[RenderableType]:
 
 
 def _recommendation(diagnosis: PlannedDiagnosis, typed: Sequence[str]) -> Iterator[RenderableType]:
-    yield terminal.paragraph(" · ".join(recorded(diagnosis)), "dim")
+    yield terminal.subject(subject(diagnosis))
     yield terminal.verdict(wording.verdict(diagnosis))
     yield from _schemes(diagnosis)
     yield from _criteria(diagnosis)
@@ -199,6 +249,7 @@ def _recommendation(diagnosis: PlannedDiagnosis, typed: Sequence[str]) -> Iterat
     yield from _stages(diagnosis, typed)
     yield from _measures(diagnosis)
     yield from _abstentions(diagnosis)
+    yield from _method(diagnosis)
     yield terminal.next_command(next_commands.after_recommend(diagnosis, typed))
 
 
@@ -321,17 +372,20 @@ def _patch(change: Patch, next_command: str, check: str, more: str) -> Iterator[
         yield terminal.diff(diff.parse(change.diff))
     if change.hunks:
         yield terminal.heading("Changes")
-        rows = [(hunk.id, hunk.tier, str(hunk.location), hunk.explanation, hunk.evidence) for hunk in change.hunks]
-        yield terminal.table(("hunk", "tier", "where", "what", "evidence"), rows, frozenset())
+        tiers = {hunk.tier for hunk in change.hunks} - {"safe"}
+        rows = [
+            (hunk.id, *([hunk.tier] if tiers else []), str(hunk.location), hunk.explanation) for hunk in change.hunks
+        ]
+        yield terminal.table(("", *(["proof"] if tiers else []), "where", "what"), rows, frozenset())
     if change.left_out:
         yield terminal.heading("Left out")
-        out = [(hunk.id, str(hunk.location), hunk.explanation, hunk.evidence) for hunk in change.left_out]
-        yield terminal.table(("hunk", "where", "what", "evidence"), out, frozenset())
+        out = [(hunk.id, str(hunk.location), hunk.explanation) for hunk in change.left_out]
+        yield terminal.table(("", "where", "what"), out, frozenset())
         yield terminal.paragraph(wording.unchecked(change, check))
     if change.left_alone:
         yield terminal.heading("Left alone")
         left = [(str(item.location), item.edit, item.obstacle, item.by_hand) for item in change.left_alone]
-        yield terminal.table(("where", "edit", "what stands in the way", "by hand"), left, frozenset())
+        yield terminal.table(("where", "change", "what stands in the way", "by hand"), left, frozenset())
     if change.empty:
         yield terminal.paragraph("Nothing to change.")
     if more:

@@ -19,7 +19,8 @@ from tracelens.model import (
     Stall,
     Trace,
 )
-from tracelens.report.formatting import clean, milliseconds, percent, readable_id
+from tracelens.report.formatting import clean, percent, readable_id
+from tracelens.units import said_ms
 
 WORTH_SAYING = 0.1
 """Percentage points: two schemes that differ by less are printed with the same gain."""
@@ -68,7 +69,7 @@ CRITERION = {
 
 VERDICT = {
     "exposed": "costs step time",
-    "harmless": "harmless",
+    "harmless": "free",
     "window_edge": "end of recording",
     "unknown": "not judged",
 }
@@ -151,8 +152,8 @@ def together(diagnosis: Diagnosis) -> str:
     if whole is None or len(counted) < 2 or whole - alone < TOGETHER_SHARE * step:
         return ""
     return (
-        f"Removed one at a time these waits give back {milliseconds(alone)} per step, all together "
-        f"{milliseconds(whole)}: a wait that goes alone often only uncovers the next one."
+        f"Removed one at a time these waits give back {said_ms(alone)} per step, all together {said_ms(whole)}: "
+        "a wait that goes alone often only uncovers the next one."
     )
 
 
@@ -268,8 +269,8 @@ def symptom(diagnosis: Diagnosis) -> str:
         return f"Nothing can be judged: {coverage.reason}, and no step is complete on host and GPU."
     if diagnosis.idle_share is None or parts is None:
         return "This recording has no GPU events, so what a GPU waited for cannot be told."
-    step = milliseconds(parts.wall_ns)
-    idle = milliseconds(parts.wall_ns * diagnosis.idle_share)
+    step_ns = diagnosis.steps.best_known_ns or parts.wall_ns
+    step, idle = said_ms(step_ns), said_ms(step_ns * diagnosis.idle_share)
     whole = "the recording" if diagnosis.steps.source == "none" else "each step"
     start = f"The GPU is idle {percent(diagnosis.idle_share)} of {whole} ({idle} of {step})"
     more = bool(together(diagnosis))
@@ -277,11 +278,12 @@ def symptom(diagnosis: Diagnosis) -> str:
     if worst is not None:
         what = stall_call(worst)
         where = f" at {stall_place(worst)}" if worst.location else ""
-        all_gone = f", {milliseconds(diagnosis.exposed_together_ns)} if no wait were left" if more else ""
-        come_back = f"{milliseconds(worst.exposed_ns)} per step would come back"
+        all_gone = f", {said_ms(diagnosis.exposed_together_ns or 0)} if no wait were left" if more else ""
+        come_back = f"{said_ms(worst.exposed_ns or 0)} per step would come back"
         return f"{start}; the costliest wait is {what}{where}: {come_back}{all_gone}."
     if diagnosis.loss_beside_waits:
-        return f"{start}; {diagnosis.loss_beside_waits}."
+        loss = diagnosis.loss_beside_waits
+        return f"{start}; {'the ' + loss[4:] if loss.startswith('The ') else loss}."
     idle_parts = {p: ns for p, ns in parts.known.items() if p.startswith("idle_")}
     cause = max(idle_parts, key=lambda part: idle_parts[part])
     if not idle_parts[cause]:
@@ -290,5 +292,5 @@ def symptom(diagnosis: Diagnosis) -> str:
     harmless = counted and all(stall.verdict == "harmless" for stall in counted)
     alone = " No single wait costs step time" if harmless else ""
     if alone and more:
-        alone += f", all together cost {milliseconds(diagnosis.exposed_together_ns)}"
+        alone += f", all together cost {said_ms(diagnosis.exposed_together_ns or 0)}"
     return f"{start}; the largest cause is {CAUSE[cause]}.{alone}{'.' if alone else ''}"

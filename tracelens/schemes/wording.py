@@ -11,18 +11,13 @@ from collections.abc import Iterable
 from tracelens import units
 from tracelens.model import Estimate, Location
 
-LEAST_MS = 0.01  # in a sentence; a shorter time is no cost that anybody acts on
 LINES = 3  # lines named in a verdict; a change of more places is told by its diff
 PLACE_LENGTH = 48  # of the 240 characters of a verdict; enough for folder/file.py:line
 
 
 def ms(ns: float) -> str:
-    """Milliseconds as people compare step times: one decimal, two below 1 ms, none from 100 ms on."""
-    value = ns / 1e6
-    size = abs(value)
-    if 0 < size < LEAST_MS:
-        return f"<{LEAST_MS} ms"
-    return f"{value:.{0 if size >= 100 else 1 if size >= 1 else 2}f} ms"
+    """Milliseconds in a sentence."""
+    return units.said_ms(ns)
 
 
 def cost(ns: float) -> str:
