@@ -46,6 +46,7 @@ HELPERS = {
     "waits_that_stay",
     "arguments",
     "build",
+    "called_helpers",
     "every_nth",
     "loop_groups",
     "memory_writes",

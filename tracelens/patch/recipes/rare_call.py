@@ -18,9 +18,11 @@ import libcst as cst
 from tracelens.model import Declined, Location
 from tracelens.patch.code import movers
 from tracelens.patch.code.names import dotted
+from tracelens.patch.code.source import SourceFile
 from tracelens.patch.loop.loops import Blocked, check_framework, check_unpatched, is_rare, training_loop
 from tracelens.patch.loop.thinned import MARK, is_thinned
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target
+from tracelens.patch.recipes.called_helpers import Helper, helper_of
 from tracelens.patch.recipes.every_nth import below, condition, groups, line_at
 
 BY_HAND = "put the call below `if step % N == 0`, or take it out of the loop"
@@ -59,33 +61,60 @@ _FUNCTIONS = {"gc.collect": _COLLECT, "torch.cuda.empty_cache": _EMPTY, "torch.c
 
 
 def propose(request: RecipeRequest) -> RecipeAnswer:
-    found: dict[int, tuple[cst.For, list[cst.SimpleStatementLine]]] = {}
+    found: dict[tuple[int, int], tuple[_Where, list[cst.SimpleStatementLine]]] = {}
     declined: list[Declined] = []
     for target in request.targets:
         try:
-            loop, line = _place(request, target)
+            where, line = _place(request, target)
         except Blocked as blocked:
             declined.append(_declined(request, target, blocked))
             continue
-        lines = found.setdefault(id(loop), (loop, []))[1]
+        lines = found.setdefault((id(where.loop), id(where.function)), (where, []))[1]
         if not any(line is other for other in lines):
             lines.append(line)
-    proposals = tuple(_proposal(request, loop, lines) for loop, lines in found.values())
+    proposals = tuple(_proposal(request, where, lines) for where, lines in found.values())
     return RecipeAnswer(proposals, tuple(declined))
 
 
-def _place(request: RecipeRequest, target: Target) -> tuple[cst.For, cst.SimpleStatementLine]:
+@dataclass(frozen=True)
+class _Where:
+    """The loop that makes the calls, itself or in a helper that it calls."""
+
+    loop: cst.For
+    helper: Helper | None = None
+
+    @property
+    def function(self) -> cst.FunctionDef | None:
+        return self.helper.function if self.helper is not None else None
+
+
+def _where(source: SourceFile, line: cst.CSTNode) -> _Where:
+    """Raises `Blocked` where no training loop makes the call."""
+    inside = (cst.FunctionDef, cst.For, cst.While)
+    nearest = next((above for above in source.ancestors(line) if isinstance(above, inside)), None)
+    if isinstance(nearest, cst.FunctionDef):
+        helper = helper_of(source, line)
+        return _Where(helper.loop, helper)
+    loop = training_loop(source, line)
+    if not isinstance(loop, cst.For):
+        raise Blocked(loop, "the training loop is a while loop, whose batches nothing counts", BY_HAND)
+    return _Where(loop)
+
+
+def _place(request: RecipeRequest, target: Target) -> tuple[_Where, cst.SimpleStatementLine]:
     """The loop and the statement that a target means; raises `Blocked`."""
     source = request.source
     line = line_at(source, target.line)
     if line is None or _kind(request, line) is None:
         raise Blocked(None, NO_PLACE, "take the call that this line makes out of the loop")
     check_framework(request.names)
-    loop = training_loop(source, line)
-    if not isinstance(loop, cst.For):
-        raise Blocked(loop, "the training loop is a while loop, whose batches nothing counts", BY_HAND)
+    if is_thinned(source, line):
+        raise Blocked(line, "it is made every few batches only", "nothing to do")
+    where = _where(source, line)
+    loop = where.loop
     check_unpatched(loop, request.names)
-    if is_thinned(source, line) or _is_below_a_counter(request, loop, line):
+    called = where.helper.calls if where.helper is not None else ()
+    if any(_is_below_a_counter(request, loop, node) for node in (line, *called)):
         raise Blocked(line, "it is made every few batches only", "nothing to do")
     if source.kept_by_comment(line.body[0]):
         raise Blocked(line, "it is marked `# tracelens: keep`", "remove the comment to have it patched")
@@ -93,7 +122,7 @@ def _place(request: RecipeRequest, target: Target) -> tuple[cst.For, cst.SimpleS
         raise Blocked(line, "it does not stand in a block of its own", BY_HAND)
     if not all(source.means_builtin(name) for name in ("enumerate", "range")):
         raise Blocked(loop, "`enumerate` or `range` is the file's own", BY_HAND)
-    return loop, line
+    return where, line
 
 
 def _kind(request: RecipeRequest, line: cst.SimpleStatementLine) -> _Kind | None:
@@ -123,11 +152,14 @@ def _declined(request: RecipeRequest, target: Target, blocked: Blocked) -> Decli
     return Declined(request.edit.kind, Location(request.source.shown, target.line), blocked.obstacle, blocked.by_hand)
 
 
-def _proposal(request: RecipeRequest, loop: cst.For, lines: Sequence[cst.SimpleStatementLine]) -> Proposal:
+def _proposal(request: RecipeRequest, where: _Where, lines: Sequence[cst.SimpleStatementLine]) -> Proposal:
     source, every = request.source, request.edit.interval
     ordered = sorted(lines, key=source.line)
-    test, splices = condition(request, loop)
-    splices = [*splices]
+    test, splices = condition(request, where.loop)
+    splices, reason = [*splices], ""
+    if where.helper is not None:
+        splices += where.helper.splices(source, test)
+        test, reason = where.helper.parameter, f" (in `{where.helper.function.name.value}`, which the loop calls)"
     for group in groups(source, ordered):
         splices += below(source, group, f"if {test}:  {MARK}")
     kinds = list(dict.fromkeys(kind for line in ordered if (kind := _kind(request, line)) is not None))
@@ -135,7 +167,7 @@ def _proposal(request: RecipeRequest, loop: cst.For, lines: Sequence[cst.SimpleS
         edit="rare-call",
         tier="safe",
         location=request.place(ordered[0], source.function_around(ordered[0])),
-        reason="; ".join(kind.effect.format(n=every) for kind in kinds),
+        reason="; ".join(kind.effect.format(n=every) for kind in kinds) + reason,
         evidence="the line keeps Python busy in each batch (recorded)",
         splices=tuple(splices),
         covers=tuple(Location(source.shown, source.line(line)) for line in ordered),
