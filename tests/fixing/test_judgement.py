@@ -7,10 +7,28 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import report_cases
 from tracelens.fixing import choice
 from tracelens.fixing.judgement import Standing, judge
-from tracelens.model import FilePatch, Hunk, LeverNumbers, Location, Outcome, Patch, Ratio, Speedup, Verification
+from tracelens.model import (
+    Abstention,
+    FilePatch,
+    Hunk,
+    Lever,
+    LeverNumbers,
+    Location,
+    Outcome,
+    Owner,
+    OwnerKind,
+    Owners,
+    Patch,
+    PlannedDiagnosis,
+    Ratio,
+    Speedup,
+    Verification,
+)
 from tracelens.report import fix_card
+from tracelens.schemes import rules
 from tracelens.verify.lever_store import LeverRecord
 from tracelens.verify.lever_trial import LeverMeasurement, LeverTrial
 
@@ -82,3 +100,30 @@ def test_the_card_says_step_gain_range_and_results() -> None:
     assert fix_card.measured(trial("failed")) == "said: failed"
     scattered = replace(trial("faster"), ratio=Ratio(0.5, 0.1, 2.5))
     assert fix_card.measured(scattered) == "said: faster", "a range that says nothing is not shown as a number"
+
+
+def held_by(kind: OwnerKind, *remedies: str) -> PlannedDiagnosis:
+    """A loop whose time one owner holds, with levers that nobody has tried."""
+    owner = Owner(kind, 900, locations=(Location("train.py", 7),), remedies=remedies)
+    owners = Owners(1000, (owner, Owner("unknown", 100, reason="not recorded")))
+    levers = tuple(Lever(name, "host", "not_tried", name, f"write {name}", command=f"try {name}") for name in remedies)
+    return replace(report_cases.recommended(), owners=owners, levers=levers, abstentions=(), gpu_busy_share=0.3)
+
+
+def test_what_no_patch_writes_is_told_by_hand_and_a_busy_gpu_is_fine() -> None:
+    levers = rules.load().levers
+    by_hand = choice.without_change(held_by("dataloader", "bf16", "cached-samples"), levers)
+    assert (by_hand.fine, by_hand.try_next) == (False, "cached-samples")
+    assert by_hand.reason == "No patch is made for cached-samples. By hand: train.py:7: write cached-samples."
+    launching = choice.without_change(held_by("launch", "compile"), levers)
+    assert (launching.fine, launching.try_next) == (False, "compile"), "compile changes numbers: measured, not written"
+    backward = held_by("backward", "set-to-none")
+    assert choice.without_change(replace(backward, gpu_busy_share=0.97), levers).fine
+    assert choice.without_change(replace(backward, gpu_busy_share=None), levers).fine, "the work itself"
+    line = choice.without_change(held_by("host_line", "rarer-validation"), levers)
+    assert line.try_next == "rarer-validation" and "By hand" not in line.reason, "no line of the forward pass validates"
+    unknown = replace(backward, owners=Owners(1000, (Owner("unknown", 1000, reason="not recorded"),)))
+    assert not choice.without_change(unknown, levers).fine
+    changed = Abstention("patch", "the training script train.py is not there", "give it with --script")
+    missing = choice.without_change(replace(backward, abstentions=(changed,)), levers)
+    assert missing.reason == "No patch can be made: the training script train.py is not there. give it with --script."

@@ -15,14 +15,13 @@ from tracelens.lever_trials import LEAST_OWNER_SHARE, LeverPlan
 from tracelens.levers.definition import LeverRule, by_id
 from tracelens.model import Lever, Owner, Patch, PlannedDiagnosis
 from tracelens.pipeline import Options
+from tracelens.schemes.loss import MOST_BUSY, REMOVABLE
 from tracelens.verify.compare import pooled_times, times
 from tracelens.verify.lever_store import LeverRecord
 from tracelens.verify.lever_trial import LeverMeasurement
 
 MOST_TRIED = 4
 """Levers tried beside each other: each takes a numbers run and pairs, out of one budget."""
-_LIMITS = ("gpu", "communication", "unknown")
-"""Owners that no lever of the loop takes away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +113,21 @@ def without_change(diagnosis: PlannedDiagnosis, rules: Sequence[LeverRule]) -> U
         place = f"{owner.locations[0]}: " if owner.locations else ""
         toggled = lever.id if lever.command else None
         return Unfixed(False, f"No patch is made for {lever.id}. By hand: {place}{lever.text}.", toggled)
-    return Unfixed(True, diagnosis.recommendation.verdict)
+    busy = diagnosis.gpu_busy_share
+    verdict = diagnosis.recommendation.verdict.rstrip(".")
+    if busy is not None and busy >= MOST_BUSY:
+        return Unfixed(True, f"{verdict}.")
+    limited = busy is not None  # without a GPU the largest part of a step is the work itself
+    said = f"{verdict}. No change that keeps the results was found for it."
+    return Unfixed(not limited, said, _first_open(diagnosis) if limited else None)
+
+
+def _first_open(diagnosis: PlannedDiagnosis) -> str | None:
+    """A lever of the largest owner that can be measured all the same."""
+    owners = sorted(diagnosis.owners.owners, key=lambda owner: -owner.owned_ns)
+    names = [name for owner in owners for name in owner.remedies]
+    untried = [lever.id for lever in diagnosis.levers if lever.state == "not_tried" and lever.command]
+    return next((lever for name in names for lever in untried if lever.partition("=")[0] == name), None)
 
 
 def _by_hand(diagnosis: PlannedDiagnosis, rules: Sequence[LeverRule]) -> tuple[Owner | None, Lever | None]:
@@ -124,10 +137,16 @@ def _by_hand(diagnosis: PlannedDiagnosis, rules: Sequence[LeverRule]) -> tuple[O
     }
     for owner in sorted(diagnosis.owners.owners, key=lambda owner: -(owner.recoverable_ns or owner.owned_ns)):
         weight = max(owner.owned_ns, owner.recoverable_ns or 0)
-        if owner.kind in _LIMITS or weight < LEAST_OWNER_SHARE * diagnosis.owners.wall_ns:
+        if owner.kind not in REMOVABLE or weight < LEAST_OWNER_SHARE * diagnosis.owners.wall_ns:
             continue
         for name in owner.remedies:
             rule = by_id(rules, name)
-            if name in open_levers and (rule is None or rule.effect in ("none", "samples")):
+            if name in open_levers and (rule is None or _is_about(rule, owner)):
                 return owner, open_levers[name]
     return None, None
+
+
+def _is_about(rule: LeverRule, owner: Owner) -> bool:
+    """Whether a lever keeps the training as it is and is about this owner, not about lines of Python in general."""
+    special = bool(rule.callees or rule.code) or owner.kind != "host_line"
+    return special and rule.effect in ("none", "samples")
