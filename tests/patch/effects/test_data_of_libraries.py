@@ -28,6 +28,8 @@ PARTS = {
         before="weights = dict(model.named_parameters())",
         body="STEP\nweights['layer.bias'].data[0] = loss.item()  # later",
     ),
+}
+SETTINGS = {
     "settings that another object has": Case(
         code="import argparse\n\n\nclass Rate:\n    def __init__(self, settings):\n        self.settings = settings\n\n"
         "    def get(self):\n        return self.settings.last\n",
@@ -111,10 +113,17 @@ def test_an_attribute_is_known_however_it_is_written(how: str) -> None:
 @pytest.mark.parametrize("files", [one_file, two_files])
 @pytest.mark.parametrize("around", SURROUNDINGS)
 @pytest.mark.parametrize("part", PARTS)
-def test_a_change_to_data_that_a_library_handed_out_is_never_proved(
-    part: str, around: str, files: Callable[..., dict[str, str]]
-) -> None:
+def test_a_change_to_weights_or_groups_is_refused(part: str, around: str, files: Callable[..., dict[str, str]]) -> None:
     answer = asked(files(PARTS[part], SURROUNDINGS[around]))
+    assert answer.tier == "refused", answer
+
+
+@pytest.mark.parametrize("files", [one_file, two_files])
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_settings_of_a_library_may_be_those_of_another_object(
+    settings: str, files: Callable[..., dict[str, str]]
+) -> None:
+    answer = asked(files(SETTINGS[settings], SURROUNDINGS["function"]))
     assert (answer.tier, {reason.kind for reason in answer.reasons}) == ("checked", {"object"}), answer
 
 

@@ -21,6 +21,7 @@ from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
 from tracelens.patch.code import clocked, elsewhere
 from tracelens.patch.code.names import FileNames, children, dotted, rebound, walk
+from tracelens.patch.code.replaced import replaced
 from tracelens.patch.code.survey import survey
 from tracelens.patch.effects.file_effects import FileEffects, file_effects
 
@@ -87,6 +88,14 @@ class SourceFile:
     def others(self) -> tuple[Path, ...]:
         """The project's files whose functions can be behind a call in this one."""
         return elsewhere.files(self.path, self.root, self.entry)
+
+    @cached_property
+    def replaced(self) -> str:
+        """Which function of torch this file or one of the others replaces, as a clause; empty where none does."""
+        files = {self.shown: self.text}
+        files |= {path.name: path.read_text(encoding="utf-8", errors="replace") for path in self.others}
+        found = ((shown, replaced(text)) for shown, text in files.items())
+        return next((f"{shown} replaces `{name}`" for shown, name in found if name), "")
 
     @cached_property
     def project_text(self) -> str:

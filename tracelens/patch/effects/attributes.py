@@ -14,7 +14,7 @@ from typing import Protocol
 
 from tracelens.patch.effects import classes, vocabulary
 from tracelens.patch.effects.durations import is_timed
-from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, SHARED, Memory, Objects, Unit
+from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, SHARED, WEIGHTS, Memory, Objects, Unit
 from tracelens.patch.effects.objects import (
     READS,
     WRITES,
@@ -38,6 +38,8 @@ AS_DICT = "<dict>"
 RETURN = "<return>"
 HELD = "<held>"
 STATE = "<state>"
+_RATES = frozenset(f"['{name}']" for name in ("lr", "initial_lr", "lr_scale", "momentum", "weight_decay", "name"))
+"""What groups of optimizers keep as numbers: who took one has it as it was."""
 _SHOWN = frozenset({"property", "cached_property"})
 
 
@@ -242,7 +244,11 @@ class Attributes(ABC):
                 if not method and {"loader", "module", "list"} & set(classes.kinds(owner.made, self.memory, here.unit)):
                     out |= self.elements(owner, HELD, here)
             elif isinstance(owner, Thing) and owner is not DATA:
-                out |= self.elements(owner, key, here) | self._member(f"<{owner.kind}>.__getitem__", owner, here)
+                out |= self.elements(owner, key, here)
+                if owner.kind == "data":  # a view; of what an optimizer has, what has a name is a number
+                    out |= {PLAIN if owner is WEIGHTS and key in _RATES else owner}
+                else:
+                    out |= self._member(f"<{owner.kind}>.__getitem__", owner, here)
                 if owner.kind in ("loader", "module", "lazy", "pairs", "numbered"):
                     out |= self.libraries.passes(owner, here)
             elif isinstance(owner, Unknown):

@@ -13,6 +13,7 @@ from tracelens.patch.effects import classes, durations
 from tracelens.patch.effects.attributes import HELD, RETURN, STATE, Arguments, Attributes, Here
 from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, SHARED, Objects
 from tracelens.patch.effects.objects import (
+    READS,
     UNKNOWN,
     Activation,
     Callbacks,
@@ -205,6 +206,12 @@ class Dispatch(Attributes):
                 for name in names:
                     out |= self.invoke(self.in_order(order, owner, name, here), given, here)
         return out
+
+    def look_into(self, objects: Iterable[Object], here: Here) -> None:
+        """What is shown, compared or computed with is read, with all that a list of it holds."""
+        for one in objects:
+            if isinstance(one, Container) or (isinstance(one, Thing) and one.kind == "data" and one is not DATA):
+                self.memory.effect(here.unit, here.node, Effect(READS, one, "", deep=True))
 
     def enter(self, objects: Iterable[Object], here: Here) -> Objects:
         """What `with object as name` gives; its end runs as well."""

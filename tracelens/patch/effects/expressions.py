@@ -134,9 +134,8 @@ class Expressions:
         here = self.here(node)
         out: Objects = frozenset(one for one in value if isinstance(one, Plain) or one is DATA)
         for one in value - out:
-            numbered = (
-                number is not None and isinstance(one, Container) and f"[{number}]" in self.memory.keys(one, self.unit)
-            )
+            held = self.memory.keys(one, self.unit) if number is not None and isinstance(one, Container) else ()
+            numbered = f"[{number}]" in held
             out |= self.dispatch.elements(one, f"[{number}]", here) if numbered else self.dispatch.passes({one}, here)
         return out
 
@@ -158,6 +157,7 @@ class Expressions:
         for part in node.values:
             if isinstance(part, ast.FormattedValue):
                 shown = self.value(part.value)
+                self.dispatch.look_into(shown, self.here(part.value))
                 shown |= self.dispatch.special(shown, _TEXT, Arguments((frozenset({PLAIN}),)), self.here(part))
                 out |= durations.timed(shown, self.memory)
                 self.value(part.format_spec)
@@ -230,7 +230,13 @@ class Expressions:
         return made
 
     def _operation(self, node: ast.BinOp) -> Objects:
-        return self.operation(self.value(node.left), type(node.op), self.value(node.right), node)
+        return self.operation(self._operand(node.left), type(node.op), self._operand(node.right), node)
+
+    def _operand(self, node: ast.expr) -> Objects:
+        """A value that is computed with, compared or asked whether it is true."""
+        value = self.value(node)
+        self.dispatch.look_into(value, self.here(node))
+        return value
 
     def operation(self, left: Objects, operator: type[ast.operator], right: Objects, node: ast.AST) -> Objects:
         """`left + right`; the texts that `%` makes are made of its right side."""
@@ -253,30 +259,25 @@ class Expressions:
         return out | {one for one in both if isinstance(one, Unknown)} | {PLAIN}
 
     def _comparison(self, node: ast.Compare) -> Objects:
-        sides = [self.value(one) for one in (node.left, *node.comparators)]
+        here, looks = self.here(node), not isinstance(node.ops[0], (ast.Is, ast.IsNot))
+        sides = [self._operand(one) if looks else self.value(one) for one in (node.left, *node.comparators)]
         for operator, left, right in zip(node.ops, sides, sides[1:], strict=False):
             durations.computed(left, ast.Sub, right, node, self.memory)
             name = _COMPARISONS.get(type(operator))
             if name is not None:
-                self.dispatch.special(
-                    right if name == "__contains__" else left, (name,), Arguments((right,)), self.here(node)
-                )
-        return (
-            frozenset({PLAIN, DATA})
-            if any(isinstance(o, (Thing, Name)) for side in sides for o in side)
-            else frozenset({PLAIN})
-        )
+                self.dispatch.special(right if name == "__contains__" else left, (name,), Arguments((right,)), here)
+        tensors = any(isinstance(one, (Thing, Name)) for side in sides for one in side)
+        return frozenset({PLAIN, DATA} if tensors else {PLAIN})
 
     def _unary(self, node: ast.UnaryOp) -> Objects:
-        value = self.value(node.operand)
+        value = self._operand(node.operand)
         wanted = ("__bool__", "__len__") if isinstance(node.op, ast.Not) else ("__neg__", "__invert__", "__pos__")
-        out = self.dispatch.special(value, wanted, Arguments(), self.here(node))
-        out |= durations.only_timed(value)
+        out = self.dispatch.special(value, wanted, Arguments(), self.here(node)) | durations.only_timed(value)
         return out | {DATA if any(isinstance(one, (Thing, Name)) for one in value) else PLAIN}
 
     def truth(self, node: ast.expr) -> Objects:
         """An expression that is only asked whether it is true."""
-        value = self.value(node)
+        value = self._operand(node)
         self.dispatch.special(value, ("__bool__", "__len__"), Arguments(), self.here(node))
         return value
 
@@ -375,7 +376,6 @@ def _first(function: Function) -> str:
     return arguments[0].arg if arguments else ""
 
 
-_Evaluated = Callable[[Expressions, "ast.expr"], Objects]
 _KINDS: Mapping[type[ast.expr], Callable[..., Objects]] = {
     ast.Name: Expressions._name,
     ast.Attribute: Expressions._attribute,

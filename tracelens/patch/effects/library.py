@@ -6,10 +6,12 @@ the summary of the caller. A name that the vocabulary does not have is unknown.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tracelens.patch.effects import durations, vocabulary
 from tracelens.patch.effects.callbacks import HOOKS, CallbackRules, has_content
 from tracelens.patch.effects.dispatch import HELD, STATE, Arguments, Dispatch, Here
-from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, Memory, Objects
+from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, WEIGHTS, Memory, Objects, is_tensor
 from tracelens.patch.effects.objects import (
     BAR,
     CLOCK,
@@ -72,7 +74,13 @@ class Library:
         entry = vocabulary.lookup(full)
         if entry is not None and entry.gives == "held" and isinstance(receiver, Thing):
             return member | self.memory.read(receiver, HELD, here.unit)
-        return member
+        return member | self._weights(receiver) if entry is not None and entry.gives == "weights" else member
+
+    def _weights(self, receiver: Object | None) -> Objects:
+        """Parts of a module or optimizer, which from now on is known to have some."""
+        if receiver is not None and has_content(receiver):
+            self.memory.write(receiver, HELD, {WEIGHTS})
+        return frozenset({WEIGHTS})
 
     def _kind_after(self, full: str) -> str:
         entry = vocabulary.lookup(full)
@@ -137,28 +145,48 @@ class Library:
         for one in given.objects:
             if has_content(one):
                 note(here.unit, here.node, Effect(READS, one, "", deep=True))
-        receiver = called.receiver
-        changed = entry.changes == "self" or (called.full.startswith("<data>.") and called.full.endswith("_"))
-        if receiver is not None and has_content(receiver):
-            name = ANY_KEY if called.full.startswith("<list>") else STATE
-            note(here.unit, here.node, Effect(READS, receiver, name))
-            if isinstance(receiver, Thing):
-                note(here.unit, here.node, Effect(READS, receiver, HELD, deep=True))
-            if changed:
-                note(here.unit, here.node, Effect(WRITES, receiver, name))
-                self._keep(called, receiver, given, here)
-        if entry.changes == "args":
-            for one in given.objects:
-                if has_content(one):
-                    note(here.unit, here.node, Effect(WRITES, one, ANY_KEY))
-                    note(here.unit, here.node, Effect(WRITES, one, STATE))
-        elif entry.changes not in ("", "self"):
-            note(here.unit, here.node, Effect(WRITES, self.memory.make(Name, f"<{entry.changes}>", None), STATE))
-            self.memory.write(
-                self.memory.make(Name, f"<{entry.changes}>", None), HELD, filter(has_content, given.objects)
-            )
+        self._changes_receiver(entry, called, given, here)
+        self._changes_others(entry, called, given, here)
         for one in given.named.get("out", NONE):
             note(here.unit, here.node, Effect(WRITES, one, STATE))
+
+    def _changes_receiver(self, entry: Entry, called: Name, given: Arguments, here: Here) -> None:
+        """A method reads its object, and may change it."""
+        note, receiver = self.memory.effect, called.receiver
+        changed = entry.changes in ("self", "weights") or (
+            called.full.startswith("<data>.") and called.full.endswith("_")
+        )
+        if receiver is None or not has_content(receiver):
+            return
+        name = ANY_KEY if called.full.startswith("<list>") else STATE
+        note(here.unit, here.node, Effect(READS, receiver, name))
+        if isinstance(receiver, Thing):
+            note(here.unit, here.node, Effect(READS, receiver, HELD, deep=True))
+        if changed:
+            note(here.unit, here.node, Effect(WRITES, receiver, name))
+            self._keep(called, receiver, given, here)
+
+    def _changes_others(self, entry: Entry, called: Name, given: Arguments, here: Here) -> None:
+        """A function may change what it is given, the weights, or the one state of its library."""
+        note = self.memory.effect
+        if entry.changes == "args" or (called.full.startswith("torch.") and called.full.endswith("_")):
+            for one in filter(has_content, given.objects):
+                note(here.unit, here.node, Effect(WRITES, one, ANY_KEY))
+                note(here.unit, here.node, Effect(WRITES, one, STATE))
+            self._change_tensors((one for one in given.objects if isinstance(one, (Container, Thing))), here)
+        elif entry.changes == "weights":
+            note(here.unit, here.node, Effect(WRITES, WEIGHTS, STATE))
+            self._change_tensors(given.objects | (NONE if called.receiver is None else {called.receiver}), here)
+        elif entry.changes not in ("", "self"):
+            state = self.memory.make(Name, f"<{entry.changes}>", None)
+            note(here.unit, here.node, Effect(WRITES, state, STATE))
+            self.memory.write(state, HELD, filter(has_content, given.objects))
+
+    def _change_tensors(self, owners: Iterable[Object], here: Here) -> None:
+        """All tensors that the objects have change: an optimizer's own, those in a list."""
+        for one in self.memory.reach(filter(has_content, owners), through_unknown=False):
+            if one is WEIGHTS or is_tensor(one):
+                self.memory.effect(here.unit, here.node, Effect(WRITES, one, STATE))
 
     def _screen(self, given: Arguments, here: Here) -> None:
         """What a line is written to: an object of the project in the place of the screen or of a file."""
@@ -200,8 +228,9 @@ class Library:
             self.memory.write(thing, HELD, filter(has_content, given.objects))
             return frozenset({thing})
         match entry.gives:
-            case "args":
-                out = frozenset(filter(has_content, given.objects)) or self._decorator(here)
+            case "args" | "views":
+                none = frozenset({DATA}) if entry.gives == "views" else self._decorator(here)
+                out = frozenset(filter(has_content, given.objects)) or none
             case "self":
                 out = frozenset({called.receiver or DATA})
             case "held":
@@ -212,7 +241,11 @@ class Library:
                 out = self._elements(called, given, here)
             case "list":
                 return self._list(called, given, results, here)
-            case "new data":
+            case "weights":
+                out = self._weights(called.receiver)
+            case "copy" if called.receiver is not WEIGHTS:
+                out = frozenset({called.receiver or DATA})
+            case "new data" | "copy":
                 out = frozenset({self.memory.make(Thing, "data", here.node, here.maker)})
             case "data":
                 out = frozenset({called.receiver if called.full.startswith("<data>") and called.receiver else DATA})
@@ -304,7 +337,8 @@ class Library:
             return self.dispatch.unknown(f"`{over.full}`", NONE, here)
         if isinstance(over.receiver, (Thing, Container, Instance)) and over.receiver is not DATA:
             self.memory.effect(here.unit, here.node, Effect(READS, over.receiver, STATE))
-        return frozenset({DATA})
+        entry = vocabulary.lookup(over.full)
+        return frozenset({WEIGHTS if entry is not None and entry.gives == "weights" else DATA})
 
     def _pass_lazily(self, over: Thing, held: Objects, here: Here) -> Objects:
         functions = frozenset(one for one in held if isinstance(one, (Function, Method, Class)))

@@ -44,6 +44,9 @@ DATA = Thing("data", None, None)
 """Tensors, arrays, and batches of them."""
 ANY_DATA = Thing("data", "any", None)
 """In place of the tensors that a field can hold, where there are more than `MAX_TENSORS`."""
+WEIGHTS = Thing("data", "weights", None)
+"""All that torch keeps of a training: parameters, buffers, gradients, what optimizers have. It is one object, because a
+module, its parts, a list of its parameters and an optimizer are many ways to the same tensors."""
 MAX_TENSORS = 6
 _Made = TypeVar("_Made", bound=Object)
 
@@ -215,7 +218,7 @@ def _is_time(one: Object) -> bool:
 
 def is_tensor(one: Object) -> bool:
     """Whether an object is a tensor that is told apart from others."""
-    return isinstance(one, Thing) and one.kind == "data" and one is not DATA and one is not ANY_DATA
+    return isinstance(one, Thing) and one.kind == "data" and one not in (DATA, ANY_DATA, WEIGHTS)
 
 
 def _parts(current: Object) -> Iterator[Object]:

@@ -74,7 +74,7 @@ class Statements(Expressions):
 
     def _augmented(self, node: ast.AugAssign) -> None:
         before = self._before(node.target)
-        given = self.value(node.value)
+        given = self._operand(node.value)
         here = self.here(node)
         changed = frozenset(one for one in before - {DATA} if isinstance(one, _CHANGED_IN_PLACE))
         for one in changed:

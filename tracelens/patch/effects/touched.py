@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from tracelens.patch.effects.deeds import Deed
 from tracelens.patch.effects.dispatch import HELD, STATE
-from tracelens.patch.effects.memory import ANY_DATA, ANY_KEY, DATA, SHARED, Memory, is_tensor
+from tracelens.patch.effects.memory import ANY_DATA, ANY_KEY, DATA, SHARED, WEIGHTS, Memory, is_tensor
 from tracelens.patch.effects.objects import (
     READS,
     WRITES,
@@ -60,7 +60,7 @@ class Touched:
         for table in tables:
             for one in self._same(effect.target):
                 for name, own in table.get(one, {}).items():
-                    if _same_field(name, effect.field):
+                    if _same_field(name, effect.field) or (_is_data(one) and _both_content(name, effect.field)):
                         return own
         return None
 
@@ -68,7 +68,9 @@ class Touched:
         if target not in self._reached:
             reached = self._memory.reach([target], through_unknown=self._through_unknown)
             same = dict.fromkeys(other for one in reached for other in self._same(one))
-            self._reached[target] = tuple(one for one in same if one in self._written or one in self._read)
+            self._reached[target] = tuple(
+                one for one in same if one is not DATA and (one in self._written or one in self._read)
+            )
         return self._reached[target]
 
     def _same(self, target: Object) -> Iterable[Object]:
@@ -80,6 +82,15 @@ class Touched:
         if target is ANY_DATA:
             return (one for one in (*self._written, *self._read) if is_tensor(one) or one is ANY_DATA)
         return (target, ANY_DATA) if is_tensor(target) else (target,)
+
+
+def _is_data(one: Object) -> bool:
+    return isinstance(one, Thing) and one.kind == "data"
+
+
+def _both_content(one: str, other: str) -> bool:
+    """Whether both are the numbers of a tensor, as a whole or in parts; settings have names of their own."""
+    return all(name in (STATE, "data", "grad") or name.startswith("[") for name in (one, other))
 
 
 def _same_field(one: str, other: str) -> bool:
@@ -104,7 +115,7 @@ def _object(target: Object | None) -> str:
         case Class():
             return f"the class `{target.node.name}`"
         case Thing():
-            return f"the {target.kind}"
+            return "the model's weights" if target is WEIGHTS else f"the {target.kind}"
         case Name():
             return f"the {target.full.strip('<>')}"
         case Container():

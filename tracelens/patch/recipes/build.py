@@ -33,11 +33,9 @@ from tracelens.patch.loop.facts import facts_of
 from tracelens.patch.loop.loops import Blocked, training_loop
 from tracelens.patch.loop.sites import find
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target
-from tracelens.patch.recipes import async_copy, defer_read, returned_reads, synchronize
+from tracelens.patch.recipes import async_copy, defer_read, returned_reads, synchronize, whole_file
 
 Propose = Callable[[RecipeRequest], RecipeAnswer]
-
-_GIVEN_UP = "the file is left as it is: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +136,7 @@ class _Project:
             for location, found in self._places(edit):
                 path = self._resolve(location)
                 if path is None:
-                    declined.append(_outside(edit, location))
+                    declined.append(whole_file.outside(edit, location))
                 elif path.name != f"{vendored.MODULE}.py":
                     target = Target(None if location is None else location.line, found)
                     wanted.setdefault(path, {}).setdefault(edit, []).append(target)
@@ -148,7 +146,7 @@ class _Project:
             try:
                 files.append((parse(path, shown, path.read_bytes(), self.script), targets))
             except Unreadable as error:
-                declined += [_unreadable(edit, shown, str(error)) for edit in targets]
+                declined += [whole_file.unreadable(edit, shown, str(error)) for edit in targets]
             except OSError as error:
                 raise InputError(f"{path} cannot be read: {error}", hint="give the script with --script") from error
         return files, declined
@@ -172,6 +170,9 @@ class _Project:
                 lossy=options.lossy,
                 changing=frozenset(p.loop_line for p in proposals if p.replaced_by is not None or p.guards),
             )
+            if source.replaced:
+                declined += [whole_file.replaced(request, place) for place in places]
+                continue
             answer = recipe(edit.kind)(request)
             proposals += answer.proposals
             declined += answer.declined
@@ -189,11 +190,11 @@ class _Project:
             try:
                 new = self._rewritten(draft, proposals)
             except (Conflict, Blocked) as error:
-                declined += [_given_up(proposal, str(error)) for proposal in proposals]
+                declined += [whole_file.given_up(proposal, str(error)) for proposal in proposals]
                 continue
             wrong = rewrite_checks.rewrite_mistake(draft.source, new.data) or self._unstable(draft, new, proposals)
             if wrong is not None:
-                declined += [_given_up(proposal, wrong) for proposal in proposals]
+                declined += [whole_file.given_up(proposal, wrong) for proposal in proposals]
                 continue
             kept |= {id(proposal) for proposal in proposals}
             written.append(FilePatch(draft.source.path, draft.source.data, new.data))
@@ -383,17 +384,3 @@ def _covering(chosen: Sequence[Proposal], drafted: Sequence[Proposal]) -> int:
     """How many of the drafted hunks are made, or are not needed beside one that is."""
     rare = {number for proposal in chosen for number in proposal.rare}
     return len(chosen) + sum(bool(one.sites) and not one.guards and rare.issuperset(one.sites) for one in drafted)
-
-
-def _outside(edit: Edit, location: Location | None) -> Declined:
-    place = location or Location("?", None)
-    return Declined(edit.kind, place, "it is not a file of this project", "change the call that leads there")
-
-
-def _unreadable(edit: Edit, shown: str, why: str) -> Declined:
-    return Declined(edit.kind, Location(shown, None), f"the file {why}", "change it by hand")
-
-
-def _given_up(proposal: Proposal, why: str) -> Declined:
-    by_hand = "change it by hand; if the sentence says something about the patched file, please report it as a bug"
-    return Declined(proposal.edit, proposal.location, _GIVEN_UP + why, by_hand)
