@@ -47,6 +47,7 @@ from tracelens.model import (
     Recommendation,
     Run,
     Scheme,
+    SecondOpinion,
     Stall,
     StepTimes,
     Timeline,
@@ -272,6 +273,13 @@ def illustrate(examined: Examined, planned: PlannedDiagnosis) -> IllustratedDiag
         return IllustratedDiagnosis(**carried_over(planned), what_if=None, drawn=())
     combinations, drawn = what_if.illustrations(replay_trace, planned)
     return IllustratedDiagnosis(**carried_over(planned), what_if=combinations, drawn=drawn)
+
+
+def second_opinion(diagnosis: Diagnosis) -> SecondOpinion:
+    """What HTA measures of the reported rank's recording, beside ours by its definitions."""
+    from tracelens.trace import second_opinion as hta  # HTA takes half a second to import, and only this asks it
+
+    return hta.ask(diagnosis.timeline)
 
 
 def exposed_together(examined: Examined, stalls: Collection[str] | None = None) -> int | None:

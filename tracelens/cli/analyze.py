@@ -15,8 +15,9 @@ from tracelens.cli.renderers.renderer import AnalysisAnswer, render
 @click.command(short_help="What the GPU waited for, per source line.")
 @options.inputs
 @options.script
+@click.option("--hta", is_flag=True, help="Also print what HolisticTraceAnalysis measures, beside ours.")
 @options.presented("analyze")
-def analyze(paths: tuple[Path, ...], script: Path | None, shown: Presentation) -> None:
+def analyze(paths: tuple[Path, ...], script: Path | None, hta: bool, shown: Presentation) -> None:
     """What the GPU waited for, per source line.
 
     RUN defaults to the newest complete run under tracelens-runs/. A TRACE is any Chrome trace of torch.profiler.
@@ -29,4 +30,8 @@ def analyze(paths: tuple[Path, ...], script: Path | None, shown: Presentation) -
     for warning in diagnosis.timeline.trace.warnings:
         output.note(f"note: {warning}")
     given = typed(paths, PlanOptions(script=script), diagnosis)
-    output.result(render(shown.renderer.analysis, AnalysisAnswer(diagnosis, given), shown))
+    opinion = None
+    if hta:
+        with output.progress("asking HTA"):
+            opinion = pipeline.second_opinion(diagnosis)
+    output.result(render(shown.renderer.analysis, AnalysisAnswer(diagnosis, given, opinion), shown))

@@ -14,6 +14,7 @@ a diagnosis, and nothing here imports a heavy library at run time.
     plan          Edits of the training loop, what they buy, the schemes made of them, the advice
     patch         files before and after, hunks, declined places
     verification  the original measured against a patched version
+    second_opinion  what another tool measured of the same recording
     pictures      what only the pages show
     diagnosis     all of the above for one Run, one type per stage of the pipeline
 """
@@ -66,6 +67,7 @@ from tracelens.model.plan import (
     Stage,
 )
 from tracelens.model.recording import EventUse, RankRecording, Run, SourceMark, StackSample, StepClock
+from tracelens.model.second_opinion import ComparedQuantity, SecondOpinion
 from tracelens.model.source import Location
 from tracelens.model.trace import Completeness, Coverage, StepSource, Tables, Timeline, Trace
 from tracelens.model.verification import Outcome, Ratio, Verification
@@ -85,6 +87,7 @@ __all__ = [
     "Binding",
     "Breakdown",
     "Combination",
+    "ComparedQuantity",
     "Completeness",
     "Coverage",
     "Declined",
@@ -128,6 +131,7 @@ __all__ = [
     "Run",
     "Scheme",
     "Score",
+    "SecondOpinion",
     "SourceMark",
     "Speedup",
     "StackSample",

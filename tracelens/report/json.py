@@ -29,6 +29,7 @@ from tracelens.model import (
     PlannedDiagnosis,
     Recommendation,
     Scheme,
+    SecondOpinion,
     Speedup,
     Stage,
     Stall,
@@ -46,6 +47,18 @@ NO_PLAN: Mapping[str, Any] = {
     "recommendation": None,
     "sensitivity": {},
 }
+
+
+def second_opinion_document(opinion: SecondOpinion) -> dict[str, Any]:
+    """The key `hta` of `analyze --hta`."""
+    return {
+        "version": opinion.version,
+        "quantities": [
+            {"name": one.name, "unit": one.unit, "hta": one.theirs, "tracelens": one.ours, "agrees": one.agrees}
+            for one in opinion.quantities
+        ],
+        "notes": list(opinion.notes),
+    }
 
 
 def document(diagnosis: Diagnosis) -> dict[str, Any]:

@@ -11,7 +11,17 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from tracelens.model import CRITERIA, Diagnosis, Hunk, Patch, PlannedDiagnosis, Scheme, Stall, Verification
+from tracelens.model import (
+    CRITERIA,
+    Diagnosis,
+    Hunk,
+    Patch,
+    PlannedDiagnosis,
+    Scheme,
+    SecondOpinion,
+    Stall,
+    Verification,
+)
 from tracelens.report import diff, formatting, next_commands, screen_text, terminal, verification_rows, wording
 from tracelens.report.first_screen import costly_lines, first_screen, short_ms, subject, time_columns
 from tracelens.report.json import trace_name
@@ -30,9 +40,11 @@ STALL_ROWS = 12
 """Rows of the stall table; the JSON has all of them."""
 
 
-def analysis(diagnosis: Diagnosis, style: TerminalStyle, typed: Sequence[str] = ()) -> str:
-    """What the GPU waited for. `typed`: paths and options of the user, for the next command."""
-    return terminal.draw(_analysis(diagnosis, style, next_commands.after_analyze(diagnosis, typed)), style)
+def analysis(
+    diagnosis: Diagnosis, style: TerminalStyle, typed: Sequence[str] = (), opinion: SecondOpinion | None = None
+) -> str:
+    """What the GPU waited for. `typed`: paths and options of the user, for the next command; `opinion`: HTA's."""
+    return terminal.draw(_analysis(diagnosis, style, next_commands.after_analyze(diagnosis, typed), opinion), style)
 
 
 def recommendation(diagnosis: PlannedDiagnosis, style: TerminalStyle, typed: Sequence[str] = ()) -> str:
@@ -93,7 +105,9 @@ def verification(trials: Sequence[Verification], style: TerminalStyle, next_comm
 # ---------------------------------------------------------------------------------------------------- analyze
 
 
-def _analysis(diagnosis: Diagnosis, style: TerminalStyle, next_command: str) -> Iterator[RenderableType]:
+def _analysis(
+    diagnosis: Diagnosis, style: TerminalStyle, next_command: str, opinion: SecondOpinion | None
+) -> Iterator[RenderableType]:
     shown = on_baseline(diagnosis)
     yield terminal.subject(subject(diagnosis))
     yield terminal.verdict(wording.verdict(diagnosis))
@@ -109,8 +123,30 @@ def _analysis(diagnosis: Diagnosis, style: TerminalStyle, next_command: str) -> 
         yield from _breakdown(shown)
         yield from _short_findings(shown)
         yield from _short_abstentions(diagnosis)
-        yield terminal.paragraph("With -v: each wait, the evidence, how it was recorded.", "dim")
+        if opinion is None:
+            yield terminal.paragraph("With -v: each wait, the evidence, how it was recorded.", "dim")
+    if opinion is not None:
+        yield from _second_opinion(opinion)
     yield terminal.next_command(next_command)
+
+
+def _second_opinion(opinion: SecondOpinion) -> Iterator[RenderableType]:
+    """HTA's numbers of the whole recording, ours by its definitions, and what is known of a difference."""
+    yield terminal.heading(f"Second opinion: {opinion.tool} {opinion.version}, of the whole recording, its definitions")
+    rows = [
+        (one.name, _quantity(one.theirs, one.unit), _quantity(one.ours, one.unit), AGREES[one.agrees])
+        for one in opinion.quantities
+    ]
+    yield terminal.table(("", opinion.tool, "TraceLens", ""), rows, frozenset({1, 2}))
+    for note in opinion.notes:
+        yield terminal.paragraph(f"{note}.", "dim")
+
+
+AGREES = {True: "agree", False: "differ", None: ""}
+
+
+def _quantity(value: float | None, unit: str) -> str:
+    return "–" if value is None else f"{value:.1f} {unit}"
 
 
 def _method(diagnosis: Diagnosis) -> Iterator[RenderableType]:

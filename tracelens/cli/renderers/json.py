@@ -28,7 +28,9 @@ def dumped(value: Mapping[str, Any]) -> str:
 def _diagnosis(answer: AnalysisAnswer | PlanAnswer, _: Presentation) -> str:
     from tracelens.report import json as json_report
 
-    return dumped(json_report.document(answer.diagnosis))
+    opinion = answer.second_opinion if isinstance(answer, AnalysisAnswer) else None
+    asked = {} if opinion is None else {"hta": json_report.second_opinion_document(opinion)}
+    return dumped(json_report.document(answer.diagnosis) | asked)
 
 
 def _comparison(answer: ComparisonAnswer, _: Presentation) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 if TYPE_CHECKING:
     from tracelens.cli.options import Presentation
     from tracelens.cli.planning import PlanOptions
-    from tracelens.model import Diagnosis, IllustratedDiagnosis
+    from tracelens.model import Diagnosis, IllustratedDiagnosis, SecondOpinion
     from tracelens.report.compare import Comparison
     from tracelens.report.gate import Gate
     from tracelens.schemes.catalog import AnyRule, Rules
@@ -45,6 +45,7 @@ class AnalysisAnswer:
 
     diagnosis: Diagnosis
     typed: Sequence[str]
+    second_opinion: SecondOpinion | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ def _analysis(answer: AnalysisAnswer, presentation: Presentation) -> str:
 
     if presentation.quiet:
         return wording.verdict(answer.diagnosis)
-    return text.analysis(answer.diagnosis, presentation.style(), answer.typed)
+    return text.analysis(answer.diagnosis, presentation.style(), answer.typed, answer.second_opinion)
 
 
 def _plan(answer: PlanAnswer, presentation: Presentation) -> str:
