@@ -20,7 +20,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -35,14 +35,8 @@ HELPERS = "tracelens_runtime.py"
 
 def measured(script: Path, project: Path) -> dict[str, Any]:
     """One script: what it reads, and the two answers of the command."""
-    out: dict[str, Any] = {"script": script.relative_to(project.parent).as_posix()}
-    tree = parsed(script.read_bytes())
-    if tree is None:
-        return out | {"unreadable": True}
-    reads = [use for use in uses(batches(tree)) if use.purpose == "logging"]
-    out |= {"reads": len(reads), "lines": sorted(use.line for use in reads)}
-    if not reads:
-        return out
+    lines = _reads(script)
+    out: dict[str, Any] = {"script": script.relative_to(project.parent).as_posix(), "reads": len(lines), "lines": lines}
     out["checked"] = out["safe"] = _asked(script, project, ("--checked",))
     if any(tier == "checked" for _, tier in out["checked"].get("hunks", ())):
         out["safe"] = _asked(script, project, ())
@@ -171,22 +165,29 @@ def main() -> int:
     if chosen.table:
         print(table(map(json.loads, chosen.table.read_text().splitlines())))
         return 0
-    asked = [
-        (script, project.resolve())
-        for project in sorted(chosen.folder.iterdir())
-        for script in _some(scripts(project.resolve()), chosen.most)
-    ]
     with ThreadPoolExecutor(chosen.processes) as pool, chosen.output.open("w") as out:
-        for row in pool.map(lambda one: measured(*one), asked):
-            out.write(json.dumps(row) + "\n")
+        waiting = [pool.submit(measured, *one) for one in _in_turns(chosen.folder, chosen.most)]
+        for done in as_completed(waiting):
+            out.write(json.dumps(done.result()) + "\n")
             out.flush()
     return 0
 
 
-def _some(found: list[Path], most: int | None) -> list[Path]:
-    if most is None or len(found) <= most:
-        return found
-    return [found[number * len(found) // most] for number in range(most)]
+def _in_turns(folder: Path, most: int | None) -> list[tuple[Path, Path]]:
+    """Scripts with logging reads, each with its project: the first of every project, then the second."""
+    asked = []
+    for project in sorted(one.resolve() for one in folder.iterdir()):
+        found = [script for script in scripts(project) if _reads(script)]
+        size = len(found) if most is None else min(most, len(found))
+        asked += [(number, found[number * len(found) // size], project) for number in range(size)]
+    return [(script, project) for _, script, project in sorted(asked)]
+
+
+def _reads(script: Path) -> list[int]:
+    """The lines of the logging reads; none of a file that cannot be parsed."""
+    tree = parsed(script.read_bytes())
+    found = uses(batches(tree)) if tree is not None else []
+    return sorted(use.line for use in found if use.purpose == "logging")
 
 
 if __name__ == "__main__":

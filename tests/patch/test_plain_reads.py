@@ -223,6 +223,25 @@ def test_a_line_of_every_few_batches_is_left_alone(tmp_path: Path) -> None:
     assert [one.obstacle for one in patch.declined] == ["it is read only in few batches"]
 
 
+@pytest.mark.parametrize(
+    ("constant", "test", "patched"),
+    [
+        ("DEBUG = False", "DEBUG", False),
+        ("DEBUG = 0", "DEBUG and i > 3", False),
+        ("", "False", False),
+        ("DEBUG = True", "not DEBUG", False),
+        ("DEBUG = True", "DEBUG", True),
+        ("DEBUG = False", "not DEBUG", True),
+        ("DEBUG = False", "DEBUG or i > 3", True),
+        ("DEBUG = False\nDEBUG = len(loader) > 3", "DEBUG", True),
+    ],
+)
+def test_a_read_that_is_never_made_is_left_alone(constant: str, test: str, patched: bool, tmp_path: Path) -> None:
+    body = f"{constant}\nfor i, (x, y) in enumerate(loader):\n    STEP\n    if {test}:\n        print(loss.item())\n"
+    patch = every_place(tmp_path, body)
+    assert (bool(patch.hunks), patch.declined) == (patched, ())
+
+
 def test_beside_a_wait_that_stays_nothing_is_gained(tmp_path: Path) -> None:
     body = (
         "import math\ntotal = 0.0\nfor x, y in loader:\n    STEP\n    total += loss.item()\n"

@@ -19,6 +19,7 @@ from tracelens.patch.code.names import walk
 from tracelens.patch.code.source import SourceFile, Unreadable, parse
 from tracelens.patch.files import diff, vendored
 from tracelens.patch.loop import guards
+from tracelens.patch.loop.never import never_runs
 from tracelens.patch.loop.sites import SiteKind, find
 from tracelens.patch.recipes import PatchOptions, make
 
@@ -80,7 +81,11 @@ def _every_edit(source: SourceFile, intervals: Mapping[EditKind, int]) -> tuple[
     tree = parsed(source.data)
     inside = batches(tree) if tree is not None else ()
     places: dict[WaitGroup, tuple[int, ...]] = {
-        group: _lines(site.line for site in find(source) if site.kind == kind and site.line in inside)
+        group: _lines(
+            site.line
+            for site in find(source)
+            if site.kind == kind and site.line in inside and not never_runs(source, site.node)
+        )
         for kind, group in _GROUPS.items()
     }
     places["steering-read"] = _lines(source.line(guard.node) for guard in guards.find(source))
