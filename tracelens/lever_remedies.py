@@ -157,10 +157,20 @@ def lever_of_loss(owner: Owner | None, planned: PlannedLevers) -> str | None:
     """The lever of an owner: one that a patch writes, else one whose recipe declines here; None where there is none."""
     same = (one for one in planned.owners.owners if owner is not None and _who(one) == _who(owner))
     names = next((one.remedies for one in same), ())
-    own = [known for name in names for known in planned.by_lever if known.partition("=")[0] == name]
+    own = [known for name in names for known in _fastest_first(planned.by_lever) if known.partition("=")[0] == name]
     patches = {known: planned.by_lever[known].patch for known in own}
     written = (known for known, patch in patches.items() if patch is not None and not patch.empty)
     return next(written, next((known for known, patch in patches.items() if patch is not None), None))
+
+
+def _fastest_first(by_lever: Mapping[str, Remedy]) -> list[str]:
+    """Of values of one lever, say four or eight workers, the one that is recommended is the one that ranks first."""
+
+    def step_ns(name: str) -> float:
+        estimate = by_lever[name].estimate
+        return estimate.step_ns if isinstance(estimate, Estimate) else float("inf")
+
+    return sorted(by_lever, key=step_ns)
 
 
 def _who(owner: Owner) -> tuple[object, ...]:

@@ -29,6 +29,7 @@ def test_one_request_no_error_no_violation(open_page: Callable[..., Opened], sch
 def test_hostile_names_are_shown_as_text_and_do_nothing(open_page: Callable[..., Opened]) -> None:
     opened = open_page(hostile())
     assert opened.page.evaluate("window.pwn") is None
+    opened.page.click("#waits summary")
     assert HOSTILE in opened.page.inner_text("#waits")
     assert opened.page.locator("img").count() == 0
     assert opened.complaints == [] and len(opened.requests) == 1
@@ -36,15 +37,13 @@ def test_hostile_names_are_shown_as_text_and_do_nothing(open_page: Callable[...,
 
 def test_everything_but_buttons_is_there_without_javascript(open_page: Callable[..., Opened]) -> None:
     page = open_page(cases.recommended(), java_script_enabled=False).page
-    assert page.inner_text("[data-tl=verdict]") == cases.recommended().recommendation.verdict  # type: ignore[union-attr]
     text = page.inner_text("main")
     for said in (
         "tracelens apply",
-        "event-interval",
         "Idle: synchronize",
-        "train.py:11",
+        "train.py, lines 11–12",
         "losses.push(loss)",
-        "predicted",
+        "Predicted and measured: event-interval",
     ):
         assert said in text, said
     assert page.locator("#timeline svg rect").count() > 5
@@ -75,10 +74,10 @@ def test_the_theme_button_switches_and_is_remembered(open_page: Callable[..., Op
 
 def test_a_copy_button_copies_the_command_it_stands_beside(open_page: Callable[..., Opened]) -> None:
     page = open_page(cases.recommended(), permissions=["clipboard-read", "clipboard-write"]).page
-    page.click("button[data-copy=command-2]")
+    page.click("button[data-copy=command-next]")
     page.wait_for_selector("#live:not(:empty)", state="attached")
     copied = page.evaluate("getSelection().toString()") or page.evaluate("navigator.clipboard.readText()")
-    assert copied == "tracelens apply tracelens-runs/r1 --scheme event-interval"
+    assert copied == "tracelens apply tracelens-runs/r1"
 
 
 def test_it_prints_with_everything_open(open_page: Callable[..., Opened]) -> None:

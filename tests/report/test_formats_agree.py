@@ -15,7 +15,9 @@ from tracelens.cli import renderers
 from tracelens.cli.options import Presentation
 from tracelens.cli.planning import PlanOptions, planned
 from tracelens.cli.renderers.renderer import PlanAnswer, render
-from tracelens.report.formatting import gain, milliseconds, percent
+from tracelens.report import text
+from tracelens.report.formatting import gain, milliseconds, percent, short_ms
+from tracelens.report.terminal import TerminalStyle
 
 pytestmark = pytest.mark.slow  # every bundled Run is planned and reported
 
@@ -39,6 +41,9 @@ def answers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     found["json"], found["sarif"] = json.loads(found["json"]), json.loads(found["sarif"])
     body = re.sub(r"(?s)<(script|style)\b.*?</\1>", "", found["html"])
     found["page"] = re.sub(r"\s+", " ", markup.unescape(re.sub(r"<[^>]+>", "", body)))
+    found["bare"] = found["page"].replace(" ", "")
+    screen = text.recommendation(diagnosis, TerminalStyle(120))
+    found["screen"] = re.sub(r"\s+", " ", screen)
     found["flat"] = re.sub(r"\s+", " ", found["text"])
     return found
 
@@ -49,7 +54,7 @@ def rows_with(text: str, *names: str) -> list[str]:
 
 def test_the_verdict_is_one_sentence(answers: Answers) -> None:
     verdict = answers["json"]["verdict"]
-    assert verdict in answers["flat"] and verdict in answers["page"]
+    assert verdict in answers["flat"] and verdict in markup.unescape(answers["html"])
     assert verdict.replace("_", "\\_") in answers["markdown"]
     assert verdict.replace("%", "%25") in answers["github"]
     recommended = answers["json"]["recommendation"]
@@ -100,12 +105,33 @@ def test_each_wait_has_the_same_numbers(answers: Answers) -> None:
 
 
 def test_the_parts_of_a_step_add_up_and_are_the_same(answers: Answers) -> None:
-    parts = answers["json"]["breakdown"]
+    """The JSON has them as recorded, page and Markdown as shares of the one step time."""
+    parts, baseline = answers["json"]["breakdown"], answers["json"]["baseline"]["step_us"]
     assert sum(parts["parts"].values()) == pytest.approx(parts["wall_us"])
     for value in parts["parts"].values():
         if value:
-            said = (milliseconds(1000 * value), percent(value / parts["wall_us"], 1))
-            assert all(one in answers["page"] and one in answers["markdown"] for one in said)
+            share = value / parts["wall_us"]
+            said = (short_ms(1000 * share * baseline), percent(share, 1))
+            assert "".join(said).replace(" ", "") in answers["bare"] and f"| {said[0]} | {said[1]} |" in answers[
+                "markdown"
+            ].replace("\\<", "<")
+
+
+def test_the_page_and_the_terminal_have_the_same_answer(answers: Answers) -> None:
+    """Headline, step time, gain and next command stand on both first screens, in the same digits."""
+    found = answers["json"]
+    step = short_ms(1000 * found["baseline"]["step_us"])
+    assert found["headline"].rstrip(".") in answers["page"] and found["headline"].rstrip(".") in answers["screen"]
+    assert f"Steptime{step}" in answers["bare"] and f" {step} ms per step" in answers["screen"]
+    wanted = found["recommendation"]["scheme"] or found["recommendation"]["lever"]
+    lever = next((one for one in found["levers"] if one["id"] == wanted), None)
+    known = lever and (lever["measured"] or lever["predicted"])
+    if known and known["low"] > 1:
+        then = short_ms(1000 * found["baseline"]["step_us"] / known["speedup"])
+        assert f"Steptime{step}→{then}ms" in answers["bare"] and f"{then} ms per step" in answers["screen"]
+        faster = gain(known["speedup"])
+        assert f"Throughput{faster}".replace(" ", "") in answers["bare"] and faster in answers["screen"]
+        assert f"{then} (" in answers["markdown"]
     assert answers["json"]["gpu_busy_share"] + answers["json"]["idle_share"] == pytest.approx(1)
 
 

@@ -49,15 +49,18 @@ def test_the_step_shown_is_the_one_nearest_the_median() -> None:
 
 def test_the_breakdown_bar_is_exactly_full() -> None:
     segments = charts.breakdown(cases.diagnosis().breakdown)
-    assert sum(segment.width for segment in segments) == pytest.approx(charts.WIDTH, abs=0.05)
+    assert sum(segment.width for segment in segments) == pytest.approx(100, abs=0.02)
     assert [segment.part for segment in segments] == ["compute", "copy_exposed", "idle_sync", "idle_host"]
 
 
-def test_bars_are_proportional_to_step_times() -> None:
-    bars = charts.step_times(cases.recommended().schemes)
-    assert bars is not None
-    assert bars.rows[0].width / bars.base == pytest.approx(8.1 / 9.5, rel=0.01)
-    assert charts.step_times(cases.planned().schemes) is None
+def test_two_neighbours_are_shown_where_steps_vary() -> None:
+    steps = cases.timeline().tables.steps
+    even = step_picture.typical_view(steps)
+    assert even is not None and len(even.numbers) == 1
+    uneven = steps.assign(start_ns=[0, 4_000_000, 20_000_000], end_ns=[4_000_000, 20_000_000, 24_000_000])
+    view = step_picture.typical_view(uneven)
+    assert view is not None and view.numbers == (0, 1) and view.end_ns - view.start_ns == 20_000_000
+    assert "steps vary" in view.caption
 
 
 def test_predicted_and_measured_share_an_axis_that_holds_no_change() -> None:

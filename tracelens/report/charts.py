@@ -1,4 +1,4 @@
-"""Geometry of the small pictures: breakdown bar, step time per scheme, predicted beside measured, utilization.
+"""Geometry of the small pictures: breakdown bar, predicted beside measured, utilization.
 
 In: model values. Out: frozen geometry in SVG units; the template writes it down. Every picture has a table beside it on
 the page, so nothing is said by a picture alone.
@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tracelens.model import Breakdown, Scheme, Verification
-from tracelens.report.formatting import gain, milliseconds, percent
+from tracelens.model import Breakdown, Verification
+from tracelens.report.formatting import gain
 from tracelens.report.wording import PARTS, shown_parts
 
 WIDTH = 920.0
@@ -27,29 +27,6 @@ class BreakdownSegment:
     name: str
     x: float
     width: float
-    label: str
-
-
-@dataclass(frozen=True, slots=True)
-class SchemeBar:
-    """Predicted step of one scheme: `low` and `high` are the ends of its range."""
-
-    id: str
-    y: float
-    before: float
-    width: float
-    low: float
-    high: float
-    value: str
-    applicable: bool
-
-
-@dataclass(frozen=True, slots=True)
-class SchemeBars:
-    base: float
-    base_text: str
-    rows: tuple[SchemeBar, ...]
-    height: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,38 +67,12 @@ class Utilization:
 
 
 def breakdown(times: Breakdown | None) -> tuple[BreakdownSegment, ...]:
-    """The parts of a step side by side; together exactly the width."""
+    """The parts of a step side by side, in percent; together exactly 100."""
     out, x = [], 0.0
     for part, _, share in shown_parts(times):
-        width = share * WIDTH
-        label = percent(share) if width >= ROOM_FOR_TEXT else ""
-        out.append(BreakdownSegment(part, PARTS[part][0], round(x, 2), round(width, 2), label))
-        x += width
+        out.append(BreakdownSegment(part, PARTS[part][0], round(x, 2), round(100 * share, 2)))
+        x += 100 * share
     return tuple(out)
-
-
-def step_times(schemes: Sequence[Scheme]) -> SchemeBars | None:
-    """One bar per estimated scheme on the scale of the present step; None where nothing was estimated."""
-    shown = [(scheme, scheme.estimate) for scheme in schemes if scheme.estimate is not None]
-    if not shown:
-        return None
-    base = max(estimate.base_ns for _, estimate in shown)
-    longest = max(base, *(estimate.high_ns for _, estimate in shown))
-    scale = (WIDTH - BAR_LABEL - 170.0) / longest
-    rows = tuple(
-        SchemeBar(
-            id=scheme.id,
-            y=34.0 + 30.0 * index,
-            before=round(estimate.base_ns * scale, 1),
-            width=round(estimate.step_ns * scale, 1),
-            low=round(BAR_LABEL + estimate.low_ns * scale, 1),
-            high=round(BAR_LABEL + estimate.high_ns * scale, 1),
-            value=f"{milliseconds(estimate.step_ns)} · {gain(estimate.speedup)}",
-            applicable=scheme.applicable,
-        )
-        for index, (scheme, estimate) in enumerate(shown)
-    )
-    return SchemeBars(round(base * scale, 1), milliseconds(base), rows, 34.0 + 30.0 * len(rows))
 
 
 def prediction_grade(trial: Verification) -> PredictionGrade | None:

@@ -80,9 +80,12 @@ def combination_table(diagnosis: IllustratedDiagnosis) -> CombinationTable | Non
     )
     rows = [_row(combination, changes, diagnosis, scale) for combination in what_if.combinations]
     return CombinationTable(
-        changes, tuple(sorted(rows, key=lambda row: row.x[0])), formatting.milliseconds(base), round(base * scale, 1),
-        sum(1 << k for k in start),
-    )  # fmt: skip
+        changes=changes,
+        rows=tuple(sorted(rows, key=lambda row: row.x[0])),
+        base=f"{formatting.short_ms(base)} ms",
+        scale=round(base * scale, 1),
+        start=sum(1 << k for k in start),
+    )
 
 
 def _row(
@@ -94,8 +97,8 @@ def _row(
     return CombinationRow(
         key=sum(1 << k for k in combination.chosen),
         names=tuple(changes[k].name for k in combination.chosen),
-        step=formatting.milliseconds(estimate.step_ns),
-        range=f"{estimate.low_ns / 1e6:.2f} to {estimate.high_ns / 1e6:.2f} ms",
+        step=f"{formatting.short_ms(estimate.step_ns)} ms",
+        range=f"{formatting.short_ms(estimate.low_ns)} to {formatting.short_ms(estimate.high_ns)} ms",
         gain=formatting.gain(estimate.speedup),
         limit=wording.BINDING[estimate.binding],
         x=(round(estimate.step_ns * scale, 1), round(estimate.low_ns * scale, 1), round(estimate.high_ns * scale, 1)),
@@ -122,8 +125,8 @@ def _measured(schemes: Sequence[str], diagnosis: PlannedDiagnosis) -> str:
     """What verify found for one of these schemes; empty where it was not asked."""
     for trial in diagnosis.verifications:
         if trial.scheme in schemes and trial.base_ns is not None and trial.patched_ns is not None:
-            before, after = (formatting.milliseconds(ns) for ns in (trial.base_ns, trial.patched_ns))
-            return f"verify measured {before} → {after}"
+            before, after = (formatting.short_ms(ns) for ns in (trial.base_ns, trial.patched_ns))
+            return f"verify measured {before} → {after} ms"
     return ""
 
 

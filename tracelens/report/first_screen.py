@@ -6,14 +6,14 @@ shares are multiplied by it. The rest (scores, plan, guide, what could not be ju
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
-from tracelens.model import Diagnosis, Lever, Location, PlannedDiagnosis, Verification
-from tracelens.report import formatting, lever_names, next_commands, step_lanes, wording
-from tracelens.report.on_baseline import factor
+from tracelens.model import Diagnosis, Lever, PlannedDiagnosis, Verification
+from tracelens.report import formatting, lever_names, line_times, next_commands, step_lanes, wording
+from tracelens.report.formatting import DASH, short_ms
+from tracelens.report.line_times import CostlyLine
 from tracelens.report.step_lanes import StepLane
 from tracelens.units import percent_range
 
@@ -24,22 +24,6 @@ LEAST_SHARE = 0.005
 LEAST_LOADER_SHARE = 0.05
 """Of the step: what a DataLoader that keeps up spends its batches on costs nothing."""
 MOST_LEVERS = 5
-SMALL_NS = 50_000
-"""Below this a time is written `<0.1`: the screen has one decimal."""
-LARGE_NS = 100_000_000
-UNKNOWN = "–"
-
-
-@dataclass(frozen=True, slots=True)
-class CostlyLine:
-    """A line of the user's source. None is unknown; without a GPU there is only the time on the CPU."""
-
-    place: Location
-    text: str
-    host_blocked_ns: int | None
-    gpu_idle_ns: int | None
-    changed: bool = False
-    """Whether the recommended change acts on it: several such lines are one remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +70,7 @@ class FirstScreen:
 
 def first_screen(diagnosis: PlannedDiagnosis) -> FirstScreen:
     """Everything that the first screen says."""
-    rows = _levers(diagnosis)
+    rows = ordered_levers(diagnosis)
     return FirstScreen(
         subject=subject(diagnosis),
         headline=diagnosis.headline,
@@ -97,21 +81,12 @@ def first_screen(diagnosis: PlannedDiagnosis) -> FirstScreen:
         batch=_of_a_batch(diagnosis),
         beside_lines=_beside(diagnosis),
         lanes=step_lanes.lanes(diagnosis),
-        levers=_rows(rows[:MOST_LEVERS], diagnosis),
+        levers=lever_rows(rows[:MOST_LEVERS], diagnosis),
         more_levers=max(0, len(rows) - MOST_LEVERS),
         measured=_measured(diagnosis),
         about_patch=_about_patch(diagnosis),
         unjudged=len(diagnosis.abstentions),
     )
-
-
-def short_ms(ns: float | None) -> str:
-    """Milliseconds with one decimal, none from 100 on, `<0.1` for less, a dash for unknown, 0 for a measured zero."""
-    if ns is None:
-        return UNKNOWN
-    if ns < SMALL_NS:
-        return "<0.1" if ns > 0 else "0"
-    return f"{ns / 1e6:.{0 if ns >= LARGE_NS else 1}f}"
 
 
 def _of_a_batch(diagnosis: PlannedDiagnosis) -> str:
@@ -154,62 +129,12 @@ def subject(diagnosis: Diagnosis) -> str:
 
 def costly_lines(diagnosis: Diagnosis) -> tuple[CostlyLine, ...]:
     """The lines on which the host is blocked or the GPU idle for a part of the step, in the order of the source."""
-    wall_ns, scale = diagnosis.owners.wall_ns, factor(diagnosis)
-    blocked, idle = _blocked(diagnosis), _idle(diagnosis)
-    at = {(place.path, place.line): place for place in (*blocked, *idle) if place.line is not None}
-    sums = {key: (_at(blocked, key), _at(idle, key)) for key in at}
-    large = [key for key, times in sums.items() if max(ns or 0 for ns in times) >= LEAST_SHARE * wall_ns]
-    chosen = set(_recommended_lines(diagnosis)) & set(at)
-    costly = sorted(large, key=lambda key: -max(ns or 0 for ns in sums[key]))[: MOST_LINES - len(chosen)]
-    shown = sorted({*costly, *sorted(chosen)[:MOST_LINES]})
-    return tuple(_line(diagnosis, at[key], sums[key], scale, changed=key in chosen) for key in shown)
-
-
-def _line(
-    diagnosis: Diagnosis, place: Location, times: tuple[int | None, int | None], scale: float, *, changed: bool
-) -> CostlyLine:
-    blocked, idle = (_scaled(ns, scale) for ns in times)
-    return CostlyLine(place, _text(diagnosis.sources, place), blocked, idle, changed)
-
-
-def _blocked(diagnosis: Diagnosis) -> Mapping[Location, int]:
-    """Per place how long the host waits there for the GPU."""
-    out: dict[Location, int] = defaultdict(int)
-    for stall in diagnosis.stalls:
-        if stall.location is not None and stall.verdict != "window_edge":
-            out[stall.location] += stall.wait_ns
-    return out
-
-
-def _idle(diagnosis: Diagnosis) -> Mapping[Location, int]:
-    """Per place the idle GPU time that it owns, by its owners, else by its waits; without a GPU the time on the CPU."""
-    out: dict[Location, int] = defaultdict(int)
-    for owner in diagnosis.owners.owners:
-        if owner.locations and owner.kind not in ("gpu", "communication"):
-            out[owner.locations[0]] += owner.owned_ns
-    owned = frozenset((place.path, place.line) for place in out)
-    for stall in diagnosis.stalls:
-        place, idle_ns = stall.location, stall.gpu_idle_ns
-        if place is not None and idle_ns is not None and (place.path, place.line) not in owned:
-            out[place] += idle_ns
-    return out
-
-
-def _at(times: Mapping[Location, int], key: tuple[str, int]) -> int | None:
-    """Of all places on one line; None where nothing is known of it."""
-    own = [ns for place, ns in times.items() if (place.path, place.line) == key]
-    return sum(own) if own else None
-
-
-def _recommended_lines(diagnosis: Diagnosis) -> Iterable[tuple[str, int]]:
-    scheme = diagnosis.recommended if isinstance(diagnosis, PlannedDiagnosis) else None
-    edits = scheme.edits if scheme else ()
-    stalls = {name for edit in edits for name in edit.stalls}
-    places = [stall.location for stall in diagnosis.stalls if stall.id in stalls]
-    if isinstance(diagnosis, PlannedDiagnosis) and scheme is None:
-        wanted = diagnosis.recommendation.lever
-        places += [place for lever in diagnosis.levers if lever.id == wanted for place in lever.locations]
-    return [(place.path, place.line) for place in places if place is not None and place.line is not None]
+    times = line_times.line_times(diagnosis)
+    least_ns = LEAST_SHARE * diagnosis.steps.best_known_ns
+    chosen = [key for key in line_times.recommended_lines(diagnosis) if key in times][:MOST_LINES]
+    large = [key for key, line in times.items() if line.most_ns >= least_ns and key not in chosen]
+    costly = sorted(large, key=lambda key: -times[key].most_ns)[: MOST_LINES - len(chosen)]
+    return tuple(replace(times[key], changed=key in chosen) for key in sorted({*costly, *chosen}))
 
 
 def _beside(diagnosis: PlannedDiagnosis) -> str:
@@ -228,20 +153,10 @@ def _beside(diagnosis: PlannedDiagnosis) -> str:
     return f"Remove one: {short_ms(max(alone))} ms at most. Remove {together}: {short_ms(all_ns)} ms."
 
 
-def _text(sources: Mapping[str, str], place: Location) -> str:
-    lines = sources.get(place.path, "").splitlines()
-    known = place.line is not None and 0 < place.line <= len(lines)
-    return lines[(place.line or 1) - 1].expandtabs(4) if known else ""
-
-
-def _scaled(ns: int | None, scale: float) -> int | None:
-    return None if ns is None else round(ns * scale)
-
-
 # ------------------------------------------------------------------------------------------------------- its levers
 
 
-def _levers(diagnosis: PlannedDiagnosis) -> list[Lever]:
+def ordered_levers(diagnosis: PlannedDiagnosis) -> list[Lever]:
     """Those that gain for certain, then what nobody tried, then what gains nothing; variants of one stay together."""
     known = [lever for lever in diagnosis.levers if lever.state in ("measured", "predicted") and lever.known]
     gains = [lever for lever in known if lever.known is not None and lever.known.excludes_zero]
@@ -264,7 +179,7 @@ def _setting(lever: Lever) -> str:
     return lever.id.partition("=")[0]
 
 
-def _rows(levers: Sequence[Lever], diagnosis: PlannedDiagnosis) -> tuple[LeverRow, ...]:
+def lever_rows(levers: Sequence[Lever], diagnosis: PlannedDiagnosis) -> tuple[LeverRow, ...]:
     """Variants of one lever share its number."""
     out: list[LeverRow] = []
     number = 0
@@ -273,7 +188,7 @@ def _rows(levers: Sequence[Lever], diagnosis: PlannedDiagnosis) -> tuple[LeverRo
         variant = place > 0 and _setting(levers[place - 1]) == _setting(lever)
         if variant:
             row = replace(row, rank="", lever=f"or {row.lever}")
-        elif row.rank != UNKNOWN:
+        elif row.rank != DASH:
             number += 1
             row = replace(row, rank=str(number))
         out.append(row)
@@ -286,11 +201,11 @@ def _row(lever: Lever, diagnosis: PlannedDiagnosis) -> LeverRow:
     lines = spans(sorted({place.line for place in lever.locations if place.line is not None}))
     command = f"tracelens {lever.command}" if lever.command else ""
     if known is None:
-        return LeverRow(UNKNOWN, name, lines, UNKNOWN, UNKNOWN, "not tried", lever.id, command)
+        return LeverRow(DASH, name, lines, DASH, DASH, "not tried", lever.id, command)
     step, low, high = (base_ns / ratio for ratio in (known.speedup, known.high, known.low))
     gains = known.excludes_zero
     gain = formatting.gain(known.speedup) if gains else "no gain"
-    rank = str(lever.rank) if gains and lever.rank is not None else UNKNOWN
+    rank = str(lever.rank) if gains and lever.rank is not None else DASH
     spread = f"{short_ms(step)} ({short_ms(low)} to {short_ms(high)})"
     return LeverRow(rank, name, lines, spread, gain, lever.state, lever.id, command)
 

@@ -16,7 +16,7 @@ from tracelens.jsonfile import microseconds
 from tracelens.model import Diagnosis, Hunk, Patch, Verification
 from tracelens.report import diff, formatting, terminal
 from tracelens.report.diff import ChangedFile
-from tracelens.report.first_screen import short_ms
+from tracelens.report.formatting import short_ms
 from tracelens.report.terminal import TerminalStyle
 
 if TYPE_CHECKING:

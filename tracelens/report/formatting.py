@@ -6,11 +6,17 @@ In: numbers in the program's units, text of any origin. Out: short strings.
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
 
 from tracelens import units
 from tracelens.model import Estimate
 
 UNKNOWN = "not measured"
+DASH = "–"
+"""Unknown, or not applicable, in a cell of a table."""
+SMALL_NS = 50_000
+"""Below this a time is written `<0.1`: a first screen has one decimal."""
+LARGE_NS = 100_000_000
 
 
 def clean(text: str) -> str:
@@ -32,6 +38,15 @@ def milliseconds(ns: float | None) -> str:
     return UNKNOWN if ns is None else units.ms(ns)
 
 
+def short_ms(ns: float | None) -> str:
+    """Milliseconds with one decimal, none from 100 on, `<0.1` for less, a dash for unknown, 0 for a measured zero."""
+    if ns is None:
+        return DASH
+    if ns < SMALL_NS:
+        return "<0.1" if ns > 0 else "0"
+    return f"{ns / 1e6:.{0 if ns >= LARGE_NS else 1}f}"
+
+
 def signed(ns: int) -> str:
     """A change of a time, with its sign; nothing has none."""
     return milliseconds(0) if ns == 0 else ("+" if ns > 0 else "−") + milliseconds(abs(ns))
@@ -49,6 +64,12 @@ def gain(speedup: float) -> str:
 def estimate_range(estimate: Estimate) -> str:
     """`12.1 ms (11.8 to 12.6)`."""
     return f"{milliseconds(estimate.step_ns)} ({estimate.low_ns / 1e6:.2f} to {estimate.high_ns / 1e6:.2f})"
+
+
+def listed(words: Iterable[str]) -> str:
+    """`1`, `1 and 2`, `1, 2 and 3`."""
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def capitalized(text: str) -> str:

@@ -2,7 +2,7 @@
 
 In: a Diagnosis, and which source lines may enter the page. Out: the page as text: no network, strict hash-based
 content policy, everything visible without JavaScript. Names from traces and sources are untrusted input: the template
-escapes all of them. Only our own style sheet and script, and the verdict after escaping, are marked safe.
+escapes all of them. Only our own style sheet and script, and sentences after escaping, are marked safe.
 """
 
 from __future__ import annotations
@@ -22,28 +22,29 @@ from markupsafe import Markup, escape
 import tracelens
 from tracelens.model import CRITERIA, Diagnosis, IllustratedDiagnosis, PlannedDiagnosis, Scheme
 from tracelens.report import (
+    annotated_source,
+    answer,
     charts,
     combinations,
-    diff,
+    evidence,
     formatting,
     json,
+    lever_section,
     next_commands,
     ranks,
-    step_comparison,
+    sections,
+    step_lengths,
     step_picture,
-    verification_rows,
     wording,
     zoomable_timeline,
 )
-from tracelens.report.source_excerpt import around
-from tracelens.report.text import MET, by_rank
+from tracelens.report.sections import Code
+from tracelens.report.text import by_rank
 from tracelens.report.training_window import inside, training_window
 from tracelens.run.sources import SourceScope
 
 UNIT = re.compile(r"([+−-]?\d[\d.,]* (?:%|ms|s)(?!\w))")
 SCRIPTS = ("report", "tryout", "timeline")
-EXCERPTS = 12
-"""Waits shown with their source; the costliest twelve hold nearly all of the waiting time."""
 
 
 def render(diagnosis: IllustratedDiagnosis, source: SourceScope = "project") -> str:
@@ -66,47 +67,66 @@ def render(diagnosis: IllustratedDiagnosis, source: SourceScope = "project") -> 
 
 def _content(diagnosis: IllustratedDiagnosis, source: SourceScope) -> dict[str, Any]:
     """What the template shows, apart from the Diagnosis itself."""
-    schemes = by_rank(diagnosis)
     return {
-        "title": diagnosis.run.path.name if diagnosis.run else json.trace_name(diagnosis.traces[0], diagnosis),
         "verdict": wording.verdict(diagnosis),
-        "chosen": diagnosis.recommended,
-        "commands": next_commands.patch_commands(diagnosis),
-        "no_source": next_commands.no_source(diagnosis),
-        "next_command": next_commands.after_recommend(diagnosis),
-        "unsafe_command": next_commands.with_unsafe(diagnosis),
-        "schemes": schemes,
+        "chips": _chips(diagnosis),
+        "answer": answer.answer(diagnosis),
+        "columns": ("host blocked", "GPU idle") if _with_gpu(diagnosis) else ("waits", "on the CPU"),
         "redacted": bool(diagnosis.run and diagnosis.run.meta.get("redacted")),
+        "unsafe_command": next_commands.with_unsafe(diagnosis),
+        "levers": lever_section.lever_table(diagnosis),
+        "overlap": lever_section.same_idle_time(diagnosis),
+        **_source(diagnosis, source),
+        "parts": sections.step_parts(diagnosis),
+        "segments": charts.breakdown(diagnosis.breakdown),
+        "owners": sections.owners(diagnosis),
+        **_timeline(diagnosis),
+        "lengths": step_lengths.step_lengths(diagnosis),
+        "tryout": combinations.combination_table(diagnosis),
+        "ranks": ranks.compare_ranks(diagnosis),
+        **_evidence(diagnosis),
+        "wording": wording,
+    }
+
+
+def _chips(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """What was recorded, in a few words."""
+    script = diagnosis.run.script if diagnosis.run else None
+    name = script.name if script is not None else json.trace_name(diagnosis.traces[0], diagnosis)
+    of_ranks = (f"slowest of {len(diagnosis.traces)} ranks",) if len(diagnosis.traces) > 1 else ()
+    counted = f"{wording.step_count(diagnosis)} recorded" if diagnosis.steps.source != "none" else "steps not found"
+    return (name, wording.device(diagnosis.timeline.trace), counted, *of_ranks)
+
+
+def _with_gpu(diagnosis: Diagnosis) -> bool:
+    return "gpu" in diagnosis.timeline.trace.signals
+
+
+def _source(diagnosis: PlannedDiagnosis, source: SourceScope) -> dict[str, Any]:
+    """The loop with the change; without source nothing of either."""
+    if source == "none":
+        return {"source": annotated_source.AnnotatedSource(()), "hunks": None, "diff_text": ""}
+    to_write = diagnosis.recommended_to_write
+    return {
+        "source": annotated_source.annotated_source(diagnosis),
+        "hunks": evidence.hunks(diagnosis),
+        "diff_text": to_write.diff if to_write is not None else "",
+    }
+
+
+def _evidence(diagnosis: IllustratedDiagnosis) -> dict[str, Any]:
+    schemes = by_rank(diagnosis)
+    graded = (charts.prediction_grade(trial) for trial in diagnosis.verifications)
+    return {
+        "measured": list(zip(evidence.trials(diagnosis), graded, strict=True)),
+        "estimated": sections.estimates(diagnosis),
+        "scored": [scheme for scheme in schemes if scheme.scores and scheme.estimate is not None],
         "criteria": CRITERIA,
         "weights": diagnosis.weights,
-        "sensitivity": wording.sensitivity(diagnosis.recommendation),
-        "ten_percent": diagnosis.recommendation.sensitivity.get("performance_10_is_percent"),
-        "bars": charts.step_times(schemes),
-        "tryout": combinations.combination_table(diagnosis),
+        "score_note": sections.score_note(diagnosis),
         "scoring": _scoring(diagnosis, schemes),
-        "onestep": step_comparison.compare_steps(diagnosis),
-        "ranks": ranks.compare_ranks(diagnosis),
-        "segments": charts.breakdown(diagnosis.breakdown),
-        "parts": wording.shown_parts(diagnosis.breakdown),
-        **_timeline(diagnosis),
-        "stalls": _stalls(diagnosis),
-        "together": wording.together(diagnosis),
-        "beyond": wording.untried(diagnosis),
-        "patch": _patch(diagnosis) if source != "none" else None,
-        "measured": [
-            (trial, charts.prediction_grade(trial), verification_rows.rows(trial)) for trial in diagnosis.verifications
-        ],
         "utilization": _utilization(diagnosis),
-        "environment": environment(diagnosis),
-        "wording": wording,
-        "unknown": formatting.UNKNOWN,
-        "met": MET,
-        "stages": wording.plan(diagnosis),
-        "advice": next_commands.advice,
-        "situation": wording.situation(diagnosis),
-        "unjudged": wording.grouped_abstentions(diagnosis),
-        "rejected": wording.grouped_reasons(diagnosis),
-        "estimated": [scheme for scheme in schemes if scheme.estimate is not None],
+        "folded": evidence.folded(diagnosis),
     }
 
 
@@ -130,45 +150,24 @@ def _parts(packed: Mapping[str, Any]) -> set[str]:
 
 
 def _scoring(diagnosis: PlannedDiagnosis, schemes: Sequence[Scheme]) -> dict[str, Any]:
-    """What the page needs to weigh anew; a scheme that was not judged gets no total, whatever the weights."""
+    """What the page needs to rank anew by schemes/ranking.py's rule: the gain, which pairs it cannot tell apart, and
+    the scores. A scheme that was not judged gets no total, whatever the weights."""
     facts = diagnosis.recommendation.sensitivity
     return {
         "weights": dict(diagnosis.weights),
         "criteria": facts.get("criteria", []),
-        "near": facts.get("near_ties", []),
+        "ties": facts.get("ties", []),
         "schemes": [
             {
                 "id": scheme.id,
                 "scores": {name: score.score for name, score in scheme.scores.items()},
-                "judged": scheme.rank is not None,
                 "rank": scheme.rank,
+                "share": scheme.estimate.step_ns / scheme.estimate.base_ns,
+                "measured": scheme.estimate.evidence == "measured",
             }
             for scheme in schemes
-            if scheme.estimate is not None
+            if scheme.estimate is not None and scheme.scores
         ],
-    }
-
-
-def _stalls(diagnosis: PlannedDiagnosis) -> dict[str, Any]:
-    ranked = wording.ranked_stalls(diagnosis)
-    chosen = diagnosis.recommended
-    removed = {name for edit in (chosen.edits if chosen else ()) for name in edit.stalls}
-    detailed = [s for s in ranked if s.location and (s.verdict in ("exposed", "unknown") or s.id in removed)][:EXCERPTS]
-    return {
-        "all": ranked,
-        "detailed": [(stall, around(diagnosis.sources, stall.location, stall.call)) for stall in detailed],
-    }
-
-
-def _patch(diagnosis: PlannedDiagnosis) -> dict[str, Any] | None:
-    change = diagnosis.recommended_patch
-    if change is None:
-        return None
-    return {
-        "change": change,
-        "files": sorted(diff.parse(change.diff), key=lambda file: file.created),
-        "text": to_write.diff if (to_write := diagnosis.recommended_to_write) is not None else "",
-        "check": next_commands.check(diagnosis),
     }
 
 
@@ -186,28 +185,6 @@ def _utilization(diagnosis: Diagnosis) -> charts.Utilization | None:
 def _gpu_share(row: Mapping[str, Any], index: int) -> float | None:
     gpus = row.get("gpus") or ()
     return gpus[index].get("utilization") if index < len(gpus) else None
-
-
-def environment(diagnosis: Diagnosis) -> tuple[tuple[str, str], ...]:
-    """What was run on what, in words; names of environment variables only, their values can be secrets."""
-    meta = diagnosis.run.meta if diagnosis.run else {}
-    machine = meta.get("environment") or {}
-    rows: list[tuple[str, Any]] = [("Device", wording.device(diagnosis.timeline.trace))]
-    if diagnosis.run is not None and diagnosis.run.command:
-        rows.append(("Command", formatting.shorten(" ".join(diagnosis.run.command), 200)))
-    for key, name in (("python", "Python"), ("torch", "PyTorch"), ("cuda", "CUDA"), ("driver", "Driver")):
-        rows.append((name, machine.get(key)))
-    rows.append(("CPU cores", machine.get("cpu_count")))
-    git = meta.get("git") or {}
-    if git.get("revision"):
-        rows.append(("Revision", f"{git['revision'][:12]}{' with local changes' if git.get('dirty') else ''}"))
-    for trace in diagnosis.traces:
-        rank = "rank unknown" if trace.rank is None else f"rank {trace.rank}"
-        dropped = sum(trace.dropped.values())
-        lost = f", {dropped:,} rows not used" if dropped else ""
-        rows.append((f"Trace, {rank}", f"{json.trace_name(trace, diagnosis)}: {len(trace):,} events{lost}"))
-    rows.append(("Steps from", wording.STEP_SOURCE[diagnosis.steps.source]))
-    return tuple((name, str(value)) for name, value in rows if value not in (None, ""))
 
 
 def _units(text: str) -> Markup:
@@ -229,18 +206,6 @@ def _environment() -> jinja2.Environment:
         loader=jinja2.FunctionLoader(_asset), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters |= {
-        "ms": formatting.milliseconds,
-        "percent": formatting.percent,
-        "step_count": wording.step_count,
-        "gain": formatting.gain,
-        "clean": formatting.clean,
-        "device": wording.device,
-        "shorten": formatting.shorten,
-        "place": wording.stall_place,
-        "call": wording.stall_call,
-        "plain": formatting.readable_id,
-        "sentence": formatting.capitalized,
-        "units": _units,
-    }
+    environment.filters |= {"clean": formatting.clean, "shorten": formatting.shorten, "units": _units}
+    environment.tests["code"] = lambda value: isinstance(value, Code)
     return environment

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tracelens.model import Diagnosis, Estimate, Goal, Patch, PlannedDiagnosis, Scheme, Verification
-from tracelens.report import formatting, markdown, next_commands, verification_rows, wording
+from tracelens.report import formatting, markdown, next_commands, sections, verification_rows, wording
 from tracelens.report.ascii_timeline import strip
 from tracelens.report.markdown_syntax import block, bullets, checklist, code, document, plain, table
 from tracelens.report.text import MET, recorded
@@ -150,7 +150,9 @@ def _cause(diagnosis: Diagnosis, scheme: Scheme) -> Iterator[str]:
 def _choice(diagnosis: PlannedDiagnosis, scheme: Scheme, subject: Subject) -> Iterator[str]:
     yield "## The schemes and the choice"
     yield plain(subject.summary)
-    yield from (part for part in markdown.schemes(diagnosis) if not part.startswith("## "))
+    compared = sections.estimates(diagnosis)
+    if compared is not None:
+        yield from markdown.section_body(compared)
     chosen = diagnosis.recommendation.scheme
     if chosen != scheme.id:
         instead = f"{code(chosen)} is" if chosen else "doing nothing is"

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tracelens.model import Diagnosis, PlannedDiagnosis, Stall
-from tracelens.report import formatting, next_commands, wording
+from tracelens.model import Diagnosis, PlannedDiagnosis
+from tracelens.report import formatting, lever_section, next_commands, sections, wording
 from tracelens.report.compare import Comparison, TimeChange
 from tracelens.report.gate import Gate
 from tracelens.report.issues import Issue
 from tracelens.report.markdown_syntax import block, bullets, code, document, plain, table
-from tracelens.report.text import by_rank, recorded
+from tracelens.report.sections import Code, Section
+from tracelens.report.text import recorded
 
-ROWS = 10
+ROWS = 12
 """Rows of a table in a summary; the report has all."""
 
 
 def summary(diagnosis: Diagnosis, typed: Sequence[str] = ()) -> str:
-    """Verdict, where a step goes, the waits, the schemes, what could not be judged, the next command."""
+    """Verdict, levers, where a step goes, the waits, what could not be judged, the next command."""
     return document(_summary(diagnosis, typed))
 
 
@@ -42,99 +43,49 @@ def _summary(diagnosis: Diagnosis, typed: Sequence[str]) -> Iterator[str]:
     yield "# TraceLens"
     yield f"**{plain(wording.verdict(diagnosis))}**"
     yield " · ".join(plain(chip) for chip in recorded(diagnosis))
-    yield from breakdown(diagnosis)
-    yield from waits(diagnosis)
     follow = next_commands.after_analyze(diagnosis, typed)
     if isinstance(diagnosis, PlannedDiagnosis):
-        yield from schemes(diagnosis)
-        yield from beyond(diagnosis)
+        yield from section(_levers(diagnosis))
         follow = next_commands.after_recommend(diagnosis, typed)
-    yield from unjudged(diagnosis)
+    for part in (sections.step_parts(diagnosis), sections.owners(diagnosis), sections.waits(diagnosis)):
+        yield from section(part)
+    if isinstance(diagnosis, PlannedDiagnosis):
+        yield from section(sections.estimates(diagnosis))
+        yield from section(sections.beyond(diagnosis))
+    yield from section(sections.unjudged(diagnosis))
     yield f"Next:\n\n{block(follow, 'sh')}"
 
 
-def breakdown(diagnosis: Diagnosis) -> Iterator[str]:
-    """Where a step goes; nothing without a GPU."""
-    parts = wording.shown_parts(diagnosis.breakdown)
-    if parts:
-        yield "## Where a step goes"
-        rows = [
-            (wording.PARTS[part][0], formatting.milliseconds(ns), formatting.percent(share, 1), wording.PARTS[part][1])
-            for part, ns, share in parts
-        ]
-        yield table(("part", "per step", "share", ""), rows, frozenset({1, 2}))
+def _levers(diagnosis: PlannedDiagnosis) -> Section | None:
+    found = lever_section.lever_table(diagnosis)
+    return None if found is None else Section("levers", "Levers", table=found.table)
 
 
-def waits(diagnosis: Diagnosis) -> Iterator[str]:
-    """Host waits with their three numbers, costliest first."""
-    stalls = wording.ranked_stalls(diagnosis)
-    if stalls:
-        yield "## Host waits, per step"
-        columns = ("source line", "call", "calls", "host blocked", "GPU idle", "recoverable", "verdict")
-        yield table(columns, [_wait(stall) for stall in stalls[:ROWS]], frozenset({2, 3, 4, 5}))
-        if len(stalls) > ROWS:
-            yield f"and {len(stalls) - ROWS} more in the JSON."
-        if wording.together(diagnosis):
-            yield plain(wording.together(diagnosis))
-
-
-def _wait(stall: Stall) -> tuple[str, ...]:
-    return (
-        code(str(stall.location)) if stall.location else "not recorded",
-        code(wording.stall_call(stall)),
-        f"{stall.calls_per_step:.1f}",
-        formatting.milliseconds(stall.wait_ns),
-        formatting.milliseconds(stall.gpu_idle_ns),
-        formatting.milliseconds(stall.exposed_ns),
-        wording.VERDICT[stall.verdict],
-    )
-
-
-def schemes(diagnosis: PlannedDiagnosis) -> Iterator[str]:
-    """Every scheme with its prior, its score here and its estimate, or the reason against it."""
-    if not diagnosis.schemes:
+def section(part: Section | None) -> Iterator[str]:
+    """Title, lede, table, points, note; nothing of a section that is absent."""
+    if part is None:
         return
-    yield "## Schemes on this run"
-    rows = []
-    for scheme in by_rank(diagnosis):
-        estimate = scheme.estimate
-        rows.append(
-            (
-                str(scheme.rank or "–"),
-                code(scheme.id),
-                formatting.estimate_range(estimate) if estimate else "–",
-                f"{formatting.gain(estimate.speedup)}, {estimate.evidence}" if estimate else "–",
-                "–" if scheme.prior_total is None else f"{scheme.prior_total:.2f}",
-                "–" if scheme.total is None else f"{scheme.total:.2f}",
-                plain("; ".join(scheme.reasons)) if not scheme.applicable else "",
-            )
-        )
-    columns = ("rank", "scheme", "step (range)", "faster by", "prior", "score", "why not")
-    yield table(columns, rows, frozenset({0, 2, 3, 4, 5}))
+    yield f"## {plain(part.title)}"
+    yield from section_body(part)
 
 
-def beyond(diagnosis: PlannedDiagnosis) -> Iterator[str]:
-    """Measures of the training speed guide that the loop does not have; opinions, and said to be."""
-    measures = wording.untried(diagnosis)
-    if measures:
-        yield f"## {wording.BEYOND}"
-        rows = [
-            (code(measure.id), plain(measure.how), plain(wording.expected(measure)), wording.at_most(measure))
-            for measure in measures
-        ]
-        yield table(("measure", "what it is", "the guide expects", "here at most"), rows, frozenset({3}))
-        yield wording.BEYOND_NOTE
+def section_body(part: Section) -> Iterator[str]:
+    """The same without its title."""
+    if part.lede:
+        yield plain(part.lede)
+    if part.table is not None:
+        rows = [tuple(map(_cell, row)) for row in part.table.rows[:ROWS]]
+        yield table(tuple(map(plain, part.table.columns)), rows, part.table.numbers)
+        if len(part.table.rows) > ROWS:
+            yield f"and {len(part.table.rows) - ROWS} more in the JSON."
+    if part.items:
+        yield bullets(map(plain, part.items))
+    if part.note:
+        yield plain(part.note)
 
 
-def unjudged(diagnosis: Diagnosis) -> Iterator[str]:
-    """What could not be judged, and what to record."""
-    groups = wording.grouped_abstentions(diagnosis)
-    if groups:
-        yield "## Could not be judged"
-        yield bullets(
-            f"{plain(', '.join(names))}: {plain(missing)}. {plain(formatting.capitalized(hint))}."
-            for names, missing, hint in groups
-        )
+def _cell(value: str) -> str:
+    return code(value) if isinstance(value, Code) else plain(value)
 
 
 # --------------------------------------------------------------------------------------------- compare and check

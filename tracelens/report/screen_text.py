@@ -12,8 +12,9 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
 from tracelens.report import step_lanes, terminal
-from tracelens.report.first_screen import UNKNOWN, CostlyLine, FirstScreen, LeverRow, short_ms
-from tracelens.report.formatting import clean
+from tracelens.report.first_screen import FirstScreen, LeverRow
+from tracelens.report.formatting import DASH, clean, short_ms
+from tracelens.report.line_times import CostlyLine
 from tracelens.report.step_lanes import StepLane
 
 TIME_WIDTH = 12
@@ -113,7 +114,7 @@ class _Levers:
         ]
         if options.max_width >= WIDE:
             columns.append(("to measure or write it", [row.command or "by hand" for row in self.rows]))
-        shown = [(name, cells) for name, cells in columns if set(cells) - {"", UNKNOWN} or name in ("", "lever")]
+        shown = [(name, cells) for name, cells in columns if set(cells) - {"", DASH} or name in ("", "lever")]
         numbers = frozenset(place for place, (name, _) in enumerate(shown) if name in ("", "gain"))
         yield terminal.table([name for name, _ in shown], zip(*(cells for _, cells in shown), strict=True), numbers)
 

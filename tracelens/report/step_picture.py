@@ -24,6 +24,9 @@ ROOM_FOR_LABEL = 58.0
 LANE_HEIGHT = 22.0
 LANE_GAP = 10.0
 TICKS = 6
+FEWEST = 3
+VARIES = 0.3
+"""Of the median, between the 10th and the 90th percentile: above it one step does not stand for the others."""
 MAX_STREAMS = 8
 """Streams drawn, the busiest first; jobs with NCCL have dozens that hold one kernel each."""
 BIN = 0.5
@@ -68,6 +71,7 @@ class StepPicture:
     height: float
     kinds: tuple[str, ...]
     caption: str
+    steps: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,20 +95,20 @@ class TimeAxis:
 
 def draw_step(timeline: Timeline) -> StepPicture | None:
     """None where there is no step to show."""
-    chosen = typical(timeline.tables.steps)
-    if chosen is None:
+    view = typical_view(timeline.tables.steps)
+    if view is None:
         return None
-    window = TimeAxis(int(chosen["start_ns"]), int(chosen["end_ns"]))
+    window = TimeAxis(view.start_ns, view.end_ns)
     named = [(name, boxes) for name, boxes in _named_lanes(timeline, window) if boxes]
     lanes = tuple(PictureLane(n, i * (LANE_HEIGHT + LANE_GAP), tuple(boxes)) for i, (n, boxes) in enumerate(named))
-    number = int(chosen["number"])
     return StepPicture(
-        step=number,
+        step=view.numbers[0],
         lanes=lanes,
         ticks=ticks(window),
         height=len(lanes) * (LANE_HEIGHT + LANE_GAP),
         kinds=tuple(sorted({box.kind for lane in lanes for box in lane.boxes})),
-        caption=f"Step {number}, {milliseconds(window.end - window.start)} as recorded; the one nearest the median.",
+        caption=view.caption,
+        steps=len(view.numbers),
     )
 
 
@@ -133,6 +137,52 @@ def typical(steps: pd.DataFrame) -> pd.Series[Any] | None:
     length = kept["end_ns"] - kept["start_ns"]
     row: pd.Series[Any] = kept.iloc[int(np.argmin((length - length.median()).abs().to_numpy()))]
     return row
+
+
+@dataclass(frozen=True, slots=True)
+class TypicalView:
+    """The stretch that a picture begins with."""
+
+    numbers: tuple[int, ...]
+    start_ns: int
+    end_ns: int
+    caption: str
+
+
+def typical_view(steps: pd.DataFrame) -> TypicalView | None:
+    """The step nearest the median; two neighbours where steps vary, because then none stands for the others."""
+    chosen = typical(steps)
+    if chosen is None:
+        return None
+    pair = _pair(steps) if varies(steps) else None
+    rows = [chosen] if pair is None else pair
+    start, end = int(rows[0]["start_ns"]), int(rows[-1]["end_ns"])
+    numbers = tuple(int(row["number"]) for row in rows)
+    length = f"{milliseconds(end - start)} as recorded"
+    if len(numbers) == 1:
+        return TypicalView(numbers, start, end, f"Step {numbers[0]}, {length}; the one nearest the median.")
+    both = f"Steps {numbers[0]} and {numbers[1]}, together {length}"
+    return TypicalView(numbers, start, end, f"{both}: steps vary, so two neighbours are shown.")
+
+
+def varies(steps: pd.DataFrame) -> bool:
+    """Whether one step is a bad picture of the others."""
+    kept = steps[steps["kept"]]
+    length = (kept["end_ns"] - kept["start_ns"]).to_numpy()
+    if len(length) < FEWEST or np.median(length) <= 0:
+        return False
+    low, high = np.percentile(length, (10, 90))
+    return bool(high - low > VARIES * np.median(length))
+
+
+def _pair(steps: pd.DataFrame) -> list[pd.Series[Any]] | None:
+    """The neighbours that are together nearest twice the mean."""
+    kept = steps[steps["kept"]]
+    length = (kept["end_ns"] - kept["start_ns"]).to_numpy("float64")
+    apart = np.diff(kept["number"].to_numpy("int64")) != 1
+    off = np.abs(length[1:] + length[:-1] - 2 * length.mean()) + np.where(apart, np.inf, 0.0)
+    best = int(off.argmin()) if len(off) else 0
+    return [kept.iloc[best], kept.iloc[best + 1]] if len(off) and np.isfinite(off[best]) else None
 
 
 def _named_lanes(timeline: Timeline, window: TimeAxis) -> Iterator[tuple[str, Sequence[Box]]]:

@@ -23,7 +23,8 @@ from tracelens.model import (
     Verification,
 )
 from tracelens.report import diff, formatting, next_commands, screen_text, terminal, verification_rows, wording
-from tracelens.report.first_screen import costly_lines, first_screen, short_ms, subject, time_columns
+from tracelens.report.first_screen import costly_lines, first_screen, subject, time_columns
+from tracelens.report.formatting import short_ms
 from tracelens.report.json import trace_name
 from tracelens.report.on_baseline import on_baseline
 from tracelens.report.source_excerpt import around

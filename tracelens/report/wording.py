@@ -5,13 +5,15 @@ In: model values. Out: labels and sentences, so that text, HTML, Markdown and JS
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tracelens.model import (
     Breakdown,
     Diagnosis,
     Hunk,
+    Location,
     Measure,
+    OwnerKind,
     Patch,
     PlannedDiagnosis,
     Recommendation,
@@ -28,6 +30,8 @@ WORTH_SAYING = 0.1
 TOGETHER_SHARE = 0.01
 """Of a step; below it the difference is within what a replay can tell."""
 
+MOST_PLACES = 4
+
 PARTS = {
     "compute": ("Compute", "kernels run on the GPU"),
     "communication_exposed": ("Communication", "collectives that no compute hides"),
@@ -37,6 +41,20 @@ PARTS = {
     "idle_host": ("Idle: host", "GPU idle because Python and the dispatcher issued work too slowly"),
     "idle_launch": ("Idle: launch", "GPU idle for the latency of one launch after another"),
     "idle_other": ("Idle: other", "GPU idle for a cause the trace does not tell"),
+}
+
+OWNERS: Mapping[OwnerKind, str] = {
+    "wait": "A wait for the GPU",
+    "host_line": "Python",
+    "dataloader": "The DataLoader",
+    "allocator": "The allocator",
+    "optimizer": "The optimizer",
+    "backward": "The backward pass",
+    "launch": "Launching kernels",
+    "copy": "Copies",
+    "communication": "Communication",
+    "gpu": "Kernels on the GPU",
+    "unknown": "Not known",
 }
 
 CAUSE = {
@@ -155,6 +173,15 @@ def together(diagnosis: Diagnosis) -> str:
         f"Removed one at a time these waits give back {said_ms(alone)} per step, all together {said_ms(whole)}: "
         "a wait that goes alone often only uncovers the next one."
     )
+
+
+def places(locations: Sequence[Location]) -> str:
+    """Some places in one phrase: `train.py:83, 84`; what does not fit is counted."""
+    found = list(dict.fromkeys(clean(str(place)) for place in locations))
+    path = found[0].rpartition(":")[0]
+    short = [found[0], *(text.removeprefix(f"{path}:") if path else text for text in found[1:])]
+    more = f" and {len(short) - MOST_PLACES} more" if len(short) > MOST_PLACES else ""
+    return ", ".join(short[:MOST_PLACES]) + more
 
 
 def stall_place(stall: Stall) -> str:

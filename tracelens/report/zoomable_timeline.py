@@ -18,7 +18,7 @@ import pandas as pd
 
 from tracelens.model import Diagnosis, Timeline
 from tracelens.report import formatting, wording
-from tracelens.report.step_picture import LABELS, stream_name, typical
+from tracelens.report.step_picture import LABELS, stream_name, typical_view
 
 MOST_EVENTS = 250_000
 """Events in the page: 1.3 MB packed. Above it the shortest are left out, and the page says so."""
@@ -55,8 +55,8 @@ def document(diagnosis: Diagnosis) -> dict[str, Any] | None:
     """What the script draws; None where there is nothing to draw."""
     timeline = diagnosis.timeline
     lanes = [lane for lane in _lanes(timeline) if len(lane.frame)]
-    chosen = typical(timeline.tables.steps)
-    if not lanes or chosen is None:
+    view = typical_view(timeline.tables.steps)
+    if not lanes or view is None:
         return None
     lanes, left_out, shorter = _fitting(lanes, MOST_EVENTS)
     origin = min(int(lane.frame["start_ns"].iloc[0]) for lane in lanes)
@@ -71,7 +71,7 @@ def document(diagnosis: Diagnosis) -> dict[str, Any] | None:
         "steps": [
             [int(n), int(a) - origin, int(b) - origin] for n, a, b in _rows(steps, "number", "start_ns", "end_ns")
         ],
-        "view": [int(chosen["start_ns"]) - origin, int(chosen["end_ns"]) - origin],
+        "view": [view.start_ns - origin, view.end_ns - origin],
         "end": end - origin,
         "waits": _waits(diagnosis),
         "left_out": left_out,

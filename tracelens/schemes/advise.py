@@ -41,7 +41,9 @@ def recommend(
     if not fitting:
         return Recommendation(None, _ruled_out(min(found, key=_rank), rules, facts, limits), plan, {})
     choice = _choose(fitting, rules, facts, limits)
-    details: dict[str, Any] = sensitivity(choice.scheme, found, _tied(choice.scheme, fitting, facts), rules.weights)
+    ties = ranking.ties(ranking.candidates(schemes), facts.told_apart)
+    tied = _tied(choice.scheme, fitting, facts)
+    details: dict[str, Any] = sensitivity(choice.scheme, found, tied, ties, rules.weights)
     if limits != AdoptionLimits():
         details["limits"] = {"gave_way": list(choice.gave_way), "sentence": choice.sentence}
     verdict = recommended(choice.scheme, details["gives_up"], facts, choice.sentence)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from math import hypot
 from typing import NamedTuple
 
@@ -75,6 +76,13 @@ def near_ties(
     fastest = by_gain[0]
     tied = [n for n, other in enumerate(by_gain) if n == 0 or not _differ(fastest, other, told_apart or {})]
     return by_gain[: tied[-1] + 1]
+
+
+def ties(found: Sequence[Candidate], told_apart: Mapping[frozenset[str], bool]) -> tuple[tuple[str, str], ...]:
+    """The pairs of candidates whose step times cannot be told apart: what `order` decides by the weights."""
+    return tuple(
+        (one.scheme.id, other.scheme.id) for one, other in combinations(found, 2) if not _differ(one, other, told_apart)
+    )
 
 
 def common_criteria(schemes: Sequence[Scheme]) -> tuple[str, ...]:

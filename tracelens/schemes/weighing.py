@@ -20,15 +20,21 @@ SAME = 1e-9  # two totals that differ by less are equal: they were added up in a
 
 
 def sensitivity(
-    winner: Scheme, ranked: Sequence[Scheme], tied: Sequence[Scheme], weights: Mapping[str, float]
+    winner: Scheme,
+    ranked: Sequence[Scheme],
+    tied: Sequence[Scheme],
+    ties: Sequence[tuple[str, str]],
+    weights: Mapping[str, float],
 ) -> dict[str, Any]:
-    """Thresholds per criterion among the near ties of the winner, and what the choice gives up in speed."""
+    """Thresholds per criterion among the near ties of the winner, and what the choice gives up in speed. `ties`: the
+    pairs of all candidates that cannot be told apart, from which a page ranks anew."""
     near = [winner, *(rival for rival in tied if rival.id != winner.id)]
     judged = {name: weights[name] for name in common_criteria(ranked)}
     return {
         "weights": dict(weights),
         "winner": winner.id,
         "near_ties": [scheme.id for scheme in near],
+        "ties": [list(pair) for pair in ties],
         "criteria": list(judged),
         "performance_10_is_percent": _best_percent(ranked),
         "changes": {

@@ -10,7 +10,7 @@
   document.addEventListener("DOMContentLoaded", () => {
     const theme = document.getElementById("theme");
     const isDark = () => root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-    const name = () => { theme.textContent = isDark() ? "Light" : "Dark"; };
+    const name = () => { theme.textContent = isDark() ? "Light" : "Dark"; theme.setAttribute("aria-label", `${theme.textContent} colours`); };
     name();
     theme.addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; stored.set(root.dataset.theme); name(); });
 
@@ -26,6 +26,13 @@
         setTimeout(() => { button.textContent = before; }, 1500);
       });
     }
+
+    const change = document.getElementById("difftoggle");
+    change?.addEventListener("click", () => {
+      const hidden = document.getElementById("source").classList.toggle("nodiff");
+      change.setAttribute("aria-pressed", String(!hidden));
+      change.textContent = hidden ? "Show the change" : "Hide the change";
+    });
 
     const download = document.getElementById("download");
     download.addEventListener("click", () => {
@@ -46,5 +53,7 @@
     return false;
   }
 
-  addEventListener("beforeprint", () => { for (const d of document.querySelectorAll("details:not(.long)")) d.open = true; });
+  const reveal = () => { for (let one = document.getElementById(location.hash.slice(1)); one; one = one.parentElement) if (one.tagName === "DETAILS") one.open = true; };
+  addEventListener("hashchange", reveal);
+  document.addEventListener("DOMContentLoaded", reveal);
 })();

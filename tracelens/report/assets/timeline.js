@@ -36,10 +36,12 @@
     }
     lanes = data.lanes;
     lanes.forEach((lane, row) => { for (let i = 0; i < lane.count; i++) {
-      const wait = data.kinds[lane.kind[i]] === "wait";
-      if (wait || lane.link[i]) (wait ? stalls : gaps).push([row, i]);
+      const kind = data.kinds[lane.kind[i]];
+      if (kind === "wait") stalls.push([row, i]); else if (kind.startsWith("idle_")) gaps.push([row, i]);
     } });
-    for (const list of [stalls, gaps]) list.sort((a, b) => lanes[a[0]].start[a[1]] - lanes[b[0]].start[b[1]]);
+    const begin = ([row, i]) => lanes[row].start[i], length = ([row, i]) => lanes[row].end[i] - lanes[row].start[i];
+    stalls.sort((a, b) => begin(a) - begin(b));
+    gaps.sort((a, b) => length(b) - length(a) || begin(a) - begin(b));
   }
 
   /* first position whose value is above `limit`, in an array that only grows */
@@ -230,13 +232,20 @@
     else if (a < view.from || b > view.to) show((a + b - length) / 2, (a + b + length) / 2);
   }
 
-  function walk(way, list = stalls) {
-    if (!list.length) { $("selected").textContent = list === gaps ? "No idle gap belongs to a wait." : "The host did not wait in this recording."; return; }
+  function walk(way) {
+    if (!stalls.length) { $("selected").textContent = "The host did not wait in this recording."; return; }
     const at = chosen ? chosen.lane.start[chosen.i] : way > 0 ? view.from - 1 : view.to + 1;
-    const order = way > 0 ? list : [...list].reverse();
-    const next = order.find(([row, i]) => way * (lanes[row].start[i] - at) > 0) || order[0];
-    const found = { lane: lanes[next[0]], i: next[1] };
-    choose(found); reveal(found);
+    const order = way > 0 ? stalls : [...stalls].reverse();
+    visit(order.find(([row, i]) => way * (lanes[row].start[i] - at) > 0) || order[0]);
+  }
+  const visit = ([row, i]) => { const found = { lane: lanes[row], i }; choose(found); reveal(found); };
+
+  /* idle gaps by their size: from the one that is chosen to the next smaller one */
+  function nextGap() {
+    if (!gaps.length) { $("selected").textContent = "No idle gap is in this recording."; return; }
+    const place = chosen ? gaps.findIndex(([row, i]) => lanes[row] === chosen.lane && i === chosen.i) : -1, next = (place + 1) % gaps.length;
+    visit(gaps[next]);
+    $("selected").textContent = `Gap ${next + 1} of ${gaps.length} by size: ${$("selected").textContent}`;
   }
 
   /* the wait of a row in the table: in the typical step, where it has one there */
@@ -268,7 +277,7 @@
 
   function listen() {
     const keys = { ArrowLeft: () => pan(-0.15), ArrowRight: () => pan(0.15), "+": () => zoom(0.6), "=": () => zoom(0.6), "-": () => zoom(1 / 0.6), "0": () => show(home.from, home.to),
-      a: () => show(0, data.end), n: () => walk(1), p: () => walk(-1), g: () => walk(1, gaps), Escape: () => choose(null), "?": () => { $("keys").open = !$("keys").open; },
+      a: () => show(0, data.end), n: () => walk(1), p: () => walk(-1), g: nextGap, Escape: () => choose(null), "?": () => { $("keys").open = !$("keys").open; },
       c: () => { const cause = chosen && causeOf(chosen); if (cause) { choose(cause); reveal(cause); } }, Enter: () => { if (!$("row").hidden) $("row").click(); } };
     canvas.addEventListener("keydown", (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey || !keys[event.key]) return;
@@ -314,7 +323,7 @@
     strip?.addEventListener("pointerdown", (event) => { strip.setPointerCapture(event.pointerId); jump(event); });
     strip?.addEventListener("pointermove", (event) => { if (event.buttons) jump(event); });
 
-    $("row").addEventListener("click", (event) => { const row = $($("row").hash.slice(1)); if (row) { event.preventDefault(); history.replaceState(null, "", $("row").hash); row.scrollIntoView({ block: "center" }); row.classList.add("here"); } });
+    $("row").addEventListener("click", (event) => { const row = $($("row").hash.slice(1)); if (row) { event.preventDefault(); history.replaceState(null, "", $("row").hash); for (let one = row; one; one = one.parentElement) if (one.tagName === "DETAILS") one.open = true; row.scrollIntoView({ block: "center" }); row.classList.add("here"); } });
     for (const link of document.querySelectorAll("[data-stall]")) link.addEventListener("click", (event) => {
       if (!openRow(link.dataset.stall, true)) return;
       event.preventDefault(); history.replaceState(null, "", `#${link.dataset.stall}`);

@@ -1,5 +1,6 @@
 /* Switches and sliders. Combinations were replayed when the page was made and are only looked up here; weighted totals
-   are computed as schemes/ranking.py does: over the criteria judged of all, and deciding only among near ties. */
+   are computed as schemes/ranking.py does: over the criteria judged of all, and deciding only between those that cannot be
+   told apart. */
 (() => {
   const read = (id) => { const block = document.getElementById(id); return block ? JSON.parse(block.textContent) : null; };
   const $ = (id) => document.getElementById(id);
@@ -31,6 +32,20 @@
       const known = data.criteria, weight = known.reduce((sum, name) => sum + weights[name], 0);
       return weight ? Math.round((100 * known.reduce((sum, name) => sum + scores[name] * weights[name], 0)) / weight) / 100 : null;
     };
+    const tied = new Set(data.ties.flatMap(([a, b]) => [`${a} ${b}`, `${b} ${a}`])), start = $("leader").textContent;
+    const preferred = (one, other) => (other.now ?? 0) - (one.now ?? 0) || other.measured - one.measured || one.share - other.share;
+    /* schemes/ranking.py, order(): of those that cannot be told from the fastest, and all between, the best total wins */
+    const ranked = (all) => {
+      const left = all.filter((one) => one.rank !== null).sort((a, b) => a.share - b.share || (b.now ?? 0) - (a.now ?? 0)), out = [];
+      while (left.length) {
+        let last = 0;
+        left.forEach((one, n) => { if (tied.has(`${left[0].id} ${one.id}`)) last = n; });
+        const best = left.slice(0, last + 1).reduce((a, b) => (preferred(b, a) < 0 ? b : a));
+        left.splice(left.indexOf(best), 1);
+        out.push(best);
+      }
+      return [...out, ...all.filter((one) => one.rank === null)];
+    };
     const show = () => {
       const weights = { ...data.weights };
       for (const one of sliders) weights[one.dataset.criterion] = one.dataset.moved ? Number(one.value) : data.weights[one.dataset.criterion];
@@ -39,19 +54,16 @@
         const share = whole ? (100 * weights[name]) / whole : 0;
         document.querySelector(`output[data-weight=${name}]`).textContent = `${Number(share.toFixed(1))} %`;
       }
-      const rows = data.schemes.map((one) => ({ ...one, now: one.judged ? total(one.scores, weights) : null }));
-      const near = (one) => data.near.includes(one.id), place = (one) => one.rank ?? rows.length + 1;
-      rows.sort((a, b) => near(b) - near(a) || (near(a) ? b.now - a.now : 0) || place(a) - place(b));
-      let rank = 0;
-      for (const one of rows) {
+      const rows = ranked(data.schemes.map((one) => ({ ...one, now: one.rank === null ? null : total(one.scores, weights) })));
+      rows.forEach((one, place) => {
         const row = body.querySelector(`tr[data-scheme="${one.id}"]`);
         body.querySelector(`[data-total="${one.id}"]`).textContent = one.now === null ? "–" : one.now.toFixed(2);
-        row.querySelector(".rank").textContent = one.judged ? `rank ${++rank}` : "not ranked";
-        row.classList.toggle("chosen", one.judged && rank === 1);
+        row.querySelector(".rank").textContent = one.rank === null ? "not ranked" : `rank ${place + 1}`;
+        row.classList.toggle("chosen", one.rank !== null && place === 0);
         body.append(row);
-      }
-      const first = rows.find((one) => one.judged), moved = sliders.some((one) => one.dataset.moved);
-      $("leader").textContent = !first ? "No scheme pays, whatever the weights." : moved ? `With these weights ${first.id} leads.` : "";
+      });
+      const first = rows.find((one) => one.rank !== null), moved = sliders.some((one) => one.dataset.moved);
+      $("leader").textContent = !first ? "No change pays, whatever the weights." : moved ? `With these weights ${first.id} leads.` : start;
       $("reset").disabled = !moved;
     };
     for (const one of sliders) one.addEventListener("input", () => { one.dataset.moved = "1"; show(); });

@@ -1,0 +1,36 @@
+"""Times of source lines: one baseline, a loader without a line in the head of its loop, groups that pay together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.support import report_cases as cases
+from tracelens.model import Owner, Owners
+from tracelens.report import line_times
+
+MS = cases.MS
+
+
+def test_a_loader_without_a_line_is_shown_where_the_loop_asks_for_the_next_batch() -> None:
+    owners = Owners(10 * MS, (Owner("gpu", 6 * MS), Owner("dataloader", 4 * MS)))
+    times = line_times.line_times(replace(cases.recommended(), owners=owners))
+    assert times["train.py", 6].gpu_idle_ns == 3_800_000  # 4 of 10 ms, of a step that takes 9.5
+    assert "for inputs, targets in loader" in times["train.py", 6].text
+
+
+def test_a_loop_over_numbers_asks_nobody_for_a_batch() -> None:
+    source = cases.SOURCE.replace("in loader:", "in range(9):")
+    assert line_times.loop_head(cases.recommended(sources={"train.py": source})) is None
+    assert line_times.loop_head(cases.recommended(sources={"train.py": "def broken("})) is None
+    assert line_times.loop_head(cases.recommended(sources={})) is None
+
+
+def test_lines_that_give_back_more_together_are_a_group() -> None:
+    base = cases.recommended()
+    quiet = tuple(replace(stall, exposed_ns=30_000) for stall in base.stalls)
+    assert line_times.group(replace(base, stalls=quiet)) == (("train.py", 11), ("train.py", 12))
+
+
+def test_lines_that_tell_for_themselves_are_none() -> None:
+    assert line_times.group(cases.recommended()) == ()  # 1.5 ms alone, 1.4 together
+    assert line_times.group(cases.planned()) == ()

@@ -1,0 +1,187 @@
+"""What stands behind the answer, one folded section each: measurements, waits, checks, scores, recording, words.
+
+In: an IllustratedDiagnosis. Out: Sections; those with nothing in them are absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tracelens.model import Diagnosis, IllustratedDiagnosis, PlannedDiagnosis, Verification
+from tracelens.report import formatting, json, sections, verification_rows, wording
+from tracelens.report.formatting import gain, milliseconds
+from tracelens.report.sections import Code, Section, Table
+
+WORDS = (
+    (
+        "host blocked",
+        "Python is inside a call that waits for the GPU. No cost by itself: the GPU may be busy all the while.",
+    ),
+    ("GPU idle", "No kernel and no copy runs. Each idle microsecond has one owner."),
+    ("without it", "The step with the wait minus the step without it. Two waits can give back more than their sum."),
+    ("predicted", "The recorded steps run again in a model with the change made; the range covers 80 %."),
+    ("measured", "Original and changed script ran in turns, in fresh processes; the range covers 95 %."),
+    ("lanes of one step", "Totals in the order of the loop. Where idle time lies within a step is in the timeline."),
+    ("acts on", "The part of a step that a lever touches: it cannot save more, and nobody knows how much it saves."),
+    ("–", "Unknown, or not applicable. What is unknown is never shown as zero."),
+)
+
+
+def trials(diagnosis: PlannedDiagnosis) -> tuple[Section, ...]:
+    """One section per change that was measured."""
+    return tuple(map(_trial, diagnosis.verifications))
+
+
+def _trial(trial: Verification) -> Section:
+    name = trial.scheme or "your change"
+    predicted = f"{gain(trial.predicted.speedup)} predicted" if trial.predicted is not None else ""
+    told = trial.ratio is not None and trial.ratio.tells
+    measured = f"{gain(1 / trial.ratio.value)} measured" if trial.ratio is not None and told else trial.outcome
+    rows = tuple((what, value, remark) for what, value, remark in verification_rows.rows(trial))
+    return Section(
+        f"trial-{name}",
+        f"Predicted and measured: {name}",
+        ", ".join(part for part in (predicted, measured) if part),
+        trial.verdict,
+        Table(("what", "value", "remark"), rows),
+        tuple(_pairs(trial)),
+    )
+
+
+def _pairs(trial: Verification) -> Iterator[str]:
+    """The pairs that the number comes from."""
+    times = trial.details.get("times")
+    pairs = times.get("pairs") if isinstance(times, dict) else None
+    for number, pair in enumerate(pairs if isinstance(pairs, list) else (), start=1):
+        before, after = pair.get("original_us"), pair.get("patched_us")
+        if isinstance(before, int | float) and isinstance(after, int | float) and after > 0:
+            said = f"{milliseconds(1000 * before)} → {milliseconds(1000 * after)}"
+            yield f"Pair {number}: {said}, {gain(before / after)}"
+
+
+def hunks(diagnosis: PlannedDiagnosis) -> Section | None:
+    """The change piece by piece, with what proves each, and what was left alone."""
+    change = diagnosis.recommended_patch
+    if change is None:
+        return None
+    rows: list[tuple[str, ...]] = [
+        (hunk.id, hunk.tier, Code(formatting.clean(str(hunk.location))), hunk.explanation, hunk.evidence)
+        for hunk in change.hunks
+    ]
+    rows += [
+        ("–", "left alone", Code(formatting.clean(str(item.location))), item.obstacle, item.by_hand)
+        for item in change.left_alone
+    ]
+    lede = (
+        "safe: changes nothing but time. checked: not proved, written once verify has found this very change equal. "
+        "unsafe: needs --unsafe and says why. manual: shown, never written."
+    )
+    columns = ("change", "tier", "where", "what", "evidence")
+    return Section(
+        "hunks", "The change, piece by piece", f"{len(change.hunks)} pieces", lede, Table(columns, tuple(rows))
+    )
+
+
+def situation(diagnosis: PlannedDiagnosis) -> Section | None:
+    """Why waiting less gives nothing here."""
+    said = wording.situation(diagnosis)
+    return Section("situation", "Why waiting less gives nothing here", items=said) if said else None
+
+
+def copies(diagnosis: Diagnosis) -> Section | None:
+    """Copies to the GPU against compute."""
+    overlap = diagnosis.overlap
+    if overlap is None:
+        return None
+    rows = (
+        ("copying", milliseconds(overlap.h2d_ns)),
+        ("hidden under compute", milliseconds(overlap.h2d_hidden_ns)),
+        ("not hidden", milliseconds(overlap.h2d_exposed_ns)),
+        ("of it blocking the host", milliseconds(overlap.h2d_blocking_ns)),
+        ("streams used", str(overlap.streams_used)),
+        ("two at once, of busy time", formatting.percent(overlap.concurrent_share, 1)),
+    )
+    hint = f"{milliseconds(overlap.h2d_ns)} per step"
+    return Section(
+        "copies", "Copies to the GPU", hint, table=Table(("per recorded step", "value"), rows, frozenset({1}))
+    )
+
+
+def assumptions(diagnosis: PlannedDiagnosis) -> Section | None:
+    """What the prediction of the recommended change takes for granted."""
+    chosen = diagnosis.recommended
+    said = chosen.estimate.assumptions if chosen is not None and chosen.estimate is not None else ()
+    if not said:
+        return None
+    return Section("assumptions", "What the prediction assumes", f"{len(said)} points", items=tuple(said))
+
+
+def recording(diagnosis: Diagnosis) -> Section:
+    """What was run on what, and what is odd about the recording."""
+    notes = diagnosis.timeline.trace.warnings + diagnosis.timeline.notes
+    rows = tuple(environment(diagnosis))
+    hint = wording.device(diagnosis.timeline.trace)
+    return Section("recording", "Recording", hint, table=Table(("what", "value"), rows), items=notes)
+
+
+def method(diagnosis: Diagnosis) -> Section:
+    """One baseline, and what the words mean."""
+    steps = diagnosis.steps
+    baseline = {
+        "measured": "the median of the originals in the newest measurement",
+        "unprofiled": "the median of the steps that were timed without the profiler",
+        "recorded": "the median of the recorded steps, with the profiler",
+    }[steps.baseline_source]
+    lede = (
+        f"Every time on this page is per step at one baseline, {milliseconds(steps.best_known_ns)}: {baseline}. "
+        f"Recorded times are multiplied to it ({milliseconds(steps.median_ns)} with the profiler), predictions are "
+        "the baseline times a ratio. Only the tables of waits, copies and single steps are as recorded."
+    )
+    return Section("method", "Method", "one baseline, what the words mean", lede, Table(("word", "meaning"), WORDS))
+
+
+def folded(diagnosis: IllustratedDiagnosis) -> tuple[Section, ...]:
+    """Everything, in the order in which a doubt comes up."""
+    found = (
+        situation(diagnosis),
+        sections.waits(diagnosis),
+        sections.found(diagnosis),
+        sections.passed(diagnosis),
+        sections.unjudged(diagnosis),
+        sections.inventory(diagnosis),
+        sections.plan(diagnosis),
+        copies(diagnosis),
+        assumptions(diagnosis),
+        sections.beyond(diagnosis),
+        recording(diagnosis),
+        method(diagnosis),
+    )
+    return tuple(section for section in found if section is not None)
+
+
+def environment(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
+    """What was run on what, in words; names of environment variables only, their values can be secrets."""
+    meta = diagnosis.run.meta if diagnosis.run else {}
+    machine = meta.get("environment") or {}
+    yield "Device", wording.device(diagnosis.timeline.trace)
+    if diagnosis.run is not None and diagnosis.run.command:
+        yield "Command", formatting.shorten(" ".join(diagnosis.run.command), 200)
+    names = (
+        ("python", "Python"),
+        ("torch", "PyTorch"),
+        ("cuda", "CUDA"),
+        ("driver", "Driver"),
+        ("cpu_count", "CPU cores"),
+    )
+    for key, name in names:
+        if machine.get(key) not in (None, ""):
+            yield name, str(machine[key])
+    git = meta.get("git") or {}
+    if git.get("revision"):
+        yield "Revision", f"{git['revision'][:12]}{' with local changes' if git.get('dirty') else ''}"
+    for trace in diagnosis.traces:
+        rank = "rank unknown" if trace.rank is None else f"rank {trace.rank}"
+        dropped = sum(trace.dropped.values())
+        lost = f", {dropped:,} rows not used" if dropped else ""
+        yield f"Trace, {rank}", f"{json.trace_name(trace, diagnosis)}: {len(trace):,} events{lost}"
+    yield "Steps from", wording.STEP_SOURCE[diagnosis.steps.source]

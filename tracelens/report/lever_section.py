@@ -1,0 +1,191 @@
+"""All levers of a run on one scale: the step now, the step then as predicted and as measured, and what to type.
+
+In: a PlannedDiagnosis. Out: `LeverTable`, words and lengths in percent of the picture, which the template writes down.
+Levers that gain come first, then what nobody tried, then what gains nothing; the rest is listed with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tracelens.model import Lever, PlannedDiagnosis, Speedup
+from tracelens.report import first_screen, next_commands
+from tracelens.report.first_screen import LeverRow
+from tracelens.report.formatting import DASH, listed, short_ms
+from tracelens.report.on_baseline import factor
+from tracelens.report.sections import Code, Section, Table
+
+MOST_UNTRIED = 4
+"""Rows of levers without a number: the order of the rules says which are likely here, the rest is folded."""
+FULL = 94.0
+"""Percent of the picture that the longest step takes; the rest is room for its end mark."""
+RESULTS = {
+    "same": "same results",
+    "inside_seed_band": "losses differ, as much as other seeds do",
+    "outside_seed_band": "losses differ, more than other seeds do",
+    "unknown": "losses differ",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LeverBar:
+    """A step time with its range; `kind` is predicted or measured."""
+
+    kind: str
+    low: float
+    middle: float
+    high: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeverLine:
+    rank: str
+    title: str
+    what: str
+    """What it is in a sentence of the rules."""
+    id: str
+    where: str
+    bars: tuple[LeverBar, ...]
+    acts_on: float | None
+    """Of a lever without a number: how much of the step it can act on, as a length."""
+    acts: str
+    gain: str
+    evidence: str
+    results: str
+    command: str
+    advice: str
+    best: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LeverTable:
+    lines: tuple[LeverLine, ...]
+    now: float
+    now_text: str
+    rest: tuple[Section, ...]
+
+    @property
+    def table(self) -> Table:
+        """The same as a plain table."""
+        columns = ("", "lever", "lines", "predicted, ms", "measured, ms", "gain", "next")
+        rows = tuple(
+            (
+                line.rank,
+                Code(line.id),
+                line.where,
+                _said(line, "predicted") or line.acts,
+                _said(line, "measured") or DASH,
+                line.gain,
+                Code(line.command) if line.command else line.advice,
+            )
+            for line in self.lines
+        )
+        return Table(columns, rows, frozenset({0, 5}))
+
+
+def lever_table(diagnosis: PlannedDiagnosis) -> LeverTable | None:
+    """None where no lever is known."""
+    levers = _shown(diagnosis)
+    if not levers:
+        return None
+    base_ns = diagnosis.steps.best_known_ns
+    slowest = [base_ns / known.low for lever in levers for known in (lever.predicted, lever.measured) if known]
+    scale = FULL / max(base_ns, *slowest, 1)
+    rows = first_screen.lever_rows(levers, diagnosis)
+    lines = tuple(_line(lever, row, diagnosis, scale) for lever, row in zip(levers, rows, strict=True))
+    rest = tuple(_rest(diagnosis, frozenset(lever.id for lever in levers)))
+    return LeverTable(lines, round(base_ns * scale, 2), short_ms(base_ns), rest)
+
+
+def command(lever: Lever, diagnosis: PlannedDiagnosis) -> str:
+    """How to try or apply a lever, ready to paste; empty where there is no Run to do it with, or no name to tell."""
+    if lever.command is None or diagnosis.run is None or diagnosis.run.meta.get("redacted"):
+        return ""
+    verb, *words = lever.command.split()
+    return next_commands.line(verb, *next_commands.target(diagnosis), *words)
+
+
+def _shown(diagnosis: PlannedDiagnosis) -> Sequence[Lever]:
+    """Of levers that nobody tried the first few, each with one of its values."""
+    levers = first_screen.ordered_levers(diagnosis)
+    first = {lever.id.partition("=")[0]: lever.id for lever in reversed(levers) if lever.known is None}
+    kept = [lever.id for lever in levers if lever.id in first.values()][:MOST_UNTRIED]
+    return [lever for lever in levers if lever.known is not None or lever.id in kept]
+
+
+def _line(lever: Lever, row: LeverRow, diagnosis: PlannedDiagnosis, scale: float) -> LeverLine:
+    base_ns = diagnosis.steps.best_known_ns
+    bars = [
+        _bar(kind, known, base_ns, scale)
+        for kind, known in (("predicted", lever.predicted), ("measured", lever.measured))
+        if known is not None
+    ]
+    acts_ns = _acts_on_ns(lever, diagnosis) if not bars else None
+    no_gain = lever.known is not None and not lever.known.excludes_zero
+    recommended = diagnosis.recommendation.scheme or diagnosis.recommendation.lever
+    return LeverLine(
+        rank=row.rank,
+        title=row.lever,
+        what=lever.title,
+        id=lever.id,
+        where=f"line{'s' if {'–', ','} & set(row.lines) else ''} {row.lines}" if row.lines else "",
+        bars=tuple(bars),
+        acts_on=None if acts_ns is None else round((base_ns - acts_ns) * scale, 2),
+        acts="" if acts_ns is None else f"acts on {short_ms(acts_ns)} of {short_ms(base_ns)} ms",
+        gain=row.gain if bars else DASH,
+        evidence=row.evidence,
+        results=RESULTS[lever.numbers] if lever.measured is not None and lever.numbers else "",
+        command="" if no_gain else command(lever, diagnosis),
+        advice="leave it" if no_gain else "",
+        best=lever.id == recommended,
+    )
+
+
+def _bar(kind: str, known: Speedup, base_ns: int, scale: float) -> LeverBar:
+    step, low, high = (base_ns / ratio for ratio in (known.speedup, known.high, known.low))
+    text = f"{short_ms(step)} ({short_ms(low)} to {short_ms(high)})"
+    return LeverBar(kind, round(low * scale, 2), round(step * scale, 2), round(high * scale, 2), text)
+
+
+def _acts_on_ns(lever: Lever, diagnosis: PlannedDiagnosis) -> int | None:
+    """What the owners that it is a remedy of hold of a step; it cannot save more. None where it is nobody's remedy."""
+    name = lever.id.partition("=")[0]
+    held = [owner.owned_ns for owner in diagnosis.owners.owners if {name, lever.id} & set(owner.remedies)]
+    return round(sum(held) * factor(diagnosis)) if held else None
+
+
+def _said(line: LeverLine, kind: str) -> str:
+    return next((bar.text for bar in line.bars if bar.kind == kind), "")
+
+
+def _rest(diagnosis: PlannedDiagnosis, shown: frozenset[str]) -> Iterator[Section]:
+    """The levers that are not in the table, by why not."""
+    left = [lever for lever in diagnosis.levers if lever.id not in shown]
+    untried = [lever for lever in left if lever.state == "not_tried"]
+    if untried:
+        rows = tuple(
+            (Code(one.id), one.text, Code(text) if (text := command(one, diagnosis)) else "") for one in untried
+        )
+        yield Section("untried", f"{len(rows)} more, not tried", table=Table(("lever", "what to write", "next"), rows))
+    others = [lever for lever in left if lever.state != "not_tried"]
+    if others:
+        rows = tuple((Code(one.id), one.state.replace("_", " "), one.reason or "") for one in others)
+        title = f"{len(rows)} that the loop has, or that do not apply"
+        yield Section("inapplicable", title, table=Table(("lever", "state", "why"), rows))
+
+
+def same_idle_time(diagnosis: PlannedDiagnosis) -> str:
+    """Which of the levers that gain act on the same owners: their gains do not add up."""
+    gaining = [one for one in _shown(diagnosis) if one.known is not None and one.known.excludes_zero]
+    shared = {
+        lever.id
+        for owner in diagnosis.owners.owners
+        if len(mine := [one for one in gaining if one.id.partition("=")[0] in owner.remedies]) > 1
+        for lever in mine
+    }
+    names = [lever.id for lever in gaining if lever.id in shared]
+    if len(gaining) < 2:
+        return ""
+    return f"Gains do not add up: {listed(names)} act on the same time." if names else "Gains do not add up."

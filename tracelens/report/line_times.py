@@ -1,0 +1,181 @@
+"""What each line of the user's source costs a step: how long the host is blocked there, how long the GPU is idle.
+
+In: a Diagnosis. Out: two times per line on the one baseline, and the lines that pay only as a group. First screen,
+annotated source and card show the same numbers because they come from here.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from tracelens.model import Diagnosis, Location, Owner, PlannedDiagnosis, Stall
+from tracelens.report import wording
+from tracelens.report.on_baseline import factor
+
+OFTEN = 0.5
+"""Calls per step. What waits more rarely may stand outside the loop of the steps."""
+BY_WORKERS = "MultiProcessing"
+Line = tuple[str, int]
+"""Path and number."""
+
+
+@dataclass(frozen=True, slots=True)
+class CostlyLine:
+    """A line of the user's source, per step. None is unknown; without a GPU the second is the time on the CPU."""
+
+    place: Location
+    text: str
+    host_blocked_ns: int | None
+    gpu_idle_ns: int | None
+    changed: bool = False
+    """Whether the recommended change acts on it: several such lines are one remedy."""
+
+    @property
+    def most_ns(self) -> int:
+        return max(self.host_blocked_ns or 0, self.gpu_idle_ns or 0)
+
+
+def line_times(diagnosis: Diagnosis) -> Mapping[Line, CostlyLine]:
+    """Every line of which a time is known, in the order of the source; recorded times brought to the baseline."""
+    scale = factor(diagnosis)
+    blocked, idle = _blocked(diagnosis), _idle(diagnosis)
+    at = {(place.path, place.line): place for place in (*blocked, *idle) if place.line is not None}
+    return {
+        key: CostlyLine(
+            at[key],
+            source_line(diagnosis.sources, at[key]),
+            _scaled(_sum_at(blocked, key), scale),
+            _scaled(_sum_at(idle, key), scale),
+        )
+        for key in sorted(at)
+    }
+
+
+def group(diagnosis: PlannedDiagnosis) -> tuple[Line, ...]:
+    """The waits that the recommended change removes, where they give back more together than one by one; else none."""
+    scheme, stalls = diagnosis.recommended, list(_recommended(diagnosis))
+    lines = tuple(recommended_lines(diagnosis))
+    if scheme is None or scheme.estimate is None or len(lines) < 2:
+        return ()
+    alone = sum(stall.exposed_ns or 0 for stall in stalls)
+    least_ns = wording.TOGETHER_SHARE * diagnosis.steps.best_known_ns
+    return lines if scheme.estimate.base_ns - scheme.estimate.step_ns - alone >= least_ns else ()
+
+
+def recommended_lines(diagnosis: Diagnosis) -> Iterable[Line]:
+    """Where the recommended change acts, in the order of the source; none before there is one."""
+    if not isinstance(diagnosis, PlannedDiagnosis):
+        return ()
+    places = [stall.location for stall in _recommended(diagnosis)]
+    if diagnosis.recommended is None:
+        wanted = diagnosis.recommendation.lever
+        places += [place for lever in diagnosis.levers if lever.id == wanted for place in lever.locations]
+    return sorted({(place.path, place.line) for place in places if place is not None and place.line is not None})
+
+
+def source_line(sources: Mapping[str, str], place: Location) -> str:
+    """The text of a line; empty where the source is not at hand."""
+    lines = sources.get(place.path, "").splitlines()
+    known = place.line is not None and 0 < place.line <= len(lines)
+    return lines[(place.line or 1) - 1].expandtabs(4) if known else ""
+
+
+def _recommended(diagnosis: PlannedDiagnosis) -> Iterator[Stall]:
+    edits = diagnosis.recommended.edits if diagnosis.recommended else ()
+    ids = {name for edit in edits for name in edit.stalls}
+    yield from (stall for stall in diagnosis.stalls if stall.id in ids)
+
+
+def _blocked(diagnosis: Diagnosis) -> Mapping[Location, int]:
+    """Per place how long the host waits there for the GPU."""
+    out: dict[Location, int] = defaultdict(int)
+    for stall in diagnosis.stalls:
+        if stall.location is not None and stall.verdict != "window_edge":
+            out[stall.location] += stall.wait_ns
+    loader = loader_time(diagnosis)
+    asked = next((owner for owner in diagnosis.owners.owners if owner.kind == "dataloader"), None)
+    place = _place(asked, diagnosis) if asked is not None and loader.has_workers else None
+    if place is not None:
+        out[place] += round(loader.ns)
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderTime:
+    """What the training thread spends in the DataLoader in a recorded step: waiting for workers, else working."""
+
+    ns: float
+    has_workers: bool
+
+
+def loader_time(diagnosis: Diagnosis) -> LoaderTime:
+    """Zero where the recording has no marks of a DataLoader."""
+    table, steps = diagnosis.timeline.tables.loader, diagnosis.timeline.tables.steps
+    count = int(steps["kept"].sum())
+    if not len(table) or not {"step", "name"} <= set(table.columns) or not count:
+        return LoaderTime(0.0, False)
+    numbers = steps.reset_index(drop=True)
+    kept = table[table["step"].isin(numbers.index[numbers["kept"]])]
+    workers = bool(table["name"].astype(str).str.contains(BY_WORKERS).any())
+    return LoaderTime(float((kept["end_ns"] - kept["start_ns"]).sum()) / count, workers)
+
+
+def _idle(diagnosis: Diagnosis) -> Mapping[Location, int]:
+    """Per place the idle GPU time that it owns, by its owners, else by its waits; without a GPU the time on the CPU."""
+    out: dict[Location, int] = defaultdict(int)
+    for owner in diagnosis.owners.owners:
+        place = _place(owner, diagnosis)
+        if place is not None and owner.kind not in ("gpu", "communication"):
+            out[place] += owner.owned_ns
+    owned = frozenset((place.path, place.line) for place in out)
+    for stall in diagnosis.stalls:
+        found, idle_ns = stall.location, stall.gpu_idle_ns
+        if found is not None and idle_ns is not None and (found.path, found.line) not in owned:
+            out[found] += idle_ns
+    return out
+
+
+def _place(owner: Owner, diagnosis: Diagnosis) -> Location | None:
+    """Where the owner is shown; a DataLoader whose line was not recorded stands in the head of the loop."""
+    if owner.locations:
+        return owner.locations[0]
+    return loop_head(diagnosis) if owner.kind == "dataloader" else None
+
+
+def loop_head(diagnosis: Diagnosis) -> Location | None:
+    """The `for` around everything that waits in each step: there the next batch is asked for. None where the waits do
+    not tell it, and for a loop over numbers, which asks nobody."""
+    places = [stall.location for stall in diagnosis.stalls if stall.calls_per_step >= OFTEN and stall.location]
+    lines = {place.line for place in places if place.line is not None}
+    if len({place.path for place in places}) != 1 or not lines or places[0].path not in diagnosis.sources:
+        return None
+    loops = [loop for loop in _loops(diagnosis.sources[places[0].path]) if _holds(loop, lines)]
+    inner = max(loops, key=lambda loop: loop.lineno, default=None)
+    if inner is None or (isinstance(inner.iter, ast.Call) and getattr(inner.iter.func, "id", "") == "range"):
+        return None
+    return Location(places[0].path, inner.lineno, places[0].function)
+
+
+def _loops(source: str) -> list[ast.For]:
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return []
+    return [node for node in ast.walk(tree) if isinstance(node, ast.For)]
+
+
+def _holds(loop: ast.For, lines: Iterable[int]) -> bool:
+    return all(loop.body[0].lineno <= line <= (loop.body[-1].end_lineno or 0) for line in lines)
+
+
+def _sum_at(times: Mapping[Location, int], key: Line) -> int | None:
+    """Of all places on one line; None where nothing is known of it."""
+    own = [ns for place, ns in times.items() if (place.path, place.line) == key]
+    return sum(own) if own else None
+
+
+def _scaled(ns: int | None, scale: float) -> int | None:
+    return None if ns is None else round(ns * scale)

@@ -1,0 +1,96 @@
+"""What becomes of the step with the best lever: one value, so that headline, strip, card and numbers show the same.
+
+In: a PlannedDiagnosis. Out: `Outcome`, or None where no lever gains for certain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tracelens.model import Lever, PlannedDiagnosis, Verification
+from tracelens.report import lever_names
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The step then, on the baseline (ns); `busy_share` is the GPU's part of it, 0 to 1, None where nobody knows."""
+
+    lever: str
+    name: str
+    base_ns: int
+    step_ns: int
+    low_ns: int
+    high_ns: int
+    evidence: str
+    """measured, or predicted."""
+    busy_share: float | None
+    trial: Verification | None
+
+    @property
+    def speedup(self) -> float:
+        return self.base_ns / self.step_ns
+
+    @property
+    def same_results(self) -> bool:
+        return self.trial is not None and self.trial.numbers_equal is True
+
+
+def outcome(diagnosis: PlannedDiagnosis) -> Outcome | None:
+    """Of what is recommended: a change of the loop, else a lever that gains."""
+    scheme = diagnosis.recommended
+    if scheme is not None and scheme.estimate is not None:
+        trial = _trial(diagnosis, scheme.id) if scheme.estimate.evidence == "measured" else None
+        scale = diagnosis.steps.best_known_ns / max(scheme.estimate.base_ns, 1)  # a prediction may start from a mean
+        found = (scheme.estimate.step_ns, scheme.estimate.low_ns, scheme.estimate.high_ns)
+        times = (round(found[0] * scale), round(found[1] * scale), round(found[2] * scale))
+        return _outcome(diagnosis, scheme.id, times, "measured" if trial else "predicted", trial)
+    lever = next((one for one in diagnosis.levers if one.id == diagnosis.recommendation.lever), None)
+    return _of_lever(diagnosis, lever) if lever is not None else None
+
+
+def _of_lever(diagnosis: PlannedDiagnosis, lever: Lever) -> Outcome | None:
+    known, base_ns = lever.known, diagnosis.steps.best_known_ns
+    if known is None or not known.excludes_zero:
+        return None
+    step, low, high = (round(base_ns / ratio) for ratio in (known.speedup, known.high, known.low))
+    found = _outcome(diagnosis, lever.id, (step, low, high), lever.state, None)
+    return found if lever.state == "predicted" else replace(found, busy_share=None)  # it may change the GPU's work
+
+
+def _outcome(
+    diagnosis: PlannedDiagnosis,
+    lever: str,
+    times: tuple[int, int, int],
+    evidence: str,
+    trial: Verification | None,
+) -> Outcome:
+    base_ns = diagnosis.steps.best_known_ns
+    step_ns, low_ns, high_ns = times
+    return Outcome(
+        lever,
+        _name(diagnosis, lever),
+        base_ns,
+        step_ns,
+        low_ns,
+        high_ns,
+        evidence,
+        _busy(diagnosis, base_ns / step_ns, trial),
+        trial,
+    )
+
+
+def _busy(diagnosis: PlannedDiagnosis, speedup: float, trial: Verification | None) -> float | None:
+    """As the window of the changed version has it; else the same work of the GPU in a shorter step."""
+    if trial is not None:
+        measured = trial.window("after").get("gpu_busy_share")
+        return float(measured) if isinstance(measured, int | float) else None
+    return None if diagnosis.gpu_busy_share is None else min(1.0, diagnosis.gpu_busy_share * speedup)
+
+
+def _trial(diagnosis: PlannedDiagnosis, scheme: str) -> Verification | None:
+    return next((trial for trial in reversed(diagnosis.verifications) if trial.scheme == scheme), None)
+
+
+def _name(diagnosis: PlannedDiagnosis, lever_id: str) -> str:
+    lever = next((one for one in diagnosis.levers if one.id == lever_id), None)
+    return lever_id if lever is None else lever_names.name(lever, diagnosis)

@@ -1,0 +1,261 @@
+"""Sections of a report as data: a heading, a table, a note. Built once; page and Markdown only lay them out.
+
+In: a Diagnosis. Out: `Section`s. A cell is text of any origin, a `Code` cell is set as code; renderers escape both.
+Times that stand beside the step are brought to the one baseline; evidence is as recorded, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tracelens.model import Diagnosis, Measure, Owner, PlannedDiagnosis, Scheme, Stage, Stall
+from tracelens.report import next_commands, wording
+from tracelens.report.formatting import (
+    DASH,
+    capitalized,
+    estimate_range,
+    gain,
+    milliseconds,
+    percent,
+    readable_id,
+    short_ms,
+)
+from tracelens.report.on_baseline import factor
+from tracelens.report.text import MET, by_rank
+
+SMALLEST_OWNER = 0.005
+"""Of the step. What owns less is added up in the last row."""
+
+
+class Code(str):
+    """Text that is set as code."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """`numbers` are columns set flush right; `anchors` are the rows' ids, where something links to them."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numbers: frozenset[int] = frozenset()
+    anchors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """`hint` says in a few words what is in it: it stands beside the title of a folded section."""
+
+    id: str
+    title: str
+    hint: str = ""
+    lede: str = ""
+    table: Table | None = None
+    items: tuple[str, ...] = ()
+    note: str = ""
+
+
+# ------------------------------------------------------------------------------------------------ where a step goes
+
+
+def step_parts(diagnosis: Diagnosis) -> Section | None:
+    """The parts of a step on the baseline; None without a GPU."""
+    scale = factor(diagnosis)
+    rows = tuple(
+        (wording.PARTS[part][0], wording.PARTS[part][1], short_ms(ns * scale), percent(share, 1))
+        for part, ns, share in wording.shown_parts(diagnosis.breakdown)
+    )
+    if not rows:
+        return None
+    base = diagnosis.steps.best_known_ns
+    lede = f"Shares of the recorded steps, shown at {short_ms(base)} ms per step; each moment has one owner."
+    table = Table(("part", "what it is", "ms", "share"), rows, frozenset({2, 3}))
+    return Section("parts", "Where a step goes", lede=lede, table=table)
+
+
+def owners(diagnosis: Diagnosis) -> Section | None:
+    """Who holds the step, the largest first; None where nobody is known."""
+    known = [owner for owner in diagnosis.owners.owners if owner.owned_ns > 0]
+    large = [owner for owner in known if diagnosis.owners.share(owner) >= SMALLEST_OWNER]
+    if not large:
+        return None
+    scale = factor(diagnosis)
+    rows = [_owner(owner, diagnosis, scale) for owner in large]
+    rest = sum(owner.owned_ns for owner in known) - sum(owner.owned_ns for owner in large)
+    if rest > 0:
+        share = rest / diagnosis.owners.wall_ns
+        rows.append((f"{len(known) - len(large)} smaller", "", short_ms(rest * scale), percent(share, 1), DASH))
+    columns = ("who holds it", "where", "ms", "share", "without it")
+    note = (
+        "“Without it” is what a step is shorter by when this alone is gone, predicted; what overlaps is not added up."
+    )
+    return Section("owners", "Who holds it", table=Table(columns, tuple(rows), frozenset({2, 3, 4})), note=note)
+
+
+def _owner(owner: Owner, diagnosis: Diagnosis, scale: float) -> tuple[str, ...]:
+    name = wording.OWNERS[owner.kind] + (f": {owner.callee}" if owner.callee else "")
+    where = Code(wording.places(owner.locations)) if owner.locations else ""
+    known = owner.recoverable_ns is not None and owner.recoverable_ns > 0
+    saves = f"−{short_ms(owner.recoverable_ns)}" if known else DASH
+    return name, where, short_ms(owner.owned_ns * scale), percent(diagnosis.owners.share(owner), 1), saves
+
+
+# ---------------------------------------------------------------------------------------------------------- waits
+
+
+def waits(diagnosis: Diagnosis) -> Section:
+    """Host waits with their three numbers, costliest first; without one what that means."""
+    stalls = wording.ranked_stalls(diagnosis)
+    if not stalls:
+        return Section("waits", "Waits of the host", "none", wording.no_waits(diagnosis))
+    columns = ("where", "call", "calls", "host blocked", "GPU idle", "without it", "verdict")
+    anchors = tuple(f"stall-{number}" for number in range(1, len(stalls) + 1))
+    lede = (
+        "Per step, as recorded with the profiler: how long the host was blocked, how much idle GPU time the wait owns, "
+        "and what removing it alone would give back. A long wait is often free."
+    )
+    return Section(
+        "waits",
+        "Waits of the host",
+        f"{len(stalls)} place{'' if len(stalls) == 1 else 's'}",
+        lede,
+        Table(columns, tuple(map(_wait, stalls)), frozenset({2, 3, 4, 5}), anchors),
+        note=wording.together(diagnosis),
+    )
+
+
+def _wait(stall: Stall) -> tuple[str, ...]:
+    return (
+        Code(wording.stall_place(stall)) if stall.location else "not recorded",
+        Code(wording.stall_call(stall)),
+        f"{stall.calls_per_step:.1f}",
+        milliseconds(stall.wait_ns),
+        milliseconds(stall.gpu_idle_ns),
+        milliseconds(stall.exposed_ns),
+        wording.VERDICT[stall.verdict],
+    )
+
+
+# -------------------------------------------------------------------------------------------------------- schemes
+
+
+def estimates(diagnosis: PlannedDiagnosis) -> Section | None:
+    """Every change of the loop with its estimate, its rating and its score here, or the reason against it."""
+    if not diagnosis.schemes:
+        return None
+    columns = ("rank", "change", "step (range)", "faster by", "evidence", "rating before", "score", "why not")
+    rows = tuple(map(_estimate, by_rank(diagnosis)))
+    lede = (
+        "Scores are of 10. The gain ranks; the weights decide where two gains cannot be told apart. The rating before "
+        "this run is an opinion about other loops and counts for nothing."
+    )
+    return Section("schemes", "Changes of the loop", lede=lede, table=Table(columns, rows, frozenset({0, 2, 3, 5, 6})))
+
+
+def _estimate(scheme: Scheme) -> tuple[str, ...]:
+    estimate = scheme.estimate
+    return (
+        str(scheme.rank or DASH),
+        Code(scheme.id),
+        estimate_range(estimate) if estimate else DASH,
+        gain(estimate.speedup) if estimate else DASH,
+        estimate.evidence if estimate else DASH,
+        DASH if scheme.prior_total is None else f"{scheme.prior_total:.2f}",
+        DASH if scheme.total is None else f"{scheme.total:.2f}",
+        "; ".join(scheme.reasons) if not scheme.applicable else "",
+    )
+
+
+def score_note(diagnosis: PlannedDiagnosis) -> str:
+    """What 10 means for performance here, and for which weights another change would win."""
+    most = diagnosis.recommendation.sensitivity.get("performance_10_is_percent")
+    ten = f"For performance 10 is {most:+.0f} %, the most that a change gains here. " if most is not None else ""
+    moved = wording.sensitivity(diagnosis.recommendation)
+    return ten + (f"Each weight moved alone: {'; '.join(moved)}." if moved else "")
+
+
+# --------------------------------------------------------------------------------------------------------- checks
+
+
+def found(diagnosis: Diagnosis) -> Section | None:
+    """Symptoms with their cost."""
+    rows = tuple(
+        (
+            finding.title,
+            Code(finding.id),
+            Code(str(finding.location)) if finding.location else "",
+            milliseconds(finding.cost_ns),
+            percent(finding.share, 1),
+            finding.evidence,
+        )
+        for finding in diagnosis.findings
+    )
+    columns = ("what", "id", "where", "per step", "share", "evidence")
+    hint = f"{len(rows)} symptom{'' if len(rows) == 1 else 's'}"
+    return _section("found", "Found", hint, Table(columns, rows, frozenset({3, 4})))
+
+
+def passed(diagnosis: Diagnosis) -> Section | None:
+    """Symptoms that were looked for and not found, or that cannot occur here."""
+    rows = [(check.meaning, readable_id(check.detector), "passed") for check in diagnosis.passed]
+    rows += [(check.reason, readable_id(check.detector), "not applicable") for check in diagnosis.not_applicable]
+    hint = f"{len(diagnosis.passed)} checks"
+    return _section("passed", "Checked, no problem", hint, Table(("what", "check", "result"), tuple(rows)))
+
+
+def unjudged(diagnosis: Diagnosis) -> Section | None:
+    """What could not be judged, and what to record."""
+    rows = [
+        (", ".join(names), missing, capitalized(hint))
+        for names, missing, hint in wording.grouped_abstentions(diagnosis)
+    ]
+    rows += [
+        (readable_id(item.id), "cannot be told", item.evidence) for item in diagnosis.inventory if item.present is None
+    ]
+    hint = f"{len(rows)} thing{'' if len(rows) == 1 else 's'}"
+    table = Table(("what", "what is missing", "how to record it"), tuple(rows))
+    return _section("not-judged", "Could not be judged", hint, table)
+
+
+def inventory(diagnosis: Diagnosis) -> Section | None:
+    """What the loop does already and what it does not."""
+    does = {True: "yes", False: "no"}
+    rows = tuple(
+        (readable_id(item.id), does[item.present], item.evidence)
+        for item in sorted(diagnosis.inventory, key=lambda item: item.present is not True)
+        if item.present is not None
+    )
+    return _section("inventory", "What the loop does already", "", Table(("what", "it does", "evidence"), rows))
+
+
+def beyond(diagnosis: PlannedDiagnosis) -> Section | None:
+    """Measures of the training speed guide that the loop does not have; opinions, and said to be."""
+    rows = tuple(map(_measure, wording.untried(diagnosis)))
+    table = Table(("measure", "what it is", "the guide expects", "here at most", "watch out"), rows, frozenset({3}))
+    return _section("beyond", wording.BEYOND, "opinions of a guide", table, wording.BEYOND_NOTE)
+
+
+def _measure(measure: Measure) -> tuple[str, ...]:
+    return Code(measure.id), measure.how, wording.expected(measure), wording.at_most(measure), measure.caution
+
+
+# ----------------------------------------------------------------------------------------------------------- plan
+
+
+def plan(diagnosis: PlannedDiagnosis) -> Section | None:
+    """The stages with their goals, and what each says to do."""
+    rows = [row for stage in wording.plan(diagnosis) for row in _stage(stage, diagnosis)]
+    table = Table(("stage", "goal", "state", "evidence"), tuple(rows))
+    return _section("plan", "The plan", f"{len(wording.plan(diagnosis))} stages", table)
+
+
+def _stage(stage: Stage, diagnosis: PlannedDiagnosis) -> Sequence[tuple[str, ...]]:
+    name = f"{stage.number}. {capitalized(stage.title)} ({', '.join(stage.schemes)})"
+    goals = [(name, goal.text, MET[goal.met], goal.evidence) for goal in stage.goals]
+    return [*goals, (name, capitalized(next_commands.advice(stage, diagnosis)), "", "")] if stage.advice else goals
+
+
+def _section(name: str, title: str, hint: str, table: Table, lede: str = "") -> Section | None:
+    return Section(name, title, hint, lede, table) if table.rows else None

@@ -1,0 +1,228 @@
+"""One step now and one step then, as totals in the order of the loop, on one scale.
+
+In: a PlannedDiagnosis and what becomes of its step. Out: `StepStrip`, lanes of segments in percent of the longer step.
+Totals, because of a measured step only totals are kept: where the idle time lies within a step is in the timeline.
+What one lane lacks is left out, never drawn as zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tracelens.model import Diagnosis, DrawnStep, IllustratedDiagnosis, PlannedDiagnosis, Verification
+from tracelens.report import line_times
+from tracelens.report.formatting import short_ms
+from tracelens.report.on_baseline import factor
+from tracelens.report.outcome import Outcome
+
+TICKS = 5
+ROOM, NARROW_ROOM = 9.0, 18.0
+"""Percent of the picture that a label needs, on a wide window and on a phone."""
+PYTHON, GPU = "Python thread", "GPU"
+WORDS = {
+    "batch": "makes the next batch",
+    "await": "waits for a batch",
+    "issue": "issues work",
+    "block": "waits for the GPU",
+    "lost": "idle",
+    "copy": "copies",
+    "network": "collectives",
+    "gpu": "works",
+}
+SHORT = {"batch": "batch", "await": "waits", "issue": "issues", "block": "waits"}
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """`label` is drawn where the window is wide, `short` where it is narrow."""
+
+    kind: str
+    ns: float
+    x: float
+    width: float
+    label: str
+    short: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class StripLane:
+    name: str
+    segments: tuple[Segment, ...]
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class StripStep:
+    title: str
+    time: str
+    lanes: tuple[StripLane, ...]
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class StepStrip:
+    steps: tuple[StripStep, ...]
+    ticks: tuple[tuple[float, str], ...]
+    saved: str
+    kinds: tuple[str, ...]
+
+
+Totals = dict[str, tuple[tuple[str, float], ...]]
+"""Per lane the kinds with their ns, in the order of the loop."""
+
+
+def step_strip(diagnosis: IllustratedDiagnosis, then: Outcome | None) -> StepStrip | None:
+    """None where neither the GPU's nor the host's time of a step is known."""
+    base_ns = diagnosis.steps.best_known_ns
+    now = _now(diagnosis, base_ns)
+    if not now or diagnosis.steps.source == "none" or base_ns <= 0:
+        return None
+    longest = max(base_ns, then.step_ns if then else 0)
+    steps = [_step("Now", base_ns, now, longest)]
+    if then is not None:
+        steps.append(_step(f"{then.name}, {then.evidence}", then.step_ns, _then(diagnosis, then), longest))
+    kinds = tuple(dict.fromkeys(s.kind for step in steps for lane in step.lanes for s in lane.segments))
+    saved = f"{short_ms(base_ns - then.step_ns)} ms less" if then and then.step_ns < base_ns else ""
+    return StepStrip(tuple(steps), _ticks(longest), saved, kinds)
+
+
+# --------------------------------------------------------------------------------------------------------- totals
+
+
+def _now(diagnosis: Diagnosis, base_ns: int) -> Totals:
+    scale = factor(diagnosis)
+    out: Totals = {}
+    calls = [stall for stall in diagnosis.stalls if stall.verdict != "window_edge"]
+    copies = scale * sum(stall.wait_ns for stall in calls if stall.kind == "h2d")
+    waits = scale * sum(stall.wait_ns for stall in calls if stall.kind != "h2d")
+    loader_kind, loader_ns = loader(diagnosis)
+    if calls or loader_ns:
+        out[PYTHON] = _host(base_ns, loader_kind, scale * loader_ns, copies, waits)
+    parts = diagnosis.breakdown
+    if parts is not None and "gpu" in diagnosis.timeline.trace.signals:
+        known = {part: scale * ns for part, ns in parts.known.items()}
+        loader_idle = known.pop("idle_dataloader", 0.0)
+        idle = sum(ns for part, ns in known.items() if part.startswith("idle_"))
+        out[GPU] = (
+            ("lost", loader_idle),
+            ("copy", known.get("copy_exposed", 0.0)),
+            ("lost", idle),
+            ("gpu", known.get("compute", 0.0)),
+            ("network", known.get("communication_exposed", 0.0)),
+        )
+    return out
+
+
+def loader(diagnosis: Diagnosis) -> tuple[str, float]:
+    """What the training thread does in the DataLoader, and for how long in a recorded step (ns)."""
+    found = line_times.loader_time(diagnosis)
+    return ("await" if found.has_workers else "batch"), found.ns
+
+
+def _host(
+    step_ns: float, loader_kind: str, loader_ns: float, copies: float, waits: float
+) -> tuple[tuple[str, float], ...]:
+    """Issuing work is the rest; what does not fit into a step is cut."""
+    loader_ns = min(loader_ns, step_ns)
+    copies = min(copies, step_ns - loader_ns)
+    waits = min(waits, step_ns - loader_ns - copies)
+    return (
+        (loader_kind, loader_ns),
+        ("block", copies),
+        ("issue", step_ns - loader_ns - copies - waits),
+        ("block", waits),
+    )
+
+
+def _then(diagnosis: IllustratedDiagnosis, then: Outcome) -> Totals:
+    if then.trial is not None:
+        return _measured(diagnosis, then, then.trial)
+    drawn = next((step for step in diagnosis.drawn if step.scheme == then.lever), None)
+    if drawn is not None:
+        return _replayed(diagnosis, drawn, then.step_ns / max(drawn.length_ns, 1), then.step_ns)
+    return _busy(then)
+
+
+def _measured(diagnosis: PlannedDiagnosis, then: Outcome, trial: Verification) -> Totals:
+    """What the window of the changed version kept."""
+    facts, out = trial.window("after"), _busy(then)
+    sync, copy, host = (facts.get(f"{name}_wait_us_per_step") for name in ("sync", "copy", "host"))
+    copies = facts.get("h2d_us_per_step")
+    if isinstance(sync, int | float) and isinstance(copy, int | float) and isinstance(host, int | float):
+        kind, _ = loader(diagnosis)
+        out[PYTHON] = _host(then.step_ns, kind, 1000 * max(host - sync - copy, 0), 1000 * copy, 1000 * sync)
+    if GPU in out and isinstance(copies, int | float):
+        busy = dict(out[GPU])["gpu"]
+        copied = min(1000 * copies, busy)
+        out[GPU] = (("lost", then.step_ns - busy), ("copy", copied), ("gpu", busy - copied))
+    return {name: out[name] for name in (PYTHON, GPU) if name in out}
+
+
+def _busy(then: Outcome) -> Totals:
+    if then.busy_share is None:
+        return {}
+    busy = then.busy_share * then.step_ns
+    return {GPU: (("lost", then.step_ns - busy), ("gpu", busy))}
+
+
+def _replayed(diagnosis: PlannedDiagnosis, drawn: DrawnStep, scale: float, step_ns: float) -> Totals:
+    """Totals of the step that the replay laid out, brought to the length that the levers are listed with."""
+    host = [(bar.name, bar.end_ns - bar.start_ns) for bar in drawn.bars if bar.lane == "host"]
+    kind, _ = loader(diagnosis)
+    loaded = scale * sum(ns for name, ns in host if name == "DataLoader")
+    waits = scale * sum(ns for name, ns in host if "Synchronize" in name)
+    copies = scale * sum(ns for name, ns in host if "Memcpy" in name)
+    on_gpu = [bar for bar in drawn.bars if bar.lane != "host"]
+    worked = scale * _union((bar.start_ns, bar.end_ns) for bar in on_gpu if not bar.name.startswith("Memcpy"))
+    busy = scale * _union((bar.start_ns, bar.end_ns) for bar in on_gpu)
+    return {
+        PYTHON: _host(step_ns, kind, loaded, copies, waits),
+        GPU: (("lost", max(step_ns - busy, 0.0)), ("copy", busy - worked), ("gpu", worked)),
+    }
+
+
+def _union(spans: Iterable[tuple[int, int]]) -> int:
+    total, reached = 0, 0
+    for start, end in sorted(spans):
+        total += max(0, end - max(start, reached))
+        reached = max(reached, end)
+    return total
+
+
+# -------------------------------------------------------------------------------------------------------- geometry
+
+
+def _step(title: str, step_ns: int, totals: Totals, longest: int) -> StripStep:
+    lanes = tuple(_lane(name, parts, longest) for name, parts in totals.items())
+    return StripStep(title, f"{short_ms(step_ns)} ms per step", lanes, round(100 * step_ns / longest, 2))
+
+
+def _lane(name: str, parts: Sequence[tuple[str, float]], longest: int) -> StripLane:
+    segments = tuple(_segments(parts, longest))
+    said = ", ".join(segment.title for segment in segments)
+    return StripLane(name, segments, f"{name}: {said}")
+
+
+def _segments(parts: Sequence[tuple[str, float]], longest: int) -> Iterator[Segment]:
+    x = 0.0
+    for kind, ns in parts:
+        width = 100 * ns / longest
+        if ns <= 0:
+            continue
+        time, words = short_ms(ns), WORDS[kind]
+        label = f"{words} {time}" if width >= ROOM + len(words) * 0.7 else time if width >= ROOM / 2 else ""
+        short = (
+            f"{SHORT.get(kind, words)} {time}" if width >= NARROW_ROOM + 6 else time if width >= NARROW_ROOM / 2 else ""
+        )
+        yield Segment(kind, ns, round(x, 2), round(width, 2), label, short, f"{words} {time} ms")
+        x += width
+
+
+def _ticks(longest: int) -> tuple[tuple[float, str], ...]:
+    length = longest / 1e6
+    spacing = next(
+        (m * 10.0**power for power in range(-4, 6) for m in (1, 2, 5) if length / (m * 10.0**power) <= TICKS), length
+    )
+    return tuple((round(100 * k * spacing / length, 2), f"{k * spacing:g}") for k in range(int(length / spacing) + 1))
