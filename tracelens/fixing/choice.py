@@ -111,8 +111,8 @@ def without_change(diagnosis: PlannedDiagnosis, rules: Sequence[LeverRule]) -> U
     owner, lever = _by_hand(diagnosis, rules)
     if owner is not None and lever is not None:
         place = f"{owner.locations[0]}: " if owner.locations else ""
-        toggled = lever.id if lever.command else None
-        return Unfixed(False, f"No patch is made for {lever.id}. By hand: {place}{lever.text}.", toggled)
+        said = f"No patch is made for {lever.id}{_obstacle(diagnosis, lever)}. By hand: {place}{lever.text}."
+        return Unfixed(False, said, _to_try(diagnosis, lever))
     busy = diagnosis.gpu_busy_share
     verdict = diagnosis.recommendation.verdict.rstrip(".")
     if busy is not None and busy >= MOST_BUSY:
@@ -120,6 +120,21 @@ def without_change(diagnosis: PlannedDiagnosis, rules: Sequence[LeverRule]) -> U
     limited = busy is not None  # without a GPU the largest part of a step is the work itself
     said = f"{verdict}. No change that keeps the results was found for it."
     return Unfixed(not limited, said, _first_open(diagnosis) if limited else None)
+
+
+def _obstacle(diagnosis: PlannedDiagnosis, lever: Lever) -> str:
+    """What stands in the way of its recipe; empty for a lever without one."""
+    patch = diagnosis.patches.get(lever.id)
+    declined = patch.declined if patch is not None else ()
+    return f" ({declined[0].obstacle})" if declined else ""
+
+
+def _to_try(diagnosis: PlannedDiagnosis, lever: Lever) -> str | None:
+    """The lever itself where a toggle shows what it brings; of one whose recipe declines, its line left out."""
+    if lever.id not in diagnosis.patches:
+        return lever.id if lever.command else None
+    lines = (one for one in diagnosis.levers if one.id.startswith("line=") and one.command)
+    return next((one.id for one in lines if set(one.locations) & set(lever.locations)), None)
 
 
 def _first_open(diagnosis: PlannedDiagnosis) -> str | None:
