@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from tests.support import report_cases as cases
 from tracelens.report import charts
-from tracelens.report.training_window import inside, training_window
+from tracelens.report.training_window import taken_in, training_window
 
 SECOND = 1_000_000_000
 
 
 def test_samples_before_and_after_the_training_are_not_averaged() -> None:
     rows = [{"unix_ns": n * SECOND} for n in range(10)]
-    counted = inside(rows, (3 * SECOND, 6 * SECOND))
+    counted = taken_in(rows, (3 * SECOND, 6 * SECOND))
     assert counted == (False,) * 3 + (True,) * 4 + (False,) * 3
     busy = [0.0] * 3 + [60.0] * 4 + [0.0] * 3
     drawn = charts.utilization(rows, {"GPU": busy}, counted)
@@ -22,7 +22,7 @@ def test_samples_before_and_after_the_training_are_not_averaged() -> None:
 
 def test_too_few_samples_of_the_training_are_no_average() -> None:
     rows = [{"unix_ns": n * SECOND} for n in range(10)]
-    assert inside(rows, (3 * SECOND, 4 * SECOND)) == inside(rows, None) == (True,) * 10
+    assert taken_in(rows, (3 * SECOND, 4 * SECOND)) == taken_in(rows, None) == (True,) * 10
 
 
 def test_the_training_begins_with_the_steps_without_the_profiler() -> None:

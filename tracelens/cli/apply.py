@@ -43,7 +43,7 @@ def apply(
     dry_run: bool,
     shown: Presentation,
 ) -> None:
-    """Print the diff of the recommended scheme and write it; a backup makes `revert` exact."""
+    """Print the diff of the recommended change and write it; a backup makes `revert` exact."""
     from tracelens import remedies
 
     folder = options.run_folder(run)
@@ -133,7 +133,7 @@ def _text(done: ApplyResult, shown: Presentation, more: str) -> str:
     if done.outcome == "already":
         return f"This patch ({done.scheme}) is applied already: nothing to do.\n\n{ending}"
     if change is None:
-        return f"{done.verdict}\nNothing to apply.\n\n{ending}"
+        return text.nothing_to_apply(done.verdict, shown.style(), done.next_command, more)
     return text.patch(change, shown.style(), done.next_command, done.check, more)
 
 

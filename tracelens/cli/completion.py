@@ -20,7 +20,7 @@ SET_UP = {
 @click.argument("shell", type=options.ChoiceWithSuggestion(tuple(SET_UP)))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print the script that makes SHELL complete commands, options, schemes and runs.
+    """Print the script that makes SHELL complete commands, options, levers and runs.
 
     \b
     bash:  echo 'eval "$(tracelens completion bash)"' >> ~/.bashrc

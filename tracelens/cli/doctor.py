@@ -21,7 +21,7 @@ MARK = {True: "ok  ", False: "BAD ", None: "note"}
 
 
 @click.command(short_help="Is this machine able to record what we need?")
-@click.option("--calibrate", is_flag=True, help="Measure this machine's launch and copy costs for the replay.")
+@click.option("--calibrate", is_flag=True, help="Measure this machine's launch and copy costs, for better predictions.")
 @options.presented("doctor")
 def doctor(calibrate: bool, shown: Presentation) -> int:
     """Check Python, PyTorch, driver, profiler permissions, package traps, memory and disk; each with its cure."""

@@ -167,10 +167,10 @@ scheme = click.option(
     "scheme",
     metavar="ID",
     shell_complete=lambda *given: [name for name in SCHEMES if name.startswith(given[-1])],
-    help="This scheme instead of the recommended one (see `tracelens rules`).",
+    help="This lever instead of the recommended one (see `tracelens rules`).",
 )
-only = click.option("--only", multiple=True, metavar="HUNK", help="Only these hunks; may be given several times.")
-skip = click.option("--skip", multiple=True, metavar="HUNK", help="All but these hunks; may be given several times.")
+only = click.option("--only", multiple=True, metavar="HUNK", help="Only these changes; may be given several times.")
+skip = click.option("--skip", multiple=True, metavar="HUNK", help="All but these changes; may be given several times.")
 rules_folder = click.option(
     "--rules", type=click.Path(path_type=Path, file_okay=False), help="A folder of rules to use instead of ours."
 )

@@ -50,7 +50,7 @@ choices = options.bundled(
     EveryPlaceOptions,
     click.option("--every-place", is_flag=True, help="Patch each place of a batch, as if it waited in each step."),
     click.option(
-        "--lever", "levers", multiple=True, metavar="ID", help="Only the changes of these schemes, or these Edits."
+        "--lever", "levers", multiple=True, metavar="ID", help="Only the changes of these levers, or these Edits."
     ),
     click.option("--checked", is_flag=True, help="Also write what is not proved and has no known obstacle."),
     click.option(

@@ -30,7 +30,7 @@ constraints = options.bundled(
     "constraints",
     Constraints,
     click.option("--time", metavar="2d", callback=_days, help="Working time there is: days, hours or weeks."),
-    click.option("--gain", type=options.NonNegativeNumber(), metavar="PERCENT", help="Speedup wanted."),
+    click.option("--gain", type=options.NonNegativeNumber(), metavar="PERCENT", help="How much faster it has to be."),
     click.option(
         "--change",
         type=options.ChoiceWithSuggestion(("minimal", "acceptable", "complex")),
@@ -39,7 +39,7 @@ constraints = options.bundled(
 )
 
 
-@click.command(short_help="Schemes scored and ranked, with the staged plan.")
+@click.command(short_help="What costs the step time, and what each lever would gain.")
 @options.inputs
 @constraints
 @planning
@@ -47,7 +47,7 @@ constraints = options.bundled(
 def recommend(
     paths: tuple[Path, ...], plan_options: PlanOptions, constraints: Constraints, shown: Presentation
 ) -> None:
-    """Schemes scored and ranked on this run, with reasons, ranges and the staged plan."""
+    """What costs the step time, its lines, and the levers by what they gain on this run; -v has scores and the plan."""
     from tracelens import pipeline
 
     diagnosis = planned(paths, plan_options, constraints)

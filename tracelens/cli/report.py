@@ -31,9 +31,9 @@ STDOUT = Path("-")
 )
 @options.presented("report")
 def report(paths: tuple[Path, ...], plan_options: PlanOptions, out: Path | None, shown: Presentation) -> None:
-    """One HTML file with everything: verdict, schemes, timeline, waits, patch. It needs no network.
+    """One HTML file with everything: verdict, levers, timeline, waits, patch. It needs no network.
 
-    --format markdown writes the summary and the implementation record of the recommended scheme (or of --scheme):
+    --format markdown writes the summary and the implementation record of the recommended change (or of --lever):
     problem, cause, steps, a checklist ticked by what `verify` measured, expected beside measured.
     """
     from tracelens import run as runs

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @options.rules_folder
 @options.presented("rules")
 def rules(name: str | None, rules: Path | None, shown: Presentation) -> None:
-    """List the rules, or explain one: a scheme, a finding, a kind of edit or a lever."""
+    """List the rules, or explain one: a lever, a finding or a kind of change."""
     from tracelens.schemes import rules as rule_files
 
     loaded = rule_files.load(rules)

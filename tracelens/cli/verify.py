@@ -64,7 +64,7 @@ effort = options.bundled(
     context_settings={"ignore_unknown_options": True},
 )
 @click.argument("words", metavar="[RUN | BEFORE.py AFTER.py [ARGS]...]", nargs=-1, type=click.UNPROCESSED)
-@click.option("--all", "every", is_flag=True, help="Each scheme that a patch can be made for, side by side.")
+@click.option("--all", "every", is_flag=True, help="Each lever that a patch can be made for, side by side.")
 @effort
 @patching
 @options.presented("verify")

@@ -43,7 +43,7 @@ def _comparison(result: Comparison, style: TerminalStyle, next_command: str) -> 
         yield terminal.heading("Waits of the host, per step")
         shown = result.waits if style.everything else result.waits[:ROWS]
         waits = [(*_change(wait.name, wait), _lines(wait), _exposed(wait)) for wait in shown]
-        columns = ("where", "base", "new", "change", "lines", "recoverable")
+        columns = ("where", "base", "new", "change", "lines", "costs")
         yield terminal.table(columns, waits, frozenset({1, 2, 3}))
     yield from _issues("New findings", result.appeared)
     yield from _issues("Findings that are gone", result.vanished)

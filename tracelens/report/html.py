@@ -40,7 +40,7 @@ from tracelens.report import (
 )
 from tracelens.report.sections import Code
 from tracelens.report.text import by_rank
-from tracelens.report.training_window import inside, training_window
+from tracelens.report.training_window import taken_in, training_window
 from tracelens.run.sources import SourceScope
 
 UNIT = re.compile(r"([+−-]?\d[\d.,]* (?:%|ms|s)(?!\w))")
@@ -179,7 +179,7 @@ def _utilization(diagnosis: Diagnosis) -> charts.Utilization | None:
         f"GPU {index}" if gpus > 1 else "GPU": [_gpu_share(row, index) for row in rows] for index in range(gpus)
     }
     series["CPU"] = [row.get("cpu_percent") for row in rows]
-    return charts.utilization(rows, series, inside(rows, training_window(diagnosis)))
+    return charts.utilization(rows, series, taken_in(rows, training_window(diagnosis)))
 
 
 def _gpu_share(row: Mapping[str, Any], index: int) -> float | None:

@@ -14,9 +14,10 @@ from typing import Any
 
 from tracelens.model import Diagnosis, Estimate, Goal, Patch, PlannedDiagnosis, Scheme, Verification
 from tracelens.report import formatting, markdown, next_commands, sections, verification_rows, wording
+from tracelens.report.analysis_text import recorded
 from tracelens.report.ascii_timeline import strip
 from tracelens.report.markdown_syntax import block, bullets, checklist, code, document, plain, table
-from tracelens.report.text import MET, recorded
+from tracelens.report.text import MET
 
 MOST_DIFF_LINES = 400
 """A record is read by people; a longer patch is in tracelens.patch."""

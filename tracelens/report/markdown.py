@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 
 from tracelens.model import Diagnosis, PlannedDiagnosis
 from tracelens.report import formatting, lever_section, next_commands, sections, wording
+from tracelens.report.analysis_text import recorded
 from tracelens.report.compare import Comparison, TimeChange
 from tracelens.report.gate import Gate
 from tracelens.report.issues import Issue
 from tracelens.report.markdown_syntax import block, bullets, code, document, plain, table
 from tracelens.report.sections import Code, Section
-from tracelens.report.text import recorded
 
 ROWS = 12
 """Rows of a table in a summary; the report has all."""

@@ -19,33 +19,33 @@ from tracelens.model import (
     PlannedDiagnosis,
     Scheme,
     SecondOpinion,
-    Stall,
     Verification,
 )
-from tracelens.report import diff, formatting, next_commands, screen_text, terminal, verification_rows, wording
-from tracelens.report.first_screen import costly_lines, first_screen, subject, time_columns
-from tracelens.report.formatting import short_ms
-from tracelens.report.json import trace_name
-from tracelens.report.on_baseline import on_baseline
+from tracelens.report import (
+    analysis_text,
+    diff,
+    formatting,
+    next_commands,
+    screen_text,
+    terminal,
+    verification_rows,
+    wording,
+)
+from tracelens.report.first_screen import first_screen, subject
 from tracelens.report.source_excerpt import around
 from tracelens.report.terminal import TerminalStyle
 
-FRAMES = 3
-"""Code frames printed: beyond the three costliest waits the table is quicker to read."""
 DIFF_ROWS = 60
 """A diff that fits on a screen is shown with the recommendation; a longer one is for `apply --dry-run`."""
-SHORT_ROWS = 5
-SHORT_GROUPS = 2
-"""What fits beside the rest on one screen; -v has all."""
-STALL_ROWS = 12
-"""Rows of the stall table; the JSON has all of them."""
 
 
 def analysis(
     diagnosis: Diagnosis, style: TerminalStyle, typed: Sequence[str] = (), opinion: SecondOpinion | None = None
 ) -> str:
     """What the GPU waited for. `typed`: paths and options of the user, for the next command; `opinion`: HTA's."""
-    return terminal.draw(_analysis(diagnosis, style, next_commands.after_analyze(diagnosis, typed), opinion), style)
+    return terminal.draw(
+        analysis_text.blocks(diagnosis, style, next_commands.after_analyze(diagnosis, typed), opinion), style
+    )
 
 
 def recommendation(diagnosis: PlannedDiagnosis, style: TerminalStyle, typed: Sequence[str] = ()) -> str:
@@ -67,6 +67,13 @@ def patch(change: Patch, style: TerminalStyle, next_command: str, check: str, mo
     `check` is the command that checks what was left out; `more` is said before the next command.
     """
     return terminal.draw(_patch(change, next_command, check, more), style)
+
+
+def nothing_to_apply(verdict: str, style: TerminalStyle, next_command: str, more: str = "") -> str:
+    """The verdict, and that no change follows from it."""
+    said = (terminal.verdict(verdict), terminal.paragraph("Nothing to apply."))
+    added = (terminal.paragraph(more),) if more else ()
+    return terminal.draw((*said, *added, terminal.next_command(next_command)), style)
 
 
 def patch_document(change: Patch, check: str) -> dict[str, Any]:
@@ -103,176 +110,6 @@ def verification(trials: Sequence[Verification], style: TerminalStyle, next_comm
     return terminal.draw(_verification(trials, next_command), style)
 
 
-# ---------------------------------------------------------------------------------------------------- analyze
-
-
-def _analysis(
-    diagnosis: Diagnosis, style: TerminalStyle, next_command: str, opinion: SecondOpinion | None
-) -> Iterator[RenderableType]:
-    shown = on_baseline(diagnosis)
-    yield terminal.subject(subject(diagnosis))
-    yield terminal.verdict(wording.verdict(diagnosis))
-    if style.everything:
-        yield from _breakdown(shown)
-        yield from _stalls(shown, style)
-        yield from _findings(shown)
-        yield from _abstentions(diagnosis)
-        yield from _method(diagnosis)
-    else:
-        lines = costly_lines(diagnosis)
-        yield from screen_text.annotated(lines, time_columns(diagnosis), wording.together(diagnosis) if lines else "")
-        yield from _breakdown(shown)
-        yield from _short_findings(shown)
-        yield from _short_abstentions(diagnosis)
-        if opinion is None:
-            yield terminal.paragraph("With -v: each wait, the evidence, how it was recorded.", "dim")
-    if opinion is not None:
-        yield from _second_opinion(opinion)
-    yield terminal.next_command(next_command)
-
-
-def _second_opinion(opinion: SecondOpinion) -> Iterator[RenderableType]:
-    """HTA's numbers of the whole recording, ours by its definitions, and what is known of a difference."""
-    yield terminal.heading(f"Second opinion: {opinion.tool} {opinion.version}, of the whole recording, its definitions")
-    rows = [
-        (one.name, _quantity(one.theirs, one.unit), _quantity(one.ours, one.unit), AGREES[one.agrees])
-        for one in opinion.quantities
-    ]
-    yield terminal.table(("", opinion.tool, "TraceLens", ""), rows, frozenset({1, 2}))
-    for note in opinion.notes:
-        yield terminal.paragraph(f"{note}.", "dim")
-
-
-AGREES = {True: "agree", False: "differ", None: ""}
-
-
-def _quantity(value: float | None, unit: str) -> str:
-    return "–" if value is None else f"{value:.1f} {unit}"
-
-
-def _method(diagnosis: Diagnosis) -> Iterator[RenderableType]:
-    """The one place that has the step time under the profiler."""
-    yield terminal.heading("How it was recorded")
-    yield terminal.paragraph(", ".join(recorded(diagnosis)))
-    yield terminal.paragraph(
-        "Times of waits and parts are their shares of a recorded step, on the step time above; evidence is as recorded."
-    )
-
-
-def _short_findings(diagnosis: Diagnosis) -> Iterator[RenderableType]:
-    if not diagnosis.findings:
-        return
-    yield terminal.heading("Findings")
-    rows = [
-        (
-            finding.title,
-            formatting.clean(str(finding.location)) if finding.location else "",
-            f"{short_ms(finding.cost_ns)} ms",
-            formatting.percent(finding.share),
-        )
-        for finding in diagnosis.findings[:SHORT_ROWS]
-    ]
-    yield terminal.table(("what", "where", "per step", "share"), rows, frozenset({2, 3}))
-
-
-def _short_abstentions(diagnosis: Diagnosis) -> Iterator[RenderableType]:
-    groups = wording.grouped_abstentions(diagnosis)
-    if not groups:
-        return
-    yield terminal.heading("Could not be judged")
-    for names, missing, hint in groups[:SHORT_GROUPS]:
-        yield terminal.paragraph(f"{', '.join(names)}: {missing}; {hint}")
-    if len(groups) > SHORT_GROUPS:
-        yield terminal.paragraph(f"and {len(groups) - SHORT_GROUPS} more reasons with -v", "dim")
-
-
-def recorded(diagnosis: Diagnosis) -> tuple[str, ...]:
-    """What was recorded, in a few words: trace, device, steps, step time with and without the profiler."""
-    trace, steps = diagnosis.timeline.trace, diagnosis.steps
-    name = diagnosis.run.path.name if diagnosis.run else trace_name(trace, diagnosis)
-    chips = [name, wording.device(trace)]
-    if len(diagnosis.traces) > 1:
-        chips.append(f"slowest of {len(diagnosis.traces)} ranks")
-    chips.append(f"{wording.step_count(diagnosis)} ({wording.STEP_SOURCE[steps.source]})")
-    recorded_ns = steps.median_ns if steps.certain else None
-    chips.append(f"{formatting.milliseconds(recorded_ns)} per step recorded")
-    if steps.unprofiled_median_ns is not None:
-        busy = steps.unprofiled_busy_share(diagnosis.gpu_busy_share)
-        of_it = f", of which the GPU works {formatting.percent(busy)}" if busy is not None else ""
-        chips.append(f"{formatting.milliseconds(steps.unprofiled_median_ns)} without the profiler{of_it}")
-    return tuple(chips)
-
-
-def _breakdown(diagnosis: Diagnosis) -> Iterator[RenderableType]:
-    if diagnosis.breakdown is None:
-        return
-    yield terminal.heading("Where a step goes")
-    yield terminal.bars(
-        (wording.PARTS[part][0], share, f"{short_ms(ns)} ms", formatting.percent(share))
-        for part, ns, share in wording.shown_parts(diagnosis.breakdown)
-    )
-
-
-def _stalls(diagnosis: Diagnosis, style: TerminalStyle) -> Iterator[RenderableType]:
-    stalls = wording.ranked_stalls(diagnosis)
-    if not stalls:
-        return
-    rows_shown, frames_shown = (len(stalls), len(stalls)) if style.everything else (STALL_ROWS, FRAMES)
-    yield terminal.heading("Host waits, per step")
-    columns = ("source line", "call", "calls", "host blocked", "GPU idle", "recoverable", "verdict")
-    rows = [_stall_row(stall) for stall in stalls[:rows_shown]]
-    yield terminal.table(columns, rows, frozenset({2, 3, 4, 5}))
-    if len(stalls) > rows_shown:
-        yield terminal.paragraph(f"and {len(stalls) - rows_shown} more with -v", "dim")
-    if wording.together(diagnosis):
-        yield terminal.paragraph(wording.together(diagnosis))
-    framed = [s for s in stalls if s.location and (s.verdict == "exposed" or style.everything)]
-    for stall in framed[:frames_shown]:
-        yield terminal.heading("")
-        yield _frame(stall, diagnosis)
-
-
-def _stall_row(stall: Stall) -> tuple[str, ...]:
-    return (
-        formatting.shorten(wording.stall_place(stall), 40),
-        formatting.shorten(wording.stall_call(stall), 36),
-        f"{stall.calls_per_step:.1f}",
-        formatting.milliseconds(stall.wait_ns),
-        formatting.milliseconds(stall.gpu_idle_ns),
-        formatting.milliseconds(stall.exposed_ns),
-        wording.VERDICT[stall.verdict],
-    )
-
-
-def _frame(stall: Stall, diagnosis: Diagnosis) -> RenderableType:
-    wait, idle, exposed = (formatting.milliseconds(ns) for ns in (stall.wait_ns, stall.gpu_idle_ns, stall.exposed_ns))
-    title = f"{wording.stall_call(stall)}: removing it alone gives back {exposed} per step"
-    note = f"host blocked {wait}, GPU idle {idle}"
-    function = stall.location.function if stall.location else None
-    place = wording.stall_place(stall) + (f" in {function}" if function else "")
-    excerpt = around(diagnosis.sources, stall.location, stall.call)
-    return terminal.code_frame(title, place, excerpt, note, wording.HELP[stall.kind])
-
-
-def _findings(diagnosis: Diagnosis) -> Iterator[RenderableType]:
-    if not diagnosis.findings:
-        return
-    yield terminal.heading("Findings")
-    rows = [
-        (f.title, formatting.milliseconds(f.cost_ns), formatting.percent(f.share), f"{f.evidence}")
-        for f in diagnosis.findings
-    ]  # fmt: skip
-    yield terminal.table(("what", "per step", "share", "evidence"), rows, frozenset({1, 2}))
-
-
-def _abstentions(diagnosis: Diagnosis) -> Iterator[RenderableType]:
-    if not diagnosis.abstentions:
-        return
-    yield terminal.heading("Could not be judged")
-    rows = [(", ".join(names), missing, hint) for names, missing, hint in wording.grouped_abstentions(diagnosis)]
-    yield terminal.table(("what", "missing", "record"), rows, frozenset())
-
-
 # -------------------------------------------------------------------------------------------------- recommend
 
 
@@ -285,8 +122,8 @@ def _recommendation(diagnosis: PlannedDiagnosis, typed: Sequence[str]) -> Iterat
     yield from _change(diagnosis)
     yield from _stages(diagnosis, typed)
     yield from _measures(diagnosis)
-    yield from _abstentions(diagnosis)
-    yield from _method(diagnosis)
+    yield from analysis_text.abstentions(diagnosis)
+    yield from analysis_text.method(diagnosis)
     yield terminal.next_command(next_commands.after_recommend(diagnosis, typed))
 
 

@@ -27,7 +27,7 @@ def training_window(diagnosis: Diagnosis) -> tuple[int, int] | None:
     return zero + int(steps["start_ns"].min()) - sum(timed), zero + int(steps["end_ns"].max())
 
 
-def inside(rows: Sequence[Mapping[str, Any]], window: tuple[int, int] | None) -> tuple[bool, ...]:
+def taken_in(rows: Sequence[Mapping[str, Any]], window: tuple[int, int] | None) -> tuple[bool, ...]:
     """Which samples were taken while it trained; all of them where that is not known, or too few were."""
     if window is not None:
         found = tuple("unix_ns" in row and window[0] <= int(row["unix_ns"]) <= window[1] for row in rows)

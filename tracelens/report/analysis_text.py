@@ -1,0 +1,195 @@
+"""What `analyze` says in a terminal: the lines that wait, where a step goes, findings, and HTA's second opinion.
+
+In: a Diagnosis. Out: blocks. One screen on the one step time of the page; with -v each wait with its lines, the
+evidence and how it was recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+
+from tracelens.model import Diagnosis, SecondOpinion, Stall
+from tracelens.report import formatting, screen_text, terminal, wording
+from tracelens.report.first_screen import costly_lines, subject, time_columns
+from tracelens.report.formatting import short_ms
+from tracelens.report.json import trace_name
+from tracelens.report.on_baseline import on_baseline
+from tracelens.report.source_excerpt import around
+from tracelens.report.terminal import TerminalStyle
+
+FRAMES = 3
+"""Code frames printed: beyond the three costliest waits the table is quicker to read."""
+SHORT_ROWS = 5
+SHORT_GROUPS = 2
+"""What fits beside the rest on one screen; -v has all."""
+STALL_ROWS = 12
+"""Rows of the stall table; the JSON has all of them."""
+
+
+def blocks(
+    diagnosis: Diagnosis, style: TerminalStyle, next_command: str, opinion: SecondOpinion | None
+) -> Iterator[RenderableType]:
+    shown = on_baseline(diagnosis)
+    yield terminal.subject(subject(diagnosis))
+    yield terminal.verdict(wording.verdict(diagnosis))
+    if style.everything:
+        yield from _breakdown(shown)
+        yield from _stalls(shown, style)
+        yield from _findings(shown)
+        yield from abstentions(diagnosis)
+        yield from method(diagnosis)
+    else:
+        lines = costly_lines(diagnosis)
+        yield from screen_text.annotated(lines, time_columns(diagnosis), wording.together(diagnosis) if lines else "")
+        yield from _breakdown(shown)
+        yield from _short_findings(shown)
+        yield from _short_abstentions(diagnosis)
+        if opinion is None:
+            yield terminal.paragraph("With -v: each wait, the evidence, how it was recorded.", "dim")
+    if opinion is not None:
+        yield from _second_opinion(opinion)
+    yield terminal.next_command(next_command)
+
+
+def _second_opinion(opinion: SecondOpinion) -> Iterator[RenderableType]:
+    """HTA's numbers of the whole recording, ours by its definitions, and what is known of a difference."""
+    yield terminal.heading(f"Second opinion: {opinion.tool} {opinion.version}, of the whole recording, its definitions")
+    rows = [
+        (one.name, _quantity(one.theirs, one.unit), _quantity(one.ours, one.unit), AGREES[one.agrees])
+        for one in opinion.quantities
+    ]
+    yield terminal.table(("", opinion.tool, "TraceLens", ""), rows, frozenset({1, 2}))
+    for note in opinion.notes:
+        yield terminal.paragraph(f"{note}.", "dim")
+
+
+AGREES = {True: "agree", False: "differ", None: ""}
+
+
+def _quantity(value: float | None, unit: str) -> str:
+    return "–" if value is None else f"{value:.1f} {unit}"
+
+
+def method(diagnosis: Diagnosis) -> Iterator[RenderableType]:
+    """The one place that has the step time under the profiler."""
+    yield terminal.heading("How it was recorded")
+    yield terminal.paragraph(", ".join(recorded(diagnosis)))
+    yield terminal.paragraph(
+        "Times of waits and parts are their shares of a recorded step, on the step time above; evidence is as recorded."
+    )
+
+
+def _short_findings(diagnosis: Diagnosis) -> Iterator[RenderableType]:
+    if not diagnosis.findings:
+        return
+    yield terminal.heading("Findings")
+    rows = [
+        (
+            finding.title,
+            formatting.clean(str(finding.location)) if finding.location else "",
+            f"{short_ms(finding.cost_ns)} ms",
+            formatting.percent(finding.share),
+        )
+        for finding in diagnosis.findings[:SHORT_ROWS]
+    ]
+    yield terminal.table(("what", "where", "per step", "share"), rows, frozenset({2, 3}))
+
+
+def _short_abstentions(diagnosis: Diagnosis) -> Iterator[RenderableType]:
+    groups = wording.grouped_abstentions(diagnosis)
+    if not groups:
+        return
+    yield terminal.heading("Could not be judged")
+    for names, missing, hint in groups[:SHORT_GROUPS]:
+        yield terminal.paragraph(f"{', '.join(names)}: {missing}; {hint}")
+    if len(groups) > SHORT_GROUPS:
+        yield terminal.paragraph(f"and {len(groups) - SHORT_GROUPS} more reasons with -v", "dim")
+
+
+def recorded(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """What was recorded, in a few words: trace, device, steps, step time with and without the profiler."""
+    trace, steps = diagnosis.timeline.trace, diagnosis.steps
+    name = diagnosis.run.path.name if diagnosis.run else trace_name(trace, diagnosis)
+    chips = [name, wording.device(trace)]
+    if len(diagnosis.traces) > 1:
+        chips.append(f"slowest of {len(diagnosis.traces)} ranks")
+    chips.append(f"{wording.step_count(diagnosis)} ({wording.STEP_SOURCE[steps.source]})")
+    recorded_ns = steps.median_ns if steps.certain else None
+    chips.append(f"{formatting.milliseconds(recorded_ns)} per step recorded")
+    if steps.unprofiled_median_ns is not None:
+        busy = steps.unprofiled_busy_share(diagnosis.gpu_busy_share)
+        of_it = f", of which the GPU works {formatting.percent(busy)}" if busy is not None else ""
+        chips.append(f"{formatting.milliseconds(steps.unprofiled_median_ns)} without the profiler{of_it}")
+    return tuple(chips)
+
+
+def _breakdown(diagnosis: Diagnosis) -> Iterator[RenderableType]:
+    if diagnosis.breakdown is None:
+        return
+    yield terminal.heading("Where a step goes")
+    yield terminal.bars(
+        (wording.PARTS[part][0], share, f"{short_ms(ns)} ms", formatting.percent(share))
+        for part, ns, share in wording.shown_parts(diagnosis.breakdown)
+    )
+
+
+def _stalls(diagnosis: Diagnosis, style: TerminalStyle) -> Iterator[RenderableType]:
+    stalls = wording.ranked_stalls(diagnosis)
+    if not stalls:
+        return
+    rows_shown, frames_shown = (len(stalls), len(stalls)) if style.everything else (STALL_ROWS, FRAMES)
+    yield terminal.heading("Host waits, per step")
+    columns = ("source line", "call", "calls", "host blocked", "GPU idle", "recoverable", "verdict")
+    rows = [_stall_row(stall) for stall in stalls[:rows_shown]]
+    yield terminal.table(columns, rows, frozenset({2, 3, 4, 5}))
+    if len(stalls) > rows_shown:
+        yield terminal.paragraph(f"and {len(stalls) - rows_shown} more with -v", "dim")
+    if wording.together(diagnosis):
+        yield terminal.paragraph(wording.together(diagnosis))
+    framed = [s for s in stalls if s.location and (s.verdict == "exposed" or style.everything)]
+    for stall in framed[:frames_shown]:
+        yield terminal.heading("")
+        yield _frame(stall, diagnosis)
+
+
+def _stall_row(stall: Stall) -> tuple[str, ...]:
+    return (
+        formatting.shorten(wording.stall_place(stall), 40),
+        formatting.shorten(wording.stall_call(stall), 36),
+        f"{stall.calls_per_step:.1f}",
+        formatting.milliseconds(stall.wait_ns),
+        formatting.milliseconds(stall.gpu_idle_ns),
+        formatting.milliseconds(stall.exposed_ns),
+        wording.VERDICT[stall.verdict],
+    )
+
+
+def _frame(stall: Stall, diagnosis: Diagnosis) -> RenderableType:
+    wait, idle, exposed = (formatting.milliseconds(ns) for ns in (stall.wait_ns, stall.gpu_idle_ns, stall.exposed_ns))
+    title = f"{wording.stall_call(stall)}: removing it alone gives back {exposed} per step"
+    note = f"host blocked {wait}, GPU idle {idle}"
+    function = stall.location.function if stall.location else None
+    place = wording.stall_place(stall) + (f" in {function}" if function else "")
+    excerpt = around(diagnosis.sources, stall.location, stall.call)
+    return terminal.code_frame(title, place, excerpt, note, wording.HELP[stall.kind])
+
+
+def _findings(diagnosis: Diagnosis) -> Iterator[RenderableType]:
+    if not diagnosis.findings:
+        return
+    yield terminal.heading("Findings")
+    rows = [
+        (f.title, formatting.milliseconds(f.cost_ns), formatting.percent(f.share), f"{f.evidence}")
+        for f in diagnosis.findings
+    ]  # fmt: skip
+    yield terminal.table(("what", "per step", "share", "evidence"), rows, frozenset({1, 2}))
+
+
+def abstentions(diagnosis: Diagnosis) -> Iterator[RenderableType]:
+    if not diagnosis.abstentions:
+        return
+    yield terminal.heading("Could not be judged")
+    rows = [(", ".join(names), missing, hint) for names, missing, hint in wording.grouped_abstentions(diagnosis)]
+    yield terminal.table(("what", "missing", "record"), rows, frozenset())
