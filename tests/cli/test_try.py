@@ -43,6 +43,12 @@ class Session:
         if trial.id in self.failing:
             return LeverMeasurement(trial, "failed", "the compile version ended with exit code 1")
         pairs = ((10.0, 5.0),) * 3
+        if trial.id == "bf16":
+            ends = {"low": 1.0, "high": 3.0, "patched": 2.0}
+            curve = {"low": [1.0] * 4, "high": [3.0] * 4, "patched": [2.0, 2.9, 1.1, 2.0], "tail": ends}
+            band = {"seeds": 3, "curves": [{**curve, "outside_share": 0.0}], "verdict": "within seed noise"}
+            fast = Speedup(2.0, 1.8, 2.2)
+            return LeverMeasurement(trial, "measured", None, pairs, fast, "inside_seed_band", seed_band=band)
         return LeverMeasurement(trial, "measured", None, pairs, Speedup(2.0, 1.8, 2.2), "same", memory_bytes_delta=None)
 
 
@@ -91,6 +97,13 @@ def test_the_table_says_gain_range_and_results(run: Path, session: Session, caps
     assert "5.0 (4.5 to 5.6)" in streams.out
     assert "the compile version ended with exit code 1" in said
     assert f"next: tracelens recommend {run}" in streams.out
+
+
+def test_a_lever_that_changes_losses_is_drawn_beside_other_seeds(run: Path, session: Session, capsys: Capture) -> None:
+    assert main(["try", str(run), "bf16"]) == 0
+    shown = capsys.readouterr().out
+    assert "loss with bf16, 4 blocks of steps: 0 % outside the band of 3 seeds" in " ".join(shown.split())
+    assert "band |*..*|" in shown and "above |    |" in shown
 
 
 def test_without_names_what_is_known_is_not_measured_again(run: Path, session: Session, capsys: Capture) -> None:

@@ -5,18 +5,20 @@ In: levers of one Run with their states, the best combination, the original's st
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from tracelens.model import Lever, LeverCombination, LeverNumbers, Speedup
-from tracelens.report import formatting, terminal
+from tracelens.report import formatting, loss_band, terminal
 from tracelens.report.terminal import TerminalStyle
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 NOTHING = "–"
+MOST_PICTURES = 4
+"""Of losses: more do not fit a screen."""
 NUMBERS: dict[LeverNumbers | None, str] = {
     "same": "same results, bit for bit",
     "inside_seed_band": "losses differ, as much as other seeds do",
@@ -37,6 +39,8 @@ class TrialOfLevers:
     shown: Collection[str]
     warning: str | None = None
     interrupted: bool = False
+    bands: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By id of a lever that changes losses, where it lies among the original's seeds."""
 
 
 def text(trial: TrialOfLevers, style: TerminalStyle, after: str) -> str:
@@ -52,6 +56,11 @@ def _parts(trial: TrialOfLevers, after: str) -> Iterator[RenderableType]:
         yield terminal.heading("Measured beside the original, in turns")
         rows = [_row(lever.id, lever.measured, lever.numbers, lever.memory_bytes_delta, trial) for lever in measured]
         yield terminal.table(_COLUMNS, [*rows, *_together(trial)], frozenset({2, 3}))
+    for name, band in list(trial.bands.items())[:MOST_PICTURES]:
+        if lines := loss_band.picture(name, band):
+            yield terminal.heading("")
+            yield terminal.paragraph(lines[0])
+            yield terminal.listing("\n".join(lines[1:]))
     yield terminal.verdict(verdict(trial))
     for lever in measured:
         if lever.reason:
