@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/images/: the report of three sample cases in both themes, on a phone, and zoomed.
+"""Draw the pictures of docs/images/: the report of four sample cases in both themes, on a phone, zoomed, and the card.
 
     make screenshots
 
@@ -16,12 +16,12 @@ from typing import Any
 from playwright.sync_api import sync_playwright
 
 from tracelens import pipeline
-from tracelens.report import html
+from tracelens.report import card, html
 
 ROOT = Path(__file__).resolve().parents[2]
 OUT = Path(__file__).resolve().parent
-CASES = ("sync_every_batch", "pageable_copies", "gpu_bound")
-WIDE, PHONE = {"width": 1280, "height": 1000}, {"width": 390, "height": 844}
+CASES = ("sync_every_batch", "pageable_copies", "gpu_bound", "loader_bound")
+WIDE, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 
 
 def main() -> int:
@@ -33,7 +33,10 @@ def main() -> int:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for case in CASES:
             file = Path(folder) / f"{case}.html"
-            file.write_text(_page(case), encoding="utf-8")
+            diagnosis = _diagnosis(case)
+            file.write_text(html.render(diagnosis), encoding="utf-8")
+            if case == CASES[0]:
+                (OUT / "card.svg").write_text(card.render(diagnosis), encoding="utf-8")
             for theme in ("light", "dark"):
                 _draw(browser, file, theme, OUT / f"report-{case}-{theme}.png")
         first = Path(folder) / f"{CASES[0]}.html"
@@ -44,9 +47,9 @@ def main() -> int:
     return 0
 
 
-def _page(case: str) -> str:
+def _diagnosis(case: str) -> Any:
     examined = pipeline.examine(pipeline.open_inputs((ROOT / "sample_traces" / case / "run",)))
-    return html.render(pipeline.illustrate(examined, pipeline.plan(examined)))
+    return pipeline.illustrate(examined, pipeline.plan(examined))
 
 
 def _opened(browser: Any, file: Path, theme: str, viewport: dict[str, int]) -> Any:
@@ -57,8 +60,8 @@ def _opened(browser: Any, file: Path, theme: str, viewport: dict[str, int]) -> A
 
 
 def _draw(browser: Any, file: Path, theme: str, out: Path) -> None:
-    """What one sees first: verdict, what to do, opportunities."""
-    page = _opened(browser, file, theme, {**WIDE, "height": 1900})
+    """What one sees first."""
+    page = _opened(browser, file, theme, WIDE)
     page.screenshot(path=out)
     page.close()
 
@@ -72,11 +75,12 @@ def _draw_phone(browser: Any, file: Path) -> None:
 
 
 def _draw_parts(browser: Any, file: Path, theme: str) -> None:
-    """The timeline with an idle gap and its cause, and one step before, predicted and measured."""
+    """Levers, the loop line by line, and the timeline with its largest idle gaps."""
     page = _opened(browser, file, theme, WIDE)
-    page.locator("#measured").screenshot(path=OUT / f"before-after-{theme}.png")
+    for part in ("levers", "source"):
+        page.locator(f"#{part}").screenshot(path=OUT / f"{part}-{theme}.png")
     page.focus("#lanes")
-    for key in "ggg--":
+    for key in "gg--":
         page.keyboard.press(key)
     page.wait_for_timeout(200)
     page.locator("#timeline").screenshot(path=OUT / f"timeline-{theme}.png")

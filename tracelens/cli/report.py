@@ -14,9 +14,10 @@ from tracelens.cli.renderers.renderer import PlanAnswer, Renderer, render
 from tracelens.errors import UsageError
 
 if TYPE_CHECKING:
-    from tracelens.model import Diagnosis
+    from tracelens.model import Diagnosis, IllustratedDiagnosis
 
 STDOUT = Path("-")
+CARD_SUFFIXES = (".svg", ".png")
 
 
 @click.command(short_help="One self-contained HTML file, or a Markdown record.")
@@ -29,9 +30,22 @@ STDOUT = Path("-")
     type=options.OutputPath(),
     help="Where to write, - for stdout.  [default: RUN/report.html, or beside you for a bare trace]",
 )
+@click.option(
+    "--card",
+    "card_file",
+    metavar="FILE.svg|png",
+    type=options.OutputPath(),
+    help="Write the first screen as one picture instead, for a pull request; a PNG needs Chromium.",
+)
 @options.presented("report")
-def report(paths: tuple[Path, ...], plan_options: PlanOptions, out: Path | None, shown: Presentation) -> None:
-    """One HTML file with everything: verdict, levers, timeline, waits, patch. It needs no network.
+def report(
+    paths: tuple[Path, ...],
+    plan_options: PlanOptions,
+    out: Path | None,
+    card_file: Path | None,
+    shown: Presentation,
+) -> None:
+    """One HTML file with everything: verdict, levers, the loop line by line, timeline. It needs no network.
 
     --format markdown writes the summary and the implementation record of the recommended change (or of --lever):
     problem, cause, steps, a checklist ticked by what `verify` measured, expected beside measured.
@@ -44,7 +58,12 @@ def report(paths: tuple[Path, ...], plan_options: PlanOptions, out: Path | None,
             f"--scheme chooses the record of --format markdown; {shown.form} is about all schemes",
             hint="add --format markdown, or leave --scheme out",
         )
+    if card_file is not None and card_file.suffix not in CARD_SUFFIXES:
+        raise UsageError(f"--card {card_file}: a card is an .svg or a .png", hint="tracelens report --card card.svg")
     diagnosis = planned(paths, plan_options, count_unsafe=True)
+    if card_file is not None:
+        _write_card(card_file, redact.redacted(diagnosis) if plan_options.redact else diagnosis)
+        return
     given = typed(paths, plan_options, diagnosis)
     if plan_options.redact:  # what the user typed holds names as well
         answer = PlanAnswer(redact.redacted(diagnosis), (), plan_options)
@@ -60,6 +79,17 @@ def report(paths: tuple[Path, ...], plan_options: PlanOptions, out: Path | None,
     if not shown.quiet:
         after = next_commands.after_report(diagnosis, given, applied_scheme(diagnosis))
         output.note(f"\n{wording.verdict(diagnosis)}\n\nnext: {after}")
+
+
+def _write_card(where: Path, diagnosis: IllustratedDiagnosis) -> None:
+    from tracelens import run as runs
+    from tracelens.cli import card_picture
+    from tracelens.report import card
+
+    picture = card.render(diagnosis)
+    data = card_picture.png(picture) if where.suffix == ".png" else picture.encode("utf-8", "backslashreplace")
+    runs.write_output(options.unread(where, diagnosis), data)
+    output.result(output.printable(where))
 
 
 def _default(diagnosis: Diagnosis, renderer: Renderer) -> Path:

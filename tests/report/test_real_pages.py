@@ -1,0 +1,54 @@
+"""The page of every bundled Run and of three traces of other machines: length, print, phone, nothing cut."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.browsing import Opened, marks
+from tests.support.places import SAMPLES, TRACES
+from tracelens import pipeline
+from tracelens.report import html
+
+pytestmark = [*marks, pytest.mark.slow]
+RUNS = ("sync_every_batch", "loader_bound", "gpu_bound", "host_bound", "pageable_copies")
+RECORDED_ELSEWHERE = (
+    "amd/mi300_resnet_training_stacks",
+    "hta/v100_world2_multistream_5steps",
+    "h200/tf_base_ns",
+)
+SCREEN = {"width": 1280, "height": 800}
+CUT = (
+    "[...document.querySelectorAll('.scroll, table.lev, .src')].filter(one => one.checkVisibility())"
+    ".filter(one => !one.querySelector('#scoring, svg.wide') && one.scrollWidth > one.clientWidth + 1)"
+    ".map(one => one.outerHTML.slice(0, 90))"
+)
+
+
+def path_of(name: str) -> Path:
+    if name in RUNS:
+        return SAMPLES / name / "run"
+    found = sorted((TRACES / name).parent.glob(f"{Path(name).name}*.gz"))
+    if not found:
+        pytest.skip(f"{name} is not among the shared traces beside this checkout")
+    return found[0]
+
+
+@pytest.mark.parametrize("name", [*RUNS, *RECORDED_ELSEWHERE])
+def test_a_page_is_short_and_nothing_in_it_is_cut(open_page: Callable[..., Opened], name: str) -> None:
+    examined = pipeline.examine(pipeline.open_inputs((path_of(name),)))
+    page = html.render(pipeline.illustrate(examined, pipeline.plan(examined)))
+    opened = open_page(page, viewport=SCREEN)
+    wide = opened.page
+    assert opened.complaints == []
+    assert len(wide.inner_text("h1").split()) <= 12
+    assert wide.evaluate("document.querySelector('nav').getBoundingClientRect().bottom") <= 820  # the first screen
+    assert wide.evaluate("document.documentElement.scrollHeight") <= 6 * SCREEN["height"]
+    assert len(re.findall(rb"/Type\s*/Page\b", wide.pdf(format="A4"))) <= 8
+    wide.set_viewport_size({"width": 390, "height": 844})
+    wide.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+    assert wide.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert wide.evaluate(CUT) == []

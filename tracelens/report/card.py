@@ -1,0 +1,113 @@
+"""The first screen as one picture of 1200 × 630, to paste into a pull request.
+
+In: an IllustratedDiagnosis. Out: an SVG that loads nothing, with the numbers and words of the page's first screen.
+Names come from scripts and traces: the template escapes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+import jinja2
+
+from tracelens.model import IllustratedDiagnosis
+from tracelens.report import answer, wording
+from tracelens.report.answer import Answer, Figure
+from tracelens.report.formatting import clean, shorten
+from tracelens.report.step_strip import Segment, StripStep
+
+WIDTH, LEFT, BARS_LEFT, RIGHT = 1200, 70, 230, 1130
+LARGEST, CHARACTER = 49, 0.62
+"""Size of the title in pixels, and the width of a character of it as a share of that size."""
+FIRST_ROW, ROW, GAP = 292, 42, 46
+
+
+@dataclass(frozen=True, slots=True)
+class CardSegment:
+    kind: str
+    x: float
+    width: float
+    middle: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class CardRow:
+    """One lane; the first of a step has its heading."""
+
+    y: float
+    heading: str
+    time: str
+    name: str
+    segments: tuple[CardSegment, ...]
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    title: str
+    size: int
+    sub: str
+    figures: tuple[Figure, ...]
+    rows: tuple[CardRow, ...]
+    how: str
+    said: str
+    """The picture in words."""
+
+
+def render(diagnosis: IllustratedDiagnosis) -> str:
+    """The picture as SVG."""
+    return _environment().get_template("card.svg").render(card=_card(diagnosis, answer.answer(diagnosis)))
+
+
+def _card(diagnosis: IllustratedDiagnosis, found: Answer) -> Card:
+    title = shorten(found.title, 90)
+    then = found.then
+    same = "same results" if then is not None and then.same_results else ""
+    spread = found.figures[0].range if then is not None else ""
+    how = f"{then.evidence.capitalize()} on" if then is not None else "Recorded on"
+    steps = found.strip.steps if found.strip is not None else ()
+    said = "; ".join(f"{step.title}: {', '.join(lane.said for lane in step.lanes)}" for step in steps)
+    return Card(
+        title=title,
+        size=min(LARGEST, int((RIGHT - LEFT) / (CHARACTER * max(len(title), 1)))),
+        sub=shorten(" · ".join(part for part in (found.where, then.name if then else "", same) if part), 95),
+        figures=found.figures,
+        rows=tuple(_rows(steps)),
+        how=f"{how} {shorten(wording.device(diagnosis.timeline.trace), 40)}{f', {spread}' if spread else ''}",
+        said=clean(said) or title,
+    )
+
+
+def _rows(steps: tuple[StripStep, ...]) -> Iterator[CardRow]:
+    y = float(FIRST_ROW)
+    for step in steps:
+        for number, lane in enumerate(step.lanes):
+            heading, time = (shorten(step.title, 60), step.time) if number == 0 else ("", "")
+            segments = tuple(map(_segment, lane.segments))
+            yield CardRow(y, heading, time, lane.name.removesuffix(" thread"), segments, _x(step.end))
+            y += ROW
+        y += GAP
+
+
+def _segment(segment: Segment) -> CardSegment:
+    x, width = _x(segment.x), segment.width * (RIGHT - BARS_LEFT) / 100
+    return CardSegment(segment.kind, x, round(width, 1), round(x + width / 2, 1), segment.label)
+
+
+def _x(percent: float) -> float:
+    return round(BARS_LEFT + percent * (RIGHT - BARS_LEFT) / 100, 1)
+
+
+def _source(name: str) -> str:
+    return files("tracelens.report").joinpath("parts", name).read_text(encoding="utf-8")
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.FunctionLoader(_source), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+    )
