@@ -47,6 +47,13 @@ def test_the_call_goes_below_a_counter(call: str, head: str, tier: str, tmp_path
     assert f"    if step % 100 == 0:  # thinned by tracelens\n        {call}  # fires\n" in patched_text(made)
 
 
+def test_a_while_loop_that_counts_its_passes_has_its_counter_used(tmp_path: Path) -> None:
+    body = "import gc\n\nn = 0\nwhile True:\n    STEP\n    gc.collect()  # fires\n    n += 1\n"
+    made = patch(tmp_path, "", body=body)
+    assert [(hunk.id, hunk.tier) for hunk in made.hunks] == [("TL901", "safe")]
+    assert "    if n % 100 == 0:  # thinned by tracelens\n        gc.collect()  # fires\n" in patched_text(made)
+
+
 def test_another_file_of_the_project_may_notice(tmp_path: Path) -> None:
     (tmp_path / "cache.py").write_text("import weakref\n\nseen = weakref.WeakValueDictionary()\n")
     assert [hunk.tier for hunk in patch(tmp_path, "gc.collect()").hunks] == ["checked"]
@@ -87,6 +94,14 @@ def test_what_does_more_than_the_call_stays(call: str, why: str, tmp_path: Path)
             "every few batches only",
         ),
         ("while True:\n    STEP\n    gc.collect()  # fires\n", "while loop"),
+        ("n = 0\nwhile n < 9:\n    STEP\n    gc.collect()  # fires\n    if x:\n        n += 1\n", "nothing counts"),
+        (
+            "n = 0\nwhile n < 9:\n    n = 0 if x else n\n    STEP\n    gc.collect()  # fires\n    n += 1\n",
+            "nothing counts",
+        ),
+        ("n = torch.ones(1)\nwhile n:\n    STEP\n    gc.collect()  # fires\n    n += 1\n", "nothing counts"),
+        ("n = 0\nwhile n:\n    STEP\n    gc.collect()  # fires\n    if x: continue\n    n += 1\n", "nothing counts"),
+        ("n = 0\nwhile n < 9:\n    STEP\n    gc.collect()  # fires\n    n += 2\n", "nothing counts"),
         ("for x, y in loader:\n    STEP\n    # tracelens: keep\n    gc.collect()  # fires\n", "tracelens: keep"),
         ("def clean():\n    gc.collect()  # fires\n\nfor x, y in loader:\n    STEP\n", "nothing calls `clean`"),
         (

@@ -18,12 +18,12 @@ import libcst as cst
 from tracelens.model import Declined, Location
 from tracelens.patch.code import movers
 from tracelens.patch.code.names import dotted
-from tracelens.patch.code.source import SourceFile
+from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.loop.loops import Blocked, check_framework, check_unpatched, is_rare, training_loop
 from tracelens.patch.loop.thinned import MARK, is_thinned
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target
 from tracelens.patch.recipes.called_helpers import Helper, helper_of
-from tracelens.patch.recipes.every_nth import below, condition, groups, line_at
+from tracelens.patch.recipes.every_nth import below, condition, counted_by, groups, line_at
 
 BY_HAND = "put the call below `if step % N == 0`, or take it out of the loop"
 NO_PLACE = "no call on this line that rare-call makes rarer"
@@ -80,7 +80,7 @@ def propose(request: RecipeRequest) -> RecipeAnswer:
 class _Where:
     """The loop that makes the calls, itself or in a helper that it calls."""
 
-    loop: cst.For
+    loop: cst.For | cst.While
     helper: Helper | None = None
 
     @property
@@ -96,7 +96,7 @@ def _where(source: SourceFile, line: cst.CSTNode) -> _Where:
         helper = helper_of(source, line)
         return _Where(helper.loop, helper)
     loop = training_loop(source, line)
-    if not isinstance(loop, cst.For):
+    if isinstance(loop, cst.While) and counted_by(source, loop, 1) is None:
         raise Blocked(loop, "the training loop is a while loop, whose batches nothing counts", BY_HAND)
     return _Where(loop)
 
@@ -137,7 +137,7 @@ def _kind(request: RecipeRequest, line: cst.SimpleStatementLine) -> _Kind | None
     return _FUNCTIONS.get(request.names.qualified(call.func)) if plain else None
 
 
-def _is_below_a_counter(request: RecipeRequest, loop: cst.For, line: cst.CSTNode) -> bool:
+def _is_below_a_counter(request: RecipeRequest, loop: cst.For | cst.While, line: cst.CSTNode) -> bool:
     for above in request.source.ancestors(line):
         if above is loop:
             return False
@@ -155,7 +155,7 @@ def _declined(request: RecipeRequest, target: Target, blocked: Blocked) -> Decli
 def _proposal(request: RecipeRequest, where: _Where, lines: Sequence[cst.SimpleStatementLine]) -> Proposal:
     source, every = request.source, request.edit.interval
     ordered = sorted(lines, key=source.line)
-    test, splices = condition(request, where.loop)
+    test, splices = _condition(request, where.loop)
     splices, reason = [*splices], ""
     if where.helper is not None:
         splices += where.helper.splices(source, test)
@@ -176,6 +176,14 @@ def _proposal(request: RecipeRequest, where: _Where, lines: Sequence[cst.SimpleS
         if _is_noticed(request, kind):
             proposal = proposal.as_checked(kind.unproved)
     return proposal
+
+
+def _condition(request: RecipeRequest, loop: cst.For | cst.While) -> tuple[str, list[Splice]]:
+    if isinstance(loop, cst.For):
+        return condition(request, loop)
+    counted = counted_by(request.source, loop, request.edit.interval)
+    assert counted is not None, "a while loop without a count was declined"
+    return counted, []
 
 
 def _is_noticed(request: RecipeRequest, kind: _Kind) -> bool:
