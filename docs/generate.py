@@ -196,21 +196,12 @@ def _excerpt(tour: str) -> str:
         (block[1], block[2].rstrip()) for block in re.finditer(r"```\n\$ tracelens ([^\n]+)\n(.*?)```", tour, re.S)
     ]
     answers = {words.split()[0]: answer for words, answer in blocks}
-    recorded = [line for line in answers["profile"].splitlines() if line.startswith("tracelens: ")]
-    apply = answers["apply"].partition("\nChanges\n")[0].rstrip()
     parts = {
-        "profile": "\n".join(recorded),
-        "recommend": answers["recommend"].partition("\n\nWhy not")[0],
-        "report": answers["report"].splitlines()[0],
-        "apply": apply[_second_hunk(apply) :],
-        "verify": "\n".join([*answers["verify"].splitlines()[:9], "  …"]),
+        "recommend": answers["recommend"].partition("\nwritten: ")[0],
+        "verify": "\n".join([*answers["verify"].splitlines()[:2], "  …"]),
     }
-    return "\n\n".join(f"$ tracelens {words}\n{parts[words.split()[0]]}" for words, _ in blocks)
-
-
-def _second_hunk(diff: str) -> int:
-    """Where the first hunk ends, which only imports the helper."""
-    return diff.index("\n@@ ", diff.index("\n@@ ") + 1) + 1
+    shown = [words for words, _ in blocks if words.split()[0] in parts]
+    return "\n\n".join(f"$ tracelens {words}\n{parts[words.split()[0]]}" for words in shown)
 
 
 PAGES: dict[str, tuple[Path, Callable[[], str]]] = {

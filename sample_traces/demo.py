@@ -1,4 +1,4 @@
-"""What `make demo` does: the whole loop, once on this machine and once on a run that was recorded on an H200.
+"""What `make demo` does: the whole loop, first on a run that was recorded on an H200, then on this machine.
 
 Works on copies below `demo-out/`, so that the checkout stays as it is. Opens nothing; the last lines say where the
 reports are.
@@ -24,12 +24,7 @@ def main() -> int:
     shutil.copy(HERE / CASE / "train.py", here)
     shutil.copytree(HERE / CASE, recorded)
 
-    title("The bundled training script, recorded on this machine")
-    tracelens(here, "profile", "-o", "run", "--stop-after-window", "train.py")
-    for command in (["recommend"], ["report"], ["apply"], ["verify", "--steps", "40", "--budget", "1m"]):
-        tracelens(here, command[0], "run", *command[1:], expect=(0, 3))
-
-    title("The same script, recorded and verified on an NVIDIA H200")
+    title("A training script, recorded and verified on an NVIDIA H200")
     for command in ("recommend", "report", "apply"):
         tracelens(recorded, command, "run")
     # The measurement of the H200 stays in its Run; here the same patch is held against the original on this machine.
@@ -37,9 +32,14 @@ def main() -> int:
     tracelens(recorded, "verify", "original.py", "train.py", "--steps", "20", "--budget", "1m", expect=(0, 3))
     tracelens(recorded, "revert", "run")
 
+    title("The same script on this machine")
+    tracelens(here, "profile", "-o", "run", "--stop-after-window", "train.py")
+    for command in (["recommend"], ["report"], ["apply"], ["verify", "--steps", "40", "--budget", "1m"]):
+        tracelens(here, command[0], "run", *command[1:], expect=(0, 3))
+
     title("Two reports to look at")
-    print(f"  this machine   {(here / 'run' / 'report.html').relative_to(OUT.parent)}")
     print(f"  H200           {(recorded / 'run' / 'report.html').relative_to(OUT.parent)}")
+    print(f"  this machine   {(here / 'run' / 'report.html').relative_to(OUT.parent)}")
     return 0
 
 

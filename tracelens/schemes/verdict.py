@@ -104,14 +104,14 @@ def recommended(scheme: Scheme, gives_up: Mapping[str, Any] | None, facts: Facts
     estimate = scheme.estimate
     if estimate is None:
         raise ValueError(f"{scheme.id} cannot be recommended without an estimate")
-    saved_ns = estimate.base_ns - estimate.step_ns
+    saved_ns = _saved(estimate, facts)
     loss = _largest(facts)
     if loss is not None and not _remedies(scheme, loss, saved_ns):
         text = loss_text.sentence(loss, _period(facts))
         return _bounded(text, f"{scheme.id} saves {ms(saved_ns)}: {gain(estimate)}", f"{scheme.id}: {gain(estimate)}")
     where = places(stall.location for stall in _costly(scheme, facts))
     text = f"{where}: " if where else ""
-    text += f"{scheme.id} saves {ms(saved_ns)} of every {ms(estimate.base_ns)} step: {gain(estimate)}"
+    text += f"{scheme.id} saves {ms(saved_ns)} of every {ms(facts.step_ns)} step: {gain(estimate)}"
     if gives_up is not None and gives_up["points"] >= MENTIONED_POINTS:
         limits = limits or f"{gives_up['fastest']} would be fastest with {percent(gives_up['fastest_gain_percent'])}"
     if not limits and loss is not None and loss.owner.kind not in ("wait", "copy") and _shares_idle_time(scheme, loss):
@@ -216,7 +216,7 @@ def _told(facts: Facts, scheme: Scheme | None) -> Loss | None:
     loss, estimate = _largest(facts), scheme.estimate if scheme is not None else None
     if scheme is None or estimate is None:
         return loss
-    saved_ns = estimate.base_ns - estimate.step_ns
+    saved_ns = _saved(estimate, facts)
     if loss is not None and not _remedies(scheme, loss, saved_ns):
         return loss
     stalls = _costly(scheme, facts)
@@ -225,6 +225,11 @@ def _told(facts: Facts, scheme: Scheme | None) -> Loss | None:
     called = (stalls[0].call or stalls[0].api) if stalls else None
     owner = Owner("copy" if copies else "wait", 0, lines, called, recoverable_ns=saved_ns, evidence=estimate.evidence)
     return Loss(owner, max(1, len(stalls)))
+
+
+def _saved(estimate: Estimate, facts: Facts) -> int:
+    """What the estimate takes off the one step time that is told; its own base may be a replay of it."""
+    return round(facts.step_ns * (1 - estimate.step_ns / estimate.base_ns)) if estimate.base_ns else 0
 
 
 def _remedies(scheme: Scheme, loss: Loss, saved_ns: int) -> bool:
