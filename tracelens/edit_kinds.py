@@ -26,6 +26,10 @@ EditKind = Literal[
     "loader-workers",
     "persistent-workers",
     "rare-call",
+    "loader-ahead",
+    "loader-pinning",
+    "gradients-to-none",
+    "average-at-once",
 ]
 Tier = Literal["safe", "checked", "unsafe", "manual"]
 """How far a hunk is proved to change nothing that the script computes or prints.
@@ -123,6 +127,8 @@ class EditDefinition:
 
 _COPY_IN_HELPER = "copy with non_blocking=True there, from pinned memory"
 _WAIT_IN_HELPER = "wait every N batches, in the loop that calls it"
+
+_MEASURE: Final = "measure it with tracelens verify"
 
 DEFINITIONS: Final[tuple[EditDefinition, ...]] = (
     EditDefinition(
@@ -273,6 +279,51 @@ DEFINITIONS: Final[tuple[EditDefinition, ...]] = (
             "look at the owners of the step, or measure it with tracelens verify",
         ),
         parameters=frozenset({"interval"}),
+        needs_wait=False,
+        ends_waits=False,
+    ),
+    EditDefinition(
+        id="loader-ahead",
+        tier="checked",
+        hunk=10,
+        recipe="loader_arguments",
+        label="Let each worker of the loader prepare more batches",
+        replay=NotReplayed(
+            "how unevenly the workers deliver is not in a recording of a few steps",
+            _MEASURE,
+            changes_steps=False,
+        ),
+        parameters=frozenset({"depth"}),
+        needs_wait=False,
+        ends_waits=False,
+    ),
+    EditDefinition(
+        id="loader-pinning",
+        tier="checked",
+        hunk=11,
+        recipe="loader_arguments",
+        label="Let the loader pin its batches",
+        replay=NotReplayed("what pinning costs the loader is not known without copies that use it", _MEASURE),
+        needs_wait=False,
+        ends_waits=False,
+    ),
+    EditDefinition(
+        id="gradients-to-none",
+        tier="checked",
+        hunk=12,
+        recipe="zero_grad",
+        label="Free gradients instead of filling them with zeros",
+        replay=NotReplayed("which kernels of the step fill gradients is not told", _MEASURE),
+        needs_wait=False,
+        ends_waits=False,
+    ),
+    EditDefinition(
+        id="average-at-once",
+        tier="checked",
+        hunk=13,
+        recipe="average_at_once",
+        label="Average all weights in a few calls",
+        replay=NotReplayed("which calls are left of a loop over tensors is not told", _MEASURE),
         needs_wait=False,
         ends_waits=False,
     ),

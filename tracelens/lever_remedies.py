@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tracelens import remedies, run_levers
+from tracelens.edit_kinds import EditKind, NotReplayed, definition
 from tracelens.levers.definition import LeverRule
 from tracelens.levers.states import LeverFacts, done_already, not_applicable, suggested_by
 from tracelens.model import (
@@ -89,10 +90,17 @@ def edits_of(rules: Sequence[LeverRule], facts: LeverFacts, wanted: Wanted) -> d
         lines = tuple(dict.fromkeys(owner.locations[0] for owner in owners if owner.locations))
         if rule.value.takes == "integer":
             values = _values(rule, facts, wanted.asked) if owners or _names(wanted.asked, rule) else ()
-            out |= {f"{rule.id}={value}": (Edit(rule.recipe, workers=int(value)),) for value in values}
+            out |= {f"{rule.id}={value}": (_numbered(rule.recipe, int(value)),) for value in values}
+        elif rule.family == "loader" and (owners or _names(wanted.asked, rule)):
+            out[rule.id] = (Edit(rule.recipe),)  # its place is the call of DataLoader, wherever the time goes
         elif lines:
             out[rule.id] = (Edit(rule.recipe, locations=lines, interval=rule.interval or wanted.interval),)
     return out
+
+
+def _numbered(kind: EditKind, number: int) -> Edit:
+    """The Edit of a lever that takes a number."""
+    return Edit(kind, depth=number) if "depth" in definition(kind).parameters else Edit(kind, workers=number)
 
 
 def _names(asked: str | None, rule: LeverRule) -> bool:
@@ -102,7 +110,9 @@ def _names(asked: str | None, rule: LeverRule) -> bool:
 def _values(rule: LeverRule, facts: LeverFacts, asked: str | None) -> tuple[str, ...]:
     """The values that this run suggests, and the one that was asked for."""
     value = asked.partition("=")[2] if asked is not None and _names(asked, rule) else ""
-    return tuple(dict.fromkeys((*facts.values.get(rule.id, ()), *((value,) if value.isdecimal() else ()))))
+    usual = rule.value.usual if "workers" in rule.needs else ()  # there are some, and nobody tells a better number
+    known = facts.values.get(rule.id, usual)
+    return tuple(dict.fromkeys((*known, *((value,) if value.isdecimal() else ()))))
 
 
 def remedies_of(
@@ -126,6 +136,8 @@ def _estimate(
         return trace
     if any(edit.workers for edit in edits):
         return estimate.predict(trace, edits)
+    if any(edit.kind != "rare-call" for edit in edits):  # what is left of the owner is not known
+        return NOT_REPLAYED
     gains = [(owner.low_ns, owner.recoverable_ns, owner.high_ns) for owner in owners if owner.low_ns is not None]
     if len(gains) != 1:  # numbers of several owners do not add up
         return NOT_REPLAYED
@@ -158,7 +170,7 @@ def lever_of_loss(owner: Owner | None, planned: PlannedLevers) -> str | None:
     same = (one for one in planned.owners.owners if owner is not None and _who(one) == _who(owner))
     names = next((one.remedies for one in same), ())
     own = [known for name in names for known in _fastest_first(planned.by_lever) if known.partition("=")[0] == name]
-    patches = {known: planned.by_lever[known].patch for known in own}
+    patches = {known: planned.by_lever[known].patch for known in own if not _is_a_guess(planned.by_lever[known])}
     written = (known for known, patch in patches.items() if patch is not None and not patch.empty)
     return next(written, next((known for known, patch in patches.items() if patch is not None), None))
 
@@ -171,6 +183,14 @@ def _fastest_first(by_lever: Mapping[str, Remedy]) -> list[str]:
         return estimate.step_ns if isinstance(estimate, Estimate) else float("inf")
 
     return sorted(by_lever, key=step_ns)
+
+
+def _is_a_guess(remedy: Remedy) -> bool:
+    """Whether it neither changes a line of the owner's nor is replayed: worth a trial, and no answer to a loss."""
+    edits = remedy.edits if not isinstance(remedy.edits, str) else ()
+    return bool(edits) and all(
+        not edit.locations and isinstance(definition(edit.kind).replay, NotReplayed) for edit in edits
+    )
 
 
 def _who(owner: Owner) -> tuple[object, ...]:

@@ -31,6 +31,32 @@ def test_a_lever_with_a_recipe_is_an_edit_at_the_innermost_line_of_its_owner() -
     }
 
 
+def test_levers_of_the_loader_need_no_line_and_a_number_where_one_is_usual() -> None:
+    workers = InventoryItem("loader_workers", True, "num_workers=2, recorded", 2)
+    found = edits_of(RULES, facts(LOADER, inventory=(workers,)), NOTHING)
+    assert found["prefetch=4"] == (Edit("loader-ahead", depth=4),)
+    assert found["pin-memory"] == (Edit("loader-pinning"),)
+    assert "workers=4" not in found, "the replay finds no number that pays"
+    none = InventoryItem("loader_workers", False, "num_workers=0, recorded", 0)
+    assert "prefetch=4" not in edits_of(RULES, facts(LOADER, inventory=(none,)), NOTHING)
+
+
+@pytest.mark.parametrize(
+    ("code", "lever"),
+    [
+        ("average.mul_(0.9).add_(own, alpha=0.1)", "ema-at-once"),
+        ("optimizer.zero_grad(set_to_none=False)", "set-to-none"),
+        ("optimizer.zero_grad()", None),
+    ],
+)
+def test_a_line_that_a_recipe_can_write_is_an_edit_there(code: str, lever: str | None) -> None:
+    place = Location("train.py", 2)
+    known = facts(Owner("launch", 4_000, (place,)), texts={"train.py": f"first\n    {code}\n"})
+    found = {name: edits for name, edits in edits_of(RULES, known, NOTHING).items() if edits[0].locations}
+    assert list(found) == ([lever] if lever else [])
+    assert all(edits[0].locations == (place,) for edits in found.values())
+
+
 def test_what_calls_something_else_or_takes_next_to_nothing_gets_no_edit() -> None:
     other = Owner("host_line", 31_000, (LINE,), "tokenize")
     small = Owner("host_line", 10, (LINE,), "gc.collect")
@@ -89,3 +115,5 @@ def test_the_lever_of_the_largest_loss_is_one_that_a_patch_writes_if_there_is_on
     both = {"workers=8": declined, "workers=4": Remedy((), None, change)}
     assert lever_of_loss(LOADER, PlannedLevers((), None, both, owners)) == "workers=4"
     assert lever_of_loss(None, PlannedLevers((), None, both, owners)) is None
+    guess = {"prefetch=4": Remedy((Edit("loader-ahead", depth=4),), None, change)}
+    assert lever_of_loss(LOADER, PlannedLevers((), None, guess, owners)) is None, "nobody knows what it gives"

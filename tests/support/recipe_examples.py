@@ -18,4 +18,5 @@ def example(kind: str) -> str:
 
 def example_edit(kind: EditKind, path: str = "train.py") -> Edit:
     """The kind, at every line of its example that is marked."""
-    return Edit(kind, locations=fired(example(kind), path=path), interval=10, depth=1, workers=2)
+    depth = 4 if kind == "loader-ahead" else 1  # two batches ahead is what torch does by itself
+    return Edit(kind, locations=fired(example(kind), path=path), interval=10, depth=depth, workers=2)

@@ -1,0 +1,83 @@
+"""average-at-once: which loops over tensors become a few calls, and which weights are equal bit for bit on the CPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.support.patching import fired, patched_text, script
+from tracelens.model import Edit, Patch
+from tracelens.patch.recipes import PatchOptions, make
+
+HEAD = "ema = nn.Linear(3, 2)\nd = 0.9\nfor x, y in loader:\n    STEP\n    with torch.no_grad():\n"
+LOOP = "        for e, p in zip({sets}):\n            {statement}  # fires\n"
+SETS = "ema.parameters(), model.parameters()"
+
+
+def patch(folder: Path, statement: str, sets: str = SETS, after: str = "") -> Patch:
+    text = script(HEAD + LOOP.format(sets=sets, statement=statement) + after)
+    (folder / "train.py").write_text(text)
+    edit = Edit("average-at-once", locations=fired(text))
+    return make(folder, folder / "train.py", (edit,), (), PatchOptions(checked=True))
+
+
+@pytest.mark.parametrize(
+    ("statement", "calls"),
+    [
+        ("e.mul_(d).add_(p, alpha=1 - d)", ("mul_(e_tensors, d)", "add_(e_tensors, p_tensors, alpha=1 - d)")),
+        ("e.data.mul_(d).add_(p.data, alpha=1 - d)", ("mul_(e_tensors, d)",)),
+        ("e.lerp_(p.detach(), 0.1)", ("lerp_(e_tensors, p_tensors, 0.1)",)),
+    ],
+)
+def test_an_average_is_made_for_all_tensors_at_once(statement: str, calls: tuple[str, ...], tmp_path: Path) -> None:
+    made = patch(tmp_path, statement)
+    assert [(hunk.id, hunk.tier) for hunk in made.hunks] == [("TL13-01", "checked")]
+    text = patched_text(made)
+    assert all(f"        torch._foreach_{call}" in text for call in calls)
+    assert "for e, p in" not in text.replace("for e in", "").replace("for p in", "")
+
+
+@pytest.mark.parametrize(
+    ("statement", "sets", "after", "why"),
+    [
+        ("e.mul_(d).add_(p)", SETS, "", "no loop on this line"),
+        ("e.mul_(p).add_(p, alpha=d)", SETS, "", "not plain numbers"),
+        ("e.mul_(decay(d)).add_(p, alpha=d)", SETS, "", "not plain numbers"),
+        ("e.add_(p, alpha=d)", SETS, "", "no loop on this line"),
+        ("e.lerp_(2 * p, 0.1)", SETS, "", "more with `p`"),
+        ("p.lerp_(e, 0.1)", SETS, "", "more with `e`"),
+        ("e.lerp_(p, 0.1)", "ema.parameters(), fresh(model)", "", "not the parameters"),
+        ("e.lerp_(p, 0.1)", "ema.parameters(), model.parameters(), rest", "", "no loop on this line"),
+        ("e.lerp_(p, 0.1)", SETS, "    print(p.sum())\n", "`p` is used outside"),
+        ("# tracelens: keep\n            e.lerp_(p, 0.1)", SETS, "", "tracelens: keep"),
+    ],
+)
+def test_what_is_another_loop_stays_and_says_why(
+    statement: str, sets: str, after: str, why: str, tmp_path: Path
+) -> None:
+    made = patch(tmp_path, statement, sets, after)
+    assert made.empty
+    assert why in made.declined[0].obstacle
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_the_calls_round_as_the_loop_does_on_the_cpu(dtype: torch.dtype) -> None:
+    """Not in float16, where torch 2.13 rounds the two forms in different ways: the recipe is never `safe`."""
+    torch.manual_seed(1)
+    shapes = [(7, 5), (33,), (1,), (), (64, 3, 3, 3), (0, 4)]
+    own = [torch.randn(shape).mul(10).to(dtype) for shape in shapes]
+    alone = [torch.randn(shape).to(dtype) for shape in shapes]
+    together, drawn = [tensor.clone() for tensor in alone], [tensor.clone() for tensor in alone]
+    lerped = [tensor.clone() for tensor in alone]
+    for _ in range(5):
+        for average, tensor in zip(alone, own, strict=True):
+            average.mul_(0.999).add_(tensor, alpha=1 - 0.999)
+        torch._foreach_mul_(together, 0.999)
+        torch._foreach_add_(together, own, alpha=1 - 0.999)
+        for average, tensor in zip(drawn, own, strict=True):
+            average.lerp_(tensor, 0.013)
+        torch._foreach_lerp_(lerped, own, 0.013)
+    assert all(torch.equal(one, other) for one, other in zip(alone, together, strict=True))
+    assert all(torch.equal(one, other) for one, other in zip(drawn, lerped, strict=True))

@@ -1,0 +1,91 @@
+"""loader-ahead, loader-pinning and gradients-to-none: what is written, when that is proved, and what stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.patching import patched_text, script
+from tracelens.edit_kinds import EditKind
+from tracelens.model import Edit, Location, Patch
+from tracelens.patch.recipes import PatchOptions, make
+
+DATA = "tensors = torch.utils.data.TensorDataset(torch.ones(8, 3), torch.zeros(8, 2))\n"
+OWN = "class Rows(list):\n    pass\ntensors = Rows()\n"
+
+
+def patch(folder: Path, arguments: str, kind: EditKind, data: str = DATA) -> Patch:
+    text = script(
+        f"from torch.utils.data import DataLoader\nworkers = 2\n{data}"
+        f"loader = DataLoader(tensors, batch_size=4{arguments})\nfor x, y in loader:\n    STEP\n"
+    )
+    (folder / "train.py").write_text(text)
+    return make(folder, folder / "train.py", (Edit(kind, depth=4),), (), PatchOptions(checked=True))
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "written"),
+    [
+        ("loader-ahead", ", num_workers=2", ", num_workers=2, prefetch_factor=4)"),
+        ("loader-ahead", ", num_workers=workers", ", prefetch_factor=4 if workers > 0 else None)"),
+        ("loader-ahead", ", num_workers=2, prefetch_factor=3", ", num_workers=2, prefetch_factor=4)"),
+        ("loader-pinning", "", ", pin_memory=torch.cuda.is_available())"),
+        ("loader-pinning", ", pin_memory=False", ", pin_memory=torch.cuda.is_available())"),
+    ],
+)
+def test_a_loader_of_tensors_gets_its_argument_for_certain(
+    kind: EditKind, arguments: str, written: str, tmp_path: Path
+) -> None:
+    made = patch(tmp_path, arguments, kind)
+    assert [hunk.tier for hunk in made.hunks] == ["safe"]
+    assert written in patched_text(made)
+    assert [hunk.tier for hunk in patch(tmp_path, arguments, kind, OWN).hunks] == ["checked"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "why"),
+    [
+        ("loader-ahead", "", "the loader has no workers"),
+        ("loader-ahead", ", num_workers=2, prefetch_factor=workers", "prefetch_factor comes from `workers`"),
+        ("loader-ahead", ", num_workers=len('ab')", "the number of workers comes from"),
+        ("loader-pinning", ", pin_memory=bool(workers)", "pin_memory comes from"),
+        ("loader-pinning", ", **{}", "hidden"),
+    ],
+)
+def test_what_is_decided_elsewhere_stays_and_says_why(kind: EditKind, arguments: str, why: str, tmp_path: Path) -> None:
+    made = patch(tmp_path, arguments, kind)
+    assert made.empty and why in made.declined[0].obstacle
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [("loader-ahead", ", num_workers=2, prefetch_factor=8"), ("loader-pinning", ", pin_memory=True")],
+)
+def test_what_is_there_already_is_left_alone(kind: EditKind, arguments: str, tmp_path: Path) -> None:
+    made = patch(tmp_path, arguments, kind)
+    assert made.empty and not made.declined
+
+
+@pytest.mark.parametrize(
+    ("call", "after"),
+    [
+        ("optimizer.zero_grad(set_to_none=False)", "optimizer.zero_grad()"),
+        ("optimizer.zero_grad(False)", "optimizer.zero_grad()"),
+        ("optimizer.zero_grad(set_to_none=True)", None),
+        ("optimizer.zero_grad()", None),
+        ("optimizer.zero_grad(*[False])", None),
+        ("done = optimizer.zero_grad(False)", None),
+    ],
+)
+def test_gradients_are_freed_where_they_are_filled_with_zeros(call: str, after: str | None, tmp_path: Path) -> None:
+    text = script(f"for x, y in loader:\n    STEP\n    {call}\n")
+    (tmp_path / "train.py").write_text(text)
+    line = next(number for number, row in enumerate(text.splitlines(), 1) if row.strip() == call)
+    edit = Edit("gradients-to-none", locations=(Location("train.py", line),))
+    made = make(tmp_path, tmp_path / "train.py", (edit,), (), PatchOptions(checked=True))
+    if after is None:
+        assert made.empty and "no zero_grad(set_to_none=False)" in made.declined[0].obstacle
+    else:
+        assert [hunk.tier for hunk in made.hunks] == ["checked"]
+        assert f"    {after}\n" in patched_text(made).split("optimizer.step()\n")[1]

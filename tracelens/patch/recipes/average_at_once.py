@@ -1,0 +1,220 @@
+"""average-at-once: a loop that averages weights tensor by tensor becomes torch's calls for many tensors.
+
+In: a RecipeRequest. Out: one Proposal per loop over `zip` of two sets of tensors whose one statement is
+`average.mul_(d).add_(own, alpha=w)` or `average.lerp_(own, w)`. The calls do the same operations in the same order per
+tensor. On the CPU they are equal bit for bit in float32, float64 and bfloat16 (a test), and not in float16; what
+kernels for many tensors on a GPU do shows in a trial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+
+from tracelens.model import Declined, Location
+from tracelens.patch.code.names import dotted, walk
+from tracelens.patch.code.source import SourceFile, Splice
+from tracelens.patch.loop.loops import Blocked, check_framework
+from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
+
+BY_HAND = "write torch._foreach_mul_ and torch._foreach_add_, or torch._foreach_lerp_, over lists of the tensors"
+NO_LOOP = "no loop on this line that averages tensors of two sets in one statement"
+REASON = "the same operations for all tensors, in {calls} instead of {per} per tensor"
+UNPROVED = (
+    "whether the kernels for many tensors round as those for one, whether both sets have as many tensors, and whether "
+    "one of them is in a set twice"
+)
+_SETS = ("parameters", "buffers", "values")
+_SAME = ("data", "detach")
+"""What a tensor may be taken by: `p.data`, `p.detach()`. It is kept in the lists."""
+
+
+@dataclass(frozen=True)
+class _Average:
+    """`first` is averaged with `second`, each an expression of its loop variable."""
+
+    loop: cst.For
+    variables: tuple[str, str]
+    sets: tuple[str, str]
+    taken: tuple[str, str]
+    calls: tuple[str, ...]
+    """With {0} and {1} for the lists."""
+
+
+def propose(request: RecipeRequest) -> RecipeAnswer:
+    proposals: dict[int, Proposal] = {}
+    declined: list[Declined] = []
+    for target in request.targets:
+        place = Location(request.source.shown, target.line)
+        try:
+            check_framework(request.names)
+            found = _average(request.source, _loop(request.source, target.line))
+            _check(request, found)
+        except Blocked as blocked:
+            declined.append(Declined(request.edit.kind, place, blocked.obstacle, blocked.by_hand))
+            continue
+        proposals[id(found.loop)] = _proposal(request, found)
+    return RecipeAnswer(tuple(proposals.values()), tuple(declined))
+
+
+def _loop(source: SourceFile, line: int | None) -> cst.For:
+    """The innermost loop at a line."""
+    loops = [
+        node
+        for node in walk(source.module)
+        if isinstance(node, cst.For) and line is not None and source.line(node) <= line <= source.last_line(node)
+    ]
+    if not loops:
+        raise Blocked(None, NO_LOOP, BY_HAND)
+    return max(loops, key=source.line)
+
+
+def _average(source: SourceFile, loop: cst.For) -> _Average:
+    body = loop.body.body
+    statement = body[0] if len(body) == 1 else None
+    small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1 else None
+    if loop.orelse is not None or loop.asynchronous is not None or not isinstance(small, cst.Expr):
+        raise Blocked(loop, NO_LOOP, BY_HAND)
+    variables, sets = _zipped(source, loop)
+    calls, tensors = _operations(source, small.value, variables)
+    return _Average(loop, variables, sets, tensors, calls)
+
+
+def _zipped(source: SourceFile, loop: cst.For) -> tuple[tuple[str, str], tuple[str, str]]:
+    """The two loop variables, and what they run over."""
+    call, target = loop.iter, loop.target
+    names = [one.value for one in target.elements] if isinstance(target, cst.Tuple) else []
+    plain = isinstance(call, cst.Call) and dotted(call.func) == "zip" and source.means_builtin("zip")
+    if not isinstance(call, cst.Call) or not plain or len(names) != 2 or len(call.args) < 2:
+        raise Blocked(loop, NO_LOOP, BY_HAND)
+    one, other = names
+    extra = [argument for argument in call.args[2:] if not (argument.keyword and argument.keyword.value == "strict")]
+    if not (isinstance(one, cst.Name) and isinstance(other, cst.Name)) or extra:
+        raise Blocked(loop, NO_LOOP, BY_HAND)
+    first, second = call.args[0], call.args[1]
+    if first.star or second.star or not (_is_set(first.value) and _is_set(second.value)):
+        raise Blocked(loop, "what it runs over is not the parameters, buffers or values of something", BY_HAND)
+    return (one.value, other.value), (source.code(first.value), source.code(second.value))
+
+
+def _is_set(node: cst.BaseExpression) -> bool:
+    """`model.parameters()`, `state.values()`, or a name: making a list of it twice over runs nothing else."""
+    if isinstance(node, (cst.Name, cst.Attribute)):
+        return bool(dotted(node))
+    method = _method(node)
+    return method is not None and method[1] in _SETS and not method[2] and bool(dotted(method[0]))
+
+
+def _operations(
+    source: SourceFile, node: cst.BaseExpression, variables: tuple[str, str]
+) -> tuple[tuple[str, ...], tuple[str, str]]:
+    """The calls for many tensors, and how a tensor is taken from its variable."""
+    outer = _method(node)
+    if outer is not None and outer[1] == "lerp_" and len(outer[2]) == 2 and _plain(outer[2][1], variables, None):
+        on, (own, weight) = outer[0], outer[2]
+        taken = _taken(source, on, variables[0]), _taken(source, own.value, variables[1])
+        return (f"torch._foreach_lerp_({{0}}, {{1}}, {source.code(weight.value)})",), taken
+    inner = _method(outer[0]) if outer is not None and outer[1] == "add_" else None
+    if outer is None or inner is None or inner[1] != "mul_" or len(outer[2]) != 2 or len(inner[2]) != 1:
+        raise Blocked(None, NO_LOOP, BY_HAND)
+    if not _plain(outer[2][1], variables, "alpha") or not _plain(inner[2][0], variables, None):
+        raise Blocked(None, "its factors are not plain numbers", BY_HAND)
+    taken = _taken(source, inner[0], variables[0]), _taken(source, outer[2][0].value, variables[1])
+    factor, alpha = source.code(inner[2][0].value), source.code(outer[2][1].value)
+    return (
+        f"torch._foreach_mul_({{0}}, {factor})",
+        f"torch._foreach_add_({{0}}, {{1}}, alpha={alpha})",
+    ), taken
+
+
+def _method(node: cst.BaseExpression) -> tuple[cst.BaseExpression, str, Sequence[cst.Arg]] | None:
+    """Object, name and arguments of a method's call."""
+    if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
+        return None
+    return node.func.value, node.func.attr.value, node.args
+
+
+def _plain(number: cst.Arg, variables: tuple[str, str], keyword: str | None) -> bool:
+    """Whether an argument is one number that does not depend on the tensors."""
+    if number.star or (number.keyword.value if number.keyword is not None else None) != keyword:
+        return False
+    kinds = (cst.Integer, cst.Float, cst.Name, cst.Attribute, cst.BinaryOperation, cst.UnaryOperation)
+    parts = [node for node in walk(number.value) if isinstance(node, cst.BaseExpression)]
+    names = {node.value for node in parts if isinstance(node, cst.Name)}
+    return all(isinstance(node, kinds) for node in parts) and names.isdisjoint(variables)
+
+
+def _taken(source: SourceFile, node: cst.BaseExpression, variable: str) -> str:
+    """`p`, `p.data` or `p.detach()`."""
+    inner = node.func if isinstance(node, cst.Call) and not node.args else node
+    if isinstance(inner, cst.Attribute) and inner.attr.value in _SAME:
+        inner = inner.value
+    if not isinstance(inner, cst.Name) or inner.value != variable:
+        raise Blocked(node, f"it does more with `{variable}`", BY_HAND)
+    return source.code(node)
+
+
+def _check(request: RecipeRequest, found: _Average) -> None:
+    """Raise `Blocked` where torch is not known by its name, or the loop's variables are used later."""
+    source, loop = request.source, found.loop
+    if request.names.qualified(cst.Name("torch")) != "torch":
+        raise Blocked(loop, "the file does not import torch by that name", BY_HAND)
+    if source.kept_by_comment(loop):
+        raise Blocked(loop, "it is marked `# tracelens: keep`", "remove the comment to have it patched")
+    inside = {id(node) for node in walk(loop)}
+    for node in walk(source.module):
+        if not isinstance(node, cst.Name) or node.value not in found.variables or id(node) in inside:
+            continue
+        if not _bound_nearby(source, node):
+            raise Blocked(loop, f"`{node.value}` is used outside of the loop, too", BY_HAND)
+
+
+def _bound_nearby(source: SourceFile, name: cst.Name) -> bool:
+    """Whether another loop, a comprehension or a function of its own binds it, or it is no variable at all."""
+    parent = source.parent(name)
+    if isinstance(parent, cst.Attribute) and parent.attr is name:
+        return True
+    if isinstance(parent, (cst.Arg, cst.Param)):
+        return getattr(parent, "keyword", None) is name or getattr(parent, "name", None) is name
+    for above in source.ancestors(name):
+        target = above.target if isinstance(above, (cst.For, cst.CompFor)) else None
+        generators = (
+            (above.for_in,) if isinstance(above, (cst.ListComp, cst.SetComp, cst.GeneratorExp, cst.DictComp)) else ()
+        )
+        targets = [one for one in (target, *(each.target for each in generators)) if one is not None]
+        if any(isinstance(node, cst.Name) and node.value == name.value for one in targets for node in walk(one)):
+            return True
+    return False
+
+
+def _proposal(request: RecipeRequest, found: _Average) -> Proposal:
+    source, loop = request.source, found.loop
+    lists = tuple(_unused(source, f"{variable}_tensors") for variable in found.variables)
+    made = [
+        f"[*{those}]" if taken == variable else f"[{taken} for {variable} in {those}]"
+        for those, taken, variable in zip(found.sets, found.taken, found.variables, strict=True)
+    ]
+    indent, newline = source.indentation(loop), "\n"
+    lines = [f"{lists[0]}, {lists[1]} = {made[0]}, {made[1]}", *(call.format(*lists) for call in found.calls)]
+    start, end = source.span(loop)
+    text = source.text[start:end]
+    kept = [line[line.index("#") :] for line in text.splitlines() if "#" in line]
+    head = [*kept, *lines] if kept else lines
+    return Proposal(
+        edit="average-at-once",
+        tier="safe",
+        location=request.place(loop, source.function_around(loop)),
+        reason=REASON.format(calls=f"{len(found.calls)} calls", per=len(found.calls)),
+        evidence="the loop keeps Python busy in each batch (recorded)",
+        splices=(Splice(start, end, f"{newline}{indent}".join(head) + (newline if text.endswith(newline) else "")),),
+        covers=(Location(source.shown, source.line(loop)),),
+    ).as_checked(UNPROVED)
+
+
+def _unused(source: SourceFile, wanted: str) -> str:
+    name, number = wanted, 2
+    while name in source.identifiers:
+        name, number = f"{wanted}_{number}", number + 1
+    return name

@@ -1,0 +1,91 @@
+"""loader-ahead and loader-pinning: one more argument of the training loop's DataLoader, each a lever of its own.
+
+In: a RecipeRequest. Out: one Proposal per loader. Neither changes which samples a batch has nor draws a random number:
+workers get their batches in turn however many they prepare, and a pinned tensor has the same values. What a data set,
+a sampler or a batch of the project's own makes of it is not known, and a trial decides.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from tracelens.patch.code.source import SourceFile, Splice
+from tracelens.patch.loop import workers
+from tracelens.patch.loop.loaders import keyword
+from tracelens.patch.loop.loops import Blocked
+from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
+from tracelens.patch.recipes.arguments import with_argument
+from tracelens.patch.recipes.more_workers import WORKERS, WORKERS_POSITION, Loading, of_each_loader
+
+AHEAD, PINNED = "prefetch_factor", "pin_memory"
+_AHEAD_POSITION, _PINNED_POSITION = 99, 7
+EARLIER = "each worker prepares {n} batches ahead instead of {now}; they are the same batches in the same order"
+UNPROVED_AHEAD = "whether the data set or a sampler of the project notices that its batches are made earlier"
+PINNING = "batches are put into pinned memory, from which copies to the GPU are faster; their values are the same"
+UNPROVED_PINNING = "whether a batch of the project's own class is the same after it was asked to pin itself"
+EVIDENCE = "the loop waits for its loader or its copies (recorded)"
+USUAL_AHEAD = 2
+"""torch's own number where none is given."""
+
+
+def propose(request: RecipeRequest) -> RecipeAnswer:
+    return of_each_loader(request, _ahead if request.edit.kind == "loader-ahead" else _pinned)
+
+
+def _ahead(request: RecipeRequest, loading: Loading) -> Proposal | None:
+    call, wanted = loading.call, request.edit.depth
+    given = keyword(call, AHEAD, _AHEAD_POSITION)
+    if given is not None and not isinstance(given, cst.Integer):
+        raise Blocked(call, f"{AHEAD} comes from `{request.source.code(given)}`", f"set it to {wanted}")
+    now = given.evaluated_value if isinstance(given, cst.Integer) else USUAL_AHEAD
+    if wanted <= now:
+        return None
+    value = _where_there_are_workers(request.source, call, wanted)
+    workers.check_same_in_workers(call, loading.loop)
+    splice = (
+        with_argument(request.source, call, f"{AHEAD}={value}")
+        if given is None
+        else Splice(*request.source.outer_span(given), value)
+    )
+    return _proposed(request, call, splice, (EARLIER.format(n=wanted, now=now), UNPROVED_AHEAD))
+
+
+def _where_there_are_workers(source: SourceFile, call: cst.Call, wanted: int) -> str:
+    """torch refuses the argument for a loader without workers."""
+    given = keyword(call, WORKERS, WORKERS_POSITION)
+    if isinstance(given, cst.Integer) and given.evaluated_value > 0:
+        return str(wanted)
+    if isinstance(given, (cst.Name, cst.Attribute)):
+        return f"{wanted} if {source.code(given)} > 0 else None"
+    if given is None or isinstance(given, cst.Integer):
+        raise Blocked(call, "the loader has no workers", "nothing to do")
+    raise Blocked(call, f"the number of workers comes from `{source.code(given)}`", f"add {AHEAD}={wanted}")
+
+
+def _pinned(request: RecipeRequest, loading: Loading) -> Proposal | None:
+    source, call = request.source, loading.call
+    given = keyword(call, PINNED, _PINNED_POSITION)
+    value = "torch.cuda.is_available()" if request.names.qualified(cst.Name("torch")) == "torch" else "True"
+    if given is None:
+        splice = with_argument(source, call, f"{PINNED}={value}")
+    elif isinstance(given, cst.Name) and given.value == "False":
+        splice = Splice(*source.outer_span(given), value)
+    elif isinstance(given, cst.Name) and given.value == "True":
+        return None
+    else:
+        raise Blocked(call, f"{PINNED} comes from `{source.code(given)}`", "set it to True where there is a GPU")
+    return _proposed(request, call, splice, (PINNING, UNPROVED_PINNING))
+
+
+def _proposed(request: RecipeRequest, call: cst.Call, splice: Splice, words: tuple[str, str]) -> Proposal:
+    reason, unproved = words
+    proposal = Proposal(
+        edit=request.edit.kind,
+        tier="safe",
+        location=request.place(call),
+        reason=reason,
+        evidence=EVIDENCE,
+        splices=(splice,),
+    )
+    proved = workers.holds_tensors(request.source, request.names, call)
+    return proposal if proved else proposal.as_checked(unproved)

@@ -1,0 +1,78 @@
+"""gradients-to-none: `zero_grad(set_to_none=False)` without its argument, as PyTorch has it since 2.0.
+
+In: a RecipeRequest. Out: one Proposal per call at a target's line. Filling with zeros takes a kernel per gradient, and
+the backward pass then adds to them. What differs: an optimizer leaves a parameter without a gradient alone, and moves
+one whose gradient is zero by its momentum, averages or weight decay. Which of them there are shows in a trial.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from tracelens.model import Declined, Location
+from tracelens.patch.code.source import SourceFile, Splice
+from tracelens.patch.loop.loops import Blocked, check_framework
+from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
+from tracelens.patch.recipes.every_nth import line_at
+
+ARGUMENT, METHOD = "set_to_none", "zero_grad"
+NO_PLACE = "no zero_grad(set_to_none=False) on this line"
+BY_HAND = "call zero_grad() without set_to_none=False"
+REASON = "gradients are freed instead of being filled with zeros, and the backward pass stores instead of adding"
+UNPROVED = (
+    "whether a parameter that gets no gradient in some step is moved by momentum, averages or weight decay, and "
+    "whether something reads .grad before the next backward pass"
+)
+
+
+def propose(request: RecipeRequest) -> RecipeAnswer:
+    proposals: dict[int, Proposal] = {}
+    declined: list[Declined] = []
+    for target in request.targets:
+        place = Location(request.source.shown, target.line)
+        try:
+            call = _call(request.source, target.line)
+            check_framework(request.names)
+        except Blocked as blocked:
+            declined.append(Declined(request.edit.kind, place, blocked.obstacle, blocked.by_hand))
+            continue
+        proposals[id(call)] = _proposal(request, call)
+    return RecipeAnswer(tuple(proposals.values()), tuple(declined))
+
+
+def _call(source: SourceFile, line: int | None) -> cst.Call:
+    statement = line_at(source, line)
+    small = statement.body[0] if statement is not None else None
+    call = small.value if isinstance(small, cst.Expr) else None
+    plain = isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) and call.func.attr.value == METHOD
+    if not isinstance(call, cst.Call) or not plain or not _fills(call):
+        raise Blocked(statement, NO_PLACE, BY_HAND)
+    if source.line(call) != source.last_line(call):
+        raise Blocked(statement, "the call has more than one line", BY_HAND)
+    if small is not None and source.kept_by_comment(small):
+        raise Blocked(statement, "it is marked `# tracelens: keep`", "remove the comment to have it patched")
+    return call
+
+
+def _fills(call: cst.Call) -> bool:
+    """Whether its one argument is `set_to_none=False`, by name or in its place."""
+    if len(call.args) != 1 or call.args[0].star:
+        return False
+    (argument,) = call.args
+    named = argument.keyword is None or argument.keyword.value == ARGUMENT
+    return named and isinstance(argument.value, cst.Name) and argument.value.value == "False"
+
+
+def _proposal(request: RecipeRequest, call: cst.Call) -> Proposal:
+    source = request.source
+    _, name_end = source.outer_span(call.func)
+    opening, (_, end) = source.text.index("(", name_end) + 1, source.span(call)
+    return Proposal(
+        edit="gradients-to-none",
+        tier="safe",
+        location=request.place(call, source.function_around(call)),
+        reason=REASON,
+        evidence="filling them takes a part of the step (recorded)",
+        splices=(Splice(opening, end - 1, ""),),
+        covers=(Location(source.shown, source.line(call)),),
+    ).as_checked(UNPROVED)
