@@ -53,6 +53,7 @@ HELPERS = {
     "pinned",
     "returned_reads",
     "wait_dependents",
+    "whole_file",
 }
 """Modules of patch/recipes/ that serve recipes and are none."""
 MADE_UP = "count-to-ten"
