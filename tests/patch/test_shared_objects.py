@@ -436,3 +436,26 @@ def test_what_others_would_see_too_late_stays(name: str, tmp_path: Path) -> None
     assert patch.empty
     assert all(words in one.obstacle and "the file is left" not in one.obstacle for one in patch.declined)
     assert patch.declined
+
+
+def test_a_bar_around_a_bar_does_not_share_the_settings_that_it_is_given(tmp_path: Path) -> None:
+    """`args` decides when the loop ends, which has nothing to do with the text of the bar."""
+    text = script(
+        """
+        import argparse
+        from tqdm import tqdm
+        args = argparse.Namespace(start=3, steps=20)
+        bar = range(args.steps)
+        bar = tqdm(bar, initial=args.start)
+        for number in bar:
+            i = number + args.start
+            if i > args.steps:
+                break
+            x, y = loader[number]
+            STEP
+            value = loss.item()  # fires
+            if args.start > 2:
+                bar.set_description(f"{value:.4f}")
+        """
+    )
+    assert not [one for one in patch_of(tmp_path, text).declined if "decides" in one.obstacle]

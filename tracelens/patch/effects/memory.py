@@ -114,7 +114,7 @@ class Memory:
             fields[name] = set()
             self._grown(owner, _ALL)
         held = fields[name]
-        size, before = len(held), frozenset(held)
+        size, had_any_data = len(held), ANY_DATA in held
         if MANY in held and owner is not SHARED:
             held.update(filter(_is_time, objects) if size < MAX_HELD else ())
             if len(held) != size:
@@ -132,7 +132,7 @@ class Memory:
             held.clear()
             held.update((MANY, *filter(_is_time, everything)))
             self.write(SHARED, ANY_KEY, (one for one in everything if not isinstance(one, (Plain, Unknown))))
-        if len(held) != size or ANY_DATA in held - before:
+        if len(held) != size or (ANY_DATA in held and not had_any_data):
             self._grown(owner, name)
 
     def _grown(self, owner: Object, name: str) -> None:

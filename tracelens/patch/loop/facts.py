@@ -191,7 +191,7 @@ class LoopFacts:
             size = len(held)
             whole = {"self"} if any(name.startswith("self.") for name in held | names) else set()
             for one in self._holders:
-                shared = one.inside & held
+                shared = (one.inside - one.bound) & held  # `bar = tqdm(bar, …)` is no second name of anything
                 watches = one.inside & whole or meets(one.closure, frozenset(held | names))
                 if one.bound & self._mentioned and (shared or watches):
                     held |= one.bound | (one.inside - {"self"} if shared else set())
