@@ -65,7 +65,9 @@ def measured(trial: Verification) -> str:
     """`Faster: 25.4 → 17.5 ms per step, +45 % (95 %: +21 to +73 %). Same results, bit for bit.`; where the trial says
     nothing of that kind, its verdict."""
     ratio = trial.ratio
-    if ratio is None or trial.outcome not in ("faster", "slower", "no change") or not ratio.tells:
+    if ratio is None or trial.outcome not in ("faster", "slower", "no change"):
+        return trial.verdict
+    if not ratio.tells and trial.outcome != "faster":  # faster beyond doubt is told, however wide its range
         return trial.verdict
     steps = f"{short_ms(trial.base_ns)} → {short_ms(trial.patched_ns)} ms per step"
     low, high = _percent(ratio.high), _percent(ratio.low)
