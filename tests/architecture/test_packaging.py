@@ -28,7 +28,8 @@ def test_the_wheel_carries_rules_template_and_licence(wheel: Path) -> None:
     assert "tracelens/rules/weights.yaml" in names
     assert "tracelens/launch/bootstrap/sitecustomize.py" in names
     assert any(name.endswith("report/template.html") for name in names)
-    assert {"answer.html", "timeline.html", "macros.html"} <= {Path(name).name for name in names if "report/parts/" in name}
+    parts = {Path(name).name for name in names if "report/parts/" in name}
+    assert {"answer.html", "timeline.html", "macros.html", "card.svg"} <= parts
     assert any(name.endswith("report/assets/timeline.js") for name in names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not [name for name in names if name.startswith(("tests/", "sample_traces/"))]
