@@ -7,12 +7,17 @@ what is said is held against the whole file, read in plain Python (`support/judg
 taken away; no number may become 0 that was not, and none may be said that needs what is missing. A case has a number
 that makes it again; a failing one is printed. Files that are refused (exit code 4) are counted, not judged. Both kinds
 take turns, so that a campaign that runs out of time has cases of both.
+
+Every case also runs `tracelens check`, the whole command, with one to four budgets that everything keeps which can be
+measured: it may end with 0 neither on a file that lost rows nor where a budgeted number is not known.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
+import io
 import json
 import random
 import sys
@@ -27,13 +32,23 @@ from tests.support import plain_trace
 from tests.support.judged import diagnosed, untruths
 from tests.support.places import TRACES
 from tests.support.plain_trace import STRIPPED, PlainTrace
+from tracelens import cli
 from tracelens.errors import TracelensError
 from tracelens.findings.signal_dependencies import NEEDS
 from tracelens.report import json as json_report
 
 KEPT_EVERY = 50
+PASSED, INCONCLUSIVE = 0, 3
+"""Exit codes of `check`."""
 OTHER_STEP = ("step marks", "calls")
 """Without these a step is something else, so that a 0 may be measured."""
+BUDGETS: Mapping[str, tuple[str, str | None]] = {
+    "--max-syncs-per-step": ("1e9", None),
+    "--max-exposed-ms": ("1e9", "exposed_together_us_per_step"),
+    "--max-idle-share": ("1", "idle_share"),
+    "--max-step-ms": ("1e9", None),
+}
+"""Each limit of `check` that everything keeps, and the key of the JSON without which it cannot be judged."""
 
 
 def damaged(file: PlainTrace, chance: random.Random) -> tuple[str, bytes]:
@@ -50,15 +65,41 @@ def damaged(file: PlainTrace, chance: random.Random) -> tuple[str, bytes]:
     return "holes.json", plain_trace.with_holes(file.raw, holes, chance.choice((80, 300, 5_000)))
 
 
-def judge_damaged(file: PlainTrace, path: Path) -> Iterator[str]:
+def checked(path: Path, budgets: list[str]) -> int:
+    """The exit code of `tracelens check`."""
+    limits = [word for name in budgets for word in (name, BUDGETS[name][0])]
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        return cli.main(["check", str(path), *limits])
+
+
+def some_budgets(chance: random.Random) -> list[str]:
+    return chance.sample(sorted(BUDGETS), chance.randrange(1, len(BUDGETS) + 1))
+
+
+def judge_damaged(file: PlainTrace, path: Path, budgets: list[str], ended: dict[int, int]) -> Iterator[str]:
     diagnosis = diagnosed(path)
     whole = diagnosis.timeline.trace.completeness
     if whole.reason or len(diagnosis.timeline.trace) < len(file.rows):
         yield from untruths(file, diagnosis)
+        code = _counted(checked(path, budgets), ended)
+        if code != INCONCLUSIVE:
+            yield f"check {' '.join(budgets)} ends with {code}"
 
 
-def judge_stripped(before: dict[str, Any], path: Path, names: list[str]) -> Iterator[str]:
+def _counted(code: int, ended: dict[int, int]) -> int:
+    ended[code] = ended.get(code, 0) + 1
+    return code
+
+
+def judge_stripped(
+    before: dict[str, Any], path: Path, names: list[str], budgets: list[str], ended: dict[int, int]
+) -> Iterator[str]:
     after = json_report.document(diagnosed(path))
+    code = _counted(checked(path, budgets), ended)
+    unknown = [key for name in budgets if (key := BUDGETS[name][1]) and after[key] is None]
+    unknown += ["syncs"] if "--max-syncs-per-step" in budgets and "calls" in names else []
+    if code not in (PASSED, INCONCLUSIVE) or (code == PASSED and unknown):
+        yield f"check {' '.join(budgets)} ends with {code}, without {', '.join(names)}; unknown: {unknown}"
     for key in [key for key in NEEDS if "[]" not in key] + ["gpu_busy_share", "idle_share", "breakdown.wall_us"]:
         was, now = (_at(document, key) for document in (before, after))
         if now == 0 and was not in (0, None) and not set(names) & set(OTHER_STEP):
@@ -87,6 +128,8 @@ class Results:
     right: int = 0
     refused: int = 0
     of_trace: dict[str, int] = dataclasses.field(default_factory=dict)
+    check: dict[int, int] = dataclasses.field(default_factory=dict)
+    """How often `check` ended with which exit code; a damaged file that lost nothing is not checked."""
     wrong: list[str] = dataclasses.field(default_factory=list)
     """The sentences that were not so, with the case and the trace."""
 
@@ -98,7 +141,7 @@ def run_case(kind: str, number: int, files: list[PlainTrace], folder: Path, resu
     results.done += 1
     results.of_trace[file.name] = results.of_trace.get(file.name, 0) + 1
     try:
-        wrong = list(CASES[kind](file, chance, folder))
+        wrong = list(CASES[kind](file, chance, folder, results.check))
     except TracelensError:
         results.refused += 1
         return
@@ -126,13 +169,13 @@ def campaign(
             yield results
 
 
-def _damaged_case(file: PlainTrace, chance: random.Random, folder: Path) -> Iterator[str]:
+def _damaged_case(file: PlainTrace, chance: random.Random, folder: Path, ended: dict[int, int]) -> Iterator[str]:
     name, data = damaged(file, chance)
     (folder / name).write_bytes(data)
-    yield from judge_damaged(file, folder / name)
+    yield from judge_damaged(file, folder / name, some_budgets(chance), ended)
 
 
-def _stripped_case(file: PlainTrace, chance: random.Random, folder: Path) -> Iterator[str]:
+def _stripped_case(file: PlainTrace, chance: random.Random, folder: Path, ended: dict[int, int]) -> Iterator[str]:
     names = chance.sample(sorted(STRIPPED), chance.randrange(1, 4))
     before, path = folder / f"{file.name}.whole.json", folder / "stripped.json"
     if not before.exists():
@@ -143,7 +186,8 @@ def _stripped_case(file: PlainTrace, chance: random.Random, folder: Path) -> Ite
     for name in names:
         left = dataclasses.replace(left, document=STRIPPED[name](left))
     path.write_text(json.dumps(left.document), encoding="utf-8")
-    yield from judge_stripped(json.loads(before.read_text(encoding="utf-8")), path, names)
+    whole = json.loads(before.read_text(encoding="utf-8"))
+    yield from judge_stripped(whole, path, names, some_budgets(chance), ended)
 
 
 def main() -> int:
@@ -168,7 +212,10 @@ def main() -> int:
         _keep(given, results, paths)
     for kind, row in results.items():
         counts = f"{row.right} right, {row.refused} refused, {len(row.wrong)} wrong"
-        print(f"{kind}: {row.done} of {row.asked} files from {len(files)} traces: {counts}", flush=True)
+        print(
+            f"{kind}: {row.done} of {row.asked} files from {len(files)} traces: {counts}; check: {row.check}",
+            flush=True,
+        )
     return 1 if any(row.wrong for row in results.values()) else 0
 
 
