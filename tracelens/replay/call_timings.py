@@ -106,12 +106,26 @@ def _median(values: Array, otherwise: int) -> int:
 
 def _streams(ops: pd.DataFrame) -> tuple[tuple[str, ...], Array]:
     """The streams by device and number, and for each op the position of its own."""
-    pairs = list(zip(ops["device"].tolist(), ops["stream"].tolist(), strict=True))
-    known = sorted(set(pairs))
-    position = {pair: index for index, pair in enumerate(known)}
+    known, codes = _distinct_streams(ops)
     many = len({device for device, _ in known}) > 1
     names = tuple(f"GPU {device} stream {stream}" if many else f"stream {stream}" for device, stream in known)
-    return names, np.array([position[pair] for pair in pairs], dtype=np.int64)
+    return names, codes
+
+
+def _distinct_streams(ops: pd.DataFrame) -> tuple[list[tuple[int, int]], Array]:
+    """Device and number of each stream, in order; and for each op the position of its own."""
+    devices, of_device = _few(ops["device"].to_numpy())
+    streams, of_stream = _few(ops["stream"].to_numpy())
+    pairs, codes = _few(of_device * max(1, len(streams)) + of_stream)
+    device, stream = np.divmod(pairs, max(1, len(streams)))
+    return list(zip(devices[device].tolist(), streams[stream].tolist(), strict=True)), codes
+
+
+def _few(values: Array) -> tuple[Array, Array]:
+    """The distinct values, in order, and the position of each among them. They are few: to look each one up in so
+    short a table is much faster than to sort them all."""
+    distinct = np.unique(values)
+    return distinct, np.searchsorted(distinct, values).astype(np.int64)
 
 
 def _spans(calls: int, ops: pd.DataFrame, codes: Array) -> tuple[Array, Array, Array]:
@@ -129,12 +143,13 @@ def _spans(calls: int, ops: pd.DataFrame, codes: Array) -> tuple[Array, Array, A
 
 def _waited_streams(calls: pd.DataFrame, ops: pd.DataFrame) -> Array:
     """For calls that launch nothing: the position of the stream they name, -1 where it is unknown or idle."""
-    known = sorted(set(zip(ops["device"].tolist(), ops["stream"].tolist(), strict=True)))
+    known, _ = _distinct_streams(ops)
     position: dict[int, int] = {}
     for index, (_, stream) in enumerate(known):
         # The same number on two devices names two streams; then the call's own device would be needed.
         position[stream] = -1 if stream in position else index
-    return np.array([position.get(stream, -1) for stream in calls["stream"].tolist()], dtype=np.int64)
+    named, code = _few(calls["stream"].to_numpy())
+    return np.array([position.get(stream, -1) for stream in named.tolist()], dtype=np.int64)[code]
 
 
 def _launches(stream: Array, op_end: Array, first: int, code: int) -> tuple[list[int], list[int]]:

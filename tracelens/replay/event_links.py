@@ -19,6 +19,10 @@ from tracelens.model import Timeline
 from tracelens.replay.call_timings import NOT_LAUNCHED, CallTimings
 from tracelens.replay.replay_trace import ALL_STREAMS
 from tracelens.trace import event_records
+from tracelens.trace.tables import among
+
+Array = np.ndarray[Any, np.dtype[np.int64]]
+Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 SKEW_NS = 5_000
 """Two clocks (host, GPU) agree to a few µs; a completion this much after the return of its wait still fits."""
@@ -47,10 +51,10 @@ IDLE = -2
 
 @dataclass(frozen=True, slots=True)
 class EventLinks:
-    """Event links by position in the calls; `unresolved` are stream waits whose record is unknown."""
+    """Event links by position in the calls; `unresolved` are stream waits whose record is unknown, and have none."""
 
     links: dict[int, EventLink]
-    unresolved: frozenset[int]
+    unresolved: Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +72,14 @@ def resolve(timeline: Timeline, timings: CallTimings) -> EventLinks:
     """Tie waits to records by event id where the trace has it, else by order and by what the timing allows."""
     resolver = _Resolver(timeline, timings)
     calls = timeline.calls()
-    events = calls[calls["kind"].isin(("event_record", "stream_wait", "event_sync"))]
-    columns = [events[name].tolist() for name in ("kind", "event", "end_ns", "thread", "record")]
-    numbers = events.index.tolist()
-    following = [
-        call if kind == "stream_wait" else NOBODY
-        for call, kind in zip((*numbers[1:], NOBODY), (*columns[0][1:], ""), strict=True)
-    ]
-    for call, after, kind, event, end, thread, record in zip(numbers, following[: len(numbers)], *columns, strict=True):
+    events = calls[among(calls["kind"], "event_record", "stream_wait", "event_sync")]
+    numbers = events.index.to_numpy(np.int64)
+    following = np.append(np.where(among(events["kind"], "stream_wait"), numbers, NOBODY)[1:], NOBODY)[: len(numbers)]
+    tied = ~resolver.says_nothing(events)
+    columns = [events[name].to_numpy()[tied].tolist() for name in ("kind", "event", "end_ns", "thread", "record")]
+    for call, after, kind, event, end, thread, record in zip(
+        numbers[tied].tolist(), following[tied].tolist(), *columns, strict=True
+    ):
         if kind == "event_record":
             resolver.add_record(call, event, thread, after)
         elif record != event_records.UNKNOWN:
@@ -84,7 +88,7 @@ def resolve(timeline: Timeline, timings: CallTimings) -> EventLinks:
             resolver.links[call] = resolver.latest_record(event, end)
         else:
             resolver.link_stream_wait(call, event)
-    return EventLinks(resolver.links, frozenset(resolver.unresolved))
+    return EventLinks(resolver.links, np.array([*resolver.silent.tolist(), *resolver.unresolved], dtype=np.int64))
 
 
 class _Resolver:
@@ -96,7 +100,8 @@ class _Resolver:
         self.busy = _busy_streams(timeline.ops(), timings)
         self.names_streams = "sync_events" in timeline.trace.signals
         self.links: dict[int, EventLink] = {}
-        self.unresolved: set[int] = set()
+        self.unresolved: list[int] = []
+        self.silent = np.empty(0, dtype=np.int64)
         self.records: list[_Record] = []
         self.by_call: dict[int, _Record] = {}
         self.steps, self.of_streams = calls["step"].to_numpy(), calls["stream"].to_numpy()
@@ -157,17 +162,26 @@ class _Resolver:
                 return EventLink(record.name, record.stream, self._lag(record))
         return EventLink("", ALL_STREAMS)
 
+    def says_nothing(self, events: pd.DataFrame) -> Bools:
+        """Which event calls are stream waits that are as good as not recorded: of a stream without work, where there
+        is nothing to tie; or with neither stream nor event, which are `unresolved`. In some traces most are."""
+        unsaid = among(events["kind"], "stream_wait") & (events["record"].to_numpy() == event_records.UNKNOWN)
+        calls = events.index.to_numpy(np.int64)
+        waiters = self.timings.stream[calls]
+        idle = ~np.isin(waiters, self.busy) & ((waiters >= 0) | self.names_streams)
+        nothing = unsaid & (idle | (len(self.busy) < 2))
+        nameless = unsaid & ~nothing & (waiters < 0) & (events["event"].to_numpy() < 0)
+        self.silent = calls[nameless]
+        return np.asarray(nothing | nameless, dtype=np.bool_)
+
     def link_stream_wait(self, call: int, event: int) -> None:
-        """Tie a stream's wait to the record that it refers to; without work on the stream there is nothing to tie."""
+        """Tie a stream's wait to the record that it refers to."""
         waiter = int(self.timings.stream[call])
-        if len(self.busy) < 2 or (waiter not in self.busy and (waiter >= 0 or self.names_streams)):
-            return
         record = self._same_event(event, waiter)
         if record is None and waiter >= 0:
             record = self._by_timing(call, waiter)
         if record is None or waiter < 0:
-            self.links[call] = EventLink("", waiter)
-            self.unresolved.add(call)
+            self.unresolved.append(call)
         else:
             self.links[call] = EventLink(record.name, waiter, self._lag(record))
 

@@ -218,7 +218,7 @@ def _from_recorded_steps(timeline: Timeline, stalls: tuple[Stall, ...], calibrat
         steady_ns=0,
         unprofiled_ns=None,
         errors=ReplayErrors(0.0, None),
-        unresolved_waits=round(sum(bool(inside[call]) for call in links.unresolved) / len(steps)),
+        unresolved_waits=round(np.count_nonzero(inside[links.unresolved]) / len(steps)),
         notes=_notes(timeline, steps),
         python=timeline.trace.program != "cpp",
     )

@@ -38,6 +38,7 @@ from tracelens.report import (
     wording,
     zoomable_timeline,
 )
+from tracelens.report.compiled_templates import CompiledTemplates
 from tracelens.report.sections import Code
 from tracelens.report.text import by_rank
 from tracelens.report.training_window import taken_in, training_window
@@ -202,10 +203,14 @@ def _hash(text: str) -> str:
 
 @cache
 def _environment() -> jinja2.Environment:
+    # Not optimized: what is kept would otherwise hold what our filters made of constants, and outlive a change of them.
+    settings: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True, "optimized": False}
     environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(_asset), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
-    )  # fmt: skip
+        loader=jinja2.FunctionLoader(_asset),
+        undefined=jinja2.StrictUndefined,
+        bytecode_cache=CompiledTemplates(repr(settings)),
+        **settings,
+    )
     environment.filters |= {"clean": formatting.clean, "shorten": formatting.shorten, "units": _units}
     environment.tests["code"] = lambda value: isinstance(value, Code)
     return environment

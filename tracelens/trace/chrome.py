@@ -18,7 +18,7 @@ import numpy as np
 
 from tracelens.errors import InputError
 from tracelens.model import Trace
-from tracelens.trace import completeness, raw_bytes
+from tracelens.trace import completeness, freed_memory, raw_bytes
 from tracelens.trace.columns import Column, ColumnBuilder, rows_among
 from tracelens.trace.events import EventReader
 from tracelens.trace.load_notes import LoadNotes
@@ -50,6 +50,7 @@ def load(path: Path | str, *, max_bytes: int | None = None) -> Trace:
         for batch in reader:
             builder.add(batch)
     columns = _without_strays(builder.columns(), notes)
+    freed_memory.give_back()
     if not columns or not len(columns["start_ns"]):
         hint = "record again; a profiler that was never stepped or stopped writes an empty trace"
         raise InputError(f"{path} holds no complete timed event", hint=hint)

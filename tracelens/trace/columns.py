@@ -6,7 +6,7 @@ all torch versions and vendors.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from itertools import chain
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tracelens.trace import begin_end_pairs
 from tracelens.trace.event_decoder import ARGUMENTS, NOTHING, UNKNOWN_ID, EventBatch, EventColumns, Values
-from tracelens.trace.json_numbers import integers, nanoseconds
+from tracelens.trace.json_numbers import ids, integers, nanoseconds, streams
 from tracelens.trace.load_notes import LoadNotes
 
 Column = npt.NDArray[Any]
@@ -46,21 +46,27 @@ WITH_STREAM = ("cuda_runtime", "cuda_driver", "kernel", "gpu_memcpy", "gpu_memse
 MOST_CATEGORIES = 1000
 """Kineto has about thirty. The limit keeps category codes within the column's 16 bits."""
 _CONTROLS = dict.fromkeys((*range(32), *range(127, 160), 8232, 8233), " ")
-_ARGUMENTS: dict[str, tuple[type[np.signedinteger[Any]], tuple[str, ...]]] = {
-    "stream": (np.int32, ("stream",)),
-    "device": (np.int32, ("device",)),
-    "correlation": (np.int64, ("correlation",)),
-    "external_id": (np.int64, ("external_id", "external_id_2021")),
-    "bytes": (np.int64, ("bytes", "bytes_2021", "size")),
-    "sequence": (np.int64, ("sequence",)),
-    "sync_kind": (np.int8, ("sync_kind",)),
-    "wait_stream": (np.int32, ("wait_stream",)),
-    "wait_event": (np.int64, ("wait_event",)),
-    "wait_record": (np.int64, ("wait_record",)),
-    "graph": (np.int64, ("graph",)),
-}
-"""Columns made of arguments: their type, and the spellings in which they come."""
 _SYNC_CODES = {kind: position for position, kind in enumerate(SYNC_KINDS)}
+
+
+def _sync_kinds(values: Values) -> Column:
+    return np.array([_SYNC_CODES.get(value, UNKNOWN_ID) for value in values], dtype=np.int8)
+
+
+_ARGUMENTS: dict[str, tuple[Callable[[Values], Column], tuple[str, ...]]] = {
+    "stream": (streams, ("stream",)),
+    "device": (streams, ("device",)),
+    "correlation": (ids, ("correlation",)),
+    "external_id": (ids, ("external_id", "external_id_2021")),
+    "bytes": (integers, ("bytes", "bytes_2021", "size")),
+    "sequence": (integers, ("sequence",)),
+    "sync_kind": (_sync_kinds, ("sync_kind",)),
+    "wait_stream": (streams, ("wait_stream",)),
+    "wait_event": (integers, ("wait_event",)),
+    "wait_record": (ids, ("wait_record",)),
+    "graph": (integers, ("graph",)),
+}
+"""Columns made of arguments: how, and the spellings in which they come."""
 
 
 class ColumnBuilder:
@@ -126,10 +132,10 @@ class ColumnBuilder:
         count = len(rows)
         category = np.fromiter(map(self._categories.__getitem__, rows.cat), dtype=np.int16, count=count)
         name = np.fromiter(map(self._names.__getitem__, rows.name), dtype=np.int32, count=count)
-        ids = {"pid": integers(rows.pid, np.int64), "tid": integers(rows.tid, np.int64)}
+        threads = {"pid": ids(rows.pid), "tid": ids(rows.tid)}
         args = dict(zip(ARGUMENTS, rows.args, strict=True))
         self.has_shapes = self.has_shapes or _any_shapes(args)
-        return {"category": category, "name": name, **ids, **_arguments(args)}
+        return {"category": category, "name": name, **threads, **_arguments(args)}
 
     def _with_stream(self, category: Column) -> npt.NDArray[np.bool_]:
         return rows_among(category, self.categories(), WITH_STREAM)
@@ -203,23 +209,19 @@ def _arguments(args: dict[str, Values]) -> dict[str, Column]:
     """The columns that some row has a value for: most batches have no copy, no synchronization row and no graph."""
     return {
         key: column
-        for key, (width, spellings) in _ARGUMENTS.items()
-        if (column := _first_known([args[spelling] for spelling in spellings], width)) is not None
+        for key, (read, spellings) in _ARGUMENTS.items()
+        if (column := _first_known([args[spelling] for spelling in spellings], read)) is not None
     }
 
 
-def _first_known(spellings: list[Values], width: type[np.signedinteger[Any]]) -> Column | None:
+def _first_known(spellings: list[Values], read: Callable[[Values], Column]) -> Column | None:
     out: Column | None = None
     for values in spellings:
         if values[0] == UNKNOWN_ID and values.count(UNKNOWN_ID) == len(values):
             continue
-        column = _sync_kinds(values) if width is np.int8 else integers(values, width)
+        column = read(values)
         out = column if out is None else np.where(out == UNKNOWN_ID, column, out)
     return out
-
-
-def _sync_kinds(values: Values) -> Column:
-    return np.array([_SYNC_CODES.get(value, UNKNOWN_ID) for value in values], dtype=np.int8)
 
 
 def _concatenated(parts: list[dict[str, Column]]) -> dict[str, Column]:
@@ -249,7 +251,7 @@ class _Joined:
         self._memory = np.empty(sum(self._counts), dtype=np.int64)
 
     def column(self, key: str) -> Column:
-        width = next(part[key].dtype for part in self._parts if key in part)
+        width = max((part[key].dtype for part in self._parts if key in part), key=lambda kind: kind.itemsize)
         out: Column = self._memory.view(width)[: len(self._memory)]
         end = 0
         for part, count in zip(self._parts, self._counts, strict=True):
@@ -262,7 +264,7 @@ class _Joined:
 def _with_absent(columns: dict[str, Column]) -> dict[str, Column]:
     """Adds the columns that no row has a value for, as broadcast views that take no memory."""
     count = len(columns["start_ns"])
-    absent = {key: np.broadcast_to(width(UNKNOWN_ID), count) for key, (width, _) in _ARGUMENTS.items()}
+    absent = {key: np.broadcast_to(np.int32(UNKNOWN_ID), count) for key in _ARGUMENTS}
     return {**absent, **columns}
 
 

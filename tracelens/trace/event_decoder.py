@@ -14,7 +14,7 @@ import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import compress, repeat
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 Number = int | float | str | None
 Values = tuple[Any, ...]
-Whole = npt.NDArray[np.int64]
+Whole = npt.NDArray[np.signedinteger[Any]]
 
 UNKNOWN_ID = -1
 EXACT_FROM = 2.0**43
@@ -206,10 +206,10 @@ def _rows(events: list[Any]) -> EventColumns:
     return EventColumns(cat, name, pid, tid, whole(ts), whole(dur), _arguments(args))
 
 
-def whole(values: Values) -> Values | Whole:
-    """As an array where all are 64-bit integers: `struct` takes nothing else, and faster than numpy."""
+def whole(values: Values, width: Literal["i", "q"] = "q") -> Values | Whole:
+    """As an array where all are integers of 64 bits (`i`: 32): `struct` takes nothing else, and faster than numpy."""
     try:
-        return np.frombuffer(struct.pack(f"{len(values)}q", *values), dtype=np.int64)
+        return np.frombuffer(struct.pack(f"{len(values)}{width}", *values), dtype=np.dtype(width))
     except struct.error:
         return values
 

@@ -162,16 +162,16 @@ def _pieces(inputs: IdleInputs, gaps: _Gaps) -> _Pieces:
     bounds = [table[key].to_numpy() for table in tables for key in ("start_ns", "end_ns")]
     own = [np.maximum(instant, gaps.start) for instant in (gaps.launch, gaps.issued, gaps.end - LAUNCH_NS)]
     edges = intervals.distinct(np.concatenate([gaps.start, gaps.end, *own, *bounds, *inputs.overhead]))
-    start, end = edges[:-1], edges[1:]
-    begins = np.zeros(len(start), dtype=np.int64)
+    start = edges[:-1]
+    begins = np.zeros(len(start), dtype=np.int8)
     begins[np.searchsorted(start, gaps.start)] = 1  # every gap begins at one of the edges
-    gap = np.cumsum(begins) - 1
-    step = step_of(start, inputs.steps)
+    gap = np.cumsum(begins, dtype=np.int32) - np.int32(1)
+    step = step_of(start, inputs.steps).astype(np.int32)
     chosen = (gap >= 0) & (step >= 0) & (start < gaps.end[gap] if len(gaps) else False)
     chosen &= inputs.steps["kept"].to_numpy()[step]
     count = int(np.count_nonzero(chosen))
-    cause, wait = np.full(count, OTHER, dtype=np.int64), np.full(count, -1, dtype=np.int64)
-    return _Pieces(start[chosen], end[chosen], gap[chosen], step[chosen], cause, wait)
+    cause, wait = np.full(count, OTHER, dtype=np.int8), np.full(count, -1, dtype=np.int32)
+    return _Pieces(start[chosen], edges[1:][chosen], gap[chosen], step[chosen], cause, wait)
 
 
 def _assign_timely(pieces: _Pieces, gaps: _Gaps) -> None:
@@ -236,7 +236,7 @@ def _split(pieces: _Pieces, rows: Column, covered: Column, owner: Column) -> _Pi
     rows, covered, owner = rows[~whole], covered[~whole], owner[~whole]
     cut = pieces.start[rows] + covered
     head = {"start": pieces.start[rows], "end": cut, "gap": pieces.gap[rows], "step": pieces.step[rows]}
-    head |= {"cause": np.full(len(rows), SYNC, dtype=np.int64), "wait": owner}
+    head |= {"cause": np.full(len(rows), SYNC, dtype=np.int8), "wait": owner.astype(np.int32)}
     pieces.start[rows] = cut
     joined = {key: np.concatenate((getattr(pieces, key), values)) for key, values in head.items()}
     order = np.argsort(joined["start"], kind="stable")
@@ -266,6 +266,6 @@ def _merged(pieces: _Pieces, gaps: _Gaps) -> dict[str, Column]:
         "end_ns": pieces.end[last],
         "next_op": gaps.next_op[pieces.gap[first]],
         "cause": pieces.cause[first],
-        "wait": pieces.wait[first],
-        "step": pieces.step[first],
+        "wait": pieces.wait[first].astype(np.int64),
+        "step": pieces.step[first].astype(np.int64),
     }

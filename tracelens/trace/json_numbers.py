@@ -46,14 +46,24 @@ def nanoseconds(values: Sequence[Any] | Column) -> tuple[Column, npt.NDArray[np.
     return _from_text([str(value).encode("utf-8", "replace") for value in values])
 
 
-def integers(values: Values, dtype: type[np.signedinteger[Any]]) -> Column:
-    """Ids as integers; None and what is no number become -1, "stream 7" becomes 7."""
+def integers(values: Values) -> Column:
+    """Integers of 64 bits; None and what is no number become -1, "stream 7" becomes 7."""
     out = whole(values)
-    if not isinstance(out, np.ndarray):
-        out = _from_mixed(values)
-    if dtype is not np.int64:
-        out = np.where((out > LARGEST_STREAM) | (out < UNKNOWN_ID), UNKNOWN_ID, out)
-    return out.astype(dtype, copy=False)
+    return out if isinstance(out, np.ndarray) else _from_mixed(values)
+
+
+def ids(values: Values) -> Column:
+    """The same in 32 bits where all fit: ids are compared and never added up."""
+    out = whole(values, "i")
+    return out if isinstance(out, np.ndarray) else integers(values)
+
+
+def streams(values: Values) -> Column:
+    """Streams and devices, in 32 bits; -1 for what is none."""
+    out = ids(values)
+    if out.dtype == np.int64:
+        out = np.where(out > LARGEST_STREAM, UNKNOWN_ID, out)
+    return np.maximum(out, UNKNOWN_ID).astype(np.int32, copy=False)
 
 
 def _from_mixed(values: Values) -> Column:

@@ -15,6 +15,7 @@ from tracelens.trace import (
     completeness,
     cuda_api,
     event_records,
+    freed_memory,
     idle_gaps,
     intervals,
     slow_steps,
@@ -45,6 +46,7 @@ def build(trace: Trace, recording: RankRecording | None = None) -> Timeline:
     gaps = idle_gaps.find(idle_gaps.IdleInputs(calls, ops, wait, loader, step, _overhead(rows, wait), loop_threads))
     wait["gpu_idle_ns"] = idle_gaps.idle_per_wait(gaps, len(wait))
     wait = waits.without_explicit_synchronizes(attribution.locate(rows, wait, recording))
+    freed_memory.give_back()
     return Timeline(
         trace=trace,
         tables=Tables(step, calls, ops, wait, gaps, loader),

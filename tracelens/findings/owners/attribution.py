@@ -289,7 +289,11 @@ def _most(parts: list[tuple[int, int]], total: int) -> int | None:
 def _shared_names(names: tuple[str, ...]) -> Column:
     """Per name the first position with the same short form; one more for none."""
     first: dict[str, int] = {}
-    return np.array([*(first.setdefault(_short(name), at) for at, name in enumerate(names)), -1], dtype=np.int64)
+    of_name: dict[str, int] = {}
+    for at, name in enumerate(names):
+        if name not in of_name:
+            of_name[name] = first.setdefault(_short(name), at)
+    return np.array([*map(of_name.__getitem__, names), -1], dtype=np.int64)
 
 
 def _short(called: str) -> str:

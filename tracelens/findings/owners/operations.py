@@ -17,7 +17,7 @@ import numpy.typing as npt
 from tracelens.findings.owners.join import StepOperations
 from tracelens.model import GarbageCollection, Timeline
 from tracelens.trace import intervals
-from tracelens.trace.tables import TraceRows, among
+from tracelens.trace.tables import TraceRows, among, codes
 from tracelens.trace.threads import BACKWARD, LOADER, MARKS, STEP
 
 Column = npt.NDArray[Any]
@@ -99,12 +99,15 @@ def host_operations(timeline: Timeline) -> HostOperations:
         np.concatenate((rows.column(key)[operators], calls[other].to_numpy()[called]))
         for key, other in (("start_ns", "start_ns"), ("end_ns", "end_ns"), ("tid", "thread"))
     )
-    names = [*rows.names(operators), *calls["name"].iloc[called].astype(str)]
+    words = [*rows.trace.names, *calls["name"].cat.categories]
+    name = np.concatenate(
+        (rows.column("name")[operators], codes(calls["name"])[called] + np.int64(len(rows.trace.names)))
+    )
     outer = _outermost(starts, ends, thread)
     order = outer[np.argsort(starts[outer], kind="stable")]
     launching = np.sort(calls["start_ns"].to_numpy()[called][calls["op"].to_numpy()[called] >= 0])
     count = np.searchsorted(launching, ends[order]) - np.searchsorted(launching, starts[order])
-    return HostOperations(starts[order], ends[order], tuple(names[at] for at in order), count)
+    return HostOperations(starts[order], ends[order], tuple(map(words.__getitem__, name[order].tolist())), count)
 
 
 def activities(timeline: Timeline, operations: HostOperations, collections: Iterable[GarbageCollection]) -> Activities:
