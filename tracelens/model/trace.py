@@ -80,9 +80,9 @@ class Trace:
     """One rank's duration events as columns of equal length, ordered by start.
 
     `columns` (numpy): start_ns i8, end_ns i8, category i2 (code into `categories`), name i4 (code into `names`),
-    pid, tid, stream i4 (-1 none), device i4 (-1), correlation (-1), external_id (-1), bytes i8 (-1), and what only some
-    rows have: sequence i8 (autograd's), sync_kind, wait_stream i4, wait_event i8, wait_record (correlation of the
-    event's record), graph i8 (-1 each where absent). Ids without a width are i4 where all fit, else i8.
+    pid i8, tid i8, stream i4 (-1 none), device i4 (-1), correlation (-1), external_id (-1), bytes i8 (-1), and what
+    only some rows have: sequence i8 (autograd's), sync_kind, wait_stream i4, wait_event i8, wait_record (correlation of
+    the event's record), graph i8 (-1 each where absent). Ids without a width are i4 where all fit, else i8.
     """
 
     path: str

@@ -56,10 +56,13 @@ class Simulator:
         }
 
     def run_steps(self, order: Sequence[int], count: int) -> None:
-        program, handlers, ops = self.compiled.program, self._handlers, self.compiled.ops
+        program, handlers, ops, run = self.compiled.program, self._handlers, self.compiled.ops, self._run
         for step in range(self.steps, self.steps + count):
             for op in ops[program.variant(order[step % len(order)], step)]:
-                handlers[op.host_op.kind](op)
+                if op.parts:
+                    run(op)
+                else:
+                    handlers[op.host_op.kind](op)
         self.steps += count
 
     def rate(self, order: Sequence[int], count: int) -> float:
@@ -100,29 +103,33 @@ class Simulator:
         return float(program.loader_period_ns or 0) if program.loads else 0.0
 
     def _run(self, op: CompiledOp) -> None:
-        end, outstanding = self.end, self.outstanding
-        for stream, after_host, after_end, count, last in op.parts:
-            outstanding[stream] += count
-            if outstanding[stream] > self.limit:
-                self._make_room(stream)
+        end, outstanding, queued, limit = self.end, self.outstanding, self.queued, self.limit
+        host_op, gap, issue, parts = op
+        for stream, after_host, after_end, count, last in parts:
+            waiting = outstanding[stream] + count
+            if waiting > limit:
+                waiting = self._make_room(queued[stream], waiting)
+            outstanding[stream] = waiting
             by_host, by_stream = self.time + after_host, end[stream] + after_end
             end[stream] = done = by_host if by_host > by_stream else by_stream
-            self.queued[stream].append((count, done - last))
+            queued[stream].append((count, done - last))
             if self.log is not None:
                 self._draw(op, stream, done - last)
-        called = self.time + op.gap
-        self.time = called + op.issue
-        if self.log is not None and op.host_op.name:
+        called = self.time + gap
+        self.time = called + issue
+        if self.log is not None and host_op.name:
             self._draw_call(op, called)
 
-    def _make_room(self, stream: int) -> None:
-        """Wait until the stream's launch queue has room: a launch returns once the op `limit` before it started."""
-        queued, outstanding, started = self.queued[stream], self.outstanding[stream], NEVER
-        while outstanding > self.limit and queued:
+    def _make_room(self, queued: deque[tuple[int, int]], outstanding: int) -> int:
+        """Wait until a launch queue has room, a launch returns once the op `limit` before it started; how many are
+        outstanding then. Where the GPU is the limit, this is most of what a replay does."""
+        started, limit = NEVER, self.limit
+        while outstanding > limit and queued:
             gone, started = queued.popleft()  # a stream starts its work in order: the last one waited for is the latest
             outstanding -= gone
-        self.outstanding[stream] = outstanding
-        self._wait_until(started)
+        if started > self.time:
+            self._wait_until(started)
+        return outstanding
 
     def _clear_finished_queues(self) -> None:
         """Empties the launch queues of streams that have finished: they no longer block a launch."""
@@ -205,7 +212,8 @@ class Simulator:
     def _wait_until(self, time: int) -> None:
         """The host does nothing until `time`; meanwhile other threads have the interpreter."""
         if time > self.time:
-            self.debt = max(0, self.debt - (time - self.time))
+            if self.debt:
+                self.debt = max(0, self.debt - (time - self.time))
             self.time = time
 
     def _background(self, op: CompiledOp) -> None:

@@ -132,7 +132,7 @@ class ColumnBuilder:
         count = len(rows)
         category = np.fromiter(map(self._categories.__getitem__, rows.cat), dtype=np.int16, count=count)
         name = np.fromiter(map(self._names.__getitem__, rows.name), dtype=np.int32, count=count)
-        threads = {"pid": ids(rows.pid), "tid": ids(rows.tid)}
+        threads = {"pid": integers(rows.pid), "tid": integers(rows.tid)}
         args = dict(zip(ARGUMENTS, rows.args, strict=True))
         self.has_shapes = self.has_shapes or _any_shapes(args)
         return {"category": category, "name": name, **threads, **_arguments(args)}
@@ -264,7 +264,10 @@ class _Joined:
 def _with_absent(columns: dict[str, Column]) -> dict[str, Column]:
     """Adds the columns that no row has a value for, as broadcast views that take no memory."""
     count = len(columns["start_ns"])
-    absent = {key: np.broadcast_to(np.int32(UNKNOWN_ID), count) for key in _ARGUMENTS}
+    absent = {
+        key: np.broadcast_to((np.int32 if read is streams else np.int64)(UNKNOWN_ID), count)
+        for key, (read, _) in _ARGUMENTS.items()
+    }
     return {**absent, **columns}
 
 

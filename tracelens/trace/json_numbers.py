@@ -53,7 +53,7 @@ def integers(values: Values) -> Column:
 
 
 def ids(values: Values) -> Column:
-    """The same in 32 bits where all fit: ids are compared and never added up."""
+    """The same in 32 bits where all fit: for what is compared with its own kind only, and never computed with."""
     out = whole(values, "i")
     return out if isinstance(out, np.ndarray) else integers(values)
 
