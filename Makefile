@@ -81,6 +81,7 @@ browser:
 bench: test-tools
 	$(BIN)/python tests/bench/run.py $(if $(QUICK),--quick) $(if $(KEEP),--keep)
 	$(BIN)/python tests/bench/commands.py --turns $(if $(QUICK),1,3)
+	$(if $(QUICK),,$(BIN)/python tests/bench/curves.py)
 
 BUDGET ?= 300
 SEED ?= 0

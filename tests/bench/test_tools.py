@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.bench import commands, launches, longer
+from tests.bench import commands, curves, launches, longer
 from tests.bench.run import summary, table, targets
 from tests.support.builders import loop
 from tracelens import pipeline
@@ -100,3 +100,14 @@ def test_a_run_of_many_launches_is_a_run(tmp_path: Path) -> None:
     opened = pipeline.open_inputs((launches.write(tmp_path / "project", steps=4, launches=30),))
     assert opened.run is not None and opened.recordings[0] is not None
     assert opened.recordings[0].clock.unprofiled_ns == (30 * 51_000,) * 20
+
+
+def test_a_curve_says_how_often_more_than_at_its_first_point() -> None:
+    rows: list[dict[str, object]] = [
+        {"curve": "analyze", "size": size, "cpu_s": cpu, "peak_mb": 90.0}
+        for size, cpu in ((3, 1.0), (12, 2.5), (12, 2.0))
+    ]
+    assert curves.table(rows).splitlines()[2:] == [
+        "| analyze | 3 | 1.00 s | 1 x the size: 1.0 x | 90 MB |",
+        "| analyze | 12 | 2.00 s | 4 x the size: 2.0 x | 90 MB |",
+    ]
