@@ -59,7 +59,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_it_is_named_mended_and_measured(folder: Path) -> None:
     answer = json.loads(said(folder, "recommend", "run", "--format", "json"))
-    assert answer["headline"].startswith("gc.collect() owns ")
+    assert answer["headline"].startswith("gc.collect() takes ")
     assert f"train.py:{LINE} (gc.collect)" in answer["verdict"]
     assert answer["recommendation"]["lever"] == "gc-collect"
     (owner,) = (owner for owner in answer["owners"] if owner["callee"] == "gc.collect")

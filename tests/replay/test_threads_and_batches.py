@@ -157,7 +157,7 @@ def test_a_refusal_names_the_work_from_before_the_window() -> None:
     before = replace(picture.tables, ops=ops.assign(call=ops["call"].where(ops.index >= len(ops) // 2, -1)))
     refused = trace_builder._unexplained(0.5, replace(picture, tables=before), build(body))
     assert "50 % of the recorded GPU time is work from before the recording began" in refused.missing
-    assert "+50.0 %" in refused.missing
+    assert "off by +50 %:" in refused.missing
     assert "competes" not in refused.missing
 
 
