@@ -14,7 +14,7 @@ from typing import Protocol
 
 from tracelens.patch.effects import classes, vocabulary
 from tracelens.patch.effects.durations import is_timed
-from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, SHARED, WEIGHTS, Memory, Objects, Unit
+from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, REPLACED, SHARED, WEIGHTS, Memory, Objects, Unit
 from tracelens.patch.effects.objects import (
     READS,
     WRITES,
@@ -37,6 +37,9 @@ from tracelens.patch.effects.objects import (
 AS_DICT = "<dict>"
 RETURN = "<return>"
 HELD = "<held>"
+VIEW = "<view>"
+"""The container that `.values()` and the like look at, also later."""
+FACTORY = "<factory>"
 STATE = "<state>"
 _RATES = frozenset(f"['{name}']" for name in ("lr", "initial_lr", "lr_scale", "momentum", "weight_decay", "name"))
 """What groups of optimizers keep as numbers: who took one has it as it was."""
@@ -107,7 +110,11 @@ class Attributes(ABC):
                 out = self._of_class(owner, owner, name, here)
             case Super():
                 out = self._above(owner, name, here)
-            case Module() | Function() | Method() | Activation():
+            case Module():
+                own = self._field(owner, name, here)
+                hidden = NONE if own else self.memory.read(owner, "__getattr__", here.unit)
+                out = own | self.invoke(hidden, Arguments((frozenset({PLAIN}),)), here)
+            case Function() | Method() | Activation():
                 out = self._field(owner, name, here)
             case Unknown():
                 self.memory.effect(here.unit, here.node, Effect(READS, SHARED, name))
@@ -122,11 +129,23 @@ class Attributes(ABC):
             return self._field(owner, name, here) | self._member(f"{owner.full}.{name}", owner.receiver, here)
         if isinstance(owner, Thing):
             own = self._field(owner, name, here) if owner is not DATA else NONE
+            own |= self.memory.read(REPLACED, name, here.unit) | self.load(self.held_behind(owner, here), name, here)
             return own | self._member(f"<{owner.kind}>.{name}", owner, here)
         if isinstance(owner, Plain):
             member = self._member(f"<plain>.{name}", owner, here)
             return member | {owner} if is_timed(owner) else member
         return self._member(f"<list>.{name}", owner, here) if vocabulary.knows(f"<list>.{name}") else NONE
+
+    def held_behind(self, owner: Object, here: Here) -> Objects:
+        """What a library's object that only holds others holds, also through further ones of its kind."""
+        out, waiting = set[Object](), [owner]
+        while waiting:
+            one = waiting.pop()
+            if isinstance(one, Thing) and one.kind == "holder":
+                new = self.memory.read(one, HELD, here.unit) - out - {owner}
+                out |= new
+                waiting += new
+        return frozenset(one for one in out if not (isinstance(one, Thing) and one.kind == "holder"))
 
     def _member(self, full: str, receiver: Object | None, here: Here) -> Objects:
         return self.libraries.read(full, receiver, here)
@@ -163,6 +182,9 @@ class Attributes(ABC):
         return None
 
     def _bound(self, defined: Object, owner: Object, here: Here) -> Objects:
+        if isinstance(defined, Instance):  # a descriptor, where its class is one
+            given = Arguments((frozenset({owner}), frozenset({PLAIN})))
+            return frozenset({defined}) | self._special_of(defined, "__get__", given, here)
         if not isinstance(defined, Function):
             return frozenset({defined})
         marks = classes.marks(defined)
@@ -176,6 +198,13 @@ class Attributes(ABC):
         bound = self.memory.make(Method, defined, owner)
         shown = marks & _SHOWN
         return self.invoke(frozenset({bound}), Arguments(), here) if shown else frozenset({bound})
+
+    def _special_of(self, owner: Instance, name: str, given: Arguments, here: Here) -> Objects:
+        order = classes.order(owner.made, self.memory, here.unit)
+        defined = (self.memory.read(base, name, here.unit) for base in order if isinstance(base, Class))
+        functions = next(filter(None, defined), NONE)
+        bound = (self.memory.make(Method, one, owner) for one in functions if isinstance(one, Function))
+        return self.invoke(frozenset(bound), given, here)
 
     def _of_class(self, made: Class, owner: Object, name: str, here: Here) -> Objects:
         found = self.in_order(classes.order(made, self.memory, here.unit), owner, name, here)
@@ -210,10 +239,19 @@ class Attributes(ABC):
             target = SHARED if isinstance(owner, Unknown) else owner
             self.memory.write(target, name, value)
             self.memory.effect(here.unit, here.node, Effect(WRITES, target, name))
+            self._replace(owner, name, value)
+            self.store(self.held_behind(owner, here), name, value, here)
             if target is SHARED:
                 self.memory.write(SHARED, ANY_KEY, value)
             if isinstance(owner, Instance):
                 self._setters(owner, name, value, here)
+
+    def _replace(self, owner: Object, name: str, value: Objects) -> None:
+        """Let functions of the project that are put in the place of a library's run wherever that one may."""
+        functions = frozenset(one for one in value if isinstance(one, (Function, Method)))
+        if functions and isinstance(owner, Name):
+            self.memory.write(REPLACED, name, functions)
+            self.memory.write(REPLACED, HELD, functions)
 
     def _setters(self, owner: Instance, name: str, value: Objects, here: Here) -> None:
         for base in classes.order(owner.made, self.memory, here.unit):
@@ -223,6 +261,8 @@ class Attributes(ABC):
                 ):
                     if isinstance(one, Function) and "setter" in classes.marks(one):
                         self.invoke(frozenset({self.memory.make(Method, one, owner)}), Arguments((value,)), here)
+                    elif isinstance(one, Instance):
+                        self._special_of(one, "__set__", Arguments((frozenset({owner}), value)), here)
         own = self.in_order(classes.order(owner.made, self.memory, here.unit), owner, "__setattr__", here)
         self.invoke(own or NONE, Arguments((frozenset({PLAIN}), value)), here)
 
@@ -233,7 +273,7 @@ class Attributes(ABC):
         out = NONE
         for owner in objects:
             if isinstance(owner, Container):
-                out |= self.elements(owner, key, here)
+                out |= self.elements(owner, key, here) | self._made_by_factory(owner, here)
             elif isinstance(owner, Instance):
                 method = self.in_order(classes.order(owner.made, self.memory, here.unit), owner, "__getitem__", here)
                 out |= (
@@ -244,7 +284,7 @@ class Attributes(ABC):
                 if not method and {"loader", "module", "list"} & set(classes.kinds(owner.made, self.memory, here.unit)):
                     out |= self.elements(owner, HELD, here)
             elif isinstance(owner, Thing) and owner is not DATA:
-                out |= self.elements(owner, key, here)
+                out |= self.elements(owner, key, here) | self.item(self.held_behind(owner, here), key, here)
                 if owner.kind == "data":  # a view; of what an optimizer has, what has a name is a number
                     out |= {PLAIN if owner is WEIGHTS and key in _RATES else owner}
                 else:
@@ -259,12 +299,21 @@ class Attributes(ABC):
             elif isinstance(owner, Module):
                 out |= self._everything(owner, here)
             elif isinstance(owner, Name):
+                self.memory.effect(here.unit, here.node, Effect(READS, owner, key))
                 out |= self.libraries.passes(owner, here)
         return out
+
+    def _made_by_factory(self, owner: Container, here: Here) -> Objects:
+        """What a `defaultdict` makes where it has no such key."""
+        made = self.invoke(self.memory.read(owner, FACTORY, here.unit), Arguments(), here)
+        self.memory.write(owner, ANY_KEY, made)
+        return made
 
     def elements(self, owner: Object, key: str, here: Here) -> Objects:
         """What an object holds under a key, or under all of them."""
         self.memory.effect(here.unit, here.node, Effect(READS, owner, key))
+        for seen in self.memory.read(owner, VIEW, here.unit):
+            self.memory.effect(here.unit, here.node, Effect(READS, seen, ANY_KEY))
         wanted = self.memory.keys(owner, here.unit) if key == ANY_KEY else (key, ANY_KEY)
         inside = NONE.union(*(self.memory.read(owner, name, here.unit) for name in wanted))
         if inside or not self.memory.final or not isinstance(owner, Container):
@@ -291,6 +340,7 @@ class Attributes(ABC):
             if isinstance(owner, Instance):
                 method = self.in_order(classes.order(owner.made, self.memory, here.unit), owner, "__setitem__", here)
                 self.invoke(method or NONE, Arguments((frozenset({PLAIN}), value)), here)
+            self.store_item(self.held_behind(owner, here), key, value, here)
             if isinstance(owner, Container) and owner.maker == AS_DICT and isinstance(owner.site, Object):
                 target, key = owner.site, key[2:-2] if key.startswith("['") else "*"
             field_name = key

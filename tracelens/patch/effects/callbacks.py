@@ -61,7 +61,7 @@ class CallbackRules:
         if isinstance(receiver, Instance):
             return self._own(entry, called, receiver, given, here)
         objects = given.objects | ({receiver} if isinstance(receiver, Thing) else NONE)
-        return self._through(frozenset(filter(has_content, objects)), entry.calls, here)
+        return self.through(frozenset(filter(has_content, objects)), entry.calls, here)
 
     def _own(self, entry: Entry, called: Name, receiver: Instance, given: Arguments, here: Here) -> Objects:
         """A library's method on an object of the project: it calls what the class overrides, and what it was given."""
@@ -72,9 +72,9 @@ class CallbackRules:
         elif last in ("__call__", "forward", "generate"):
             own = self.dispatch.load({receiver}, "forward", here)  # the library's own, where the class has none
             return self.dispatch.invoke((one for one in own if not isinstance(one, Name)), given, here)
-        return self._through(objects, entry.calls, here)
+        return self.through(objects, entry.calls, here)
 
-    def _through(self, objects: Objects, protocol: str, here: Here) -> Objects:
+    def through(self, objects: Objects, protocol: str, here: Here) -> Objects:
         """Enter the calls that a library makes which has these objects."""
         if protocol not in ("all", "unknown"):
             objects = frozenset(one for one in objects if isinstance(one, (*_ACTIVE, Container)))
@@ -158,7 +158,9 @@ class CallbackRules:
         if protocol in known:
             return known[protocol]
         kinds = set(classes.kinds(one.made, memory, here.unit))
-        if protocol in ("functions", "later"):
+        if protocol == "special":
+            return tuple(name for name in classes.methods(one.made, memory, here.unit) if name.startswith("__"))
+        if protocol in ("functions", "later") and "mode" not in kinds:
             return ("__call__", "forward", "run")
         if protocol == "unknown" or "" in kinds or kinds - {"module", "data", "list"}:
             made = [

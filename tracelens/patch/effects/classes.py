@@ -23,6 +23,7 @@ _CONTAINERS = (
     "builtins.dict builtins.list builtins.set builtins.tuple collections.OrderedDict collections.UserDict"
     " collections.defaultdict collections.deque collections.UserList collections.Counter"
 )
+_ABSTRACT = ("collections.abc.", "typing.Mutable")
 KINDS_OF_BASES = {"torch.autograd.Function": "autograd", "torch.autograd.function.Function": "autograd"}
 
 
@@ -63,7 +64,7 @@ def kind_of(base: Name) -> str | None:
     """The word for the objects of a library's class; "" for one without behaviour, None for an unknown one."""
     if base.full in _PLAIN_BASES.split() or base.full.endswith(("Error", "Exception", "Warning")):
         return ""
-    if base.full in _CONTAINERS.split():
+    if base.full in _CONTAINERS.split() or base.full.startswith(_ABSTRACT):
         return "list"
     if base.full in KINDS_OF_BASES:
         return KINDS_OF_BASES[base.full]

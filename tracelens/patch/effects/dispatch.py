@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from tracelens.patch.effects import classes, durations
 from tracelens.patch.effects.attributes import HELD, RETURN, STATE, Arguments, Attributes, Here
-from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, SHARED, Objects
+from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, REPLACED, SHARED, Objects
 from tracelens.patch.effects.objects import (
     READS,
     UNKNOWN,
@@ -131,7 +131,10 @@ class Dispatch(Attributes):
             self.invoke(init, given, here)
         else:
             self._fill(instance, order, given, here)
-        if "" in set(classes.kinds(made, self.memory, here.unit)):
+        kinds = set(classes.kinds(made, self.memory, here.unit))
+        if "mode" in kinds:
+            self.memory.write(REPLACED, HELD, {instance})
+        if "" in kinds:
             self.share(given.objects | {instance})
         after = self.in_order(order, instance, "__post_init__", here)
         self.invoke(after, Arguments(), here)
@@ -210,7 +213,9 @@ class Dispatch(Attributes):
     def look_into(self, objects: Iterable[Object], here: Here) -> None:
         """What is shown, compared or computed with is read, with all that a list of it holds."""
         for one in objects:
-            if isinstance(one, Container) or (isinstance(one, Thing) and one.kind == "data" and one is not DATA):
+            if isinstance(one, Container) or (
+                isinstance(one, Thing) and one.kind in ("data", "holder") and one is not DATA
+            ):
                 self.memory.effect(here.unit, here.node, Effect(READS, one, "", deep=True))
 
     def enter(self, objects: Iterable[Object], here: Here) -> Objects:
@@ -219,7 +224,8 @@ class Dispatch(Attributes):
         nothing: Objects = frozenset({PLAIN})
         for owner in objects:
             if isinstance(owner, Instance):
-                out |= self.special({owner}, ("__enter__", "__aenter__"), Arguments(), here)
+                own = self.special({owner}, ("__enter__", "__aenter__"), Arguments(), here)
+                out |= own or {owner}  # a library's gives the object, as nearly all do
                 self.special({owner}, ("__exit__", "__aexit__"), Arguments((nothing,) * 3), here)
                 if "" in set(classes.kinds(owner.made, self.memory, here.unit)):
                     out |= self.unknown(f"`{owner.made.node.name}`", frozenset({owner}), here)

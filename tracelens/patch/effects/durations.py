@@ -57,6 +57,12 @@ def shown(objects: Iterable[Object], memory: Memory) -> Iterable[Effect]:
     return (Effect(SHOWS, one) for one in (*(one for one in times if isinstance(one, Duration)), *pairs))
 
 
+def decided(left: Objects, right: Objects, node: ast.AST, memory: Memory) -> Iterable[Effect]:
+    """The effects of a comparison that a duration decides, as a deadline does: it counts as shown."""
+    between = computed(left, ast.Sub, right, node, memory)
+    return shown((one for one in between if isinstance(one, Duration)), memory)
+
+
 def _line(node: ast.AST) -> tuple[int, int]:
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
 

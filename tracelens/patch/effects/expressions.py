@@ -58,6 +58,7 @@ class Expressions:
         self.frame = frame
         self.dispatch = dispatch
         self.memory: Memory = dispatch.memory
+        self.ends_nothing = False  # within the test of an `if` that ends no loop: it saves every ten minutes
         self._inner: list[Mapping[str, str]] = []
         """The names that the comprehensions around the present node bind."""
 
@@ -212,9 +213,6 @@ class Expressions:
             return frozenset(self.memory.make(Super, frame.function.owner, one) for one in receivers)
         return self.memory.unknown("`super()`")
 
-    def _function(self, node: ast.Lambda) -> Objects:
-        return frozenset({self.function(node)})
-
     def function(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Function:
         """A function object, with its defaults."""
         owner = self.frame if isinstance(self.frame, Class) else None
@@ -251,9 +249,7 @@ class Expressions:
             self.memory.effect(self.unit, node, Effect(CLOCK))
         held = [one for one in both if isinstance(one, Container)]
         if held:
-            made = self.memory.make(Container, node, here.maker)
-            self.memory.write(made, ANY_KEY, NONE.union(*(self.dispatch.elements(one, ANY_KEY, here) for one in held)))
-            out |= {made}
+            out |= self._holding(node, NONE.union(*(self.dispatch.elements(one, ANY_KEY, here) for one in held)))
         if any(isinstance(one, (Thing, Name)) for one in both):
             out |= {DATA}
         return out | {one for one in both if isinstance(one, Unknown)} | {PLAIN}
@@ -262,7 +258,9 @@ class Expressions:
         here, looks = self.here(node), not isinstance(node.ops[0], (ast.Is, ast.IsNot))
         sides = [self._operand(one) if looks else self.value(one) for one in (node.left, *node.comparators)]
         for operator, left, right in zip(node.ops, sides, sides[1:], strict=False):
-            durations.computed(left, ast.Sub, right, node, self.memory)
+            decided = durations.decided(left, right, node, self.memory)
+            for effect in decided if looks and not self.ends_nothing else ():
+                self.memory.effect(self.unit, node, effect)
             name = _COMPARISONS.get(type(operator))
             if name is not None:
                 self.dispatch.special(right if name == "__contains__" else left, (name,), Arguments((right,)), here)
@@ -382,7 +380,7 @@ _KINDS: Mapping[type[ast.expr], Callable[..., Objects]] = {
     ast.Subscript: Expressions._subscript,
     ast.JoinedStr: Expressions._text,
     ast.Call: Expressions._call,
-    ast.Lambda: Expressions._function,
+    ast.Lambda: lambda self, node: frozenset({self.function(node)}),
     ast.BinOp: Expressions._operation,
     ast.Compare: Expressions._comparison,
     ast.UnaryOp: Expressions._unary,

@@ -6,12 +6,14 @@ the summary of the caller. A name that the vocabulary does not have is unknown.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
 from tracelens.patch.effects import durations, vocabulary
+from tracelens.patch.effects.attributes import FACTORY, VIEW
 from tracelens.patch.effects.callbacks import HOOKS, CallbackRules, has_content
 from tracelens.patch.effects.dispatch import HELD, STATE, Arguments, Dispatch, Here
-from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, WEIGHTS, Memory, Objects, is_tensor
+from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, REPLACED, WEIGHTS, Memory, Objects, is_tensor
 from tracelens.patch.effects.objects import (
     BAR,
     CLOCK,
@@ -95,6 +97,8 @@ class Library:
     def call(self, called: Name, given: Arguments, here: Here) -> Objects:
         """A call of a library's function, or of a method of its object."""
         self.memory.spend()
+        if ".mock." in f".{called.full}":
+            self.memory.write(REPLACED, HELD, given.objects)
         special = SPECIAL.get(called.full) or METHODS.get(called.full.rpartition(".")[2])
         if special is not None:
             return special(LibraryCall(called, given, here, self.dispatch))
@@ -110,9 +114,23 @@ class Library:
             return self.dispatch.unknown(f"`{called.full}(…)`", given.objects | receiver, here)
         self._effects(entry, called, given, here)
         self._hooks(called, given, here)
-        results = self.callbacks.enter(entry, called, given, here)
+        results = self.callbacks.enter(entry, called, given, here) | self._unnamed(entry, called, here)
         self._show(entry, given.objects | results, here)
         return self._result(entry, called, given, results, here) | self._timed(entry, called, given, results, here)
+
+    def _unnamed(self, entry: Entry, called: Name, here: Here) -> Objects:
+        """What runs though the call does not name it: parts of loggers, special methods behind a base's method."""
+        receiver = called.receiver
+        if isinstance(here.node, ast.Call):  # not what the call does with its arguments, which may be kept for it
+            here = Here(here.unit, here.node.func)
+        if entry.changes == "logging" and OUTPUT in entry.does:
+            state = self.memory.make(Name, "<logging>", None)
+            logger = self.memory.make(Thing, "logger", "logger", None)
+            parts = self.memory.read(state, HELD, here.unit) | self.memory.read(logger, HELD, here.unit)
+            return self.callbacks.through(parts, "all", here)
+        if isinstance(receiver, Instance) and called.full.startswith(("<list>.", "<data>.")):
+            return self.callbacks.through(frozenset({receiver}), "special", here)
+        return NONE
 
     def _show(self, entry: Entry, objects: Objects, here: Here) -> None:
         """Durations that people see."""
@@ -216,8 +234,11 @@ class Library:
         if last.startswith("register_") and "hook" in last:
             receiver = frozenset({called.receiver}) if isinstance(called.receiver, Instance) else NONE
             self.memory.write(HOOKS, HELD, given.objects | receiver)
+        elif called.full.endswith("saved_tensors_hooks"):
+            self.memory.write(REPLACED, HELD, given.objects)
         elif last in ("backward", "__call__", "step", "grad", "forward"):
-            self.memory.calls(here.unit, here.node, self.memory.make(Callbacks, HOOKS, "later"))
+            for holder in (HOOKS, REPLACED):
+                self.memory.calls(here.unit, here.node, self.memory.make(Callbacks, holder, "later"))
 
     # -------------------------------------------------------------------------------------------------------- results
 
@@ -294,6 +315,9 @@ class Library:
         inside |= self.dispatch.passes(given.objects.difference(functions, {PLAIN}), here)
         if called.full == "collections.defaultdict":
             inside |= self.dispatch.invoke(functions, Arguments(), here)
+            self.memory.write(made, FACTORY, (one for one in functions if not isinstance(one, Name)))
+        if called.full.endswith((".items", ".values", ".keys")) and isinstance(called.receiver, Container):
+            self.memory.write(made, VIEW, {called.receiver})
         if called.full.startswith(("builtins.dict", "collections.")):
             pairs = [one for one in inside if isinstance(one, Container)]
             inside |= NONE.union(*(self.dispatch.elements(one, ANY_KEY, here) for one in pairs))
@@ -330,6 +354,8 @@ class Library:
             return frozenset({PLAIN})
         if over.kind == "data":
             return frozenset({over})
+        if over.kind == "holder":
+            return held | self.dispatch.passes(self.dispatch.held_behind(over, here), here) | {PLAIN}
         return self.call(self.memory.make(Name, f"<{over.kind}>.__next__", over), Arguments(), here)
 
     def _pass_name(self, over: Name, here: Here) -> Objects:

@@ -47,6 +47,8 @@ ANY_DATA = Thing("data", "any", None)
 WEIGHTS = Thing("data", "weights", None)
 """All that torch keeps of a training: parameters, buffers, gradients, what optimizers have. It is one object, because a
 module, its parts, a list of its parameters and an optimizer are many ways to the same tensors."""
+REPLACED = Thing("replaced", "replaced", None)
+"""Holds the functions that the project puts in the place of a library's, each under its name."""
 MAX_TENSORS = 6
 _Made = TypeVar("_Made", bound=Object)
 

@@ -18,6 +18,7 @@ from tracelens.patch.effects.objects import (
     DISK_READ,
     DISK_WRITE,
     NAMES,
+    READS,
     WRITES,
     Activation,
     Callbacks,
@@ -131,6 +132,18 @@ def _open(call: LibraryCall) -> Objects:
     return frozenset({call.memory.make(Thing, "file", call.here.node, call.here.maker)})
 
 
+def _environment_read(call: LibraryCall) -> Objects:
+    environment = call.memory.make(Name, "os.environ", None)
+    call.memory.effect(call.here.unit, call.here.node, Effect(READS, environment, "", deep=True))
+    return frozenset({PLAIN})
+
+
+def _environment_change(call: LibraryCall) -> Objects:
+    environment = call.memory.make(Name, "os.environ", None)
+    call.memory.effect(call.here.unit, call.here.node, Effect(WRITES, environment, "", deep=True))
+    return frozenset({PLAIN})
+
+
 def _flush(call: LibraryCall) -> Objects:
     """What was written is the same, before it and after it."""
     del call
@@ -202,10 +215,16 @@ _ARGUMENTS = (
     "builtins.property builtins.staticmethod builtins.classmethod contextlib.contextmanager abc.abstractmethod"
     " contextlib.asynccontextmanager dataclasses.dataclass"
 )
+_CHANGES = ("update", "pop", "setdefault", "clear", "popitem")
 _PASSES = "chain cycle islice takewhile tee chain.from_iterable"
 METHODS: Mapping[str, Callable[[LibraryCall], Objects]] = {"__new__": _new, "__setattr__": _plain_setattr}
 """Of every class of a library."""
 SPECIAL: Mapping[str, Callable[[LibraryCall], Objects]] = {
+    **dict.fromkeys(["os.getenv", "os.environ.get", "os.environ.copy", "os.environ.items"], _environment_read),
+    **dict.fromkeys(
+        ["os.putenv", "os.unsetenv", "os.environ.update", "os.environ.pop", "os.environ.setdefault"],
+        _environment_change,
+    ),
     "builtins.getattr": _getattr,
     "builtins.setattr": _setattr,
     "builtins.type": _type,

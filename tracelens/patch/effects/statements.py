@@ -121,7 +121,9 @@ class Statements(Expressions):
         self.run(node.orelse)
 
     def _if(self, node: ast.If) -> None:
+        outside, self.ends_nothing = self.ends_nothing, not any(map(_may_end, ast.walk(node)))
         self.truth(node.test)
+        self.ends_nothing = outside
         self.run(node.body)
         self.run(node.orelse)
 
@@ -269,6 +271,12 @@ def _module(frame: Frame) -> Module:
     if isinstance(frame, Module):
         return frame
     return frame.function.module if isinstance(frame, Activation) else frame.module
+
+
+def _may_end(node: ast.AST) -> bool:
+    """Whether a node ends a loop or a function, or keeps a constant, by which somebody else may."""
+    kept = isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+    return kept or isinstance(node, (ast.Break, ast.Return, ast.Raise))
 
 
 _KINDS: Mapping[type[ast.stmt], Callable[..., None]] = {
