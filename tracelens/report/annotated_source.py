@@ -1,6 +1,6 @@
 """The training loop line by line: what each line costs, which lines pay only together, and the change in its place.
 
-In: a PlannedDiagnosis. Out: `SourceFile`s whose lines the template writes down, bars as percent of the longest one.
+In: a PlannedDiagnosis. Out: `AnnotatedFile`s whose lines the template writes down, bars as percent of the longest one.
 The first screen shows the few costly lines, the section below the whole loop.
 """
 
@@ -58,7 +58,7 @@ class SourceRow:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceFile:
+class AnnotatedFile:
     path: str
     rows: tuple[SourceRow, ...]
     added: int = 0
@@ -69,7 +69,7 @@ class SourceFile:
 class AnnotatedSource:
     """`created` are files that the change adds."""
 
-    files: tuple[SourceFile, ...]
+    files: tuple[AnnotatedFile, ...]
     created: tuple[ChangedFile, ...] = ()
     changed: bool = False
 
@@ -105,14 +105,14 @@ class _Marks:
         return TimeBar(short_ms(ns), round(100 * ns / self.most_ns, 1)) if ns else None
 
 
-def frame(diagnosis: PlannedDiagnosis, lines: Sequence[CostlyLine]) -> tuple[SourceFile, ...]:
+def frame(diagnosis: PlannedDiagnosis, lines: Sequence[CostlyLine]) -> tuple[AnnotatedFile, ...]:
     """The costly lines of the first screen, with a gap where lines between them are left out."""
     marks = _marks(diagnosis, lines)
     by_path: dict[str, list[CostlyLine]] = defaultdict(list)
     for line in lines:
         by_path[line.place.path].append(line)
     shown = {path: _dedented(list(_frame_rows(marks, path, own))) for path, own in by_path.items()}
-    return tuple(SourceFile(path, _with_gaps(_pieces(rows))) for path, rows in shown.items())
+    return tuple(AnnotatedFile(path, _with_gaps(_pieces(rows))) for path, rows in shown.items())
 
 
 def annotated_source(diagnosis: PlannedDiagnosis) -> AnnotatedSource:
@@ -146,7 +146,7 @@ def _frame_rows(marks: _Marks, path: str, lines: Sequence[CostlyLine]) -> Iterat
 
 
 @dataclass(slots=True)
-class _Change:
+class _LineChange:
     """A file's part of the diff by lines of the file as it is: what goes, what comes before a line, what is shown."""
 
     removed: set[int] = field(default_factory=set)
@@ -154,7 +154,7 @@ class _Change:
     shown: set[int] = field(default_factory=set)
 
 
-def _file(path: str, source: str, marks: _Marks, changed: ChangedFile | None) -> SourceFile:
+def _file(path: str, source: str, marks: _Marks, changed: ChangedFile | None) -> AnnotatedFile:
     lines = source.expandtabs(4).splitlines()
     change = _change(changed.rows if changed is not None else ())
     timed = {number for other, number in marks.times if other == path}
@@ -166,11 +166,11 @@ def _file(path: str, source: str, marks: _Marks, changed: ChangedFile | None) ->
         if number in wanted:
             rows.append(marks.row(path, number, lines[number - 1], "del" if number in change.removed else "same"))
     added = sum(len(texts) for texts in change.before.values())
-    return SourceFile(path, _with_gaps(map(_dedented, _pieces(rows))), added, len(change.removed))
+    return AnnotatedFile(path, _with_gaps(map(_dedented, _pieces(rows))), added, len(change.removed))
 
 
-def _change(rows: Iterable[DiffRow]) -> _Change:
-    out, following = _Change(), 1
+def _change(rows: Iterable[DiffRow]) -> _LineChange:
+    out, following = _LineChange(), 1
     for row in rows:
         if row.kind == "add":
             out.before[following].append(row.text.expandtabs(4))

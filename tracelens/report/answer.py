@@ -1,6 +1,6 @@
 """The first screen of the page: what it costs, where, what the step becomes, and one command.
 
-In: an IllustratedDiagnosis. Out: an `Answer`. Its words and numbers are those of the terminal's first screen; what the
+In: an IllustratedDiagnosis. Out: an the answer. Its words and numbers are those of the terminal's first screen; what the
 page adds is the step now and then as a picture.
 """
 
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from tracelens.model import IllustratedDiagnosis, PlannedDiagnosis
 from tracelens.report import annotated_source, first_screen, next_commands, step_strip, wording
-from tracelens.report.annotated_source import SourceFile
+from tracelens.report.annotated_source import AnnotatedFile
 from tracelens.report.first_screen import FirstScreen
 from tracelens.report.formatting import DASH, clean, gain, percent, short_ms
 from tracelens.report.line_times import recommended_lines
-from tracelens.report.outcome import Outcome, outcome
+from tracelens.report.outcome import BestLever, outcome
 from tracelens.report.step_strip import StepStrip
 
 SOURCE = {
@@ -47,7 +47,7 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ReportAnswer:
     screen: FirstScreen
     title: str
     sub: str
@@ -56,17 +56,17 @@ class Answer:
     figures: tuple[Figure, ...]
     command: str
     command_note: str
-    frame: tuple[SourceFile, ...]
+    frame: tuple[AnnotatedFile, ...]
     strip: StepStrip | None
-    then: Outcome | None
+    then: BestLever | None
 
 
-def answer(diagnosis: IllustratedDiagnosis) -> Answer:
+def answer(diagnosis: IllustratedDiagnosis) -> ReportAnswer:
     """Everything of the first screen."""
     then, screen = outcome(diagnosis), first_screen.first_screen(diagnosis)
     command = _command(diagnosis)
     title, sub = (diagnosis.headline or wording.verdict(diagnosis)).rstrip("."), screen.instead or screen.verdict
-    return Answer(
+    return ReportAnswer(
         screen=screen,
         title=title,
         sub="" if sub.rstrip(".") == title else sub,
@@ -90,7 +90,7 @@ def _where(diagnosis: PlannedDiagnosis) -> str:
     return f"{clean(path)}, line{'' if len(numbers) == 1 else 's'} {first_screen.spans(numbers)}"
 
 
-def _figures(diagnosis: PlannedDiagnosis, then: Outcome | None) -> Iterator[Figure]:
+def _figures(diagnosis: PlannedDiagnosis, then: BestLever | None) -> Iterator[Figure]:
     steps = diagnosis.steps
     base_ns = steps.best_known_ns if steps.source != "none" else None
     if then is not None:
@@ -126,7 +126,7 @@ def _command(diagnosis: PlannedDiagnosis) -> str:
     return next_commands.record_again(diagnosis) if after.startswith("tracelens report") else after
 
 
-def _note(command: str, then: Outcome | None) -> str:
+def _note(command: str, then: BestLever | None) -> str:
     verb = command.split()[1] if command else ""
     said = NOTES.get(verb, "Next:")
     if verb == "apply" and then is not None and then.same_results:

@@ -15,7 +15,7 @@ import jinja2
 
 from tracelens.model import IllustratedDiagnosis
 from tracelens.report import answer, wording
-from tracelens.report.answer import Answer, Figure
+from tracelens.report.answer import ReportAnswer, Figure
 from tracelens.report.formatting import clean, shorten
 from tracelens.report.step_strip import Segment, StripStep
 
@@ -63,7 +63,7 @@ def render(diagnosis: IllustratedDiagnosis) -> str:
     return _environment().get_template("card.svg").render(card=_card(diagnosis, answer.answer(diagnosis)))
 
 
-def _card(diagnosis: IllustratedDiagnosis, found: Answer) -> Card:
+def _card(diagnosis: IllustratedDiagnosis, found: ReportAnswer) -> Card:
     title = shorten(found.title, 90)
     then = found.then
     same = "same results" if then is not None and then.same_results else ""

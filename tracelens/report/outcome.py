@@ -1,6 +1,6 @@
 """What becomes of the step with the best lever: one value, so that headline, strip, card and numbers show the same.
 
-In: a PlannedDiagnosis. Out: `Outcome`, or None where no lever gains for certain.
+In: a PlannedDiagnosis. Out: `BestLever`, or None where no lever gains for certain.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tracelens.report import lever_names
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class BestLever:
     """The step then, on the baseline (ns); `busy_share` is the GPU's part of it, 0 to 1, None where nobody knows."""
 
     lever: str
@@ -35,7 +35,7 @@ class Outcome:
         return self.trial is not None and self.trial.numbers_equal is True
 
 
-def outcome(diagnosis: PlannedDiagnosis) -> Outcome | None:
+def outcome(diagnosis: PlannedDiagnosis) -> BestLever | None:
     """Of what is recommended: a change of the loop, else a lever that gains."""
     scheme = diagnosis.recommended
     if scheme is not None and scheme.estimate is not None:
@@ -48,7 +48,7 @@ def outcome(diagnosis: PlannedDiagnosis) -> Outcome | None:
     return _of_lever(diagnosis, lever) if lever is not None else None
 
 
-def _of_lever(diagnosis: PlannedDiagnosis, lever: Lever) -> Outcome | None:
+def _of_lever(diagnosis: PlannedDiagnosis, lever: Lever) -> BestLever | None:
     known, base_ns = lever.known, diagnosis.steps.best_known_ns
     if known is None or not known.excludes_zero:
         return None
@@ -63,10 +63,10 @@ def _outcome(
     times: tuple[int, int, int],
     evidence: str,
     trial: Verification | None,
-) -> Outcome:
+) -> BestLever:
     base_ns = diagnosis.steps.best_known_ns
     step_ns, low_ns, high_ns = times
-    return Outcome(
+    return BestLever(
         lever,
         _name(diagnosis, lever),
         base_ns,

@@ -14,7 +14,7 @@ from tracelens.model import Diagnosis, DrawnStep, IllustratedDiagnosis, PlannedD
 from tracelens.report import line_times
 from tracelens.report.formatting import short_ms
 from tracelens.report.on_baseline import factor
-from tracelens.report.outcome import Outcome
+from tracelens.report.outcome import BestLever
 
 TICKS = 5
 ROOM, NARROW_ROOM = 9.0, 18.0
@@ -73,7 +73,7 @@ Totals = dict[str, tuple[tuple[str, float], ...]]
 """Per lane the kinds with their ns, in the order of the loop."""
 
 
-def step_strip(diagnosis: IllustratedDiagnosis, then: Outcome | None) -> StepStrip | None:
+def step_strip(diagnosis: IllustratedDiagnosis, then: BestLever | None) -> StepStrip | None:
     """None where neither the GPU's nor the host's time of a step is known."""
     base_ns = diagnosis.steps.best_known_ns
     now = _now(diagnosis, base_ns)
@@ -136,7 +136,7 @@ def _host(
     )
 
 
-def _then(diagnosis: IllustratedDiagnosis, then: Outcome) -> Totals:
+def _then(diagnosis: IllustratedDiagnosis, then: BestLever) -> Totals:
     if then.trial is not None:
         return _measured(diagnosis, then, then.trial)
     drawn = next((step for step in diagnosis.drawn if step.scheme == then.lever), None)
@@ -145,7 +145,7 @@ def _then(diagnosis: IllustratedDiagnosis, then: Outcome) -> Totals:
     return _busy(then)
 
 
-def _measured(diagnosis: PlannedDiagnosis, then: Outcome, trial: Verification) -> Totals:
+def _measured(diagnosis: PlannedDiagnosis, then: BestLever, trial: Verification) -> Totals:
     """What the window of the changed version kept."""
     facts, out = trial.window("after"), _busy(then)
     sync, copy, host = (facts.get(f"{name}_wait_us_per_step") for name in ("sync", "copy", "host"))
@@ -160,7 +160,7 @@ def _measured(diagnosis: PlannedDiagnosis, then: Outcome, trial: Verification) -
     return {name: out[name] for name in (PYTHON, GPU) if name in out}
 
 
-def _busy(then: Outcome) -> Totals:
+def _busy(then: BestLever) -> Totals:
     if then.busy_share is None:
         return {}
     busy = then.busy_share * then.step_ns
