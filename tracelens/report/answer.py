@@ -1,7 +1,7 @@
 """The first screen of the page: what it costs, where, what the step becomes, and one command.
 
-In: an IllustratedDiagnosis. Out: an the answer. Its words and numbers are those of the terminal's first screen; what the
-page adds is the step now and then as a picture.
+In: an IllustratedDiagnosis. Out: a `ReportAnswer`. Its words and numbers are those of the terminal's first screen;
+what the page adds is the step now and then as a picture.
 """
 
 from __future__ import annotations

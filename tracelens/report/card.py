@@ -15,7 +15,7 @@ import jinja2
 
 from tracelens.model import IllustratedDiagnosis
 from tracelens.report import answer, wording
-from tracelens.report.answer import ReportAnswer, Figure
+from tracelens.report.answer import Figure, ReportAnswer
 from tracelens.report.formatting import clean, shorten
 from tracelens.report.step_strip import Segment, StripStep
 
