@@ -87,7 +87,7 @@ def test_the_threshold_of_a_weight_is_where_both_totals_are_equal() -> None:
     close = {frozenset(("quick", "small")): False}
     near = ranking.order(ranking.candidates((quick, small)), weights, close)
     assert [one.id for one in near] == ["small", "quick"]  # 0.6 x 9.5 + 0.4 x 10 = 9.7; 0.6 x 10 + 0.4 x 8 = 9.2
-    changes = weighing.sensitivity(near[0], near, near, weights)["changes"]
+    changes = weighing.sensitivity(near[0], near, near, (), weights)["changes"]
     # 10 p + 8 (1 - p) = 9.5 p + 10 (1 - p) at p = 0.8
     assert changes["performance"] == [{"above": 80.0, "winner": "quick"}]
     assert changes["complexity"] == [{"below": 20.0, "winner": "quick"}]

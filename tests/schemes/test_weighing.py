@@ -30,7 +30,7 @@ CAREFUL = scheme("careful", {"performance": 4, "risk": 8})
 
 
 def test_the_winner_changes_where_both_totals_are_equal() -> None:
-    found = weighing.sensitivity(FAST, (FAST, CAREFUL), (FAST, CAREFUL), HALVES)
+    found = weighing.sensitivity(FAST, (FAST, CAREFUL), (FAST, CAREFUL), (), HALVES)
     assert found["winner"] == "fast"
     assert found["changes"] == {
         "performance": [{"below": 40.0, "winner": "careful"}],
@@ -41,18 +41,18 @@ def test_the_winner_changes_where_both_totals_are_equal() -> None:
 def test_of_several_rivals_the_one_that_wins_first_is_named() -> None:
     """10p + 4(1-p) meets 6p + 7(1-p) at p = 3/7, before it meets CAREFUL at 0.4."""
     nearer = scheme("nearer", {"performance": 6, "risk": 7})
-    found = weighing.sensitivity(FAST, (CAREFUL, nearer), (CAREFUL, nearer), HALVES)
+    found = weighing.sensitivity(FAST, (CAREFUL, nearer), (CAREFUL, nearer), (), HALVES)
     assert found["changes"]["performance"] == [{"below": 42.9, "winner": "nearer"}]
 
 
 def test_a_rival_that_is_worse_in_everything_wins_for_no_weight() -> None:
     worse = scheme("worse", {"performance": 9, "risk": 3})
-    assert weighing.sensitivity(FAST, (FAST, worse), (FAST, worse), HALVES)["changes"] == {}
+    assert weighing.sensitivity(FAST, (FAST, worse), (FAST, worse), (), HALVES)["changes"] == {}
 
 
 def test_a_criterion_that_has_all_the_weight_cannot_be_varied_against_the_rest() -> None:
     alone = {**dict.fromkeys(CRITERIA, 0.0), "performance": 100.0}
-    changes = weighing.sensitivity(FAST, (FAST, CAREFUL), (FAST, CAREFUL), alone)["changes"]
+    changes = weighing.sensitivity(FAST, (FAST, CAREFUL), (FAST, CAREFUL), (), alone)["changes"]
     assert "performance" not in changes
 
 
