@@ -79,7 +79,7 @@ def test_what_the_loop_lacks_is_listed_as_an_opinion_in_every_format(tmp_path: P
         markdown.summary(planned),
         html.render(planned),
     ):
-        shown = " ".join(page.split())  # a number and its unit are kept on one line by spaces of other kinds
+        shown = re.sub(r'<span class="unit">(.*?)</span>', r"\1", page)  # the page keeps number and unit on one line
         assert wording.BEYOND in shown and "30 to 50 %" in shown and "opinion" in shown
     parts = planned.breakdown
     assert parts is not None
