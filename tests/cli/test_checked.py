@@ -52,7 +52,7 @@ def on_recorded_device(run: Path) -> None:
 
 def test_what_is_not_proved_is_written_once_verify_has_found_it_equal(run: Path, capsys: Capture) -> None:
     assert main(["recommend", str(run)]) == 0
-    assert capsys.readouterr().out.rstrip().endswith(f"next: tracelens verify {run} --lever event-sync")
+    assert capsys.readouterr().out.rstrip().endswith(f"next: tracelens fix {run}")
     check = f"verify {run} --lever event-interval"
     assert "losses.append(loss.item())\n" not in _removed((run / "tracelens.patch").read_text())
 
