@@ -221,10 +221,7 @@ METHODS: Mapping[str, Callable[[LibraryCall], Objects]] = {"__new__": _new, "__s
 """Of every class of a library."""
 SPECIAL: Mapping[str, Callable[[LibraryCall], Objects]] = {
     **dict.fromkeys(["os.getenv", "os.environ.get", "os.environ.copy", "os.environ.items"], _environment_read),
-    **dict.fromkeys(
-        ["os.putenv", "os.unsetenv", "os.environ.update", "os.environ.pop", "os.environ.setdefault"],
-        _environment_change,
-    ),
+    **dict.fromkeys(["os.putenv", "os.unsetenv", *(f"os.environ.{name}" for name in _CHANGES)], _environment_change),
     "builtins.getattr": _getattr,
     "builtins.setattr": _setattr,
     "builtins.type": _type,
