@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 
-from tracelens.edit_kinds import EditKind, one_change
-from tracelens.model import Combination, DrawnStep, Edit, Estimate, PlannedDiagnosis, Scheme, WhatIf
+from tracelens.edit_kinds import EditKind, NotReplayed, one_change, replay_rule
+from tracelens.model import Combination, DrawnStep, Edit, Estimate, PlannedDiagnosis, WhatIf
 from tracelens.replay import estimate
 from tracelens.replay.replay_trace import ReplayTrace
 from tracelens.replay.step_timeline import draw_step
@@ -25,17 +25,25 @@ def illustrations(trace: ReplayTrace, planned: PlannedDiagnosis) -> tuple[WhatIf
         return None, ()
     known = {scheme.edits: planned.replayed[scheme.id] for scheme in planned.schemes if scheme.id in planned.replayed}
     after = _shown(planned)
-    pictures = (draw_step(trace, (), None), *((draw_step(trace, after.edits, after.id),) if after else ()))
+    pictures = (draw_step(trace, (), None), *((draw_step(trace, after[1], after[0]),) if after else ()))
     tried = what_if(trace, [scheme.edits for scheme in planned.schemes], known)
     return tried, pictures
 
 
-def _shown(planned: PlannedDiagnosis) -> Scheme | None:
-    """The recommended scheme, else the one that the replay finds fastest."""
-    wanted = planned.recommendation.scheme
-    replayed = [scheme for scheme in planned.schemes if scheme.id in planned.replayed]
-    chosen = next((scheme for scheme in replayed if scheme.id == wanted), None)
-    return chosen or min(replayed, key=lambda scheme: planned.replayed[scheme.id].step_ns, default=None)
+def _shown(planned: PlannedDiagnosis) -> tuple[str, tuple[Edit, ...]] | None:
+    """Id and Edits of what is recommended, a scheme or a lever that can be replayed, else of the scheme that the replay
+    finds fastest."""
+    replayed = {scheme.id: scheme.edits for scheme in planned.schemes if scheme.id in planned.replayed}
+    levers = {name: own for name, own in planned.edits_of_levers.items() if name in planned.replayed and _drawable(own)}
+    for wanted in (planned.recommendation.scheme, planned.recommendation.lever):
+        if wanted is not None and (chosen := {**levers, **replayed}.get(wanted)):
+            return wanted, chosen
+    fastest = min(replayed, key=lambda name: planned.replayed[name].step_ns, default=None)
+    return None if fastest is None else (fastest, replayed[fastest])
+
+
+def _drawable(edits: Sequence[Edit]) -> bool:
+    return not any(isinstance(replay_rule(edit.kind), NotReplayed) for edit in edits)
 
 
 def what_if(

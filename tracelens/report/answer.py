@@ -10,13 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tracelens.model import IllustratedDiagnosis, PlannedDiagnosis
-from tracelens.report import annotated_source, first_screen, next_commands, step_strip, wording
+from tracelens.report import annotated_source, first_screen, next_commands, wording
 from tracelens.report.annotated_source import AnnotatedFile
 from tracelens.report.first_screen import FirstScreen
 from tracelens.report.formatting import DASH, clean, gain, percent, short_ms
 from tracelens.report.line_times import recommended_lines
-from tracelens.report.outcome import BestLever, outcome
-from tracelens.report.step_strip import StepStrip
+from tracelens.report.outcome import BestLever
 
 SOURCE = {
     "measured": "median of the originals, measured",
@@ -57,26 +56,21 @@ class ReportAnswer:
     command: str
     command_note: str
     frame: tuple[AnnotatedFile, ...]
-    strip: StepStrip | None
-    then: BestLever | None
 
 
 def answer(diagnosis: IllustratedDiagnosis) -> ReportAnswer:
     """Everything of the first screen."""
-    then, screen = outcome(diagnosis), first_screen.first_screen(diagnosis)
-    command = _command(diagnosis)
+    screen, command = first_screen.first_screen(diagnosis), _command(diagnosis)
     title, sub = (diagnosis.headline or wording.verdict(diagnosis)).rstrip("."), screen.instead or screen.verdict
     return ReportAnswer(
         screen=screen,
         title=title,
         sub="" if sub.rstrip(".") == title else sub,
         where=_where(diagnosis),
-        figures=tuple(_figures(diagnosis, then)),
+        figures=tuple(_figures(diagnosis, screen.then)),
         command=command,
-        command_note=_note(command, then),
+        command_note=_note(command, screen.then),
         frame=annotated_source.frame(diagnosis, screen.lines),
-        strip=step_strip.step_strip(diagnosis, then),
-        then=then,
     )
 
 

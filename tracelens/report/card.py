@@ -65,11 +65,11 @@ def render(diagnosis: IllustratedDiagnosis) -> str:
 
 def _card(diagnosis: IllustratedDiagnosis, found: ReportAnswer) -> Card:
     title = shorten(found.title, 90)
-    then = found.then
+    then, strip = found.screen.then, found.screen.strip
     same = "same results" if then is not None and then.same_results else ""
     spread = found.figures[0].range if then is not None else ""
     how = f"{then.evidence.capitalize()} on" if then is not None else "Recorded on"
-    steps = found.strip.steps if found.strip is not None else ()
+    steps = strip.steps if strip is not None else ()
     said = "; ".join(f"{step.title}: {', '.join(lane.said for lane in step.lanes)}" for step in steps)
     return Card(
         title=title,

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from tracelens.model import Diagnosis, Lever, PlannedDiagnosis, Verification
-from tracelens.report import formatting, lever_names, line_times, next_commands, step_lanes, wording
+from tracelens.report import formatting, lever_names, line_times, next_commands, step_strip, wording
 from tracelens.report.formatting import DASH, short_ms
 from tracelens.report.line_times import CostlyLine
-from tracelens.report.step_lanes import StepLane
+from tracelens.report.outcome import BestLever, outcome
+from tracelens.report.step_strip import StepStrip
 from tracelens.units import percent_range
 
 MOST_LINES = 6
@@ -55,8 +56,10 @@ class FirstScreen:
     """What the DataLoader spends a batch on; empty where that was not recorded or takes next to nothing."""
     beside_lines: str
     """What the lines give back together; empty where each tells for itself."""
-    lanes: tuple[StepLane, ...]
-    """One step of the GPU now, and with the recommended change; on one scale. Empty where nothing can be drawn."""
+    then: BestLever | None
+    """What becomes of the step; None where no lever gains for certain."""
+    strip: StepStrip | None
+    """One step now, and with the recommended change; on one scale. None where nothing can be drawn."""
     levers: tuple[LeverRow, ...]
     more_levers: int
     """How many are not shown."""
@@ -70,7 +73,7 @@ class FirstScreen:
 
 def first_screen(diagnosis: PlannedDiagnosis) -> FirstScreen:
     """Everything that the first screen says."""
-    rows = ordered_levers(diagnosis)
+    rows, then = ordered_levers(diagnosis), outcome(diagnosis)
     return FirstScreen(
         subject=subject(diagnosis),
         headline=diagnosis.headline,
@@ -80,7 +83,8 @@ def first_screen(diagnosis: PlannedDiagnosis) -> FirstScreen:
         time_columns=time_columns(diagnosis),
         batch=_of_a_batch(diagnosis),
         beside_lines=_beside(diagnosis),
-        lanes=step_lanes.lanes(diagnosis),
+        then=then,
+        strip=step_strip.step_strip(diagnosis, then),
         levers=lever_rows(rows[:MOST_LEVERS], diagnosis),
         more_levers=max(0, len(rows) - MOST_LEVERS),
         measured=_measured(diagnosis),

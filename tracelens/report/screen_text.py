@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
-from tracelens.report import step_lanes, terminal
+from tracelens.report import terminal
 from tracelens.report.first_screen import FirstScreen, LeverRow
 from tracelens.report.formatting import DASH, clean, short_ms
 from tracelens.report.line_times import CostlyLine
-from tracelens.report.step_lanes import StepLane
+from tracelens.report.step_strip import StepStrip, StripLane
 
 TIME_WIDTH = 12
 """Columns of a time: as wide as "host blocked"."""
@@ -23,13 +23,14 @@ LEAST_SOURCE = 8
 WIDE = 110
 """Columns from which on each lever has its command beside it."""
 BUSY, IDLE = "█", "·"
+NAMES = ("now", "then")
 
 
 def blocks(screen: FirstScreen, next_command: str) -> Iterator[RenderableType]:
     """Verdict, lines, one step, levers, next command."""
     yield from head(screen)
     yield from annotated(screen.lines, screen.time_columns, screen.beside_lines)
-    yield from pictured(screen.lanes)
+    yield from pictured(screen.strip)
     if screen.levers:
         yield Text()
         yield _Levers(screen.levers)
@@ -77,8 +78,9 @@ def annotated(lines: Sequence[CostlyLine], time_columns: tuple[str, str], beside
         yield terminal.paragraph(beside, "dim")
 
 
-def pictured(lanes: Sequence[StepLane]) -> Iterator[RenderableType]:
+def pictured(strip: StepStrip | None) -> Iterator[RenderableType]:
     """The step of the GPU, now and then, on one scale."""
+    lanes = [(lane, step.step_ns) for step in strip.steps if (lane := step.gpu) is not None] if strip else []
     if lanes:
         yield Text()
         yield _Lanes(lanes)
@@ -123,18 +125,24 @@ class _Levers:
 class _Lanes:
     """Two strips on one scale with their times behind them, and what the signs mean."""
 
-    lanes: Sequence[StepLane]
+    lanes: Sequence[tuple[StripLane, int]]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        times = [f"{short_ms(lane.step_ns)} ms" for lane in self.lanes]
-        names = max(len(lane.name) for lane in self.lanes)
+        times = [f"{short_ms(step_ns)} ms" for _, step_ns in self.lanes]
+        names = max(map(len, NAMES[: len(self.lanes)]))
         room = options.max_width - terminal.INDENT - names - max(map(len, times)) - 2 * terminal.GAP
-        longest = max(lane.step_ns for lane in self.lanes) or 1
-        for lane, time in zip(self.lanes, times, strict=True):
-            width = max(1, round(room * lane.step_ns / longest))
-            strip = "".join(BUSY if busy else IDLE for busy in step_lanes.columns(lane, width))
-            yield _row(f"{lane.name:<{names + terminal.GAP}}{strip:<{room + terminal.GAP}}{time}", "")
+        for name, (lane, _), time in zip(NAMES, self.lanes, times, strict=False):
+            yield _row(f"{name:<{names + terminal.GAP}}{strip_of(lane, room):<{room + terminal.GAP}}{time}", "")
         yield _row(f"{'':<{names + terminal.GAP}}GPU: {BUSY} busy  {IDLE} idle", "dim")
+
+
+def strip_of(lane: StripLane, room: int) -> str:
+    """The parts of a step as characters; kernels are seen however short they are."""
+    out = ""
+    for segment in lane.segments:
+        end = max(round(room * (segment.x + segment.width) / 100), len(out) + (segment.kind == "gpu"))
+        out += (IDLE if segment.kind == "lost" else BUSY) * (end - len(out))
+    return out
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """One step now and one step then, as totals in the order of the loop, on one scale.
 
-In: a PlannedDiagnosis and what becomes of its step. Out: `StepStrip`, lanes of segments in percent of the longer step.
+In: a PlannedDiagnosis and what becomes of its step. Out: `StepStrip`, lanes of segments in percent of the longer step:
+the one drawing of now and then, for page, card and terminal.
 Totals, because of a measured step only totals are kept: where the idle time lies within a step is in the timeline.
 What one lane lacks is left out, never drawn as zero.
 """
@@ -56,9 +57,15 @@ class StripLane:
 @dataclass(frozen=True, slots=True)
 class StripStep:
     title: str
+    step_ns: int
     time: str
     lanes: tuple[StripLane, ...]
     end: float
+
+    @property
+    def gpu(self) -> StripLane | None:
+        """None where the GPU's part of the step is not known."""
+        return next((lane for lane in self.lanes if lane.name == GPU), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +80,7 @@ Totals = dict[str, tuple[tuple[str, float], ...]]
 """Per lane the kinds with their ns, in the order of the loop."""
 
 
-def step_strip(diagnosis: IllustratedDiagnosis, then: BestLever | None) -> StepStrip | None:
+def step_strip(diagnosis: PlannedDiagnosis, then: BestLever | None) -> StepStrip | None:
     """None where neither the GPU's nor the host's time of a step is known."""
     base_ns = diagnosis.steps.best_known_ns
     now = _now(diagnosis, base_ns)
@@ -136,10 +143,11 @@ def _host(
     )
 
 
-def _then(diagnosis: IllustratedDiagnosis, then: BestLever) -> Totals:
+def _then(diagnosis: PlannedDiagnosis, then: BestLever) -> Totals:
     if then.trial is not None:
         return _measured(diagnosis, then, then.trial)
-    drawn = next((step for step in diagnosis.drawn if step.scheme == then.lever), None)
+    steps = diagnosis.drawn if isinstance(diagnosis, IllustratedDiagnosis) else ()
+    drawn = next((step for step in steps if step.scheme == then.lever), None)
     if drawn is not None:
         return _replayed(diagnosis, drawn, then.step_ns / max(drawn.length_ns, 1), then.step_ns)
     return _busy(then)
@@ -196,7 +204,7 @@ def _union(spans: Iterable[tuple[int, int]]) -> int:
 
 def _step(title: str, step_ns: int, totals: Totals, longest: int) -> StripStep:
     lanes = tuple(_lane(name, parts, longest) for name, parts in totals.items())
-    return StripStep(title, f"{short_ms(step_ns)} ms per step", lanes, round(100 * step_ns / longest, 2))
+    return StripStep(title, step_ns, f"{short_ms(step_ns)} ms per step", lanes, round(100 * step_ns / longest, 2))
 
 
 def _lane(name: str, parts: Sequence[tuple[str, float]], longest: int) -> StripLane:
