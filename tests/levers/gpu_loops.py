@@ -1,11 +1,13 @@
 """Eight training loops, each plain and as somebody who knows it writes it by hand: `python gpu_loops.py NAME`.
 
 With LOOP_BY_HAND=1 in the environment the loop is the hand-made one. Both do the same work per step, on the same data.
+LOOP_LOCK names a file: from its fifth step on a loop has the GPU for itself, where all that share it name that file.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
 import itertools
 import os
@@ -27,6 +29,14 @@ if BY_HAND:
     torch.backends.cuda.matmul.allow_tf32 = True
     torch.backends.cudnn.allow_tf32 = True
     torch.backends.cudnn.benchmark = True
+
+
+def steps() -> Iterator[int]:
+    """Numbers of steps; what is built, loaded and compiled before the fifth may run beside another loop."""
+    for step in range(STEPS):
+        if step == 4 and "LOOP_LOCK" in os.environ:
+            fcntl.flock(os.open(os.environ["LOOP_LOCK"], os.O_RDONLY), fcntl.LOCK_EX)  # until the process ends
+        yield step
 
 
 class Conv(nn.Module):
@@ -119,7 +129,7 @@ def fixed(shape: tuple[int, ...], classes: int, *, tokens: bool = False) -> Iter
             if BY_HAND and images.dim() == 4:
                 images = images.contiguous(memory_format=torch.channels_last)
             pool.append((images, targets))
-    for step in range(STEPS):
+    for step in steps():
         yield pool[step % 4]
 
 
@@ -152,7 +162,7 @@ def gan() -> None:
     )
     makes, criticizes = adam(maker), adam(critic)
     real = torch.randn(512, WIDTH, device=DEVICE)
-    for _ in range(STEPS):
+    for _ in steps():
         noise = torch.randn(512, WIDTH, device=DEVICE)
         criticizes.zero_grad()
         with autocast():
@@ -184,7 +194,8 @@ class Decoded(Dataset[tuple[torch.Tensor, int]]):
 def loader() -> None:
     options = {"num_workers": 12, "pin_memory": True, "persistent_workers": True} if BY_HAND else {}
     batches = DataLoader(Decoded(), 64, **options)  # type: ignore[arg-type]
-    moved = ((x.to(DEVICE, non_blocking=BY_HAND), y.to(DEVICE, non_blocking=BY_HAND)) for x, y in batches)
+    turns = zip(steps(), batches, strict=False)
+    moved = ((x.to(DEVICE, non_blocking=BY_HAND), y.to(DEVICE, non_blocking=BY_HAND)) for _, (x, y) in turns)
     torch.set_num_threads(1)
     classify(prepared(Conv(), images=True, compiled=False), moved, nothing)
 
@@ -202,7 +213,7 @@ def fine() -> None:
     model = nn.Sequential(*(nn.Linear(8192, 8192, bias=False) for _ in range(4))).to(DEVICE, torch.bfloat16)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, fused=DEVICE.type == "cuda")
     batch = torch.randn(8192, 8192, device=DEVICE, dtype=torch.bfloat16)
-    for _ in range(STEPS):
+    for _ in steps():
         optimizer.zero_grad()
         model(batch).float().pow(2).mean().backward()
         optimizer.step()

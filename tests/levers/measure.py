@@ -4,16 +4,19 @@
     measure.py session NAME FOLDER SECONDS LEVER…     without a recording: levers and hand-made loop in one session
     measure.py table FOLDER                           the rows of docs/try.md
 
-Out: FOLDER/NAME.json. Run one per GPU.
+Out: FOLDER/NAME.json. Run one per GPU, or several with one LOOP_LOCK (see `gpu_loops`), each on cores of its own; what
+`compile` takes is then not known, because it holds the time that was waited for the lock.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +24,35 @@ from tracelens.levers.chosen import chosen
 from tracelens.model import Toggle
 from tracelens.schemes import rules
 from tracelens.verify import lever_store
-from tracelens.verify.lever_trial import LeverRequest, LeverTrial
+from tracelens.verify.lever_trial import LeverMeasurement, LeverRequest, LeverTrial
 from tracelens.verify.request import script_command
-from tracelens.verify.supervisor import lever_session
+from tracelens.verify.supervisor import lever_session, scratch_folder
+from tracelens.verify.supervisor.working_copy import WorkingCopy
 
 HERE = Path(__file__).parent
 SCRIPT = "gpu_loops.py"
 BY_HAND = LeverTrial("by-hand", (Toggle("environment", "LOOP_BY_HAND", "1"),))
 HAND_SECONDS = 60.0
+STEP_NS = {"gan": 10_000_000, "loader": 60_000_000, "host_line": 150_000_000}
+"""What decides how many steps a process makes, where a step is not about 40 ms."""
+
+
+class BesideHand(lever_session.LeverSession):
+    """The hand-made loop is measured like a lever, and is no part of a combination."""
+
+    def combine(self) -> None:
+        hand = [one for one in self.levers if one.trial is BY_HAND]
+        self.levers = [one for one in self.levers if one.trial is not BY_HAND]
+        try:
+            super().combine()
+        finally:
+            self.levers = [*hand, *self.levers]
+
+    def measurement(self, lever: lever_session.LeverUnderTrial) -> LeverMeasurement:
+        told = super().measurement(lever)
+        if told.compiled is None or "LOOP_LOCK" not in os.environ:
+            return told
+        return replace(told, compiled={**told.compiled, "seconds": None, "pays_after_steps": None})
 
 
 def work_folder(name: str, folder: Path) -> Path:
@@ -57,7 +81,7 @@ def whole_command(name: str, folder: Path, seconds: float, levers: Sequence[str]
         "levers": answer.get("levers"),
         "owners": answer.get("owners"),
         "try": stored,
-        "by_hand": session(name, folder, HAND_SECONDS, ())["try"]["levers"][0],
+        "by_hand": session(name, folder, HAND_SECONDS, ())["by_hand"],
     }
 
 
@@ -76,15 +100,24 @@ def session(name: str, folder: Path, seconds: float, levers: Sequence[str]) -> d
         lines.append(line)
         print(line, file=sys.stderr, flush=True)
 
-    request = LeverRequest(script_command(SCRIPT, name), work, work, seconds, step_ns=20_000_000, progress=told)
+    request = LeverRequest(
+        script_command(SCRIPT, name), work, work, seconds, step_ns=STEP_NS.get(name, 40_000_000), progress=told
+    )
+    row: dict[str, Any] = {"loop": name, "by_hand": None}
 
-    def entry(result: lever_session.LeverSessionResult) -> dict[str, Any]:
+    def keep(result: lever_session.LeverSessionResult) -> None:
         record = lever_store.LeverRecord(result.levers, result.combination, result.base_ns, result.environment, {})
-        row = {"loop": name, "took_s": round(result.seconds, 1), "stderr": lines, "try": lever_store.document(record)}
+        document = lever_store.document(record)
+        hand = next((one for one in document["levers"] if one["id"] == BY_HAND.id), row["by_hand"])
+        row.update(took_s=round(result.seconds, 1), stderr=lines, by_hand=hand, **{"try": document})
         (folder / f"{name}.json").write_text(json.dumps(row, indent=1))  # after each lever: a time limit may end us
-        return row
 
-    return entry(lever_session.try_levers(request, [BY_HAND, *trials], entry))
+    with scratch_folder.opened(None) as scratch:
+        copy = WorkingCopy(scratch.folder, work, work)
+        tried = BesideHand(request, [BY_HAND, *trials], copy, keep, scratch.watch_group)
+        tried.run()
+    keep(tried.result())
+    return row
 
 
 def table(folder: Path) -> str:
@@ -93,7 +126,7 @@ def table(folder: Path) -> str:
     rows = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for path in sorted(folder.glob("*.json")):
         row = json.loads(path.read_text())
-        hand, best, base = row["by_hand"]["speedup"], row["try"]["combination"], row["try"]["base_us"]
+        hand, best, base = (row["by_hand"] or {}).get("speedup"), row["try"]["combination"], row["try"]["base_us"]
         gain = best["speedup"]["speedup"] if best else 1.0
         share = "–" if hand is None or hand["speedup"] <= 1.01 else f"{(gain - 1) / (hand['speedup'] - 1):.2f}"
         made = "–" if hand is None else f"{hand['speedup']:.2f}"

@@ -1,13 +1,13 @@
 """Are owners, their lines and what they would give back right on a GPU? Planted loops against their hand-mended twins.
 
-    python tests/owners/twins.py record -o OUT [--rounds 2] [--only PLANT/SIZE,…] [--budget 500]
+    python tests/owners/twins.py record -o OUT [--untuned] [--rounds 2] [--only PLANT/SIZE,…] [--budget 500]
     python tests/owners/twins.py judge OUT…
 
 `record` needs a GPU. Per plant and size: the loop is recorded; then it and its twin are timed in turn, in fresh
 processes that hold both. On several GPUs rows run side by side, one per GPU. Rows that are in OUT already are left out,
 so that it can be called again. `judge` analyzes the recordings, on any machine, and holds what they say against the
 twins, whose gain counts as a share of the step: processes differ in speed. It writes `judged.json` into each OUT.
-Without a GPU: `known.py`.
+`--untuned`: the loops of `gpu_untuned.py`, which nothing was fitted to. Without a GPU: `known.py`.
 """
 
 from __future__ import annotations
@@ -32,9 +32,8 @@ sys.path.insert(0, str(ROOT))
 
 from tests.owners.forked_runs import ForkedRuns  # noqa: E402
 
-SCRIPT = Path(__file__).with_name("gpu_plants.py")
 SIZES = ("small", "large")
-STEPS = {"small": 200, "large": 40}
+STEPS = {"small": 200, "large": 40, "only": 40}
 KINDS: dict[str, tuple[str, ...]] = {
     "collect": ("host_line", "allocator"),
     "cache": ("allocator", "host_line"),
@@ -54,9 +53,24 @@ KINDS: dict[str, tuple[str, ...]] = {
     "healthy": ("gpu",),
 }
 """Which kinds are right; `launches` and `healthy` have no twin: nothing is planted."""
+UNTUNED: dict[str, tuple[str, ...]] = {
+    "augment": ("dataloader",),
+    "unpinned": ("copy",),
+    "tokenize": ("dataloader",),
+    "average": ("host_line", "launch"),
+    "sweep": ("host_line", "allocator"),
+    "churn": ("allocator", "host_line"),
+    "confusion": ("host_line", "wait"),
+    "snapshot": ("wait", "copy", "host_line"),
+    "clip": ("wait", "launch"),
+    "journal": ("host_line", "wait"),
+    "healthy_conv": ("gpu",),
+    "healthy_gpt": ("gpu",),
+}
+PLANTED = {"gpu_plants.py": KINDS, "gpu_untuned.py": UNTUNED}
 NEAR_SHARE = 0.15
 RECOVERABLE = ("recoverable_us_per_step", "low_us", "high_us")
-NO_TWIN = ("launches", "healthy")
+NO_TWIN = ("launches", "healthy", "healthy_conv", "healthy_gpt")
 
 
 def main() -> int:
@@ -66,6 +80,8 @@ def main() -> int:
     recording.add_argument("-o", "--out", type=Path, required=True)
     recording.add_argument("--rounds", type=int, default=2, help="fresh processes")
     recording.add_argument("--only", default="")
+    recording.add_argument("--untuned", dest="script", action="store_const", const="gpu_untuned.py")
+    recording.set_defaults(script="gpu_plants.py")
     recording.add_argument("--budget", type=float, default=1e9, help="seconds after which no row is begun")
     recording.add_argument("--timings-only", action="store_true", help="record nothing: the recordings are elsewhere")
     judging = commands.add_parser("judge")
@@ -86,7 +102,9 @@ def main() -> int:
 def record(options: argparse.Namespace) -> None:
     """Record and time the rows that OUT does not have, as far as the budget goes."""
     options.out.mkdir(parents=True, exist_ok=True)
-    rows = options.only.split(",") if options.only else [f"{plant}/{size}" for plant in KINDS for size in SIZES]
+    sizes = SIZES if options.script == "gpu_plants.py" else ("only",)
+    every = [f"{plant}/{size}" for plant in PLANTED[options.script] for size in sizes]
+    rows = options.only.split(",") if options.only else every
     rows = [row for row in rows if not _file(options.out, row).exists()]
     until = time.monotonic() + options.budget
     free: SimpleQueue[_Gpu] = SimpleQueue()
@@ -106,7 +124,7 @@ def record(options: argparse.Namespace) -> None:
         for number in range(_gpus()):
             path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
             environment = {**os.environ, "CUDA_VISIBLE_DEVICES": str(number), "PYTHONPATH": path}
-            free.put(_Gpu(environment, stack.enter_context(ForkedRuns(SCRIPT, environment))))
+            free.put(_Gpu(environment, stack.enter_context(ForkedRuns(_script(options.script), environment))))
         list(pool.map(one, rows))
 
 
@@ -122,7 +140,16 @@ def measure(row: str, gpu: _Gpu, options: argparse.Namespace) -> dict[str, Any]:
     """One row: the loop is recorded, then it and its twin are timed."""
     plant, size = row.split("/")
     folder = options.out / f"run-{plant}-{size}"
-    profile = [sys.executable, "-m", "tracelens", "profile", "--stop-after-window", "-o", str(folder), str(SCRIPT)]
+    profile = [
+        sys.executable,
+        "-m",
+        "tracelens",
+        "profile",
+        "--stop-after-window",
+        "-o",
+        str(folder),
+        str(_script(options.script)),
+    ]
     if not folder.exists() and not options.timings_only:
         _run([*profile, plant, size, "plain", "4000"], gpu.environment)
     plain, mended = [], []
@@ -130,23 +157,24 @@ def measure(row: str, gpu: _Gpu, options: argparse.Namespace) -> dict[str, Any]:
         took = json.loads(gpu.runs.run([plant, size, "both", str(STEPS[size])]))
         plain += took["plain_us"]
         mended += took["mended_us"]
-    return {"plant": plant, "size": size, "plain_us": plain, "mended_us": mended}
+    return {"script": options.script, "plant": plant, "size": size, "plain_us": plain, "mended_us": mended}
 
 
 def judge(row: dict[str, Any], folder: Path) -> dict[str, Any]:
     """A row with what the analysis says, and whether that is right."""
     plant, plain, mended = row["plant"], row["plain_us"], row["mended_us"]
+    script = row.get("script", "gpu_plants.py")
     analyze = [sys.executable, "-m", "tracelens", "recommend", str(folder / f"run-{plant}-{row['size']}")]
     analysis: dict[str, Any] = json.loads(_run([*analyze, "--format", "json"], dict(os.environ)))
     owners = analysis["owners"]
-    right = [owner for owner in owners if owner["kind"] in KINDS[plant] and _at(owner, plant)]
+    right = [owner for owner in owners if owner["kind"] in PLANTED[script][plant] and _at(owner, script, plant)]
     largest = owners[0]
     gain = statistics.median(plain) - statistics.median(mended) if plain else None
     step = analysis["steps"]["unprofiled_median_us"]
     scaled = gain * step / statistics.median(plain) if gain is not None else None
     return {
         **row,
-        "lines": planted_lines().get(plant, []),
+        "lines": planted_lines(script).get(plant, []),
         "gain_us": gain,
         "gain_in_recording_us": scaled,
         "found": bool(right),
@@ -162,13 +190,17 @@ def judge(row: dict[str, Any], folder: Path) -> dict[str, Any]:
     }
 
 
-def planted_lines() -> dict[str, list[int]]:
+def planted_lines(script: str) -> dict[str, list[int]]:
     """Lines of each plant."""
     found: dict[str, list[int]] = {}
-    for number, text in enumerate(SCRIPT.read_text().splitlines(), 1):
+    for number, text in enumerate(_script(script).read_text().splitlines(), 1):
         if match := re.search(r"# plant: (\w+)$", text):
             found.setdefault(match[1], []).append(number)
-    return {**found, "workers": found["loader"]}
+    return {**found, "workers": found.get("loader", [])}
+
+
+def _script(name: str) -> Path:
+    return Path(__file__).with_name(name)
 
 
 def _near(owner: dict[str, Any], gain: float) -> bool:
@@ -179,11 +211,11 @@ def _near(owner: dict[str, Any], gain: float) -> bool:
     return abs(middle - gain) <= NEAR_SHARE * abs(gain) or (low is not None and low <= gain <= high)
 
 
-def _at(owner: dict[str, Any], plant: str) -> bool:
+def _at(owner: dict[str, Any], script: str, plant: str) -> bool:
     """Whether the planted line is the owner's; a line that runs in a worker, and no line at all, cannot be."""
-    if plant in ("workers", *NO_TWIN):
+    if plant in ("workers", "augment", *NO_TWIN):
         return True
-    return any(location["line"] in planted_lines()[plant] for location in owner["locations"])
+    return any(location["line"] in planted_lines(script)[plant] for location in owner["locations"])
 
 
 def _run(command: list[str], environment: dict[str, str]) -> str:
