@@ -11,6 +11,7 @@ import contextlib
 import gc
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +19,7 @@ import numpy as np
 
 from tracelens.errors import InputError
 from tracelens.model import Trace
-from tracelens.trace import completeness, freed_memory, raw_bytes
+from tracelens.trace import completeness, freed_memory, raw_bytes, shared_reading
 from tracelens.trace.columns import Column, ColumnBuilder, rows_among
 from tracelens.trace.events import EventReader
 from tracelens.trace.load_notes import LoadNotes
@@ -44,18 +45,40 @@ def load(path: Path | str, *, max_bytes: int | None = None) -> Trace:
     Raises `InputError` for a file that cannot be opened, is no trace, or has no complete timed event.
     """
     notes = LoadNotes()
-    reader = EventReader(raw_bytes.pieces(path, notes, max_bytes), str(path), notes)
-    builder = ColumnBuilder(notes)
     with _no_collection():
-        for batch in reader:
-            builder.add(batch)
-    columns = _without_strays(builder.columns(), notes)
+        read = _read(path, max_bytes, notes)
+    columns = _without_strays(read.builder.columns(), notes)
     freed_memory.give_back()
     if not columns or not len(columns["start_ns"]):
         hint = "record again; a profiler that was never stepped or stopped writes an empty trace"
         raise InputError(f"{path} holds no complete timed event", hint=hint)
     notes.warn_of_dropped()
-    return _trace(str(path), reader, builder, columns, notes)
+    return _trace(str(path), read, columns, notes)
+
+
+@dataclass(frozen=True, slots=True)
+class _FileContent:
+    """Of a file: its events, and its other top-level keys."""
+
+    builder: ColumnBuilder
+    metadata: dict[str, Any]
+    ended: bool
+    """Whether the file closes its list of events."""
+
+
+def _read(path: Path | str, max_bytes: int | None, notes: LoadNotes) -> _FileContent:
+    builder = ColumnBuilder(notes)
+    shared = shared_reading.read(path) if max_bytes is None else None
+    if shared is not None:
+        for part in shared.parts:
+            builder.join(part)
+        for reason, times in shared.dropped.items():
+            notes.drop(reason, times)
+        return _FileContent(builder, shared.metadata, ended=True)
+    reader = EventReader(raw_bytes.pieces(path, notes, max_bytes), str(path), notes)
+    for batch in reader:
+        builder.add(batch)
+    return _FileContent(builder, reader.metadata, reader.ended)
 
 
 def rank_from_name(path: Path | str) -> int | None:
@@ -68,10 +91,8 @@ def rank_from_name(path: Path | str) -> int | None:
     return int(match[1]) if match else None
 
 
-def _trace(
-    path: str, reader: EventReader, builder: ColumnBuilder, columns: dict[str, Column], notes: LoadNotes
-) -> Trace:
-    names, categories, metadata = builder.names(), builder.categories(), reader.metadata
+def _trace(path: str, read: _FileContent, columns: dict[str, Column], notes: LoadNotes) -> Trace:
+    names, categories, metadata = read.builder.names(), read.builder.categories(), read.metadata
     origin = int(columns["start_ns"][0])
     columns["start_ns"] -= origin
     columns["end_ns"] -= origin
@@ -85,7 +106,7 @@ def _trace(
         rank=stated if stated is not None else rank_from_name(path),
         world_size=_count(distributed.get("world_size")),
         device=_device(metadata, columns, categories),
-        signals=_signals(columns, names, categories, builder.has_shapes),
+        signals=_signals(columns, names, categories, read.builder.has_shapes),
         dropped=dict(notes.dropped),
         warnings=tuple(notes.warnings),
         columns=columns,
@@ -95,7 +116,7 @@ def _trace(
         origin_ns=origin,
         metadata=metadata,
         program=_program(columns, names),
-        completeness=completeness.of_columns(columns, names, categories, reader.ended, notes),
+        completeness=completeness.of_columns(columns, names, categories, read.ended, notes),
     )
 
 

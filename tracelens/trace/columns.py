@@ -7,6 +7,7 @@ all torch versions and vendors.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -69,6 +70,17 @@ _ARGUMENTS: dict[str, tuple[Callable[[Values], Column], tuple[str, ...]]] = {
 """Columns made of arguments: how, and the spellings in which they come."""
 
 
+@dataclass(frozen=True, slots=True)
+class ColumnPart:
+    """What a `ColumnBuilder` took, to be added to another one."""
+
+    spans: dict[str, Column]
+    halves: dict[str, Column]
+    names: tuple[str, ...]
+    categories: tuple[str, ...]
+    has_shapes: bool
+
+
 class ColumnBuilder:
     """Takes batches, gives one set of columns; names and categories are coded across batches."""
 
@@ -86,6 +98,20 @@ class ColumnBuilder:
             self._spans.append(self._complete(batch.spans))
         if len(batch.halves):
             self._halves.append(self._half(batch.halves, batch.begins))
+
+    def part(self) -> ColumnPart:
+        """What was added, in its order; this builder is not used any more."""
+        spans, halves = (_concatenated(rows) if rows else {} for rows in (self._spans, self._halves))
+        return ColumnPart(spans, halves, self.names(), self.categories(), self.has_shapes)
+
+    def join(self, part: ColumnPart) -> None:
+        """As if what the part holds were added here."""
+        self.has_shapes = self.has_shapes or part.has_shapes
+        name = np.array([self._names[text] for text in part.names], dtype=np.int32)
+        category = np.array([self._categories[text] for text in part.categories], dtype=np.int16)
+        for rows, own in ((part.spans, self._spans), (part.halves, self._halves)):
+            if rows:
+                own.append({**rows, "name": name[rows["name"]], "category": category[rows["category"]]})
 
     def names(self) -> tuple[str, ...]:
         return tuple(self._names.clean)

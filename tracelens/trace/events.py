@@ -56,6 +56,8 @@ class EventReader:
         self._parts: list[bytes] = []
         self._carry = b""
         self._ended = False
+        self.has_tail = False
+        """Whether something follows the list of events; known at the end, as `metadata`."""
         self._mended = 0
         self._tail = bytearray()
         self._decoder = event_decoder.PLAIN
@@ -210,6 +212,7 @@ class EventReader:
             self._tail += piece
         self._parts = []
         tail = bytes(self._tail).lstrip(b" \t\r\n,")
+        self.has_tail = bool(tail)
         if tail and not tail.startswith(b"}"):
             self.metadata.update(repair.top_level(b"{" + tail, self._notes))
         if self._mended:
