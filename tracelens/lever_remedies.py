@@ -20,6 +20,7 @@ from tracelens.model import (
     Estimate,
     Lever,
     LeverCombination,
+    Location,
     Owner,
     Owners,
     Scheme,
@@ -207,8 +208,16 @@ def _with_patches(
         trial = next((trial for trial in reversed(trials) if trial.scheme == lever.id), None)
         if remedy is not None and trial is not None:
             lever = run_levers.with_trial(lever, trial)
-        out.append(lever if remedy is None else replace(lever, command=_command(lever, remedy)))
+        if remedy is not None:
+            lever = replace(lever, command=_command(lever, remedy), locations=lever.locations or _places(remedy))
+        out.append(lever)
     return tuple(out)
+
+
+def _places(remedy: Remedy) -> tuple[Location, ...]:
+    """Where its patch changes the source, else the lines that stand in the way of one."""
+    found = (remedy.patch.hunks or remedy.patch.by_hand) if remedy.patch is not None else ()
+    return tuple(dict.fromkeys(one.location for one in found))
 
 
 def _command(lever: Lever, remedy: Remedy) -> str | None:

@@ -213,6 +213,8 @@ def _with_state(lever: Lever, scheme: Scheme, trial: Verification | None, measur
         )
     if not scheme.edits:
         return replace(lever, state="not_applicable", predicted=None, reason=lever.reason or "nothing to change here")
+    if scheme.same_as is not None:  # one change has one row
+        return replace(lever, state="not_applicable", predicted=None)
     if lever.predicted is not None:
         return replace(lever, state="predicted", command=f"try {scheme.id}")
     return replace(lever, command=f"try {scheme.id}")

@@ -181,3 +181,24 @@ def test_mistakes_in_a_lever_s_file_are_all_reported(tmp_path: Path) -> None:
     assert "levers/workers.yaml: when: is missing" in said
     assert "levers/workers.yaml: wen: is not known here" in said
     assert "levers/other.yaml: id: expected 'other' as the file is named" in said
+
+
+def test_what_takes_back_a_setting_that_nobody_knows_to_be_there_comes_last() -> None:
+    """Its owners are the largest, and few runs have anomaly detection or a PyTorch 1."""
+    launching = Owners(100, (Owner("launch", 80), Owner("gpu", 20)))
+    order = [lever.id for lever in levers_of_run(RULES, facts(owners=launching)) if lever.state == "not_tried"]
+    rare = {"anomaly-off", "launch-blocking", "cudnn-v8"}
+    assert set(order[-len(rare) :]) == rare and "compile" in order[:2]
+
+
+def test_one_change_under_two_names_is_one_lever() -> None:
+    diagnosis = report_cases.recommended()
+    first, *others = diagnosis.schemes
+    twin = replace(
+        first, id="twin", rank=None, same_as=first.id, reasons=(f"the same change as {first.id} on this loop",)
+    )
+    results = run_levers.SchemeResults((first, twin, *others), {"twin": first.estimate, first.id: first.estimate}, ())
+    levers = {one.id: one for one in run_levers.collect(diagnosis, LOADED, results, facts()).levers}
+    assert levers[first.id].state == "predicted" and levers[first.id].rank == 1
+    assert (levers["twin"].state, levers["twin"].predicted) == ("not_applicable", None)
+    assert levers["twin"].reason == f"the same change as {first.id} on this loop"

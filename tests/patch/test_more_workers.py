@@ -200,3 +200,14 @@ def test_builtins_that_the_loop_uses_too_do_not_keep_workers_away(tmp_path: Path
         "loader = DataLoader(Data(), batch_size=4)\nfor x, y in loader:\n    STEP\n    print(len(range(3)))\n"
     )
     assert patch_of(tmp_path, text, (Edit("more-workers", workers=2),), unsafe=True).hunks
+
+
+def test_a_number_from_elsewhere_is_declined_at_its_own_line(tmp_path: Path) -> None:
+    text = (
+        loading(ITEMS)
+        .replace("DataLoader(", "DataLoader(\n        ")
+        .replace(ITEMS, f"{ITEMS},\n        num_workers=count")
+    )
+    (declined,) = patch_of(tmp_path, text, (Edit("loader-workers", workers=2),)).by_hand
+    assert text.splitlines()[(declined.location.line or 0) - 1].strip().startswith("num_workers=count")
+    assert declined.obstacle == "the number of workers comes from `count`"

@@ -96,10 +96,53 @@ def test_lines_of_one_change_are_bracketed() -> None:
     line = first_screen.CostlyLine(Location("a.py", 1, None), "x()", 1, 1)
     changed = replace(line, changed=True)
     assert screen_text._brackets([line, changed, line, changed]) == ["  ", "╭ ", "│ ", "╰ "]
-    assert screen_text._brackets([line, changed]) == ["", ""]
+    assert screen_text._brackets([line, changed]) == ["  ", "> "]
+    assert screen_text._brackets([line, line]) == ["", ""]
+    assert screen_text._brackets([changed]) == [""]
 
 
 def test_every_sign_of_the_screen_can_be_spelled_in_ascii() -> None:
     out = text.recommendation(cases.recommended(), TerminalStyle(80))
     assert output._spelled(out, "ascii").encode("ascii")
     assert output._spelled("·█╭╰", "ascii") == ".#||"
+
+
+def test_a_line_that_takes_no_time_is_shown_where_the_change_belongs() -> None:
+    """The call that makes a DataLoader: no time is known of it, and the recommended lever is written there."""
+    diagnosis = cases.recommended()
+    workers = replace(lever("workers=8", (2.0, 1.8, 2.2), 1), locations=(Location("train.py", 9),))
+    wanted = replace(diagnosis.recommendation, scheme=None, lever="workers=8")
+    screen = first_screen.first_screen(replace(diagnosis, levers=(workers,), recommendation=wanted))
+    (made,) = [line for line in screen.lines if line.changed]
+    assert (made.place.line, made.host_blocked_ns, made.gpu_idle_ns) == (9, None, None)
+    assert screen.levers[0].lines == "9"
+
+
+def test_where_no_line_holds_a_tenth_of_the_step_none_is_shown() -> None:
+    """Neither recommended nor large: the answer (launches, say) is not in a line."""
+    diagnosis = cases.recommended()
+    nothing = replace(diagnosis.recommendation, scheme=None, lever=None)
+    line = Location("train.py", 2, "main")
+    for owned_ns, shown in ((900_000, 0), (1_100_000, 1)):
+        owners = Owners(10 * MS, (Owner("launch", 10 * MS - owned_ns), Owner("host_line", owned_ns, (line,))))
+        found = replace(diagnosis, owners=owners, stalls=(), recommendation=nothing)
+        assert len(first_screen.first_screen(found).lines) == shown
+
+
+def test_a_wait_beside_a_busy_gpu_is_said_to_be_free() -> None:
+    diagnosis = replace(cases.recommended(), headline="GPU-bound: 97 % busy. Nothing to fix in the loop.")
+    free = Lever("event-interval", "scheme", "measured", "", "", measured=Speedup(1.0, 0.98, 1.03))
+    nothing = replace(diagnosis.recommendation, scheme=None, lever=None)
+    said = first_screen.first_screen(replace(diagnosis, levers=(free,), recommendation=nothing)).beside_lines
+    # 6 ms of a recorded step of 10 ms, 40 µs beside it; a step is 9.5 ms
+    assert said.startswith("Python waits 5.7 ms per step there, but the GPU works all that time.")
+    assert said.endswith("Wait every 10th batch: +0 % (measured, −2 to +3 %).")
+
+
+def test_the_command_of_a_lever_names_the_run_that_was_typed() -> None:
+    diagnosis = cases.recommended()
+    found = (lever("workers=8", (2.0, 1.8, 2.2), 1),)
+    typed = first_screen.first_screen(replace(diagnosis, levers=found), ("elsewhere/run", "--interval", "5"))
+    assert typed.levers[0].command == "tracelens try elsewhere/run workers=8"
+    bare = first_screen.first_screen(replace(diagnosis, levers=found, run=None))
+    assert bare.levers[0].command == "", "a bare trace cannot be tried"

@@ -61,7 +61,7 @@ def levers_of_run(
     known = {lever.id for lever in listed}
     merged = [_with_result(lever, results.get(lever.id)) for lever in listed]
     merged += [result for lever_id, result in results.items() if lever_id not in known]
-    return ranked(merged, facts.owners, rules)
+    return ranked(merged, rules, facts)
 
 
 def suggested_by(rule: LeverRule, owners: Owners, texts: Mapping[str, str] | None = None) -> tuple[Owner, ...]:
@@ -84,10 +84,10 @@ def line_of(owner: Owner, texts: Mapping[str, str]) -> str:
     return lines[place.line - 1] if place is not None and place.line and place.line <= len(lines) else ""
 
 
-def ranked(levers: Iterable[Lever], owners: Owners, rules: Sequence[LeverRule]) -> tuple[Lever, ...]:
+def ranked(levers: Iterable[Lever], rules: Sequence[LeverRule], facts: LeverFacts) -> tuple[Lever, ...]:
     """In the order in which they are shown: certain gains by their middle, then what is known without a certain gain,
     then what nobody tried, the levers of the largest owner first. Only what is measured or predicted has a rank."""
-    order = _owner_order(owners, rules)
+    order = _owner_order(rules, facts)
     out: list[Lever] = []
     for lever in sorted(levers, key=lambda lever: _sort_key(lever, order)):
         number = len(out) + 1 if lever.state in ("measured", "predicted") and lever.known is not None else None
@@ -102,14 +102,25 @@ def _sort_key(lever: Lever, order: Mapping[str, int]) -> tuple[int, float, int, 
     return ({"measured": 2, "predicted": 2, "not_tried": 3, "done": 4, "not_applicable": 5}[lever.state], 0, place, "")
 
 
-def _owner_order(owners: Owners, rules: Sequence[LeverRule]) -> dict[str, int]:
-    """Position by lever id: the levers of the largest owner first; of one owner, those that change numbers least."""
+def _owner_order(rules: Sequence[LeverRule], facts: LeverFacts) -> dict[str, int]:
+    """Position by lever id: the levers of the largest owner first; of one owner, those that change numbers least. What
+    only takes back a setting that nobody knows to be there comes last."""
 
-    def key(rule: LeverRule) -> tuple[int, int]:
-        largest = max((owner.owned_ns for owner in suggested_by(rule, owners)), default=0)
-        return -largest, EFFECTS.index(rule.effect)
+    def key(rule: LeverRule) -> tuple[bool, int, int]:
+        largest = max((owner.owned_ns for owner in suggested_by(rule, facts.owners)), default=0)
+        return _hardly_needed(rule, facts), -largest, EFFECTS.index(rule.effect)
 
     return {rule.id: place for place, rule in enumerate(sorted(rules, key=key))}
+
+
+def _hardly_needed(rule: LeverRule, facts: LeverFacts) -> bool:
+    """Whether it is for a setting or a version that most runs do not have, and this recording does not tell."""
+    known = rule.done_when
+    if known is not None and known.setting is not None:
+        return known.equals == ("False",) and known.setting not in facts.settings
+    if known is not None and known.variable is not None and known.equals:
+        return facts.variables is None
+    return "pytorch-1" in rule.needs and facts.torch is None
 
 
 def _levers_of_rule(rule: LeverRule, facts: LeverFacts) -> list[Lever]:

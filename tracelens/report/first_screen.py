@@ -14,6 +14,7 @@ from tracelens.model import Diagnosis, Lever, PlannedDiagnosis, Verification
 from tracelens.report import formatting, lever_names, line_times, next_commands, step_strip, wording
 from tracelens.report.formatting import DASH, short_ms
 from tracelens.report.line_times import CostlyLine
+from tracelens.report.on_baseline import factor
 from tracelens.report.outcome import BestLever, outcome
 from tracelens.report.step_strip import StepStrip
 from tracelens.units import percent_range
@@ -22,6 +23,8 @@ MOST_LINES = 6
 """Source lines shown: a frame of more is not read at a glance."""
 LEAST_SHARE = 0.005
 """Of the step. A line below it is no part of the answer."""
+LEAST_ANSWER_SHARE = 0.1
+"""Of the step. Where no change is recommended and no line holds as much, the answer is not in a line."""
 LEAST_LOADER_SHARE = 0.05
 """Of the step: what a DataLoader that keeps up spends its batches on costs nothing."""
 MOST_LEVERS = 5
@@ -71,8 +74,8 @@ class FirstScreen:
     """What the recording did not tell."""
 
 
-def first_screen(diagnosis: PlannedDiagnosis) -> FirstScreen:
-    """Everything that the first screen says."""
+def first_screen(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> FirstScreen:
+    """Everything that the first screen says. `typed`: paths and options of the user, for the commands."""
     rows, then = ordered_levers(diagnosis), outcome(diagnosis)
     return FirstScreen(
         subject=subject(diagnosis),
@@ -85,7 +88,7 @@ def first_screen(diagnosis: PlannedDiagnosis) -> FirstScreen:
         beside_lines=_beside(diagnosis),
         then=then,
         strip=step_strip.step_strip(diagnosis, then),
-        levers=lever_rows(rows[:MOST_LEVERS], diagnosis),
+        levers=lever_rows(rows[:MOST_LEVERS], diagnosis, typed),
         more_levers=max(0, len(rows) - MOST_LEVERS),
         measured=_measured(diagnosis),
         about_patch=_about_patch(diagnosis),
@@ -135,10 +138,13 @@ def costly_lines(diagnosis: Diagnosis) -> tuple[CostlyLine, ...]:
     """The lines on which the host is blocked or the GPU idle for a part of the step, in the order of the source."""
     times = line_times.line_times(diagnosis)
     least_ns = LEAST_SHARE * diagnosis.steps.best_known_ns
-    chosen = [key for key in line_times.recommended_lines(diagnosis) if key in times][:MOST_LINES]
+    chosen = list(line_times.recommended_lines(diagnosis))[:MOST_LINES]
     large = [key for key, line in times.items() if line.most_ns >= least_ns and key not in chosen]
     costly = sorted(large, key=lambda key: -times[key].most_ns)[: MOST_LINES - len(chosen)]
-    return tuple(replace(times[key], changed=key in chosen) for key in sorted({*costly, *chosen}))
+    if not chosen and all(times[key].most_ns < LEAST_ANSWER_SHARE * least_ns / LEAST_SHARE for key in costly):
+        return ()
+    untimed = {key: line_times.untimed(diagnosis, key) for key in chosen}  # the call that makes a DataLoader, say
+    return tuple(replace({**untimed, **times}[key], changed=key in chosen) for key in sorted({*costly, *chosen}))
 
 
 def _beside(diagnosis: PlannedDiagnosis) -> str:
@@ -146,7 +152,7 @@ def _beside(diagnosis: PlannedDiagnosis) -> str:
     scheme = diagnosis.recommended
     lever = next((lever for lever in diagnosis.levers if scheme is not None and lever.id == scheme.id), None)
     if scheme is None or lever is None or lever.known is None:
-        return wording.together(diagnosis)
+        return wording.together(diagnosis) or _free_waits(diagnosis)
     ended = {name for edit in scheme.edits for name in edit.stalls}
     alone = [stall.exposed_ns for stall in diagnosis.stalls if stall.id in ended and stall.exposed_ns is not None]
     base_ns = diagnosis.steps.best_known_ns
@@ -155,6 +161,19 @@ def _beside(diagnosis: PlannedDiagnosis) -> str:
         return ""
     together = "both" if len(alone) == 2 else f"all {len(alone)}"
     return f"Remove one: {short_ms(max(alone))} ms at most. Remove {together}: {short_ms(all_ns)} ms."
+
+
+def _free_waits(diagnosis: PlannedDiagnosis) -> str:
+    """Beside a GPU that works all the time: that waiting for it costs nothing, with the best number there is of it."""
+    blocked_ns = sum(line.host_blocked_ns or 0 for line in costly_lines(diagnosis))
+    if not diagnosis.headline.startswith("GPU-bound") or blocked_ns < LEAST_SHARE * diagnosis.steps.best_known_ns:
+        return ""
+    said = f"Python waits {short_ms(blocked_ns)} ms per step there, but the GPU works all that time."
+    judged = [lever for lever in diagnosis.levers if lever.family == "scheme" and lever.known is not None]
+    best = next((lever for lever in judged if lever.measured is not None), judged[0] if judged else None)
+    if best is None or best.known is None:
+        return said
+    return f"{said} {lever_names.name(best, diagnosis)}: {_gained(best)}."
 
 
 # ------------------------------------------------------------------------------------------------------- its levers
@@ -183,12 +202,12 @@ def _setting(lever: Lever) -> str:
     return lever.id.partition("=")[0]
 
 
-def lever_rows(levers: Sequence[Lever], diagnosis: PlannedDiagnosis) -> tuple[LeverRow, ...]:
+def lever_rows(levers: Sequence[Lever], diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> tuple[LeverRow, ...]:
     """Variants of one lever share its number."""
     out: list[LeverRow] = []
     number = 0
     for place, lever in enumerate(levers):
-        row = _row(lever, diagnosis)
+        row = replace(_row(lever, diagnosis), command=next_commands.with_lever(lever, diagnosis, typed))
         variant = place > 0 and _setting(levers[place - 1]) == _setting(lever)
         if variant:
             row = replace(row, rank="", lever=f"or {row.lever}")
@@ -203,15 +222,23 @@ def _row(lever: Lever, diagnosis: PlannedDiagnosis) -> LeverRow:
     known, base_ns = lever.known, diagnosis.steps.best_known_ns
     name = lever_names.name(lever, diagnosis)
     lines = spans(sorted({place.line for place in lever.locations if place.line is not None}))
-    command = f"tracelens {lever.command}" if lever.command else ""
     if known is None:
-        return LeverRow(DASH, name, lines, DASH, DASH, "not tried", lever.id, command)
+        acts_ns = acts_on_ns(lever, diagnosis)
+        acts = DASH if acts_ns is None else f"acts on {short_ms(acts_ns)}"
+        return LeverRow(DASH, name, lines, acts, DASH, "not tried", lever.id)
     step, low, high = (base_ns / ratio for ratio in (known.speedup, known.high, known.low))
     gains = known.excludes_zero
     gain = formatting.gain(known.speedup) if gains else "no gain"
     rank = str(lever.rank) if gains and lever.rank is not None else DASH
     spread = f"{short_ms(step)} ({short_ms(low)} to {short_ms(high)})"
-    return LeverRow(rank, name, lines, spread, gain, lever.state, lever.id, command)
+    return LeverRow(rank, name, lines, spread, gain, lever.state, lever.id)
+
+
+def acts_on_ns(lever: Lever, diagnosis: PlannedDiagnosis) -> int | None:
+    """What the owners that it is a remedy of hold of a step; it cannot save more. None where it is nobody's remedy."""
+    name = lever.id.partition("=")[0]
+    held = [owner.owned_ns for owner in diagnosis.owners.owners if {name, lever.id} & set(owner.remedies)]
+    return round(sum(held) * factor(diagnosis)) if held else None
 
 
 def spans(lines: Sequence[int]) -> str:
@@ -231,11 +258,17 @@ def _instead(diagnosis: PlannedDiagnosis) -> str:
     lever = next((lever for lever in diagnosis.levers if lever.id == wanted), None)
     if lever is None or lever.known is None or not lever.known.excludes_zero:
         return ""
+    step = short_ms(diagnosis.steps.best_known_ns / lever.known.speedup)
+    return f"{lever_names.name(lever, diagnosis)}: {step} ms per step, {_gained(lever)}."
+
+
+def _gained(lever: Lever) -> str:
+    """'+45 % (measured, +21 to +73 %)'; empty where nothing is known."""
     known = lever.known
+    if known is None:
+        return ""
     span = percent_range(*(100 * (ratio - 1) for ratio in (known.low, known.high)))
-    step = short_ms(diagnosis.steps.best_known_ns / known.speedup)
-    told = f"{step} ms per step, {formatting.gain(known.speedup)} ({lever.state}, {span})"
-    return f"{lever_names.name(lever, diagnosis)}: {told}."
+    return f"{formatting.gain(known.speedup)} ({lever.state}, {span})"
 
 
 def _measured(diagnosis: PlannedDiagnosis) -> str:
@@ -248,6 +281,9 @@ def _about_patch(diagnosis: PlannedDiagnosis) -> str:
     change = diagnosis.recommended_patch
     if diagnosis.recommendation.scheme is not None and change is None:
         return f"No patch was made: {formatting.clean(next_commands.no_source(diagnosis))}."
+    lever = diagnosis.patches.get(diagnosis.recommendation.lever or "") if change is None else None
+    if lever is not None and lever.by_hand:
+        return f"By hand, at {lever.by_hand[0].location}: {formatting.clean(lever.by_hand[0].by_hand)}."
     return wording.unchecked(change, next_commands.check(diagnosis)) if change is not None and change.unchecked else ""
 
 

@@ -13,7 +13,6 @@ from tracelens.model import Lever, PlannedDiagnosis, Speedup
 from tracelens.report import first_screen, next_commands
 from tracelens.report.first_screen import LeverRow
 from tracelens.report.formatting import DASH, listed, short_ms
-from tracelens.report.on_baseline import factor
 from tracelens.report.sections import Code, Section, Table
 
 MOST_UNTRIED = 4
@@ -99,14 +98,6 @@ def lever_table(diagnosis: PlannedDiagnosis) -> LeverTable | None:
     return LeverTable(lines, round(base_ns * scale, 2), short_ms(base_ns), rest)
 
 
-def command(lever: Lever, diagnosis: PlannedDiagnosis) -> str:
-    """How to try or apply a lever, ready to paste; empty where there is no Run to do it with, or no name to tell."""
-    if lever.command is None or diagnosis.run is None or diagnosis.run.meta.get("redacted"):
-        return ""
-    verb, *words = lever.command.split()
-    return next_commands.line(verb, *next_commands.target(diagnosis), *words)
-
-
 def _shown(diagnosis: PlannedDiagnosis) -> Sequence[Lever]:
     """Of levers that nobody tried the first few, each with one of its values."""
     levers = first_screen.ordered_levers(diagnosis)
@@ -122,7 +113,7 @@ def _line(lever: Lever, row: LeverRow, diagnosis: PlannedDiagnosis, scale: float
         for kind, known in (("predicted", lever.predicted), ("measured", lever.measured))
         if known is not None
     ]
-    acts_ns = _acts_on_ns(lever, diagnosis) if not bars else None
+    acts_ns = first_screen.acts_on_ns(lever, diagnosis) if not bars else None
     no_gain = lever.known is not None and not lever.known.excludes_zero
     recommended = diagnosis.recommendation.scheme or diagnosis.recommendation.lever
     return LeverLine(
@@ -137,7 +128,7 @@ def _line(lever: Lever, row: LeverRow, diagnosis: PlannedDiagnosis, scale: float
         gain=row.gain if bars else DASH,
         evidence=row.evidence,
         results=RESULTS[lever.numbers] if lever.measured is not None and lever.numbers else "",
-        command="" if no_gain else command(lever, diagnosis),
+        command="" if no_gain else next_commands.with_lever(lever, diagnosis),
         advice="leave it" if no_gain else "",
         best=lever.id == recommended,
     )
@@ -147,13 +138,6 @@ def _bar(kind: str, known: Speedup, base_ns: int, scale: float) -> LeverBar:
     step, low, high = (base_ns / ratio for ratio in (known.speedup, known.high, known.low))
     text = f"{short_ms(step)} ({short_ms(low)} to {short_ms(high)})"
     return LeverBar(kind, round(low * scale, 2), round(step * scale, 2), round(high * scale, 2), text)
-
-
-def _acts_on_ns(lever: Lever, diagnosis: PlannedDiagnosis) -> int | None:
-    """What the owners that it is a remedy of hold of a step; it cannot save more. None where it is nobody's remedy."""
-    name = lever.id.partition("=")[0]
-    held = [owner.owned_ns for owner in diagnosis.owners.owners if {name, lever.id} & set(owner.remedies)]
-    return round(sum(held) * factor(diagnosis)) if held else None
 
 
 def _said(line: LeverLine, kind: str) -> str:
@@ -166,7 +150,8 @@ def _rest(diagnosis: PlannedDiagnosis, shown: frozenset[str]) -> Iterator[Sectio
     untried = [lever for lever in left if lever.state == "not_tried"]
     if untried:
         rows = tuple(
-            (Code(one.id), one.text, Code(text) if (text := command(one, diagnosis)) else "") for one in untried
+            (Code(one.id), one.text, Code(text) if (text := next_commands.with_lever(one, diagnosis)) else "")
+            for one in untried
         )
         yield Section("untried", f"{len(rows)} more, not tried", table=Table(("lever", "what to write", "next"), rows))
     others = [lever for lever in left if lever.state != "not_tried"]

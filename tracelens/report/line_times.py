@@ -54,6 +54,12 @@ def line_times(diagnosis: Diagnosis) -> Mapping[Line, CostlyLine]:
     }
 
 
+def untimed(diagnosis: Diagnosis, line: Line) -> CostlyLine:
+    """A line of which no time is known."""
+    place = Location(*line)
+    return CostlyLine(place, source_line(diagnosis.sources, place), None, None)
+
+
 def group(diagnosis: PlannedDiagnosis) -> tuple[Line, ...]:
     """The waits that the recommended change removes, where they give back more together than one by one; else none."""
     scheme, stalls = diagnosis.recommended, list(_recommended(diagnosis))

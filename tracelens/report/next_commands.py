@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from tracelens.model import Diagnosis, PlannedDiagnosis, Run, Stage, Verification
+from tracelens.model import Diagnosis, Lever, PlannedDiagnosis, Run, Stage, Verification
 
 SEEDS_INTERVAL = 10
 MOST_TWICE = 100_000
@@ -101,6 +101,14 @@ def _worth_a_trial(diagnosis: PlannedDiagnosis) -> tuple[str, ...]:
     untried = [lever for lever in diagnosis.levers if lever.state == "not_tried" and lever.command]
     first = (next((lever.id for lever in untried if lever.family == family), None) for family in families)
     return tuple(name for name in first if name is not None)
+
+
+def with_lever(lever: Lever, diagnosis: Diagnosis, typed: Sequence[str] = ()) -> str:
+    """How to try or apply a lever; empty where there is no Run to do it with, or no name to tell."""
+    if lever.command is None or diagnosis.run is None or diagnosis.run.meta.get("redacted"):
+        return ""
+    verb, *words = lever.command.split()
+    return line(verb, *which(diagnosis, typed), *words)
 
 
 def check(diagnosis: PlannedDiagnosis, typed: Sequence[str] = (), scheme: str | None = None) -> str:

@@ -20,10 +20,10 @@ from tracelens.report.step_strip import StepStrip, StripLane
 TIME_WIDTH = 12
 """Columns of a time: as wide as "host blocked"."""
 LEAST_SOURCE = 8
-WIDE = 110
-"""Columns from which on each lever has its command beside it."""
 BUSY, IDLE = "█", "·"
 NAMES = ("now", "then")
+LONE = "> "
+"""Before the one line that is changed, among others."""
 
 
 def blocks(screen: FirstScreen, next_command: str) -> Iterator[RenderableType]:
@@ -114,9 +114,10 @@ class _Levers:
             ("gain", [row.gain for row in self.rows]),
             ("evidence", [row.evidence for row in self.rows]),
         ]
-        if options.max_width >= WIDE:
-            columns.append(("to measure or write it", [row.command or "by hand" for row in self.rows]))
         shown = [(name, cells) for name, cells in columns if set(cells) - {"", DASH} or name in ("", "lever")]
+        commands = ("to measure or write it", [row.command or "by hand" for row in self.rows])
+        if any(row.command for row in self.rows) and _width([*shown, commands]) <= options.max_width:
+            shown.append(commands)
         numbers = frozenset(place for place, (name, _) in enumerate(shown) if name in ("", "gain"))
         yield terminal.table([name for name, _ in shown], zip(*(cells for _, cells in shown), strict=True), numbers)
 
@@ -134,6 +135,11 @@ class _Lanes:
         for name, (lane, _), time in zip(NAMES, self.lanes, times, strict=False):
             yield _row(f"{name:<{names + terminal.GAP}}{strip_of(lane, room):<{room + terminal.GAP}}{time}", "")
         yield _row(f"{'':<{names + terminal.GAP}}GPU: {BUSY} busy  {IDLE} idle", "dim")
+
+
+def _width(columns: Sequence[tuple[str, Sequence[str]]]) -> int:
+    """Of a table with these columns, none of them broken."""
+    return terminal.INDENT + sum(max(len(name), *map(len, cells)) + terminal.GAP for name, cells in columns)
 
 
 def strip_of(lane: StripLane, room: int) -> str:
@@ -173,10 +179,10 @@ class _AnnotatedLines:
 
 
 def _brackets(lines: Sequence[CostlyLine]) -> list[str]:
-    """What stands before each line; nothing where at most one line is changed."""
+    """What stands before each line; nothing where none of several is changed."""
     changed = [index for index, line in enumerate(lines) if line.changed]
     if len(changed) < 2:
-        return ["" for _ in lines]
+        return [LONE if line.changed else "  " for line in lines] if changed and len(lines) > 1 else ["" for _ in lines]
     first, last = changed[0], changed[-1]
     signs = {first: "╭ ", last: "╰ "}
     return [

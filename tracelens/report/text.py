@@ -52,7 +52,7 @@ def recommendation(diagnosis: PlannedDiagnosis, style: TerminalStyle, typed: Seq
     """What to do about it on one screen; with everything, schemes with scores and estimates, reasons, stages."""
     if not style.everything:
         next_command = next_commands.after_recommend(diagnosis, typed)
-        return terminal.draw(screen_text.blocks(first_screen(diagnosis), next_command), style)
+        return terminal.draw(screen_text.blocks(first_screen(diagnosis, typed), next_command), style)
     return terminal.draw(_recommendation(diagnosis, typed), style)
 
 

@@ -49,11 +49,16 @@ def of_each_loader(request: RecipeRequest, make: Callable[[RecipeRequest, Loadin
         try:
             proposal = make(request, loading)
         except Blocked as blocked:
-            declined.append(request.decline(loading.call, blocked))
+            declined.append(request.decline(_place(loading.call, blocked), blocked))
             continue
         if proposal is not None:
             proposals[id(loading.call)] = proposal
     return RecipeAnswer(tuple(proposals.values()), tuple(declined))
+
+
+def _place(call: cst.Call, blocked: Blocked) -> cst.CSTNode:
+    """The argument that stands in the way, which may be lines below the call's first; else the call."""
+    return next((one.value for one in call.args if one.value is blocked.node), call)
 
 
 def _loadings(request: RecipeRequest, declined: list[Declined]) -> Iterator[Loading]:
@@ -105,7 +110,7 @@ def _proposal(request: RecipeRequest, loading: Loading) -> Proposal | None:
     given = keyword(call, WORKERS, WORKERS_POSITION)
     if given is not None and not isinstance(given, cst.Integer):
         text = source.code(given)
-        raise Blocked(call, f"the number of workers comes from `{text}`", f"set `{text}` to {wanted}")
+        raise Blocked(given, f"the number of workers comes from `{text}`", f"set `{text}` to {wanted}")
     now = given.evaluated_value if isinstance(given, cst.Integer) else 0
     if wanted <= now:
         return None
