@@ -9,14 +9,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 
 from tracelens.patch.effects.analysis import Analysis, analyse
 from tracelens.patch.effects.memory import TooLarge
 from tracelens.patch.effects.movable import Answer, Question, Reason, judge
+from tracelens.patch.effects.objects import Module
+from tracelens.patch.effects.ordinary import unusual
 from tracelens.patch.effects.places import function_of, functions_around, functions_with_loops, loop_at
-from tracelens.patch.effects.project import Project
+from tracelens.patch.effects.project import Project, ProjectFile
 from tracelens.patch.effects.scopes import Function as FunctionNode
 
 MAX_IMPORTERS = 40
@@ -32,6 +34,7 @@ class FileEffects:
     started: Path | None
     _alone: dict[ast.AST, Analysis | None] = field(default_factory=dict)
     """By function, where the file is too large for all of them together."""
+    _places: dict[ProjectFile, tuple[int, str] | None] = field(default_factory=dict)
 
     def answer(self, question: Question) -> Answer:
         """Whether the statements may run later. Raises `ValueError` where no loop starts at the question's line."""
@@ -44,8 +47,9 @@ class FileEffects:
         analysis = self._together or self._analysed_alone(file.tree, loop)
         if analysis is None:
             return _unknown("the project is too large to be followed", question)
-        answer = judge(analysis, question)
-        return _with(answer, tuple(Reason(False, "hidden", text, file.shown, question.line) for text in self._hidden))
+        hidden = tuple(Reason(False, "hidden", text, file.shown, question.line) for text in self._hidden)
+        answer = _with(judge(analysis, question), hidden)
+        return answer if answer.reasons else _with(answer, self._unusual(analysis))
 
     @cached_property
     def _together(self) -> Analysis | None:
@@ -65,6 +69,26 @@ class FileEffects:
             return analyse(self.project, [*started, self.path, *self._importers[:MAX_IMPORTERS]], functions)
         except (TooLarge, RecursionError):
             return None
+
+    def _unusual(self, analysis: Analysis) -> tuple[Reason, ...]:
+        """What the files of the project that can run are written in, where the proof does not follow that."""
+        files = dict.fromkeys(module.file for module in analysis.memory.objects(Module))
+        found = ((file.shown, self._unusual_places(file)) for file in files)
+        return tuple(
+            Reason(False, "hidden", f"what {place[1]} hides is not known", shown, place[0])
+            for shown, place in found
+            if place is not None
+        )
+
+    def _unusual_places(self, file: ProjectFile) -> tuple[int, str] | None:
+        if file not in self._places:
+            self._places[file] = unusual(file.tree, partial(self._is_own, file.path)) if file.tree is not None else None
+        return self._places[file]
+
+    def _is_own(self, importer: Path, full: str) -> bool:
+        """Whether an import means a file of the project, or something in one."""
+        names = (full, full.rpartition(".")[0])
+        return any(name and self.project.module(name, 0, importer) is not None for name in names)
 
     @cached_property
     def _importers(self) -> tuple[Path, ...]:

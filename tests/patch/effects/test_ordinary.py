@@ -1,0 +1,92 @@
+"""What the proof does not follow leaves a move unproved, wherever in the project it stands."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from tests.support.moves import SURROUNDINGS, Case, asked, one_file
+from tracelens.patch.effects.movable import Answer
+from tracelens.patch.effects.ordinary import unusual
+
+ORDINARY = """
+from __future__ import annotations
+import argparse, json, logging, os, random, sys
+from collections import OrderedDict, defaultdict, deque
+from dataclasses import dataclass
+from functools import partial
+import matplotlib, numpy as np, torch
+import torch.nn as nn
+from torch.utils.data import DataLoader, Dataset
+import config
+
+torch.backends.cudnn.benchmark = True
+matplotlib.rcParams = {}
+config.step = lambda: 1
+os.environ['WORLD_SIZE'] = '1'
+sys.stdout.flush()
+logging.getLogger(__name__).addHandler(logging.StreamHandler())
+
+@dataclass
+class Config:
+    lr: float = 0.1
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+    def forward(self, x):
+        return x
+
+class Trouble(ValueError):
+    pass
+"""
+UNUSUAL = {
+    "import weakref": "`weakref`",
+    "from weakref import proxy": "`weakref.proxy`",
+    "import collections\ncollections.ChainMap()": "`collections.ChainMap`",
+    "import sys as system\nsystem.settrace(f)": "`system.settrace`",
+    "import sys\nsys.stdout = Tee()": "an assignment to `sys.stdout`",
+    "import torch\ntorch.Tensor.item = f": "an assignment to `torch.Tensor.item`",
+    "from torch import Tensor\nTensor.item = f": "an assignment to `Tensor.item`",
+    "import torch\nsetattr(torch, 'save', f)": "an assignment to a part of `torch`",
+    "import torch\nclass T(torch.Tensor): pass": "a class made of `torch.Tensor`",
+    "from torch.overrides import TorchFunctionMode": "`torch.overrides.TorchFunctionMode`",
+    "class A(dict): pass": "a class made of `dict`",
+    "class A(metaclass=M): pass": "`metaclass=` of a class",
+    "class A:\n    def __get__(self, o, t): pass": "`__get__`",
+    "class A:\n    def __getattr__(self, name): pass": "`__getattr__`",
+    "a.__class__ = B": "an assignment to `a.__class__`",
+    "async def f(): pass": "`async`",
+    "exec(text)": "`exec`",
+    "globals()['a'] = 1": "`globals`",
+}
+
+
+def _is_own(full: str) -> bool:
+    return full.partition(".")[0] == "config"
+
+
+def test_what_training_scripts_are_written_in_hides_nothing() -> None:
+    assert unusual(ast.parse(ORDINARY), _is_own) is None
+
+
+@pytest.mark.parametrize("code", UNUSUAL)
+def test_anything_else_is_told_with_its_line(code: str) -> None:
+    found = unusual(ast.parse("x = 1\n" + code), _is_own)
+    assert found is not None
+    line, what = found
+    assert line > 1
+    assert what.replace("`sys.settrace`", "`system.settrace`") == UNUSUAL[code]
+
+
+@pytest.mark.parametrize("where", ["main.py", "helpers.py"])
+def test_a_loop_beside_it_is_not_proved_and_says_why(where: str) -> None:
+    files = one_file(Case(code="import helpers\n", body="STEP\nprint(loss.item())  # later"), SURROUNDINGS["function"])
+    files["helpers.py"] = "x = 1\n"
+    assert asked(files) == Answer("safe", ())
+    answer = asked({**files, where: "import weakref\n" + files[where]})
+    assert answer.tier == "checked"
+    assert [(one.text, one.path, one.line) for one in answer.reasons] == [
+        ("what `weakref` hides is not known", where, 1)
+    ]

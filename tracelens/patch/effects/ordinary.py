@@ -1,0 +1,141 @@
+"""Which Python the proof follows: what training code is usually written in. Anything else leaves a move unproved.
+
+In: a parsed file. Out: the first place that uses something else, or None. There is no end to what code can do behind a
+reader's back (descriptors, weak references, replaced functions, threads …), so the proof rests on what is known to hide
+nothing, not on a list of what hides: the modules, special methods, bases and stores below, which training scripts use.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_WHOLE = _words(
+    "__future__ abc argparse ast base64 bisect configparser copy csv datetime decimal distutils enum errno fcntl "
+    "fnmatch fractions getpass glob gzip hashlib heapq html io itertools json math multiprocessing numbers os pathlib "
+    "pdb pickle platform pprint random re shutil socket statistics string struct subprocess tarfile tempfile textwrap "
+    "time timeit traceback typing unicodedata urllib uuid xml zipfile"
+)
+"""Modules of the standard library that hide nothing."""
+_PARTS: Mapping[str, frozenset[str]] = {
+    "collections": _words("Counter OrderedDict abc defaultdict deque namedtuple"),
+    "contextlib": _words("contextmanager nullcontext suppress"),
+    "dataclasses": _words("asdict astuple dataclass field fields is_dataclass replace"),
+    "functools": _words("cache cached_property lru_cache partial reduce wraps"),
+    "gc": _words("collect disable enable freeze isenabled"),
+    "inspect": _words("getfile getfullargspec getmembers getsource isclass isfunction signature"),
+    "logging": _words(
+        "CRITICAL DEBUG ERROR FileHandler Formatter INFO Logger StreamHandler WARNING basicConfig critical debug "
+        "disable error exception getLogger handlers info log warn warning"
+    ),
+    "operator": _words("add itemgetter mul sub truediv"),
+    "sys": _words(
+        "argv byteorder executable exit float_info getsizeof maxsize path platform stderr stdin stdout version "
+        "version_info"
+    ),
+    "warnings": _words("catch_warnings filterwarnings simplefilter warn"),
+}
+"""What hides nothing in those that could."""
+_METHODS = _words(
+    "__init__ __call__ __len__ __getitem__ __iter__ __next__ __enter__ __exit__ __repr__ __str__ __post_init__ "
+    "__setstate__ __getstate__"
+)
+"""Special methods that run where the text shows it: at a call, an index, a loop, a `with`, a line that is written."""
+_CALLS = _words("__import__ compile delattr eval exec globals memoryview")
+_BASES = _words("bool bytearray bytes complex dict float frozenset int list property set str super tuple type")
+_TENSORS = _words("Tensor TorchFunctionMode TorchDispatchMode")
+_TORCH = ("torch.library", "torch.overrides", "torch.utils._", "torch.utils.dlpack", "torch.from_dlpack")
+_SETTINGS = ("matplotlib.", "torch.backends.", "torch._dynamo.config.", "torch._inductor.config.")
+
+
+def unusual(tree: ast.Module, is_own: Callable[[str], bool]) -> tuple[int, str] | None:
+    """The line of the first thing outside of it, and what that is. `is_own`: whether a module is the project's."""
+    nodes = tuple(ast.walk(tree))
+    imported = {name: full for name, full in _imported(nodes) if not is_own(full)}
+    places = (place for node in nodes for place in _unusual(node, imported))
+    return min(places, default=None)
+
+
+def _imported(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
+    """The file's name for each module, or part of one, that it imports from a library, with the full name."""
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            for one in node.names:
+                yield (one.asname, one.name) if one.asname else (one.name.partition(".")[0],) * 2
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            for one in node.names:
+                yield one.asname or one.name, f"{node.module}.{one.name}"
+
+
+def _unusual(node: ast.AST, imported: Mapping[str, str]) -> Iterator[tuple[int, str]]:
+    match node:
+        case ast.Import(names=names) | ast.ImportFrom(names=names, level=0):
+            libraries = (imported.get(one.asname or one.name.partition(".")[0], "") for one in names)
+            yield from ((node.lineno, f"`{one}`") for one in libraries if not _is_known(one))
+        case ast.Attribute(ctx=ast.Load()):
+            full = _full(node, imported)
+            if full is not None and not _is_known(full):
+                yield node.lineno, f"`{full}`"
+        case ast.Assign(value=value, targets=targets) if not isinstance(value, ast.Constant):
+            for target in targets:
+                if isinstance(target, ast.Attribute) and _hides(target, imported):
+                    yield node.lineno, f"an assignment to `{ast.unparse(target)}`"
+        case ast.Attribute(attr="__class__" | "__dict__"):
+            yield node.lineno, f"an assignment to `{ast.unparse(node)}`"
+        case ast.AsyncFunctionDef() | ast.FunctionDef():
+            yield from _unusual_function(node)
+        case ast.ClassDef():
+            yield from _unusual_class(node, imported)
+        case ast.Call(func=ast.Name(id=name)) if name in _CALLS:
+            yield node.lineno, f"`{name}`"
+        case ast.Call(func=ast.Name(id="setattr"), args=[ast.Name(id=owner), *_]) if owner in imported:
+            yield node.lineno, f"an assignment to a part of `{owner}`"
+
+
+def _hides(target: ast.Attribute, imported: Mapping[str, str]) -> bool:
+    """Whether something else stands in the place of a library's part from then on."""
+    full = _full(target, imported)
+    return full is not None and not full.startswith(_SETTINGS)
+
+
+def _unusual_function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[int, str]]:
+    if isinstance(node, ast.AsyncFunctionDef):
+        yield node.lineno, "`async`"
+    elif node.name.startswith("__") and node.name.endswith("__") and node.name not in _METHODS:
+        yield node.lineno, f"`{node.name}`"
+
+
+def _unusual_class(node: ast.ClassDef, imported: Mapping[str, str]) -> Iterator[tuple[int, str]]:
+    for word in node.keywords:
+        yield node.lineno, f"`{word.arg or '**'}=` of a class"
+    for base in node.bases:
+        full = _full(base, imported) or (base.id if isinstance(base, ast.Name) else "")
+        if full in _BASES or full.rpartition(".")[2] in _TENSORS:
+            yield node.lineno, f"a class made of `{full}`"
+
+
+def _full(node: ast.expr, imported: Mapping[str, str]) -> str | None:
+    """The full name of a part of a library's module; None for anything else."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name) or node.id not in imported:
+        return None
+    return ".".join((imported[node.id], *reversed(parts)))
+
+
+def _is_known(full: str) -> bool:
+    """Whether a name hides nothing. What other libraries do is the vocabulary's matter."""
+    module, _, rest = full.partition(".")
+    if module not in sys.stdlib_module_names:
+        return not full.startswith(_TORCH)
+    if module in _PARTS:
+        return not rest or rest.partition(".")[0] in _PARTS[module]
+    return module in _WHOLE
