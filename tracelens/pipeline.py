@@ -174,7 +174,7 @@ def examine(inputs: Inputs, options: Options | None = None) -> Examined:
 
 def _with_headline(examined: Examined) -> Examined:
     facts = _facts(examined, {}, ())
-    beside, headline = verdict.loss_beside_waits(facts), verdict.headline(facts)
+    beside, headline = verdict.loss_beside_waits(facts), verdict.headline_before_plan(facts)
     return replace(examined, diagnosis=replace(examined.diagnosis, headline=headline, loss_beside_waits=beside))
 
 

@@ -167,7 +167,7 @@ def test_what_all_waits_cost_together_is_said_where_single_ones_do_not_add_up_to
     assert said_ms(alone + 3_000_000) in wording.symptom(more)
     for quiet in (None, alone):
         assert wording.together(replace(base, exposed_together_ns=quiet)) == ""
-        assert "without" not in wording.symptom(replace(base, exposed_together_ns=quiet))
+        assert "together" not in wording.symptom(replace(base, exposed_together_ns=quiet))
 
 
 def test_without_steps_the_whole_recording_is_spoken_of_and_its_end_is_no_wait() -> None:

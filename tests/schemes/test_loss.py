@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tracelens.model import Edit, Estimate, Location, Owner, Owners, Scheme, Stall
+from tracelens.model import Breakdown, Edit, Estimate, Location, Owner, Owners, Scheme, Stall
 from tracelens.schemes import loss_text, verdict
 from tracelens.schemes.facts import Facts
 from tracelens.schemes.loss import Loss, Period, StepFacts, largest
@@ -235,6 +235,31 @@ def test_a_larger_loss_of_other_idle_time_goes_before_what_a_scheme_saves() -> N
 def test_an_obstacle_to_some_patch_is_not_the_verdict_about_a_line() -> None:
     facts = loop(COLLECT, Owner("gpu", 4 * MS))
     assert verdict.nothing((), facts).startswith("train.py:88 (gc.collect) costs 25.0 ms of every 25.0 ms step")
+
+
+def test_which_waits_pay_is_not_said_before_there_is_a_plan() -> None:
+    """All waits of the loop give back 8 ms, the two that a change can end 7: not two headlines for one run."""
+    parts = {"compute": 15 * MS, "communication_exposed": 0, "copy_exposed": MS, "idle_sync": MS}
+    parts |= {"idle_dataloader": 8 * MS, "idle_host": 0, "idle_launch": 0, "idle_other": 0}
+    facts = replace(loop(SYNC, READ, Owner("gpu", 15 * MS)), breakdown=Breakdown(25 * MS, parts))
+    together = replace(facts, exposed_together_ns=8 * MS)
+    assert verdict.headline(together) == "Two waits cost 8.0 ms of every 25.0 ms step"
+    assert verdict.headline_before_plan(together) == "The GPU is idle 36 % of each step"
+    copying = replace(together, breakdown=Breakdown(25 * MS, {**parts, "copy_exposed": 9 * MS, "idle_dataloader": 0}))
+    assert verdict.headline_before_plan(copying) == "The GPU is only copying 36 % of each step"
+    alone = replace(facts, owners=step(COLLECT, Owner("gpu", 4 * MS)))
+    assert verdict.headline_before_plan(alone) == verdict.headline(alone)
+
+
+def test_what_the_headline_leaves_out_is_where_how_much_and_what_helps() -> None:
+    launching = replace(loop(Owner("gpu", 10 * MS), Owner("launch", 30 * MS)), gpu_busy_share=0.25)
+    assert verdict.beside((), launching) == (
+        "18.8 ms of 25.0 ms. What would help: CUDA graphs, torch.compile, larger batches."
+    )
+    busy = replace(loop(Owner("gpu", 30 * MS), Owner("launch", 1 * MS)), gpu_busy_share=0.97)
+    assert verdict.beside((), busy) == "What would help: bf16, torch.compile, cheaper kernels."
+    line = loop(replace(COLLECT, recoverable_ns=10 * MS), Owner("gpu", 15 * MS))
+    assert verdict.beside((), line) == "train.py:88: without it a step takes 15.0 ms (predicted)."
 
 
 def test_a_busy_gpu_is_told_that_nothing_is_to_be_fixed_with_what_would_help() -> None:

@@ -144,3 +144,6 @@ class Recommendation:
     """Where none is recommended: the scheme that may pay, as far as a replay can tell, and that a trial would judge."""
     lever: str | None = None
     """What acts on the largest loss: a lever of `rules/levers/` that has a recipe, or the scheme."""
+    beside: str = ""
+    """Where none is recommended: what the headline leaves out of the verdict. Empty where the verdict is something
+    else."""

@@ -50,6 +50,7 @@ class FirstScreen:
     subject: str
     headline: str
     verdict: str
+    """What the headline leaves out."""
     instead: str
     """What the recommended change comes to; empty where none is recommended."""
     lines: tuple[CostlyLine, ...]
@@ -80,7 +81,7 @@ def first_screen(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> Firs
     return FirstScreen(
         subject=subject(diagnosis),
         headline=diagnosis.headline,
-        verdict=_verdict(diagnosis),
+        verdict=wording.beside_headline(diagnosis),
         instead=_instead(diagnosis),
         lines=costly_lines(diagnosis),
         time_columns=time_columns(diagnosis),
@@ -103,15 +104,6 @@ def _of_a_batch(diagnosis: PlannedDiagnosis) -> str:
         return ""
     text = formatting.clean(str(loader.batch))
     return f"{text[0].upper()}{text[1:]}."
-
-
-def _verdict(diagnosis: PlannedDiagnosis) -> str:
-    """What the headline leaves out of the verdict: the rest of a sentence that begins as the headline does."""
-    verdict = wording.verdict(diagnosis)
-    start, _, rest = verdict.rstrip(".").rpartition("; ")
-    limit = diagnosis.headline.startswith("GPU-bound") or "launch-bound" in start
-    helps, would, _ = rest.partition(" would help")
-    return f"What would help: {helps}." if limit and would else verdict
 
 
 def time_columns(diagnosis: Diagnosis) -> tuple[str, str]:

@@ -277,6 +277,12 @@ def verdict(diagnosis: Diagnosis) -> str:
     return text if _all_judged(diagnosis) else f"Of {step_count(diagnosis)}: {text}"
 
 
+def beside_headline(diagnosis: PlannedDiagnosis) -> str:
+    """What the headline leaves out of the verdict; all of it where only a part of the recording is judged."""
+    beside = diagnosis.recommendation.beside
+    return beside if beside and _all_judged(diagnosis) else verdict(diagnosis)
+
+
 def step_count(diagnosis: Diagnosis) -> str:
     """How many steps are judged, and of how many, where a part of the recording is missing."""
     count = diagnosis.steps.count
@@ -301,13 +307,15 @@ def symptom(diagnosis: Diagnosis) -> str:
     whole = "the recording" if diagnosis.steps.source == "none" else "each step"
     start = f"The GPU is idle {percent(diagnosis.idle_share)} of {whole} ({idle} of {step})"
     more = bool(together(diagnosis))
+    if more:
+        gone = said_ms(diagnosis.exposed_together_ns or 0)
+        return f"{start}; its waits pay together: {gone} per step if none were left. tracelens recommend says which to change."
     worst = next((s for s in ranked_stalls(diagnosis) if s.verdict == "exposed" and s.exposed_ns), None)
     if worst is not None:
         what = stall_call(worst)
         where = f" at {stall_place(worst)}" if worst.location else ""
-        all_gone = f", {said_ms(diagnosis.exposed_together_ns or 0)} if no wait were left" if more else ""
         come_back = f"{said_ms(worst.exposed_ns or 0)} per step would come back"
-        return f"{start}; the costliest wait is {what}{where}: {come_back}{all_gone}."
+        return f"{start}; the costliest wait is {what}{where}: {come_back}."
     if diagnosis.loss_beside_waits:
         loss = diagnosis.loss_beside_waits
         return f"{start}; {'the ' + loss[4:] if loss.startswith('The ') else loss}."
@@ -317,7 +325,4 @@ def symptom(diagnosis: Diagnosis) -> str:
         return f"{start}; there is nothing to win by waiting less."
     counted = [stall for stall in diagnosis.stalls if stall.verdict != "window_edge"]
     harmless = counted and all(stall.verdict == "harmless" for stall in counted)
-    alone = " No single wait costs step time" if harmless else ""
-    if alone and more:
-        alone += f", all together cost {said_ms(diagnosis.exposed_together_ns or 0)}"
-    return f"{start}; the largest cause is {CAUSE[cause]}.{alone}{'.' if alone else ''}"
+    return f"{start}; the largest cause is {CAUSE[cause]}.{' No single wait costs step time.' if harmless else ''}"

@@ -17,7 +17,7 @@ from tracelens.schemes import ranking
 from tracelens.schemes.catalog import CHANGES, Rules, SchemeRule
 from tracelens.schemes.facts import AdoptionLimits, Facts
 from tracelens.schemes.stages import stages
-from tracelens.schemes.verdict import nothing, recommended
+from tracelens.schemes.verdict import beside, nothing, recommended
 from tracelens.schemes.weighing import scheme_gain, sensitivity, uncertain
 
 __all__ = ["AdoptionLimits", "Facts", "recommend"]
@@ -35,7 +35,8 @@ def recommend(
     judged = facts.has_gpu and facts.unjudged is None
     if not judged or not found:
         maybe = uncertain(schemes) if judged else None
-        return Recommendation(None, nothing(schemes, facts), plan, {}, maybe.id if maybe else None)
+        measure = maybe.id if maybe else None
+        return Recommendation(None, nothing(schemes, facts), plan, {}, measure, beside=beside(schemes, facts))
     limits = limits or AdoptionLimits()
     fitting = [scheme for scheme in found if not _broken(scheme, rules, facts, limits) - {"gain"}]
     if not fitting:

@@ -56,6 +56,18 @@ def sentence(loss: Loss, period: Period) -> str:
     return _capital(text)
 
 
+def details(loss: Loss, period: Period) -> str:
+    """What the headline leaves out: 'train.py:61, 0.95 ms of 3.9 ms', 'Without it a step takes 27.4 ms (predicted)'."""
+    owner = loss.owner
+    where = place(owner.locations[0]) if owner.locations and owner.kind != "launch" else ""
+    if not loss.returns:
+        said = f"{ms(loss.ns * period.step_ns / max(period.wall_ns, 1))} of {ms(period.step_ns)}"
+        return f"{where}: {said}" if where else said
+    known = known_by(owner.evidence or "replayed")
+    text = f"{_without(loss)} a step takes {ms(max(period.step_ns - loss.ns, 0))} ({known})"
+    return f"{where}: {text}" if where else f"{text[0].upper()}{text[1:]}"
+
+
 def subject(loss: Loss) -> str:
     """Who it is, in a few words: the line and what it calls."""
     owner = loss.owner

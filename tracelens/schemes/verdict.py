@@ -85,6 +85,20 @@ def headline(facts: Facts, scheme: Scheme | None = None) -> str:
     return loss_text.headline(loss, _period(facts))
 
 
+def headline_before_plan(facts: Facts) -> str:
+    """The loss as far as an examination knows it. Which of several waits a change ends, and what that gives, only a plan
+    tells: then it is what they leave of a step."""
+    loss = _largest(facts) if facts.has_gpu and facts.unjudged is None else None
+    if loss is None or loss.count < 2 or facts.breakdown is None:
+        return headline(facts)
+    parts = facts.breakdown.known
+    idle = sum(ns for part, ns in parts.items() if part.startswith("idle_"))
+    copies = parts.get("copy_exposed", 0)
+    what, ns = ("idle", idle) if idle >= copies else ("only copying", copies)
+    step = "each step" if facts.steps_found else "the recording"
+    return f"The GPU is {what} {100 * ns / max(facts.breakdown.wall_ns, 1):.0f} % of {step}"
+
+
 def largest_owner(facts: Facts) -> Owner | None:
     """The owner that the verdict is about, where no scheme is."""
     loss = _largest(facts) if facts.has_gpu else _on_the_cpu(facts)
@@ -123,10 +137,7 @@ def nothing(schemes: Sequence[Scheme], facts: Facts) -> str:
     """Why no scheme is recommended: the largest loss, and what the schemes lack."""
     if unrecorded := _unrecorded(facts):
         return unrecorded
-    unjudged = _unjudged(facts)
-    if unjudged is None and _waits(facts) and not facts.steps_found:
-        unjudged = Abstention("steps", "no steps were found, so what each batch does cannot be told", RECORD_STEPS)
-    loss = _largest(facts)
+    unjudged, loss = _not_judged(facts), _largest(facts)
     if loss is None and unjudged is not None:
         return _bounded(f"No lever could be judged: {unjudged.missing}", unjudged.hint)
     if loss is None:
@@ -135,6 +146,31 @@ def nothing(schemes: Sequence[Scheme], facts: Facts) -> str:
         return _limited(loss, unjudged, facts)
     text = loss_text.sentence(loss, _period(facts))
     return _bounded(text, *_beside(loss, unjudged, schemes), "")
+
+
+def beside(schemes: Sequence[Scheme], facts: Facts) -> str:
+    """What the headline leaves out of `nothing`: where and how much it is, and what helps; empty where no owner is."""
+    loss = _largest(facts)
+    if loss is None or _unrecorded(facts):
+        return ""
+    kind, unjudged = loss.owner.kind, _not_judged(facts)
+    said = [] if kind == "gpu" else [loss_text.details(loss, _period(facts))]
+    limit = _LIMIT_OF.get(kind) or ("loader" if kind == "dataloader" and not loss.returns else None)
+    if limit is not None:
+        said.append(f"What would help: {_helps(limit, facts)[1]}")
+    if unjudged is not None and unjudged.detector == "steps":
+        said.append("No steps were found: mark them, or record them with tracelens profile SCRIPT")
+    elif unjudged is None and (maybe := uncertain(schemes)) is not None and maybe.estimate is not None:
+        said.append(f"{maybe.id} may pay: {gain(maybe.estimate)}")
+    return f"{'. '.join(said)}."
+
+
+def _not_judged(facts: Facts) -> Abstention | None:
+    """Why no scheme could be judged."""
+    unjudged = _unjudged(facts)
+    if unjudged is None and _waits(facts) and not facts.steps_found:
+        return Abstention("steps", "no steps were found, so what each batch does cannot be told", RECORD_STEPS)
+    return unjudged
 
 
 def _limited(loss: Loss, unjudged: Abstention | None, facts: Facts) -> str:
