@@ -295,6 +295,19 @@ def _all_judged(diagnosis: Diagnosis) -> bool:
     return coverage.whole or coverage.complete_steps in (0, coverage.steps)
 
 
+def _costly_waits(diagnosis: Diagnosis) -> str:
+    """What waiting costs; which of several waits a change can end, and what that gives, only a plan tells."""
+    if together(diagnosis):
+        gone = said_ms(diagnosis.exposed_together_ns or 0)
+        return f"its waits pay together: {gone} per step if none were left. tracelens recommend says which to change"
+    worst = next((s for s in ranked_stalls(diagnosis) if s.verdict == "exposed" and s.exposed_ns), None)
+    if worst is None:
+        return ""
+    where = f" at {stall_place(worst)}" if worst.location else ""
+    gone = said_ms(worst.exposed_ns or 0)
+    return f"the costliest wait is {stall_call(worst)}{where}: {gone} per step would come back"
+
+
 def symptom(diagnosis: Diagnosis) -> str:
     """What the GPU waited for, in one sentence, whatever is recommended."""
     parts, coverage = diagnosis.breakdown, diagnosis.timeline.coverage
@@ -306,16 +319,8 @@ def symptom(diagnosis: Diagnosis) -> str:
     step, idle = said_ms(step_ns), said_ms(step_ns * diagnosis.idle_share)
     whole = "the recording" if diagnosis.steps.source == "none" else "each step"
     start = f"The GPU is idle {percent(diagnosis.idle_share)} of {whole} ({idle} of {step})"
-    more = bool(together(diagnosis))
-    if more:
-        gone = said_ms(diagnosis.exposed_together_ns or 0)
-        return f"{start}; its waits pay together: {gone} per step if none were left. tracelens recommend says which to change."
-    worst = next((s for s in ranked_stalls(diagnosis) if s.verdict == "exposed" and s.exposed_ns), None)
-    if worst is not None:
-        what = stall_call(worst)
-        where = f" at {stall_place(worst)}" if worst.location else ""
-        come_back = f"{said_ms(worst.exposed_ns or 0)} per step would come back"
-        return f"{start}; the costliest wait is {what}{where}: {come_back}."
+    if waits := _costly_waits(diagnosis):
+        return f"{start}; {waits}."
     if diagnosis.loss_beside_waits:
         loss = diagnosis.loss_beside_waits
         return f"{start}; {'the ' + loss[4:] if loss.startswith('The ') else loss}."

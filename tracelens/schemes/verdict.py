@@ -86,8 +86,8 @@ def headline(facts: Facts, scheme: Scheme | None = None) -> str:
 
 
 def headline_before_plan(facts: Facts) -> str:
-    """The loss as far as an examination knows it. Which of several waits a change ends, and what that gives, only a plan
-    tells: then it is what they leave of a step."""
+    """The loss as far as an examination knows it. Which of several waits a change ends, and what that gives, only a
+    plan tells: then it is what they leave of a step."""
     loss = _largest(facts) if facts.has_gpu and facts.unjudged is None else None
     if loss is None or loss.count < 2 or facts.breakdown is None:
         return headline(facts)
