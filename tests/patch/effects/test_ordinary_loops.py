@@ -96,3 +96,29 @@ PROVED: Mapping[str, Case] = {
 def test_is_proved(loop: str, around: str, files: Callable[..., dict[str, str]]) -> None:
     answer = asked(files(PROVED[loop], SURROUNDINGS[around]))
     assert answer.tier == "safe", answer
+
+
+@pytest.mark.parametrize("text", ["bar.set_postfix(loss=loss.item())", "bar.set_description(f'{loss.item():.3f}')"])
+def test_the_text_of_a_bar_that_the_loop_runs_over_may_lag_behind_and_a_trial_tells_whether_somebody_minds(
+    text: str,
+) -> None:
+    case = Case(before="bar = tqdm(DataLoader(Data()))", over="bar", body=f"STEP\n{text}  # later")
+    answer = asked(one_file(case, SURROUNDINGS["function"]))
+    assert answer.tier == "checked", answer
+    assert [one.text for one in answer.reasons] == [
+        "the bar is drawn between two batches, and shows the text of a batch before until then"
+    ]
+
+
+@pytest.mark.parametrize(
+    "stays",
+    ["print(bar)", "if bar.desc:\n    break", "if bar.postfix:\n    opt.step()", "bar.set_description('x')"],
+)
+def test_who_looks_at_the_text_of_a_bar_or_sets_it_too_is_an_obstacle(stays: str) -> None:
+    case = Case(
+        before="bar = tqdm(DataLoader(Data()))",
+        over="bar",
+        body=f"STEP\n{stays}\nbar.set_postfix(loss=loss.item())  # later",
+    )
+    answer = asked(one_file(case, SURROUNDINGS["function"]))
+    assert answer.tier == "refused", answer

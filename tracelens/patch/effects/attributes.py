@@ -41,6 +41,8 @@ VIEW = "<view>"
 """The container that `.values()` and the like look at, also later."""
 FACTORY = "<factory>"
 STATE = "<state>"
+TEXT = "<text>"
+"""What a progress bar says beside how far it is."""
 _RATES = frozenset(f"['{name}']" for name in ("lr", "initial_lr", "lr_scale", "momentum", "weight_decay", "name"))
 """What groups of optimizers keep as numbers: who took one has it as it was."""
 _SHOWN = frozenset({"property", "cached_property"})

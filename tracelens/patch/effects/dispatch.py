@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterable
 
 from tracelens.patch.effects import classes, durations
-from tracelens.patch.effects.attributes import HELD, RETURN, STATE, Arguments, Attributes, Here
+from tracelens.patch.effects.attributes import HELD, RETURN, STATE, TEXT, Arguments, Attributes, Here
 from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, REPLACED, SHARED, Objects
 from tracelens.patch.effects.objects import (
     READS,
@@ -32,7 +32,7 @@ from tracelens.patch.effects.objects import (
     Unknown,
 )
 
-__all__ = ["HELD", "RETURN", "STATE", "Arguments", "Dispatch", "Here"]
+__all__ = ["HELD", "RETURN", "STATE", "TEXT", "Arguments", "Dispatch", "Here"]
 
 
 class Dispatch(Attributes):

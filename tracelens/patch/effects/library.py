@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from tracelens.patch.effects import durations, vocabulary
 from tracelens.patch.effects.attributes import FACTORY, VIEW
 from tracelens.patch.effects.callbacks import HOOKS, CallbackRules, has_content
-from tracelens.patch.effects.dispatch import HELD, STATE, Arguments, Dispatch, Here
+from tracelens.patch.effects.dispatch import HELD, STATE, TEXT, Arguments, Dispatch, Here
 from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, REPLACED, WEIGHTS, Memory, Objects, is_tensor
 from tracelens.patch.effects.objects import (
     BAR,
@@ -171,10 +171,14 @@ class Library:
     def _changes_receiver(self, entry: Entry, called: Name, given: Arguments, here: Here) -> None:
         """A method reads its object, and may change it."""
         note, receiver = self.memory.effect, called.receiver
-        changed = entry.changes in ("self", "weights") or (
+        changed = entry.changes in ("self", "weights", "text") or (
             called.full.startswith("<data>.") and called.full.endswith("_")
         )
         if receiver is None or not has_content(receiver):
+            return
+        if entry.changes == "text" and isinstance(receiver, Thing):  # neither how far it is nor what it runs over
+            for shown in (TEXT, "desc", "postfix"):
+                note(here.unit, here.node, Effect(WRITES, receiver, shown))
             return
         name = ANY_KEY if called.full.startswith("<list>") else STATE
         note(here.unit, here.node, Effect(READS, receiver, name))
@@ -195,7 +199,7 @@ class Library:
         elif entry.changes == "weights":
             note(here.unit, here.node, Effect(WRITES, WEIGHTS, STATE))
             self._change_tensors(given.objects | (NONE if called.receiver is None else {called.receiver}), here)
-        elif entry.changes not in ("", "self"):
+        elif entry.changes not in ("", "self", "text"):
             state = self.memory.make(Name, f"<{entry.changes}>", None)
             note(here.unit, here.node, Effect(WRITES, state, STATE))
             self.memory.write(state, HELD, filter(has_content, given.objects))
@@ -345,6 +349,7 @@ class Library:
         if over.kind == "bar":
             self.memory.effect(here.unit, here.node, Effect(BAR))
             self.memory.effect(here.unit, here.node, Effect(WRITES, over, STATE))
+            self.memory.effect(here.unit, here.node, Effect(READS, over, TEXT))
             return self.dispatch.passes((one for one in held if not isinstance(one, Plain)), here) | {DATA}
         if over.kind in ("lazy", "pairs", "numbered"):
             self.memory.effect(here.unit, here.node, Effect(WRITES, over, STATE))

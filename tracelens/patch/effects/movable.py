@@ -17,6 +17,7 @@ from tracelens.patch.effects import names
 from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.callbacks import ELSEWHERE
 from tracelens.patch.effects.deeds import Deed, Deeds
+from tracelens.patch.effects.dispatch import TEXT
 from tracelens.patch.effects.kept import evaluated_in_place
 from tracelens.patch.effects.memory import DATA, SHARED
 from tracelens.patch.effects.names import code_of
@@ -265,6 +266,9 @@ class _Judge:
             unknown = next((one for one in self.staying if one.effect.kind == UNKNOWN and one.at is deed.at), None)
             who = _why(unknown) if unknown is not None else "unknown code"
             return self._reason("object", f"{who} is not known, and was handed what holds {name}", deed, known=False)
+        if deed.effect.kind == READS and deed.effect.field == TEXT:
+            text = "the bar is drawn between two batches, and shows the text of a batch before until then"
+            return self._reason("object", text, deed, known=False)
         if deed.at is self.loop and not deed.elsewhere:
             return self._reason("object", f"the loop's iterator {_verb(deed)} {name} between two batches", deed, known)
         return self._reason("object", f"{self._who(deed)} {_verb(deed)} {name}", deed, known)
