@@ -358,6 +358,10 @@ def test_owners_that_do_not_add_up_are_refused() -> None:
         ("x = [\n    first(),\n    second(),\n]", 3, "second"),
         ("total += price * count", 1, None),
         ("model(x).squeeze().sum()", 1, "model"),
+        ("memory = getattr(torch, kind, torch.cuda)\nmemory.empty_cache()", 2, "torch.cuda.empty_cache"),
+        ("memory = torch.get_device_module()\nmemory.synchronize()", 2, "torch.cuda.synchronize"),
+        ("from torch import accelerator\naccelerator.empty_cache()", 2, "torch.cuda.empty_cache"),
+        ("memory = getattr(own, kind)\nmemory.empty_cache()", 2, "memory.empty_cache"),
     ],
 )
 def test_the_call_on_a_line_is_named_by_its_text(text: str, line: int, called: str | None) -> None:

@@ -7,13 +7,16 @@ statement makes one call that stands out. Only names are looked at; what they ar
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from tracelens.model import Location, Owner, Owners
 
 COLLECT = "gc.collect"
-EMPTY_CACHE = "torch.cuda.empty_cache"
+CUDA = "torch.cuda"
+EMPTY_CACHE = f"{CUDA}.empty_cache"
+_EMPTIES = re.compile(r"torch\.(?:cuda|accelerator|xpu|mps)(?:\.memory)?\.empty_cache")
 _HEAVY = (
     "gc.collect",
     "json.dump",
@@ -21,7 +24,7 @@ _HEAVY = (
     "copy.deepcopy",
     "torch.save",
     "torch.load",
-    "torch.cuda.empty_cache",
+    EMPTY_CACHE,
     "time.sleep",
     "state_dict",
     "print",
@@ -73,12 +76,21 @@ def _calls(tree: ast.Module, line: int) -> Iterator[ast.Call]:
 
 
 def _aliases(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Local name to what it imports."""
+    """Local name to what it imports, or to torch's module of a device: `getattr(torch, kind)`."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and _is_device_module(node.value):
+            yield node.targets[0].id, CUDA
+        elif isinstance(node, ast.Import):
             yield from ((alias.asname, alias.name) for alias in node.names if alias.asname)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield from ((alias.asname or alias.name, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def _is_device_module(node: ast.expr) -> bool:
+    called = _dotted(node.func, {}) if isinstance(node, ast.Call) else None
+    if called == "getattr" and isinstance(node, ast.Call) and node.args:
+        return _dotted(node.args[0], {}) == "torch"
+    return called == "torch.get_device_module"
 
 
 def _is_chained(node: ast.expr) -> bool:
@@ -95,4 +107,5 @@ def _dotted(node: ast.expr, aliases: Mapping[str, str]) -> str | None:
         node = node.value
     if isinstance(node, ast.Name):
         parts.append(aliases.get(node.id, node.id))
-    return ".".join(reversed(parts)) or None
+    name = ".".join(reversed(parts))
+    return EMPTY_CACHE if _EMPTIES.fullmatch(name) else name or None

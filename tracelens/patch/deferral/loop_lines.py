@@ -15,9 +15,10 @@ BEFORE, INSIDE = 0, 1
 """Ranks of splices at one place: lines before a loop go above those that belong to a statement."""
 
 
-def first_line(source: SourceFile, statement: Loop) -> int:
-    """The line of a statement, or of the comments directly above it."""
-    line = source.line(statement)
+def first_line(source: SourceFile, statement: cst.SimpleStatementLine | cst.BaseCompoundStatement) -> int:
+    """The line of a statement, or of its decorators and the comments directly above it."""
+    decorators = statement.decorators if isinstance(statement, (cst.FunctionDef, cst.ClassDef)) else ()
+    line = source.line(decorators[0] if decorators else statement)
     for above in reversed(statement.leading_lines):
         if above.comment is None:
             break

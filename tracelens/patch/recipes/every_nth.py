@@ -78,35 +78,6 @@ def _changes(loop: cst.For, name: str) -> bool:
     return any(_rebinds(node) and name in rebound(node) for node in nodes)
 
 
-def counted_by(source: SourceFile, loop: cst.While, every: int) -> str | None:
-    """What holds in every Nth pass of a `while` loop that counts its passes itself: a number to which its body adds
-    one, in each pass and once, and which nothing else in it changes. From where it counts does not matter."""
-    if any(isinstance(node, cst.Continue) for node in own_nodes(loop.body)):
-        return None
-    for statement in loop.body.body:
-        small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
-        name = _counts(small)
-        changes = [node for node in own_nodes(loop.body) if _rebinds(node) and name in rebound(node)]
-        if name is not None and len(changes) == 1 and _begins_as_number(source, name):
-            return f"{name} % {every} == 0"
-    return None
-
-
-def _counts(statement: cst.BaseSmallStatement | None) -> str | None:
-    """The name in `name += 1`."""
-    if not isinstance(statement, cst.AugAssign) or not isinstance(statement.operator, cst.AddAssign):
-        return None
-    target, value = statement.target, statement.value
-    one = isinstance(value, cst.Integer) and value.evaluated_value == 1
-    return target.value if one and isinstance(target, cst.Name) else None
-
-
-def _begins_as_number(source: SourceFile, name: str) -> bool:
-    """Whether the file sets it to a whole number somewhere: one that counts in a tensor would be waited for."""
-    assigned = (node for node in walk(source.module) if isinstance(node, cst.Assign))
-    return any(isinstance(node.value, cst.Integer) and name in rebound(node) for node in assigned)
-
-
 def _rebinds(node: cst.CSTNode) -> bool:
     return isinstance(node, (cst.BaseSmallStatement, cst.For, cst.With))
 

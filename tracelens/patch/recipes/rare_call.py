@@ -1,8 +1,9 @@
 """rare-call: a call that the training does not need in each batch is made every N batches only.
 
-In: a RecipeRequest. Out: one Proposal per loop, for `gc.collect()`, `torch.cuda.empty_cache()` and the flushing of a
-stream. The call stays where it stands, below a condition on the number of the batch. None of them computes anything;
-what else in the project may notice that it comes later decides between `safe` and `checked`.
+In: a RecipeRequest. Out: one Proposal per loop or function, for `gc.collect()`, `torch.cuda.empty_cache()` and the
+flushing of a stream. The call stays where it stands, below a condition on the number of the batch; where that is not
+known, as in a method that some loop calls, it counts itself. None of them computes anything; what else in the project
+may notice that it comes later decides between `safe` and `checked`.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ import libcst as cst
 
 from tracelens.model import Declined, Location
 from tracelens.patch.code import movers
-from tracelens.patch.code.names import dotted
+from tracelens.patch.code.names import dotted, rebound, walk
 from tracelens.patch.code.source import SourceFile, Splice
+from tracelens.patch.deferral.loop_lines import first_line
 from tracelens.patch.loop.loops import Blocked, check_framework, check_unpatched, is_rare, training_loop
 from tracelens.patch.loop.thinned import MARK, is_thinned
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target
-from tracelens.patch.recipes.called_helpers import Helper, helper_of
-from tracelens.patch.recipes.every_nth import below, condition, counted_by, groups, line_at
+from tracelens.patch.recipes.every_nth import below, condition, groups, line_at
 
 BY_HAND = "put the call below `if step % N == 0`, or take it out of the loop"
 NO_PLACE = "no call on this line that rare-call makes rarer"
@@ -40,24 +41,25 @@ class _Kind:
 
 
 _COLLECT = _Kind(
-    "objects in reference cycles stay in memory for up to {n} batches",
+    "objects in reference cycles stay in memory for up to {passes}",
     re.compile(
         rb"weakref|__del__|tracemalloc|ResourceWarning|gc\.(?:disable|freeze|garbage|callbacks|get_|set_|isenabled)"
     ),
     "whether finalizers, weak references or settings of the collector in this project depend on when it runs",
 )
 _EMPTY = _Kind(
-    "memory that PyTorch keeps for reuse goes back to the driver every {n} batches; where it runs out of memory, "
+    "memory that PyTorch keeps for reuse goes back to the driver every {passes}; where it runs out of memory, "
     "PyTorch gives it back by itself",
     re.compile(rb"memory_(?:reserved|stats|snapshot|summary|cached)|mem_get_info|nvidia-smi|pynvml|\bnvml"),
     "whether the project acts on how much memory is free",
 )
 _FLUSH = _Kind(
-    "lines are written out every {n} batches, and at the end",
+    "lines are written out every {passes}, and at the end",
     re.compile(rb""),  # always: other programs, and this one, can read a file
     "whether somebody reads the file while the training runs",
 )
-_FUNCTIONS = {"gc.collect": _COLLECT, "torch.cuda.empty_cache": _EMPTY, "torch.cuda.memory.empty_cache": _EMPTY}
+_DEVICES = ("cuda", "cuda.memory", "accelerator", "accelerator.memory", "xpu", "mps")
+_FUNCTIONS = {"gc.collect": _COLLECT} | {f"torch.{device}.empty_cache": _EMPTY for device in _DEVICES}
 
 
 def propose(request: RecipeRequest) -> RecipeAnswer:
@@ -72,37 +74,66 @@ def propose(request: RecipeRequest) -> RecipeAnswer:
         lines = found.setdefault((id(where.loop), id(where.function)), (where, []))[1]
         if not any(line is other for other in lines):
             lines.append(line)
-    proposals = tuple(_proposal(request, where, lines) for where, lines in found.values())
+    taken: set[str] = set()
+    proposals = tuple(_proposal(request, where, lines, taken) for where, lines in found.values())
     return RecipeAnswer(proposals, tuple(declined))
 
 
 @dataclass(frozen=True)
 class _Where:
-    """The loop that makes the calls, itself or in a helper that it calls."""
+    """What a call is counted by: the batches of a loop, or, where that is None, itself."""
 
-    loop: cst.For | cst.While
-    helper: Helper | None = None
-
-    @property
-    def function(self) -> cst.FunctionDef | None:
-        return self.helper.function if self.helper is not None else None
+    loop: cst.For | None
+    function: cst.FunctionDef | None
 
 
-def _where(source: SourceFile, line: cst.CSTNode) -> _Where:
-    """Raises `Blocked` where no training loop makes the call."""
-    inside = (cst.FunctionDef, cst.For, cst.While)
-    nearest = next((above for above in source.ancestors(line) if isinstance(above, inside)), None)
-    if isinstance(nearest, cst.FunctionDef):
-        helper = helper_of(source, line)
-        return _Where(helper.loop, helper)
-    loop = training_loop(source, line)
-    if isinstance(loop, cst.While) and counted_by(source, loop, 1) is None:
-        raise Blocked(loop, "the training loop is a while loop, whose batches nothing counts", BY_HAND)
-    return _Where(loop)
+def _where(request: RecipeRequest, line: cst.SimpleStatementLine) -> _Where:
+    """Raises `Blocked` where the call is made in few batches already."""
+    source = request.source
+    inside = (cst.FunctionDef, cst.Lambda, cst.ClassDef)
+    function = next((above for above in source.ancestors(line) if isinstance(above, inside)), None)
+    around = function if isinstance(function, cst.FunctionDef) else None
+    loop = _loop(source, line)
+    counted = _counter_above(source, loop, line)
+    if counted is not None and _is_certain(counted):
+        raise Blocked(line, "it is made every few batches only", "nothing to do")
+    if loop is None or counted is not None:
+        return _Where(None, around)
+    if not all(source.means_builtin(name) for name in ("enumerate", "range")):
+        return _Where(None, around)
+    check_unpatched(loop, request.names)
+    return _Where(loop, around)
+
+
+def _loop(source: SourceFile, line: cst.CSTNode) -> cst.For | None:
+    """The training loop that makes the call itself."""
+    try:
+        loop = training_loop(source, line)
+    except Blocked:
+        return None
+    return loop if isinstance(loop, cst.For) else None
+
+
+def _counter_above(source: SourceFile, loop: cst.For | None, line: cst.CSTNode) -> cst.BaseExpression | None:
+    """The condition around a call that holds in some batches only."""
+    for above in source.ancestors(line):
+        if above is loop or isinstance(above, (cst.FunctionDef, cst.ClassDef)):
+            return None
+        if isinstance(above, cst.If) and is_rare(above.test, frozenset()):
+            return above.test
+    return None
+
+
+def _is_certain(test: cst.BaseExpression) -> bool:
+    """Whether a condition holds in few batches whatever its arguments: `step % 10 == 0`, and not `step % args.every`,
+    which can be 1. The recording found the call in the step, so that it is counted by itself there."""
+    counts = [node for node in walk(test) if isinstance(node, cst.BinaryOperation)]
+    counts = [node for node in counts if isinstance(node.operator, cst.Modulo)]
+    return not counts or any(isinstance(node.right, cst.Integer) for node in counts)
 
 
 def _place(request: RecipeRequest, target: Target) -> tuple[_Where, cst.SimpleStatementLine]:
-    """The loop and the statement that a target means; raises `Blocked`."""
+    """What counts, and the statement that a target means; raises `Blocked`."""
     source = request.source
     line = line_at(source, target.line)
     if line is None or _kind(request, line) is None:
@@ -110,18 +141,11 @@ def _place(request: RecipeRequest, target: Target) -> tuple[_Where, cst.SimpleSt
     check_framework(request.names)
     if is_thinned(source, line):
         raise Blocked(line, "it is made every few batches only", "nothing to do")
-    where = _where(source, line)
-    loop = where.loop
-    check_unpatched(loop, request.names)
-    called = where.helper.calls if where.helper is not None else ()
-    if any(_is_below_a_counter(request, loop, node) for node in (line, *called)):
-        raise Blocked(line, "it is made every few batches only", "nothing to do")
+    where = _where(request, line)
     if source.kept_by_comment(line.body[0]):
         raise Blocked(line, "it is marked `# tracelens: keep`", "remove the comment to have it patched")
     if not isinstance(source.parent(line), cst.IndentedBlock):
         raise Blocked(line, "it does not stand in a block of its own", BY_HAND)
-    if not all(source.means_builtin(name) for name in ("enumerate", "range")):
-        raise Blocked(loop, "`enumerate` or `range` is the file's own", BY_HAND)
     return where, line
 
 
@@ -134,16 +158,30 @@ def _kind(request: RecipeRequest, line: cst.SimpleStatementLine) -> _Kind | None
     if isinstance(call.func, cst.Attribute) and call.func.attr.value == "flush" and not call.args:
         return _FLUSH if dotted(call.func) else None
     plain = all(isinstance(argument.value, cst.Integer) and not argument.star for argument in call.args)
-    return _FUNCTIONS.get(request.names.qualified(call.func)) if plain else None
+    name = request.names.qualified(call.func)
+    owner, _, last = name.rpartition(".")
+    if last == "empty_cache" and _is_device_module(request, owner):
+        name = "torch.cuda.empty_cache"
+    return _FUNCTIONS.get(name) if plain else None
 
 
-def _is_below_a_counter(request: RecipeRequest, loop: cst.For | cst.While, line: cst.CSTNode) -> bool:
-    for above in request.source.ancestors(line):
-        if above is loop:
-            return False
-        if isinstance(above, cst.If) and is_rare(above.test, frozenset()):
-            return True
-    return False
+def _is_device_module(request: RecipeRequest, name: str) -> bool:
+    """Whether a name always is torch's module of some device: `getattr(torch, kind)`, `torch.get_device_module()`."""
+    bound = [node for node in walk(request.source.module) if name in _bound(node)]
+    calls = [node.value for node in bound if isinstance(node, cst.Assign) and isinstance(node.value, cst.Call)]
+    return bool(calls) and len(calls) == len(bound) and all(_gives_device_module(request, call) for call in calls)
+
+
+def _bound(node: cst.CSTNode) -> frozenset[str]:
+    if isinstance(node, cst.Param):
+        return frozenset({node.name.value})
+    return rebound(node) if isinstance(node, (cst.BaseSmallStatement, cst.For, cst.With)) else frozenset()
+
+
+def _gives_device_module(request: RecipeRequest, call: cst.Call) -> bool:
+    of_torch = bool(call.args) and request.names.qualified(call.args[0].value) == "torch"
+    called = request.names.qualified(call.func)
+    return called == "torch.get_device_module" or (called == "getattr" and of_torch)
 
 
 def _declined(request: RecipeRequest, target: Target, blocked: Blocked) -> Declined:
@@ -152,24 +190,27 @@ def _declined(request: RecipeRequest, target: Target, blocked: Blocked) -> Decli
     return Declined(request.edit.kind, Location(request.source.shown, target.line), blocked.obstacle, blocked.by_hand)
 
 
-def _proposal(request: RecipeRequest, where: _Where, lines: Sequence[cst.SimpleStatementLine]) -> Proposal:
+def _proposal(
+    request: RecipeRequest, where: _Where, lines: Sequence[cst.SimpleStatementLine], taken: set[str]
+) -> Proposal:
     source, every = request.source, request.edit.interval
     ordered = sorted(lines, key=source.line)
-    test, splices = _condition(request, where.loop)
-    splices, reason = [*splices], ""
-    if where.helper is not None:
-        splices += where.helper.splices(source, test)
-        test, reason = where.helper.parameter, f" (in `{where.helper.function.name.value}`, which the loop calls)"
+    test, splices = condition(request, where.loop) if where.loop is not None else ("", [])
+    counters: list[str] = []
     for group in groups(source, ordered):
+        if where.loop is None:
+            counters.append(_counter(source, group[0], taken))
+            test = f"next({counters[-1]}) % {every} == 0"
         splices += below(source, group, f"if {test}:  {MARK}")
     kinds = list(dict.fromkeys(kind for line in ordered if (kind := _kind(request, line)) is not None))
+    passes = f"{every} {'batches' if where.loop is not None else 'calls'}"
     proposal = Proposal(
         edit="rare-call",
         tier="safe",
         location=request.place(ordered[0], source.function_around(ordered[0])),
-        reason="; ".join(kind.effect.format(n=every) for kind in kinds) + reason,
+        reason="; ".join(kind.effect.format(passes=passes) for kind in kinds),
         evidence="the line keeps Python busy in each batch (recorded)",
-        splices=tuple(splices),
+        splices=(*splices, *_counters(source, ordered[0], counters)),
         covers=tuple(Location(source.shown, source.line(line)) for line in ordered),
     )
     for kind in kinds:
@@ -178,12 +219,27 @@ def _proposal(request: RecipeRequest, where: _Where, lines: Sequence[cst.SimpleS
     return proposal
 
 
-def _condition(request: RecipeRequest, loop: cst.For | cst.While) -> tuple[str, list[Splice]]:
-    if isinstance(loop, cst.For):
-        return condition(request, loop)
-    counted = counted_by(request.source, loop, request.edit.interval)
-    assert counted is not None, "a while loop without a count was declined"
-    return counted, []
+def _counter(source: SourceFile, line: cst.SimpleStatementLine, taken: set[str]) -> str:
+    """A name for what counts a call: `collect_calls`."""
+    call = next(node for node in walk(line) if isinstance(node, cst.Call))
+    wanted = f"{source.code(call.func).rpartition('.')[2]}_calls"
+    number, name = 1, wanted
+    while name in source.identifiers or name in taken:
+        number += 1
+        name = f"{wanted}_{number}"
+    taken.add(name)
+    return name
+
+
+def _counters(source: SourceFile, line: cst.SimpleStatementLine, names: Sequence[str]) -> Iterator[Splice]:
+    """The counters of calls, above the function, class or loop of the file that makes the call."""
+    if not names:
+        return
+    top = next(part for part in source.module.body if part is line or part in source.ancestors(line))
+    start = source.line_start(first_line(source, top))
+    head = "" if "itertools" in source.names.imports else "import itertools\n\n"
+    counters = "".join(f"{name} = itertools.count()\n" for name in names)
+    yield Splice(start, start, f"{head}{counters}\n\n")
 
 
 def _is_noticed(request: RecipeRequest, kind: _Kind) -> bool:
