@@ -86,7 +86,7 @@ FORMS = {
     "a list of somebody else": (
         "def train(losses):\n    for x, y in loader:\n        STEP\n        losses.append(loss.item())  # fires\n"
         "kept = []\ntrain(kept)\nprint(kept)\n",
-        "checked",
+        "safe",
     ),
     "a loss of one dimension": (
         "total = 0.0\nfor x, y in loader:\n    optimizer.zero_grad()\n"

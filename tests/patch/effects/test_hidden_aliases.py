@@ -177,6 +177,16 @@ LOOPS = {
         body=_PRINTS,
     ),
     # ------------------------------------------------------------------------------------------------------ a deadline
+    "a logger that another function switches off": Case(
+        code="import logging\nlog = logging.getLogger('x')\n"
+        "def tick(i):\n    logging.getLogger('x').disabled = 3 < i < 6\n",
+        body="STEP\nlog.info('%.4f', loss.item())  # later\ntick(i)",
+    ),
+    "an array that is a file": Case(
+        code="import numpy as np\n",
+        before="kept = np.memmap('kept.bin', dtype='float32', mode='w+', shape=(100,))",
+        body="STEP\nkept[i] = loss.item()  # later",
+    ),
     "a limit of time": Case(
         before="start, total = time.time(), 0.0",
         body="STEP\ntotal += loss.item()  # later\nif time.time() - start > 3600:\n    break",

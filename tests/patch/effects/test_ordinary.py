@@ -59,6 +59,7 @@ UNUSUAL = {
     "a.__class__ = B": "an assignment to `a.__class__`",
     "async def f(): pass": "`async`",
     "exec(text)": "`exec`",
+    "error.__traceback__.tb_frame.f_locals": "`f_locals`",
     "globals()['a'] = 1": "`globals`",
 }
 

@@ -19,10 +19,11 @@ from tracelens.patch.deferral import value_types
 from tracelens.patch.deferral.captures import Capture
 from tracelens.patch.deferral.function import DeferredFunction
 from tracelens.patch.deferral.planning import Deferral, StatementRun
+from tracelens.patch.deferral.proof import judged
 from tracelens.patch.deferral.waiting import changed_by
-from tracelens.patch.loop import holders, stream_order
+from tracelens.patch.loop import stream_order
 from tracelens.patch.loop.facts import LoopFacts
-from tracelens.patch.loop.loops import globals_of, head, own_nodes
+from tracelens.patch.loop.loops import head
 
 _ENDLESS = words("range count cycle repeat iter")
 """Loops over these may run for all steps of a training, in which a list that is read after the loop grows."""
@@ -92,7 +93,7 @@ def plain_plan(deferral: Deferral) -> PlainPlan | None:
     read = all(any(capture.read for capture in run.captures) for run in kept)
     if len(kept) < len(runs) or not read:
         return None
-    plan = PlainPlan(deferral, tuple(kept), frozenset(_lost(deferral)))
+    plan = PlainPlan(deferral, tuple(kept), _lost(deferral))
     return None if any(_used_outside(facts, name) for name in unbound_names(plan)) else plan
 
 
@@ -261,50 +262,11 @@ def is_rate(facts: LoopFacts, capture: Capture) -> bool:
 # ------------------------------------------------------------------------- what an exception would lose
 
 
-def _lost(deferral: Deferral) -> Iterator[str]:
+def _lost(deferral: Deferral) -> frozenset[str]:
     """Results that somebody can look at after an exception has left the loop, or after the process has ended."""
-    facts = deferral.facts
+    lines = deferral.state & {OUTPUT, FILES}
+    if not judged(deferral).seen_after_exceptions:
+        return lines
     moved = [part for run in deferral.runs for statement in run.statements for part in walk(statement)]
     leaves = [part for part in moved if isinstance(part, cst.BaseSmallStatement)]
-    yield from deferral.state & {OUTPUT, FILES}
-    for name in sorted({name for leaf in leaves for name in written(leaf, facts.names)} - {OUTPUT, FILES}):
-        if not _own(facts, name) or not _only_here(facts, name):
-            yield name
-
-
-def _own(facts: LoopFacts, name: str) -> bool:
-    """Whether a name belongs to the loop's function alone, or to a script in which nothing is caught."""
-    if "." in name or name in facts.names.imports:
-        return False
-    scope = facts.scope
-    if isinstance(scope, cst.Module):
-        caught = any(isinstance(part, (cst.Try, cst.TryStar)) for part in walk(scope))
-        hooked = re.search(r"\batexit\b|excepthook|\bsuppress\b", facts.source.text)
-        return not caught and not hooked and facts.source.path == (facts.source.entry or facts.source.path)
-    outer = [item.name.value for n in own_nodes(scope) if isinstance(n, cst.Nonlocal) for item in n.names]
-    return name not in globals_of(scope) and name not in outer
-
-
-def _only_here(facts: LoopFacts, name: str) -> bool:
-    """Whether what a name stands for is made where the name is, and nobody else has it."""
-    values = list(value_types.values_of(name, facts))
-    others = facts.aliases(frozenset({name}), frozenset()) - {name}
-    made = bool(values) and all(value is not None and _fresh(facts, value) for value in values)
-    return made and all("." not in other and other not in (OUTPUT, FILES) for other in others)
-
-
-def _fresh(facts: LoopFacts, value: cst.BaseExpression) -> bool:
-    """A number, a display, an empty container, or an object of a class that the project wrote to collect values."""
-    if isinstance(value, (cst.List, cst.Dict, cst.Set, cst.Tuple, cst.ListComp, cst.DictComp)):
-        return True
-    if isinstance(value, cst.Call):
-        full = facts.names.qualified(value.func)
-        last = full.rpartition(".")[2]
-        return (
-            full in holders.MAKES_STORAGE - {"open"}
-            or bool(
-                re.search(rf"^class {re.escape(last)}\b", facts.source.project_text, re.MULTILINE) if last else False
-            )
-            or value_types.is_number(value, facts)
-        )
-    return not isinstance(value, (cst.Name, cst.Attribute, cst.Subscript)) or value_types.is_number(value, facts)
+    return lines | {name for leaf in leaves for name in written(leaf, deferral.facts.names)}

@@ -241,6 +241,8 @@ class Attributes(ABC):
             target = SHARED if isinstance(owner, Unknown) else owner
             self.memory.write(target, name, value)
             self.memory.effect(here.unit, here.node, Effect(WRITES, target, name))
+            if isinstance(owner, Thing):  # what a library's methods look at has no names here: `logger.disabled = True`
+                self.memory.effect(here.unit, here.node, Effect(WRITES, target, STATE))
             self._replace(owner, name, value)
             self.store(self.held_behind(owner, here), name, value, here)
             if target is SHARED:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 
@@ -48,7 +48,7 @@ class FileEffects:
         if analysis is None:
             return _unknown("the project is too large to be followed", question)
         hidden = tuple(Reason(False, "hidden", text, file.shown, question.line) for text in self._hidden)
-        answer = _with(judge(analysis, question), hidden)
+        answer = _with(judge(analysis, question, self.started or self.path), hidden)
         return answer if answer.reasons else _with(answer, self._unusual(analysis))
 
     @cached_property
@@ -129,11 +129,12 @@ def _state(path: Path) -> tuple[str, int, int]:
 
 
 def _unknown(text: str, question: Question) -> Answer:
-    return Answer("checked", (Reason(False, "hidden", text, question.path.name, question.line),))
+    reason = Reason(False, "hidden", text, question.path.name, question.line)
+    return Answer("checked", (reason,), seen_after_exceptions=True)
 
 
 def _with(answer: Answer, more: tuple[Reason, ...]) -> Answer:
     """The answer with further things that are not known."""
     if not more:
         return answer
-    return Answer("checked" if answer.tier == "safe" else answer.tier, (*answer.reasons, *more))
+    return replace(answer, tier="checked" if answer.tier == "safe" else answer.tier, reasons=(*answer.reasons, *more))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from tracelens.patch.effects import names
+from tracelens.patch.effects.after_exceptions import can_be_seen, is_plain_block
 from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.callbacks import ELSEWHERE
 from tracelens.patch.effects.deeds import Deed, Deeds
@@ -41,8 +42,8 @@ from tracelens.patch.effects.objects import (
     Duration,
     Effect,
     Module,
-    Plain,
-    Thing,
+    Name,
+    Object,
     Unknown,
 )
 from tracelens.patch.effects.places import (
@@ -95,14 +96,18 @@ class Reason:
 
 @dataclass(frozen=True)
 class Answer:
-    """`safe`: proved; `checked`: not proved, but no obstacle is known; `refused`: there is one."""
+    """`safe`: proved; `checked`: not proved, but no obstacle is known; `refused`: there is one.
+
+    `seen_after_exceptions`: whether somebody may look at what the statements change when an exception ended the loop.
+    """
 
     tier: Tier
     reasons: tuple[Reason, ...]
+    seen_after_exceptions: bool = False
 
 
-def judge(analysis: Analysis, question: Question) -> Answer:
-    """The answer for the loop, in all the ways in which its function is called."""
+def judge(analysis: Analysis, question: Question, started: Path) -> Answer:
+    """The answer for the loop, in all the ways in which its function is called. `started`: the script."""
     memory, project = analysis.memory, analysis.project
     file = project.file(question.path)
     if file is None or file.tree is None:
@@ -112,12 +117,14 @@ def judge(analysis: Analysis, question: Question) -> Answer:
         raise ValueError(f"no loop starts at {question.path}:{question.line}")
     code = function_of(file.tree, loop)
     units = [one for one in memory.summaries if isinstance(one, (Module, Activation)) and code_of(one) is code]
-    reasons = {reason for unit in units for reason in _Judge(analysis, question, unit, loop).reasons()}
+    judges = [_Judge(analysis, question, unit, loop) for unit in units]
+    reasons = {reason for one in judges for reason in one.reasons()}
+    seen = any(can_be_seen(analysis, one.unit, loop, one.moved, started) for one in judges)
     if not units:
         reasons = {Reason(False, "hidden", "who runs the loop is not known", file.shown, loop.lineno)}
     ordered = tuple(sorted(reasons, key=lambda one: (not one.known, one.line, one.text)))
     tier: Tier = "refused" if any(one.known for one in ordered) else "checked" if ordered else "safe"
-    return Answer(tier, ordered)
+    return Answer(tier, ordered, seen or not units)
 
 
 class _Judge:
@@ -152,7 +159,14 @@ class _Judge:
         """
         if deed.effect.kind != READS or not isinstance(deed.at, ast.Call) or deed.at in self._calls_of_the_project:
             return False
+        if deed.effect.target in self._receivers(deed.at):
+            return False
         return all(map(self._is_made_of_kept, (*deed.at.args, *(word.value for word in deed.at.keywords))))
+
+    def _receivers(self, call: ast.Call) -> frozenset[Object | None]:
+        """The objects whose method the call may be."""
+        statements = Statements(self.unit, self.unit, self.analysis.dispatch, self.analysis.project)
+        return frozenset(one.receiver for one in statements.value(call.func) if isinstance(one, Name))
 
     def _is_made_of_kept(self, node: ast.expr) -> bool:
         """Whether a value is kept, or put together of such without a call: `[state]`."""
@@ -207,7 +221,9 @@ class _Judge:
             for block in path_to(self.loop, statement)[1:-1]:
                 if isinstance(block, (ast.Try, ast.TryStar)) and (block.handlers or block.finalbody):
                     yield Reason(True, "block", "it runs where an exception may be caught", self.shown, _line(block))
-                if isinstance(block, (ast.With, ast.AsyncWith)) and not all(map(self._is_plain_block, block.items)):
+                if isinstance(block, (ast.With, ast.AsyncWith)) and not all(
+                    is_plain_block(self.analysis, self.unit, item) for item in block.items
+                ):
                     yield Reason(
                         True,
                         "block",
@@ -215,13 +231,6 @@ class _Judge:
                         self.shown,
                         _line(block),
                     )
-
-    def _is_plain_block(self, item: ast.withitem) -> bool:
-        """Whether a `with` block changes nothing for statements that only look at numbers."""
-        given = Statements(self.unit, self.unit, self.analysis.dispatch, self.analysis.project).value(item.context_expr)
-        return bool(given) and all(
-            isinstance(one, Plain) or (isinstance(one, Thing) and one.kind == "context") for one in given
-        )
 
     def _of_the_moment(self) -> Iterator[Reason]:
         """What binds a statement to the moment at which it stands."""

@@ -48,6 +48,7 @@ _METHODS = _words(
 )
 """Special methods that run where the text shows it: at a call, an index, a loop, a `with`, a line that is written."""
 _CALLS = _words("__import__ compile delattr eval exec globals memoryview")
+_FRAMES = _words("cr_frame f_back f_globals f_locals gi_frame tb_frame")
 _BASES = _words("bool bytearray bytes complex dict float frozenset int list property set str super tuple type")
 _TENSORS = _words("Tensor TorchFunctionMode TorchDispatchMode")
 _TORCH = ("torch.library", "torch.overrides", "torch.utils._", "torch.utils.dlpack", "torch.from_dlpack")
@@ -78,6 +79,8 @@ def _unusual(node: ast.AST, imported: Mapping[str, str]) -> Iterator[tuple[int, 
         case ast.Import(names=names) | ast.ImportFrom(names=names, level=0):
             libraries = (imported.get(one.asname or one.name.partition(".")[0], "") for one in names)
             yield from ((node.lineno, f"`{one}`") for one in libraries if not _is_known(one))
+        case ast.Attribute(attr=name) if name in _FRAMES:
+            yield node.lineno, f"`{name}`"
         case ast.Attribute(ctx=ast.Load()):
             full = _full(node, imported)
             if full is not None and not _is_known(full):

@@ -1,0 +1,61 @@
+"""What waits when an exception leaves the loop is written, wherever somebody catches it and looks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.patching import defer, patch_of, script
+
+LOOP = "for x, y in loader:\n        STEP\n        seen.append(loss.item())  # fires\n"
+IN_WITH = (
+    "def train():\n    with {}:\n        for x, y in loader:\n            STEP\n"
+    "            seen.append(loss.item())  # fires\n"
+)
+CAUGHT = {
+    "by the caller": f"seen = []\ndef train():\n    {LOOP}try:\n    train()\nexcept RuntimeError:\n    print(seen)\n",
+    "by the caller's caller": f"seen = []\ndef train():\n    {LOOP}def main():\n    train()\ntry:\n    main()\n"
+    "except RuntimeError:\n    print(seen)\n",
+    "in the end": f"seen = []\ndef train():\n    {LOOP}try:\n    train()\nfinally:\n    print(seen)\n",
+    "of a list that it is handed": f"def train(seen):\n    {LOOP}def main():\n    mine = []\n    try:\n"
+    "        train(mine)\n    except RuntimeError:\n        print(mine)\nmain()\n",
+    "of an object that knows itself": "known = []\nclass Meter:\n    def __init__(self):\n        self.rows = []\n"
+    "        known.append(self)\n    def append(self, value):\n        self.rows.append(value)\n"
+    f"def train():\n    seen = Meter()\n    {LOOP}try:\n    train()\nexcept RuntimeError:\n    print(known[0].rows)\n",
+    "by a decorator": "seen = []\ndef guarded(function):\n    def inner():\n        try:\n            function()\n"
+    "        except RuntimeError:\n            print(seen)\n    return inner\n"
+    f"@guarded\ndef train():\n    {LOOP}train()\n",
+    "by a block": "class Guard:\n    def __enter__(self):\n        return self\n    def __exit__(self, *error):\n"
+    f"        return True\nseen = []\ndef train():\n    {LOOP}with Guard():\n    train()\nprint(seen)\n",
+    "by a block around the loop": "class Guard:\n    def __enter__(self):\n        return self\n"
+    "    def __exit__(self, *error):\n        return True\nseen = []\n"
+    + IN_WITH.format("Guard()")
+    + "train()\nprint(seen)\n",
+    "by the second of two blocks": "from contextlib import suppress\nseen = []\n"
+    + IN_WITH.format("torch.enable_grad(), suppress(RuntimeError)")
+    + "train()\nprint(seen)\n",
+}
+ENDS = {
+    "nobody": f"seen = []\ndef train():\n    {LOOP}train()\nprint(seen)\n",
+    "somebody else": f"seen = []\ndef train():\n    {LOOP}train()\n"
+    "try:\n    print(seen)\nexcept RuntimeError:\n    pass\n",
+    "the loop's own list": f"def train():\n    seen = []\n    {LOOP}    return seen\ntry:\n    train()\n"
+    "except RuntimeError:\n    pass\n",
+    "a block that catches nothing": f"seen = []\ndef train():\n    {LOOP}with torch.enable_grad():\n    train()\n",
+}
+
+
+@pytest.mark.parametrize("name", CAUGHT)
+def test_an_exception_that_is_caught_loses_nothing(name: str, tmp_path: Path) -> None:
+    text = script(CAUGHT[name])
+    for patch in (patch_of(tmp_path, text), patch_of(tmp_path, text, defer(text), checked=True)):
+        assert patch.hunks
+        for hunk in patch.hunks:
+            assert hunk.tier == "checked" or {one.path.name for one in patch.files} > {"train.py"}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_an_exception_that_nobody_sees_needs_no_helper(name: str, tmp_path: Path) -> None:
+    patch = patch_of(tmp_path, script(ENDS[name]))
+    assert ([one.path.name for one in patch.files], [hunk.tier for hunk in patch.hunks]) == (["train.py"], ["safe"])

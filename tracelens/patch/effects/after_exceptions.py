@@ -1,0 +1,101 @@
+"""Whether anybody can look at what statements change, once an exception has left their loop.
+
+In: an analysis, the loop of one unit, and what its statements do. Out: yes or no, for plans that lose what waits then.
+An exception that nobody catches ends the process; one that is caught leaves what does not belong to the loop's call.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from tracelens.patch.effects.analysis import Analysis
+from tracelens.patch.effects.deeds import Deed
+from tracelens.patch.effects.memory import SHARED, Unit
+from tracelens.patch.effects.names import code_of
+from tracelens.patch.effects.objects import (
+    WRITES,
+    Activation,
+    Callbacks,
+    Container,
+    Instance,
+    Module,
+    Object,
+    Plain,
+    Thing,
+    Unknown,
+)
+from tracelens.patch.effects.places import Loop, path_to
+from tracelens.patch.effects.statements import Statements
+
+_MADE = (Container, Instance)
+
+
+def can_be_seen(
+    analysis: Analysis, unit: Module | Activation, loop: Loop, moved: Iterable[Deed], started: Path
+) -> bool:
+    """Whether a change by `moved` can be seen after an exception. `started`: the script, whose end is the process's."""
+    changed = {deed.effect.target for deed in moved if deed.effect.kind == WRITES} - {None, unit}
+    if any(isinstance(one, Unknown) for one in changed):
+        return True  # it may be a file, which lasts longer than the process
+    others = frozenset[Object]() if isinstance(unit, Module) else _others(analysis, unit)
+    outlive = isinstance(unit, Module) or not changed.isdisjoint(others) or any(map(_closes_over(unit), others))
+    return outlive and _may_be_caught(analysis, unit, loop, started)
+
+
+def _closes_over(unit: Unit) -> Callable[[Object], bool]:
+    """Tests whether a function takes variables from the call."""
+    return lambda one: getattr(one, "frame", None) is unit
+
+
+def _others(analysis: Analysis, unit: Unit) -> frozenset[Object]:
+    """What others than one call of the function can reach, its callers included."""
+    memory = analysis.memory
+    roots = {one for one in memory.fields if not isinstance(one, _MADE) and not _is_made_by_a_call(one)}
+    return frozenset(memory.reach((roots | {SHARED}) - {unit}))
+
+
+def _is_made_by_a_call(one: Object) -> bool:
+    return isinstance(one, Thing) and one.site is not None and not isinstance(one.site, str)
+
+
+def _may_be_caught(analysis: Analysis, unit: Module | Activation, loop: Loop, started: Path) -> bool:
+    """Whether a `try` or `with` around the loop, or around a call that leads to it, may catch an exception."""
+    seen: set[Unit] = set()
+    waiting: list[tuple[Unit, ast.AST]] = [(unit, loop)]
+    while waiting:
+        current, node = waiting.pop()
+        if isinstance(current, Callbacks) or any(
+            _catches(analysis, current, a) for a in path_to(code_of(current), node)
+        ):
+            return True
+        if current in seen:
+            continue
+        seen.add(current)
+        if isinstance(current, Module):
+            if current.file.path != started:
+                return True
+            continue
+        summaries = analysis.memory.summaries
+        callers = [(one, at) for one, summary in summaries.items() for at, called in summary.calls if called is current]
+        if not callers:
+            return True
+        waiting += callers
+    return False
+
+
+def _catches(analysis: Analysis, unit: Module | Activation, block: ast.AST) -> bool:
+    if isinstance(block, (ast.Try, ast.TryStar)):
+        return bool(block.handlers or block.finalbody)
+    return isinstance(block, (ast.With, ast.AsyncWith)) and not all(
+        is_plain_block(analysis, unit, item) for item in block.items
+    )
+
+
+def is_plain_block(analysis: Analysis, unit: Module | Activation, item: ast.withitem) -> bool:
+    """Whether a `with` block changes nothing for statements that only look at numbers, and catches nothing."""
+    given = Statements(unit, unit, analysis.dispatch, analysis.project).value(item.context_expr)
+    return bool(given) and all(
+        isinstance(one, Plain) or (isinstance(one, Thing) and one.kind == "context") for one in given
+    )
