@@ -138,3 +138,18 @@ def test_what_no_patch_writes_is_told_by_hand_and_a_busy_gpu_is_fine() -> None:
     changed = Abstention("patch", "the training script train.py is not there", "give it with --script")
     missing = choice.without_change(replace(backward, abstentions=(changed,)), levers)
     assert missing.reason == "No patch can be made: the training script train.py is not there. give it with --script."
+
+
+@pytest.mark.parametrize(
+    ("names", "first"),
+    [
+        (("gc-collect", "empty-cache", "workers=4"), ("gc-collect", "empty-cache")),
+        (("gc-collect", "event-sync", "flush"), ("gc-collect", "flush")),
+        (("event-sync", "gc-collect", "empty-cache"), ("event-sync",)),
+        (("workers=4",), ("workers=4",)),
+    ],
+)
+def test_calls_that_are_made_rarer_are_one_change_where_there_is_no_time_to_try_each(
+    names: tuple[str, ...], first: tuple[str, ...]
+) -> None:
+    assert choice.first_of(names, rules.load().levers) == first

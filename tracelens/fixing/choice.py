@@ -72,6 +72,12 @@ def _writes(diagnosis: PlannedDiagnosis, name: str) -> bool:
     return patch is not None and not patch.empty and all(hunk.tier != "unsafe" for hunk in patch.hunks)
 
 
+def first_of(names: Sequence[str], rules: Sequence[LeverRule]) -> tuple[str, ...]:
+    """The most promising; with all others that make calls rarer, where it does that too: none of them computes."""
+    rarer = tuple(name for name in names if (rule := by_id(rules, name)) is not None and rule.recipe == "rare-call")
+    return rarer if names[0] in rarer else tuple(names[:1])
+
+
 def best_of(record: LeverRecord, tried: Sequence[str]) -> tuple[str, ...]:
     """The fastest of the levers that were tried, or several together, whose numbers are the same; empty: none gains."""
     together = record.combination

@@ -73,8 +73,8 @@ def find(
     ids = choice.possible(diagnosis, planned)
     if not ids:
         return _nothing_possible(diagnosis, rules, planned)
-    best = _known_best(diagnosis, ids) or ids[:1]
-    if len(ids) > 1 and _known_best(diagnosis, ids) is None and (most := _affordable(diagnosis, options)) > 1:
+    best = _known_best(diagnosis, ids) or choice.first_of(ids, rules)
+    if len(ids) > len(best) and _known_best(diagnosis, ids) is None and (most := _affordable(diagnosis, options)) > 1:
         options.begun()
         best, result = _tried(diagnosis, rules, ids[:most], options)
         if not best:
