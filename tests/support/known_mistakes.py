@@ -91,15 +91,6 @@ HOLDER_OF_STATE = Case(
     print(loss.item())  # later
     """,
 )
-BAR_OF_THE_LOOP = Case(
-    before="bar = tqdm(DataLoader(Data()))",
-    over="bar",
-    counted=False,
-    body="""
-    STEP
-    bar.set_postfix(loss=loss.item())  # later
-    """,
-)
 COLLATE_PRINTS = Case(
     code="""
     def collate(batch):
@@ -146,7 +137,6 @@ KNOWN_MISTAKES: Mapping[str, Case] = {
     "a hook that is overridden": HOOK_OVERRIDDEN,
     "a hook that is assigned": HOOK_ASSIGNED,
     "an object that holds what the loop changes": HOLDER_OF_STATE,
-    "the bar that the loop runs over": BAR_OF_THE_LOOP,
     "a collate function that prints": COLLATE_PRINTS,
     "a meter's own callback that prints": METER_CALLBACK_PRINTS,
     "a tracker that prints": TRACKER_PRINTS,
