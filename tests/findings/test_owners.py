@@ -13,6 +13,7 @@ from tests.support.clocked_loops import ClockedLoop
 from tests.support.places import TRACES
 from tracelens.findings import breakdown, stalls
 from tracelens.findings.owners import attribute, with_callees
+from tracelens.findings.owners.attribution import added_up
 from tracelens.findings.owners.callees import call_at
 from tracelens.findings.owners.lead import due_to_waits
 from tracelens.model import (
@@ -340,6 +341,17 @@ def test_leads_are_used_up_from_the_last_wait_on_and_never_twice() -> None:
     due = due_to_waits(done, lead, starts, lengths)
     parts = zip(due.segments, due.waits, due.lengths, strict=True)
     assert [*parts] == [(0, 1, 3), (0, 0, 7), (1, 0, 20), (2, 0, 23)]
+
+
+@pytest.mark.parametrize("too_many", [-9, 9])
+def test_many_small_lines_add_up_to_the_step_although_each_is_rounded(too_many: int) -> None:
+    lines = [Owner("host_line", 50_000, (Location("train.py", number),)) for number in range(20)]
+    wall = 100_000_000 + sum(line.owned_ns for line in lines) - too_many
+    owners = Owners(wall, tuple(added_up([Owner("gpu", 100_000_000), *lines], wall)))
+    assert [(owner.kind, owner.owned_ns) for owner in owners.owners] == [
+        ("gpu", 100_000_000),
+        ("host_line", 1_000_000 - too_many),
+    ]
 
 
 def test_owners_that_do_not_add_up_are_refused() -> None:

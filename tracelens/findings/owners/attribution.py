@@ -115,8 +115,7 @@ def attribute(
     busy = [] if breakdown is None else [Owner(kind, breakdown.known[part]) for kind, part in BUSY]
     made = batch_times.measured(recording)
     idle = [replace(owner, batch=made) if owner.kind == "dataloader" else owner for owner in idle]
-    owners = _merged([*(owner for owner in busy if owner.owned_ns), *idle], wall)
-    ordered = tuple(sorted(_filled(owners, wall), key=lambda owner: -owner.owned_ns))
+    ordered = tuple(sorted(added_up([*(owner for owner in busy if owner.owned_ns), *idle], wall), key=_by_time))
     return OwnedStep(
         Owners(wall, ordered, launches_per_step=_launches(timeline, kept)),
         line_work.collect(timeline, kept, host, loops),
@@ -301,16 +300,27 @@ def _short(called: str) -> str:
     return called.rpartition("#")[2]
 
 
+def added_up(owners: list[Owner], wall: int) -> list[Owner]:
+    """Owners that add up to the step, each rounded to a nanosecond: host lines that take next to nothing are one."""
+    return _filled(_merged(owners, wall), wall)
+
+
+def _by_time(owner: Owner) -> int:
+    return -owner.owned_ns
+
+
 def _merged(owners: list[Owner], wall: int) -> list[Owner]:
-    """Host lines that take next to nothing as one owner: a list of hundreds is read by nobody."""
+    """Host lines that take next to nothing as one owner, with what rounding made of them: a list of hundreds is read by
+    nobody, and a nanosecond too many of each would be too many for one."""
     small = [owner for owner in owners if owner.kind == "host_line" and owner.owned_ns < LEAST_SHARE * wall]
     if len(small) < 2:
         return owners
     small.sort(key=lambda owner: -owner.owned_ns)
     lines = tuple(dict.fromkeys(owner.locations[0] for owner in small if owner.locations))
-    total = sum(owner.owned_ns for owner in small)
+    left = wall - sum(owner.owned_ns for owner in owners)
+    total = sum(owner.owned_ns for owner in small) + (left if abs(left) <= len(owners) else 0)
     kept = [owner for owner in owners if owner not in small]
-    return [*kept, Owner("host_line", total, lines[:MOST_LOCATIONS], reason=SMALL)]
+    return [*kept, Owner("host_line", max(total, 0), lines[:MOST_LOCATIONS], reason=SMALL)]
 
 
 def _filled(owners: list[Owner], wall: int) -> list[Owner]:
