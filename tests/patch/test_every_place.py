@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patching import script
 from tests.support.recipe_examples import FOLDER
 from tracelens.edit_kinds import EDIT_DEFINITIONS, definition
 from tracelens.patch.every_place import patch_script
-from tracelens.patch.recipes import PatchOptions
+from tracelens.patch.recipes import PatchOptions, build
 
 
 @pytest.mark.parametrize("ends_waits", [False, True])
@@ -23,3 +24,28 @@ def test_a_kind_that_is_about_no_wait_is_asked_for_too(
     script.write_bytes((FOLDER / "persistent-workers" / "before.py").read_bytes())
     patch = patch_script(script, tmp_path, {"persistent-workers": 10}, PatchOptions(unsafe=True))
     assert [hunk.edit for hunk in patch.hunks] == ["persistent-workers"]
+
+
+def test_lines_that_cannot_be_moved_leave_the_other_changes_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unstable = build._Project._unstable
+    monkeypatch.setattr(
+        build._Project,
+        "_unstable",
+        lambda self, draft, new, proposals: (
+            "it is not so" if any(p.sites for p in proposals) else unstable(self, draft, new, proposals)
+        ),
+    )
+    path = tmp_path / "train.py"
+    path.write_text(
+        script(
+            "total = 0.0\nfor x, y in loader:\n    x = x.to('cuda')\n    STEP\n    total += loss.item()\nprint(total)\n"
+        )
+    )
+    patch = patch_script(path, tmp_path, {"async-copy": 10, "defer-read": 10}, PatchOptions())
+    assert {hunk.edit for hunk in patch.hunks} == {"async-copy"}
+    assert "non_blocking=True" in patch.files[0].after.decode()
+    assert [(one.edit, one.obstacle) for one in patch.declined if "it is not so" in one.obstacle] == [
+        ("defer-read", "the file is left as it is: it is not so")
+    ]

@@ -181,20 +181,20 @@ class _Project:
     def write(
         self, chosen: Sequence[tuple[_Draft, tuple[Proposal, ...]]], hunks: Sequence[tuple[Proposal, Hunk]]
     ) -> tuple[list[FilePatch], list[Hunk], list[Declined]]:
-        """The files' new bytes, as far as they pass every check."""
+        """The files' new bytes, as far as they pass every check: where moved lines do not, with the other changes."""
         written: list[FilePatch] = []
         declined: list[Declined] = []
         kept: set[int] = set()
         helped = False
-        for draft, proposals in chosen:
-            try:
-                new = self._rewritten(draft, proposals)
-            except (Conflict, Blocked) as error:
-                declined += [whole_file.given_up(proposal, str(error)) for proposal in proposals]
-                continue
-            wrong = rewrite_checks.rewrite_mistake(draft.source, new.data) or self._unstable(draft, new, proposals)
-            if wrong is not None:
-                declined += [whole_file.given_up(proposal, wrong) for proposal in proposals]
+        waiting = list(chosen)
+        while waiting:
+            draft, proposals = waiting.pop(0)
+            new = self._checked(draft, proposals)
+            if isinstance(new, str):
+                moving = [one for one in proposals if one.sites or one.guards]
+                staying = tuple(one for one in proposals if one not in moving) if moving else ()
+                declined += [whole_file.given_up(one, new) for one in proposals if one not in staying]
+                waiting = [(draft, staying), *waiting] if staying else waiting
                 continue
             kept |= {id(proposal) for proposal in proposals}
             written.append(FilePatch(draft.source.path, draft.source.data, new.data))
@@ -203,6 +203,15 @@ class _Project:
             called = frozenset(name for file in written for name in vendored.calls(file.after))
             written += self._runtime(called)
         return written, [hunk for proposal, hunk in hunks if id(proposal) in kept], declined
+
+    def _checked(self, draft: _Draft, proposals: Sequence[Proposal]) -> _Rewritten | str:
+        """The file with these proposals, or what is wrong with it."""
+        try:
+            new = self._rewritten(draft, proposals)
+        except (Conflict, Blocked) as error:
+            return str(error)
+        wrong = rewrite_checks.rewrite_mistake(draft.source, new.data) or self._unstable(draft, new, proposals)
+        return new if wrong is None else wrong
 
     def _runtime(self, called: frozenset[str]) -> list[FilePatch]:
         """The helper file with what the patched files call, and what it has already for other scripts."""
