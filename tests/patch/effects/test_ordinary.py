@@ -23,9 +23,13 @@ import config
 
 torch.backends.cudnn.benchmark = True
 matplotlib.rcParams = {}
-config.step = lambda: 1
+config.step = 3
 os.environ['WORLD_SIZE'] = '1'
 sys.stdout.flush()
+state.step = state.step + 1
+self.step = lambda: 1
+setattr(args, 'lr', 0.1)
+print(model.__class__.__name__, args.__dict__)
 logging.getLogger(__name__).addHandler(logging.StreamHandler())
 
 @dataclass
@@ -49,7 +53,7 @@ UNUSUAL = {
     "import sys\nsys.stdout = Tee()": "an assignment to `sys.stdout`",
     "import torch\ntorch.Tensor.item = f": "an assignment to `torch.Tensor.item`",
     "from torch import Tensor\nTensor.item = f": "an assignment to `Tensor.item`",
-    "import torch\nsetattr(torch, 'save', f)": "an assignment to a part of `torch`",
+    "import torch\nsetattr(torch, 'save', f)": "`setattr(torch, 'save', f)`",
     "import torch\nclass T(torch.Tensor): pass": "a class made of `torch.Tensor`",
     "from torch.overrides import TorchFunctionMode": "`torch.overrides.TorchFunctionMode`",
     "class A(dict): pass": "a class made of `dict`",
@@ -59,7 +63,14 @@ UNUSUAL = {
     "a.__class__ = B": "an assignment to `a.__class__`",
     "async def f(): pass": "`async`",
     "exec(text)": "`exec`",
-    "error.__traceback__.tb_frame.f_locals": "`f_locals`",
+    "def g(): pass\nmodel.step = g": "an assignment to `model.step`",
+    "model.step = lambda: 1": "an assignment to `model.step`",
+    "from config import g\nmodel.step = g": "an assignment to `model.step`",
+    "model.forward = other.forward": "an assignment to `model.forward`",
+    "setattr(opt, 'zero' + '_grad', f)": "`setattr(opt, 'zero' + '_grad', f)`",
+    "object.__setattr__(model, 'forward', f)": "`__setattr__`",
+    "import torch.nn.utils.parametrize as p": "`torch.nn.utils.parametrize`",
+    "frame.f_locals": "`f_locals`",
     "globals()['a'] = 1": "`globals`",
 }
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 
 def _words(text: str) -> frozenset[str]:
@@ -49,18 +50,38 @@ _METHODS = _words(
 """Special methods that run where the text shows it: at a call, an index, a loop, a `with`, a line that is written."""
 _CALLS = _words("__import__ compile delattr eval exec globals memoryview")
 _FRAMES = _words("cr_frame f_back f_globals f_locals gi_frame tb_frame")
+_SHOWN = _words("__class__ __dict__ __doc__ __file__ __module__ __name__ __qualname__ __version__")
+_REPLACED = _words("backward forward item param_groups parameters state_dict to tolist zero_grad")
+"""Names of torch's methods that no object has for its data."""
 _BASES = _words("bool bytearray bytes complex dict float frozenset int list property set str super tuple type")
 _TENSORS = _words("Tensor TorchFunctionMode TorchDispatchMode")
-_TORCH = ("torch.library", "torch.overrides", "torch.utils._", "torch.utils.dlpack", "torch.from_dlpack")
+_TORCH = (
+    "torch.library",
+    "torch.nn.utils.parametrize",
+    "torch.overrides",
+    "torch.utils._",
+    "torch.utils.dlpack",
+    "torch.from_dlpack",
+)
 _SETTINGS = ("matplotlib.", "torch.backends.", "torch._dynamo.config.", "torch._inductor.config.")
+
+
+@dataclass(frozen=True)
+class _File:
+    """What the names of a file mean: those that it imports from libraries, in full, and those that are functions."""
+
+    imported: Mapping[str, str]
+    functions: frozenset[str]
 
 
 def unusual(tree: ast.Module, is_own: Callable[[str], bool]) -> tuple[int, str] | None:
     """The line of the first thing outside of it, and what that is. `is_own`: whether a module is the project's."""
     nodes = tuple(ast.walk(tree))
-    imported = {name: full for name, full in _imported(nodes) if not is_own(full)}
-    places = (place for node in nodes for place in _unusual(node, imported))
-    return min(places, default=None)
+    names = dict(_imported(nodes))
+    own = {name for name, full in names.items() if is_own(full)}
+    defined = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
+    file = _File({name: full for name, full in names.items() if name not in own}, frozenset(own | defined))
+    return min((place for node in nodes for place in _unusual(node, file)), default=None)
 
 
 def _imported(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
@@ -74,37 +95,53 @@ def _imported(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
                 yield one.asname or one.name, f"{node.module}.{one.name}"
 
 
-def _unusual(node: ast.AST, imported: Mapping[str, str]) -> Iterator[tuple[int, str]]:
+def _unusual(node: ast.AST, file: _File) -> Iterator[tuple[int, str]]:
     match node:
         case ast.Import(names=names) | ast.ImportFrom(names=names, level=0):
-            libraries = (imported.get(one.asname or one.name.partition(".")[0], "") for one in names)
+            libraries = (file.imported.get(one.asname or one.name.partition(".")[0], "") for one in names)
             yield from ((node.lineno, f"`{one}`") for one in libraries if not _is_known(one))
-        case ast.Attribute(attr=name) if name in _FRAMES:
-            yield node.lineno, f"`{name}`"
-        case ast.Attribute(ctx=ast.Load()):
-            full = _full(node, imported)
-            if full is not None and not _is_known(full):
-                yield node.lineno, f"`{full}`"
-        case ast.Assign(value=value, targets=targets) if not isinstance(value, ast.Constant):
+        case ast.Attribute():
+            yield from _unusual_attribute(node, file)
+        case ast.Assign(value=value, targets=targets):
             for target in targets:
-                if isinstance(target, ast.Attribute) and _hides(target, imported):
+                if isinstance(target, ast.Attribute) and _hides(target, value, file):
                     yield node.lineno, f"an assignment to `{ast.unparse(target)}`"
-        case ast.Attribute(attr="__class__" | "__dict__"):
-            yield node.lineno, f"an assignment to `{ast.unparse(node)}`"
         case ast.AsyncFunctionDef() | ast.FunctionDef():
             yield from _unusual_function(node)
         case ast.ClassDef():
-            yield from _unusual_class(node, imported)
+            yield from _unusual_class(node, file.imported)
         case ast.Call(func=ast.Name(id=name)) if name in _CALLS:
             yield node.lineno, f"`{name}`"
-        case ast.Call(func=ast.Name(id="setattr"), args=[ast.Name(id=owner), *_]) if owner in imported:
-            yield node.lineno, f"an assignment to a part of `{owner}`"
+        case ast.Call(func=ast.Name(id="setattr"), args=[owner, name, value]):
+            attribute = ast.Attribute(owner, str(name.value) if isinstance(name, ast.Constant) else "", ast.Store())
+            if _hides(attribute, value, file) or not (isinstance(name, ast.Constant) or _is_self(owner)):
+                yield node.lineno, f"`{ast.unparse(node)}`"
 
 
-def _hides(target: ast.Attribute, imported: Mapping[str, str]) -> bool:
-    """Whether something else stands in the place of a library's part from then on."""
-    full = _full(target, imported)
-    return full is not None and not full.startswith(_SETTINGS)
+def _unusual_attribute(node: ast.Attribute, file: _File) -> Iterator[tuple[int, str]]:
+    full = _full(node, file.imported)
+    dunder = node.attr.startswith("__") and node.attr.endswith("__")
+    if node.attr in _FRAMES or (dunder and node.attr not in _METHODS | _SHOWN):
+        yield node.lineno, f"`{node.attr}`"
+    elif isinstance(node.ctx, ast.Store) and dunder:
+        yield node.lineno, f"an assignment to `{ast.unparse(node)}`"
+    elif isinstance(node.ctx, ast.Load) and full is not None and not _is_known(full):
+        yield node.lineno, f"`{full}`"
+
+
+def _hides(target: ast.Attribute, value: ast.expr, file: _File) -> bool:
+    """Whether something else stands in the place of a library's part, or of a method, from then on."""
+    if isinstance(value, ast.Constant):
+        return False
+    full = _full(target, file.imported)
+    if full is not None:
+        return not full.startswith(_SETTINGS)
+    is_function = isinstance(value, ast.Lambda) or (isinstance(value, ast.Name) and value.id in file.functions)
+    return not _is_self(target.value) and (is_function or target.attr in _REPLACED)
+
+
+def _is_self(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id in ("self", "cls")
 
 
 def _unusual_function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[int, str]]:
