@@ -32,6 +32,10 @@ CAUGHT = {
     "    def __exit__(self, *error):\n        return True\nseen = []\n"
     + IN_WITH.format("Guard()")
     + "train()\nprint(seen)\n",
+    "by a block around the loop, of its own list": "class Guard:\n    def __enter__(self):\n        return self\n"
+    "    def __exit__(self, *error):\n        return True\n"
+    + IN_WITH.format("Guard()").replace("train():\n", "train():\n    seen = []\n")
+    + "    print(seen)\ntrain()\n",
     "by the second of two blocks": "from contextlib import suppress\nseen = []\n"
     + IN_WITH.format("torch.enable_grad(), suppress(RuntimeError)")
     + "train()\nprint(seen)\n",
@@ -42,6 +46,9 @@ ENDS = {
     "try:\n    print(seen)\nexcept RuntimeError:\n    pass\n",
     "the loop's own list": f"def train():\n    seen = []\n    {LOOP}    return seen\ntry:\n    train()\n"
     "except RuntimeError:\n    pass\n",
+    "a bar around the loop": "from tqdm import tqdm\nseen = []\n"
+    + IN_WITH.format("tqdm(total=23) as bar")
+    + "train()\n",
     "a block that catches nothing": f"seen = []\ndef train():\n    {LOOP}with torch.enable_grad():\n    train()\n",
 }
 

@@ -182,6 +182,24 @@ LOOPS = {
         "def tick(i):\n    logging.getLogger('x').disabled = 3 < i < 6\n",
         body="STEP\nlog.info('%.4f', loss.item())  # later\ntick(i)",
     ),
+    "a handler of a logger that another function sets": Case(
+        code="import logging\nlog = logging.getLogger('x')\n"
+        "def tick(i):\n    logging.getLogger().handlers[0].setLevel(40 if i % 3 else 10)\n",
+        body="STEP\nlog.info('%.4f', loss.item())  # later\ntick(i)",
+    ),
+    "a formatter of a logger that another function sets": Case(
+        code="import logging\nlog = logging.getLogger('x')\n"
+        "def tick(i):\n    for h in logging.getLogger('x').handlers:\n        h.setFormatter(logging.Formatter(f'{i} %(message)s'))\n",
+        body="STEP\nlog.info('%.4f', loss.item())  # later\ntick(i)",
+    ),
+    "a sampler that is put into a loader": Case(
+        code="def install(ls, opt, loader):\n    class S(torch.utils.data.Sampler):\n        def __iter__(self):\n"
+        "            for i in range(48):\n                opt.param_groups[0]['lr'] = 0.1 / (1 + len(ls))\n"
+        "                yield i\n    loader.batch_sampler.sampler = S()\n",
+        before="ls, loader = [], DataLoader(Data())\ninstall(ls, opt, loader)",
+        over="loader",
+        body="STEP\nls.append(loss.item())  # later",
+    ),
     "an array that is a file": Case(
         code="import numpy as np\n",
         before="kept = np.memmap('kept.bin', dtype='float32', mode='w+', shape=(100,))",

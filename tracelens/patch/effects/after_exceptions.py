@@ -36,11 +36,15 @@ def can_be_seen(
     analysis: Analysis, unit: Module | Activation, loop: Loop, moved: Iterable[Deed], started: Path
 ) -> bool:
     """Whether a change by `moved` can be seen after an exception. `started`: the script, whose end is the process's."""
-    changed = {deed.effect.target for deed in moved if deed.effect.kind == WRITES} - {None, unit}
+    changed = {deed.effect.target for deed in moved if deed.effect.kind == WRITES} - {None}
     if any(isinstance(one, Unknown) for one in changed):
         return True  # it may be a file, which lasts longer than the process
+    if _is_guarded(analysis, unit, loop):
+        return bool(changed)
     others = frozenset[Object]() if isinstance(unit, Module) else _others(analysis, unit)
-    outlive = isinstance(unit, Module) or not changed.isdisjoint(others) or any(map(_closes_over(unit), others))
+    outlive = (
+        isinstance(unit, Module) or not others.isdisjoint(changed - {unit}) or any(map(_closes_over(unit), others))
+    )
     return outlive and _may_be_caught(analysis, unit, loop, started)
 
 
@@ -85,17 +89,25 @@ def _may_be_caught(analysis: Analysis, unit: Module | Activation, loop: Loop, st
     return False
 
 
+def _is_guarded(analysis: Analysis, unit: Module | Activation, node: ast.AST) -> bool:
+    return any(_catches(analysis, unit, block) for block in path_to(code_of(unit), node))
+
+
 def _catches(analysis: Analysis, unit: Module | Activation, block: ast.AST) -> bool:
     if isinstance(block, (ast.Try, ast.TryStar)):
         return bool(block.handlers or block.finalbody)
     return isinstance(block, (ast.With, ast.AsyncWith)) and not all(
-        is_plain_block(analysis, unit, item) for item in block.items
+        _is_of_kind(analysis, unit, item, ("bar", "context", "file")) for item in block.items
     )
 
 
 def is_plain_block(analysis: Analysis, unit: Module | Activation, item: ast.withitem) -> bool:
-    """Whether a `with` block changes nothing for statements that only look at numbers, and catches nothing."""
+    """Whether a `with` block changes nothing for statements that only look at numbers."""
+    return _is_of_kind(analysis, unit, item, ("context",))
+
+
+def _is_of_kind(analysis: Analysis, unit: Module | Activation, item: ast.withitem, kinds: tuple[str, ...]) -> bool:
     given = Statements(unit, unit, analysis.dispatch, analysis.project).value(item.context_expr)
     return bool(given) and all(
-        isinstance(one, Plain) or (isinstance(one, Thing) and one.kind == "context") for one in given
+        isinstance(one, Plain) or (isinstance(one, Thing) and one.kind in kinds) for one in given
     )

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tracelens.patch.effects import classes
-from tracelens.patch.effects.callbacks import ELSEWHERE
 from tracelens.patch.effects.dispatch import RETURN, Arguments, Dispatch, Here
 from tracelens.patch.effects.library import Library
-from tracelens.patch.effects.memory import PLAIN, Memory, TooLarge, Unit
+from tracelens.patch.effects.memory import ELSEWHERE, PLAIN, Memory, TooLarge, Unit
 from tracelens.patch.effects.objects import Activation, Callbacks, Class, Function, Instance, Module, Object
 from tracelens.patch.effects.project import Project
 from tracelens.patch.effects.scopes import Function as FunctionNode

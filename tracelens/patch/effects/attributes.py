@@ -14,7 +14,19 @@ from typing import Protocol
 
 from tracelens.patch.effects import classes, vocabulary
 from tracelens.patch.effects.durations import is_timed
-from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, REPLACED, SHARED, WEIGHTS, Memory, Objects, Unit
+from tracelens.patch.effects.memory import (
+    ANY_KEY,
+    DATA,
+    ELSEWHERE,
+    NONE,
+    PLAIN,
+    REPLACED,
+    SHARED,
+    WEIGHTS,
+    Memory,
+    Objects,
+    Unit,
+)
 from tracelens.patch.effects.objects import (
     READS,
     WRITES,
@@ -235,14 +247,16 @@ class Attributes(ABC):
         for owner in map(_owner, objects):
             if isinstance(owner, Plain):
                 continue
-            if owner is DATA:  # nobody can tell which object of a library it is, so nothing is kept
+            if owner is DATA:  # nobody can tell which object of a library it is, nor when it calls what it was given
                 self.memory.effect(here.unit, here.node, Effect(WRITES, DATA, name))
+                self.memory.write(ELSEWHERE, HELD, filter(_is_code, value))
                 continue
             target = SHARED if isinstance(owner, Unknown) else owner
             self.memory.write(target, name, value)
             self.memory.effect(here.unit, here.node, Effect(WRITES, target, name))
             if isinstance(owner, Thing):  # what a library's methods look at has no names here: `logger.disabled = True`
                 self.memory.effect(here.unit, here.node, Effect(WRITES, target, STATE))
+                self.memory.write(owner, HELD, filter(_is_code, value))
             self._replace(owner, name, value)
             self.store(self.held_behind(owner, here), name, value, here)
             if target is SHARED:
@@ -351,6 +365,11 @@ class Attributes(ABC):
             if target is not DATA:
                 self.memory.write(target, field_name, value)
             self.memory.effect(here.unit, here.node, Effect(WRITES, target, field_name))
+
+
+def _is_code(one: Object) -> bool:
+    """Whether a library can call it."""
+    return isinstance(one, (Function, Method, Instance))
 
 
 def _owner(stored_in: Object) -> Object:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from tracelens.patch.effects import classes
 from tracelens.patch.effects.dispatch import HELD, RETURN, Arguments, Dispatch, Here
-from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, SHARED, Memory, Objects
+from tracelens.patch.effects.memory import ANY_KEY, DATA, ELSEWHERE, NONE, SHARED, Memory, Objects
 from tracelens.patch.effects.objects import (
     Callbacks,
     Class,
@@ -30,10 +30,6 @@ from tracelens.patch.effects.vocabulary import Entry
 
 NOWHERE = ast.Pass()
 """The place of what a library calls."""
-HOOKS = Thing("hooks", "hooks", None)
-"""Holds what torch calls on its own: hooks of modules and tensors, `backward` of the project's functions."""
-ELSEWHERE = Thing("later", "later", None)
-"""Holds what runs at any time: handlers of signals, functions of threads."""
 _TEXT = ("__str__", "__repr__", "__format__")
 _NUMBERS = ("__len__", "__bool__", "__int__", "__float__", "__hash__", "__abs__", "__round__", "__index__")
 _SAVED = ("__deepcopy__", "__copy__", "__getstate__", "__setstate__", "__reduce__")

@@ -11,9 +11,20 @@ from collections.abc import Iterable
 
 from tracelens.patch.effects import durations, vocabulary
 from tracelens.patch.effects.attributes import FACTORY, VIEW
-from tracelens.patch.effects.callbacks import HOOKS, CallbackRules, has_content
+from tracelens.patch.effects.callbacks import CallbackRules, has_content
 from tracelens.patch.effects.dispatch import HELD, STATE, TEXT, Arguments, Dispatch, Here
-from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, REPLACED, WEIGHTS, Memory, Objects, is_tensor
+from tracelens.patch.effects.memory import (
+    ANY_KEY,
+    DATA,
+    HOOKS,
+    NONE,
+    PLAIN,
+    REPLACED,
+    WEIGHTS,
+    Memory,
+    Objects,
+    is_tensor,
+)
 from tracelens.patch.effects.objects import (
     BAR,
     CLOCK,
@@ -73,6 +84,8 @@ class Library:
         elif owner.count(".") > MAX_DEPTH:
             return self.memory.unknown(f"`{owner}`")
         member = frozenset({self.memory.make(Name, full, receiver)})
+        if isinstance(receiver, Thing) and receiver.kind == "logger":
+            return member | {receiver}  # its handlers and filters are parts of it
         entry = vocabulary.lookup(full)
         if entry is not None and entry.gives == "held" and isinstance(receiver, Thing):
             return member | self.memory.read(receiver, HELD, here.unit)

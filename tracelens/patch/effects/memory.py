@@ -49,6 +49,10 @@ WEIGHTS = Thing("data", "weights", None)
 module, its parts, a list of its parameters and an optimizer are many ways to the same tensors."""
 REPLACED = Thing("replaced", "replaced", None)
 """Holds the functions that the project puts in the place of a library's, each under its name."""
+HOOKS = Thing("hooks", "hooks", None)
+"""Holds what torch calls on its own: hooks of modules and tensors, `backward` of the project's functions."""
+ELSEWHERE = Thing("later", "later", None)
+"""Holds what runs at any time: handlers of signals, functions of threads."""
 MAX_TENSORS = 6
 _Made = TypeVar("_Made", bound=Object)
 

@@ -16,11 +16,10 @@ from typing import Literal
 from tracelens.patch.effects import names
 from tracelens.patch.effects.after_exceptions import can_be_seen, is_plain_block
 from tracelens.patch.effects.analysis import Analysis
-from tracelens.patch.effects.callbacks import ELSEWHERE
 from tracelens.patch.effects.deeds import Deed, Deeds
 from tracelens.patch.effects.dispatch import TEXT
 from tracelens.patch.effects.kept import evaluated_in_place
-from tracelens.patch.effects.memory import DATA, SHARED
+from tracelens.patch.effects.memory import DATA, ELSEWHERE, SHARED
 from tracelens.patch.effects.names import code_of
 from tracelens.patch.effects.objects import (
     CLOCK,

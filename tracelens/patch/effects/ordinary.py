@@ -50,6 +50,8 @@ _METHODS = _words(
 """Special methods that run where the text shows it: at a call, an index, a loop, a `with`, a line that is written."""
 _CALLS = _words("__import__ compile delattr eval exec globals memoryview")
 _FRAMES = _words("cr_frame f_back f_globals f_locals gi_frame tb_frame")
+_READS = _words("detach item tolist")
+"""Methods that a patch puts in one another's place, which is right for tensors."""
 _SHOWN = _words("__class__ __dict__ __doc__ __file__ __module__ __name__ __qualname__ __version__")
 _REPLACED = _words("backward forward item param_groups parameters state_dict to tolist zero_grad")
 """Names of torch's methods that no object has for its data."""
@@ -103,7 +105,7 @@ def _unusual(node: ast.AST, file: _File) -> Iterator[tuple[int, str]]:
         case ast.Attribute():
             yield from _unusual_attribute(node, file)
         case ast.Assign(value=value, targets=targets):
-            for target in targets:
+            for target in (part for one in targets for part in ast.walk(one)):
                 if isinstance(target, ast.Attribute) and _hides(target, value, file):
                     yield node.lineno, f"an assignment to `{ast.unparse(target)}`"
         case ast.AsyncFunctionDef() | ast.FunctionDef():
@@ -112,6 +114,8 @@ def _unusual(node: ast.AST, file: _File) -> Iterator[tuple[int, str]]:
             yield from _unusual_class(node, file.imported)
         case ast.Call(func=ast.Name(id=name)) if name in _CALLS:
             yield node.lineno, f"`{name}`"
+        case ast.Call(func=ast.Name(id="vars"), args=[ast.Name(id=name)]) if name in file.imported:
+            yield node.lineno, f"`vars({name})`"
         case ast.Call(func=ast.Name(id="setattr"), args=[owner, name, value]):
             attribute = ast.Attribute(owner, str(name.value) if isinstance(name, ast.Constant) else "", ast.Store())
             if _hides(attribute, value, file) or not (isinstance(name, ast.Constant) or _is_self(owner)):
@@ -136,7 +140,10 @@ def _hides(target: ast.Attribute, value: ast.expr, file: _File) -> bool:
     full = _full(target, file.imported)
     if full is not None:
         return not full.startswith(_SETTINGS)
-    is_function = isinstance(value, ast.Lambda) or (isinstance(value, ast.Name) and value.id in file.functions)
+    values = value.elts if isinstance(value, (ast.Tuple, ast.List)) else [value]
+    is_function = any(
+        isinstance(one, ast.Lambda) or (isinstance(one, ast.Name) and one.id in file.functions) for one in values
+    )
     return not _is_self(target.value) and (is_function or target.attr in _REPLACED)
 
 
@@ -154,6 +161,9 @@ def _unusual_function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[
 def _unusual_class(node: ast.ClassDef, imported: Mapping[str, str]) -> Iterator[tuple[int, str]]:
     for word in node.keywords:
         yield node.lineno, f"`{word.arg or '**'}=` of a class"
+    for part in node.body:
+        if isinstance(part, ast.FunctionDef) and part.name in _READS:
+            yield part.lineno, f"`{part.name}` of a class"
     for base in node.bases:
         full = _full(base, imported) or (base.id if isinstance(base, ast.Name) else "")
         if full in _BASES or full.rpartition(".")[2] in _TENSORS:

@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tracelens.patch.effects import classes
-from tracelens.patch.effects.callbacks import HOOKS
 from tracelens.patch.effects.dispatch import HELD, Arguments, Dispatch, Here
-from tracelens.patch.effects.memory import DATA, NONE, PLAIN, Memory, Objects
+from tracelens.patch.effects.memory import DATA, HOOKS, NONE, PLAIN, Memory, Objects
 from tracelens.patch.effects.names import module_of
 from tracelens.patch.effects.objects import (
     DISK_READ,
