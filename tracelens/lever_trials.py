@@ -265,7 +265,10 @@ def _patched(name: str, diagnosis: PlannedDiagnosis) -> LeverTrial | LeverMeasur
     except Refused as error:
         return LeverMeasurement(LeverTrial(name), "refused", error.message)
     if patch.empty:
-        return LeverMeasurement(LeverTrial(name), "unused", "its patch changes nothing on this run")
+        why = next(
+            (f"{one.location}: {one.obstacle}" for one in patch.declined), "its patch changes nothing on this run"
+        )
+        return LeverMeasurement(LeverTrial(name), "unused", why)
     return LeverTrial(name, patch=patch)
 
 

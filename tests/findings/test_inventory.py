@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -195,10 +196,29 @@ def test_the_script_speaks_where_nothing_was_recorded():
     assert items["pinned_memory"].present is True
     assert items["persistent_workers"].present is False
     assert items["non_blocking_copies"].present is True
-    assert items["amp"].present is True
     assert (items["gradient_accumulation"].present, items["gradient_accumulation"].value) == (True, 4)
     assert items["cudnn_benchmark"].present is True
     assert items["tf32"].present is None  # a module that the script imports may set it
+
+
+def test_an_autocast_in_a_branch_that_was_not_taken_is_no_mixed_precision():
+    item = taken(looped(plain), None, SCRIPT)["amp"]
+    assert item.present is False
+    assert item.evidence == "the script calls autocast, but no kernel of 16 bits was recorded"
+
+
+def test_kernels_of_bfloat16_are_known_by_the_type_that_torch_writes_out():
+    name = "void at::native::elementwise_kernel<128, 4, at::native::CUDAFunctor_add<c10::BFloat16> >(int)"
+    items = taken(looped(lambda machine, _: (machine.launch(name, 300), machine.host(400))))
+    assert items["amp"].present is True
+
+
+@pytest.mark.parametrize("value", [False, True])
+def test_a_setting_that_was_recorded_counts_for_more_than_the_script(value):
+    run = replace(run_with(), meta={"environment": {"tf32": value, "cudnn_benchmark": value}})
+    items = taken(looped(plain), run, SCRIPT + "torch.backends.cuda.matmul.allow_tf32 = True\n")
+    assert (items["tf32"].present, items["cudnn_benchmark"].present) == (value, value)
+    assert items["tf32"].evidence == f"allow_tf32 was {value}, recorded"
 
 
 def test_without_script_and_recording_the_loader_is_unknown():

@@ -1,6 +1,7 @@
 """Eight training loops, each plain and as somebody who knows it writes it by hand: `python gpu_loops.py NAME`.
 
-With LOOP_BY_HAND=1 in the environment the loop is the hand-made one. Both do the same work per step, on the same data.
+With LOOP_BY_HAND=1 in the environment the loop is the hand-made one; with LOOP_COMPILE=0 besides, it is not compiled.
+Both do the same work per step, on the same data.
 LOOP_LOCK names a file: from its fifth step on a loop has the GPU for itself, where all that share it name that file.
 """
 
@@ -20,6 +21,8 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
 BY_HAND = os.environ.get("LOOP_BY_HAND") == "1"
+COMPILE = os.environ.get("LOOP_COMPILE") != "0"
+TURN = os.open(os.environ["LOOP_LOCK"], os.O_RDONLY) if "LOOP_LOCK" in os.environ else None
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 STEPS = 20_000
 WIDTH = 1024 if DEVICE.type == "cuda" else 16
@@ -34,8 +37,8 @@ if BY_HAND:
 def steps() -> Iterator[int]:
     """Numbers of steps; what is built, loaded and compiled before the fifth may run beside another loop."""
     for step in range(STEPS):
-        if step == 4 and "LOOP_LOCK" in os.environ:
-            fcntl.flock(os.open(os.environ["LOOP_LOCK"], os.O_RDONLY), fcntl.LOCK_EX)  # until the process ends
+        if step == 4 and TURN is not None:
+            fcntl.flock(TURN, fcntl.LOCK_EX)
         yield step
 
 
@@ -94,7 +97,7 @@ def prepared(model: nn.Module, *, images: bool = False, compiled: bool = True) -
     model = model.to(DEVICE)
     if BY_HAND and images:
         model = model.to(memory_format=torch.channels_last)
-    if BY_HAND and compiled:
+    if BY_HAND and COMPILE and compiled:
         model.compile()
     return model
 
@@ -223,4 +226,8 @@ LOOPS = {one.__name__: one for one in (conv, vit, gpt, lstm, gan, loader, host_l
 
 if __name__ == "__main__":
     torch.manual_seed(0)
-    LOOPS[sys.argv[1]]()
+    try:
+        LOOPS[sys.argv[1]]()
+    finally:
+        if TURN is not None:
+            fcntl.flock(TURN, fcntl.LOCK_UN)  # also for workers, which have it too

@@ -5,7 +5,8 @@
     measure.py table FOLDER                           the rows of docs/try.md
 
 Out: FOLDER/NAME.json. Run one per GPU, or several with one LOOP_LOCK (see `gpu_loops`), each on cores of its own; what
-`compile` takes is then not known, because it holds the time that was waited for the lock.
+`compile` takes is then not known, because it holds the time that was waited for the lock. LOOP_HAND=0 leaves the
+hand-made loop out.
 """
 
 from __future__ import annotations
@@ -103,7 +104,8 @@ def session(name: str, folder: Path, seconds: float, levers: Sequence[str]) -> d
     request = LeverRequest(
         script_command(SCRIPT, name), work, work, seconds, step_ns=STEP_NS.get(name, 40_000_000), progress=told
     )
-    row: dict[str, Any] = {"loop": name, "by_hand": None}
+    compiled = os.environ.get("LOOP_COMPILE") != "0"
+    row: dict[str, Any] = {"loop": name, "by_hand_may_compile": compiled, "seconds": seconds, "by_hand": None}
 
     def keep(result: lever_session.LeverSessionResult) -> None:
         record = lever_store.LeverRecord(result.levers, result.combination, result.base_ns, result.environment, {})
@@ -114,7 +116,8 @@ def session(name: str, folder: Path, seconds: float, levers: Sequence[str]) -> d
 
     with scratch_folder.opened(None) as scratch:
         copy = WorkingCopy(scratch.folder, work, work)
-        tried = BesideHand(request, [BY_HAND, *trials], copy, keep, scratch.watch_group)
+        hand = [] if os.environ.get("LOOP_HAND") == "0" else [BY_HAND]
+        tried = BesideHand(request, [*hand, *trials], copy, keep, scratch.watch_group)
         tried.run()
     keep(tried.result())
     return row

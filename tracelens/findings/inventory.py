@@ -29,6 +29,7 @@ MOSTLY = 0.5
 
 _NO_GPU = "no GPU work was recorded"
 _LOW_PRECISION = ("bf16", "bfloat16", "_f16", "fp16", "half", "16816")
+"""Parts of names of kernels, in lower case."""
 _COMPILED = ("Torch-Compiled Region", "CompiledFunction", "triton_")
 
 
@@ -51,8 +52,8 @@ def collect(timeline: Timeline, run: Run | None = None, source: str | None = Non
         _named(loop, "fused_optimizer", ("_fused_",), "fused optimizer kernels"),
         _distributed(loop),
         _accumulation(loop),
-        _flag(loop, "cudnn_benchmark", "benchmark"),
-        _flag(loop, "tf32", "allow_tf32"),
+        _flag(loop, "cudnn_benchmark", "benchmark", run),
+        _flag(loop, "tf32", "allow_tf32", run),
     )
 
 
@@ -278,17 +279,20 @@ def _compiled(loop: _LoopRecord) -> InventoryItem:
 
 
 def _amp(loop: _LoopRecord) -> InventoryItem:
-    if loop.source and "autocast" in loop.source.calls:
-        return InventoryItem("amp", True, "the script uses autocast")
+    """What ran counts for more than what the script says: its autocast may stand in a branch that was not taken."""
+    written = loop.source is not None and "autocast" in loop.source.calls
     if not loop.gpu:
-        return InventoryItem("amp", None, _NO_GPU)
+        return (
+            InventoryItem("amp", True, "the script uses autocast") if written else InventoryItem("amp", None, _NO_GPU)
+        )
     ops = loop.timeline.ops()
     used = np.unique(codes(ops["name"])[among(ops["kind"], "kernel")])
     kernels = sorted(str(name) for name in ops["name"].cat.categories[used])
-    kernel = next((name for name in kernels if any(part in name for part in _LOW_PRECISION)), None)
+    kernel = next((name for name in kernels if any(part in name.lower() for part in _LOW_PRECISION)), None)
     if kernel is not None:
         return InventoryItem("amp", True, f"kernels of 16 bits run, for example {kernel[:60]!r}")
-    return InventoryItem("amp", False, "no kernel of 16 bits was recorded")
+    unused = "the script calls autocast, but " if written else ""
+    return InventoryItem("amp", False, f"{unused}no kernel of 16 bits was recorded")
 
 
 def _named(loop: _LoopRecord, name: str, parts: tuple[str, ...], what: str) -> InventoryItem:
@@ -313,7 +317,10 @@ def _accumulation(loop: _LoopRecord) -> InventoryItem:
     return InventoryItem("gradient_accumulation", every is not None, text, every)
 
 
-def _flag(loop: _LoopRecord, name: str, flag: str) -> InventoryItem:
+def _flag(loop: _LoopRecord, name: str, flag: str, run: Run | None) -> InventoryItem:
+    recorded = run.environment.get(name) if run is not None else None
+    if isinstance(recorded, bool):
+        return InventoryItem(name, recorded, f"{flag} was {recorded}, recorded")
     if loop.source is None:
         return InventoryItem(name, None, "the script is not at hand")
     if flag in loop.source.flags:

@@ -93,6 +93,7 @@ def process() -> dict[str, Any]:
         "hip": getattr(torch.version, "hip", None),
         "cudnn": torch.backends.cudnn.version() if torch.cuda.is_initialized() else None,
         "cudnn_benchmark": torch.backends.cudnn.benchmark,
+        "tf32": _tf32(torch),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "anomaly_detection": torch.is_anomaly_enabled(),
         "threads": torch.get_num_threads(),
@@ -100,6 +101,14 @@ def process() -> dict[str, Any]:
         "restart": ranks.number("TORCHELASTIC_RESTART_COUNT") or 0,
         **_device(),
     }
+
+
+def _tf32(torch: Any) -> bool | None:
+    """Whether products and convolutions may both use TensorFloat-32; None where torch refuses to tell."""
+    try:
+        return bool(torch.backends.cuda.matmul.allow_tf32 and torch.backends.cudnn.allow_tf32)
+    except RuntimeError:  # the script has set the precision of each by the newer names
+        return None
 
 
 class LoaderFacts:

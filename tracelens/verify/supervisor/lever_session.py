@@ -7,6 +7,7 @@ ran beside it. Ctrl-C ends the trial and keeps what was measured.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -75,6 +76,8 @@ class LeverUnderTrial:
     difference: Difference | None = None
     band: SeedTolerance | None = None
     pairs: list[tuple[float, float]] = field(default_factory=list)
+    seconds: float | None = None
+    """What its last timed process took."""
 
     @property
     def alive(self) -> bool:
@@ -160,8 +163,11 @@ class LeverSession:
     # -------------------------------------------------------------------------------------------------- rounds
 
     def first_rounds(self) -> None:
-        """Each lever once for its numbers, and timed once beside an original."""
-        for number, lever in enumerate(self.levers):
+        """Each lever once for its numbers, and timed once beside an original.
+
+        What compiles comes last: one such process takes as long as several others, and would take their time.
+        """
+        for number, lever in enumerate(sorted(self.levers, key=lambda one: _compiles(one.trial))):
             if self._spent_share > LEVER_POLICY.first_share and number:
                 break
             if number % LEVER_POLICY.bases_every == 0:
@@ -183,7 +189,7 @@ class LeverSession:
         """Rounds of the levers that promise something, every second one in reverse order."""
         for number in range(LEVER_POLICY.rounds - 1):
             wanted = [lever for lever in self.levers if self._wants_another(lever)]
-            if not wanted or not self._affords(len(wanted) + 1):
+            if not wanted or not self._affords(1, wanted):
                 return
             self._tell(f"round {number + 2} of {len(wanted)} {'lever' if len(wanted) == 1 else 'levers'}")
             for position, lever in enumerate(wanted if number % 2 else reversed(wanted)):
@@ -212,6 +218,7 @@ class LeverSession:
         assert self.base is not None
         self._tell(f"{lever.trial.id}, timed")
         record = self._attempt(lever, self._process(lever.trial.id, "timed", self.steps))
+        lever.seconds = record.seconds if record is not None else None
         base = self.base.timed_steps()
         timed = record.timed_steps() if record is not None else None
         if base is not None and timed is not None:
@@ -260,7 +267,8 @@ class LeverSession:
             merged = together(self.combination.trial, lever.trial, self.request.joined)
             if isinstance(merged, str) or (pooled_times.center(lever.pairs) or 0.0) < LEVER_POLICY.hopeless:
                 continue
-            if not self._affords(1 + 2 * LEVER_POLICY.least_rounds):
+            rounds = LEVER_POLICY.least_rounds
+            if not self._affords(rounds, [self._slower(lever, self.combination)] * (1 + rounds)):
                 break
             self._try_together(merged)
 
@@ -274,7 +282,7 @@ class LeverSession:
         self._judge_by_seeds(attempt)
         if (pooled_times.center(attempt.pairs) or 0.0) < standing:
             return
-        while attempt.alive and len(attempt.pairs) < LEVER_POLICY.least_rounds and self._affords(2):
+        while attempt.alive and len(attempt.pairs) < LEVER_POLICY.least_rounds and self._affords(1, [attempt]):
             self._time_base()
             before = len(attempt.pairs)
             self._time(attempt)
@@ -316,10 +324,20 @@ class LeverSession:
     def _spent_share(self) -> float:
         return 1 - self.left_s / self.request.budget_s
 
-    def _affords(self, count: int) -> bool:
-        """Whether so many more processes fit into the budget."""
-        seconds = [record.seconds for record in (*self.originals, *self.seeded)]
-        return bool(seconds) and count * max(seconds) <= self.left_s
+    def _affords(self, originals: int, levers: Sequence[LeverUnderTrial] = ()) -> bool:
+        """Whether so many more runs of the original and one of each of these levers fit into the budget."""
+        warm = [
+            *self.originals[1:],
+            *self.seeded,
+            *filter(None, (self.base,)),
+        ]  # the very first one read torch from disk
+        usual = max((record.seconds for record in warm), default=math.inf)
+        return originals * usual + sum(lever.seconds or usual for lever in levers) <= self.left_s
+
+    @staticmethod
+    def _slower(*levers: LeverUnderTrial) -> LeverUnderTrial:
+        """Of these the one whose process takes longest: together they take about as long."""
+        return max(levers, key=lambda lever: lever.seconds or 0.0)
 
     def _tell_results(self) -> None:
         self.on_result(self.result())
@@ -352,6 +370,10 @@ def _brief(message: str) -> str:
     """What happened, and the last line of what the program said: its error."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     return lines[0] if len(lines) == 1 else f"{lines[0]} {lines[-1]}"
+
+
+def _compiles(trial: LeverTrial) -> bool:
+    return any(toggle.kind == "compile" for toggle in trial.toggles)
 
 
 def _decided(lever: LeverUnderTrial) -> bool:
