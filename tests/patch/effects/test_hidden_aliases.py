@@ -189,7 +189,8 @@ LOOPS = {
     ),
     "a formatter of a logger that another function sets": Case(
         code="import logging\nlog = logging.getLogger('x')\n"
-        "def tick(i):\n    for h in logging.getLogger('x').handlers:\n        h.setFormatter(logging.Formatter(f'{i} %(message)s'))\n",
+        "def tick(i):\n    for h in logging.getLogger('x').handlers:\n"
+        "        h.setFormatter(logging.Formatter(f'{i} %(message)s'))\n",
         body="STEP\nlog.info('%.4f', loss.item())  # later\ntick(i)",
     ),
     "a sampler that is put into a loader": Case(
