@@ -52,6 +52,12 @@ def apart(folder: Path, text: str) -> str:
     return subprocess.run(command, check=True, cwd=folder, stdout=subprocess.PIPE, text=True, timeout=120).stdout
 
 
+def test_what_the_loop_copies_to_the_gpu_is_not_its_data_set(tmp_path: Path) -> None:
+    head = "        for x, y in loader:\n"
+    text = loading().replace(head, head + '            x, y = x.to("cuda"), y.to("cuda")\n')
+    assert [hunk.id for hunk in unsafe(tmp_path, text, "more-workers").hunks] == ["TL701"]
+
+
 @pytest.mark.programs
 def test_workers_are_added_and_the_script_runs(tmp_path: Path) -> None:
     text = loading()

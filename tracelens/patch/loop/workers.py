@@ -150,7 +150,7 @@ def _made(source: SourceFile, call: cst.Call) -> list[cst.CSTNode]:
     """The expressions that make what the loader is given, in this file."""
     given = [a.value for a in call.args if a.keyword is None or a.keyword.value in _POSITIONS]
     out: list[cst.CSTNode] = list(given)
-    names = {dotted(value) for value in given} | {key(v) for value in given for v in variables(value)}
+    names = ({dotted(value) for value in given} | {key(v) for value in given for v in variables(value)}) - {""}
     for node in walk(source.module):
         if isinstance(node, cst.Assign) and any(dotted(target.target) in names for target in node.targets):
             out.append(node.value)
