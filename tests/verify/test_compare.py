@@ -133,6 +133,34 @@ def test_a_time_is_masked_as_a_whole():
     assert printed_output.difference("12:0.25\n", "13:0.25\n", step).line == 1
 
 
+@pytest.mark.parametrize(
+    ("original", "patched"),
+    [
+        ("loss:0.5 epoch_Time:4.0min:", "loss:0.5 epoch_Time:0.0min:"),
+        ("10 loss 0.5 took 12 s", "10 loss 0.5 took 7 s"),
+        ("0.5 in 12.3 seconds", "0.5 in 7.1 seconds"),
+        ("ETA: 3 loss 0.5", "ETA: 1 loss 0.5"),
+        ("0.5 3.1 it/s", "0.5 4.7 it/s"),
+        ("0.5 (312 samples/sec)", "0.5 (498 samples/sec)"),
+        ("Time 1.2 (1.3) Loss 0.5", "Time 0.8 (1.3) Loss 0.5"),
+    ],
+)
+def test_times_and_rates_are_masked_also_where_two_originals_round_to_the_same(original, patched):
+    """An estimate in whole minutes agrees between two originals and changes because the patch is faster."""
+    mask = printed_output.mask_of([original, original])
+    assert printed_output.difference(original, patched, mask) is None
+    changed = patched.replace("0.5", "0.6")
+    assert printed_output.difference(original, changed, mask).line == 1
+
+
+@pytest.mark.parametrize(
+    ("original", "patched"),
+    [("epoch 3 min 0.1", "epoch 4 min 0.1"), ("3 samples", "4 samples"), ("acc 0.1 lr 2", "acc 0.1 lr 3")],
+)
+def test_numbers_beside_other_words_are_compared(original, patched):
+    assert printed_output.difference(original, patched, printed_output.mask_of([original, original])).line == 1
+
+
 def test_spaces_that_nothing_masks_count():
     assert printed_output.difference("a  1\n", "a 1\n", printed_output.mask_of(["a  1\n", "a  1\n"])) is not None
 

@@ -2,8 +2,8 @@
 
 In: standard outputs as text. Out: the first line that differs, or None. A token that varies between runs of the same
 code (a time, a path with a process id) says nothing about the patch. It is masked where it stands and, for the same
-line shape, in its column: a clock that happened to agree on line 7 is still a clock. Spaces beside it go with it: they
-pad a number to a width.
+line shape, in its column: a clock that happened to agree on line 7 is still a clock. A number with a unit of time is
+masked always. Spaces beside it go with it: they pad a number to a width.
 """
 
 from __future__ import annotations
@@ -17,6 +17,13 @@ _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE]
 _PIECE = re.compile(r"([^\s,;:=()\[\]{}|/%]+)")
 _SIXTIETHS = re.compile(r"[0-5]\d(?:\.\d+)?")
 """Minutes or seconds behind a colon."""
+_NUMBER_WITH_UNIT = re.compile(r"[-+]?\d+(?:\.\d*)?([a-z]*)", re.IGNORECASE)
+_TIMED = re.compile(r"(?:.*[_-])?(?:time|eta|elapsed|took|duration|speed|throughput)", re.IGNORECASE)
+"""A word behind which stands a time or a rate."""
+_UNIT = re.compile(
+    r"\s+(?:ms|s|secs?|seconds?|minutes?|hours?)(?!\w)|(?:\s+\w+)?/(?:s|secs?|second)(?!\w)", re.IGNORECASE
+)
+"""What stands behind a time or a rate."""
 _MASK = "\N{WHITE SQUARE}"
 
 
@@ -81,9 +88,20 @@ def masked(number: int, line: str, mask: Mask) -> str:
     shape = _shape(line)
     pieces = _PIECE.split(line)
     for index in range(1, len(pieces), 2):
-        if (number, index) in mask.tokens or (shape, index) in mask.columns:
+        if (number, index) in mask.tokens or (shape, index) in mask.columns or _is_time(pieces, index):
             pieces[index - 1 : index + 2] = _unspaced(pieces[index - 1]), _MASK, _unspaced(pieces[index + 1])
     return "".join(pieces)
+
+
+def _is_time(pieces: Sequence[str], index: int) -> bool:
+    """Whether a token is a time or a rate, by its unit or the word before it: two originals may round to the same, and
+    the patch, which is faster, to another."""
+    found = _NUMBER_WITH_UNIT.fullmatch(pieces[index])
+    if found is None:
+        return False
+    known = found[1].lower() in ("ms", "s", "sec", "secs", "min", "mins", "m", "h", "hr", "hrs")
+    said = index > 2 and not found[1] and _TIMED.fullmatch(pieces[index - 2]) is not None
+    return known or said or _UNIT.match("".join(pieces[index + 1 : index + 5])) is not None
 
 
 def _clock(pieces: Sequence[str], index: int) -> range:
