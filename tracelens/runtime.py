@@ -448,8 +448,9 @@ def _snapshot(value: Any) -> Any:
 
 
 def _scalar_of_a_library(value: Any) -> bool:
-    module, name = type(value).__module__, type(value).__name__
-    return module == "datetime" or (module == "numpy" and name != "ndarray")
+    """A number or a moment; numpy has views beside them: `memmap`, `matrix`, a record of an array."""
+    kinds = [(kind.__module__, kind.__name__) for kind in type(value).__mro__]
+    return kinds[0][0] == "datetime" or (("numpy", "generic") in kinds and ("numpy", "void") not in kinds)
 
 
 def _plain(value: Any) -> bool:

@@ -66,3 +66,17 @@ def test_an_exception_that_is_caught_loses_nothing(name: str, tmp_path: Path) ->
 def test_an_exception_that_nobody_sees_needs_no_helper(name: str, tmp_path: Path) -> None:
     patch = patch_of(tmp_path, script(ENDS[name]))
     assert ([one.path.name for one in patch.files], [hunk.tier for hunk in patch.hunks]) == (["train.py"], ["safe"])
+
+
+LOGGERS = {
+    "the root's settings": "logging.basicConfig(filename='run.log')\nlog = logging.getLogger('t')\nlog.setLevel(20)\n",
+    "handlers of the start": "log = logging.getLogger('t')\nif __name__ == '__main__':\n"
+    "    log.addHandler(logging.FileHandler('run.log'))\n",
+}
+
+
+@pytest.mark.parametrize("name", LOGGERS)
+def test_the_lines_of_a_logger_are_kept_whoever_gave_it_its_handler(name: str, tmp_path: Path) -> None:
+    loop = "for x, y in loader:\n    STEP\n    log.info('%.4f', loss.item())  # fires\n"
+    patch = patch_of(tmp_path, script("import logging\n" + LOGGERS[name] + loop), lossy=False)
+    assert {one.path.name for one in patch.files} == {"train.py", "tracelens_runtime.py"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -114,3 +115,16 @@ def test_arrays_of_the_gpu_are_what_each_would_be(dtype: torch.dtype, every: int
         ahead.defer(lambda *values: seen.extend(values), ahead.numpy(tensor), ahead.tolist(tensor))
     expected = [value for tensor in tensors for value in (tensor.cpu().numpy(), tensor.tolist())]
     assert [repr(described(one)) for one in seen] == [repr(described(one)) for one in expected]
+
+
+@pytest.mark.parametrize("kind", ["record", "memmap"])
+def test_a_view_of_numpy_is_written_as_it_is_at_its_batch(kind: str, tmp_path: Path) -> None:
+    counts = np.zeros(1, dtype=[("step", "i8")])
+    value: Any = counts[0] if kind == "record" else np.memmap(tmp_path / "kept", dtype="f8", mode="w+", shape=(1,))
+    key: Any = "step" if kind == "record" else 0
+    seen: list[int] = []
+    ahead = runtime.DeferredReads(every=10)
+    for i in ahead.iterate(range(3)):
+        value[key] = i
+        ahead.defer(lambda one, loss: seen.append(int(one[key])), value, ahead.item(torch.tensor(1.0)))
+    assert seen == [0, 1, 2]

@@ -265,8 +265,9 @@ def is_rate(facts: LoopFacts, capture: Capture) -> bool:
 def _lost(deferral: Deferral) -> frozenset[str]:
     """Results that somebody can look at after an exception has left the loop, or after the process has ended."""
     lines = deferral.state & {OUTPUT, FILES}
-    if not judged(deferral).seen_after_exceptions:
-        return lines
+    seen = judged(deferral).seen_after_exceptions
+    if seen != "results":
+        return lines | {OUTPUT} if seen == "lines" else lines
     moved = [part for run in deferral.runs for statement in run.statements for part in walk(statement)]
     leaves = [part for part in moved if isinstance(part, cst.BaseSmallStatement)]
     return lines | {name for leaf in leaves for name in written(leaf, deferral.facts.names)}

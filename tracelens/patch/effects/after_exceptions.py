@@ -1,20 +1,23 @@
-"""Whether anybody can look at what statements change, once an exception has left their loop.
+"""What of a loop's statements anybody can look at once an exception has left the loop.
 
-In: an analysis, the loop of one unit, and what its statements do. Out: yes or no, for plans that lose what waits then.
-An exception that nobody catches ends the process; one that is caught leaves what does not belong to the loop's call.
+In: an analysis, the loop of one unit, and what its statements do. Out: lines, results or nothing, for plans that lose
+what waits then. An exception that nobody catches ends the process; one that is caught leaves what is not of that call.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Literal
 
 from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.deeds import Deed
 from tracelens.patch.effects.memory import SHARED, Unit
 from tracelens.patch.effects.names import code_of
 from tracelens.patch.effects.objects import (
+    DISK_WRITE,
+    OUTPUT,
     WRITES,
     Activation,
     Callbacks,
@@ -29,23 +32,25 @@ from tracelens.patch.effects.objects import (
 from tracelens.patch.effects.places import Loop, path_to
 from tracelens.patch.effects.statements import Statements
 
+Seen = Literal["lines", "results"]
+SEEN: tuple[Seen, ...] = ("lines", "results")
 _MADE = (Container, Instance)
 
 
-def can_be_seen(
-    analysis: Analysis, unit: Module | Activation, loop: Loop, moved: Iterable[Deed], started: Path
-) -> bool:
-    """Whether a change by `moved` can be seen after an exception. `started`: the script, whose end is the process's."""
+def seen_of(
+    analysis: Analysis, unit: Module | Activation, loop: Loop, moved: Collection[Deed], started: Path
+) -> Seen | None:
+    """What of `moved` can be seen after an exception. `started`: the script, whose end is the process's."""
+    if any(deed.effect.kind in (OUTPUT, DISK_WRITE) for deed in moved):
+        return "lines"
     changed = {deed.effect.target for deed in moved if deed.effect.kind == WRITES} - {None}
     if any(isinstance(one, Unknown) for one in changed):
-        return True  # it may be a file, which lasts longer than the process
+        return "results"  # it may be a file, which lasts longer than the process
     if _is_guarded(analysis, unit, loop):
-        return bool(changed)
+        return "results" if changed else None
     others = frozenset[Object]() if isinstance(unit, Module) else _others(analysis, unit)
-    outlive = (
-        isinstance(unit, Module) or not others.isdisjoint(changed - {unit}) or any(map(_closes_over(unit), others))
-    )
-    return outlive and _may_be_caught(analysis, unit, loop, started)
+    held = not others.isdisjoint(changed - {unit}) or any(map(_closes_over(unit), others))
+    return "results" if (held or isinstance(unit, Module)) and _may_be_caught(analysis, unit, loop, started) else None
 
 
 def _closes_over(unit: Unit) -> Callable[[Object], bool]:

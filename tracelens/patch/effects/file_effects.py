@@ -130,7 +130,7 @@ def _state(path: Path) -> tuple[str, int, int]:
 
 def _unknown(text: str, question: Question) -> Answer:
     reason = Reason(False, "hidden", text, question.path.name, question.line)
-    return Answer("checked", (reason,), seen_after_exceptions=True)
+    return Answer("checked", (reason,), seen_after_exceptions="results")
 
 
 def _with(answer: Answer, more: tuple[Reason, ...]) -> Answer:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from tracelens.patch.effects import names
-from tracelens.patch.effects.after_exceptions import can_be_seen, is_plain_block
+from tracelens.patch.effects.after_exceptions import SEEN, Seen, is_plain_block, seen_of
 from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.deeds import Deed, Deeds
 from tracelens.patch.effects.dispatch import TEXT
@@ -97,12 +97,12 @@ class Reason:
 class Answer:
     """`safe`: proved; `checked`: not proved, but no obstacle is known; `refused`: there is one.
 
-    `seen_after_exceptions`: whether somebody may look at what the statements change when an exception ended the loop.
+    `seen_after_exceptions`: what of the statements somebody may look at when an exception ended the loop.
     """
 
     tier: Tier
     reasons: tuple[Reason, ...]
-    seen_after_exceptions: bool = False
+    seen_after_exceptions: Seen | None = None
 
 
 def judge(analysis: Analysis, question: Question, started: Path) -> Answer:
@@ -118,12 +118,12 @@ def judge(analysis: Analysis, question: Question, started: Path) -> Answer:
     units = [one for one in memory.summaries if isinstance(one, (Module, Activation)) and code_of(one) is code]
     judges = [_Judge(analysis, question, unit, loop) for unit in units]
     reasons = {reason for one in judges for reason in one.reasons()}
-    seen = any(can_be_seen(analysis, one.unit, loop, one.moved, started) for one in judges)
+    seen = {seen_of(analysis, one.unit, loop, one.moved, started) for one in judges} or {"results"}
     if not units:
         reasons = {Reason(False, "hidden", "who runs the loop is not known", file.shown, loop.lineno)}
     ordered = tuple(sorted(reasons, key=lambda one: (not one.known, one.line, one.text)))
     tier: Tier = "refused" if any(one.known for one in ordered) else "checked" if ordered else "safe"
-    return Answer(tier, ordered, seen or not units)
+    return Answer(tier, ordered, next((one for one in SEEN if one in seen), None))
 
 
 class _Judge:
