@@ -2,11 +2,10 @@
 
     measure.py try NAME FOLDER SECONDS [LEVER…]       the whole command, then the hand-made loop in pairs of its own
     measure.py session NAME FOLDER SECONDS LEVER…     without a recording: levers and hand-made loop in one session
-    measure.py table FOLDER                           the rows of docs/try.md
 
-Out: FOLDER/NAME.json. Run one per GPU, or several with one LOOP_LOCK (see `gpu_loops`), each on cores of its own; what
-`compile` takes is then not known, because it holds the time that was waited for the lock. LOOP_HAND=0 leaves the
-hand-made loop out.
+Out: FOLDER/NAME.json; `table.py` makes the table of docs/try.md of such rows. Run one per GPU, or several with one
+LOOP_LOCK (see `gpu_loops`), each on cores of its own; what `compile` takes is then not known, because it holds the time
+that was waited for the lock. LOOP_HAND=0 leaves the hand-made loop out.
 """
 
 from __future__ import annotations
@@ -123,28 +122,9 @@ def session(name: str, folder: Path, seconds: float, levers: Sequence[str]) -> d
     return row
 
 
-def table(folder: Path) -> str:
-    """One row per loop."""
-    head = ("loop", "original, ms", "best combination", "gain", "by hand", "share of the gain by hand")
-    rows = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    for path in sorted(folder.glob("*.json")):
-        row = json.loads(path.read_text())
-        hand, best, base = (row["by_hand"] or {}).get("speedup"), row["try"]["combination"], row["try"]["base_us"]
-        gain = best["speedup"]["speedup"] if best else 1.0
-        share = "–" if hand is None or hand["speedup"] <= 1.01 else f"{(gain - 1) / (hand['speedup'] - 1):.2f}"
-        made = "–" if hand is None else f"{hand['speedup']:.2f}"
-        rows.append(
-            f"| {row['loop']} | {base / 1000:.2f} | {best['id'] if best else 'none'} | {gain:.2f} | {made} | {share} |"
-        )
-    return "\n".join(rows)
-
-
 if __name__ == "__main__":
-    if sys.argv[1] == "table":
-        print(table(Path(sys.argv[2])))
-    else:
-        mode, loop, target = sys.argv[1], sys.argv[2], Path(sys.argv[3]).resolve()
-        target.mkdir(parents=True, exist_ok=True)
-        run = whole_command if mode == "try" else session
-        row = run(loop, target, float(sys.argv[4]), sys.argv[5:])
-        (target / f"{loop}.json").write_text(json.dumps(row, indent=1))
+    mode, loop, target = sys.argv[1], sys.argv[2], Path(sys.argv[3]).resolve()
+    target.mkdir(parents=True, exist_ok=True)
+    run = whole_command if mode == "try" else session
+    row = run(loop, target, float(sys.argv[4]), sys.argv[5:])
+    (target / f"{loop}.json").write_text(json.dumps(row, indent=1))

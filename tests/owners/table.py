@@ -29,12 +29,23 @@ def main() -> int:
 
 def filled(page: str) -> str:
     """The page with its tables as the data has them."""
-    document = json.loads((DATA / "h200.json").read_text(encoding="utf-8"))
-    for name, part in (("twins", twins(document["rows"])), ("price", price(document["prices"]))):
+    document, untuned, planted = (_read(name) for name in ("h200", "h200_untuned", "known"))
+    parts = {
+        "twins": twins(document["rows"]),
+        "untuned": twins(untuned["rows"]),
+        "price": price(document["prices"]),
+        "known": known(planted["3.12"], planted["3.11"]),
+    }
+    for name, part in parts.items():
         begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
         head, tail = page[: page.index(begin) + len(begin)], page[page.index(end) :]
         page = f"{head}\n{part}\n{tail}"
     return page
+
+
+def _read(name: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
+    return document
 
 
 def twins(rows: list[dict[str, Any]]) -> str:
@@ -87,6 +98,32 @@ def price(documents: list[dict[str, Any]]) -> str:
     middle, half = pooled([loop["after_ratio"] for _, loop, _ in loops])
     together = f"All together: ×{middle:.4f}, 95 % interval {middle - half:.4f} to {middle + half:.4f}."
     return "\n".join([*lines, "", together])
+
+
+def known(newer: list[dict[str, Any]], older: list[dict[str, Any]]) -> str:
+    """One line per planted cost: what it took and what its owner has, on Python 3.12 and on 3.11."""
+    before = {row["plant"]: row for row in older}
+    lines = ["| plant | 3.12: took / owned | off by | 3.11: took / owned |", "|---|---|---|---|"]
+    for row in newer:
+        plant = row["plant"]
+        lines.append(f"| `{plant}` | {_planted(row)} | {_off(row)} | {_planted(before[plant])} |")
+    timed = [row for row in newer if row["taken"]]
+    near = [sum(abs(row["owned"] / row["taken"] - 1) <= share for row in timed) for share in (0.05, 0.10)]
+    right = " and ".join(
+        f"in {sum(row['right'] for row in rows)} of {len(rows)} on {version}"
+        for version, rows in (("3.12", newer), ("3.11", older))
+    )
+    costs = f"On 3.12 {near[0]} of {len(timed)} costs are within 5 %, {near[1]} within 10 %."
+    return "\n".join([*lines, "", f"Owner and line are right {right}. {costs}"])
+
+
+def _planted(row: dict[str, Any]) -> str:
+    taken = "–" if row["taken"] is None else f"{row['taken']:.2f}"
+    return f"{'right' if row['right'] else 'wrong'}, {taken} / {row['owned']:.2f}"
+
+
+def _off(row: dict[str, Any]) -> str:
+    return "–" if not row["taken"] else f"{100 * (row['owned'] / row['taken'] - 1):+.1f} %".replace("-", "−")
 
 
 def pooled(ratios: list[dict[str, float]]) -> tuple[float, float]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from tests.owners import table
+from tests.owners import table, twins
 
 
 def test_the_tables_are_those_of_the_raw_rows() -> None:
@@ -28,3 +30,31 @@ def test_ratios_are_pooled_by_how_well_each_is_known() -> None:
     middle, half = table.pooled(known)
     assert middle == pytest.approx((4 * 1.0 + 1.05) / 5)
     assert half == pytest.approx(0.01 / (5 / 4) ** 0.5)
+
+
+def test_known_answers_say_by_how_much_they_are_off() -> None:
+    newer = [
+        {"plant": "gc", "right": True, "taken": 10.0, "owned": 9.6},
+        {"plant": "json", "right": False, "taken": 1.0, "owned": 1.08},
+        {"plant": "workers", "right": True, "taken": None, "owned": 15.0},
+    ]
+    lines = table.known(newer, newer).splitlines()
+    assert lines[2:5] == [
+        "| `gc` | right, 10.00 / 9.60 | −4.0 % | right, 10.00 / 9.60 |",
+        "| `json` | wrong, 1.00 / 1.08 | +8.0 % | wrong, 1.00 / 1.08 |",
+        "| `workers` | right, – / 15.00 | – | right, – / 15.00 |",
+    ]
+    assert lines[-1].endswith(
+        "in 2 of 3 on 3.12 and in 2 of 3 on 3.11. On 3.12 1 of 2 costs are within 5 %, 2 within 10 %."
+    )
+
+
+def test_lines_of_a_plant_go_together_and_each_goes_once() -> None:
+    """Line 5 has a host's and a launches' owner, of which the larger one counts; line 6 has one."""
+
+    def owner(line: int, middle: float | None) -> dict[str, Any]:
+        ends = (None, None) if middle is None else (middle - 1, middle + 1)
+        return {"locations": [{"line": line}], **dict(zip(twins.RECOVERABLE, (middle, *ends), strict=True))}
+
+    assert twins._said([owner(5, 2.0), owner(5, 4.0), owner(6, 3.0), owner(6, None)])[-1] == [7.0, 5.0, 9.0]
+    assert twins._said([owner(5, 2.0)]) == [[2.0, 1.0, 3.0]]

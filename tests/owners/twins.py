@@ -181,8 +181,8 @@ def judge(row: dict[str, Any], folder: Path) -> dict[str, Any]:
         "largest": largest,
         "largest_is_right": largest in right,
         "owned_us": sum(owner["us_per_step"] for owner in right),
-        "recoverable_us": [[owner[key] for key in RECOVERABLE] for owner in right],
-        "recoverable_is_right": None if scaled is None else any(_near(owner, scaled) for owner in right),
+        "recoverable_us": _said(right),
+        "recoverable_is_right": None if scaled is None else any(_near(*said, scaled) for said in _said(right)),
         "verdict": analysis["verdict"],
         "steps": analysis["steps"],
         "gpu_busy_share": analysis["gpu_busy_share"],
@@ -203,12 +203,23 @@ def _script(name: str) -> Path:
     return Path(__file__).with_name(name)
 
 
-def _near(owner: dict[str, Any], gain: float) -> bool:
+def _said(owners: list[dict[str, Any]]) -> list[list[float]]:
+    """What each owner gives back, and what all lines of a plant give back together: of several owners of one line the
+    largest, because the line is taken out once."""
+    known = [owner for owner in owners if owner["recoverable_us_per_step"] is not None]
+    by_line: dict[int | None, list[float]] = {}
+    for owner in sorted(known, key=lambda owner: owner["recoverable_us_per_step"]):
+        by_line[owner["locations"][0]["line"] if owner["locations"] else None] = [owner[key] for key in RECOVERABLE]
+    each = [[owner[key] for key in RECOVERABLE] for owner in known]
+    together = [sum(values) for values in zip(*by_line.values(), strict=True)] if len(by_line) > 1 else None
+    return [*each, together] if together is not None else each
+
+
+def _near(middle: float, low: float | None, high: float | None, gain: float) -> bool:
     """What is said to be recoverable is within 15 % of what was gained, or its range holds that."""
-    middle, low, high = (owner[key] for key in RECOVERABLE)
-    if middle is None:
-        return False
-    return abs(middle - gain) <= NEAR_SHARE * abs(gain) or (low is not None and low <= gain <= high)
+    return abs(middle - gain) <= NEAR_SHARE * abs(gain) or (
+        low is not None and high is not None and low <= gain <= high
+    )
 
 
 def _at(owner: dict[str, Any], script: str, plant: str) -> bool:

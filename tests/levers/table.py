@@ -1,0 +1,74 @@
+"""The table of docs/try.md from the raw rows in docs/data/levers.
+
+    python tests/levers/table.py [--check]
+
+Between markers; the words around them are written by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+DATA = ROOT / "docs" / "data" / "levers"
+PAGE = ROOT / "docs" / "try.md"
+BEGIN, END = "<!-- levers:begin -->", "<!-- levers:end -->"
+RESULTS = {"inside_seed_band": "inside the band", "outside_seed_band": "**outside** the band", "same": "same results"}
+
+
+def main() -> int:
+    page = PAGE.read_text(encoding="utf-8")
+    text = filled(page)
+    if "--check" in sys.argv:
+        return 0 if text == page else 1
+    PAGE.write_text(text, encoding="utf-8")
+    return 0
+
+
+def filled(page: str) -> str:
+    """The page with its table as the data has it."""
+    rows = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(DATA.glob("*.json"))]
+    head, tail = page[: page.index(BEGIN) + len(BEGIN)], page[page.index(END) :]
+    return f"{head}\n{table(rows)}\n{tail}"
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """One line per loop and lever, the hand-made loop first."""
+    lines = [
+        "| loop | original, ms | what | times as fast | pairs | results | GPU memory, MB |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        tried = [one for one in row["try"]["levers"] if one["id"] != "by-hand"]
+        together = row["try"]["combination"]
+        several = [together] if together is not None and len(together["members"]) > 1 else []
+        for one in (row["by_hand"], *tried, *several):
+            if one is not None and one["standing"] != "not_reached":
+                lines.append(_line(row, one))
+    return "\n".join(lines)
+
+
+def _line(row: dict[str, Any], one: dict[str, Any]) -> str:
+    name = "by hand" if one["id"] == "by-hand" else f"`{one['id']}`"
+    original = f"{row['try']['base_us'] / 1000:.1f}"
+    if one["standing"] != "measured":
+        return f"| {row['loop']} | {original} | {name} | {one['standing']}: {one['reason']} | – | – | – |"
+    memory = "–" if one["memory_bytes_delta"] is None else f"{one['memory_bytes_delta'] / 1e6:+.0f}".replace("-", "−")
+    results = RESULTS.get(one["numbers"], "not judged")
+    return f"| {row['loop']} | {original} | {name} | {_faster(one)} | {len(one['pairs_us'])} | {results} | {memory} |"
+
+
+def _faster(one: dict[str, Any]) -> str:
+    """With its interval; a single pair has none."""
+    found = one["speedup"]
+    if found is None:
+        ((original, changed),) = one["pairs_us"]
+        return f"{original / changed:.2f}"
+    return f"{found['speedup']:.2f} ({found['low']:.2f} to {found['high']:.2f})"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
