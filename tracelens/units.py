@@ -36,3 +36,8 @@ def signed_percent(value: float) -> str:
 def percent_range(low: float, high: float) -> str:
     """`−4 to +5 %`."""
     return f"{signed_percent(low).removesuffix(' %')} to {signed_percent(high)}"
+
+
+def known_by(evidence: str) -> str:
+    """How a number is known, in the reader's words: what was computed from the recorded steps is predicted."""
+    return "predicted" if evidence == "replayed" else evidence

@@ -34,3 +34,14 @@ def test_lines_that_give_back_more_together_are_a_group() -> None:
 def test_lines_that_tell_for_themselves_are_none() -> None:
     assert line_times.group(cases.recommended()) == ()  # 1.5 ms alone, 1.4 together
     assert line_times.group(cases.planned()) == ()
+
+
+def test_the_idle_time_of_a_group_of_waits_stands_where_each_of_them_has_it() -> None:
+    """Two waits in one owner: its 3 ms are not told of its first line, nor twice."""
+    base = cases.recommended()
+    places = tuple(stall.location for stall in base.stalls[:2] if stall.location is not None)
+    waits = tuple(replace(stall, gpu_idle_ns=ns) for stall, ns in zip(base.stalls, (2 * MS, MS), strict=False))
+    owners = Owners(10 * MS, (Owner("gpu", 7 * MS), Owner("wait", 3 * MS, places, group="s1+s2")))
+    times = line_times.line_times(replace(base, owners=owners, stalls=waits))
+    told = {place.line: times[place.path, place.line].gpu_idle_ns for place in places if place.line is not None}
+    assert list(told.values()) == [1_900_000, 950_000]  # of a step that takes 9.5 ms, recorded with 10

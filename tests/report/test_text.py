@@ -103,7 +103,7 @@ def test_rich_markup_in_names_is_text() -> None:
 
 def test_schemes_show_prior_beside_evidence_and_the_reason_of_a_rejection() -> None:
     out = text.recommendation(cases.recommended(), replace(PLAIN, everything=True))
-    assert "10 replayed (8)" in out
+    assert "10 predicted (8)" in out
     assert "gains 0.2 %, within its noise of ±2 %" in out
     assert "Risk above 31.5 %: event-sync would win" in out
 
@@ -115,7 +115,7 @@ def test_the_next_command_is_ready_to_paste() -> None:
 
 def test_verification_shows_predicted_beside_measured() -> None:
     out = text.verification(cases.recommended().verifications, PLAIN, "tracelens report")
-    assert "16 % faster, same numbers." in out
+    assert "16 % faster, same results." in out
     measured = next(line for line in out.splitlines() if "measured" in line and "faster by" in line)
     predicted = next(line for line in out.splitlines() if "predicted" in line)
     assert "+16 %" in measured and "+14 %" in measured and "+17 %" in predicted

@@ -7,7 +7,6 @@ from tracelens.findings.analyzed_rank import AnalyzedRank
 from tracelens.findings.detector import Detector, no_calls
 from tracelens.model import Abstention, Finding
 from tracelens.trace.tables import among
-from tracelens.units import ms
 
 ID = "alloc_in_loop"
 FEWEST_CALLS_PER_STEP = 1.0
@@ -22,12 +21,12 @@ def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
     calls = rank.timeline.calls()
     allocations = calls[among(calls["kind"], "alloc", "free") & kept.holds(calls["step"])]
     per_step = len(allocations) / kept.count
-    cost_ns = round(int((allocations["end_ns"] - allocations["start_ns"]).sum()) / kept.count)
+    held_ns = round(int((allocations["end_ns"] - allocations["start_ns"]).sum()) / kept.count)
     if per_step < FEWEST_CALLS_PER_STEP:
         return ()
     names = ", ".join(sorted({str(name) for name in allocations["name"]})[:3])
-    text = f"{per_step:.3g} calls per step ({names}) hold the host for {ms(cost_ns)}"
-    return (rank.finding(ID, "GPU memory is allocated in the loop", cost_ns, text),)
+    text = f"{per_step:.3g} calls per step ({names}) hold the host for {rank.said(held_ns)}"
+    return (rank.finding(ID, "GPU memory is allocated in the loop", rank.on_baseline(held_ns), text),)
 
 
 DETECTOR = Detector(id=ID, passed="No driver allocation inside the loop", detect=_detect)

@@ -23,11 +23,11 @@ def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
 def _finding(stall: Stall, rank: AnalyzedRank) -> Finding:
     """Without a replay the larger of both losses stands for the cost: the host is blocked while the GPU idles."""
     if stall.exposed_ns is not None:
-        cost_ns, origin = stall.exposed_ns, f"copying without waiting gives back {ms(stall.exposed_ns)} (replay)"
+        cost_ns, origin = stall.exposed_ns, f"copying without waiting gives back {ms(stall.exposed_ns)} (predicted)"
     else:
-        cost_ns = max(stall.wait_ns, stall.gpu_idle_ns or 0)
-        origin = "what copying without waiting gives was not replayed"
-    return rank.finding(ID, "A copy to the GPU blocks the host", cost_ns, f"{described(stall)}; {origin}", stall)
+        cost_ns = rank.on_baseline(max(stall.wait_ns, stall.gpu_idle_ns or 0))
+        origin = "what copying without waiting gives could not be predicted"
+    return rank.finding(ID, "A copy to the GPU blocks the host", cost_ns, f"{described(stall, rank)}; {origin}", stall)
 
 
 DETECTOR = Detector(id=ID, passed="No copy to the GPU blocks the host", detect=_detect, not_applicable=without_copies)

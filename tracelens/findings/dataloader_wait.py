@@ -7,7 +7,6 @@ from tracelens.findings.analyzed_rank import AnalyzedRank
 from tracelens.findings.detector import Detector
 from tracelens.model import Abstention, Finding
 from tracelens.trace import intervals
-from tracelens.units import ms
 
 ID = "dataloader_wait"
 LEAST_SHARE = 0.02
@@ -30,10 +29,10 @@ def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
     cost_ns = waited_ns if idle_ns is None else idle_ns
     if rank.share(cost_ns) < LEAST_SHARE:
         return ()
-    text = f"the loop is inside the DataLoader for {ms(waited_ns)} per step"
-    text += f", and the GPU idles {ms(idle_ns)} of it" if idle_ns is not None else "; no GPU work was recorded"
+    text = f"the loop is inside the DataLoader for {rank.said(waited_ns)} per step"
+    text += f", and the GPU idles {rank.said(idle_ns)} of it" if idle_ns is not None else "; no GPU work was recorded"
     text += _of_a_batch(rank)
-    return (rank.finding(ID, "The loop waits for the DataLoader", cost_ns, text),)
+    return (rank.finding(ID, "The loop waits for the DataLoader", rank.on_baseline(cost_ns), text),)
 
 
 def _of_a_batch(rank: AnalyzedRank) -> str:

@@ -42,7 +42,8 @@ class Detector:
         detected = incomplete_recording.unjudged(self.id, rank.timeline.coverage) or self.detect(rank)
         if isinstance(detected, Abstention):
             return detected
-        findings = tuple(finding for finding in detected if rank.share(finding.cost_ns) >= NEGLIGIBLE_SHARE)
+        least_ns = NEGLIGIBLE_SHARE * rank.steps.best_known_ns
+        findings = tuple(finding for finding in detected if finding.cost_ns >= least_ns)
         if findings:
             return findings
         reason = self.not_applicable(rank)

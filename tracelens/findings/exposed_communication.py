@@ -14,7 +14,7 @@ def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
     """The cost is the time in which a collective runs alone. It contains the wait for the slowest rank."""
     if "gpu" not in rank.signals or rank.breakdown is None:
         return no_gpu(ID)
-    cost_ns = rank.breakdown.known["communication_exposed"]
+    cost_ns = rank.on_baseline(rank.breakdown.known["communication_exposed"])
     text = f"collectives run {ms(cost_ns)} per step with no kernel beside them; waiting for other ranks is part of it"
     return (rank.finding(ID, "Communication is not hidden", cost_ns, text),)
 

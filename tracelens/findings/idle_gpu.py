@@ -5,7 +5,6 @@ from __future__ import annotations
 from tracelens.findings.analyzed_rank import AnalyzedRank
 from tracelens.findings.detector import Detector, no_gpu
 from tracelens.model import IDLE_PARTS, Abstention, Finding
-from tracelens.units import ms
 
 ID = "idle_gpu"
 LEAST_SHARE = 0.05
@@ -29,9 +28,9 @@ def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
     if share < LEAST_SHARE:
         return ()
     ordered = sorted(parts.items(), key=lambda part: -part[1])
-    causes = ", ".join(f"{CAUSE[name]} {ms(ns)}" for name, ns in ordered if ns > 0)
-    text = f"idle {ms(idle_ns)} of {ms(rank.step_ns)} per step: {causes}"
-    return (rank.finding(ID, f"The GPU is idle {100 * share:.0f} % of the time", idle_ns, text),)
+    causes = ", ".join(f"{CAUSE[name]} {rank.said(ns)}" for name, ns in ordered if ns > 0)
+    text = f"idle {rank.said(idle_ns)} of {rank.said(rank.step_ns)} per step: {causes}"
+    return (rank.finding(ID, f"The GPU is idle {100 * share:.0f} % of the time", rank.on_baseline(idle_ns), text),)
 
 
 DETECTOR = Detector(id=ID, passed="The GPU has work nearly all the time", detect=_detect)

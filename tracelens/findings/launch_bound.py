@@ -43,9 +43,9 @@ def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
         return ()
     text = (
         f"{launches:.0f} launches per step of kernels that run {median_ns / 1e3:.1f} µs in the middle; "
-        f"the GPU idles {ms(cost_ns)} per step because the next launch is not there yet{_profiler_share(rank)}"
+        f"the GPU idles {rank.said(cost_ns)} per step because the next launch is not there yet{_profiler_share(rank)}"
     )
-    return (rank.finding(ID, "The host cannot issue kernels as fast as they run", cost_ns, text),)
+    return (rank.finding(ID, "The host cannot issue kernels as fast as they run", rank.on_baseline(cost_ns), text),)
 
 
 def _profiler_share(rank: AnalyzedRank) -> str:

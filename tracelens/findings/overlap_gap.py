@@ -5,7 +5,6 @@ from __future__ import annotations
 from tracelens.findings.analyzed_rank import AnalyzedRank
 from tracelens.findings.detector import Detector, no_calls, no_gpu, without_copies
 from tracelens.model import Abstention, Finding
-from tracelens.units import ms
 
 ID = "overlap_gap"
 
@@ -21,11 +20,13 @@ def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
         return no_calls(ID, rank)
     hidden = 100 * overlap.h2d_hidden_ns / overlap.h2d_ns
     text = (
-        f"copies to the GPU take {ms(overlap.h2d_ns)} per step, {hidden:.0f} % of it under computation, "
-        f"{ms(overlap.h2d_exposed_ns)} exposed, {ms(overlap.h2d_blocking_ns)} of that while the next kernel waits; "
+        f"copies to the GPU take {rank.said(overlap.h2d_ns)} per step, {hidden:.0f} % of it under computation, "
+        f"{rank.said(overlap.h2d_exposed_ns)} not hidden, {rank.said(overlap.h2d_blocking_ns)} of that while the next "
+        "kernel waits; "
         f"{overlap.streams_used} stream{'s'[: overlap.streams_used != 1]} in use"
     )
-    return (rank.finding(ID, "Copies are not hidden behind computation", overlap.h2d_blocking_ns, text),)
+    cost_ns = rank.on_baseline(overlap.h2d_blocking_ns)
+    return (rank.finding(ID, "Copies are not hidden behind computation", cost_ns, text),)
 
 
 DETECTOR = Detector(id=ID, passed="Copies hide under compute", detect=_detect, not_applicable=without_copies)

@@ -18,11 +18,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from tracelens.findings import kept_steps
+from tracelens.findings.analyzed_rank import AnalyzedRank
 from tracelens.findings.detector import NEGLIGIBLE_SHARE
 from tracelens.model import Location, Stall, Timeline, Verdict
 from tracelens.trace.tables import codes
 from tracelens.trace.waits import KINDS, kinds_of_calls
-from tracelens.units import ms
 
 RowPositions = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.signedinteger[Any]]
@@ -72,12 +72,12 @@ def with_exposed(stalls: tuple[Stall, ...], exposed: Mapping[str, int], step_ns:
     return tuple(_judged(stall, exposed.get(stall.id), step_ns) for stall in stalls)
 
 
-def described(stall: Stall) -> str:
+def described(stall: Stall, rank: AnalyzedRank) -> str:
     """'cudaDeviceSynchronize, 1 call per step, blocks the host for 310 µs, the GPU idles 120 µs for it'."""
     calls = "1 call" if stall.calls_per_step == 1 else f"{stall.calls_per_step:.3g} calls"
     name = f"{stall.call} ({stall.api})" if stall.call else stall.api
-    text = f"{name}, {calls} per step, blocks the host for {ms(stall.wait_ns)}"
-    return text if stall.gpu_idle_ns is None else f"{text}, the GPU idles {ms(stall.gpu_idle_ns)} for it"
+    text = f"{name}, {calls} per step, blocks the host for {rank.said(stall.wait_ns)}"
+    return text if stall.gpu_idle_ns is None else f"{text}, the GPU idles {rank.said(stall.gpu_idle_ns)} for it"
 
 
 def _judged(stall: Stall, exposed_ns: int | None, step_ns: int) -> Stall:

@@ -119,7 +119,7 @@ def _refilled(facts: _StepFacts) -> Explanation | None:
     if facts.waited_ns < small or facts.together_ns >= small:
         return None
     text = (
-        f"The host waits {ms(facts.waited_ns)} per step, and without any wait a step takes as long: "
+        "The host waits for the GPU, and without any wait a step takes as long: "
         "each queue refills before the GPU runs dry."
     )
     return Explanation("refilled", text, {"wait_ns": facts.waited_ns, "exposed_ns": facts.together_ns})

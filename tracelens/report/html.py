@@ -43,6 +43,7 @@ from tracelens.report.sections import Code
 from tracelens.report.text import by_rank
 from tracelens.report.training_window import taken_in, training_window
 from tracelens.run.sources import SourceScope
+from tracelens.units import known_by
 
 UNIT = re.compile(r"([+−-]?\d[\d.,]* (?:%|ms|s)(?!\w))")
 SCRIPTS = ("report", "tryout", "timeline")
@@ -87,6 +88,7 @@ def _content(diagnosis: IllustratedDiagnosis, source: SourceScope) -> dict[str, 
         "ranks": ranks.compare_ranks(diagnosis),
         **_evidence(diagnosis),
         "wording": wording,
+        "known_by": known_by,
     }
 
 

@@ -134,7 +134,8 @@ def _idle(diagnosis: Diagnosis) -> Mapping[Location, int]:
     out: dict[Location, int] = defaultdict(int)
     for owner in diagnosis.owners.owners:
         place = _place(owner, diagnosis)
-        if place is not None and owner.kind not in ("gpu", "communication"):
+        group = owner.kind in ("wait", "copy") and len(owner.locations) > 1  # each of its waits has its own time
+        if place is not None and owner.kind not in ("gpu", "communication") and not group:
             out[place] += owner.owned_ns
     owned = frozenset((place.path, place.line) for place in out)
     for stall in diagnosis.stalls:

@@ -1,6 +1,6 @@
 """Recorded times on the one step time that a page is about.
 
-In: a Diagnosis, whose waits, parts and findings are as recorded, under the profiler. Out: the same with these times as
+In: a Diagnosis, whose waits and parts are as recorded, under the profiler. Out: the same with these times as
 shares of the baseline (`steps.best_known_ns`). What was predicted or measured is on the baseline already. JSON keeps
 what was recorded, with the baseline beside it.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeVar
 
-from tracelens.model import Breakdown, Diagnosis, Finding, Stall
+from tracelens.model import Breakdown, Diagnosis, Stall
 
 AnyDiagnosis = TypeVar("AnyDiagnosis", bound=Diagnosis)
 
@@ -22,13 +22,12 @@ def factor(diagnosis: Diagnosis) -> float:
 
 
 def on_baseline(diagnosis: AnyDiagnosis) -> AnyDiagnosis:
-    """With the recorded times of waits, parts and findings on the baseline."""
+    """With the recorded times of waits and parts on the baseline; findings are on it."""
     scale = factor(diagnosis)
     return replace(
         diagnosis,
         stalls=tuple(_stall(stall, scale) for stall in diagnosis.stalls),
         breakdown=None if diagnosis.breakdown is None else _breakdown(diagnosis.breakdown, scale),
-        findings=tuple(_finding(finding, diagnosis.steps.best_known_ns) for finding in diagnosis.findings),
     )
 
 
@@ -40,8 +39,3 @@ def _stall(stall: Stall, scale: float) -> Stall:
 def _breakdown(parts: Breakdown, scale: float) -> Breakdown:
     scaled = {part: None if ns is None else round(ns * scale) for part, ns in parts.parts.items()}
     return Breakdown(sum(ns for ns in scaled.values() if ns is not None), scaled)
-
-
-def _finding(finding: Finding, baseline_ns: int) -> Finding:
-    """Its share of the step is what is certain of it, whichever step it was taken of."""
-    return replace(finding, cost_ns=round(finding.share * baseline_ns))

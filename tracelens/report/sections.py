@@ -21,8 +21,9 @@ from tracelens.report.formatting import (
     readable_id,
     short_ms,
 )
-from tracelens.report.on_baseline import factor
+from tracelens.report.on_baseline import factor, on_baseline
 from tracelens.report.text import MET, by_rank
+from tracelens.units import known_by
 
 SMALLEST_OWNER = 0.005
 """Of the step. What owns less is added up in the last row."""
@@ -107,14 +108,14 @@ def _owner(owner: Owner, diagnosis: Diagnosis, scale: float) -> tuple[str, ...]:
 
 def waits(diagnosis: Diagnosis) -> Section:
     """Host waits with their three numbers, costliest first; without one what that means."""
-    stalls = wording.ranked_stalls(diagnosis)
+    stalls = wording.ranked_stalls(on_baseline(diagnosis))
     if not stalls:
         return Section("waits", "Waits of the host", "none", wording.no_waits(diagnosis))
     columns = ("where", "call", "calls", "host blocked", "GPU idle", "without it", "verdict")
     anchors = tuple(f"stall-{number}" for number in range(1, len(stalls) + 1))
     lede = (
-        "Per step, as recorded with the profiler: how long the host was blocked, how much idle GPU time the wait owns, "
-        "and what removing it alone would give back. A long wait is often free."
+        "Per step: how long the host was blocked, how much idle time of the GPU the wait causes, and what removing it "
+        "alone would give back. A long wait is often free."
     )
     return Section(
         "waits",
@@ -161,7 +162,7 @@ def _estimate(scheme: Scheme) -> tuple[str, ...]:
         Code(scheme.id),
         estimate_range(estimate) if estimate else DASH,
         gain(estimate.speedup) if estimate else DASH,
-        estimate.evidence if estimate else DASH,
+        known_by(estimate.evidence) if estimate else DASH,
         DASH if scheme.prior_total is None else f"{scheme.prior_total:.2f}",
         DASH if scheme.total is None else f"{scheme.total:.2f}",
         "; ".join(scheme.reasons) if not scheme.applicable else "",
@@ -199,8 +200,8 @@ def found(diagnosis: Diagnosis) -> Section | None:
 
 def passed(diagnosis: Diagnosis) -> Section | None:
     """Symptoms that were looked for and not found, or that cannot occur here."""
-    rows = [(check.meaning, readable_id(check.detector), "passed") for check in diagnosis.passed]
-    rows += [(check.reason, readable_id(check.detector), "not applicable") for check in diagnosis.not_applicable]
+    rows = [(check.meaning, Code(check.detector), "passed") for check in diagnosis.passed]
+    rows += [(check.reason, Code(check.detector), "not applicable") for check in diagnosis.not_applicable]
     hint = f"{len(diagnosis.passed)} checks"
     return _section("passed", "Checked, no problem", hint, Table(("what", "check", "result"), tuple(rows)))
 

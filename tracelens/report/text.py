@@ -34,6 +34,7 @@ from tracelens.report import (
 from tracelens.report.first_screen import first_screen, subject
 from tracelens.report.source_excerpt import around
 from tracelens.report.terminal import TerminalStyle
+from tracelens.units import known_by
 
 DIFF_ROWS = 60
 """A diff that fits on a screen is shown with the recommendation; a longer one is for `apply --dry-run`."""
@@ -151,7 +152,7 @@ def _scheme_row(scheme: Scheme) -> tuple[str, ...]:
         scheme.id,
         formatting.estimate_range(estimate) if estimate else formatting.UNKNOWN,
         formatting.gain(estimate.speedup) if estimate else "–",
-        f"{estimate.evidence}, {wording.RANGE[estimate.evidence]}" if estimate else "–",
+        f"{known_by(estimate.evidence)}, {wording.RANGE[estimate.evidence]}" if estimate else "–",
         "–" if scheme.prior_total is None else f"{scheme.prior_total:.2f}",
         "–" if scheme.total is None else f"{scheme.total:.2f}",
     )
@@ -175,7 +176,7 @@ def _score(scheme: Scheme, criterion: str) -> str:
         return "–"
     prior = (scheme.prior or {}).get(criterion)
     beside = "" if prior is None else f" ({prior:g})"
-    return f"{round(score.score, 1):g} {score.evidence}{beside}"
+    return f"{round(score.score, 1):g} {known_by(score.evidence)}{beside}"
 
 
 def _situation(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:

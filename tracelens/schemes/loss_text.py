@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from tracelens.model import Owner, OwnerKind
 from tracelens.schemes.loss import MOST_BUSY, Loss, Period
-from tracelens.schemes.wording import known_by, ms, place, places
+from tracelens.schemes.wording import ms, place, places
+from tracelens.units import known_by
 
 HEADLINE_LENGTH = 60
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")

@@ -150,9 +150,11 @@ def nothing(schemes: Sequence[Scheme], facts: Facts) -> str:
 
 def beside(schemes: Sequence[Scheme], facts: Facts) -> str:
     """What the headline leaves out of `nothing`: where and how much it is, and what helps; empty where no owner is."""
-    loss = _largest(facts)
-    if loss is None or _unrecorded(facts):
+    loss = _largest(facts) if facts.has_gpu else _on_the_cpu(facts)
+    if loss is None or facts.unjudged is not None or (facts.has_gpu and _unrecorded(facts)):
         return ""
+    if not facts.has_gpu:
+        return f"On the CPU, no GPU work was recorded: {loss_text.details(loss, _period(facts))}."
     kind, unjudged = loss.owner.kind, _not_judged(facts)
     said = [] if kind == "gpu" else [loss_text.details(loss, _period(facts))]
     limit = _LIMIT_OF.get(kind) or ("loader" if kind == "dataloader" and not loss.returns else None)

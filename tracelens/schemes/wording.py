@@ -39,12 +39,7 @@ def gain(estimate: Estimate) -> str:
     """'+14 % (+11 to +17 %, predicted)'."""
     low, high = gain_percent(estimate.base_ns, estimate.high_ns), gain_percent(estimate.base_ns, estimate.low_ns)
     middle = gain_percent(estimate.base_ns, estimate.step_ns)
-    return f"{percent(middle)} ({units.percent_range(low, high)}, {known_by(estimate.evidence)})"
-
-
-def known_by(evidence: str) -> str:
-    """How a number is known, in the reader's words: what was computed from the recorded steps is predicted."""
-    return "predicted" if evidence == "replayed" else evidence
+    return f"{percent(middle)} ({units.percent_range(low, high)}, {units.known_by(estimate.evidence)})"
 
 
 def place(location: Location | None) -> str:
