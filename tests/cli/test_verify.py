@@ -33,7 +33,7 @@ def next_line(capsys: Capture) -> list[str]:
 def found(scheme: str | None, outcome: str) -> Verification:
     ratio = Ratio(1.2, 1.1, 1.3) if outcome == "slower" else Ratio(0.8, 0.7, 0.9)
     details: dict[str, Any] = {"interval": 10, "windows": {"before": None, "after": None}, "notes": []}
-    said = "Different numbers: backward 3: 1.0 in the original, 2.0 in the patched version."
+    said = "Different results: backward 3: 1.0 in the original, 2.0 in the patched version."
     return Verification(scheme, outcome, outcome == "faster", ratio, 10_000, 8_000, None, said, details)  # type: ignore[arg-type]
 
 

@@ -28,9 +28,9 @@ def test_evidence_comes_from_the_stalls(tmp_path: Path) -> None:
     path.write_text(text)
     edits = (Edit("defer-read", stalls=("s1",), locations=(place,), interval=10),)
     (hunk,) = make(tmp_path, path, edits, (stall("s1", place.line),), PatchOptions()).hunks
-    assert hunk.evidence == "1 call per step, 3.10 ms per step host-blocked, 1.20 ms exposed"
+    assert hunk.evidence == "1 call per step, 3.10 ms per step host-blocked, alone it costs 1.20 ms"
     (hunk,) = make(tmp_path, path, edits, (stall("s1", place.line, exposed=None),), PatchOptions()).hunks
-    assert hunk.evidence.endswith("exposed time unknown")
+    assert hunk.evidence.endswith("what it costs is not known")
     (hunk,) = make(tmp_path, path, edits, (stall("s1", place.line, exposed=2_667),), PatchOptions()).hunks
     assert hunk.evidence.endswith("2.7 µs exposed"), "0.00 ms would be a zero that nobody measured"
 

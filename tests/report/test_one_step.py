@@ -16,9 +16,9 @@ def test_lanes_of_one_step_lie_on_one_scale() -> None:
     picture = step_picture.draw_step(cases.timeline())
     assert picture is not None
     named = {lane.name: lane.boxes for lane in picture.lanes}
-    assert list(named) == ["CPU main thread", "Stream 7", "GPU idle"]
+    assert list(named) == ["Python thread", "Stream 7", "GPU idle"]
     scale = (step_picture.WIDTH - step_picture.LABEL_WIDTH) / 10  # a step of 10 ms
-    (wait,) = [box for box in named["CPU main thread"] if box.kind == "wait"]
+    (wait,) = [box for box in named["Python thread"] if box.kind == "wait"]
     assert wait.x == pytest.approx(step_picture.LABEL_WIDTH + 2 * scale, abs=0.1)
     assert wait.width == pytest.approx(6 * scale, abs=0.1)
     assert wait.label == "SYNC" and "train.py:11" in wait.title

@@ -65,7 +65,7 @@ def test_every_event_of_the_recording_is_in_its_lane() -> None:
     named = {
         (lane["name"], lane["part"]): events for lane, events in zip(document["lanes"], unpacked(document), strict=True)
     }
-    calls = named["CPU main thread", "CUDA calls and waits"]
+    calls = named["Python thread", "CUDA calls and waits"]
     assert len(calls) == len(timeline.tables.calls)
     assert {("Stream 7", ""), ("Copies", "all streams"), ("GPU idle", "by cause")} < set(named)
     waits = [event for event in calls if document["kinds"][event[3]] == "wait"]

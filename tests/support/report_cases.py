@@ -278,7 +278,7 @@ def recommended(**changes: Any) -> IllustratedDiagnosis:
         9_500_000,
         8_170_000,
         estimate,
-        "16 % faster, same numbers.",
+        "16 % faster, same results.",
     )
     run = Run(Path("tracelens-runs/r1"), ("python", "train.py"), Path("train.py").resolve(), Path.cwd(), True, ())
     base = planned(

@@ -394,10 +394,10 @@ def test_the_two_step_times_agree_with_the_ratio_beside_them():
 
 def test_of_several_changes_each_verdict_names_its_own():
     both = [
-        Verification(scheme, "no change", True, Ratio(1.0, 0.99, 1.01), 100, 100, None, "Same numbers.", {})
+        Verification(scheme, "no change", True, Ratio(1.0, 0.99, 1.01), 100, 100, None, "Same results.", {})
         for scheme in ("event-sync", "pinned-copy")
     ]
     shown = text.verification(both, TerminalStyle(120, color=False), "tracelens report")
-    assert "event-sync: Same numbers." in shown
-    assert "pinned-copy: Same numbers." in shown
+    assert "event-sync: Same results." in shown
+    assert "pinned-copy: Same results." in shown
     assert "event-sync:" not in text.verification(both[:1], TerminalStyle(120, color=False), "tracelens report")

@@ -39,7 +39,7 @@ def trial(of: Patch, **changes: Any) -> Verification:
         "environment": {"device": "NVIDIA H200"},
         "numbers": numbers | changes.pop("numbers", {}),
     }
-    equal, verdict = changes.pop("numbers_equal", True), "Same numbers, bit for bit."
+    equal, verdict = changes.pop("numbers_equal", True), "Same results, bit for bit."
     return Verification("event-interval", "faster", equal, None, None, None, None, verdict, details | changes)
 
 
@@ -61,7 +61,7 @@ def test_a_trial_of_other_bytes_says_nothing(other: dict[str, bytes | None], tmp
 
 
 OBJECTIONS = {
-    "other numbers": ({"numbers_equal": False}, "found a difference: Same numbers, bit for bit"),
+    "other numbers": ({"numbers_equal": False}, "found a difference: Same results, bit for bit"),
     "other output of an unsafe change": ({"numbers": {"first_difference": {"part": "output"}}}, "found a difference"),
     "no result": ({"numbers_equal": None}, "came to no result"),
     "output not compared": ({"numbers": {"output_compared": False}}, "could not compare what the script prints"),

@@ -107,5 +107,5 @@ def test_two_versions_made_by_hand_from_the_command_line(tmp_path):
     words = [sys.executable, "-m", "tracelens", "verify", str(before), str(after), "--steps", "20", "--budget", "60s"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
-    assert "Different numbers: backward 2" in done.stdout
+    assert "Different results: backward 2" in done.stdout
     assert sorted(path.name for path in tmp_path.iterdir()) == ["after.py", "before.py"]

@@ -1,4 +1,4 @@
-"""`tracelens verify`: original against patched: same numbers? faster? by how much?"""
+"""`tracelens verify`: original against patched: same results? faster? by how much?"""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ effort = options.bundled(
 
 
 @click.command(
-    short_help="Original against patched: same numbers? faster?",
+    short_help="Original against patched: same results? faster?",
     context_settings={"ignore_unknown_options": True},
 )
 @click.argument("words", metavar="[RUN | BEFORE.py AFTER.py [ARGS]...]", nargs=-1, type=click.UNPROCESSED)

@@ -170,7 +170,7 @@ def evidence(stalls: Sequence[Stall]) -> str:
     calls = sum(stall.calls_per_step for stall in distinct)
     wait = ms(sum(stall.wait_ns for stall in distinct))
     exposed = [stall.exposed_ns for stall in distinct if stall.exposed_ns is not None]
-    known = f"{ms(sum(exposed))} exposed" if len(exposed) == len(distinct) else "exposed time unknown"
+    known = f"alone it costs {ms(sum(exposed))}" if len(exposed) == len(distinct) else "what it costs is not known"
     return f"{calls:g} {'call' if calls == 1 else 'calls'} per step, {wait} per step host-blocked, {known}"
 
 

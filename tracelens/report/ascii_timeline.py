@@ -41,7 +41,7 @@ def _lanes(timeline: Timeline, start: int, end: int) -> Iterator[tuple[str, str]
     host = [("c", _of_thread(tables.calls, timeline.main_thread)), ("D", tables.loader), ("w", tables.waits)]
     row = _row(host, start, end)
     if row.strip("."):
-        yield "main thread", row
+        yield "Python thread", row
     ops = tables.ops
     busiest = ops.assign(ns=ops["end_ns"] - ops["start_ns"]).groupby("stream", observed=True)["ns"].sum()
     for stream in sorted(busiest.nlargest(LANES).index):

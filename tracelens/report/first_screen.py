@@ -245,11 +245,15 @@ def spans(lines: Sequence[int]) -> str:
 
 
 def _instead(diagnosis: PlannedDiagnosis) -> str:
-    """'Wait every 10th batch: 17.5 ms per step, +45 % (measured, +21 to +73 %).'"""
+    """'Wait every 10th batch: 17.5 ms per step, +45 % (measured, +21 to +73 %).'; untried, what it acts on."""
     wanted = diagnosis.recommendation.scheme or diagnosis.recommendation.lever
     lever = next((lever for lever in diagnosis.levers if lever.id == wanted), None)
-    if lever is None or lever.known is None or not lever.known.excludes_zero:
+    if lever is None or (lever.known is not None and not lever.known.excludes_zero):
         return ""
+    if lever.known is None:
+        acts_ns = acts_on_ns(lever, diagnosis)
+        acts = "" if acts_ns is None else f" acts on {short_ms(acts_ns)} ms of the step,"
+        return f"{lever_names.name(lever, diagnosis)}:{acts} not tried yet."
     step = short_ms(diagnosis.steps.best_known_ns / lever.known.speedup)
     return f"{lever_names.name(lever, diagnosis)}: {step} ms per step, {_gained(lever)}."
 
@@ -272,7 +276,8 @@ def _measured(diagnosis: PlannedDiagnosis) -> str:
 def _about_patch(diagnosis: PlannedDiagnosis) -> str:
     change = diagnosis.recommended_patch
     if diagnosis.recommendation.scheme is not None and change is None:
-        return f"No patch was made: {formatting.clean(next_commands.no_source(diagnosis))}."
+        nothing = "No patch was made" if costly_lines(diagnosis) else "No line can be named and no patch made"
+        return f"{nothing}: {formatting.clean(next_commands.no_source(diagnosis))}."
     lever = diagnosis.patches.get(diagnosis.recommendation.lever or "") if change is None else None
     if lever is not None and lever.by_hand:
         return f"By hand, at {lever.by_hand[0].location}: {formatting.clean(lever.by_hand[0].by_hand)}."

@@ -154,7 +154,7 @@ def patch_commands(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> tu
     words = (*(typed or plan(diagnosis)), "--scheme", chosen)
     again = "again" if _trial(diagnosis, chosen) is not None else "first"
     return (
-        (f"Measure it {again}: original against patched, same numbers?", line("verify", *words)),
+        (f"Measure it {again}: original against patched, same results?", line("verify", *words)),
         ("Apply it to your source", line("apply", *words)),
         ("Undo, byte for byte", line("revert", *which(diagnosis, typed))),
     )

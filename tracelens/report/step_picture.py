@@ -189,7 +189,7 @@ def _named_lanes(timeline: Timeline, window: TimeAxis) -> Iterator[tuple[str, Se
     tables = timeline.tables
     waits = window.inside(tables.waits)
     calls = window.inside(tables.calls)
-    yield "CPU main thread", _host(calls, waits, timeline.main_thread, window, whole=True)
+    yield "Python thread", _host(calls, waits, timeline.main_thread, window, whole=True)
     for thread in timeline.autograd_threads:
         if thread != timeline.main_thread:
             yield "Autograd thread", _host(calls, waits, thread, window, whole=False)

@@ -81,10 +81,10 @@ Totals = dict[str, tuple[tuple[str, float], ...]]
 
 
 def step_strip(diagnosis: PlannedDiagnosis, then: BestLever | None) -> StepStrip | None:
-    """None where neither the GPU's nor the host's time of a step is known."""
+    """None where the GPU's time of a step is not known: what is left of it would be one bar."""
     base_ns = diagnosis.steps.best_known_ns
     now = _now(diagnosis, base_ns)
-    if not now or diagnosis.steps.source == "none" or base_ns <= 0:
+    if GPU not in now or diagnosis.steps.source == "none" or base_ns <= 0:
         return None
     longest = max(base_ns, then.step_ns if then else 0)
     steps = [_step("Now", base_ns, now, longest)]

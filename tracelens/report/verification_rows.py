@@ -21,7 +21,7 @@ WINDOW = (
     ("copy_wait_us_per_step", "time in blocking copies per step", "us"),
     ("host_wait_us_per_step", "host wait per step, with the DataLoader", "us"),
     ("gpu_busy_share", "GPU busy", "share"),
-    ("cpu_busy_share", "main thread busy", "share"),
+    ("cpu_busy_share", "Python thread busy", "share"),
     ("streams_used", "streams used", "number"),
     ("h2d_us_per_step", "copies to the GPU per step", "us"),
     ("h2d_hidden_us_per_step", "of them hidden under compute", "us"),
@@ -36,6 +36,10 @@ REMARK = {
 """What a reader of two rows would otherwise take for a contradiction."""
 
 
+OUTCOME = {"inconclusive": "undecided", "different numbers": "different results"}
+"""As a reader is told it, where the word of verify.json is another one."""
+
+
 def rows(trial: Verification) -> tuple[tuple[str, str, str], ...]:
     """Everything that was measured of one change."""
     return (*_verdict(trial), *_windows(trial), *(("note", formatting.clean(note), "") for note in _notes(trial)))
@@ -48,7 +52,7 @@ def _notes(trial: Verification) -> tuple[str, ...]:
 
 
 def _verdict(trial: Verification) -> Iterator[tuple[str, str, str]]:
-    yield "outcome", trial.outcome, ""
+    yield "outcome", OUTCOME.get(trial.outcome, trial.outcome), ""
     yield "losses, weights and output", SAME[trial.numbers_equal], ""
     if trial.base_ns is not None and trial.patched_ns is not None:
         yield "step before → after", f"{milliseconds(trial.base_ns)} → {milliseconds(trial.patched_ns)}", ""

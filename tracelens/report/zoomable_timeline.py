@@ -118,7 +118,7 @@ def _waits(diagnosis: Diagnosis) -> list[list[Any]]:
 def _lanes(timeline: Timeline) -> Iterator[EventLane]:
     tables = timeline.tables
     operators = _operators(timeline)
-    threads = [("CPU main thread", timeline.main_thread)]
+    threads = [("Python thread", timeline.main_thread)]
     threads += [("Autograd thread", thread) for thread in timeline.autograd_threads if thread != timeline.main_thread]
     for name, thread in threads:
         if thread is not None:

@@ -73,18 +73,18 @@ def sentence(evidence: VerdictEvidence, predicted: Estimate | None) -> str:
     if evidence.broken:
         return f"The patched version failed: {evidence.failure}"
     if evidence.failure is not None:
-        return f"Inconclusive: {evidence.failure}"
+        return f"Undecided: {evidence.failure}"
     if evidence.tolerance is not None:
         return _tolerance_sentence(evidence, evidence.tolerance, predicted)
     if evidence.difference is not None and not evidence.prints_otherwise:
-        return f"Different numbers: {evidence.difference}."
+        return f"Different results: {evidence.difference}."
     speed = _speed(evidence) + _prediction(evidence, predicted)
     if evidence.noise is not None:
         return (
-            "Inconclusive about the numbers: two runs of the original differ already, also under deterministic "
-            f"algorithms (first at {evidence.noise.where}). {speed}"
+            "Undecided whether the results are the same: two runs of the original differ already, also under "
+            f"deterministic algorithms (first at {evidence.noise.where}). {speed}"
         )
-    how = "Same numbers, bit for bit" + (" (under deterministic algorithms)" if evidence.deterministic else "")
+    how = "Same results, bit for bit" + (" (under deterministic algorithms)" if evidence.deterministic else "")
     if evidence.prints_otherwise:
         how += f"; the output differs, as an unsafe change may make it ({evidence.difference})"
     return f"{how}. {speed}"
@@ -93,14 +93,14 @@ def sentence(evidence: VerdictEvidence, predicted: Estimate | None) -> str:
 def _tolerance_sentence(evidence: VerdictEvidence, tolerance: SeedTolerance, predicted: Estimate | None) -> str:
     """For a change that was asked for with --unsafe: its losses beside those of other seeds."""
     shown, where = tolerance.shown, f" (first at {evidence.difference.where})" if evidence.difference else ""
-    head = f"The numbers change{where}, as an unsafe change may"
+    head = f"The results change{where}, as an unsafe change may"
     if tolerance.verdict is None or shown is None:
-        return f"Inconclusive: {head[0].lower()}{head[1:]}; is it within seed noise? Unknown: {tolerance.reason}."
+        return f"Undecided: {head[0].lower()}{head[1:]}; is it within seed noise? Unknown: {tolerance.reason}."
     low, high, patched = shown.tail
     ends = f"the loss ends at {patched:.4g}, {tolerance.seeds} seeds of the original at {low:.4g} to {high:.4g}"
     if tolerance.verdict == "diverges":
         share = f"{100 * shown.outside:.0f} % of its curve lies outside their band"
-        return f"Different numbers: the loss diverges: {ends}, and {share}."
+        return f"Different results: the loss diverges: {ends}, and {share}."
     speed = _speed(evidence) + _prediction(evidence, predicted)
     return f"{head}, and stay within seed noise: {ends}. {speed}"
 

@@ -17,7 +17,7 @@
       $("then-text").textContent = row ? `${row.step} · ${row.gain}` : "";
       const what = row && row.schemes.length ? ` This is ${row.schemes.join(" and ")}${row.measured ? `; ${row.measured}` : ""}.` : "";
       $("tried").textContent = row ? `${row.step} per step (80 % range ${row.range}), ${row.gain}; then limited by ${row.limit}.${what}`
-        : key ? "This combination could not be replayed." : "No change: the loop as it is.";
+        : key ? "This combination could not be predicted." : "No change: the loop as it is.";
       for (const line of document.querySelectorAll("[data-tl=combinations] tr[data-key]")) line.classList.toggle("chosen", line.dataset.key === String(key));
     };
     for (const one of switches) one.addEventListener("change", show);
