@@ -7,7 +7,6 @@ import ast
 import pytest
 
 from tests.support.moves import SURROUNDINGS, Case, asked, one_file
-from tracelens.patch.effects.movable import Answer
 from tracelens.patch.effects.ordinary import unusual
 
 ORDINARY = """
@@ -63,6 +62,7 @@ UNUSUAL = {
     "a.__class__ = B": "an assignment to `a.__class__`",
     "async def f(): pass": "`async`",
     "exec(text)": "`exec`",
+    "import traceback\ntraceback.TracebackException(t, e, b, capture_locals=True)": "`traceback.TracebackException`",
     "model.forward, model.keep = (lambda x: x), 1": "an assignment to `model.forward`",
     "import torch.nn.functional as F\nvars(F)['relu'] = f": "`vars(F)`",
     "class A:\n    def item(self): pass": "`item` of a class",
@@ -99,7 +99,7 @@ def test_anything_else_is_told_with_its_line(code: str) -> None:
 def test_a_loop_beside_it_is_not_proved_and_says_why(where: str) -> None:
     files = one_file(Case(code="import helpers\n", body="STEP\nprint(loss.item())  # later"), SURROUNDINGS["function"])
     files["helpers.py"] = "x = 1\n"
-    assert asked(files) == Answer("safe", ())
+    assert asked(files).tier == "safe"
     answer = asked({**files, where: "import weakref\n" + files[where]})
     assert answer.tier == "checked"
     assert [(one.text, one.path, one.line) for one in answer.reasons] == [

@@ -21,7 +21,7 @@ _WHOLE = _words(
     "__future__ abc argparse ast base64 bisect configparser copy csv datetime decimal distutils enum errno fcntl "
     "fnmatch fractions getpass glob gzip hashlib heapq html io itertools json math multiprocessing numbers os pathlib "
     "pdb pickle platform pprint random re shutil socket statistics string struct subprocess tarfile tempfile textwrap "
-    "time timeit traceback typing unicodedata urllib uuid xml zipfile"
+    "time timeit typing unicodedata urllib uuid xml zipfile"
 )
 """Modules of the standard library that hide nothing."""
 _PARTS: Mapping[str, frozenset[str]] = {
@@ -40,6 +40,7 @@ _PARTS: Mapping[str, frozenset[str]] = {
         "argv byteorder executable exit float_info getsizeof maxsize path platform stderr stdin stdout version "
         "version_info"
     ),
+    "traceback": _words("format_exc format_exception format_tb print_exc print_exception print_tb"),
     "warnings": _words("catch_warnings filterwarnings simplefilter warn"),
 }
 """What hides nothing in those that could."""

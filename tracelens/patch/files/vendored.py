@@ -7,6 +7,7 @@ read as data here: this package must work where torch is not installed.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection
 from importlib.resources import files
 from pathlib import Path
@@ -55,12 +56,20 @@ def offers(helpers: bytes) -> frozenset[str]:
 
 
 def place(script: Path) -> Path:
-    """Beside the script, where `import tracelens_runtime` finds it; above its package where it is run with -m."""
+    """Beside the script, where `import tracelens_runtime` finds it; above its package where it is a module of one."""
+    text = script.read_bytes() if script.is_file() else b""
     folder = script.parent
-    if _imports_its_package(script):
+    for _ in range(_dots(text)):
+        folder = folder.parent
+    if _imports_its_package(script, text):
         while (folder / "__init__.py").is_file():
             folder = folder.parent
     return folder / f"{MODULE}.py"
+
+
+def _dots(text: bytes) -> int:
+    """How many folders a file's relative imports go up: such a file runs as a module only."""
+    return max((len(dots) for dots in re.findall(rb"^[ \t]*from[ \t]+(\.+)", text, re.MULTILINE)), default=0)
 
 
 def is_ours(data: bytes) -> bool:
@@ -74,8 +83,7 @@ def version(data: bytes) -> int | None:
     return int(number) if is_ours(data) and number.isdigit() else None
 
 
-def _imports_its_package(script: Path) -> bool:
+def _imports_its_package(script: Path, text: bytes) -> bool:
     package = script.parent.name.encode()
-    text = script.read_bytes() if script.is_file() else b""
     lines = (line.strip() for line in text.splitlines())
     return any(line.startswith((b"from .", b"from " + package + b".", b"import " + package + b".")) for line in lines)
