@@ -48,7 +48,7 @@ def candidates(schemes: Sequence[Scheme]) -> tuple[Candidate, ...]:
 def with_twins(schemes: Sequence[Scheme], patches: Mapping[str, Patch], size: Mapping[str, int]) -> list[Scheme]:
     """The schemes, those whose change another one makes as well marked with its id: the one of the smaller `size`."""
     first: dict[object, Scheme] = {}
-    for scheme in sorted(schemes, key=lambda scheme: size[scheme.id]):  # stable: equal sizes keep the rules' order
+    for scheme in sorted(schemes, key=lambda scheme: (size[scheme.id], scheme.id)):
         change = _change(scheme, patches.get(scheme.id))
         if scheme.applicable and change is not None:
             first.setdefault(change, scheme)
@@ -60,7 +60,7 @@ def order(
 ) -> tuple[Scheme, ...]:
     """The candidates with total and rank, best first. `told_apart`: per pair, whether the replay of both differs."""
     scored = _with_totals(found, weights)
-    left = sorted(scored, key=lambda candidate: (candidate.share, -_total(candidate)))
+    left = sorted(scored, key=lambda candidate: (candidate.share, -_total(candidate), candidate.scheme.id))
     ranked: list[Scheme] = []
     while left:
         best = min(near_ties(left, told_apart), key=_preferred)
@@ -131,9 +131,10 @@ def _half_width(estimate: Estimate) -> float:
     return estimate.noise_ns / estimate.base_ns
 
 
-def _preferred(candidate: Candidate) -> tuple[float, bool, float]:
-    """Among near ties: the higher total, then what was measured, then the faster."""
-    return -_total(candidate), candidate.estimate.evidence != "measured", candidate.share
+def _preferred(candidate: Candidate) -> tuple[float, bool, float, str]:
+    """Among near ties: the higher total, then what was measured, then the faster; the id, so that it is one order."""
+    measured = candidate.estimate.evidence == "measured"
+    return -_total(candidate), not measured, candidate.share, candidate.scheme.id
 
 
 def _total(candidate: Candidate) -> float:
