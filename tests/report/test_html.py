@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 from tests.support import report_cases as cases
-from tracelens.model import Abstention, Location
+from tracelens.model import Abstention, ComparedQuantity, Location, SecondOpinion
 from tracelens.report import html, text
 from tracelens.report import json as json_report
 from tracelens.report.terminal import TerminalStyle
@@ -164,3 +164,15 @@ def test_missing_utilization_is_a_gap_and_said_to_be_missing() -> None:
     assert out.count('<polyline class="curve c0"') == 2 and out.count('<polyline class="curve c1"') == 1
     nothing = [{**row, "gpus": None} for row in rows]
     assert html.render(cases.recommended(monitor=tuple(nothing))).count("<polyline") == 1  # the CPU's
+
+
+def test_a_second_opinion_is_a_fold_with_the_numbers_of_the_terminal() -> None:
+    quantities = (ComparedQuantity("GPU idle", "ms", 121.2, 118.5), ComparedQuantity("critical path", "ms", None, None))
+    opinion = SecondOpinion("HTA", "0.5.0", quantities, ("it rounds",))
+    page = html.render(cases.recommended(), opinion=opinion)
+    fold = page.partition('id="opinion"')[2].partition("</details>")[0]
+    said = re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", fold)).replace("\u00a0", " "))
+    assert "GPU idle 121.2 ms 118.5 ms differ" in said and "critical path – –" in said and "it rounds." in said
+    assert 'id="opinion"' not in html.render(cases.recommended())
+    told = " ".join(text.analysis(cases.diagnosis(), TerminalStyle(100), opinion=opinion).split())
+    assert "GPU idle 121.2 ms 118.5 ms differ" in told and "it rounds." in told

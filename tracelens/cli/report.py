@@ -14,7 +14,7 @@ from tracelens.cli.renderers.renderer import PlanAnswer, Renderer, render
 from tracelens.errors import UsageError
 
 if TYPE_CHECKING:
-    from tracelens.model import Diagnosis, IllustratedDiagnosis
+    from tracelens.model import Diagnosis, IllustratedDiagnosis, SecondOpinion
 
 STDOUT = Path("-")
 CARD_SUFFIXES = (".svg", ".png")
@@ -37,12 +37,14 @@ CARD_SUFFIXES = (".svg", ".png")
     type=options.OutputPath(),
     help="Write the first screen as one picture instead, for a pull request; a PNG needs Chromium.",
 )
+@click.option("--hta", is_flag=True, help="Also what HolisticTraceAnalysis measures, beside ours; for the page.")
 @options.presented("report")
 def report(
     paths: tuple[Path, ...],
     plan_options: PlanOptions,
     out: Path | None,
     card_file: Path | None,
+    hta: bool,
     shown: Presentation,
 ) -> None:
     """One HTML file with everything: verdict, levers, the loop line by line, timeline. It needs no network.
@@ -65,10 +67,11 @@ def report(
         _write_card(card_file, redact.redacted(diagnosis) if plan_options.redact else diagnosis)
         return
     given = typed(paths, plan_options, diagnosis)
+    opinion = _second_opinion(diagnosis) if hta else None
     if plan_options.redact:  # what the user typed holds names as well
-        answer = PlanAnswer(redact.redacted(diagnosis), (), plan_options)
+        answer = PlanAnswer(redact.redacted(diagnosis), (), plan_options, opinion)
     else:
-        answer = PlanAnswer(diagnosis, given, plan_options)
+        answer = PlanAnswer(diagnosis, given, plan_options, opinion)
     text = render(shown.renderer.page, answer, shown)
     where = out or _default(diagnosis, shown.renderer)
     if where == STDOUT:
@@ -79,6 +82,13 @@ def report(
     if not shown.quiet:
         after = next_commands.after_report(diagnosis, given, applied_scheme(diagnosis))
         output.note(f"\n{wording.verdict(diagnosis)}\n\nnext: {after}")
+
+
+def _second_opinion(diagnosis: IllustratedDiagnosis) -> SecondOpinion:
+    from tracelens import pipeline
+
+    with output.progress("asking HTA"):
+        return pipeline.second_opinion(diagnosis)
 
 
 def _write_card(where: Path, diagnosis: IllustratedDiagnosis) -> None:

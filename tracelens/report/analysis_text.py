@@ -56,20 +56,9 @@ def blocks(
 def _second_opinion(opinion: SecondOpinion) -> Iterator[RenderableType]:
     """HTA's numbers of the whole recording, ours by its definitions, and what is known of a difference."""
     yield terminal.heading(f"Second opinion: {opinion.tool} {opinion.version}, of the whole recording, its definitions")
-    rows = [
-        (one.name, _quantity(one.theirs, one.unit), _quantity(one.ours, one.unit), AGREES[one.agrees])
-        for one in opinion.quantities
-    ]
-    yield terminal.table(("", opinion.tool, "TraceLens", ""), rows, frozenset({1, 2}))
+    yield terminal.table(("", opinion.tool, "TraceLens", ""), wording.opinion_rows(opinion), frozenset({1, 2}))
     for note in opinion.notes:
         yield terminal.paragraph(f"{note}.", "dim")
-
-
-AGREES = {True: "agree", False: "differ", None: ""}
-
-
-def _quantity(value: float | None, unit: str) -> str:
-    return "–" if value is None else f"{value:.1f} {unit}"
 
 
 def method(diagnosis: Diagnosis) -> Iterator[RenderableType]:

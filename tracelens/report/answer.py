@@ -116,8 +116,7 @@ def _command(diagnosis: PlannedDiagnosis) -> str:
     """What the terminal says is next; who reads the report needs no command that makes it."""
     if diagnosis.run is not None and diagnosis.run.meta.get("redacted"):
         return ""
-    after = next_commands.after_recommend(diagnosis)
-    return next_commands.record_again(diagnosis) if after.startswith("tracelens report") else after
+    return next_commands.beside_report(diagnosis)
 
 
 def _note(command: str, then: BestLever | None) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tracelens.model import Diagnosis, IllustratedDiagnosis, PlannedDiagnosis, Verification
+from tracelens.model import Diagnosis, IllustratedDiagnosis, PlannedDiagnosis, SecondOpinion, Verification
 from tracelens.report import formatting, json, sections, verification_rows, wording
 from tracelens.report.formatting import gain, milliseconds
 from tracelens.report.sections import Code, Section, Table
@@ -140,7 +140,17 @@ def method(diagnosis: Diagnosis) -> Section:
     return Section("method", "Method", "one baseline, what the words mean", lede, Table(("word", "meaning"), WORDS))
 
 
-def folded(diagnosis: IllustratedDiagnosis) -> tuple[Section, ...]:
+def second_opinion(opinion: SecondOpinion | None) -> Section | None:
+    """Another tool's numbers of the whole recording, ours by its definitions, and what is known of a difference."""
+    if opinion is None:
+        return None
+    columns = ("of the whole recording", opinion.tool, "TraceLens", "")
+    table = Table(columns, tuple(wording.opinion_rows(opinion)), frozenset({1, 2}))
+    title, hint = f"Second opinion: {opinion.tool} {opinion.version}", "its definitions"
+    return Section("opinion", title, hint, table=table, items=tuple(f"{note}." for note in opinion.notes))
+
+
+def folded(diagnosis: IllustratedDiagnosis, opinion: SecondOpinion | None) -> tuple[Section, ...]:
     """Everything, in the order in which a doubt comes up."""
     found = (
         situation(diagnosis),
@@ -152,6 +162,7 @@ def folded(diagnosis: IllustratedDiagnosis) -> tuple[Section, ...]:
         sections.plan(diagnosis),
         copies(diagnosis),
         assumptions(diagnosis),
+        second_opinion(opinion),
         sections.beyond(diagnosis),
         recording(diagnosis),
         method(diagnosis),

@@ -20,7 +20,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 import tracelens
-from tracelens.model import CRITERIA, Diagnosis, IllustratedDiagnosis, PlannedDiagnosis, Scheme
+from tracelens.model import CRITERIA, Diagnosis, IllustratedDiagnosis, PlannedDiagnosis, Scheme, SecondOpinion
 from tracelens.report import (
     annotated_source,
     answer,
@@ -49,8 +49,10 @@ UNIT = re.compile(r"([+−-]?\d[\d.,]* (?:%|ms|s)(?!\w))")
 SCRIPTS = ("report", "tryout", "timeline")
 
 
-def render(diagnosis: IllustratedDiagnosis, source: SourceScope = "project") -> str:
-    """The page. With `none` no line of the user's source occurs in it."""
+def render(
+    diagnosis: IllustratedDiagnosis, source: SourceScope = "project", opinion: SecondOpinion | None = None
+) -> str:
+    """The page. With `none` no line of the user's source occurs in it. `opinion`: HTA's."""
     if source == "none":
         diagnosis = replace(diagnosis, sources={})
     style, script = _asset("assets/report.css"), "\n".join(_asset(f"assets/{name}.js") for name in SCRIPTS)
@@ -64,6 +66,7 @@ def render(diagnosis: IllustratedDiagnosis, source: SourceScope = "project") -> 
         script_hash=_hash(script),
         document=json.document(diagnosis),
         **_content(diagnosis, source),
+        folded=evidence.folded(diagnosis, opinion),
     )
 
 
@@ -129,7 +132,6 @@ def _evidence(diagnosis: IllustratedDiagnosis) -> dict[str, Any]:
         "score_note": sections.score_note(diagnosis),
         "scoring": _scoring(diagnosis, schemes),
         "utilization": _utilization(diagnosis),
-        "folded": evidence.folded(diagnosis),
     }
 
 

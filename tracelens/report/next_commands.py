@@ -171,8 +171,14 @@ def after_report(diagnosis: PlannedDiagnosis, typed: Sequence[str] = (), applied
     if (maybe := _to_measure(diagnosis)) is not None:
         return line("verify", *(typed or plan(diagnosis)), "--scheme", maybe)
     if chosen is None:
-        return record_again(diagnosis)
+        return beside_report(diagnosis, typed)
     return _after_trial(diagnosis, typed, chosen, chosen == applied)
+
+
+def beside_report(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> str:
+    """What to do with the recommendation, for who has the report already."""
+    after = after_recommend(diagnosis, typed)
+    return record_again(diagnosis) if after.split()[1] == "report" else after
 
 
 def _after_trial(diagnosis: PlannedDiagnosis, typed: Sequence[str], chosen: str, is_applied: bool) -> str:

@@ -5,7 +5,7 @@ In: model values. Out: labels and sentences, so that text, HTML, Markdown and JS
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tracelens.model import (
     Breakdown,
@@ -17,6 +17,7 @@ from tracelens.model import (
     Patch,
     PlannedDiagnosis,
     Recommendation,
+    SecondOpinion,
     Stage,
     Stall,
     Trace,
@@ -257,6 +258,14 @@ def sensitivity(recommendation: Recommendation) -> tuple[str, ...]:
     if not facts:
         return ()
     return tuple(lines) or ("no single weight changes the winner, and it is also the fastest",)
+
+
+def opinion_rows(opinion: SecondOpinion) -> Iterator[tuple[str, ...]]:
+    """Each quantity by another tool and by us, and whether the two agree."""
+    agrees = {True: "agree", False: "differ", None: ""}
+    for one in opinion.quantities:
+        told = ("–" if value is None else f"{value:.1f} {one.unit}" for value in (one.theirs, one.ours))
+        yield one.name, *told, agrees[one.agrees]
 
 
 def unchecked(change: Patch, check: str) -> str:

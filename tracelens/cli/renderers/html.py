@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def _page(answer: PlanAnswer, _: Presentation) -> str:
     from tracelens.report import html
 
-    return html.render(answer.diagnosis, answer.options.source)
+    return html.render(answer.diagnosis, answer.options.source, answer.opinion)
 
 
 RENDERER = Renderer(name="html", about="one self-contained page for people", suffix=".html", page=_page)

@@ -55,6 +55,8 @@ class PlanAnswer:
     diagnosis: IllustratedDiagnosis
     typed: Sequence[str]
     options: PlanOptions
+    opinion: SecondOpinion | None = None
+    """HTA's, where it was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
