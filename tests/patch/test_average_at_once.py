@@ -39,6 +39,46 @@ def test_an_average_is_made_for_all_tensors_at_once(statement: str, calls: tuple
     assert "for e, p in" not in text.replace("for e in", "").replace("for p in", "")
 
 
+KEYED = """
+        own, weights = dict(ema.named_parameters()), dict(model.named_parameters())
+        for k in {over}:
+            {statement}  # fires
+"""
+
+
+def keyed(folder: Path, statement: str, over: str) -> Patch:
+    text = script(HEAD + KEYED.format(over=over, statement=statement).lstrip("\n"))
+    (folder / "train.py").write_text(text)
+    edit = Edit("average-at-once", locations=fired(text))
+    return make(folder, folder / "train.py", (edit,), (), PatchOptions(checked=True))
+
+
+@pytest.mark.parametrize("over", ["own", "own.keys()"])
+@pytest.mark.parametrize("added", ["weights[k].data, alpha=1 - d", "1 - d, weights[k].data"])
+def test_tensors_that_are_taken_by_their_names_are_averaged_at_once(added: str, over: str, tmp_path: Path) -> None:
+    """The second form is how torch 1.4 and older wrote it; newer ones take it with a warning."""
+    text = patched_text(keyed(tmp_path, f"own[k].data.mul_(d).add_({added})", over))
+    made = f"[own[k].data for k in {over}], [weights[k].data for k in {over}]"
+    assert f"        own_tensors, weights_tensors = {made}\n" in text
+    assert "        torch._foreach_mul_(own_tensors, d)\n" in text
+    assert "        torch._foreach_add_(own_tensors, weights_tensors, alpha=1 - d)  # fires\n" in text
+
+
+@pytest.mark.parametrize(
+    ("statement", "over", "why"),
+    [
+        ("own[k].mul_(d).add_(weights[k], alpha=1 - d)", "weights", "another set than the one that is averaged"),
+        ("own[k].mul_(d).add_(weights['x'], alpha=1 - d)", "own", "more with `k`"),
+        ("own[k].mul_(rates[k]).add_(weights[k], alpha=1 - d)", "own", "not plain numbers"),
+        ("own[k].mul_(d).add_(weights[k], alpha=1 - d)", "sorted(own)", "no loop on this line"),
+    ],
+)
+def test_other_loops_over_names_stay(statement: str, over: str, why: str, tmp_path: Path) -> None:
+    made = keyed(tmp_path, statement, over)
+    assert made.empty
+    assert why in made.declined[0].obstacle
+
+
 @pytest.mark.parametrize(
     ("statement", "sets", "after", "why"),
     [

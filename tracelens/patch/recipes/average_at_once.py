@@ -1,9 +1,9 @@
 """average-at-once: a loop that averages weights tensor by tensor becomes torch's calls for many tensors.
 
-In: a RecipeRequest. Out: one Proposal per loop over `zip` of two sets of tensors whose one statement is
-`average.mul_(d).add_(own, alpha=w)` or `average.lerp_(own, w)`. The calls do the same operations in the same order per
-tensor. On the CPU they are equal bit for bit in float32, float64 and bfloat16 (a test), and not in float16; what
-kernels for many tensors on a GPU do shows in a trial.
+In: a RecipeRequest. Out: one Proposal per loop over `zip` of two sets of tensors, or over the names in a dict of them,
+whose one statement is `average.mul_(d).add_(own, alpha=w)` or `average.lerp_(own, w)`. The calls do the same operations
+in the same order per tensor. On the CPU they are equal bit for bit in float32, float64 and bfloat16 (a test), and not
+in float16; what kernels for many tensors on a GPU do shows in a trial.
 """
 
 from __future__ import annotations
@@ -33,12 +33,11 @@ _SAME = ("data", "detach")
 
 @dataclass(frozen=True)
 class _Average:
-    """`first` is averaged with `second`, each an expression of its loop variable."""
+    """`variables` are bound by the loop; `lists`: a name and the text of a list, of what is averaged and what with."""
 
     loop: cst.For
-    variables: tuple[str, str]
-    sets: tuple[str, str]
-    taken: tuple[str, str]
+    variables: tuple[str, ...]
+    lists: tuple[tuple[str, str], tuple[str, str]]
     calls: tuple[str, ...]
     """With {0} and {1} for the lists."""
 
@@ -77,9 +76,50 @@ def _average(source: SourceFile, loop: cst.For) -> _Average:
     small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1 else None
     if loop.orelse is not None or loop.asynchronous is not None or not isinstance(small, cst.Expr):
         raise Blocked(loop, NO_LOOP, BY_HAND)
+    calls, average, own = _operations(source, small.value, _bound(loop))
+    if isinstance(loop.target, cst.Name):
+        return _Average(loop, _bound(loop), _by_name(source, loop, average, own), calls)
     variables, sets = _zipped(source, loop)
-    calls, tensors = _operations(source, small.value, variables)
-    return _Average(loop, variables, sets, tensors, calls)
+    taken = _taken(source, average, variables[0]), _taken(source, own, variables[1])
+    first, second = (
+        (variable, f"[*{those}]" if text == variable else f"[{text} for {variable} in {those}]")
+        for those, text, variable in zip(sets, taken, variables, strict=True)
+    )
+    return _Average(loop, variables, (first, second), calls)
+
+
+def _bound(loop: cst.For) -> tuple[str, ...]:
+    return tuple(node.value for node in walk(loop.target) if isinstance(node, cst.Name))
+
+
+def _by_name(
+    source: SourceFile, loop: cst.For, average: cst.BaseExpression, own: cst.BaseExpression
+) -> tuple[tuple[str, str], tuple[str, str]]:
+    """The lists for `for k in averages`, or `averages.keys()`, with `averages[k]` and `own[k]` in the statement."""
+    (key,) = _bound(loop)
+    method = _method(loop.iter)
+    over = method[0] if method is not None and method[1] == "keys" and not method[2] else loop.iter
+    if not dotted(over):
+        raise Blocked(loop, NO_LOOP, BY_HAND)
+    names = tuple(_indexed(node, key) for node in (average, own))
+    if names[0] != dotted(over):
+        raise Blocked(loop, "it runs over another set than the one that is averaged", BY_HAND)
+    first, second = (
+        (name.rpartition(".")[2], f"[{source.code(node)} for {key} in {source.code(loop.iter)}]")
+        for name, node in zip(names, (average, own), strict=True)
+    )
+    return first, second
+
+
+def _indexed(node: cst.BaseExpression, key: str) -> str:
+    """`tensors` of `tensors[key]`, also behind `.data` or `.detach()`."""
+    inner = _behind(node)
+    slices = inner.slice if isinstance(inner, cst.Subscript) else ()
+    index = slices[0].slice if len(slices) == 1 else None
+    named = isinstance(index, cst.Index) and isinstance(index.value, cst.Name) and index.value.value == key
+    if not isinstance(inner, cst.Subscript) or not named or not dotted(inner.value):
+        raise Blocked(node, f"it does more with `{key}`", BY_HAND)
+    return dotted(inner.value)
 
 
 def _zipped(source: SourceFile, loop: cst.For) -> tuple[tuple[str, str], tuple[str, str]]:
@@ -108,25 +148,30 @@ def _is_set(node: cst.BaseExpression) -> bool:
 
 
 def _operations(
-    source: SourceFile, node: cst.BaseExpression, variables: tuple[str, str]
-) -> tuple[tuple[str, ...], tuple[str, str]]:
-    """The calls for many tensors, and how a tensor is taken from its variable."""
+    source: SourceFile, node: cst.BaseExpression, variables: tuple[str, ...]
+) -> tuple[tuple[str, ...], cst.BaseExpression, cst.BaseExpression]:
+    """The calls for many tensors, what is averaged, and what with."""
     outer = _method(node)
     if outer is not None and outer[1] == "lerp_" and len(outer[2]) == 2 and _plain(outer[2][1], variables, None):
-        on, (own, weight) = outer[0], outer[2]
-        taken = _taken(source, on, variables[0]), _taken(source, own.value, variables[1])
-        return (f"torch._foreach_lerp_({{0}}, {{1}}, {source.code(weight.value)})",), taken
+        own, weight = outer[2]
+        return (f"torch._foreach_lerp_({{0}}, {{1}}, {source.code(weight.value)})",), outer[0], own.value
     inner = _method(outer[0]) if outer is not None and outer[1] == "add_" else None
     if outer is None or inner is None or inner[1] != "mul_" or len(outer[2]) != 2 or len(inner[2]) != 1:
         raise Blocked(None, NO_LOOP, BY_HAND)
-    if not _plain(outer[2][1], variables, "alpha") or not _plain(inner[2][0], variables, None):
+    own, weight = outer[2]
+    if _plain(own, variables, None) and weight.keyword is None:  # torch before 1.5: add_(w, own)
+        own, weight = weight, own.with_changes(keyword=cst.Name("alpha"))
+    if not _plain(weight, variables, "alpha") or not _plain(inner[2][0], variables, None):
         raise Blocked(None, "its factors are not plain numbers", BY_HAND)
-    taken = _taken(source, inner[0], variables[0]), _taken(source, outer[2][0].value, variables[1])
-    factor, alpha = source.code(inner[2][0].value), source.code(outer[2][1].value)
+    factor, alpha = source.code(inner[2][0].value), source.code(weight.value)
     return (
-        f"torch._foreach_mul_({{0}}, {factor})",
-        f"torch._foreach_add_({{0}}, {{1}}, alpha={alpha})",
-    ), taken
+        (
+            f"torch._foreach_mul_({{0}}, {factor})",
+            f"torch._foreach_add_({{0}}, {{1}}, alpha={alpha})",
+        ),
+        inner[0],
+        own.value,
+    )
 
 
 def _method(node: cst.BaseExpression) -> tuple[cst.BaseExpression, str, Sequence[cst.Arg]] | None:
@@ -136,7 +181,7 @@ def _method(node: cst.BaseExpression) -> tuple[cst.BaseExpression, str, Sequence
     return node.func.value, node.func.attr.value, node.args
 
 
-def _plain(number: cst.Arg, variables: tuple[str, str], keyword: str | None) -> bool:
+def _plain(number: cst.Arg, variables: tuple[str, ...], keyword: str | None) -> bool:
     """Whether an argument is one number that does not depend on the tensors."""
     if number.star or (number.keyword.value if number.keyword is not None else None) != keyword:
         return False
@@ -148,12 +193,16 @@ def _plain(number: cst.Arg, variables: tuple[str, str], keyword: str | None) -> 
 
 def _taken(source: SourceFile, node: cst.BaseExpression, variable: str) -> str:
     """`p`, `p.data` or `p.detach()`."""
-    inner = node.func if isinstance(node, cst.Call) and not node.args else node
-    if isinstance(inner, cst.Attribute) and inner.attr.value in _SAME:
-        inner = inner.value
+    inner = _behind(node)
     if not isinstance(inner, cst.Name) or inner.value != variable:
         raise Blocked(node, f"it does more with `{variable}`", BY_HAND)
     return source.code(node)
+
+
+def _behind(node: cst.BaseExpression) -> cst.BaseExpression:
+    """`p` of `p.data` and `p.detach()`."""
+    inner = node.func if isinstance(node, cst.Call) and not node.args else node
+    return inner.value if isinstance(inner, cst.Attribute) and inner.attr.value in _SAME else node
 
 
 def _check(request: RecipeRequest, found: _Average) -> None:
@@ -191,13 +240,10 @@ def _bound_nearby(source: SourceFile, name: cst.Name) -> bool:
 
 def _proposal(request: RecipeRequest, found: _Average) -> Proposal:
     source, loop = request.source, found.loop
-    lists = tuple(_unused(source, f"{variable}_tensors") for variable in found.variables)
-    made = [
-        f"[*{those}]" if taken == variable else f"[{taken} for {variable} in {those}]"
-        for those, taken, variable in zip(found.sets, found.taken, found.variables, strict=True)
-    ]
+    lists = tuple(_unused(source, f"{name}_tensors") for name, _ in found.lists)
+    made = ", ".join(text for _, text in found.lists)
     indent, newline = source.indentation(loop), "\n"
-    lines = [f"{lists[0]}, {lists[1]} = {made[0]}, {made[1]}", *(call.format(*lists) for call in found.calls)]
+    lines = [f"{lists[0]}, {lists[1]} = {made}", *(call.format(*lists) for call in found.calls)]
     start, end = source.span(loop)
     text = source.text[start:end]
     kept = [line[line.index("#") :] for line in text.splitlines() if "#" in line]
