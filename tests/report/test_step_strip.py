@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support import report_cases as cases
-from tracelens.report import screen_text, text
+from tracelens.report import fix_card, screen_text, text
 from tracelens.report.first_screen import first_screen
 from tracelens.report.step_strip import GPU, Segment, StripLane
 from tracelens.report.terminal import TerminalStyle
@@ -51,3 +51,19 @@ def test_without_steps_nothing_is_drawn() -> None:
     diagnosis = cases.recommended()
     screen = first_screen(replace(diagnosis, steps=replace(diagnosis.steps, source="none")))
     assert screen.strip is None
+
+
+def test_the_card_of_fix_draws_what_its_trial_measured() -> None:
+    """On the trial's own originals: not on the step time that was known before."""
+    diagnosis = cases.recommended()
+    (trial,) = diagnosis.verifications
+    window = {"windows": {"after": {"gpu_busy_share": 0.9}}}
+    times = {"base_ns": 2 * (trial.base_ns or 0), "patched_ns": 2 * (trial.patched_ns or 0)}
+    slower = replace(trial, **times, details={**trial.details, **window})
+    card = fix_card.card(diagnosis, next(iter(diagnosis.patches.values())), slower)
+    assert card.strip is not None
+    assert [step.step_ns for step in card.strip.steps] == [slower.base_ns, slower.patched_ns]
+    drawn = fix_card.text(card, TerminalStyle(80)).splitlines()
+    assert [line.split()[0] for line in drawn if "█" in line][:2] == ["now", "then"]
+    unmeasured = replace(trial, ratio=None)
+    assert fix_card.card(diagnosis, next(iter(diagnosis.patches.values())), unmeasured).strip is None

@@ -6,17 +6,20 @@ In: a diagnosis, the patch, its trial. Out: text for a terminal, and the part of
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rich.text import Text
 
 from tracelens.jsonfile import microseconds
-from tracelens.model import Diagnosis, Hunk, Patch, Verification
+from tracelens.model import Diagnosis, Hunk, Patch, PlannedDiagnosis, Verification
 from tracelens.report import diff, formatting, terminal
 from tracelens.report.diff import ChangedFile
 from tracelens.report.formatting import short_ms
+from tracelens.report.outcome import measured_by
+from tracelens.report.screen_text import pictured
+from tracelens.report.step_strip import StepStrip, step_strip
 from tracelens.report.terminal import TerminalStyle
 
 if TYPE_CHECKING:
@@ -35,6 +38,8 @@ class FixCard:
     """The verdict."""
     predicted: str
     """What was predicted; empty where nothing was."""
+    strip: StepStrip | None
+    """One step before and after; None where the recording or the trial does not tell."""
     places: tuple[tuple[str, str], ...]
     """Each place that is changed, with what stands there."""
     notes: tuple[str, ...]
@@ -48,17 +53,26 @@ class FixCard:
         return sum(len(file.rows) for file in self.files if not file.created)
 
 
-def card(diagnosis: Diagnosis, patch: Patch, trial: Verification) -> FixCard:
+def card(diagnosis: PlannedDiagnosis, patch: Patch, trial: Verification) -> FixCard:
     """The card of a change that was measured."""
     files = diff.parse(patch.diff)
     return FixCard(
         said=measured(trial),
         predicted=_predicted(trial),
+        strip=_strip(diagnosis, trial),
         places=tuple(dict.fromkeys((str(hunk.location), _source(diagnosis, hunk)) for hunk in patch.hunks)),
         notes=tuple(dict.fromkeys(f"{formatting.capitalized(hunk.reason)}." for hunk in patch.hunks)),
         size=_size(files),
         files=files,
     )
+
+
+def _strip(diagnosis: PlannedDiagnosis, trial: Verification) -> StepStrip | None:
+    """On the step time of the trial's own originals."""
+    then = measured_by(diagnosis, trial)
+    if then is None:
+        return None
+    return step_strip(replace(diagnosis, steps=replace(diagnosis.steps, measured_ns=then.base_ns)), then)
 
 
 def measured(trial: Verification) -> str:
@@ -126,6 +140,7 @@ def _parts(shown: FixCard) -> Iterator[RenderableType]:
     yield terminal.verdict(shown.said)
     if shown.predicted:
         yield terminal.paragraph(shown.predicted, "dim")
+    yield from pictured(shown.strip)
     yield Text()
     for place, source in shown.places:
         yield terminal.paragraph(f"{place}  {source}")

@@ -48,6 +48,17 @@ def outcome(diagnosis: PlannedDiagnosis) -> BestLever | None:
     return _of_lever(diagnosis, lever) if lever is not None else None
 
 
+def measured_by(diagnosis: PlannedDiagnosis, trial: Verification) -> BestLever | None:
+    """What one trial measured, on its own originals; None where it measured no times."""
+    base_ns, ratio = trial.base_ns, trial.ratio
+    if not base_ns or not trial.patched_ns or ratio is None:
+        return None
+    named = trial.scheme or "your change"
+    low, high = round(base_ns * ratio.low), round(base_ns * ratio.high)
+    busy, name = _busy(diagnosis, 1.0, trial), _name(diagnosis, named)
+    return BestLever(named, name, base_ns, trial.patched_ns, low, high, "measured", busy, trial)
+
+
 def _of_lever(diagnosis: PlannedDiagnosis, lever: Lever) -> BestLever | None:
     known, base_ns = lever.known, diagnosis.steps.best_known_ns
     if known is None or not known.excludes_zero:
