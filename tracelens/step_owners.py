@@ -102,6 +102,8 @@ class _Recoverable:
         gain, line = None, _line(owner)
         if owner.kind in ("host_line", "allocator"):
             gain = self._without_work(self._long[line]) if line in self._long else None
+            if gain is not None and owner.kind == "host_line":
+                gain = _the_larger(gain, self._without_launches(line))
         elif owner.kind == "backward" and owner.callee != "backward":  # a node goes with its forward operation
             gain = self._without_line(self._long[line], self._long[line].work_ns) if line in self._long else None
         elif owner.kind == "dataloader":
@@ -110,10 +112,8 @@ class _Recoverable:
             gain = self._without_wait(owner)
         elif owner.kind == "optimizer":
             gain = self._optimizer(owner)
-        elif owner.kind == "launch" and line in self._lines and owner.owned_ns >= self._least:
-            work = self._lines[line]
-            waits = any(stall.location is not None and _place(stall.location) == line for stall in self.stalls)
-            gain = self._without_line(work, 0) if work.loops and not waits else None
+        elif owner.kind == "launch" and owner.owned_ns >= self._least:
+            gain = self._without_launches(line)
         return owner if gain is None else _gaining(owner, gain)
 
     def _without_work(self, work: LineWork) -> Gain | None:
@@ -121,6 +121,14 @@ class _Recoverable:
 
     def _without_line(self, work: LineWork, waits_ns: int) -> Gain | None:
         return line_gains.without_line(self.trace, self.timeline, work.everything, waits_ns)
+
+    def _without_launches(self, line: _Line) -> Gain | None:
+        """Without a line that launches for one tensor after the other, outside of the model, and waits for none."""
+        work = self._lines.get(line)
+        waits = any(stall.location is not None and _place(stall.location) == line for stall in self.stalls)
+        if work is None or not work.loops or waits or work.launches_ns < self._least:
+            return None
+        return self._without_line(work, 0)
 
     def _optimizer(self, owner: Owner) -> Gain | None:
         slow = self.step.optimizer
@@ -196,6 +204,13 @@ class _Recoverable:
             if left is not None and left >= ENOUGH_SHARE * joint:
                 chosen = rest
         return chosen
+
+
+def _the_larger(work: Gain, everything: Gain | None) -> Gain:
+    """What a line gives back whose launches go with it: at least its own work."""
+    if everything is None or everything.ns <= work.ns:
+        return work
+    return replace(everything, low_ns=work.low_ns, high_ns=max(work.high_ns, everything.high_ns))
 
 
 def _place(location: Location) -> _Line:

@@ -119,6 +119,35 @@ def test_launches_for_one_tensor_after_the_other_are_an_owner_with_a_line() -> N
     assert host - 10 * (2 + KERNEL_GAP_US) / 1000 - 0.02 <= ms(looping.recoverable_ns) <= host  # its kernels stay
 
 
+def test_a_line_that_computes_on_the_host_and_launches_in_a_loop_gives_back_both() -> None:
+    """Line 12 takes 600 µs of Python (a deep copy's), and then launches a copy of each of ten tensors."""
+    loop = ClockedLoop()
+
+    def body(each: ClockedLoop, number: int) -> None:
+        with_model(each, number)
+        each.at(11)
+        with each.machine.node("MulBackward0", number):
+            each.machine.launch("mul", 10, thread=AUTOGRAD)
+        machine = each.at(12)
+        machine.host(600)
+        for _ in range(10):
+            machine.host(25)
+            machine.launch("copy", 2)
+        each.at(13)
+
+    loop.run(body)
+    python, launches = (
+        next(
+            owner
+            for owner in replayed(loop)
+            if owner.kind == kind and owner.locations[:1] == (Location("train.py", 12, "main"),)
+        )
+        for kind in ("host_line", "launch")
+    )
+    assert ms(python.recoverable_ns) == ms(launches.recoverable_ns) > 0.600 + 10 * 0.025
+    assert ms(launches.low_ns) < 0.4 < ms(python.low_ns)  # the work between its calls is sure to go
+
+
 def test_an_optimizer_that_takes_its_tensors_one_by_one_could_take_them_at_once() -> None:
     """Twenty operations of 30 µs that launch, and 10 µs of Python before each: the first go, the others may."""
     loop = ClockedLoop()
