@@ -45,6 +45,7 @@ def test_levers_of_the_loader_need_no_line_and_a_number_where_one_is_usual() -> 
     ("code", "lever"),
     [
         ("average.mul_(0.9).add_(own, alpha=0.1)", "ema-at-once"),
+        ("average.data = average.data * 0.9 + own.data * 0.1", "ema-at-once"),
         ("optimizer.zero_grad(set_to_none=False)", "set-to-none"),
         ("optimizer.zero_grad()", None),
     ],

@@ -29,6 +29,12 @@ def patch(folder: Path, statement: str, sets: str = SETS, after: str = "") -> Pa
         ("e.mul_(d).add_(p, alpha=1 - d)", ("mul_(e_tensors, d)", "add_(e_tensors, p_tensors, alpha=1 - d)")),
         ("e.data.mul_(d).add_(p.data, alpha=1 - d)", ("mul_(e_tensors, d)",)),
         ("e.lerp_(p.detach(), 0.1)", ("lerp_(e_tensors, p_tensors, 0.1)",)),
+        (
+            "e.data = e.data * d + p.data * (1. - d)",
+            ("mul_(e_tensors, d)", "add_(e_tensors, torch._foreach_mul(p_tensors, (1. - d)))"),
+        ),
+        ("e.data = (1 - d) * p.detach() + d * e.data", ("add_(e_tensors, torch._foreach_mul(p_tensors, (1 - d)))",)),
+        ("p.data = p.data * d + e.data * (1 - d)", ("mul_(p_tensors, d)", "add_(p_tensors, torch._foreach_mul(e_")),
     ],
 )
 def test_an_average_is_made_for_all_tensors_at_once(statement: str, calls: tuple[str, ...], tmp_path: Path) -> None:
@@ -87,7 +93,12 @@ def test_other_loops_over_names_stay(statement: str, over: str, why: str, tmp_pa
         ("e.mul_(decay(d)).add_(p, alpha=d)", SETS, "", "not plain numbers"),
         ("e.add_(p, alpha=d)", SETS, "", "no loop on this line"),
         ("e.lerp_(2 * p, 0.1)", SETS, "", "more with `p`"),
-        ("p.lerp_(e, 0.1)", SETS, "", "more with `e`"),
+        ("e.data = e.data * d + p * (1 - d)", SETS, "", "no loop on this line"),
+        ("e.data = e.data * d + p.data", SETS, "", "no loop on this line"),
+        ("e.data = e.data * d - p.data * (1 - d)", SETS, "", "no loop on this line"),
+        ("e.data = p.data * d + p.data * (1 - d)", SETS, "", "no loop on this line"),
+        ("e.grad = e.grad * d + p.data * (1 - d)", SETS, "", "no loop on this line"),
+        ("e.data = e.data * decay(d) + p.data * (1 - d)", SETS, "", "no loop on this line"),
         ("e.lerp_(p, 0.1)", "ema.parameters(), fresh(model)", "", "not the parameters"),
         ("e.lerp_(p, 0.1)", "ema.parameters(), model.parameters(), rest", "", "no loop on this line"),
         ("e.lerp_(p, 0.1)", SETS, "    print(p.sum())\n", "`p` is used outside"),
@@ -111,6 +122,7 @@ def test_the_calls_round_as_the_loop_does_on_the_cpu(dtype: torch.dtype) -> None
     alone = [torch.randn(shape).to(dtype) for shape in shapes]
     together, drawn = [tensor.clone() for tensor in alone], [tensor.clone() for tensor in alone]
     lerped = [tensor.clone() for tensor in alone]
+    assigned, kept = [tensor.clone() for tensor in alone], [tensor.clone() for tensor in alone]
     for _ in range(5):
         for average, tensor in zip(alone, own, strict=True):
             average.mul_(0.999).add_(tensor, alpha=1 - 0.999)
@@ -119,5 +131,9 @@ def test_the_calls_round_as_the_loop_does_on_the_cpu(dtype: torch.dtype) -> None
         for average, tensor in zip(drawn, own, strict=True):
             average.lerp_(tensor, 0.013)
         torch._foreach_lerp_(lerped, own, 0.013)
+        assigned = [average * 0.999 + tensor * (1 - 0.999) for average, tensor in zip(assigned, own, strict=True)]
+        torch._foreach_mul_(kept, 0.999)
+        torch._foreach_add_(kept, torch._foreach_mul(own, 1 - 0.999))
     assert all(torch.equal(one, other) for one, other in zip(alone, together, strict=True))
     assert all(torch.equal(one, other) for one, other in zip(drawn, lerped, strict=True))
+    assert all(torch.equal(one, other) for one, other in zip(assigned, kept, strict=True))

@@ -1,9 +1,10 @@
 """average-at-once: a loop that averages weights tensor by tensor becomes torch's calls for many tensors.
 
 In: a RecipeRequest. Out: one Proposal per loop over `zip` of two sets of tensors, or over the names in a dict of them,
-whose one statement is `average.mul_(d).add_(own, alpha=w)` or `average.lerp_(own, w)`. The calls do the same operations
-in the same order per tensor. On the CPU they are equal bit for bit in float32, float64 and bfloat16 (a test), and not
-in float16; what kernels for many tensors on a GPU do shows in a trial.
+whose one statement is `average.mul_(d).add_(own, alpha=w)`, `average.lerp_(own, w)`, or
+`average.data = average.data * d + own.data * w`. The calls do the same operations in the same order per tensor. On the
+CPU they are equal bit for bit in float32, float64 and bfloat16 (a test), and not in float16; what kernels for many
+tensors on a GPU do shows in a trial.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ BY_HAND = "write torch._foreach_mul_ and torch._foreach_add_, or torch._foreach_
 NO_LOOP = "no loop on this line that averages tensors of two sets in one statement"
 REASON = "the same operations for all tensors, in {calls} instead of {per} per tensor"
 UNPROVED = (
-    "whether the kernels for many tensors round as those for one, whether both sets have as many tensors, and whether "
-    "one of them is in a set twice"
+    "whether the kernels for many tensors round as those for one, whether both sets have as many tensors, whether one "
+    "of them is in a set twice, and whether somebody keeps an average that is assigned anew"
 )
 _SETS = ("parameters", "buffers", "values")
 _SAME = ("data", "detach")
@@ -74,12 +75,17 @@ def _average(source: SourceFile, loop: cst.For) -> _Average:
     body = loop.body.body
     statement = body[0] if len(body) == 1 else None
     small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1 else None
-    if loop.orelse is not None or loop.asynchronous is not None or not isinstance(small, cst.Expr):
+    if loop.orelse is not None or loop.asynchronous is not None or not isinstance(small, (cst.Expr, cst.Assign)):
         raise Blocked(loop, NO_LOOP, BY_HAND)
-    calls, average, own = _operations(source, small.value, _bound(loop))
+    if isinstance(small, cst.Assign):
+        calls, average, own = _assigned(source, small, _bound(loop))
+    else:
+        calls, average, own = _operations(source, small.value, _bound(loop))
     if isinstance(loop.target, cst.Name):
         return _Average(loop, _bound(loop), _by_name(source, loop, average, own), calls)
     variables, sets = _zipped(source, loop)
+    if dotted(_behind(average)) == variables[1]:
+        variables, sets = variables[::-1], sets[::-1]
     taken = _taken(source, average, variables[0]), _taken(source, own, variables[1])
     first, second = (
         (variable, f"[*{those}]" if text == variable else f"[{text} for {variable} in {those}]")
@@ -172,6 +178,46 @@ def _operations(
         inner[0],
         own.value,
     )
+
+
+def _assigned(
+    source: SourceFile, node: cst.Assign, variables: tuple[str, ...]
+) -> tuple[tuple[str, ...], cst.BaseExpression, cst.BaseExpression]:
+    """The same for `average.data = average.data * d + own.data * w`, whose products are rounded before the sum."""
+    total, target = node.value, node.targets[0].target
+    is_sum = isinstance(total, cst.BinaryOperation) and isinstance(total.operator, cst.Add)
+    if len(node.targets) != 1 or not is_sum or not isinstance(total, cst.BinaryOperation) or not _is_data(target):
+        raise Blocked(None, NO_LOOP, BY_HAND)
+    products = [_product(total.left, variables), _product(total.right, variables)]
+    mine = [one for one in products if one is not None and source.code(one[0]) == source.code(target)]
+    other = [one for one in products if one is not None and one not in mine and _behind(one[0]) is not one[0]]
+    if len(mine) != 1 or len(other) != 1:
+        raise Blocked(None, NO_LOOP, BY_HAND)
+    (average, factor), (own, weight) = mine[0], other[0]
+    return (
+        (
+            f"torch._foreach_mul_({{0}}, {source.code(factor)})",
+            f"torch._foreach_add_({{0}}, torch._foreach_mul({{1}}, {source.code(weight)}))",
+        ),
+        average,
+        own,
+    )
+
+
+def _is_data(node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.Attribute) and node.attr.value == "data"
+
+
+def _product(
+    node: cst.BaseExpression, variables: tuple[str, ...]
+) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
+    """The tensor and the number that are multiplied."""
+    if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, cst.Multiply):
+        return None
+    for tensor, number in ((node.left, node.right), (node.right, node.left)):
+        if _plain(cst.Arg(number), variables, None) and not _plain(cst.Arg(tensor), variables, None):
+            return tensor, number
+    return None
 
 
 def _method(node: cst.BaseExpression) -> tuple[cst.BaseExpression, str, Sequence[cst.Arg]] | None:
