@@ -113,6 +113,43 @@ def test_what_is_another_loop_stays_and_says_why(
     assert why in made.declined[0].obstacle
 
 
+IN_A_FUNCTION = """
+def update(model, ema, m):
+    {before}
+    for ema, model in zip(ema.parameters(), model.parameters()):
+        ema.data = ema.data * m + model.data * (1.0 - m)  # fires
+    {after}
+
+def other(model):
+    return model.training
+
+for x, y in loader:
+    STEP
+    update(model, model, 0.9)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "patched"),
+    [
+        ("print(model)", "return m", True),
+        ("pass", "return model", False),
+        ("pass", "print(lambda: ema)", False),
+        ("for _ in (1, 2):\n        print(model)", "", False),
+    ],
+)
+def test_variables_are_those_of_the_function(before: str, after: str, patched: bool, tmp_path: Path) -> None:
+    text = script(IN_A_FUNCTION.format(before=before, after=after))
+    if before.startswith("for"):  # the loop runs in another one
+        text = text.replace("    for ema,", "        for ema,").replace("        ema.data", "            ema.data")
+    (tmp_path / "train.py").write_text(text)
+    edit = Edit("average-at-once", locations=fired(text))
+    made = make(tmp_path, tmp_path / "train.py", (edit,), (), PatchOptions(checked=True))
+    assert made.empty is not patched
+    if patched:
+        assert "[ema.data for ema in ema.parameters()], [model.data for model in model.parameters()]" in made.diff
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_the_calls_round_as_the_loop_does_on_the_cpu(dtype: torch.dtype) -> None:
     """Not in float16, where torch 2.13 rounds the two forms in different ways: the recipe is never `safe`."""

@@ -259,11 +259,20 @@ def _check(request: RecipeRequest, found: _Average) -> None:
     if source.kept_by_comment(loop):
         raise Blocked(loop, "it is marked `# tracelens: keep`", "remove the comment to have it patched")
     inside = {id(node) for node in walk(loop)}
-    for node in walk(source.module):
+    scope = next((above for above in source.ancestors(loop) if isinstance(above, cst.FunctionDef)), source.module)
+    for node in walk(scope):
         if not isinstance(node, cst.Name) or node.value not in found.variables or id(node) in inside:
+            continue
+        if _is_over(source, node, loop, scope):
             continue
         if not _bound_nearby(source, node):
             raise Blocked(loop, f"`{node.value}` is used outside of the loop, too", BY_HAND)
+
+
+def _is_over(source: SourceFile, name: cst.Name, loop: cst.For, scope: cst.CSTNode) -> bool:
+    """Whether a name of a function is used before its loop, which runs once."""
+    repeated = any(isinstance(above, (cst.For, cst.While)) for above in source.ancestors(loop))
+    return isinstance(scope, cst.FunctionDef) and not repeated and source.line(name) < source.line(loop)
 
 
 def _bound_nearby(source: SourceFile, name: cst.Name) -> bool:
