@@ -145,7 +145,7 @@ def _pinned(loop: _LoopRecord) -> InventoryItem:
     size = np.maximum(0, loop.copies["bytes"].to_numpy())
     pinned, pageable = (int(size[among(loop.copies["memory"], memory)].sum()) for memory in ("pinned", "pageable"))
     if pinned + pageable > 0:
-        text = f"{pinned / (pinned + pageable):.0%} of the bytes copied to the GPU come from pinned memory"
+        text = f"{100 * pinned / (pinned + pageable):.0f} % of the bytes copied to the GPU come from pinned memory"
         return InventoryItem("pinned_memory", pinned > MOSTLY * (pinned + pageable), text)
     return _from_loader(loop, "pinned_memory", "pin_memory")
 
@@ -175,7 +175,7 @@ def _copy_stream(loop: _LoopRecord) -> InventoryItem:
     size = np.maximum(0, copies["bytes"].to_numpy()[own])
     aside = copies["stream"].to_numpy()[own] != main
     share = int(size[aside].sum()) / max(1, int(size.sum()))
-    text = f"{share:.0%} of the bytes are copied on another stream than {main}, which computes"
+    text = f"{100 * share:.0f} % of the bytes are copied on another stream than {main}, which computes"
     return InventoryItem("copy_stream", share > MOSTLY, text)
 
 

@@ -68,7 +68,7 @@ def _other_cause(rank: AnalyzedRank) -> str | None:
     filler = rank.owners.gap_filler() if rank.owners is not None else None
     if filler is None:
         return None
-    what = filler.callee or filler.kind
+    what = "the DataLoader" if filler.kind == "dataloader" else filler.callee or filler.kind
     where = f" at {filler.locations[0]}" if filler.locations else ""
     return f"{what}{where} fills the time between the launches"
 

@@ -96,11 +96,20 @@ def owners(diagnosis: Diagnosis) -> Section | None:
 
 
 def _owner(owner: Owner, diagnosis: Diagnosis, scale: float) -> tuple[str, ...]:
-    name = wording.OWNERS[owner.kind] + (f": {owner.callee}" if owner.callee else "")
+    name = _who(owner)
     where = Code(wording.places(owner.locations)) if owner.locations else ""
     known = owner.recoverable_ns is not None and owner.recoverable_ns > 0
     saves = f"−{short_ms(owner.recoverable_ns)}" if known else DASH
     return name, where, short_ms(owner.owned_ns * scale), percent(diagnosis.owners.share(owner), 1), saves
+
+
+def _who(owner: Owner) -> str:
+    """Kind and call; without the inside of torch's DataLoader, which says no more than its name."""
+    count = 1 + (owner.group or "").count("+")
+    if owner.kind == "wait" and count > 1:
+        return f"{count} waits for the GPU"
+    called = owner.callee if owner.callee and not owner.callee.endswith("DataLoaderIter.__next__") else None
+    return wording.OWNERS[owner.kind] + (f": {called}" if called else "")
 
 
 # ---------------------------------------------------------------------------------------------------------- waits
@@ -253,9 +262,11 @@ def plan(diagnosis: PlannedDiagnosis) -> Section | None:
 
 
 def _stage(stage: Stage, diagnosis: PlannedDiagnosis) -> Sequence[tuple[str, ...]]:
-    name = f"{stage.number}. {capitalized(stage.title)} ({', '.join(stage.schemes)})"
+    name = f"{stage.number}. {capitalized(stage.title)}"
     goals = [(name, goal.text, MET[goal.met], goal.evidence) for goal in stage.goals]
-    return [*goals, (name, capitalized(next_commands.advice(stage, diagnosis)), "", "")] if stage.advice else goals
+    changes = (name, ", ".join(stage.schemes), "", "")
+    advice = [(name, capitalized(next_commands.advice(stage, diagnosis)), "", "")] if stage.advice else []
+    return [changes, *goals, *advice]
 
 
 def _section(name: str, title: str, hint: str, table: Table, lede: str = "") -> Section | None:
