@@ -70,6 +70,8 @@ class LeverOutcome:
     record: LeverRecord
     tried: tuple[str, ...]
     interrupted: bool
+    apart: tuple[str, ...] = ()
+    """Levers that gain, and were not tried beside the best for lack of time."""
 
 
 def plan(diagnosis: PlannedDiagnosis, rules: Sequence[LeverRule], words: Sequence[str]) -> LeverPlan:
@@ -128,7 +130,7 @@ def run_plan(diagnosis: PlannedDiagnosis, planned: LeverPlan, options: LeverOpti
         joined=lambda names: patch_together(diagnosis, names, options.patches),
     )
     result = lever_session.try_levers(request, planned.trials, on_result=keep)
-    return LeverOutcome(keep(result), tuple(trial.id for trial in planned.trials), result.interrupted)
+    return LeverOutcome(keep(result), tuple(trial.id for trial in planned.trials), result.interrupted, result.apart)
 
 
 def recorded(diagnosis: PlannedDiagnosis) -> LeverRecord:

@@ -30,12 +30,16 @@ class Session:
         self.request: LeverRequest | None = None
         self.failing = ("compile",)
         self.interrupted = False
+        self.apart: tuple[str, ...] = ()
 
     def try_levers(self, request: LeverRequest, trials: Sequence[LeverTrial], on_result: Any) -> LeverSessionResult:
         self.request, self.tried = request, [trial.id for trial in trials]
         levers = tuple(self._measured(trial) for trial in trials)
         best = next((one for one in levers if one.speedup is not None), None)
-        result = LeverSessionResult(levers, best, 10_000_000, {"device": "cpu"}, ("train.py",), self.interrupted, 5.0)
+        environment = {"device": "cpu"}
+        result = LeverSessionResult(
+            levers, best, 10_000_000, environment, ("train.py",), self.interrupted, 5.0, self.apart
+        )
         on_result(result)
         return result
 
@@ -156,6 +160,13 @@ def test_nothing_measured_is_undecided_and_ctrl_c_shows_what_was_measured(
     assert main(["try", str(run), "workers=6"]) == 130
     said = " ".join(capsys.readouterr().out.split())
     assert "Interrupted; what was measured is kept. Faster: workers=6" in said
+
+
+def test_what_was_not_tried_together_is_said(run: Path, session: Session, capsys: Capture) -> None:
+    session.apart = ("workers=6",)
+    assert main(["try", str(run), "bf16", "workers=6"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Not measured together with it, for lack of time: workers=6. Give a larger --budget." in said
 
 
 def test_variables_that_make_every_number_meaningless_come_first(

@@ -192,6 +192,14 @@ def test_what_compiles_comes_last_because_it_takes_long(machine: Machine, tmp_pa
     assert machine.started.index("small") < machine.started.index("fast")
 
 
+def test_levers_that_were_not_tried_together_for_lack_of_time_are_named(machine: Machine, tmp_path: Path) -> None:
+    """Two originals, a timed one and two of each lever: 70 s; two more rounds: 60. Four pairs together take 70 more."""
+    result = tried(tmp_path, lever("fast"), lever("small"), lever("slow"), budget_s=180.0)
+    assert result.combination is not None and result.combination.trial.id == "fast"
+    assert result.apart == ("small",)
+    assert tried(tmp_path, lever("fast"), lever("small")).apart == ()
+
+
 def test_ctrl_c_keeps_what_was_measured(machine: Machine, tmp_path: Path) -> None:
     machine.stop_after = 5
     result = tried(tmp_path, lever("fast"), lever("small"))

@@ -88,6 +88,7 @@ def _answer(
         shown=ids,
         warning=_warning(diagnosis),
         interrupted=outcome.interrupted,
+        apart=outcome.apart,
         bands={one.trial.id: one.seed_band for one in outcome.record.levers if one.trial.id in ids and one.seed_band},
     )
     after = next_commands.line(*_next(diagnosis, where))

@@ -39,6 +39,8 @@ class TrialOfLevers:
     shown: Collection[str]
     warning: str | None = None
     interrupted: bool = False
+    apart: Sequence[str] = ()
+    """Levers that gain, and were not tried beside the best for lack of time."""
     bands: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By id of a lever that changes losses, where it lies among the original's seeds."""
 
@@ -62,6 +64,9 @@ def _parts(trial: TrialOfLevers, after: str) -> Iterator[RenderableType]:
             yield terminal.paragraph(lines[0])
             yield terminal.listing("\n".join(lines[1:]))
     yield terminal.verdict(verdict(trial))
+    if trial.apart:
+        names = ", ".join(trial.apart)
+        yield terminal.paragraph(f"Not measured together with it, for lack of time: {names}. Give a larger --budget.")
     for lever in measured:
         if lever.reason:
             yield terminal.paragraph(f"{lever.id}: {lever.reason}")

@@ -48,6 +48,8 @@ class LeverSessionResult:
     """The project's files that the original ran, relative to the project."""
     interrupted: bool
     seconds: float
+    apart: tuple[str, ...] = ()
+    """Ids of levers that gain, for which no time was left to try them beside the combination."""
 
 
 def try_levers(
@@ -113,6 +115,7 @@ class LeverSession:
         """The timed original that ran last."""
         self.longest_s: float | None = None
         self.interrupted = False
+        self.apart: tuple[str, ...] = ()
 
     def run(self) -> None:
         """All stages; Ctrl-C ends them, not what is known."""
@@ -263,12 +266,13 @@ class LeverSession:
         if not order or not self.measurement(order[0]).gains:
             return
         self.combination = order[0]
-        for lever in order[1:]:
+        for position, lever in enumerate(order[1:], 1):
             merged = together(self.combination.trial, lever.trial, self.request.joined)
             if isinstance(merged, str) or (pooled_times.center(lever.pairs) or 0.0) < LEVER_POLICY.hopeless:
                 continue
             rounds = LEVER_POLICY.least_rounds
             if not self._affords(rounds, [self._slower(lever, self.combination)] * (1 + rounds)):
+                self.apart = tuple(one.trial.id for one in order[position:] if self.measurement(one).gains)
                 break
             self._try_together(merged)
 
@@ -313,6 +317,7 @@ class LeverSession:
             sources=() if first is None else lever_results.sources(first, self.request.project.resolve()),
             interrupted=self.interrupted,
             seconds=time.monotonic() - self.began,
+            apart=self.apart,
         )
 
     @property
