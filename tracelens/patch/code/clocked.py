@@ -48,7 +48,7 @@ class _Function:
 
 
 @dataclass(frozen=True)
-class _File:
+class _ClockedFile:
     functions: tuple[_Function, ...]
     bases: Mapping[str, frozenset[str]]
     made: Mapping[str, frozenset[str]]
@@ -154,10 +154,10 @@ def clock_readers(script: bytes, others: tuple[bytes, ...]) -> Clocked:
 
 
 @lru_cache(maxsize=elsewhere.REMEMBERED)
-def _file(data: bytes) -> _File:
+def _file(data: bytes) -> _ClockedFile:
     tree = elsewhere.parsed(data)
     if tree is None:
-        return _File((), {}, {})
+        return _ClockedFile((), {}, {})
     imports = {**dict(elsewhere.imported(tree)), **_renamed(tree)}
     owners = {id(part): node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for part in node.body}
     made = _makers(tree, imports)
@@ -168,7 +168,7 @@ def _file(data: bytes) -> _File:
     }
     found = (node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
     functions = tuple(_function(node, owners.get(id(node), ""), imports, made) for node in found)
-    return _File(functions, bases, made)
+    return _ClockedFile(functions, bases, made)
 
 
 def _function(
