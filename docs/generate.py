@@ -1,12 +1,13 @@
 """Write the parts of README and docs that the program prints itself; a test compares them with what it prints.
 
     python docs/generate.py                  write every generated page
-    python docs/generate.py commands rules   write these pages: commands, patching, readme, rules, tour
+    python docs/generate.py commands rules   write these pages: catalogue, commands, patching, readme, rules, tour
     python docs/generate.py --check          name the pages that differ, exit with 1; page names work here too
 
 docs/rules.md and docs/commands.md are printed whole. In docs/tour.md the answers to recommend, report and apply are
 printed from the recorded run in sample_traces/; what was recorded on the GPU itself (profile, verify) stays as it was.
-docs/patching.md has a table of the Edit kinds, from rules/recipes/. README shows an excerpt of the tour.
+docs/patching.md has a table of the Edit kinds, from rules/recipes/. README shows an excerpt of the tour. The page
+`catalogue` is tracelens/locale/tracelens.pot, the template that translations are made from.
 """
 
 from __future__ import annotations
@@ -90,6 +91,7 @@ def tracelens(folder: Path, *words: str) -> str:
 def python(folder: Path, *words: str) -> str:
     """What Python prints in that folder, without colors and at the default width."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("TRACELENS_", "COLUMNS"))}
+    environment["LANGUAGE"] = "en"
     done = subprocess.run(
         [sys.executable, *words],
         cwd=folder,
@@ -204,7 +206,16 @@ def _excerpt(tour: str) -> str:
     return "\n\n".join(f"$ tracelens {words}\n{parts[words.split()[0]]}" for words in shown)
 
 
+def _catalogue() -> str:
+    """The sentences of the program, for translators."""
+    sys.path.insert(0, str(DOCS))
+    from catalogue import template  # type: ignore[import-not-found]
+
+    return str(template())
+
+
 PAGES: dict[str, tuple[Path, Callable[[], str]]] = {
+    "catalogue": (ROOT / "tracelens/locale/tracelens.pot", _catalogue),
     "commands": (DOCS / "commands.md", _commands),
     "patching": (DOCS / "patching.md", _patching),
     "readme": (ROOT / "README.md", _readme),

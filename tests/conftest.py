@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 
 import pytest
 
+os.environ["LANGUAGE"] = "en"  # whatever the language of who runs the tests
 pytest.register_assert_rewrite("tests.support")
 pytest_plugins = ["tests.support.purity"]
 

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from tracelens.messages import say
+
 EditKind = Literal[
     "defer-read",
     "event-sync",
@@ -125,10 +127,10 @@ class EditDefinition:
     """The label of this kind together with those that share its number."""
 
 
-_COPY_IN_HELPER = "copy with non_blocking=True there, from pinned memory"
-_WAIT_IN_HELPER = "wait every N batches, in the loop that calls it"
+_COPY_IN_HELPER = say("copy with non_blocking=True there, from pinned memory")
+_WAIT_IN_HELPER = say("wait every N batches, in the loop that calls it")
 
-_MEASURE: Final = "measure it with tracelens verify"
+_MEASURE: Final = say("measure it with tracelens verify")
 
 DEFINITIONS: Final[tuple[EditDefinition, ...]] = (
     EditDefinition(
@@ -136,8 +138,8 @@ DEFINITIONS: Final[tuple[EditDefinition, ...]] = (
         tier="safe",
         hunk=1,
         recipe="defer_read",
-        label="Read results every {n} batches",
-        label_at_once="Read results as soon as they have arrived, without waiting",
+        label=say("Read results every {n} batches", n="{n}"),
+        label_at_once=say("Read results as soon as they have arrived, without waiting"),
         replay="read-later",
         parameters=frozenset({"interval"}),
         acts_on=("read",),
@@ -149,8 +151,8 @@ DEFINITIONS: Final[tuple[EditDefinition, ...]] = (
         tier="safe",
         hunk=2,
         recipe="synchronize",
-        label="Record an event instead of waiting",
-        label_joined="Record an event, wait for it every {n} batches",
+        label=say("Record an event instead of waiting"),
+        label_joined=say("Record an event, wait for it every {n} batches", n="{n}"),
         replay="mark-by-event",
         acts_on=("synchronize",),
         meets="per_batch_wait",
@@ -162,8 +164,8 @@ DEFINITIONS: Final[tuple[EditDefinition, ...]] = (
         tier="safe",
         hunk=2,
         recipe="synchronize",
-        label="Wait every {n} batches only",
-        label_joined="Record an event, wait for it every {n} batches",
+        label=say("Wait every {n} batches only", n="{n}"),
+        label_joined=say("Record an event, wait for it every {n} batches", n="{n}"),
         replay="wait-every-n",
         parameters=frozenset({"interval"}),
         acts_on=("synchronize", "event"),
@@ -176,7 +178,7 @@ DEFINITIONS: Final[tuple[EditDefinition, ...]] = (
         tier="safe",
         hunk=3,
         recipe="async_copy",
-        label="Copy from pinned memory without waiting",
+        label=say("Copy from pinned memory without waiting"),
         replay="pinned-copy",
         acts_on=("copy",),
         needs_wait=False,
@@ -191,7 +193,7 @@ DEFINITIONS: Final[tuple[EditDefinition, ...]] = (
         tier="safe",
         hunk=4,
         recipe="prefetch",
-        label="Copy the next batch on a stream of its own",
+        label=say("Copy the next batch on a stream of its own"),
         replay="copy-ahead",
         parameters=frozenset({"depth"}),
         acts_on=("copy",),
@@ -206,7 +208,7 @@ DEFINITIONS: Final[tuple[EditDefinition, ...]] = (
         tier="unsafe",
         hunk=5,
         recipe="thin_logs",
-        label="Write lines every {n} batches only (unsafe)",
+        label=say("Write lines every {n} batches only (unsafe)", n="{n}"),
         replay="read-every-n",
         parameters=frozenset({"interval"}),
         acts_on=("read",),
@@ -218,7 +220,7 @@ DEFINITIONS: Final[tuple[EditDefinition, ...]] = (
         tier="unsafe",
         hunk=6,
         recipe="move_guard",
-        label="Look for not-a-number every {n} batches (unsafe)",
+        label=say("Look for not-a-number every {n} batches (unsafe)", n="{n}"),
         replay="read-later",
         parameters=frozenset({"interval"}),
         acts_on=("read", "steering-read"),
@@ -231,7 +233,7 @@ DEFINITIONS: Final[tuple[EditDefinition, ...]] = (
         tier="unsafe",
         hunk=7,
         recipe="more_workers",
-        label="Give the loader more workers (unsafe)",
+        label=say("Give the loader more workers (unsafe)"),
         replay="more-workers",
         parameters=frozenset({"workers"}),
         acts_on=("copy",),
@@ -245,8 +247,8 @@ DEFINITIONS: Final[tuple[EditDefinition, ...]] = (
         tier="checked",
         hunk=7,
         recipe="more_workers",
-        label="Give the loader more workers, checked by a trial",
-        label_joined="Give the loader more workers",
+        label=say("Give the loader more workers, checked by a trial"),
+        label_joined=say("Give the loader more workers"),
         replay="more-workers",
         parameters=frozenset({"workers"}),
         needs_wait=False,
@@ -257,10 +259,10 @@ DEFINITIONS: Final[tuple[EditDefinition, ...]] = (
         tier="unsafe",
         hunk=8,
         recipe="persistent_workers",
-        label="Keep the loader's workers alive (unsafe)",
+        label=say("Keep the loader's workers alive (unsafe)"),
         replay=NotReplayed(
-            "what workers that stay alive save lies between two epochs, where no step was recorded",
-            "time two epochs with it and without it",
+            say("what workers that stay alive save lies between two epochs, where no step was recorded"),
+            say("time two epochs with it and without it"),
             changes_steps=False,
         ),
         acts_on=("copy",),
@@ -273,10 +275,10 @@ DEFINITIONS: Final[tuple[EditDefinition, ...]] = (
         tier="checked",
         hunk=9,
         recipe="rare_call",
-        label="Make calls that the training does not need every {n} batches only",
+        label=say("Make calls that the training does not need every {n} batches only", n="{n}"),
         replay=NotReplayed(
-            "what a line of Python costs is said by its owner",
-            "look at the owners of the step, or measure it with tracelens verify",
+            say("what a line of Python costs is said by its owner"),
+            say("look at the owners of the step, or measure it with tracelens verify"),
         ),
         parameters=frozenset({"interval"}),
         needs_wait=False,
@@ -287,9 +289,9 @@ DEFINITIONS: Final[tuple[EditDefinition, ...]] = (
         tier="checked",
         hunk=10,
         recipe="loader_arguments",
-        label="Let each worker of the loader prepare more batches",
+        label=say("Let each worker of the loader prepare more batches"),
         replay=NotReplayed(
-            "how unevenly the workers deliver is not in a recording of a few steps",
+            say("how unevenly the workers deliver is not in a recording of a few steps"),
             _MEASURE,
             changes_steps=False,
         ),
@@ -302,8 +304,8 @@ DEFINITIONS: Final[tuple[EditDefinition, ...]] = (
         tier="checked",
         hunk=11,
         recipe="loader_arguments",
-        label="Let the loader pin its batches",
-        replay=NotReplayed("what pinning costs the loader is not known without copies that use it", _MEASURE),
+        label=say("Let the loader pin its batches"),
+        replay=NotReplayed(say("what pinning costs the loader is not known without copies that use it"), _MEASURE),
         needs_wait=False,
         ends_waits=False,
     ),
@@ -312,8 +314,8 @@ DEFINITIONS: Final[tuple[EditDefinition, ...]] = (
         tier="checked",
         hunk=12,
         recipe="zero_grad",
-        label="Free gradients instead of filling them with zeros",
-        replay=NotReplayed("which kernels of the step fill gradients is not told", _MEASURE),
+        label=say("Free gradients instead of filling them with zeros"),
+        replay=NotReplayed(say("which kernels of the step fill gradients is not told"), _MEASURE),
         needs_wait=False,
         ends_waits=False,
     ),
@@ -322,8 +324,8 @@ DEFINITIONS: Final[tuple[EditDefinition, ...]] = (
         tier="checked",
         hunk=13,
         recipe="average_at_once",
-        label="Average all weights in a few calls",
-        replay=NotReplayed("which calls are left of a loop over tensors is not told", _MEASURE),
+        label=say("Average all weights in a few calls"),
+        replay=NotReplayed(say("which calls are left of a loop over tensors is not told"), _MEASURE),
         needs_wait=False,
         ends_waits=False,
     ),
@@ -348,8 +350,8 @@ def replay_rule(kind: EditKind) -> ReplayRule | NotReplayed:
     known = EDIT_DEFINITIONS.get(kind)
     if known is not None:
         return known.replay
-    missing = f"how an Edit of kind {kind} changes a step is not declared"
-    return NotReplayed(missing, "measure it with tracelens verify")
+    missing = say("how an Edit of kind {kind} changes a step is not declared", kind=kind)
+    return NotReplayed(missing, say("measure it with tracelens verify"))
 
 
 def one_change(kind: EditKind) -> frozenset[EditKind]:
@@ -388,4 +390,4 @@ def label(kinds: Iterable[EditKind], interval: int) -> str:
         text = first.label_joined or first.label
     elif interval == 1 and first.label_at_once:
         text = first.label_at_once
-    return text.format(n=interval)
+    return say(text, n=interval)

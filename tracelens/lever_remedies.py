@@ -13,6 +13,7 @@ from tracelens import remedies, run_levers
 from tracelens.edit_kinds import EditKind, NotReplayed, definition
 from tracelens.levers.definition import LeverRule
 from tracelens.levers.states import LeverFacts, done_already, not_applicable, suggested_by
+from tracelens.messages import say
 from tracelens.model import (
     Abstention,
     Diagnosis,
@@ -33,7 +34,9 @@ from tracelens.run_levers import SchemeResults
 from tracelens.schemes.catalog import Rules
 from tracelens.schemes.plan import DEFAULT_INTERVAL
 
-NOT_REPLAYED = Abstention("replay", "no number is known for what this lever changes", "measure it: tracelens verify")
+NOT_REPLAYED = Abstention(
+    "replay", say("no number is known for what this lever changes"), say("measure it: tracelens verify")
+)
 
 MOST_NUMBERS = 2
 """Of workers that are offered: what is enough, and half of it, which takes half the memory."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from tracelens import run as runs
 from tracelens import units
 from tracelens.edit_kinds import definition, one_change
+from tracelens.messages import say
 from tracelens.model import (
     UNSAFE_EDITS,
     Abstention,
@@ -260,13 +261,13 @@ def _with_left_out(
 def _left_out(edit: Edit, paying: tuple[Edit, ...], program: ReplayTrace, name: str) -> list[Declined]:
     alone, before, after = (estimate.predict(program, some) for some in ((edit,), paying, (*paying, edit)))
     if isinstance(alone, Abstention):
-        why = f"left out, it has no number: {alone.missing}"
+        why = say("left out, it has no number: {missing}", missing=alone.missing)
     elif isinstance(before, Estimate) and isinstance(after, Estimate):
         gain = gain_percent(before.step_ns, after.step_ns)
-        why = f"left out, it buys nothing here: {units.signed_percent(gain)} beside the rest (predicted)"
+        why = say("left out, it buys nothing here: {gain} beside the rest (predicted)", gain=units.signed_percent(gain))
     else:
-        why = "left out, what it buys could not be predicted"
-    by_hand = f"to have it all the same: --scheme {name} --unsafe"
+        why = say("left out, what it buys could not be predicted")
+    by_hand = say("to have it all the same: --scheme {name} --unsafe", name=name)
     return [Declined(edit.kind, place, why, by_hand) for place in edit.locations or (Location("?", None),)]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from tracelens.levers.definition import ChosenLever, by_id
 from tracelens.levers.states import LeverFacts, levers_of_run
+from tracelens.messages import joined, say
 from tracelens.model import (
     Abstention,
     Diagnosis,
@@ -111,7 +112,7 @@ def _tried(one: LeverMeasurement, rules: Rules, schemes: Mapping[str, Lever]) ->
     if one.standing == "not_reached" or base is None:
         return None
     if one.standing == "measured" and one.speedup is None:
-        return replace(base, reason="one run is too few for an interval: give a larger --budget")
+        return replace(base, reason=say("one run is too few for an interval: give a larger --budget"))
     same = one.gains and one.numbers == "same" and base.family == "scheme"
     return replace(
         base,
@@ -149,9 +150,14 @@ def _compiled(one: LeverMeasurement) -> str | None:
     known = one.compiled
     if known is None:
         return None
-    said = f"compiling took {known['seconds']:g} s, {known['graphs']} graphs, {known['breaks']} graph breaks"
+    said = say(
+        "compiling took {seconds:g} s, {graphs} graphs, {breaks} graph breaks",
+        seconds=known["seconds"],
+        graphs=known["graphs"],
+        breaks=known["breaks"],
+    )
     pays = known["pays_after_steps"]
-    return f"{said}; it has paid after {pays} steps" if pays is not None else said
+    return say("{sentence}; it has paid after {steps} steps", sentence=said, steps=pays) if pays is not None else said
 
 
 def _has_gpu(diagnosis: Diagnosis) -> bool | None:
@@ -185,7 +191,7 @@ def _scheme_lever(scheme: Scheme, results: SchemeResults, diagnosis: Diagnosis, 
         text=summary,
         predicted=predicted,
         locations=_locations(scheme, diagnosis),
-        reason="; ".join(scheme.reasons) or None,
+        reason=joined("; ", scheme.reasons) if scheme.reasons else None,
     )
     return _with_state(lever, scheme, trial, measured)
 
@@ -212,7 +218,9 @@ def _with_state(lever: Lever, scheme: Scheme, trial: Verification | None, measur
             lever, state="measured", measured=measured, numbers=numbers, reason=reason or trial.verdict, command=command
         )
     if not scheme.edits:
-        return replace(lever, state="not_applicable", predicted=None, reason=lever.reason or "nothing to change here")
+        return replace(
+            lever, state="not_applicable", predicted=None, reason=lever.reason or say("nothing to change here")
+        )
     if scheme.same_as is not None:  # one change has one row
         return replace(lever, state="not_applicable", predicted=None)
     if lever.predicted is not None:

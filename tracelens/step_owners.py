@@ -17,6 +17,7 @@ from functools import cached_property
 
 from tracelens.findings import AnalyzedRank
 from tracelens.findings.owners import LineWork, OwnedStep, attribute, with_callees
+from tracelens.messages import say_count
 from tracelens.model import Abstention, Edit, Location, Owner, OwnerKind, Owners, RankRecording, Stall, Timeline
 from tracelens.replay import estimate, exposed_cost, line_gains, worker_count
 from tracelens.replay.line_gains import Gain
@@ -147,7 +148,9 @@ class _Recoverable:
     @property
     def _enough_workers(self) -> str | None:
         wanted, now = worker_count.recommended(self.trace), self.trace.loader.workers
-        return None if wanted is None else f"{wanted} worker{'s' if wanted > 1 else ''} instead of {now}"
+        if wanted is None:
+            return None
+        return say_count("{count} worker instead of {now}", "{count} workers instead of {now}", wanted, now=now)
 
     # -------------------------------------------------------------------------------------------------- waits
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tracelens.messages import say
+
 
 def ms(ns: float) -> str:
     """`ns` in ms; in µs what would round to nothing there, because 0.00 ms is a zero that nobody measured."""
@@ -35,9 +37,12 @@ def signed_percent(value: float) -> str:
 
 def percent_range(low: float, high: float) -> str:
     """`−4 to +5 %`."""
-    return f"{signed_percent(low).removesuffix(' %')} to {signed_percent(high)}"
+    return say("{low} to {high}", low=signed_percent(low).removesuffix(" %"), high=signed_percent(high))
+
+
+_KNOWN = {"replayed": say("predicted"), "measured": say("measured"), "patch": say("patch")}
 
 
 def known_by(evidence: str) -> str:
     """How a number is known, in the reader's words: what was computed from the recorded steps is predicted."""
-    return "predicted" if evidence == "replayed" else evidence
+    return _KNOWN.get(evidence, evidence)

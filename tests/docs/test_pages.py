@@ -93,6 +93,11 @@ def test_what_the_program_prints_stands_in_the_page_as_it_prints_it(name: str, f
     assert (ROOT / name).read_text(encoding="utf-8") == fresh[ROOT / name], AGAIN
 
 
+def test_the_template_of_the_catalogue_has_every_sentence(generate: ModuleType) -> None:
+    (path, text), *_ = generate.pages(["catalogue"]).items()
+    assert path.read_text(encoding="utf-8") == text, f"{AGAIN} catalogue"
+
+
 @pytest.mark.programs
 def test_a_page_is_generated_by_its_name_and_an_unknown_name_is_refused(
     generate: ModuleType, capsys: pytest.CaptureFixture[str]

@@ -54,7 +54,7 @@ def test_they_add_up_to_the_batch_even_where_clocks_were_read_in_between() -> No
 def test_it_is_one_sentence(workers: int, said: str) -> None:
     found = recorded(workers=workers)
     assert found is not None
-    assert str(found) == said + "collate_fn 2.00 ms, Noise 1.00 ms"
+    assert found.said == said + "collate_fn 2.00 ms, Noise 1.00 ms"
 
 
 @pytest.mark.parametrize("meta", [{}, {"loaders": None}, {"loaders": [{"split": None}]}, {"loaders": [{}]}])

@@ -10,6 +10,7 @@ from tracelens.cli import options, output
 from tracelens.cli.options import Presentation
 from tracelens.cli.planning import PlanOptions, typed
 from tracelens.cli.renderers.renderer import AnalysisAnswer, render
+from tracelens.messages import say
 
 
 @click.command(short_help="What the GPU waited for, per source line.")
@@ -25,13 +26,13 @@ def analyze(paths: tuple[Path, ...], script: Path | None, hta: bool, shown: Pres
     from tracelens import pipeline
 
     inputs = options.opened(paths)
-    with output.progress("looking for what the GPU waited for"):
+    with output.progress(say("looking for what the GPU waited for")):
         diagnosis = pipeline.diagnose(inputs, pipeline.Options(script=script))
     for warning in diagnosis.timeline.trace.warnings:
         output.note(f"note: {warning}")
     given = typed(paths, PlanOptions(script=script), diagnosis)
     opinion = None
     if hta:
-        with output.progress("asking HTA"):
+        with output.progress(say("asking HTA")):
             opinion = pipeline.second_opinion(diagnosis)
     output.result(render(shown.renderer.analysis, AnalysisAnswer(diagnosis, given, opinion), shown))

@@ -12,6 +12,7 @@ import click
 from tracelens.cli import options, output
 from tracelens.cli.options import Presentation
 from tracelens.cli.renderers.renderer import CommandOutcome, render
+from tracelens.messages import say
 
 GZIP_LEVEL = 6
 """The usual trade; traces are text and shrink by ten anyway."""
@@ -39,12 +40,12 @@ def annotate(path: Path, out: Path, steps: tuple[int, int] | None, shown: Presen
     from tracelens.report import perfetto
 
     inputs = options.opened((path,))
-    with output.progress("replaying what each scheme would buy"):
+    with output.progress(say("replaying what each scheme would buy")):
         examined = pipeline.examine(inputs)
         diagnosis = pipeline.illustrate(examined, pipeline.plan(examined))
     source = Path(diagnosis.timeline.trace.path)
     options.unread(out, diagnosis)
-    with output.progress("writing the annotated trace"):
+    with output.progress(say("writing the annotated trace")):
         text = json.dumps(perfetto.annotated(_document(source), diagnosis, steps), separators=(",", ":"))
         data = text.encode()
         # a fixed time in the header: the same trace gives the same bytes

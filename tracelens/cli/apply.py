@@ -13,6 +13,7 @@ from tracelens.cli.options import Presentation
 from tracelens.cli.planning import PlanOptions, chosen_scheme, patching, pipeline_options, planned, typed
 from tracelens.cli.renderers.renderer import CommandOutcome, render
 from tracelens.errors import UsageError
+from tracelens.messages import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,7 +58,7 @@ def apply(
     answer = CommandOutcome(lambda: _text(done, shown, more), _document(done, diagnosis.unsafe))
     output.result(render(shown.renderer.outcome, answer, shown))
     if done.outcome == "written" and done.change is not None and shown.for_people:
-        output.note(f"written: {', '.join(output.shown(file.path) for file in done.change.files)}")
+        output.note(say("written: {paths}", paths=", ".join(output.shown(file.path) for file in done.change.files)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from tracelens.cli.options import Presentation
 from tracelens.cli.renderers.json import dumped
 from tracelens.cli.renderers.renderer import GateAnswer, render
 from tracelens.errors import UsageError
+from tracelens.messages import say
 
 if TYPE_CHECKING:
     from tracelens.pipeline import Examined
@@ -114,7 +115,7 @@ def check(path: Path, limits: BudgetOptions, terms: BaselineOptions, out: Path |
     )
     for name in _evidence(examined, result, out):
         if not shown.quiet:
-            output.note(f"written: {output.shown(name)}")
+            output.note(say("written: {paths}", paths=output.shown(name)))
     for entry in result.unused if shown.form != "text" else ():
         output.note(f"note: the allow-list's {formatting.clean(entry)} allows nothing here: has the line moved?")
     answer = GateAnswer(result, examined.diagnosis, next_commands.line("recommend", str(path)))
@@ -143,7 +144,7 @@ def _evidence(examined: Examined, result: Gate, out: Path | None) -> tuple[Path,
     folder = out or (examined.diagnosis.run.path if examined.diagnosis.run else None)
     if folder is None:
         return ()
-    with output.progress("writing the evidence"):
+    with output.progress(say("writing the evidence")):
         diagnosis = pipeline.illustrate(examined, pipeline.plan(examined))
         files = {
             EVIDENCE: dumped(gate.document(result)) + "\n",

@@ -13,6 +13,7 @@ from tracelens.cli import options, output
 from tracelens.cli.options import Presentation
 from tracelens.cli.renderers.renderer import CommandOutcome, render
 from tracelens.errors import UsageError
+from tracelens.messages import say
 
 if TYPE_CHECKING:
     from tracelens.cli.machine_checks import Check, MachineFacts
@@ -27,7 +28,7 @@ def doctor(calibrate: bool, shown: Presentation) -> int:
     """Check Python, PyTorch, driver, profiler permissions, package traps, memory and disk; each with its cure."""
     from tracelens.cli import machine_checks
 
-    with output.progress("asking torch"):
+    with output.progress(say("asking torch")):
         machine = look_around()
     checks = [*machine_checks.checks(machine), *(calibrated() if calibrate else ())]
     bad = [check for check in checks if check.good is False]
@@ -52,7 +53,7 @@ def calibrated() -> tuple[Check, ...]:
     from tracelens.cli.machine_checks import Check
 
     try:
-        with output.progress("measuring this machine, some 20 s"):
+        with output.progress(say("measuring this machine, some 20 s")):
             measured = calibration.measure()
             path = calibration.write_cache(measured)
     except UsageError as error:

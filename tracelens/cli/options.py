@@ -19,6 +19,7 @@ from click.shell_completion import CompletionItem
 
 from tracelens.cli import output, renderers
 from tracelens.errors import UsageError
+from tracelens.messages import say
 
 if TYPE_CHECKING:
     from tracelens.cli.renderers.renderer import Renderer
@@ -271,7 +272,7 @@ def opened(paths: Sequence[Path]) -> Inputs:
     """The traces of the Runs or files given, or of the newest complete Run below the current folder."""
     from tracelens import pipeline
 
-    with output.progress("reading the recording"):
+    with output.progress(say("reading the recording")):
         context = click.get_current_context(silent=True)
         return pipeline.open_inputs(tuple(paths), context.meta.get(MAX_BYTES) if context else None)
 

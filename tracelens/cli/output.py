@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from tracelens import messages
 from tracelens.errors import TracelensError
+from tracelens.messages import say
 
 if TYPE_CHECKING:
     from tracelens.report.terminal import TerminalStyle
@@ -53,7 +55,7 @@ def note(text: str) -> None:
     """A word for people that is not part of the answer. Paths and names in it must not act on the terminal."""
     from tracelens.report.formatting import clean
 
-    _write(sys.stderr, "\n".join(clean(line) for line in text.split("\n")))
+    _write(sys.stderr, "\n".join(clean(line) for line in messages.shown(text).split("\n")))
 
 
 def styled_note(text: str) -> None:
@@ -73,9 +75,9 @@ def prompt(text: str) -> None:
 
 def failure(error: TracelensError) -> None:
     """One sentence, and what to do about it."""
-    note(f"tracelens: {error.message}")
+    note(say("tracelens: {message}", message=error.message))
     if error.hint:
-        note(f"  hint: {error.hint}")
+        note(say("  hint: {hint}", hint=error.hint))
 
 
 def shown(path: Path) -> str:
@@ -115,7 +117,7 @@ def progress(what: str) -> Iterator[None]:
         yield
         return
     started = time.monotonic()
-    _write(sys.stderr, f"{what} …", end="")
+    _write(sys.stderr, f"{messages.shown(what)} …", end="")
     try:
         yield
     finally:

@@ -14,6 +14,7 @@ from tracelens.cli import options, output
 from tracelens.cli.options import Presentation
 from tracelens.cli.renderers.renderer import CommandOutcome, render
 from tracelens.errors import InputError, UsageError
+from tracelens.messages import say
 
 if TYPE_CHECKING:
     from tracelens.model import EditKind, Patch
@@ -83,7 +84,7 @@ def patch(files: tuple[Path, ...], chosen: EveryPlaceOptions, shown: Presentatio
     answer = CommandOutcome(lambda: _text(done, shown), _document(done))
     output.result(render(shown.renderer.outcome, answer, shown))
     if done.outcome == "written" and shown.for_people:
-        output.note(f"written: {', '.join(output.shown(file.path) for file in done.change.files)}")
+        output.note(say("written: {paths}", paths=", ".join(output.shown(file.path) for file in done.change.files)))
 
 
 def _scripts(files: Sequence[Path], project: Path | None) -> tuple[tuple[Path, ...], Path]:
@@ -133,7 +134,7 @@ def _patched(
     from tracelens.patch.recipes import PatchOptions
     from tracelens.report import next_commands
 
-    with output.progress("looking for places"):
+    with output.progress(say("looking for places")):
         change = patch_files(
             scripts, project, intervals, PatchOptions(checked=chosen.checked, import_runtime=chosen.import_runtime)
         )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracelens.cli import options, output
 from tracelens.errors import UsageError
+from tracelens.messages import say
 
 if TYPE_CHECKING:
     from tracelens.model import Diagnosis, IllustratedDiagnosis, PlannedDiagnosis
@@ -63,7 +64,7 @@ def planned(
 
     inputs = options.opened(paths)
     wanted = replace(pipeline_options(plan_options, constraints), count_unsafe=count_unsafe)
-    with output.progress("replaying what each scheme would buy"):
+    with output.progress(say("replaying what each scheme would buy")):
         examined = pipeline.examine(inputs, wanted)
         return pipeline.illustrate(examined, pipeline.plan(examined, wanted))
 

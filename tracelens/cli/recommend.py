@@ -12,6 +12,7 @@ from tracelens.cli.options import Presentation
 from tracelens.cli.planning import Constraints, PlanOptions, planned, planning, typed
 from tracelens.cli.renderers.renderer import PlanAnswer, render
 from tracelens.errors import UsageError
+from tracelens.messages import say
 
 DAYS = {"h": 1 / 8, "d": 1.0, "w": 5.0}
 """Working time, as the seeds count it: eight hours a day, five days a week."""
@@ -59,4 +60,4 @@ def recommend(
     given = typed(paths, plan_options, diagnosis)
     output.result(render(shown.renderer.plan, PlanAnswer(diagnosis, given, plan_options), shown))
     if written and shown.for_people:
-        output.note(f"written: {', '.join(str(path) for path in written)}")
+        output.note(say("written: {paths}", paths=", ".join(str(path) for path in written)))

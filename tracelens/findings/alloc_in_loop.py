@@ -5,6 +5,7 @@ from __future__ import annotations
 from tracelens.findings import kept_steps
 from tracelens.findings.analyzed_rank import AnalyzedRank
 from tracelens.findings.detector import Detector, no_calls
+from tracelens.messages import say
 from tracelens.model import Abstention, Finding
 from tracelens.trace.tables import among
 
@@ -25,8 +26,13 @@ def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
     if per_step < FEWEST_CALLS_PER_STEP:
         return ()
     names = ", ".join(sorted({str(name) for name in allocations["name"]})[:3])
-    text = f"{per_step:.3g} calls per step ({names}) hold the host for {rank.said(held_ns)}"
-    return (rank.finding(ID, "GPU memory is allocated in the loop", rank.on_baseline(held_ns), text),)
+    text = say(
+        "{calls:.3g} calls per step ({names}) hold the host for {time}",
+        calls=per_step,
+        names=names,
+        time=rank.said(held_ns),
+    )
+    return (rank.finding(ID, say("GPU memory is allocated in the loop"), rank.on_baseline(held_ns), text),)
 
 
-DETECTOR = Detector(id=ID, passed="No driver allocation inside the loop", detect=_detect)
+DETECTOR = Detector(id=ID, passed=say("No driver allocation inside the loop"), detect=_detect)

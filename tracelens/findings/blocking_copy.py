@@ -5,6 +5,7 @@ from __future__ import annotations
 from tracelens.findings.analyzed_rank import AnalyzedRank
 from tracelens.findings.detector import Detector, no_calls, no_gpu, without_copies
 from tracelens.findings.stalls import described
+from tracelens.messages import say
 from tracelens.model import Abstention, Finding, Stall
 from tracelens.units import ms
 
@@ -23,11 +24,17 @@ def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
 def _finding(stall: Stall, rank: AnalyzedRank) -> Finding:
     """Without a replay the larger of both losses stands for the cost: the host is blocked while the GPU idles."""
     if stall.exposed_ns is not None:
-        cost_ns, origin = stall.exposed_ns, f"copying without waiting gives back {ms(stall.exposed_ns)} (predicted)"
+        cost_ns, origin = (
+            stall.exposed_ns,
+            say("copying without waiting gives back {time} (predicted)", time=ms(stall.exposed_ns)),
+        )
     else:
         cost_ns = rank.on_baseline(max(stall.wait_ns, stall.gpu_idle_ns or 0))
-        origin = "what copying without waiting gives could not be predicted"
-    return rank.finding(ID, "A copy to the GPU blocks the host", cost_ns, f"{described(stall, rank)}; {origin}", stall)
+        origin = say("what copying without waiting gives could not be predicted")
+    evidence = say("{sentence}; {more}", sentence=described(stall, rank), more=origin)
+    return rank.finding(ID, say("A copy to the GPU blocks the host"), cost_ns, evidence, stall)
 
 
-DETECTOR = Detector(id=ID, passed="No copy to the GPU blocks the host", detect=_detect, not_applicable=without_copies)
+DETECTOR = Detector(
+    id=ID, passed=say("No copy to the GPU blocks the host"), detect=_detect, not_applicable=without_copies
+)

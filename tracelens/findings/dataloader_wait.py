@@ -5,6 +5,7 @@ from __future__ import annotations
 from tracelens.findings import kept_steps
 from tracelens.findings.analyzed_rank import AnalyzedRank
 from tracelens.findings.detector import Detector
+from tracelens.messages import say
 from tracelens.model import Abstention, Finding
 from tracelens.trace import intervals
 
@@ -18,8 +19,8 @@ def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
     if "dataloader" not in rank.signals:
         return Abstention(
             ID,
-            "the trace does not show when the loop was inside a DataLoader",
-            "record CPU activities and take batches from a torch DataLoader: tracelens profile",
+            say("the trace does not show when the loop was inside a DataLoader"),
+            say("record CPU activities and take batches from a torch DataLoader: tracelens profile"),
         )
     kept = kept_steps.select(rank.timeline)
     loader = rank.timeline.loader_waits()
@@ -29,16 +30,14 @@ def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
     cost_ns = waited_ns if idle_ns is None else idle_ns
     if rank.share(cost_ns) < LEAST_SHARE:
         return ()
-    text = f"the loop is inside the DataLoader for {rank.said(waited_ns)} per step"
-    text += f", and the GPU idles {rank.said(idle_ns)} of it" if idle_ns is not None else "; no GPU work was recorded"
-    text += _of_a_batch(rank)
-    return (rank.finding(ID, "The loop waits for the DataLoader", rank.on_baseline(cost_ns), text),)
-
-
-def _of_a_batch(rank: AnalyzedRank) -> str:
-    """What a batch is spent on, where that was recorded."""
+    text = say("the loop is inside the DataLoader for {time} per step", time=rank.said(waited_ns))
+    if idle_ns is not None:
+        text = say("{text}, and the GPU idles {time} of it", text=text, time=rank.said(idle_ns))
+    else:
+        text = say("{text}; no GPU work was recorded", text=text)
     batch = rank.owners.batch if rank.owners is not None else None
-    return f"; {batch}" if batch is not None else ""
+    evidence = say("{sentence}; {more}", sentence=text, more=batch.said) if batch is not None else text
+    return (rank.finding(ID, say("The loop waits for the DataLoader"), rank.on_baseline(cost_ns), evidence),)
 
 
-DETECTOR = Detector(id=ID, passed="The DataLoader keeps up", detect=_detect)
+DETECTOR = Detector(id=ID, passed=say("The DataLoader keeps up"), detect=_detect)

@@ -6,10 +6,11 @@ which every launch waits for its kernel has no waits of its own.
 
 from __future__ import annotations
 
+from tracelens.messages import say
 from tracelens.model import Abstention, Run
 
 LAUNCH_BLOCKING = "CUDA_LAUNCH_BLOCKING"
-_AGAIN = "switch it off, then record again: tracelens profile SCRIPT"
+_AGAIN = say("switch it off, then record again: tracelens profile SCRIPT")
 
 
 def unjudged(run: Run | None) -> Abstention | None:
@@ -18,9 +19,12 @@ def unjudged(run: Run | None) -> Abstention | None:
         return None
     value = (run.variables or {}).get(LAUNCH_BLOCKING)
     if value not in (None, "", "0"):
-        told = f"{LAUNCH_BLOCKING}={value} was set, so every launch waits for its kernel and no time means anything"
+        told = say(
+            "{setting} was set, so every launch waits for its kernel and no time means anything",
+            setting=f"{LAUNCH_BLOCKING}={value}",
+        )
         return Abstention("launch-blocking", told, _AGAIN)
     if run.environment.get("anomaly_detection") is True:
-        told = "torch.autograd's anomaly detection was on, which checks each gradient, so no time means anything"
+        told = say("torch.autograd's anomaly detection was on, which checks each gradient, so no time means anything")
         return Abstention("anomaly-detection", told, _AGAIN)
     return None

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from tracelens.findings import incomplete_recording
 from tracelens.findings.analyzed_rank import AnalyzedRank
+from tracelens.messages import say
 from tracelens.model import Abstention, Finding, InapplicableCheck, PassedCheck
 
 NEGLIGIBLE_SHARE = 0.01
@@ -51,7 +52,9 @@ class Detector:
 
 
 def no_gpu(detector: str) -> Abstention:
-    return Abstention(detector, "no GPU work was recorded", "profile on a machine with a GPU, with CUDA activities on")
+    return Abstention(
+        detector, say("no GPU work was recorded"), say("profile on a machine with a GPU, with CUDA activities on")
+    )
 
 
 def no_calls(detector: str, rank: AnalyzedRank) -> Abstention:
@@ -59,17 +62,17 @@ def no_calls(detector: str, rank: AnalyzedRank) -> Abstention:
     if "runtime" in rank.signals:
         return Abstention(
             detector,
-            "the trace does not say which call launched which GPU work: it has no correlation ids",
-            "record CPU and CUDA activities together: tracelens profile",
+            say("the trace does not say which call launched which GPU work: it has no correlation ids"),
+            say("record CPU and CUDA activities together: tracelens profile"),
         )
     return Abstention(
         detector,
-        "the host's CUDA calls were not recorded",
-        "record CPU and CUDA activities together: tracelens profile",
+        say("the host's CUDA calls were not recorded"),
+        say("record CPU and CUDA activities together: tracelens profile"),
     )
 
 
 def without_copies(rank: AnalyzedRank) -> str | None:
     """Why a symptom of copies to the GPU cannot occur: there are none."""
     nothing_copied = rank.overlap is not None and not rank.overlap.h2d_ns
-    return "nothing is copied to the GPU in these steps" if nothing_copied else None
+    return say("nothing is copied to the GPU in these steps") if nothing_copied else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tracelens.findings.analyzed_rank import AnalyzedRank
 from tracelens.findings.detector import Detector, no_gpu
+from tracelens.messages import say
 from tracelens.model import Abstention, Finding
 from tracelens.units import ms
 
@@ -15,12 +16,17 @@ def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
     if "gpu" not in rank.signals or rank.breakdown is None:
         return no_gpu(ID)
     cost_ns = rank.on_baseline(rank.breakdown.known["communication_exposed"])
-    text = f"collectives run {ms(cost_ns)} per step with no kernel beside them; waiting for other ranks is part of it"
-    return (rank.finding(ID, "Communication is not hidden", cost_ns, text),)
+    text = say(
+        "collectives run {cost} per step with no kernel beside them; waiting for other ranks is part of it",
+        cost=ms(cost_ns),
+    )
+    return (rank.finding(ID, say("Communication is not hidden"), cost_ns, text),)
 
 
 def _not_applicable(rank: AnalyzedRank) -> str | None:
-    return None if "collectives" in rank.signals else "the recording has no collectives"
+    return None if "collectives" in rank.signals else say("the recording has no collectives")
 
 
-DETECTOR = Detector(id=ID, passed="Communication hides under compute", detect=_detect, not_applicable=_not_applicable)
+DETECTOR = Detector(
+    id=ID, passed=say("Communication hides under compute"), detect=_detect, not_applicable=_not_applicable
+)

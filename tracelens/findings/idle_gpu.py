@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from tracelens.findings.analyzed_rank import AnalyzedRank
 from tracelens.findings.detector import Detector, no_gpu
+from tracelens.messages import joined, say
 from tracelens.model import IDLE_PARTS, Abstention, Finding
 
 ID = "idle_gpu"
 LEAST_SHARE = 0.05
 """A GPU that is idle for less is healthy: what is left are launch gaps that no scheme removes."""
 CAUSE = {
-    "idle_sync": "waits",
+    "idle_sync": say("waits"),
     "idle_dataloader": "DataLoader",
-    "idle_host": "host",
-    "idle_launch": "launch latency",
-    "idle_other": "other",
+    "idle_host": say("host"),
+    "idle_launch": say("launch latency"),
+    "idle_other": say("other"),
 }
 
 
@@ -28,9 +29,14 @@ def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
     if share < LEAST_SHARE:
         return ()
     ordered = sorted(parts.items(), key=lambda part: -part[1])
-    causes = ", ".join(f"{CAUSE[name]} {rank.said(ns)}" for name, ns in ordered if ns > 0)
-    text = f"idle {rank.said(idle_ns)} of {rank.said(rank.step_ns)} per step: {causes}"
-    return (rank.finding(ID, f"The GPU is idle {100 * share:.0f} % of the time", rank.on_baseline(idle_ns), text),)
+    causes = joined(
+        ", ", [say("{cause} {time}", cause=CAUSE[name], time=rank.said(ns)) for name, ns in ordered if ns > 0]
+    )
+    text = say(
+        "idle {idle} of {step} per step: {causes}", idle=rank.said(idle_ns), step=rank.said(rank.step_ns), causes=causes
+    )
+    title = say("The GPU is idle {share:.0f} % of the time", share=100 * share)
+    return (rank.finding(ID, title, rank.on_baseline(idle_ns), text),)
 
 
-DETECTOR = Detector(id=ID, passed="The GPU has work nearly all the time", detect=_detect)
+DETECTOR = Detector(id=ID, passed=say("The GPU has work nearly all the time"), detect=_detect)

@@ -10,26 +10,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tracelens.messages import say
 from tracelens.model import Abstention, Coverage, InventoryItem, Timeline, Trace
 from tracelens.units import ms
 
 ID = "recording"
-HINT = "record again, and let the profiler write its file to the end: tracelens profile SCRIPT"
-NO_STEP = "no step is complete on host and GPU"
+HINT = say("record again, and let the profiler write its file to the end: tracelens profile SCRIPT")
+NO_STEP = say("no step is complete on host and GPU")
 
 
 def abstentions(timeline: Timeline, traces: Sequence[Trace]) -> tuple[Abstention, ...]:
     """What is missing: of the rank that is reported which part was judged, of the others only that they lack rows."""
     own = () if timeline.coverage.whole else (Abstention(ID, _judged(timeline.coverage), HINT),)
     others = (trace for trace in traces if trace.path != timeline.trace.path and trace.completeness.reason)
-    return (*own, *(Abstention(ID, f"{_rank(trace)}: {trace.completeness.reason}", HINT) for trace in others))
+    return (
+        *own,
+        *(
+            Abstention(ID, say("{rank}: {reason}", rank=_rank(trace), reason=trace.completeness.reason), HINT)
+            for trace in others
+        ),
+    )
 
 
 def unjudged(question: str, coverage: Coverage) -> Abstention | None:
     """Why a question cannot be answered; None where it can, at least on some steps."""
     if coverage.judged:
         return None
-    return Abstention(question, f"{coverage.reason}, and {NO_STEP}", HINT)
+    return Abstention(question, say("{reason}, and {what}", reason=coverage.reason, what=NO_STEP), HINT)
 
 
 def without_absences(items: Sequence[InventoryItem], coverage: Coverage) -> tuple[InventoryItem, ...]:
@@ -37,7 +44,11 @@ def without_absences(items: Sequence[InventoryItem], coverage: Coverage) -> tupl
     if coverage.whole:
         return tuple(items)
     return tuple(
-        replace(item, present=None, evidence=f"{coverage.reason}; in what is there: {item.evidence}")
+        replace(
+            item,
+            present=None,
+            evidence=say("{reason}; in what is there: {evidence}", reason=coverage.reason, evidence=item.evidence),
+        )
         if item.present is False
         else item
         for item in items
@@ -46,13 +57,22 @@ def without_absences(items: Sequence[InventoryItem], coverage: Coverage) -> tupl
 
 def _judged(coverage: Coverage) -> str:
     if coverage.span_ns is None:
-        return f"{coverage.reason}, and {NO_STEP}: nothing that depends on the missing rows is judged"
+        return say(
+            "{reason}, and {what}: nothing that depends on the missing rows is judged",
+            reason=coverage.reason,
+            what=NO_STEP,
+        )
     begin, end = coverage.span_ns
-    return (
-        f"{coverage.reason}; {coverage.complete_steps} of the {coverage.steps} steps in it are complete on host and GPU"
-        f" and are judged (from {ms(begin)} to {ms(end)} of the recording)"
+    return say(
+        "{reason}; {complete} of the {steps} steps in it are complete on host and GPU"
+        " and are judged (from {begin} to {end} of the recording)",
+        reason=coverage.reason,
+        complete=coverage.complete_steps,
+        steps=coverage.steps,
+        begin=ms(begin),
+        end=ms(end),
     )
 
 
 def _rank(trace: Trace) -> str:
-    return "another file" if trace.rank is None else f"rank {trace.rank}"
+    return say("another file") if trace.rank is None else say("rank {rank}", rank=trace.rank)

@@ -17,6 +17,7 @@ import pandas as pd
 from tracelens.findings import kept_steps
 from tracelens.findings.analyzed_rank import calls_recorded
 from tracelens.findings.script_facts import ScriptFacts, read_script_facts
+from tracelens.messages import say, say_count
 from tracelens.model import InventoryItem, Run, Timeline
 from tracelens.trace.tables import among, codes
 from tracelens.trace.waits import kinds_of_calls
@@ -27,7 +28,7 @@ COPY_BYTES = 1024
 MOSTLY = 0.5
 """Of the steps, or of the bytes: what happens in more than this share counts as what the loop does."""
 
-_NO_GPU = "no GPU work was recorded"
+_NO_GPU = say("no GPU work was recorded")
 _LOW_PRECISION = ("bf16", "bfloat16", "_f16", "fp16", "half", "16816")
 """Parts of names of kernels, in lower case."""
 _COMPILED = ("Torch-Compiled Region", "CompiledFunction", "triton_")
@@ -49,7 +50,7 @@ def collect(timeline: Timeline, run: Run | None = None, source: str | None = Non
         _compiled(loop),
         _amp(loop),
         _named(loop, "grad_scaler", ("_amp_foreach_non_finite_check",), "GradScaler"),
-        _named(loop, "fused_optimizer", ("_fused_",), "fused optimizer kernels"),
+        _named(loop, "fused_optimizer", ("_fused_",), say("fused optimizer kernels")),
         _distributed(loop),
         _accumulation(loop),
         _flag(loop, "cudnn_benchmark", "benchmark", run),
@@ -119,14 +120,23 @@ def _reads_every(loop: _LoopRecord) -> InventoryItem:
     kept = loop.kept.positions
     reading = np.intersect1d(reads, kept)
     if loop.gpu and len(reading) >= MOSTLY * len(kept) and len(reading):
-        return InventoryItem("reads_every_k", False, f"values are read in {len(reading)} of {len(kept)} steps", 1)
+        return InventoryItem(
+            "reads_every_k",
+            False,
+            say("values are read in {reading} of {kept} steps", reading=len(reading), kept=len(kept)),
+            1,
+        )
     anywhere = np.intersect1d(reads, np.flatnonzero(~steps["attributed"].to_numpy(dtype=np.bool_)))
     distances = {int(distance) for distance in np.diff(anywhere)}
     if loop.gpu and len(distances) == 1 and (interval := distances.pop()) > 1:
-        return InventoryItem("reads_every_k", True, f"values are read every {interval} steps", interval)
+        return InventoryItem(
+            "reads_every_k", True, say("values are read every {interval} steps", interval=interval), interval
+        )
     if written is not None and loop.gpu:  # a recording without a GPU does not show the reads of each step beside it
-        return InventoryItem("reads_every_k", True, f"the script reads under a condition `% {written}`", written)
-    return InventoryItem("reads_every_k", None, "no regular reads in the recorded steps" if loop.gpu else _NO_GPU)
+        return InventoryItem(
+            "reads_every_k", True, say("the script reads under a condition `% {written}`", written=written), written
+        )
+    return InventoryItem("reads_every_k", None, say("no regular reads in the recorded steps") if loop.gpu else _NO_GPU)
 
 
 def _host_copies(loop: _LoopRecord) -> InventoryItem:
@@ -137,7 +147,11 @@ def _host_copies(loop: _LoopRecord) -> InventoryItem:
     known = bool((size >= 0).any())
     steps = len(np.unique(copies["step"].to_numpy()))
     copies_batches = steps >= MOSTLY * loop.kept.count and (per_step >= COPY_BYTES or not known) and len(copies) > 0
-    text = f"{per_step / 1e6:.3g} MB per step in {len(copies) / loop.kept.count:.3g} copies"
+    text = say(
+        "{per_step:.3g} MB per step in {copies:.3g} copies",
+        per_step=per_step / 1e6,
+        copies=len(copies) / loop.kept.count,
+    )
     return InventoryItem("host_copies", copies_batches, text, per_step if known else None)
 
 
@@ -145,7 +159,8 @@ def _pinned(loop: _LoopRecord) -> InventoryItem:
     size = np.maximum(0, loop.copies["bytes"].to_numpy())
     pinned, pageable = (int(size[among(loop.copies["memory"], memory)].sum()) for memory in ("pinned", "pageable"))
     if pinned + pageable > 0:
-        text = f"{100 * pinned / (pinned + pageable):.0f} % of the bytes copied to the GPU come from pinned memory"
+        share = 100 * pinned / (pinned + pageable)
+        text = say("{share:.0f} % of the bytes copied to the GPU come from pinned memory", share=share)
         return InventoryItem("pinned_memory", pinned > MOSTLY * (pinned + pageable), text)
     return _from_loader(loop, "pinned_memory", "pin_memory")
 
@@ -154,13 +169,18 @@ def _non_blocking(loop: _LoopRecord) -> InventoryItem:
     copies = loop.copies
     if copies.empty:
         written = True if loop.source and loop.source.non_blocking else None
-        text = "the script says non_blocking=True" if written else "no copy to the GPU was recorded"
+        text = say("the script says non_blocking=True") if written else say("no copy to the GPU was recorded")
         return InventoryItem("non_blocking_copies", written, text)
     pageable = int(np.count_nonzero(among(copies["memory"], "pageable")))
     waits = loop.timeline.syncs()
     waiting = among(kinds_of_calls(waits), "h2d") & (waits["wait_ns"].to_numpy() > 0)
     times = int(np.count_nonzero(waiting & loop.kept.holds(waits["step"])))
-    text = f"{len(copies)} copies to the GPU, {pageable} from pageable memory, make the host wait {times} times"
+    text = say(
+        "{copies} copies to the GPU, {pageable} from pageable memory, make the host wait {times} times",
+        copies=len(copies),
+        pageable=pageable,
+        times=times,
+    )
     return InventoryItem("non_blocking_copies", times <= (1 - MOSTLY) * len(copies) and not pageable, text)
 
 
@@ -171,11 +191,15 @@ def _copy_stream(loop: _LoopRecord) -> InventoryItem:
     main, copies = _main_stream(loop), loop.copies
     own = copies["device"].to_numpy() == loop.main_device
     if not own.any() or main is None:
-        return InventoryItem("copy_stream", None, "no copy to the GPU was recorded")
+        return InventoryItem("copy_stream", None, say("no copy to the GPU was recorded"))
     size = np.maximum(0, copies["bytes"].to_numpy()[own])
     aside = copies["stream"].to_numpy()[own] != main
     share = int(size[aside].sum()) / max(1, int(size.sum()))
-    text = f"{100 * share:.0f} % of the bytes are copied on another stream than {main}, which computes"
+    text = say(
+        "{share:.0f} % of the bytes are copied on another stream than {main}, which computes",
+        share=100 * share,
+        main=main,
+    )
     return InventoryItem("copy_stream", share > MOSTLY, text)
 
 
@@ -200,22 +224,32 @@ def _streams(loop: _LoopRecord) -> InventoryItem:
     ops = loop.timeline.ops()
     used = len(np.unique(ops["stream"].to_numpy()[_kernels(loop, ops) & loop.kept.holds(ops["step"])]))
     if used == 0:
-        return InventoryItem("compute_streams", None, "no kernel was recorded")
-    return InventoryItem("compute_streams", used > 1, f"kernels run on {used} stream{'s'[: used > 1]}", used)
+        return InventoryItem("compute_streams", None, say("no kernel was recorded"))
+    return InventoryItem(
+        "compute_streams",
+        used > 1,
+        say_count("kernels run on {count} stream", "kernels run on {count} streams", used),
+        used,
+    )
 
 
 def _without_calls(loop: _LoopRecord) -> str:
     """Why the host's calls tell nothing."""
     if "runtime" in loop.timeline.trace.signals:
-        return "no call is tied to GPU work (no correlation ids)"
-    return "the host's calls were not recorded"
+        return say("no call is tied to GPU work (no correlation ids)")
+    return say("the host's calls were not recorded")
 
 
 def _events(loop: _LoopRecord) -> InventoryItem:
     if not calls_recorded(loop.timeline):
         return InventoryItem("events", None, _without_calls(loop))
     waits, records = loop.calls("event_sync", "event_query"), loop.calls("event_record")
-    text = f"{records} events recorded, {waits} waited for or asked, in {loop.kept.count} steps"
+    text = say(
+        "{records} events recorded, {waits} waited for or asked, in {count} steps",
+        records=records,
+        waits=waits,
+        count=loop.kept.count,
+    )
     return InventoryItem("events", waits > 0, text, waits)
 
 
@@ -233,26 +267,33 @@ def _loaders(loop: _LoopRecord) -> tuple[InventoryItem, ...]:
 def _workers(loop: _LoopRecord) -> InventoryItem:
     noted = _number(loop.loader.get("num_workers"))
     if noted is not None:
-        return InventoryItem("loader_workers", noted > 0, f"num_workers={noted}, recorded", noted)
+        return InventoryItem(
+            "loader_workers",
+            noted > 0,
+            say("{option}, {origin}", option=f"num_workers={noted}", origin=say("recorded")),
+            noted,
+        )
     names = set(loop.timeline.loader_waits()["name"].cat.categories)
     written = _number((loop.source.loader or {}).get("num_workers")) if loop.source else None
     if any("MultiProcessing" in name for name in names):
-        return InventoryItem("loader_workers", True, "the loader's iterator is the multi-process one", written)
+        return InventoryItem("loader_workers", True, say("the loader's iterator is the multi-process one"), written)
     if any("SingleProcess" in name for name in names):
-        return InventoryItem("loader_workers", False, "the loader's iterator works in the training thread", 0)
+        return InventoryItem("loader_workers", False, say("the loader's iterator works in the training thread"), 0)
     return _from_loader(loop, "loader_workers", "num_workers")
 
 
 def _from_loader(loop: _LoopRecord, name: str, keyword: str) -> InventoryItem:
     """An option of the DataLoader: as recorded, else as written."""
-    for origin, options in (("recorded", loop.loader), ("in the script", loop.source and loop.source.loader)):
+    for origin, options in ((say("recorded"), loop.loader), (say("in the script"), loop.source and loop.source.loader)):
         value = options.get(keyword) if options else None
         if value is not None:
-            return InventoryItem(name, bool(value), f"{keyword}={value}, {origin}", _number(value))
+            return InventoryItem(
+                name, bool(value), say("{option}, {origin}", option=f"{keyword}={value}", origin=origin), _number(value)
+            )
     written = loop.source is not None and loop.source.loader is not None and keyword not in loop.source.loader
     if written:
-        return InventoryItem(name, False, f"the script's DataLoader has no {keyword}")
-    return InventoryItem(name, None, "neither the recording nor the script tells")
+        return InventoryItem(name, False, say("the script's DataLoader has no {keyword}", keyword=keyword))
+    return InventoryItem(name, None, say("neither the recording nor the script tells"))
 
 
 def _number(value: object) -> int | None:
@@ -266,16 +307,21 @@ def _graphs(loop: _LoopRecord) -> InventoryItem:
     if not calls_recorded(loop.timeline):
         return InventoryItem("cuda_graphs", None, _without_calls(loop))
     launches = loop.calls("graph_launch")
-    return InventoryItem("cuda_graphs", launches > 0, f"{launches} graph launches in {loop.kept.count} steps", launches)
+    return InventoryItem(
+        "cuda_graphs",
+        launches > 0,
+        say("{launches} graph launches in {count} steps", launches=launches, count=loop.kept.count),
+        launches,
+    )
 
 
 def _compiled(loop: _LoopRecord) -> InventoryItem:
     name = loop.names(*_COMPILED)
     if name is not None:
-        return InventoryItem("compile", True, f"the trace has {name[:60]!r}")
+        return InventoryItem("compile", True, say("the trace has {name!r}", name=name[:60]))
     if loop.source and "compile" in loop.source.calls:
-        return InventoryItem("compile", None, "the script calls compile, but no compiled region was recorded")
-    return InventoryItem("compile", False, "no compiled region was recorded")
+        return InventoryItem("compile", None, say("the script calls compile, but no compiled region was recorded"))
+    return InventoryItem("compile", False, say("no compiled region was recorded"))
 
 
 def _amp(loop: _LoopRecord) -> InventoryItem:
@@ -283,21 +329,24 @@ def _amp(loop: _LoopRecord) -> InventoryItem:
     written = loop.source is not None and "autocast" in loop.source.calls
     if not loop.gpu:
         return (
-            InventoryItem("amp", True, "the script uses autocast") if written else InventoryItem("amp", None, _NO_GPU)
+            InventoryItem("amp", True, say("the script uses autocast"))
+            if written
+            else InventoryItem("amp", None, _NO_GPU)
         )
     ops = loop.timeline.ops()
     used = np.unique(codes(ops["name"])[among(ops["kind"], "kernel")])
     kernels = sorted(str(name) for name in ops["name"].cat.categories[used])
     kernel = next((name for name in kernels if any(part in name.lower() for part in _LOW_PRECISION)), None)
     if kernel is not None:
-        return InventoryItem("amp", True, f"kernels of 16 bits run, for example {kernel[:60]!r}")
-    unused = "the script calls autocast, but " if written else ""
-    return InventoryItem("amp", False, f"{unused}no kernel of 16 bits was recorded")
+        return InventoryItem("amp", True, say("kernels of 16 bits run, for example {name!r}", name=kernel[:60]))
+    if written:
+        return InventoryItem("amp", False, say("the script calls autocast, but no kernel of 16 bits was recorded"))
+    return InventoryItem("amp", False, say("no kernel of 16 bits was recorded"))
 
 
 def _named(loop: _LoopRecord, name: str, parts: tuple[str, ...], what: str) -> InventoryItem:
     match = loop.names(*parts)
-    text = f"the trace has {match[:60]!r}" if match else f"no {what} in the trace"
+    text = say("the trace has {name!r}", name=match[:60]) if match else say("no {what} in the trace", what=what)
     return InventoryItem(name, match is not None, text)
 
 
@@ -305,24 +354,32 @@ def _distributed(loop: _LoopRecord) -> InventoryItem:
     ops = loop.timeline.ops()
     collectives = int(np.count_nonzero(among(ops["kind"], "collective")))
     world = loop.timeline.trace.world_size
-    text = f"{collectives} collectives, world size {world if world is not None else 'unknown'}"
+    text = say(
+        "{collectives} collectives, world size {world}",
+        collectives=collectives,
+        world=world if world is not None else say("unknown"),
+    )
     return InventoryItem("distributed", collectives > 0 or (world or 1) > 1, text, world)
 
 
 def _accumulation(loop: _LoopRecord) -> InventoryItem:
     if loop.source is None:
-        return InventoryItem("gradient_accumulation", None, "the script is not at hand")
+        return InventoryItem("gradient_accumulation", None, say("the script is not at hand"))
     every = loop.source.steps_every
-    text = f"`.step()` under a condition `% {every}`" if every else "no condition `% K` around `.step()` in the script"
+    text = (
+        say("`.step()` under a condition `% {every}`", every=every)
+        if every
+        else say("no condition `% K` around `.step()` in the script")
+    )
     return InventoryItem("gradient_accumulation", every is not None, text, every)
 
 
 def _flag(loop: _LoopRecord, name: str, flag: str, run: Run | None) -> InventoryItem:
     recorded = run.environment.get(name) if run is not None else None
     if isinstance(recorded, bool):
-        return InventoryItem(name, recorded, f"{flag} was {recorded}, recorded")
+        return InventoryItem(name, recorded, say("{flag} was {value}, recorded", flag=flag, value=recorded))
     if loop.source is None:
-        return InventoryItem(name, None, "the script is not at hand")
+        return InventoryItem(name, None, say("the script is not at hand"))
     if flag in loop.source.flags:
-        return InventoryItem(name, True, f"the script sets {flag} = True")
-    return InventoryItem(name, None, f"the script does not set {flag}; what it imports may")
+        return InventoryItem(name, True, say("the script sets {flag} = True", flag=flag))
+    return InventoryItem(name, None, say("the script does not set {flag}; what it imports may", flag=flag))

@@ -8,6 +8,7 @@ from tracelens.findings import kept_steps
 from tracelens.findings.analyzed_rank import AnalyzedRank
 from tracelens.findings.detector import Detector, no_calls, no_gpu
 from tracelens.findings.signal_dependencies import unknown_waits
+from tracelens.messages import say
 from tracelens.model import Abstention, Finding
 from tracelens.trace.tables import among
 from tracelens.units import ms
@@ -41,19 +42,28 @@ def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
     slow_host = rank.share(cost_ns) >= LEAST_SHARE and _busy_share(rank) <= MOST_BUSY and _other_cause(rank) is None
     if not slow_host or launches < FEWEST_LAUNCHES or median_ns > LONGEST_MEDIAN_KERNEL_NS:
         return ()
-    text = (
-        f"{launches:.0f} launches per step of kernels that run {median_ns / 1e3:.1f} µs in the middle; "
-        f"the GPU idles {rank.said(cost_ns)} per step because the next launch is not there yet{_profiler_share(rank)}"
+    text = say(
+        "{launches:.0f} launches per step of kernels that run {median:.1f} µs in the middle; "
+        "the GPU idles {time} per step because the next launch is not there yet; {profiler}",
+        launches=launches,
+        median=median_ns / 1e3,
+        time=rank.said(cost_ns),
+        profiler=_profiler_share(rank),
     )
-    return (rank.finding(ID, "The host cannot issue kernels as fast as they run", rank.on_baseline(cost_ns), text),)
+    return (
+        rank.finding(ID, say("The host cannot issue kernels as fast as they run"), rank.on_baseline(cost_ns), text),
+    )
 
 
 def _profiler_share(rank: AnalyzedRank) -> str:
     """How much of that time the profiler caused itself, as far as it is known."""
     unprofiled_ns, profiled_ns = rank.steps.unprofiled_median_ns, rank.steps.median_ns
     if unprofiled_ns is None:
-        return "; how much of it the profiler made is not known"
-    return f"; the step takes {ms(unprofiled_ns)} without the profiler and {ms(profiled_ns)} with it"
+        return say("how much of it the profiler made is not known")
+    without, profiled = ms(unprofiled_ns), ms(profiled_ns)
+    return say(
+        "the step takes {without} without the profiler and {profiled} with it", without=without, profiled=profiled
+    )
 
 
 def _busy_share(rank: AnalyzedRank) -> float:
@@ -68,11 +78,12 @@ def _other_cause(rank: AnalyzedRank) -> str | None:
     filler = rank.owners.gap_filler() if rank.owners is not None else None
     if filler is None:
         return None
-    what = "the DataLoader" if filler.kind == "dataloader" else filler.callee or filler.kind
-    where = f" at {filler.locations[0]}" if filler.locations else ""
-    return f"{what}{where} fills the time between the launches"
+    what = say("the DataLoader") if filler.kind == "dataloader" else filler.callee or filler.kind
+    if filler.locations:
+        return say("{what} at {where} fills the time between the launches", what=what, where=filler.locations[0])
+    return say("{what} fills the time between the launches", what=what)
 
 
 DETECTOR = Detector(
-    id=ID, passed="The host launches kernels faster than they run", detect=_detect, not_applicable=_other_cause
+    id=ID, passed=say("The host launches kernels faster than they run"), detect=_detect, not_applicable=_other_cause
 )

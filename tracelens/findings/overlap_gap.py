@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tracelens.findings.analyzed_rank import AnalyzedRank
 from tracelens.findings.detector import Detector, no_calls, no_gpu, without_copies
+from tracelens.messages import say, say_count
 from tracelens.model import Abstention, Finding
 
 ID = "overlap_gap"
@@ -19,14 +20,19 @@ def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
     if overlap.h2d_blocking_ns is None:
         return no_calls(ID, rank)
     hidden = 100 * overlap.h2d_hidden_ns / overlap.h2d_ns
-    text = (
-        f"copies to the GPU take {rank.said(overlap.h2d_ns)} per step, {hidden:.0f} % of it under computation, "
-        f"{rank.said(overlap.h2d_exposed_ns)} not hidden, {rank.said(overlap.h2d_blocking_ns)} of that while the next "
-        "kernel waits; "
-        f"{overlap.streams_used} stream{'s'[: overlap.streams_used != 1]} in use"
+    text = say_count(
+        "copies to the GPU take {time} per step, {hidden:.0f} % of it under computation, "
+        "{exposed} not hidden, {blocking} of that while the next kernel waits; {count} stream in use",
+        "copies to the GPU take {time} per step, {hidden:.0f} % of it under computation, "
+        "{exposed} not hidden, {blocking} of that while the next kernel waits; {count} streams in use",
+        overlap.streams_used,
+        time=rank.said(overlap.h2d_ns),
+        hidden=hidden,
+        exposed=rank.said(overlap.h2d_exposed_ns),
+        blocking=rank.said(overlap.h2d_blocking_ns),
     )
     cost_ns = rank.on_baseline(overlap.h2d_blocking_ns)
-    return (rank.finding(ID, "Copies are not hidden behind computation", cost_ns, text),)
+    return (rank.finding(ID, say("Copies are not hidden behind computation"), cost_ns, text),)
 
 
-DETECTOR = Detector(id=ID, passed="Copies hide under compute", detect=_detect, not_applicable=without_copies)
+DETECTOR = Detector(id=ID, passed=say("Copies hide under compute"), detect=_detect, not_applicable=without_copies)

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from tracelens.messages import say
 from tracelens.model import Abstention, Trace
 
-IN_CPP = "nothing yet: the program is C++, and TraceLens records and patches Python"
+IN_CPP = say("nothing yet: the program is C++, and TraceLens records and patches Python")
 _OF_PYTHON = ("tracelens profile", "torch.profiler", "--script", "torch DataLoader")
 
 

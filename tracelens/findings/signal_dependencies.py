@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tracelens.findings.analyzed_rank import calls_recorded
+from tracelens.messages import say
 from tracelens.model import Abstention, Breakdown, Overlap, RankRecording, Stall, Timeline, Verdict
 from tracelens.trace import loader_marks
 
@@ -33,8 +34,8 @@ step is complete (`Coverage`)."""
 
 NO_SOURCE_LINES = Abstention(
     SOURCE_LINES,
-    "the recording does not tell at which source lines the host waits",
-    "record the lines: tracelens profile SCRIPT, or torch.profiler with with_stack=True",
+    say("the recording does not tell at which source lines the host waits"),
+    say("record the lines: tracelens profile SCRIPT, or torch.profiler with with_stack=True"),
 )
 
 
@@ -94,8 +95,11 @@ def unknown_waits(calls: Sequence[str], question: str = "waits") -> Abstention:
     """Calls that wait by their name, of a runtime whose calls are not known."""
     return Abstention(
         question,
-        f"{', '.join(calls[:3])}: by the name the host waits there, but these calls are not known to TraceLens",
-        "report the runtime and the names of its calls to the project",
+        say(
+            "{calls}: by the name the host waits there, but these calls are not known to TraceLens",
+            calls=", ".join(calls[:3]),
+        ),
+        say("report the runtime and the names of its calls to the project"),
     )
 
 

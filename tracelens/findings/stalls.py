@@ -20,6 +20,7 @@ import pandas as pd
 from tracelens.findings import kept_steps
 from tracelens.findings.analyzed_rank import AnalyzedRank
 from tracelens.findings.detector import NEGLIGIBLE_SHARE
+from tracelens.messages import say
 from tracelens.model import Location, Stall, Timeline, Verdict
 from tracelens.trace.tables import codes
 from tracelens.trace.waits import KINDS, kinds_of_calls
@@ -74,10 +75,14 @@ def with_exposed(stalls: tuple[Stall, ...], exposed: Mapping[str, int], step_ns:
 
 def described(stall: Stall, rank: AnalyzedRank) -> str:
     """'cudaDeviceSynchronize, 1 call per step, blocks the host for 310 µs, the GPU idles 120 µs for it'."""
-    calls = "1 call" if stall.calls_per_step == 1 else f"{stall.calls_per_step:.3g} calls"
-    name = f"{stall.call} ({stall.api})" if stall.call else stall.api
-    text = f"{name}, {calls} per step, blocks the host for {rank.said(stall.wait_ns)}"
-    return text if stall.gpu_idle_ns is None else f"{text}, the GPU idles {rank.said(stall.gpu_idle_ns)} for it"
+    told = {"call": f"{stall.call} ({stall.api})" if stall.call else stall.api, "time": rank.said(stall.wait_ns)}
+    if stall.calls_per_step == 1:
+        text = say("{call}, 1 call per step, blocks the host for {time}", **told)
+    else:
+        calls = f"{stall.calls_per_step:.3g}"
+        text = say("{call}, {calls} calls per step, blocks the host for {time}", calls=calls, **told)
+    idle_ns = stall.gpu_idle_ns
+    return text if idle_ns is None else say("{text}, the GPU idles {time} for it", text=text, time=rank.said(idle_ns))
 
 
 def _judged(stall: Stall, exposed_ns: int | None, step_ns: int) -> Stall:

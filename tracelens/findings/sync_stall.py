@@ -6,6 +6,7 @@ from tracelens.findings.analyzed_rank import AnalyzedRank
 from tracelens.findings.detector import Detector, no_calls, no_gpu
 from tracelens.findings.signal_dependencies import unknown_waits
 from tracelens.findings.stalls import described
+from tracelens.messages import say
 from tracelens.model import Abstention, Finding, Stall
 from tracelens.units import ms
 
@@ -36,23 +37,31 @@ def _together(rank: AnalyzedRank) -> tuple[Finding, ...]:
     alone_ns = sum(stall.exposed_ns or 0 for stall in waits)
     if together_ns is None or not waits or together_ns < ONLY_TOGETHER * alone_ns:
         return ()
-    text = (
-        f"removing one of {len(waits)} waits gives back {ms(max(stall.exposed_ns or 0 for stall in waits))} at most, "
+    text = say(
+        "removing one of {count} waits gives back {one} at most, removing all {all} (predicted)",
+        count=len(waits),
+        one=ms(max(stall.exposed_ns or 0 for stall in waits)),
+        all=ms(together_ns),
     )
-    text += f"removing all {ms(together_ns)} (predicted)"
     longest = max(waits, key=lambda stall: stall.wait_ns)
-    return (rank.finding(ID, "Waits cost step time together", together_ns, text, longest),)
+    return (rank.finding(ID, say("Waits cost step time together"), together_ns, text, longest),)
 
 
 def _finding(stall: Stall, rank: AnalyzedRank) -> Finding:
     """The cost is what the replay gives back without this wait, else the idle GPU time that the wait owns."""
     if stall.exposed_ns is not None:
-        cost_ns, origin = stall.exposed_ns, f"removing it alone gives back {ms(stall.exposed_ns)} (predicted)"
+        cost_ns, origin = (
+            stall.exposed_ns,
+            say("removing it alone gives back {time} (predicted)", time=ms(stall.exposed_ns)),
+        )
     else:
         cost_ns = rank.on_baseline(stall.gpu_idle_ns or 0)
-        origin = "what removing it gives back could not be predicted; the idle time stands for it"
-    title = "Reading a value leaves the GPU idle" if stall.kind == "d2h" else "A synchronize leaves the GPU idle"
-    return rank.finding(ID, title, cost_ns, f"{described(stall, rank)}; {origin}", stall)
+        origin = say("what removing it gives back could not be predicted; the idle time stands for it")
+    title = (
+        say("Reading a value leaves the GPU idle") if stall.kind == "d2h" else say("A synchronize leaves the GPU idle")
+    )
+    evidence = say("{sentence}; {more}", sentence=described(stall, rank), more=origin)
+    return rank.finding(ID, title, cost_ns, evidence, stall)
 
 
-DETECTOR = Detector(id=ID, passed="No wait for the GPU costs step time", detect=_detect)
+DETECTOR = Detector(id=ID, passed=say("No wait for the GPU costs step time"), detect=_detect)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from tracelens.edit_kinds import EditKind
+from tracelens.messages import entry
 from tracelens.model import LeverFamily, OwnerKind, Toggle
 
 Takes = Literal["nothing", "integer", "choice", "place"]
@@ -124,7 +125,7 @@ class ChosenLever:
 
     @property
     def text(self) -> str:
-        return self.rule.text.replace("{value}", self.value)
+        return entry(self.rule.text, self.value)
 
     @property
     def toggles(self) -> tuple[Toggle, ...]:

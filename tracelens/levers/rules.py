@@ -33,17 +33,17 @@ def read(fields: Fields) -> LeverRule:
     rule = LeverRule(
         id=fields.text("id"),
         family=fields.choice("family", LEVER_FAMILIES),
-        title=fields.text("title"),
+        title=fields.prose("title"),
         owners=_owners(fields),
         callees=fields.texts("callees") if fields.has("callees") else (),
         needs=fields.choices("needs", LEVER_NEEDS) if fields.has("needs") else (),
         value=value,
         toggles=fields.each("toggles", _toggle, empty=True),
         effect=fields.choice("effect", EFFECTS),
-        text=fields.text("text"),
-        when=fields.text("when"),
-        cost=fields.text("cost"),
-        caution=fields.text("caution"),
+        text=fields.prose("text"),
+        when=fields.prose("when"),
+        cost=fields.prose("cost"),
+        caution=fields.prose("caution"),
         code=fields.text("code", default=""),
         recipe=fields.choice("recipe", tuple(EDIT_DEFINITIONS)) if fields.has("recipe") else None,
         interval=int(fields.number("interval", 2, MOST_INTERVAL)) if fields.has("interval") else 0,
@@ -117,4 +117,4 @@ def _done_when(fields: Fields) -> DoneWhen:
 
 
 def _reference(fields: Fields) -> LeverReference:
-    return LeverReference(fields.text("text"), fields.text("url", default=""))
+    return LeverReference(fields.prose("text"), fields.text("url", default=""))

@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tracelens.levers.definition import EFFECTS, ChosenLever, LeverRule
+from tracelens.levers.definition import EFFECTS, ChosenLever, DoneWhen, LeverRule
+from tracelens.messages import joined, say
 from tracelens.model import InventoryItem, Lever, Location, Owner, Owners, Speedup
 
 MOST_PLACES = 4
@@ -150,7 +151,7 @@ def _lever(chosen: ChosenLever, owners: Sequence[Owner], facts: LeverFacts) -> L
         text=chosen.text,
         locations=_locations(owners),
         command=f"try {chosen.id}" if rule.toggles else None,
-        reason=None if rule.toggles else "it cannot be tried by itself: done by hand",
+        reason=None if rule.toggles else say("it cannot be tried by itself: done by hand"),
     )
     if missing is not None:
         return replace(lever, state="not_applicable", reason=missing, command=None)
@@ -169,13 +170,22 @@ def done_already(rule: LeverRule, facts: LeverFacts) -> str | None:
         return item.evidence if item is not None and item.present else None
     if known.setting is not None:
         value = facts.settings.get(known.setting)
-        return f"{known.setting} is {value}" if value is not None and str(value) in known.equals else None
+        done = value is not None and str(value) in known.equals
+        return say("{name} is {value}", name=known.setting, value=value) if done else None
+    return _variable(known, facts)
+
+
+def _variable(known: DoneWhen, facts: LeverFacts) -> str | None:
     if facts.variables is None or known.variable is None:
         return None
     value = facts.variables.get(known.variable)
     shown = "unset" if value is None else str(value)
     done = shown in known.equals if known.equals else value is not None
-    return f"{known.variable} is {'not set' if value is None else value}" if done else None
+    if not done:
+        return None
+    if value is None:
+        return say("{name} is not set", name=known.variable)
+    return say("{name} is {value}", name=known.variable, value=value)
 
 
 def not_applicable(rule: LeverRule, facts: LeverFacts) -> str | None:
@@ -183,14 +193,16 @@ def not_applicable(rule: LeverRule, facts: LeverFacts) -> str | None:
     workers = facts.item("loader_workers")
     about_lines = bool(rule.callees or rule.code) and rule.value.takes != "place"  # which the user names by its place
     if about_lines and not suggested_by(rule, facts.owners, facts.texts):
-        what = f"calls {' or '.join(rule.callees[:MOST_CALLEES])}" if rule.callees else "looks like that"
-        return f"no line that takes time in a step {what}"
+        if not rule.callees:
+            return say("no line that takes time in a step looks like that")
+        calls = joined(" or ", rule.callees[:MOST_CALLEES])
+        return say("no line that takes time in a step calls {calls}", calls=calls)
     if "pytorch-1" in rule.needs and facts.torch is not None and not facts.torch.startswith("1."):
-        return f"this is PyTorch {facts.torch}, and the lever is for PyTorch 1"
+        return say("this is PyTorch {version}, and the lever is for PyTorch 1", version=facts.torch)
     if "gpu" in rule.needs and facts.gpu is False:
-        return "no GPU work was recorded"
+        return say("no GPU work was recorded")
     if "workers" in rule.needs and workers is not None and workers.present is False:
-        return f"the DataLoader has no workers ({workers.evidence})"
+        return say("the DataLoader has no workers ({evidence})", evidence=workers.evidence)
     return None
 
 

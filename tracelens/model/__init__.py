@@ -70,7 +70,7 @@ from tracelens.model.recording import EventUse, RankRecording, Run, SourceMark, 
 from tracelens.model.second_opinion import ComparedQuantity, SecondOpinion
 from tracelens.model.source import Location
 from tracelens.model.trace import Completeness, Coverage, StepSource, Tables, Timeline, Trace
-from tracelens.model.verification import Outcome, Ratio, Verification
+from tracelens.model.verification import OUTCOMES, Outcome, Ratio, Verification
 
 __all__ = [
     "BREAKDOWN_PARTS",
@@ -78,6 +78,7 @@ __all__ = [
     "IDLE_PARTS",
     "LEVER_FAMILIES",
     "LEVER_STATES",
+    "OUTCOMES",
     "OWNER_KINDS",
     "TOGGLE_KINDS",
     "UNSAFE_EDITS",

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from tracelens.messages import say
+
 if TYPE_CHECKING:  # pandas and numpy cost 0.4 s to import; `tracelens --help` must not pay that
     import numpy as np
     import pandas as pd
@@ -42,15 +44,22 @@ class Completeness:
     def reason(self) -> str:
         """What is missing, as the beginning of a sentence; "" where nothing is."""
         if self.ended_early:
-            return "the file ends early"
-        if self.launches and self.launches == self.unmatched_launches:
-            return f"the GPU rows are missing: none of the {self.launches} launches and copies has one"
-        if self.unmatched_launches > MOST_UNMATCHED * self.launches:
-            return f"GPU rows are missing: {self.unmatched_launches} of {self.launches} launches and copies have none"
+            return say("the file ends early")
+        launches, unmatched = self.launches, self.unmatched_launches
+        if launches and launches == unmatched:
+            return say(
+                "the GPU rows are missing: none of the {launches} launches and copies has one", launches=launches
+            )
+        if unmatched > MOST_UNMATCHED * launches:
+            return say(
+                "GPU rows are missing: {unmatched} of {launches} launches and copies have none",
+                unmatched=unmatched,
+                launches=launches,
+            )
         if self.copies and self.copies == self.unmatched_copies:
-            return f"the GPU rows of all {self.copies} copies are missing"
+            return say("the GPU rows of all {copies} copies are missing", copies=self.copies)
         if self.lost_events:
-            return f"{self.lost_events} damaged events could not be read"
+            return say("{count} damaged events could not be read", count=self.lost_events)
         return ""
 
 

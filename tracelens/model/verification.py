@@ -6,9 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tracelens.messages import say
 from tracelens.model.plan import Estimate
 
 Outcome = Literal["faster", "no change", "slower", "different numbers", "failed", "inconclusive"]
+
+OUTCOMES: Mapping[Outcome, str] = {
+    "faster": say("faster"),
+    "no change": say("no change"),
+    "slower": say("slower"),
+    "different numbers": say("different numbers"),
+    "failed": say("failed"),
+    "inconclusive": say("inconclusive"),
+}
 
 
 @dataclass(frozen=True, slots=True)

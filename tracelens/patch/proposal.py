@@ -14,6 +14,7 @@ from typing import Literal
 import libcst as cst
 
 from tracelens.edit_kinds import EditKind, Tier, definition
+from tracelens.messages import say
 from tracelens.model import Declined, Edit, Location, Stall
 from tracelens.patch.code import devices, formats, movers
 from tracelens.patch.code.names import FileNames, walk
@@ -170,8 +171,12 @@ def evidence(stalls: Sequence[Stall]) -> str:
     calls = sum(stall.calls_per_step for stall in distinct)
     wait = ms(sum(stall.wait_ns for stall in distinct))
     exposed = [stall.exposed_ns for stall in distinct if stall.exposed_ns is not None]
-    known = f"alone it costs {ms(sum(exposed))}" if len(exposed) == len(distinct) else "what it costs is not known"
-    return f"{calls:g} {'call' if calls == 1 else 'calls'} per step, {wait} per step host-blocked, {known}"
+    known = say("what it costs is not known")
+    if len(exposed) == len(distinct):
+        known = say("alone it costs {time}", time=ms(sum(exposed)))
+    if calls == 1:
+        return say("1 call per step, {wait} per step host-blocked, {known}", wait=wait, known=known)
+    return say("{calls:g} calls per step, {wait} per step host-blocked, {known}", calls=calls, wait=wait, known=known)
 
 
 def _at_line(sites: Sequence[Site], line: int) -> list[Site]:

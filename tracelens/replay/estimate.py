@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tracelens.edit_kinds import NotReplayed, replay_rule
+from tracelens.messages import say
 from tracelens.model import Abstention, Edit, Estimate
 from tracelens.replay import baseline, bounds, loader_workers, step_gains
 from tracelens.replay.edits import PreparedEdits
@@ -59,16 +60,16 @@ def predict(trace: ReplayTrace, edits: tuple[Edit, ...]) -> Estimate | Abstentio
     if unknown is not None:
         return Abstention("replay", unknown.missing, unknown.hint)
     if any(replay_rule(edit.kind) == "more-workers" for edit in edits) and trace.loader.workers is None:
-        missing = "how many workers the DataLoader has is not known"
-        return Abstention("replay", missing, "record with tracelens profile, which notes it")
+        missing = say("how many workers the DataLoader has is not known")
+        return Abstention("replay", missing, say("record with tracelens profile, which notes it"))
     return _replayed(trace, _without_places(edits))
 
 
-_UNRESOLVED_HINT = "record with a CUDA version whose traces name the stream of an event, or on one stream"
+_UNRESOLVED_HINT = say("record with a CUDA version whose traces name the stream of an event, or on one stream")
 
 
 def _unresolved(trace: ReplayTrace) -> str:
-    return f"{trace.unresolved_waits} waits between GPU streams per step do not say what they wait for"
+    return say("{count} waits between GPU streams per step do not say what they wait for", count=trace.unresolved_waits)
 
 
 def _unpredictable(edits: Sequence[Edit]) -> NotReplayed | None:
@@ -155,12 +156,19 @@ def _robust_outcome(trace: ReplayTrace, changed: ReplayTrace, edits: tuple[Edit,
     if lone is None:
         return outcome
     count, share = len(trace.steps), round(100 * gains.share(lone))
-    why = f"step {lone + 1} of the {count} recorded ones alone would give {share} % of the gain"
+    why = say(
+        "step {lone} of the {count} recorded ones alone would give {share} % of the gain",
+        lone=lone + 1,
+        count=count,
+        share=share,
+    )
     if count - 1 < step_gains.FEWEST_STEPS:
-        return Abstention("replay", f"{why}: the others are too few to say", "record more steps: --steps 20")
+        return Abstention(
+            "replay", say("{why}: the others are too few to say", why=why), say("record more steps: --steps 20")
+        )
     kept, changed_kept = (_without_step(steps, lone) for steps in (trace, changed))
     outcome, _ = _outcome(kept, kept if changed is trace else changed_kept, edits)
-    return replace(outcome, lone_step=lone, lone=f"{why}: it is left out")
+    return replace(outcome, lone_step=lone, lone=say("{why}: it is left out", why=why))
 
 
 @lru_cache(maxsize=ANSWERS)
@@ -194,29 +202,36 @@ def _assumptions(trace: ReplayTrace, edits: tuple[Edit, ...]) -> tuple[str, ...]
     costs, rules = trace.calibration, {replay_rule(edit.kind) for edit in edits}
     assumptions = list(trace.notes)
     if trace.unprofiled_ns is None:
-        assumptions.append("no unprofiled step time: host times contain the profiler's cost")
+        assumptions.append(say("no unprofiled step time: host times contain the profiler's cost"))
     elif trace.overhead.fitted:
-        assumptions.append(f"the profiler cost the host {trace.overhead.row_ns / 1e3:.1f} µs per recorded row (fitted)")
+        assumptions.append(
+            say("the profiler cost the host {cost:.1f} µs per recorded row (fitted)", cost=trace.overhead.row_ns / 1e3)
+        )
     if "pinned-copy" in rules:
-        assumptions.append(f"copies from pinned memory run at {costs.pinned_bytes_per_us / 1e3:.0f} GB/s")
+        assumptions.append(
+            say("copies from pinned memory run at {rate:.0f} GB/s", rate=costs.pinned_bytes_per_us / 1e3)
+        )
         if trace.loader.workers == 0:
             rate = costs.pin_main_bytes_per_us / 1e3
-            assumptions.append(f"without workers the main thread pins each batch, at {rate:.0f} GB/s")
+            assumptions.append(say("without workers the main thread pins each batch, at {rate:.0f} GB/s", rate=rate))
         else:
             took = costs.loader_get_ns / 1e3
             assumptions.append(
-                f"a pin thread prepares each batch; the main thread then spends {took:.0f} µs in the loader"
+                say(
+                    "a pin thread prepares each batch; the main thread then spends {took:.0f} µs in the loader",
+                    took=took,
+                )
             )
     if "copy-ahead" in rules:
-        assumptions.append("the next batch is asked for before this batch's work is launched")
+        assumptions.append(say("the next batch is asked for before this batch's work is launched"))
     if "read-every-n" in rules:
         assumptions.append(
-            "a line that is not written saves its read; what formatting and writing it cost is not counted"
+            say("a line that is not written saves its read; what formatting and writing it cost is not counted")
         )
     if "more-workers" in rules:
         assumptions.append(_more_workers_assumption(trace, edits))
     elif trace.loader.period_ns is not None:
-        assumptions.append("the loader's workers set the pace and do not get faster")
+        assumptions.append(say("the loader's workers set the pace and do not get faster"))
     elif (
         edits
         and trace.loader.workers
@@ -229,15 +244,21 @@ def _assumptions(trace: ReplayTrace, edits: tuple[Edit, ...]) -> tuple[str, ...]
 def _present_workers_assumption(trace: ReplayTrace) -> str:
     least = loader_workers.least_step_ns(trace)
     if not least:
-        return "the loop never waited for its workers, so how much faster they could deliver is not known"
-    return (
-        f"{trace.loader.workers} workers deliver a step's batches every {ms(least)} at best, by the CPU time they took"
+        return say("the loop never waited for its workers, so how much faster they could deliver is not known")
+    return say(
+        "{workers} workers deliver a step's batches every {time} at best, by the CPU time they took",
+        workers=trace.loader.workers,
+        time=ms(least),
     )
 
 
 def _more_workers_assumption(trace: ReplayTrace, edits: tuple[Edit, ...]) -> str:
     more = loader_workers.with_more_workers(trace, edits).loader
     if more.period_ns is None or more.workers == trace.loader.workers:
-        return "the loop does not wait for its workers: more of them bring nothing"
+        return say("the loop does not wait for its workers: more of them bring nothing")
     used = loader_workers.workers_with_a_core(trace, more.workers or 0)
-    return f"{used} workers, each as fast as now, deliver a step's batches every {more.period_ns / 1e6:.1f} ms"
+    return say(
+        "{used} workers, each as fast as now, deliver a step's batches every {time:.1f} ms",
+        used=used,
+        time=more.period_ns / 1e6,
+    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tracelens.messages import say
 from tracelens.model import Edit
 from tracelens.replay import bounds, edits, exposed_cost
 from tracelens.replay.bounds import Bounds
@@ -21,10 +22,10 @@ NEGLIGIBLE = 0.01
 NO_ROOM = 0.02
 """When the largest limit leaves less than 2 % of the step, no patch is worth making."""
 LIMITED = {
-    "host": "limited by the host",
-    "stream": "limited by the GPU",
-    "copy": "limited by the copies",
-    "loader": "limited by the DataLoader",
+    "host": say("limited by the host"),
+    "stream": say("limited by the GPU"),
+    "copy": say("limited by the copies"),
+    "loader": say("limited by the DataLoader"),
 }
 
 
@@ -84,7 +85,7 @@ def _facts(trace: ReplayTrace, alone: Mapping[str, int], jointly: int) -> _StepF
         slack_ns=max(0, trace.base_ns - limits.largest_ns),
         handed_over_ns=_handed_over(trace),
         workers=trace.loader.workers,
-        fewer_launches="torch.compile, CUDA graphs" if trace.python else "CUDA graphs, larger batches",
+        fewer_launches=say("torch.compile, CUDA graphs") if trace.python else say("CUDA graphs, larger batches"),
         doubled_ns=_doubled(trace),
     )
 
@@ -110,7 +111,8 @@ def _gpu_bound(facts: _StepFacts) -> Explanation | None:
     idle = 1 - facts.limits.stream_ns / facts.step_ns
     if idle >= NO_ROOM:
         return None
-    text = f"The GPU idles {100 * max(0.0, idle):.1f} % of the step: the waits are for real work, expect 0-2 %."
+    share = 100 * max(0.0, idle)
+    text = say("The GPU idles {share:.1f} % of the step: the waits are for real work, expect 0-2 %.", share=share)
     return Explanation("gpu_bound", text, {"idle_share": max(0.0, idle), "stream_ns": facts.limits.stream_ns})
 
 
@@ -118,7 +120,7 @@ def _refilled(facts: _StepFacts) -> Explanation | None:
     small = NEGLIGIBLE * facts.step_ns
     if facts.waited_ns < small or facts.together_ns >= small:
         return None
-    text = (
+    text = say(
         "The host waits for the GPU, and without any wait a step takes as long: "
         "each queue refills before the GPU runs dry."
     )
@@ -129,9 +131,12 @@ def _host_bound(facts: _StepFacts) -> Explanation | None:
     limits = facts.limits
     if limits.binding != "host" or facts.waited_ns >= NEGLIGIBLE * facts.step_ns:
         return None
-    text = (
-        f"Synchronizations return at once: the host needs {ms(limits.host_ns)} per step to launch "
-        f"{ms(limits.stream_ns)} of GPU work. Fewer launches would help ({facts.fewer_launches}), fewer waits not."
+    text = say(
+        "Synchronizations return at once: the host needs {host} per step to launch {work} of GPU work. "
+        "Fewer launches would help ({launches}), fewer waits not.",
+        host=ms(limits.host_ns),
+        work=ms(limits.stream_ns),
+        launches=facts.fewer_launches,
     )
     return Explanation("host_bound", text, {"host_ns": limits.host_ns, "stream_ns": limits.stream_ns})
 
@@ -139,15 +144,20 @@ def _host_bound(facts: _StepFacts) -> Explanation | None:
 def _loader_bound(facts: _StepFacts) -> Explanation | None:
     if facts.limits.binding != "loader":
         return None
-    text = (
-        f"The loader delivers a batch every {ms(facts.limits.loader_ns)}: any time saved elsewhere is spent waiting "
-        "for the next batch. Make the loader faster first (more workers, cheaper samples)."
+    text = say(
+        "The loader delivers a batch every {time}: any time saved elsewhere is spent waiting "
+        "for the next batch. Make the loader faster first (more workers, cheaper samples).",
+        time=ms(facts.limits.loader_ns),
     )
     numbers: dict[str, float] = {"loader_ns": facts.limits.loader_ns}
     if facts.doubled_ns is not None and facts.workers:
-        text += (
-            f" With {2 * facts.workers} workers instead of {facts.workers}, each as fast as now, a step would take "
-            f"{ms(facts.doubled_ns)} (predicted)."
+        text = say(
+            "{text} With {more} workers instead of {workers}, each as fast as now, a step would take "
+            "{time} (predicted).",
+            text=text,
+            more=2 * facts.workers,
+            workers=facts.workers,
+            time=ms(facts.doubled_ns),
         )
         numbers |= {"workers": facts.workers, "doubled_ns": facts.doubled_ns}
     return Explanation("loader_bound", text, numbers)
@@ -158,9 +168,9 @@ def _absorbed(facts: _StepFacts) -> Explanation | None:
     largest = max(facts.alone_ns.values(), default=0)
     if largest >= small or facts.together_ns < small:
         return None
-    text = (
-        f"No wait costs anything alone, because the next one takes its place; together they cost "
-        f"{ms(facts.together_ns)} per step."
+    text = say(
+        "No wait costs anything alone, because the next one takes its place; together they cost {time} per step.",
+        time=ms(facts.together_ns),
     )
     return Explanation("absorbed", text, {"largest_alone_ns": largest, "together_ns": facts.together_ns})
 
@@ -168,9 +178,10 @@ def _absorbed(facts: _StepFacts) -> Explanation | None:
 def _same_stream(facts: _StepFacts) -> Explanation | None:
     if facts.staged_ns < NEGLIGIBLE * facts.step_ns:
         return None
-    text = (
-        f"{ms(facts.staged_ns)} of copies per step come from pageable memory on the stream that computes: "
-        "non_blocking alone hides nothing, pinned memory and a stream of their own do."
+    text = say(
+        "{time} of copies per step come from pageable memory on the stream that computes: "
+        "non_blocking alone hides nothing, pinned memory and a stream of their own do.",
+        time=ms(facts.staged_ns),
     )
     return Explanation("same_stream", text, {"copy_ns": facts.staged_ns})
 
@@ -178,8 +189,10 @@ def _same_stream(facts: _StepFacts) -> Explanation | None:
 def _copies_hidden(facts: _StepFacts) -> Explanation | None:
     if facts.copied_ns >= NEGLIGIBLE * facts.step_ns:
         return None
-    taken = f"Copies to the GPU take {ms(facts.copied_ns)} per step: prefetching them gains nothing."
-    text = taken if facts.copied_ns else "The loop copies nothing to the GPU: there is nothing to prefetch."
+    if facts.copied_ns:
+        text = say("Copies to the GPU take {time} per step: prefetching them gains nothing.", time=ms(facts.copied_ns))
+    else:
+        text = say("The loop copies nothing to the GPU: there is nothing to prefetch.")
     return Explanation("copies_small", text, {"copy_ns": facts.copied_ns})
 
 
@@ -188,16 +201,22 @@ def _no_room(facts: _StepFacts) -> Explanation | None:
     if share >= NO_ROOM:
         return None
     if facts.limits.binding == "host" and facts.handed_over_ns >= NO_ROOM * facts.step_ns:
-        text = (
-            f"The host is busy {ms(facts.limits.host_ns)} of a {ms(facts.step_ns)} step, so removing waits alone "
-            f"gains at most {100 * share:.1f} %; {ms(facts.handed_over_ns)} of it are copying and unpacking batches, "
-            "which a pinned loader takes off the training thread."
+        text = say(
+            "The host is busy {host} of a {step} step, so removing waits alone gains at most {share:.1f} %; "
+            "{batches} of it are copying and unpacking batches, which a pinned loader takes off the training thread.",
+            host=ms(facts.limits.host_ns),
+            step=ms(facts.step_ns),
+            share=100 * share,
+            batches=ms(facts.handed_over_ns),
         )
         return Explanation(
             "busy_with_batches", text, {"host_ns": facts.limits.host_ns, "batches_ns": facts.handed_over_ns}
         )
-    text = (
-        f"Without any wait a step still takes {ms(facts.limits.largest_ns)}, {LIMITED[facts.limits.binding]}: "
-        f"ordering the same work differently gains at most {100 * share:.1f} %."
+    text = say(
+        "Without any wait a step still takes {time}, {limited}: "
+        "ordering the same work differently gains at most {share:.1f} %.",
+        time=ms(facts.limits.largest_ns),
+        limited=LIMITED[facts.limits.binding],
+        share=100 * share,
     )
     return Explanation("no_room", text, {"bound_ns": facts.limits.largest_ns, "share": share})

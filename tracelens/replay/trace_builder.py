@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from tracelens.messages import say
 from tracelens.model import Abstention, Stall, StepClock, Timeline
 from tracelens.replay import bounds, edits, simulate
 from tracelens.replay.calibration import Calibration
@@ -228,12 +229,12 @@ def _notes(timeline: Timeline, steps: tuple[RecordedStep, ...]) -> tuple[str, ..
     notes = []
     shapes = _shapes(steps)
     if len(shapes) > 1:
-        most = shapes.most_common(1)[0][1]
-        notes.append(f"{most} of {len(steps)} steps make the same calls; all are repeated in turn")
+        told = {"count": shapes.most_common(1)[0][1], "all": len(steps)}
+        notes.append(say("{count} of {all} steps make the same calls; all are repeated in turn", **told))
     if (timeline.ops()["kind"] == "collective").any():
-        notes.append("collectives keep their recorded duration: what other ranks do is not in this trace")
+        notes.append(say("collectives keep their recorded duration: what other ranks do is not in this trace"))
     if any(_any_detached(element) for step in steps for element in step):
-        notes.append("GPU work of other threads keeps its place in the order and costs the training loop no time")
+        notes.append(say("GPU work of other threads keeps its place in the order and costs the training loop no time"))
     return tuple(notes)
 
 
@@ -329,7 +330,7 @@ def _fit_to_unprofiled_step(trace: ReplayTrace, unprofiled_ns: int, errors: Repl
     anchor = replayed(overhead.row_ns) / unprofiled_ns - 1
     if abs(anchor) > MOST_DRIFT:
         return _another_loop(trace, replayed(overhead.row_ns), unprofiled_ns)
-    unknown = () if fitted else ("the step time does not tell what the profiler costs: the usual is used",)
+    unknown = () if fitted else (say("the step time does not tell what the profiler costs: the usual is used"),)
     errors = replace(errors, anchor=anchor)
     return replace(trace, overhead=overhead, unprofiled_ns=unprofiled_ns, errors=errors, notes=trace.notes + unknown)
 
@@ -366,7 +367,8 @@ def _with_host_pace(trace: ReplayTrace, unprofiled_ns: int) -> ReplayTrace:
         else:
             low = middle
     pace = (low + high) / 2
-    note = f"the host worked {abs(1 / pace - 1):.0%} {'slower' if pace < 1 else 'faster'} in the recorded steps"
+    slower = say("the host worked {share:.0%} slower in the recorded steps", share=1 / pace - 1)
+    note = slower if pace < 1 else say("the host worked {share:.0%} faster in the recorded steps", share=1 - 1 / pace)
     return replace(_scaled(trace, pace), notes=(*trace.notes, note))
 
 

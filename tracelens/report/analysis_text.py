@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from rich.console import RenderableType
 
+from tracelens.messages import joined, say
 from tracelens.model import Diagnosis, SecondOpinion, Stall
 from tracelens.report import formatting, screen_text, terminal, wording
 from tracelens.report.first_screen import costly_lines, subject, time_columns
@@ -47,7 +48,7 @@ def blocks(
         yield from _short_findings(shown)
         yield from _short_abstentions(diagnosis)
         if opinion is None:
-            yield terminal.paragraph("With -v: each wait, the evidence, how it was recorded.", "dim")
+            yield terminal.paragraph(say("With -v: each wait, the evidence, how it was recorded."), "dim")
     if opinion is not None:
         yield from _second_opinion(opinion)
     yield terminal.next_command(next_command)
@@ -55,25 +56,34 @@ def blocks(
 
 def _second_opinion(opinion: SecondOpinion) -> Iterator[RenderableType]:
     """HTA's numbers of the whole recording, ours by its definitions, and what is known of a difference."""
-    yield terminal.heading(f"Second opinion: {opinion.tool} {opinion.version}, of the whole recording, its definitions")
+    yield terminal.heading(
+        say(
+            "Second opinion: {tool} {version}, of the whole recording, its definitions",
+            tool=opinion.tool,
+            version=opinion.version,
+        )
+    )
     yield terminal.table(("", opinion.tool, "TraceLens", ""), wording.opinion_rows(opinion), frozenset({1, 2}))
     for note in opinion.notes:
-        yield terminal.paragraph(f"{note}.", "dim")
+        yield terminal.paragraph(say("{sentence}.", sentence=note), "dim")
 
 
 def method(diagnosis: Diagnosis) -> Iterator[RenderableType]:
     """The one place that has the step time under the profiler."""
-    yield terminal.heading("How it was recorded")
-    yield terminal.paragraph(", ".join(recorded(diagnosis)))
+    yield terminal.heading(say("How it was recorded"))
+    yield terminal.paragraph(joined(", ", recorded(diagnosis)))
     yield terminal.paragraph(
-        "Times of waits and parts are their shares of a recorded step, on the step time above; evidence is as recorded."
+        say(
+            "Times of waits and parts are their shares of a recorded step, on the step time above; "
+            "evidence is as recorded."
+        )
     )
 
 
 def _short_findings(diagnosis: Diagnosis) -> Iterator[RenderableType]:
     if not diagnosis.findings:
         return
-    yield terminal.heading("Findings")
+    yield terminal.heading(say("Findings"))
     rows = [
         (
             finding.title,
@@ -83,18 +93,20 @@ def _short_findings(diagnosis: Diagnosis) -> Iterator[RenderableType]:
         )
         for finding in diagnosis.findings[:SHORT_ROWS]
     ]
-    yield terminal.table(("what", "where", "per step", "share"), rows, frozenset({2, 3}))
+    yield terminal.table((say("what"), say("where"), say("per step"), say("share")), rows, frozenset({2, 3}))
 
 
 def _short_abstentions(diagnosis: Diagnosis) -> Iterator[RenderableType]:
     groups = wording.grouped_abstentions(diagnosis)
     if not groups:
         return
-    yield terminal.heading("Could not be judged")
+    yield terminal.heading(say("Could not be judged"))
     for names, missing, hint in groups[:SHORT_GROUPS]:
-        yield terminal.paragraph(f"{', '.join(names)}: {missing}; {hint}")
+        yield terminal.paragraph(
+            say("{names}: {missing}; {hint}", names=joined(", ", names), missing=missing, hint=hint)
+        )
     if len(groups) > SHORT_GROUPS:
-        yield terminal.paragraph(f"and {len(groups) - SHORT_GROUPS} more reasons with -v", "dim")
+        yield terminal.paragraph(say("and {count} more reasons with -v", count=len(groups) - SHORT_GROUPS), "dim")
 
 
 def recorded(diagnosis: Diagnosis) -> tuple[str, ...]:
@@ -103,21 +115,24 @@ def recorded(diagnosis: Diagnosis) -> tuple[str, ...]:
     name = diagnosis.run.path.name if diagnosis.run else trace_name(trace, diagnosis)
     chips = [name, wording.device(trace)]
     if len(diagnosis.traces) > 1:
-        chips.append(f"slowest of {len(diagnosis.traces)} ranks")
-    chips.append(f"{wording.step_count(diagnosis)} ({wording.STEP_SOURCE[steps.source]})")
+        chips.append(say("slowest of {count} ranks", count=len(diagnosis.traces)))
+    source = wording.STEP_SOURCE[steps.source]
+    chips.append(say("{steps} ({source})", steps=wording.step_count(diagnosis), source=source))
     recorded_ns = steps.median_ns if steps.certain else None
-    chips.append(f"{formatting.milliseconds(recorded_ns)} per step recorded")
+    chips.append(say("{time} per step recorded", time=formatting.milliseconds(recorded_ns)))
     if steps.unprofiled_median_ns is not None:
         busy = steps.unprofiled_busy_share(diagnosis.gpu_busy_share)
-        of_it = f", of which the GPU works {formatting.percent(busy)}" if busy is not None else ""
-        chips.append(f"{formatting.milliseconds(steps.unprofiled_median_ns)} without the profiler{of_it}")
+        chips.append(say("{time} without the profiler", time=formatting.milliseconds(steps.unprofiled_median_ns)))
+        if busy is not None:
+            share = formatting.percent(busy)
+            chips[-1] = say("{time}, of which the GPU works {share}", time=chips[-1], share=share)
     return tuple(chips)
 
 
 def _breakdown(diagnosis: Diagnosis) -> Iterator[RenderableType]:
     if diagnosis.breakdown is None:
         return
-    yield terminal.heading("Where a step goes")
+    yield terminal.heading(say("Where a step goes"))
     yield terminal.bars(
         (wording.PARTS[part][0], share, f"{short_ms(ns)} ms", formatting.percent(share))
         for part, ns, share in wording.shown_parts(diagnosis.breakdown)
@@ -129,12 +144,20 @@ def _stalls(diagnosis: Diagnosis, style: TerminalStyle) -> Iterator[RenderableTy
     if not stalls:
         return
     rows_shown, frames_shown = (len(stalls), len(stalls)) if style.everything else (STALL_ROWS, FRAMES)
-    yield terminal.heading("Host waits, per step")
-    columns = ("source line", "call", "calls", "host blocked", "GPU idle", "recoverable", "verdict")
+    yield terminal.heading(say("Host waits, per step"))
+    columns = (
+        say("source line"),
+        say("call"),
+        say("calls"),
+        say("host blocked"),
+        say("GPU idle"),
+        say("recoverable"),
+        say("verdict"),
+    )
     rows = [_stall_row(stall) for stall in stalls[:rows_shown]]
     yield terminal.table(columns, rows, frozenset({2, 3, 4, 5}))
     if len(stalls) > rows_shown:
-        yield terminal.paragraph(f"and {len(stalls) - rows_shown} more with -v", "dim")
+        yield terminal.paragraph(say("and {count} more with -v", count=len(stalls) - rows_shown), "dim")
     if wording.together(diagnosis):
         yield terminal.paragraph(wording.together(diagnosis))
     framed = [s for s in stalls if s.location and (s.verdict == "exposed" or style.everything)]
@@ -145,7 +168,7 @@ def _stalls(diagnosis: Diagnosis, style: TerminalStyle) -> Iterator[RenderableTy
 
 def _stall_row(stall: Stall) -> tuple[str, ...]:
     return (
-        formatting.shorten(wording.stall_place(stall), 40),
+        formatting.shorten(wording.stall_place(stall), 40) if stall.location else wording.stall_place(stall),
         formatting.shorten(wording.stall_call(stall), 36),
         f"{stall.calls_per_step:.1f}",
         formatting.milliseconds(stall.wait_ns),
@@ -157,10 +180,12 @@ def _stall_row(stall: Stall) -> tuple[str, ...]:
 
 def _frame(stall: Stall, diagnosis: Diagnosis) -> RenderableType:
     wait, idle, exposed = (formatting.milliseconds(ns) for ns in (stall.wait_ns, stall.gpu_idle_ns, stall.exposed_ns))
-    title = f"{wording.stall_call(stall)}: removing it alone gives back {exposed} per step"
-    note = f"host blocked {wait}, GPU idle {idle}"
+    call = wording.stall_call(stall)
+    title = say("{call}: removing it alone gives back {time} per step", call=call, time=exposed)
+    note = say("host blocked {wait}, GPU idle {idle}", wait=wait, idle=idle)
     function = stall.location.function if stall.location else None
-    place = wording.stall_place(stall) + (f" in {function}" if function else "")
+    place = wording.stall_place(stall)
+    place = say("{where} in {function}", where=place, function=function) if function else place
     excerpt = around(diagnosis.sources, stall.location, stall.call)
     return terminal.code_frame(title, place, excerpt, note, wording.HELP[stall.kind])
 
@@ -168,17 +193,17 @@ def _frame(stall: Stall, diagnosis: Diagnosis) -> RenderableType:
 def _findings(diagnosis: Diagnosis) -> Iterator[RenderableType]:
     if not diagnosis.findings:
         return
-    yield terminal.heading("Findings")
+    yield terminal.heading(say("Findings"))
     rows = [
-        (f.title, formatting.milliseconds(f.cost_ns), formatting.percent(f.share), f"{f.evidence}")
+        (f.title, formatting.milliseconds(f.cost_ns), formatting.percent(f.share), f.evidence)
         for f in diagnosis.findings
     ]  # fmt: skip
-    yield terminal.table(("what", "per step", "share", "evidence"), rows, frozenset({1, 2}))
+    yield terminal.table((say("what"), say("per step"), say("share"), say("evidence")), rows, frozenset({1, 2}))
 
 
 def abstentions(diagnosis: Diagnosis) -> Iterator[RenderableType]:
     if not diagnosis.abstentions:
         return
-    yield terminal.heading("Could not be judged")
-    rows = [(", ".join(names), missing, hint) for names, missing, hint in wording.grouped_abstentions(diagnosis)]
-    yield terminal.table(("what", "missing", "record"), rows, frozenset())
+    yield terminal.heading(say("Could not be judged"))
+    rows = [(joined(", ", names), missing, hint) for names, missing, hint in wording.grouped_abstentions(diagnosis)]
+    yield terminal.table((say("what"), say("missing"), say("record")), rows, frozenset())

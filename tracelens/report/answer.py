@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tracelens.messages import say, value_in
 from tracelens.model import IllustratedDiagnosis, PlannedDiagnosis
 from tracelens.report import annotated_source, first_screen, next_commands, wording
 from tracelens.report.annotated_source import AnnotatedFile
@@ -18,19 +19,19 @@ from tracelens.report.line_times import recommended_lines
 from tracelens.report.outcome import BestLever
 
 SOURCE = {
-    "measured": "median of the originals, measured",
-    "unprofiled": "without the profiler",
-    "recorded": "as recorded, with the profiler",
+    "measured": say("median of the originals, measured"),
+    "unprofiled": say("without the profiler"),
+    "recorded": say("as recorded, with the profiler"),
 }
-INTERVAL = {"measured": "95 %", "predicted": "predicted"}
+INTERVAL = {"measured": "95 %", "predicted": say("predicted")}
 NOTES = {
-    "apply": "Put it into the script:",
-    "fix": "See the change, measure it, then decide:",
-    "try": "Measure it; your files stay as they are:",
-    "verify": "Measure it; your files stay as they are:",
-    "profile": "Record it again:",
-    "recommend": "What to do:",
-    "revert": "Take it out again:",
+    "apply": say("Put it into the script:"),
+    "fix": say("See the change, measure it, then decide:"),
+    "try": say("Measure it; your files stay as they are:"),
+    "verify": say("Measure it; your files stay as they are:"),
+    "profile": say("Record it again:"),
+    "recommend": say("What to do:"),
+    "revert": say("Take it out again:"),
 }
 
 
@@ -61,7 +62,7 @@ class ReportAnswer:
 def answer(diagnosis: IllustratedDiagnosis) -> ReportAnswer:
     """Everything of the first screen."""
     screen, command = first_screen.first_screen(diagnosis), _command(diagnosis)
-    title, sub = (diagnosis.headline or wording.verdict(diagnosis)).rstrip("."), screen.instead or screen.verdict
+    title, sub = _unstopped(diagnosis.headline or wording.verdict(diagnosis)), screen.instead or screen.verdict
     return ReportAnswer(
         screen=screen,
         title=title,
@@ -74,6 +75,13 @@ def answer(diagnosis: IllustratedDiagnosis) -> ReportAnswer:
     )
 
 
+def _unstopped(text: str) -> str:
+    """A heading has no full stop; a sentence that has one is a template around what it says."""
+    if not text.endswith("."):
+        return text
+    return value_in(text, "sentence") or text.rstrip(".")
+
+
 def _where(diagnosis: PlannedDiagnosis) -> str:
     """The lines that the answer is about."""
     lines = list(recommended_lines(diagnosis))
@@ -81,29 +89,37 @@ def _where(diagnosis: PlannedDiagnosis) -> str:
         return ""
     path = lines[0][0]
     numbers = [line for other, line in lines if other == path]
-    return f"{clean(path)}, line{'' if len(numbers) == 1 else 's'} {first_screen.spans(numbers)}"
+    told = {"path": clean(path), "lines": first_screen.spans(numbers)}
+    return say("{path}, line {lines}", **told) if len(numbers) == 1 else say("{path}, lines {lines}", **told)
 
 
 def _figures(diagnosis: PlannedDiagnosis, then: BestLever | None) -> Iterator[Figure]:
     steps = diagnosis.steps
     base_ns = steps.best_known_ns if steps.source != "none" else None
     if then is not None:
-        spread = f"{INTERVAL[then.evidence]}: {short_ms(then.low_ns)} to {short_ms(then.high_ns)} ms"
-        yield Figure("Step time", short_ms(then.base_ns), short_ms(then.step_ns), "ms", spread)
-        rates = f"{_rate(then.base_ns)} → {_rate(then.step_ns)} steps per second"
-        yield Figure("Throughput", "", gain(then.speedup).removesuffix(" %"), "%", rates)
+        spread = say(
+            "{interval}: {low} to {high} ms",
+            interval=INTERVAL[then.evidence],
+            low=short_ms(then.low_ns),
+            high=short_ms(then.high_ns),
+        )
+        yield Figure(say("Step time"), short_ms(then.base_ns), short_ms(then.step_ns), "ms", spread)
+        rates = say("{now} → {then} steps per second", now=_rate(then.base_ns), then=_rate(then.step_ns))
+        yield Figure(say("Throughput"), "", gain(then.speedup).removesuffix(" %"), "%", rates)
     else:
-        yield Figure("Step time", short_ms(base_ns), "", "ms", SOURCE[steps.baseline_source])
-        thousand = f"1,000 steps in {base_ns / 1e6:,.0f} s" if base_ns else "steps were not found"
-        yield Figure("Throughput", _rate(base_ns) if base_ns else DASH, "", "steps/s", thousand)
+        yield Figure(say("Step time"), short_ms(base_ns), "", "ms", SOURCE[steps.baseline_source])
+        thousand = (
+            say("1,000 steps in {seconds:,.0f} s", seconds=base_ns / 1e6) if base_ns else say("steps were not found")
+        )
+        yield Figure(say("Throughput"), _rate(base_ns) if base_ns else DASH, "", "steps/s", thousand)
     busy = diagnosis.gpu_busy_share
     later = then.busy_share if then is not None else None
     yield Figure(
-        "GPU busy",
+        say("GPU busy"),
         DASH if busy is None else percent(busy).removesuffix(" %"),
         "" if later is None else percent(later).removesuffix(" %"),
         "%" if busy is not None else "",
-        "of the step" if busy is not None else "no GPU work was recorded",
+        say("of the step") if busy is not None else say("no GPU work was recorded"),
     )
 
 
@@ -121,7 +137,7 @@ def _command(diagnosis: PlannedDiagnosis) -> str:
 
 def _note(command: str, then: BestLever | None) -> str:
     verb = command.split()[1] if command else ""
-    said = NOTES.get(verb, "Next:")
+    said = NOTES.get(verb, say("Next:"))
     if verb == "apply" and then is not None and then.same_results:
-        return f"Measured, same results. {said}"
-    return f"Not tried yet. {said}" if verb == "try" and then is None else said
+        return say("Measured, same results. {note}", note=said)
+    return say("Not tried yet. {note}", note=said) if verb == "try" and then is None else said

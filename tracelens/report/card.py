@@ -13,6 +13,7 @@ from importlib.resources import files
 
 import jinja2
 
+from tracelens.messages import joined, say, shown
 from tracelens.model import IllustratedDiagnosis
 from tracelens.report import answer, wording
 from tracelens.report.answer import Figure, ReportAnswer
@@ -46,6 +47,9 @@ class CardRow:
     end: float
 
 
+SHORT_LANE = {"Python thread": say("Python")}
+
+
 @dataclass(frozen=True, slots=True)
 class Card:
     title: str
@@ -64,20 +68,32 @@ def render(diagnosis: IllustratedDiagnosis) -> str:
 
 
 def _card(diagnosis: IllustratedDiagnosis, found: ReportAnswer) -> Card:
-    title = shorten(found.title, 90)
+    title = shorten(shown(found.title), 90)
     then, strip = found.screen.then, found.screen.strip
-    same = "same results" if then is not None and then.same_results else ""
+    same = say("same results") if then is not None and then.same_results else ""
     spread = found.figures[0].range if then is not None else ""
-    how = f"{then.evidence.capitalize()} on" if then is not None else "Recorded on"
+    device = shorten(shown(wording.device(diagnosis.timeline.trace)), 40)
+    if then is None:
+        how = say("Recorded on {device}", device=device)
+    elif then.evidence == "measured":
+        how = say("Measured on {device}, {range}", device=device, range=spread)
+    else:
+        how = say("Predicted on {device}, {range}", device=device, range=spread)
     steps = strip.steps if strip is not None else ()
-    said = "; ".join(f"{step.title}: {', '.join(lane.said for lane in step.lanes)}" for step in steps)
+    pictures = [
+        say("{name}: {parts}", name=step.title, parts=joined(", ", [lane.said for lane in step.lanes]))
+        for step in steps
+    ]
+    said = shown(joined("; ", pictures))
     return Card(
         title=title,
         size=min(LARGEST, int((RIGHT - LEFT) / (CHARACTER * max(len(title), 1)))),
-        sub=shorten(" · ".join(part for part in (found.where, then.name if then else "", same) if part), 95),
+        sub=shorten(
+            shown(joined(" · ", [part for part in (found.where, then.name if then else "", same) if part])), 95
+        ),
         figures=found.figures,
         rows=tuple(_rows(steps)),
-        how=f"{how} {shorten(wording.device(diagnosis.timeline.trace), 40)}{f', {spread}' if spread else ''}",
+        how=how,
         said=clean(said) or title,
     )
 
@@ -86,9 +102,9 @@ def _rows(steps: tuple[StripStep, ...]) -> Iterator[CardRow]:
     y = float(FIRST_ROW)
     for step in steps:
         for number, lane in enumerate(step.lanes):
-            heading, time = (shorten(step.title, 60), step.time) if number == 0 else ("", "")
+            heading, time = (shorten(shown(step.title), 60), step.time) if number == 0 else ("", "")
             segments = tuple(map(_segment, lane.segments))
-            yield CardRow(y, heading, time, lane.name.removesuffix(" thread"), segments, _x(step.end))
+            yield CardRow(y, heading, time, SHORT_LANE.get(lane.name, lane.name), segments, _x(step.end))
             y += ROW
         y += GAP
 
@@ -109,5 +125,9 @@ def _source(name: str) -> str:
 @cache
 def _environment() -> jinja2.Environment:
     return jinja2.Environment(
-        loader=jinja2.FunctionLoader(_source), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+        loader=jinja2.FunctionLoader(_source),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        finalize=lambda value: shown(value) if isinstance(value, str) else value,
     )

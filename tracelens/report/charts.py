@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tracelens.messages import say
 from tracelens.model import Breakdown, Verification
 from tracelens.report.formatting import gain
 from tracelens.report.wording import PARTS, shown_parts
@@ -93,7 +94,7 @@ def prediction_grade(trial: Verification) -> PredictionGrade | None:
     rows = tuple(SpeedupInterval(k, x(low), x(mid), x(high), gain(mid)) for k, low, mid, high in spans)
     marks = (least, 1.0, most) if x(1.0) - x(least) > ROOM_FOR_TEXT else (1.0, most)
     ticks = tuple((x(value), gain(value)) for value in marks)
-    return PredictionGrade(trial.scheme or "your change", rows, x(1.0), ticks)
+    return PredictionGrade(trial.scheme or say("your change"), rows, x(1.0), ticks)
 
 
 def utilization(
@@ -131,4 +132,4 @@ def _pieces(x: Sequence[float], values: Sequence[float | None]) -> tuple[str, ..
 
 def _mean(values: Sequence[float | None]) -> str:
     known = [value for value in values if value is not None]
-    return f"{sum(known) / len(known):.0f} %" if known else "not available"
+    return f"{sum(known) / len(known):.0f} %" if known else say("not available")

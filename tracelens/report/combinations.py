@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tracelens.edit_kinds import label
+from tracelens.messages import say
 from tracelens.model import Combination, Edit, IllustratedDiagnosis, PlannedDiagnosis
 from tracelens.report import formatting, wording
 
@@ -98,7 +99,11 @@ def _row(
         key=sum(1 << k for k in combination.chosen),
         names=tuple(changes[k].name for k in combination.chosen),
         step=f"{formatting.short_ms(estimate.step_ns)} ms",
-        range=f"{formatting.short_ms(estimate.low_ns)} to {formatting.short_ms(estimate.high_ns)} ms",
+        range=say(
+            "{low} to {high} ms",
+            low=formatting.short_ms(estimate.low_ns),
+            high=formatting.short_ms(estimate.high_ns),
+        ),
         gain=formatting.gain(estimate.speedup),
         limit=wording.BINDING[estimate.binding],
         x=(round(estimate.step_ns * scale, 1), round(estimate.low_ns * scale, 1), round(estimate.high_ns * scale, 1)),
@@ -126,7 +131,7 @@ def _measured(schemes: Sequence[str], diagnosis: PlannedDiagnosis) -> str:
     for trial in diagnosis.verifications:
         if trial.scheme in schemes and trial.base_ns is not None and trial.patched_ns is not None:
             before, after = (formatting.short_ms(ns) for ns in (trial.base_ns, trial.patched_ns))
-            return f"verify measured {before} → {after} ms"
+            return say("verify measured {before} → {after} ms", before=before, after=after)
     return ""
 
 

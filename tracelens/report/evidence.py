@@ -7,23 +7,40 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tracelens.model import Diagnosis, IllustratedDiagnosis, PlannedDiagnosis, SecondOpinion, Verification
+from tracelens.messages import joined, say
+from tracelens.model import (
+    OUTCOMES,
+    Diagnosis,
+    IllustratedDiagnosis,
+    PlannedDiagnosis,
+    SecondOpinion,
+    Verification,
+)
 from tracelens.report import formatting, json, sections, verification_rows, wording
 from tracelens.report.formatting import gain, milliseconds
 from tracelens.report.sections import Code, Section, Table
 
 WORDS = (
     (
-        "host blocked",
-        "Python is inside a call that waits for the GPU. No cost by itself: the GPU may be busy all the while.",
+        say("host blocked"),
+        say("Python is inside a call that waits for the GPU. No cost by itself: the GPU may be busy all the while."),
     ),
-    ("GPU idle", "No kernel and no copy runs. Each idle microsecond has one owner."),
-    ("without it", "The step with the wait minus the step without it. Two waits can give back more than their sum."),
-    ("predicted", "The recorded steps run again in a model with the change made; the range covers 80 %."),
-    ("measured", "Original and changed script ran in turns, in fresh processes; the range covers 95 %."),
-    ("lanes of one step", "Totals in the order of the loop. Where idle time lies within a step is in the timeline."),
-    ("acts on", "The part of a step that a lever touches: it cannot save more, and nobody knows how much it saves."),
-    ("–", "Unknown, or not applicable. What is unknown is never shown as zero."),
+    (say("GPU idle"), say("No kernel and no copy runs. Each idle microsecond has one owner.")),
+    (
+        say("without it"),
+        say("The step with the wait minus the step without it. Two waits can give back more than their sum."),
+    ),
+    (say("predicted"), say("The recorded steps run again in a model with the change made; the range covers 80 %.")),
+    (say("measured"), say("Original and changed script ran in turns, in fresh processes; the range covers 95 %.")),
+    (
+        say("lanes of one step"),
+        say("Totals in the order of the loop. Where idle time lies within a step is in the timeline."),
+    ),
+    (
+        say("acts on"),
+        say("The part of a step that a lever touches: it cannot save more, and nobody knows how much it saves."),
+    ),
+    ("–", say("Unknown, or not applicable. What is unknown is never shown as zero.")),
 )
 
 
@@ -33,17 +50,18 @@ def trials(diagnosis: PlannedDiagnosis) -> tuple[Section, ...]:
 
 
 def _trial(trial: Verification) -> Section:
-    name = trial.scheme or "your change"
-    predicted = f"{gain(trial.predicted.speedup)} predicted" if trial.predicted is not None else ""
-    told = trial.ratio is not None and trial.ratio.tells
-    measured = f"{gain(1 / trial.ratio.value)} measured" if trial.ratio is not None and told else trial.outcome
+    name = trial.scheme or say("your change")
+    predicted = say("{gain} predicted", gain=gain(trial.predicted.speedup)) if trial.predicted is not None else ""
+    measured: str = OUTCOMES[trial.outcome]
+    if trial.ratio is not None and trial.ratio.tells:
+        measured = say("{gain} measured", gain=gain(1 / trial.ratio.value))
     rows = tuple((what, value, remark) for what, value, remark in verification_rows.rows(trial))
     return Section(
         f"trial-{name}",
-        f"Predicted and measured: {name}",
-        ", ".join(part for part in (predicted, measured) if part),
+        say("Predicted and measured: {lever}", lever=name),
+        joined(", ", [part for part in (predicted, measured) if part]),
         trial.verdict,
-        Table(("what", "value", "remark"), rows),
+        Table((say("what"), say("value"), say("remark")), rows),
         tuple(_pairs(trial)),
     )
 
@@ -55,8 +73,8 @@ def _pairs(trial: Verification) -> Iterator[str]:
     for number, pair in enumerate(pairs if isinstance(pairs, list) else (), start=1):
         before, after = pair.get("original_us"), pair.get("patched_us")
         if isinstance(before, int | float) and isinstance(after, int | float) and after > 0:
-            said = f"{milliseconds(1000 * before)} → {milliseconds(1000 * after)}"
-            yield f"Pair {number}: {said}, {gain(before / after)}"
+            told = {"before": milliseconds(1000 * before), "after": milliseconds(1000 * after)}
+            yield say("Pair {number}: {before} → {after}, {gain}", number=number, gain=gain(before / after), **told)
 
 
 def hunks(diagnosis: PlannedDiagnosis) -> Section | None:
@@ -69,23 +87,27 @@ def hunks(diagnosis: PlannedDiagnosis) -> Section | None:
         for hunk in change.hunks
     ]
     rows += [
-        ("–", "left alone", Code(formatting.clean(str(item.location))), item.obstacle, item.by_hand)
+        ("–", say("left alone"), Code(formatting.clean(str(item.location))), item.obstacle, item.by_hand)
         for item in change.left_alone
     ]
-    lede = (
-        "safe: changes nothing but time. checked: not proved, written once verify has found this very change equal. "
-        "unsafe: needs --unsafe and says why. manual: shown, never written."
+    lede = say(
+        "safe: changes nothing but time. checked: not proved, written once verify has found this "
+        "very change equal. unsafe: needs --unsafe and says why. manual: shown, never written."
     )
-    columns = ("change", "tier", "where", "what", "evidence")
+    columns = (say("change"), say("tier"), say("where"), say("what"), say("evidence"))
     return Section(
-        "hunks", "The change, piece by piece", f"{len(change.hunks)} pieces", lede, Table(columns, tuple(rows))
+        "hunks",
+        say("The change, piece by piece"),
+        say("{count} pieces", count=len(change.hunks)),
+        lede,
+        Table(columns, tuple(rows)),
     )
 
 
 def situation(diagnosis: PlannedDiagnosis) -> Section | None:
     """Why waiting less gives nothing here."""
     said = wording.situation(diagnosis)
-    return Section("situation", "Why waiting less gives nothing here", items=said) if said else None
+    return Section("situation", say("Why waiting less gives nothing here"), items=said) if said else None
 
 
 def copies(diagnosis: Diagnosis) -> Section | None:
@@ -94,16 +116,19 @@ def copies(diagnosis: Diagnosis) -> Section | None:
     if overlap is None:
         return None
     rows = (
-        ("copying", milliseconds(overlap.h2d_ns)),
-        ("hidden under compute", milliseconds(overlap.h2d_hidden_ns)),
-        ("not hidden", milliseconds(overlap.h2d_exposed_ns)),
-        ("of it blocking the host", milliseconds(overlap.h2d_blocking_ns)),
-        ("streams used", str(overlap.streams_used)),
-        ("two at once, of busy time", formatting.percent(overlap.concurrent_share, 1)),
+        (say("copying"), milliseconds(overlap.h2d_ns)),
+        (say("hidden under compute"), milliseconds(overlap.h2d_hidden_ns)),
+        (say("not hidden"), milliseconds(overlap.h2d_exposed_ns)),
+        (say("of it blocking the host"), milliseconds(overlap.h2d_blocking_ns)),
+        (say("streams used"), str(overlap.streams_used)),
+        (say("two at once, of busy time"), formatting.percent(overlap.concurrent_share, 1)),
     )
-    hint = f"{milliseconds(overlap.h2d_ns)} per step"
+    hint = say("{time} per step", time=milliseconds(overlap.h2d_ns))
     return Section(
-        "copies", "Copies to the GPU", hint, table=Table(("per recorded step", "value"), rows, frozenset({1}))
+        "copies",
+        say("Copies to the GPU"),
+        hint,
+        table=Table((say("per recorded step"), say("value")), rows, frozenset({1})),
     )
 
 
@@ -113,7 +138,9 @@ def assumptions(diagnosis: PlannedDiagnosis) -> Section | None:
     said = chosen.estimate.assumptions if chosen is not None and chosen.estimate is not None else ()
     if not said:
         return None
-    return Section("assumptions", "What the prediction assumes", f"{len(said)} points", items=tuple(said))
+    return Section(
+        "assumptions", say("What the prediction assumes"), say("{count} points", count=len(said)), items=tuple(said)
+    )
 
 
 def recording(diagnosis: Diagnosis) -> Section:
@@ -121,33 +148,48 @@ def recording(diagnosis: Diagnosis) -> Section:
     notes = diagnosis.timeline.trace.warnings + diagnosis.timeline.notes
     rows = tuple(environment(diagnosis))
     hint = wording.device(diagnosis.timeline.trace)
-    return Section("recording", "Recording", hint, table=Table(("what", "value"), rows), items=notes)
+    return Section("recording", say("Recording"), hint, table=Table((say("what"), say("value")), rows), items=notes)
 
 
 def method(diagnosis: Diagnosis) -> Section:
     """One baseline, and what the words mean."""
     steps = diagnosis.steps
     baseline = {
-        "measured": "the median of the originals in the newest measurement",
-        "unprofiled": "the median of the steps that were timed without the profiler",
-        "recorded": "the median of the recorded steps, with the profiler",
+        "measured": say("the median of the originals in the newest measurement"),
+        "unprofiled": say("the median of the steps that were timed without the profiler"),
+        "recorded": say("the median of the recorded steps, with the profiler"),
     }[steps.baseline_source]
-    lede = (
-        f"Every time on this page is per step at one baseline, {milliseconds(steps.best_known_ns)}: {baseline}. "
-        f"Recorded times are multiplied to it ({milliseconds(steps.median_ns)} with the profiler), predictions are "
-        "the baseline times a ratio. Only the tables of waits, copies and single steps are as recorded."
+    lede = say(
+        "Every time on this page is per step at one baseline, {step}: {baseline}. "
+        "Recorded times are multiplied to it ({recorded} with the profiler), predictions are "
+        "the baseline times a ratio. Only the tables of waits, copies and single steps are as recorded.",
+        step=milliseconds(steps.best_known_ns),
+        baseline=baseline,
+        recorded=milliseconds(steps.median_ns),
     )
-    return Section("method", "Method", "one baseline, what the words mean", lede, Table(("word", "meaning"), WORDS))
+    return Section(
+        "method",
+        say("Method"),
+        say("one baseline, what the words mean"),
+        lede,
+        Table((say("word"), say("meaning")), WORDS),
+    )
 
 
 def second_opinion(opinion: SecondOpinion | None) -> Section | None:
     """Another tool's numbers of the whole recording, ours by its definitions, and what is known of a difference."""
     if opinion is None:
         return None
-    columns = ("of the whole recording", opinion.tool, "TraceLens", "")
+    columns = (say("of the whole recording"), opinion.tool, "TraceLens", "")
     table = Table(columns, tuple(wording.opinion_rows(opinion)), frozenset({1, 2}))
-    title, hint = f"Second opinion: {opinion.tool} {opinion.version}", "its definitions"
-    return Section("opinion", title, hint, table=table, items=tuple(f"{note}." for note in opinion.notes))
+    title = say("Second opinion: {tool} {version}", tool=opinion.tool, version=opinion.version)
+    return Section(
+        "opinion",
+        title,
+        say("its definitions"),
+        table=table,
+        items=tuple(say("{sentence}.", sentence=note) for note in opinion.notes),
+    )
 
 
 def folded(diagnosis: IllustratedDiagnosis, opinion: SecondOpinion | None) -> tuple[Section, ...]:
@@ -174,25 +216,29 @@ def environment(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
     """What was run on what, in words; names of environment variables only, their values can be secrets."""
     meta = diagnosis.run.meta if diagnosis.run else {}
     machine = meta.get("environment") or {}
-    yield "Device", wording.device(diagnosis.timeline.trace)
+    yield say("Device"), wording.device(diagnosis.timeline.trace)
     if diagnosis.run is not None and diagnosis.run.command:
-        yield "Command", formatting.shorten(" ".join(diagnosis.run.command), 200)
+        yield say("Command"), formatting.shorten(" ".join(diagnosis.run.command), 200)
     names = (
         ("python", "Python"),
         ("torch", "PyTorch"),
         ("cuda", "CUDA"),
-        ("driver", "Driver"),
-        ("cpu_count", "CPU cores"),
+        ("driver", say("Driver")),
+        ("cpu_count", say("CPU cores")),
     )
     for key, name in names:
         if machine.get(key) not in (None, ""):
             yield name, str(machine[key])
     git = meta.get("git") or {}
     if git.get("revision"):
-        yield "Revision", f"{git['revision'][:12]}{' with local changes' if git.get('dirty') else ''}"
+        revision = git["revision"][:12]
+        told = say("{revision} with local changes", revision=revision) if git.get("dirty") else revision
+        yield say("Revision"), told
     for trace in diagnosis.traces:
-        rank = "rank unknown" if trace.rank is None else f"rank {trace.rank}"
-        dropped = sum(trace.dropped.values())
-        lost = f", {dropped:,} rows not used" if dropped else ""
-        yield f"Trace, {rank}", f"{json.trace_name(trace, diagnosis)}: {len(trace):,} events{lost}"
-    yield "Steps from", wording.STEP_SOURCE[diagnosis.steps.source]
+        name, dropped = json.trace_name(trace, diagnosis), sum(trace.dropped.values())
+        events = say("{trace}: {events:,} events", trace=name, events=len(trace))
+        if dropped:
+            events = say("{events}, {dropped:,} rows not used", events=events, dropped=dropped)
+        of_rank = say("Trace, rank unknown") if trace.rank is None else say("Trace, rank {rank}", rank=trace.rank)
+        yield of_rank, events
+    yield say("Steps from"), wording.STEP_SOURCE[diagnosis.steps.source]

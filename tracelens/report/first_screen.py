@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
+from tracelens.messages import capital, say
 from tracelens.model import Diagnosis, Lever, PlannedDiagnosis, Verification
 from tracelens.report import formatting, lever_names, line_times, next_commands, step_strip, wording
 from tracelens.report.formatting import DASH, short_ms
@@ -100,15 +101,16 @@ def first_screen(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> Firs
 def _of_a_batch(diagnosis: PlannedDiagnosis) -> str:
     owners = diagnosis.owners
     loader = next((owner for owner in owners.owners if owner.kind == "dataloader" and owner.batch is not None), None)
-    if loader is None or owners.share(loader) < LEAST_LOADER_SHARE:
+    if loader is None or loader.batch is None or owners.share(loader) < LEAST_LOADER_SHARE:
         return ""
-    text = formatting.clean(str(loader.batch))
-    return f"{text[0].upper()}{text[1:]}."
+    return say("{sentence}.", sentence=capital(loader.batch.said))
 
 
 def time_columns(diagnosis: Diagnosis) -> tuple[str, str]:
     """What the two times of a line are called: without a GPU nothing can idle."""
-    return ("host blocked", "GPU idle") if "gpu" in diagnosis.timeline.trace.signals else ("waits", "on the CPU")
+    if "gpu" in diagnosis.timeline.trace.signals:
+        return say("host blocked"), say("GPU idle")
+    return say("waits"), say("on the CPU")
 
 
 def subject(diagnosis: Diagnosis) -> str:
@@ -116,11 +118,13 @@ def subject(diagnosis: Diagnosis) -> str:
     steps, busy = diagnosis.steps, diagnosis.gpu_busy_share
     script = diagnosis.run.script if diagnosis.run else None
     name = PurePath(script or diagnosis.timeline.trace.path).name
-    step = f"{short_ms(steps.best_known_ns)} ms per step" if steps.source != "none" else "steps not found"
+    unsure = steps.source == "none"
+    step = say("steps not found") if unsure else say("{time} ms per step", time=short_ms(steps.best_known_ns))
     trace = diagnosis.timeline.trace
-    where = f" on {wording.device(trace)}" if trace.device or "gpu" in trace.signals else ", no GPU recorded"
-    parts = [f"{formatting.clean(name)}{where}: {step}"]
-    return ", ".join([*parts, *([f"GPU busy {formatting.percent(busy)}"] if busy is not None else [])])
+    known = trace.device or "gpu" in trace.signals
+    told = {"name": formatting.clean(name), "device": wording.device(trace), "step": step}
+    text = say("{name} on {device}: {step}", **told) if known else say("{name}, no GPU recorded: {step}", **told)
+    return text if busy is None else say("{text}, GPU busy {share}", text=text, share=formatting.percent(busy))
 
 
 # --------------------------------------------------------------------------------------------------------- its lines
@@ -151,8 +155,11 @@ def _beside(diagnosis: PlannedDiagnosis) -> str:
     all_ns = base_ns - base_ns / lever.known.speedup
     if len(alone) < 2 or all_ns - sum(alone) < wording.TOGETHER_SHARE * base_ns:
         return ""
-    together = "both" if len(alone) == 2 else f"all {len(alone)}"
-    return f"Remove one: {short_ms(max(alone))} ms at most. Remove {together}: {short_ms(all_ns)} ms."
+    one_ms, all_ms = short_ms(max(alone)), short_ms(all_ns)
+    if len(alone) == 2:
+        return say("Remove one: {one} ms at most. Remove both: {all} ms.", one=one_ms, all=all_ms)
+    count = len(alone)
+    return say("Remove one: {one} ms at most. Remove all {count}: {all} ms.", one=one_ms, all=all_ms, count=count)
 
 
 def _free_waits(diagnosis: PlannedDiagnosis) -> str:
@@ -160,12 +167,12 @@ def _free_waits(diagnosis: PlannedDiagnosis) -> str:
     blocked_ns = sum(line.host_blocked_ns or 0 for line in costly_lines(diagnosis))
     if not diagnosis.headline.startswith("GPU-bound") or blocked_ns < LEAST_SHARE * diagnosis.steps.best_known_ns:
         return ""
-    said = f"Python waits {short_ms(blocked_ns)} ms per step there, but the GPU works all that time."
+    said = say("Python waits {time} ms per step there, but the GPU works all that time.", time=short_ms(blocked_ns))
     judged = [lever for lever in diagnosis.levers if lever.family == "scheme" and lever.known is not None]
     best = next((lever for lever in judged if lever.measured is not None), judged[0] if judged else None)
     if best is None or best.known is None:
         return said
-    return f"{said} {lever_names.name(best, diagnosis)}: {_gained(best)}."
+    return say("{text} {lever}: {gained}.", text=said, lever=lever_names.name(best, diagnosis), gained=_gained(best))
 
 
 # ------------------------------------------------------------------------------------------------------- its levers
@@ -202,7 +209,7 @@ def lever_rows(levers: Sequence[Lever], diagnosis: PlannedDiagnosis, typed: Sequ
         row = replace(_row(lever, diagnosis), command=next_commands.with_lever(lever, diagnosis, typed))
         variant = place > 0 and _setting(levers[place - 1]) == _setting(lever)
         if variant:
-            row = replace(row, rank="", lever=f"or {row.lever}")
+            row = replace(row, rank="", lever=say("or {lever}", lever=row.lever))
         elif row.rank != DASH:
             number += 1
             row = replace(row, rank=str(number))
@@ -216,14 +223,14 @@ def _row(lever: Lever, diagnosis: PlannedDiagnosis) -> LeverRow:
     lines = spans(sorted({place.line for place in lever.locations if place.line is not None}))
     if known is None:
         acts_ns = acts_on_ns(lever, diagnosis)
-        acts = DASH if acts_ns is None else f"acts on {short_ms(acts_ns)}"
-        return LeverRow(DASH, name, lines, acts, DASH, "not tried", lever.id)
+        acts = DASH if acts_ns is None else say("acts on {part}", part=short_ms(acts_ns))
+        return LeverRow(DASH, name, lines, acts, DASH, say("not tried"), lever.id)
     step, low, high = (base_ns / ratio for ratio in (known.speedup, known.high, known.low))
     gains = known.excludes_zero
-    gain = formatting.gain(known.speedup) if gains else "no gain"
+    gain = formatting.gain(known.speedup) if gains else say("no gain")
     rank = str(lever.rank) if gains and lever.rank is not None else DASH
-    spread = f"{short_ms(step)} ({short_ms(low)} to {short_ms(high)})"
-    return LeverRow(rank, name, lines, spread, gain, lever.state, lever.id)
+    spread = say("{step} ({low} to {high})", step=short_ms(step), low=short_ms(low), high=short_ms(high))
+    return LeverRow(rank, name, lines, spread, gain, wording.STATE[lever.state], lever.id)
 
 
 def acts_on_ns(lever: Lever, diagnosis: PlannedDiagnosis) -> int | None:
@@ -250,12 +257,14 @@ def _instead(diagnosis: PlannedDiagnosis) -> str:
     lever = next((lever for lever in diagnosis.levers if lever.id == wanted), None)
     if lever is None or (lever.known is not None and not lever.known.excludes_zero):
         return ""
+    name = lever_names.name(lever, diagnosis)
     if lever.known is None:
         acts_ns = acts_on_ns(lever, diagnosis)
-        acts = "" if acts_ns is None else f" acts on {short_ms(acts_ns)} ms of the step,"
-        return f"{lever_names.name(lever, diagnosis)}:{acts} not tried yet."
+        if acts_ns is None:
+            return say("{lever}: not tried yet.", lever=name)
+        return say("{lever}: acts on {part} ms of the step, not tried yet.", lever=name, part=short_ms(acts_ns))
     step = short_ms(diagnosis.steps.best_known_ns / lever.known.speedup)
-    return f"{lever_names.name(lever, diagnosis)}: {step} ms per step, {_gained(lever)}."
+    return say("{lever}: {step} ms per step, {gained}.", lever=name, step=step, gained=_gained(lever))
 
 
 def _gained(lever: Lever) -> str:
@@ -264,7 +273,8 @@ def _gained(lever: Lever) -> str:
     if known is None:
         return ""
     span = percent_range(*(100 * (ratio - 1) for ratio in (known.low, known.high)))
-    return f"{formatting.gain(known.speedup)} ({lever.state}, {span})"
+    told = {"gain": formatting.gain(known.speedup), "evidence": wording.STATE[lever.state], "range": span}
+    return say("{gain} ({evidence}, {range})", **told)
 
 
 def _measured(diagnosis: PlannedDiagnosis) -> str:
@@ -276,16 +286,20 @@ def _measured(diagnosis: PlannedDiagnosis) -> str:
 def _about_patch(diagnosis: PlannedDiagnosis) -> str:
     change = diagnosis.recommended_patch
     if diagnosis.recommendation.scheme is not None and change is None:
-        nothing = "No patch was made" if costly_lines(diagnosis) else "No line can be named and no patch made"
-        return f"{nothing}: {formatting.clean(next_commands.no_source(diagnosis))}."
+        reason = next_commands.no_source(diagnosis)
+        if costly_lines(diagnosis):
+            return say("No patch was made: {reason}.", reason=reason)
+        return say("No line can be named and no patch made: {reason}.", reason=reason)
     lever = diagnosis.patches.get(diagnosis.recommendation.lever or "") if change is None else None
     if lever is not None and lever.by_hand:
-        return f"By hand, at {lever.by_hand[0].location}: {formatting.clean(lever.by_hand[0].by_hand)}."
+        item = lever.by_hand[0]
+        return say("By hand, at {where}: {what}.", where=item.location, what=item.by_hand)
     return wording.unchecked(change, next_commands.check(diagnosis)) if change is not None and change.unchecked else ""
 
 
 def _how(trial: Verification) -> str:
-    same = "same results, bit for bit" if trial.numbers_equal else "results not the same"
+    same = say("same results, bit for bit") if trial.numbers_equal else say("results not the same")
     steps = trial.details.get("steps")
-    over = f" over {steps} steps" if isinstance(steps, int) else ""
-    return f"Measured{over}, original and changed script in turns: {same}."
+    if not isinstance(steps, int):
+        return say("Measured, original and changed script in turns: {same}.", same=same)
+    return say("Measured over {steps} steps, original and changed script in turns: {same}.", steps=steps, same=same)

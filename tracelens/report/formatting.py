@@ -9,9 +9,10 @@ import unicodedata
 from collections.abc import Iterable
 
 from tracelens import units
+from tracelens.messages import capital, joined, say
 from tracelens.model import Estimate
 
-UNKNOWN = "not measured"
+UNKNOWN = say("not measured")
 DASH = "–"
 """Unknown, or not applicable, in a cell of a table."""
 SMALL_NS = 50_000
@@ -63,18 +64,19 @@ def gain(speedup: float) -> str:
 
 def estimate_range(estimate: Estimate) -> str:
     """`12.1 ms (11.8 to 12.6)`."""
-    return f"{milliseconds(estimate.step_ns)} ({estimate.low_ns / 1e6:.2f} to {estimate.high_ns / 1e6:.2f})"
+    step, low, high = milliseconds(estimate.step_ns), estimate.low_ns / 1e6, estimate.high_ns / 1e6
+    return say("{step} ({low:.2f} to {high:.2f})", step=step, low=low, high=high)
 
 
 def listed(words: Iterable[str]) -> str:
     """`1`, `1 and 2`, `1, 2 and 3`."""
     *first, last = words
-    return f"{', '.join(first)} and {last}" if first else last
+    return say("{words} and {last}", words=joined(", ", first), last=last) if first else last
 
 
 def capitalized(text: str) -> str:
     """With a capital at its start."""
-    return clean(text[:1].upper() + text[1:])
+    return capital(text)
 
 
 def readable_id(name: str) -> str:

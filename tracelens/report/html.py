@@ -20,6 +20,8 @@ import jinja2
 from markupsafe import Markup, escape
 
 import tracelens
+from tracelens import messages
+from tracelens.messages import joined, say, say_count, shown
 from tracelens.model import CRITERIA, Diagnosis, IllustratedDiagnosis, PlannedDiagnosis, Scheme, SecondOpinion
 from tracelens.report import (
     annotated_source,
@@ -27,6 +29,7 @@ from tracelens.report import (
     charts,
     combinations,
     evidence,
+    first_screen,
     formatting,
     json,
     lever_section,
@@ -46,6 +49,8 @@ from tracelens.run.sources import SourceScope
 from tracelens.units import known_by
 
 UNIT = re.compile(r"([+−-]?\d[\d.,]* (?:%|ms|s)(?!\w))")
+SAID = re.compile(r'\bsay\("([^"]+)"')
+"""What the scripts of the page say, as they write it."""
 SCRIPTS = ("report", "tryout", "timeline")
 
 
@@ -56,8 +61,11 @@ def render(
     if source == "none":
         diagnosis = replace(diagnosis, sources={})
     style, script = _asset("assets/report.css"), "\n".join(_asset(f"assets/{name}.js") for name in SCRIPTS)
-    template = _environment().get_template("template.html")
+    template, content = _environment().get_template("template.html"), _content(diagnosis, source)
+    translations = messages.catalogue()
     return template.render(
+        language=translations.info().get("language", "").replace("_", "-") if translations else "en",
+        words={text: translations.gettext(text) for text in SAID.findall(script)} if translations else {},
         d=diagnosis,
         version=tracelens.__version__,
         style=Markup(style),
@@ -65,7 +73,8 @@ def render(
         style_hash=_hash(style),
         script_hash=_hash(script),
         document=json.document(diagnosis),
-        **_content(diagnosis, source),
+        holds=_holds(diagnosis, content),
+        **content,
         folded=evidence.folded(diagnosis, opinion),
     )
 
@@ -76,7 +85,7 @@ def _content(diagnosis: IllustratedDiagnosis, source: SourceScope) -> dict[str, 
         "verdict": wording.verdict(diagnosis),
         "chips": _chips(diagnosis),
         "answer": answer.answer(diagnosis),
-        "columns": ("host blocked", "GPU idle") if _with_gpu(diagnosis) else ("waits", "on the CPU"),
+        "columns": first_screen.time_columns(diagnosis),
         "redacted": bool(diagnosis.run and diagnosis.run.meta.get("redacted")),
         "unsafe_command": next_commands.with_unsafe(diagnosis),
         "levers": lever_section.lever_table(diagnosis),
@@ -95,17 +104,29 @@ def _content(diagnosis: IllustratedDiagnosis, source: SourceScope) -> dict[str, 
     }
 
 
+def _holds(diagnosis: IllustratedDiagnosis, content: Mapping[str, Any]) -> str:
+    """What is in the file, for somebody who sends it on."""
+    parts = [say("the numbers above")]
+    if content["zoom"]:
+        parts.append(say("the events of the timeline"))
+    if diagnosis.sources:
+        count = len(diagnosis.sources)
+        parts.append(say_count("lines of {count} source file", "lines of {count} source files", count))
+    if content["diff_text"]:
+        parts.append(say("the patch"))
+    listed = joined(", ", parts)
+    return say("This file holds {parts} and the analysis as JSON; it loads and sends nothing.", parts=listed)
+
+
 def _chips(diagnosis: Diagnosis) -> tuple[str, ...]:
     """What was recorded, in a few words."""
     script = diagnosis.run.script if diagnosis.run else None
     name = script.name if script is not None else json.trace_name(diagnosis.traces[0], diagnosis)
-    of_ranks = (f"slowest of {len(diagnosis.traces)} ranks",) if len(diagnosis.traces) > 1 else ()
-    counted = f"{wording.step_count(diagnosis)} recorded" if diagnosis.steps.source != "none" else "steps not found"
+    several = len(diagnosis.traces)
+    of_ranks = (say("slowest of {count} ranks", count=several),) if several > 1 else ()
+    counted = say("{steps} recorded", steps=wording.step_count(diagnosis))
+    counted = counted if diagnosis.steps.source != "none" else say("steps not found")
     return (name, wording.device(diagnosis.timeline.trace), counted, *of_ranks)
-
-
-def _with_gpu(diagnosis: Diagnosis) -> bool:
-    return "gpu" in diagnosis.timeline.trace.signals
 
 
 def _source(diagnosis: PlannedDiagnosis, source: SourceScope) -> dict[str, Any]:
@@ -194,7 +215,29 @@ def _gpu_share(row: Mapping[str, Any], index: int) -> float | None:
 
 def _units(text: str) -> Markup:
     """Escaped, and no line break between a number and its unit."""
-    return Markup(UNIT.sub(r'<span class="unit">\1</span>', str(escape(text))))
+    return Markup(UNIT.sub(r'<span class="unit">\1</span>', str(escape(shown(text)))))
+
+
+def _clean(text: str) -> str:
+    return formatting.clean(shown(text))
+
+
+def _shorten(text: str, limit: int = 60) -> str:
+    return formatting.shorten(shown(text), limit)
+
+
+def _translated(value: Any) -> Any:
+    """What a script of the page shows, which is made of lists and mappings of texts."""
+    if isinstance(value, Mapping):
+        return {key: _translated(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_translated(one) for one in value]
+    return _finalize(value)
+
+
+def _finalize(value: object) -> object:
+    """What an expression of a template becomes before it is escaped."""
+    return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _asset(name: str) -> str:
@@ -213,8 +256,10 @@ def _environment() -> jinja2.Environment:
         loader=jinja2.FunctionLoader(_asset),
         undefined=jinja2.StrictUndefined,
         bytecode_cache=CompiledTemplates(repr(settings)),
+        finalize=_finalize,
         **settings,
     )
-    environment.filters |= {"clean": formatting.clean, "shorten": formatting.shorten, "units": _units}
+    environment.filters |= {"translated": _translated, "clean": _clean, "shorten": _shorten, "units": _units}
+    environment.globals |= {"say": say, "say_count": say_count, "joined": joined, "shown": shown}
     environment.tests["code"] = lambda value: isinstance(value, Code)
     return environment

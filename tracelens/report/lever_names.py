@@ -5,53 +5,65 @@ In: a Lever and the plan that it stands in. Out: a few plain words. Settings are
 
 from __future__ import annotations
 
+from tracelens.messages import say
 from tracelens.model import Diagnosis, Lever, PlannedDiagnosis
 from tracelens.report.formatting import clean
 
-_SCHEMES = {
-    "event-interval": "Wait every {nth} batch",
-    "interval-sync": "Synchronize every {nth} batch",
-    "event-sync": "Wait for an event",
-    "pinned-copy": "Copy from pinned memory",
-    "more-streams": "Copy the next batch ahead",
-    "full-pipeline": "Copy ahead, wait every {nth}",
+_WORDS = {
+    "event-sync": say("Wait for an event"),
+    "pinned-copy": say("Copy from pinned memory"),
+    "more-streams": say("Copy the next batch ahead"),
 }
 _SETTINGS = {
     "compile": "torch.compile",
-    "workers": "DataLoader workers",
-    "prefetch": "Batches ahead per worker",
-    "batch": "Batch size",
-    "gc-collect": "Collect every 100th batch",
-    "omp-threads": "CPU threads",
-    "cudnn-benchmark": "cuDNN's fastest kernels",
-    "persistent-workers": "Workers that stay",
-    "pin-memory": "Batches in pinned memory",
-    "transform-on-gpu": "Transforms on the GPU",
-    "cached-samples": "Keep decoded samples",
-    "set-to-none": "Gradients freed, not zeroed",
-    "anomaly-off": "No anomaly detection",
-    "foreach": "foreach optimizer",
-    "fused": "fused optimizer",
-    "matmul-precision": "float32 product precision",
+    "workers": say("DataLoader workers"),
+    "prefetch": say("Batches ahead per worker"),
+    "batch": say("Batch size"),
+    "gc-collect": say("Collect every 100th batch"),
+    "omp-threads": say("CPU threads"),
+    "cudnn-benchmark": say("cuDNN's fastest kernels"),
+    "persistent-workers": say("Workers that stay"),
+    "pin-memory": say("Batches in pinned memory"),
+    "transform-on-gpu": say("Transforms on the GPU"),
+    "cached-samples": say("Keep decoded samples"),
+    "set-to-none": say("Gradients freed, not zeroed"),
+    "anomaly-off": say("No anomaly detection"),
+    "foreach": say("foreach optimizer"),
+    "fused": say("fused optimizer"),
+    "matmul-precision": say("float32 product precision"),
 }
 
 
 def name(lever: Lever, diagnosis: PlannedDiagnosis) -> str:
     """'Wait every 10th batch', 'DataLoader workers 2→4', 'bf16'."""
-    if lever.id in _SCHEMES:
-        return _SCHEMES[lever.id].format(nth=_ordinal(diagnosis.interval))
+    if lever.id in _WORDS:
+        return _WORDS[lever.id]
+    if lever.id in ("event-interval", "interval-sync", "full-pipeline"):
+        return _every(lever.id, _ordinal(diagnosis.interval))
     setting, _, value = lever.id.partition("=")
     if setting == "workers" and value:
         before = _workers(diagnosis)
-        return f"DataLoader workers {f'{before}→' if before is not None else ''}{clean(value)}"
-    shown = _SETTINGS.get(setting, setting)
-    return clean(f"{shown} {value}".strip() if value else shown)
+        change = clean(value) if before is None else f"{before}→{clean(value)}"
+        return say("DataLoader workers {change}", change=change)
+    words = _SETTINGS.get(setting, clean(setting))
+    return say("{setting} {value}", setting=words, value=clean(value)) if value else words
+
+
+def _every(scheme: str, nth: str) -> str:
+    if scheme == "event-interval":
+        return say("Wait every {nth} batch", nth=nth)
+    if scheme == "interval-sync":
+        return say("Synchronize every {nth} batch", nth=nth)
+    return say("Copy ahead, wait every {nth}", nth=nth)
 
 
 def _ordinal(number: int) -> str:
     """'1st', '2nd', '10th'."""
-    ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{ending}"
+    if 10 <= number % 100 <= 20 or number % 10 not in (1, 2, 3):
+        return say("{number}th", number=number)
+    if number % 10 == 1:
+        return say("{number}st", number=number)
+    return say("{number}nd", number=number) if number % 10 == 2 else say("{number}rd", number=number)
 
 
 def _workers(diagnosis: Diagnosis) -> int | None:

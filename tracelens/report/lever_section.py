@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from tracelens.messages import say
 from tracelens.model import Lever, PlannedDiagnosis, Speedup
-from tracelens.report import first_screen, next_commands
+from tracelens.report import first_screen, next_commands, wording
 from tracelens.report.first_screen import LeverRow
 from tracelens.report.formatting import DASH, listed, short_ms
 from tracelens.report.sections import Code, Section, Table
@@ -20,10 +21,10 @@ MOST_UNTRIED = 4
 FULL = 94.0
 """Percent of the picture that the longest step takes; the rest is room for its end mark."""
 RESULTS = {
-    "same": "same results",
-    "inside_seed_band": "losses differ, as much as other seeds do",
-    "outside_seed_band": "losses differ, more than other seeds do",
-    "unknown": "losses differ",
+    "same": say("same results"),
+    "inside_seed_band": say("losses differ, as much as other seeds do"),
+    "outside_seed_band": say("losses differ, more than other seeds do"),
+    "unknown": say("losses differ"),
 }
 
 
@@ -68,7 +69,7 @@ class LeverTable:
     @property
     def table(self) -> Table:
         """The same as a plain table."""
-        columns = ("", "lever", "lines", "predicted, ms", "measured, ms", "gain", "next")
+        columns = ("", say("lever"), say("lines"), say("predicted, ms"), say("measured, ms"), say("gain"), say("next"))
         rows = tuple(
             (
                 line.rank,
@@ -121,22 +122,30 @@ def _line(lever: Lever, row: LeverRow, diagnosis: PlannedDiagnosis, scale: float
         title=row.lever,
         what=lever.title,
         id=lever.id,
-        where=f"line{'s' if {'–', ','} & set(row.lines) else ''} {row.lines}" if row.lines else "",
+        where=_lines(row.lines),
         bars=tuple(bars),
         acts_on=None if acts_ns is None else round((base_ns - acts_ns) * scale, 2),
-        acts="" if acts_ns is None else f"acts on {short_ms(acts_ns)} of {short_ms(base_ns)} ms",
+        acts=""
+        if acts_ns is None
+        else say("acts on {part} of {base} ms", part=short_ms(acts_ns), base=short_ms(base_ns)),
         gain=row.gain if bars else DASH,
         evidence=row.evidence,
         results=RESULTS[lever.numbers] if lever.measured is not None and lever.numbers else "",
         command="" if no_gain else next_commands.with_lever(lever, diagnosis),
-        advice="leave it" if no_gain else "",
+        advice=say("leave it") if no_gain else "",
         best=lever.id == recommended,
     )
 
 
+def _lines(spans: str) -> str:
+    if not spans:
+        return ""
+    return say("lines {lines}", lines=spans) if {"–", ","} & set(spans) else say("line {lines}", lines=spans)
+
+
 def _bar(kind: str, known: Speedup, base_ns: int, scale: float) -> LeverBar:
     step, low, high = (base_ns / ratio for ratio in (known.speedup, known.high, known.low))
-    text = f"{short_ms(step)} ({short_ms(low)} to {short_ms(high)})"
+    text = say("{step} ({low} to {high})", step=short_ms(step), low=short_ms(low), high=short_ms(high))
     return LeverBar(kind, round(low * scale, 2), round(step * scale, 2), round(high * scale, 2), text)
 
 
@@ -153,12 +162,16 @@ def _rest(diagnosis: PlannedDiagnosis, shown: frozenset[str]) -> Iterator[Sectio
             (Code(one.id), one.text, Code(text) if (text := next_commands.with_lever(one, diagnosis)) else "")
             for one in untried
         )
-        yield Section("untried", f"{len(rows)} more, not tried", table=Table(("lever", "what to write", "next"), rows))
+        yield Section(
+            "untried",
+            say("{count} more, not tried", count=len(rows)),
+            table=Table((say("lever"), say("what to write"), say("next")), rows),
+        )
     others = [lever for lever in left if lever.state != "not_tried"]
     if others:
-        rows = tuple((Code(one.id), one.state.replace("_", " "), one.reason or "") for one in others)
-        title = f"{len(rows)} that the loop has, or that do not apply"
-        yield Section("inapplicable", title, table=Table(("lever", "state", "why"), rows))
+        rows = tuple((Code(one.id), wording.STATE[one.state], one.reason or "") for one in others)
+        title = say("{count} that the loop has, or that do not apply", count=len(rows))
+        yield Section("inapplicable", title, table=Table((say("lever"), say("state"), say("why")), rows))
 
 
 def same_idle_time(diagnosis: PlannedDiagnosis) -> str:
@@ -173,4 +186,6 @@ def same_idle_time(diagnosis: PlannedDiagnosis) -> str:
     names = [lever.id for lever in gaining if lever.id in shared]
     if len(gaining) < 2:
         return ""
-    return f"Gains do not add up: {listed(names)} act on the same time." if names else "Gains do not add up."
+    if not names:
+        return say("Gains do not add up.")
+    return say("Gains do not add up: {levers} act on the same time.", levers=listed(names))

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tracelens.messages import joined, say
 from tracelens.model import Lever, LeverCombination, LeverNumbers, Speedup
 from tracelens.report import formatting, loss_band, terminal
 from tracelens.report.terminal import TerminalStyle
@@ -20,13 +21,13 @@ NOTHING = "–"
 MOST_PICTURES = 4
 """Of losses: more do not fit a screen."""
 NUMBERS: dict[LeverNumbers | None, str] = {
-    "same": "same results, bit for bit",
-    "inside_seed_band": "losses differ, as much as other seeds do",
-    "outside_seed_band": "losses differ, more than other seeds do",
-    "unknown": "losses differ; not compared with other seeds",
+    "same": say("same results, bit for bit"),
+    "inside_seed_band": say("losses differ, as much as other seeds do"),
+    "outside_seed_band": say("losses differ, more than other seeds do"),
+    "unknown": say("losses differ; not compared with other seeds"),
     None: NOTHING,
 }
-_COLUMNS = ("lever", "step, ms", "gain", "memory", "results")
+_COLUMNS = (say("lever"), say("step, ms"), say("gain"), say("memory"), say("results"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ def _parts(trial: TrialOfLevers, after: str) -> Iterator[RenderableType]:
         yield terminal.verdict(trial.warning)
     measured = [lever for lever in trial.levers if lever.id in trial.shown and lever.measured is not None]
     if measured:
-        yield terminal.heading("Measured beside the original, in turns")
+        yield terminal.heading(say("Measured beside the original, in turns"))
         rows = [_row(lever.id, lever.measured, lever.numbers, lever.memory_bytes_delta, trial) for lever in measured]
         yield terminal.table(_COLUMNS, [*rows, *_together(trial)], frozenset({2, 3}))
     for name, band in list(trial.bands.items())[:MOST_PICTURES]:
@@ -69,29 +70,39 @@ def _parts(trial: TrialOfLevers, after: str) -> Iterator[RenderableType]:
         yield terminal.paragraph(f"Not measured together with it, for lack of time: {names}. Give a larger --budget.")
     for lever in measured:
         if lever.reason:
-            yield terminal.paragraph(f"{lever.id}: {lever.reason}")
+            yield terminal.paragraph(say("{lever}: {reason}", lever=lever.id, reason=lever.reason))
     yield from _others(trial)
     yield terminal.next_command(after)
 
 
 def verdict(trial: TrialOfLevers) -> str:
     """One sentence: the best that was measured, and whether its results are the original's."""
-    begun = "Interrupted; what was measured is kept. " if trial.interrupted else ""
     best = trial.combination
-    if best is None:
+    if best is not None:
+        said = _faster(best)
+    else:
         known = any(lever.measured is not None and lever.id in trial.shown for lever in trial.levers)
-        return begun + ("No lever is faster beyond doubt." if known else "Nothing could be measured.")
-    gain = formatting.gain(best.measured.speedup)
-    ends = f"95 %: {formatting.gain(best.measured.low)} to {formatting.gain(best.measured.high)}"
-    names = " and ".join(best.levers)
-    together = "together " if len(best.levers) > 1 else ""
-    return f"{begun}Faster: {names} {together}{gain} ({ends}); {NUMBERS[best.numbers]}."
+        said = say("No lever is faster beyond doubt.") if known else say("Nothing could be measured.")
+    return say("Interrupted; what was measured is kept. {sentence}", sentence=said) if trial.interrupted else said
+
+
+def _faster(best: LeverCombination) -> str:
+    told = {
+        "levers": joined(" and ", best.levers),
+        "gain": formatting.gain(best.measured.speedup),
+        "low": formatting.gain(best.measured.low),
+        "high": formatting.gain(best.measured.high),
+        "results": NUMBERS[best.numbers],
+    }
+    if len(best.levers) > 1:
+        return say("Faster: {levers} together {gain} (95 %: {low} to {high}); {results}.", **told)
+    return say("Faster: {levers} {gain} (95 %: {low} to {high}); {results}.", **told)
 
 
 def _together(trial: TrialOfLevers) -> Iterator[tuple[str, ...]]:
     best = trial.combination
     if best is not None and len(best.levers) > 1:
-        yield _row("together", best.measured, best.numbers, best.memory_bytes_delta, trial)
+        yield _row(say("together"), best.measured, best.numbers, best.memory_bytes_delta, trial)
 
 
 def _row(
@@ -106,7 +117,7 @@ def _step(measured: Speedup, base_ns: int | None) -> str:
     if base_ns is None:
         return NOTHING
     middle, low, high = (base_ns / ratio / 1e6 for ratio in (measured.speedup, measured.high, measured.low))
-    return f"{middle:.1f} ({low:.1f} to {high:.1f})"
+    return say("{middle:.1f} ({low:.1f} to {high:.1f})", middle=middle, low=low, high=high)
 
 
 def _bytes(delta: int | None) -> str:
@@ -118,7 +129,11 @@ def _bytes(delta: int | None) -> str:
 
 def _others(trial: TrialOfLevers) -> Iterator[RenderableType]:
     """Levers without a number, by why they have none."""
-    for title, state in (("Failed", "measured"), ("Done already", "done"), ("Does not apply", "not_applicable")):
+    for title, state in (
+        (say("Failed"), "measured"),
+        (say("Done already"), "done"),
+        (say("Does not apply"), "not_applicable"),
+    ):
         rows = [
             (lever.id, lever.reason or "")
             for lever in trial.levers
@@ -126,8 +141,8 @@ def _others(trial: TrialOfLevers) -> Iterator[RenderableType]:
         ]
         if rows:
             yield terminal.heading(title)
-            yield terminal.table(("lever", "why"), rows, frozenset())
+            yield terminal.table((say("lever"), say("why")), rows, frozenset())
     left = [lever.id for lever in trial.levers if lever.state in ("not_tried", "predicted")]
     if left:
-        yield terminal.heading("Not tried")
+        yield terminal.heading(say("Not tried"))
         yield terminal.paragraph(", ".join(left))

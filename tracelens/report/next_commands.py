@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from tracelens.messages import say
 from tracelens.model import Diagnosis, Lever, PlannedDiagnosis, Run, Stage, Verification
 
 SEEDS_INTERVAL = 10
@@ -130,20 +131,19 @@ def advice(stage: Stage, diagnosis: PlannedDiagnosis, typed: Sequence[str] = ())
         return stage.advice
     command, scheme = stage.command
     if diagnosis.run is None:
-        return f"try {scheme} on a run of your own: {line('profile', 'SCRIPT')}"
+        return say("try {lever} on a run of your own: {command}", lever=scheme, command=line("profile", "SCRIPT"))
     if scheme not in diagnosis.patches:
-        return f"no patch for {scheme}: {no_source(diagnosis)}"
-    return f"{stage.advice}: {line(command, *(typed or plan(diagnosis)), '--scheme', scheme)}"
+        return say("no patch for {lever}: {reason}", lever=scheme, reason=no_source(diagnosis))
+    shell = line(command, *(typed or plan(diagnosis)), "--scheme", scheme)
+    return say("{advice}: {command}", advice=stage.advice, command=shell)
 
 
 def no_source(diagnosis: Diagnosis) -> str:
     """Why there is no patch of any scheme, and what helps."""
     abstention = next((item for item in diagnosis.abstentions if item.detector == "patch"), None)
-    return (
-        f"{abstention.missing}; {abstention.hint}"
-        if abstention is not None
-        else "the source of this loop is not at hand"
-    )
+    if abstention is None:
+        return say("the source of this loop is not at hand")
+    return say("{sentence}; {more}", sentence=abstention.missing, more=abstention.hint)
 
 
 def patch_commands(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> tuple[tuple[str, str], ...]:
@@ -152,11 +152,16 @@ def patch_commands(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> tu
     if chosen is None:
         return ()
     words = (*(typed or plan(diagnosis)), "--scheme", chosen)
-    again = "again" if _trial(diagnosis, chosen) is not None else "first"
+    again = _trial(diagnosis, chosen) is not None
+    measure = (
+        say("Measure it again: original against patched, same results?")
+        if again
+        else say("Measure it first: original against patched, same results?")
+    )
     return (
-        (f"Measure it {again}: original against patched, same results?", line("verify", *words)),
-        ("Apply it to your source", line("apply", *words)),
-        ("Undo, byte for byte", line("revert", *which(diagnosis, typed))),
+        (measure, line("verify", *words)),
+        (say("Apply it to your source"), line("apply", *words)),
+        (say("Undo, byte for byte"), line("revert", *which(diagnosis, typed))),
     )
 
 

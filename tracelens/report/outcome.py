@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tracelens.messages import say
 from tracelens.model import Lever, PlannedDiagnosis, Verification
 from tracelens.report import lever_names
 
@@ -53,7 +54,7 @@ def measured_by(diagnosis: PlannedDiagnosis, trial: Verification) -> BestLever |
     base_ns, ratio = trial.base_ns, trial.ratio
     if not base_ns or not trial.patched_ns or ratio is None:
         return None
-    named = trial.scheme or "your change"
+    named = trial.scheme or say("your change")
     low, high = round(base_ns * ratio.low), round(base_ns * ratio.high)
     busy, name = _busy(diagnosis, 1.0, trial), _name(diagnosis, named)
     return BestLever(named, name, base_ns, trial.patched_ns, low, high, "measured", busy, trial)

@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tracelens.messages import say
 from tracelens.model import Diagnosis, RankTimes
 from tracelens.report.formatting import milliseconds, percent
 
@@ -81,7 +82,7 @@ def find_straggler(ranks: Sequence[RankTimes]) -> RankTimes | None:
 
 
 def _row(rank: RankTimes, late: RankTimes | None, slowest: RankTimes, most: int) -> RankRow:
-    note = "the others wait for it" if rank is late else "longest step" if rank is slowest else ""
+    note = say("the others wait for it") if rank is late else say("longest step") if rank is slowest else ""
     return RankRow(
         name=_name(rank),
         step=milliseconds(rank.median_ns),
@@ -97,21 +98,27 @@ def _cells(ranks: Sequence[RankTimes], middle: float, most: int) -> list[RankCel
     out = []
     for index, rank in enumerate(ranks):
         level = min(4, max(0, round(4 * (rank.median_ns - middle) / spread)))
-        title = f"{_name(rank)}: {milliseconds(rank.median_ns)}"
+        title = say("{rank}: {time}", rank=_name(rank), time=milliseconds(rank.median_ns))
         out.append(RankCell(index % CELLS_PER_ROW, index // CELLS_PER_ROW, level, title))
     return out
 
 
 def _name(rank: RankTimes) -> str:
-    return "rank unknown" if rank.rank is None else f"rank {rank.rank}"
+    return say("rank unknown") if rank.rank is None else say("rank {rank}", rank=rank.rank)
 
 
 def _sentence(ranks: Sequence[RankTimes], late: RankTimes | None, middle: float) -> str:
     slowest, fastest = max(rank.median_ns for rank in ranks), min(rank.median_ns for rank in ranks)
-    times = f"{milliseconds(fastest)} to {milliseconds(slowest)} per step, median {milliseconds(middle)}"
-    spread = f"{len(ranks)} ranks, {times}."
+    spread = say(
+        "{count} ranks, {low} to {high} per step, median {middle}.",
+        count=len(ranks),
+        low=milliseconds(fastest),
+        high=milliseconds(slowest),
+        middle=milliseconds(middle),
+    )
     if late is None:
-        return f"{spread} No rank stands out by more than {percent(STRAGGLES)}."
+        return say("{ranks} No rank stands out by more than {share}.", ranks=spread, share=percent(STRAGGLES))
+    told = {"ranks": spread, "rank": late.rank, "share": percent(late.median_ns / middle - 1)}
     if late.median_ns > middle * (1 + STRAGGLES):
-        return f"{spread} Rank {late.rank} is a straggler: its step is {percent(late.median_ns / middle - 1)} longer."
-    return f"{spread} Rank {late.rank} waits least in collectives: the others wait for it."
+        return say("{ranks} Rank {rank} is a straggler: its step is {share} longer.", **told)
+    return say("{ranks} Rank {rank} waits least in collectives: the others wait for it.", **told)

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
+from tracelens.messages import joined, say, say_count, shown
 from tracelens.report import terminal
 from tracelens.report.first_screen import FirstScreen, LeverRow
 from tracelens.report.formatting import DASH, clean, short_ms
@@ -21,7 +23,7 @@ TIME_WIDTH = 12
 """Columns of a time: as wide as "host blocked"."""
 LEAST_SOURCE = 8
 BUSY, IDLE = "█", "·"
-NAMES = ("now", "then")
+NAMES = (say("now"), say("then"))
 LONE = "> "
 """Before the one line that is changed, among others."""
 
@@ -52,16 +54,20 @@ def _answer(screen: FirstScreen) -> Iterator[RenderableType]:
     if not screen.headline:
         yield terminal.verdict(screen.verdict)
         return
-    headline = f"{screen.headline.rstrip('.')}."
+    headline = _stopped(screen.headline)
     yield terminal.verdict(headline)
     more = screen.instead or screen.verdict
     if more != headline:
         yield terminal.paragraph(more)
 
 
+def _stopped(headline: str) -> str:
+    return headline if headline.endswith(".") else say("{sentence}.", sentence=headline)
+
+
 def closing(screen: FirstScreen) -> Iterator[RenderableType]:
     """What `profile` says at its end: the headline, the lines to change, what the change comes to."""
-    yield terminal.verdict(f"{screen.headline.rstrip('.')}." if screen.headline else screen.verdict)
+    yield terminal.verdict(_stopped(screen.headline) if screen.headline else screen.verdict)
     for line in screen.lines:
         if line.changed:
             yield Text(f"    {clean(str(line.place.path))}:{line.place.line}  {clean(line.text.strip())}", no_wrap=True)
@@ -93,10 +99,10 @@ def _notes(screen: FirstScreen) -> Iterator[str]:
         yield screen.about_patch
     more = []
     if screen.more_levers:
-        more.append(f"{screen.more_levers} more lever{'' if screen.more_levers == 1 else 's'}")
+        more.append(say_count("{count} more lever", "{count} more levers", screen.more_levers))
     if screen.unjudged:
-        more.append(f"{screen.unjudged} thing{'' if screen.unjudged == 1 else 's'} not judged")
-    yield f"With -v: {', '.join([*more, 'scores, the plan and the diff'])}."
+        more.append(say_count("{count} thing not judged", "{count} things not judged", screen.unjudged))
+    yield say("With -v: {more}.", more=joined(", ", [*more, say("scores, the plan and the diff")]))
 
 
 @dataclass(frozen=True)
@@ -108,14 +114,14 @@ class _Levers:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         columns = [
             ("", [row.rank for row in self.rows]),
-            ("lever", [row.lever for row in self.rows]),
-            ("lines", [row.lines for row in self.rows]),
-            ("step, ms", [row.step for row in self.rows]),
-            ("gain", [row.gain for row in self.rows]),
-            ("evidence", [row.evidence for row in self.rows]),
+            (say("lever"), [row.lever for row in self.rows]),
+            (say("lines"), [row.lines for row in self.rows]),
+            (say("step, ms"), [row.step for row in self.rows]),
+            (say("gain"), [row.gain for row in self.rows]),
+            (say("evidence"), [row.evidence for row in self.rows]),
         ]
         shown = [(name, cells) for name, cells in columns if set(cells) - {"", DASH} or name in ("", "lever")]
-        commands = ("to measure or write it", [row.command or "by hand" for row in self.rows])
+        commands = (say("to measure or write it"), [row.command or say("by hand") for row in self.rows])
         if any(row.command for row in self.rows) and _width([*shown, commands]) <= options.max_width:
             shown.append(commands)
         numbers = frozenset(place for place, (name, _) in enumerate(shown) if name in ("", "gain"))
@@ -130,16 +136,20 @@ class _Lanes:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         times = [f"{short_ms(step_ns)} ms" for _, step_ns in self.lanes]
-        names = max(map(len, NAMES[: len(self.lanes)]))
-        room = options.max_width - terminal.INDENT - names - max(map(len, times)) - 2 * terminal.GAP
-        for name, (lane, _), time in zip(NAMES, self.lanes, times, strict=False):
-            yield _row(f"{name:<{names + terminal.GAP}}{strip_of(lane, room):<{room + terminal.GAP}}{time}", "")
-        yield _row(f"{'':<{names + terminal.GAP}}GPU: {BUSY} busy  {IDLE} idle", "dim")
+        names = list(map(shown, NAMES[: len(self.lanes)]))
+        widest = max(map(cell_len, names)) + terminal.GAP
+        room = options.max_width - terminal.INDENT - widest - max(map(len, times)) - terminal.GAP
+        for name, (lane, _), time in zip(names, self.lanes, times, strict=True):
+            yield _row(f"{terminal.padded(name, widest)}{strip_of(lane, room):<{room + terminal.GAP}}{time}", "")
+        legend = shown(say("GPU: {busy} busy  {idle} idle", busy=BUSY, idle=IDLE))
+        yield _row(f"{'':<{widest}}{legend}", "dim")
 
 
 def _width(columns: Sequence[tuple[str, Sequence[str]]]) -> int:
     """Of a table with these columns, none of them broken."""
-    return terminal.INDENT + sum(max(len(name), *map(len, cells)) + terminal.GAP for name, cells in columns)
+    return terminal.INDENT + sum(
+        max(cell_len(shown(cell)) for cell in (name, *cells)) + terminal.GAP for name, cells in columns
+    )
 
 
 def strip_of(lane: StripLane, room: int) -> str:
@@ -161,12 +171,12 @@ class _AnnotatedLines:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         room = max(options.max_width - terminal.INDENT - 2 * (TIME_WIDTH + terminal.GAP), LEAST_SOURCE)
         paths = list(dict.fromkeys(line.place.path for line in self.lines))
-        first, second = (f"{name:>{TIME_WIDTH + terminal.GAP}}" for name in self.time_columns)
+        first, second = (terminal.flush_right(shown(name), TIME_WIDTH + terminal.GAP) for name in self.time_columns)
         width = max(len(str(line.place.line)) for line in self.lines)
         brackets = _brackets(self.lines)
         for number, path in enumerate(paths):
-            title = _cut(f"{clean(path)}, ms per step", room)
-            head = f"{title:<{room}}{first}{second}" if number == 0 else title
+            title = _cut(shown(say("{path}, ms per step", path=clean(path))), room)
+            head = f"{terminal.padded(title, room)}{first}{second}" if number == 0 else title
             yield _row(head, "dim")
             for line, bracket in zip(self.lines, brackets, strict=True):
                 if line.place.path == path:

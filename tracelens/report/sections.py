@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tracelens.messages import joined, say, say_count
 from tracelens.model import Diagnosis, Measure, Owner, PlannedDiagnosis, Scheme, Stage, Stall
 from tracelens.report import next_commands, wording
 from tracelens.report.formatting import (
@@ -71,9 +72,11 @@ def step_parts(diagnosis: Diagnosis) -> Section | None:
     if not rows:
         return None
     base = diagnosis.steps.best_known_ns
-    lede = f"Shares of the recorded steps, shown at {short_ms(base)} ms per step; each moment has one owner."
-    table = Table(("part", "what it is", "ms", "share"), rows, frozenset({2, 3}))
-    return Section("parts", "Where a step goes", lede=lede, table=table)
+    lede = say(
+        "Shares of the recorded steps, shown at {base} ms per step; each moment has one owner.", base=short_ms(base)
+    )
+    table = Table((say("part"), say("what it is"), "ms", say("share")), rows, frozenset({2, 3}))
+    return Section("parts", say("Where a step goes"), lede=lede, table=table)
 
 
 def owners(diagnosis: Diagnosis) -> Section | None:
@@ -87,12 +90,13 @@ def owners(diagnosis: Diagnosis) -> Section | None:
     rest = sum(owner.owned_ns for owner in known) - sum(owner.owned_ns for owner in large)
     if rest > 0:
         share = rest / diagnosis.owners.wall_ns
-        rows.append((f"{len(known) - len(large)} smaller", "", short_ms(rest * scale), percent(share, 1), DASH))
-    columns = ("who holds it", "where", "ms", "share", "without it")
-    note = (
+        smaller = say("{count} smaller", count=len(known) - len(large))
+        rows.append((smaller, "", short_ms(rest * scale), percent(share, 1), DASH))
+    columns = (say("who holds it"), say("where"), "ms", say("share"), say("without it"))
+    note = say(
         "“Without it” is what a step is shorter by when this alone is gone, predicted; what overlaps is not added up."
     )
-    return Section("owners", "Who holds it", table=Table(columns, tuple(rows), frozenset({2, 3, 4})), note=note)
+    return Section("owners", say("Who holds it"), table=Table(columns, tuple(rows), frozenset({2, 3, 4})), note=note)
 
 
 def _owner(owner: Owner, diagnosis: Diagnosis, scale: float) -> tuple[str, ...]:
@@ -107,9 +111,10 @@ def _who(owner: Owner) -> str:
     """Kind and call; without the inside of torch's DataLoader, which says no more than its name."""
     count = 1 + (owner.group or "").count("+")
     if owner.kind == "wait" and count > 1:
-        return f"{count} waits for the GPU"
+        return say("{count} waits for the GPU", count=count)
     called = owner.callee if owner.callee and not owner.callee.endswith("DataLoaderIter.__next__") else None
-    return wording.OWNERS[owner.kind] + (f": {called}" if called else "")
+    name = wording.OWNERS[owner.kind]
+    return say("{name}: {call}", name=name, call=called) if called else name
 
 
 # ---------------------------------------------------------------------------------------------------------- waits
@@ -119,17 +124,25 @@ def waits(diagnosis: Diagnosis) -> Section:
     """Host waits with their three numbers, costliest first; without one what that means."""
     stalls = wording.ranked_stalls(on_baseline(diagnosis))
     if not stalls:
-        return Section("waits", "Waits of the host", "none", wording.no_waits(diagnosis))
-    columns = ("where", "call", "calls", "host blocked", "GPU idle", "without it", "verdict")
+        return Section("waits", say("Waits of the host"), say("none"), wording.no_waits(diagnosis))
+    columns = (
+        say("where"),
+        say("call"),
+        say("calls"),
+        say("host blocked"),
+        say("GPU idle"),
+        say("without it"),
+        say("verdict"),
+    )
     anchors = tuple(f"stall-{number}" for number in range(1, len(stalls) + 1))
-    lede = (
+    lede = say(
         "Per step: how long the host was blocked, how much idle time of the GPU the wait causes, and what removing it "
         "alone would give back. A long wait is often free."
     )
     return Section(
         "waits",
-        "Waits of the host",
-        f"{len(stalls)} place{'' if len(stalls) == 1 else 's'}",
+        say("Waits of the host"),
+        say_count("{count} place", "{count} places", len(stalls)),
         lede,
         Table(columns, tuple(map(_wait, stalls)), frozenset({2, 3, 4, 5}), anchors),
         note=wording.together(diagnosis),
@@ -138,7 +151,7 @@ def waits(diagnosis: Diagnosis) -> Section:
 
 def _wait(stall: Stall) -> tuple[str, ...]:
     return (
-        Code(wording.stall_place(stall)) if stall.location else "not recorded",
+        Code(wording.stall_place(stall)) if stall.location else say("not recorded"),
         Code(wording.stall_call(stall)),
         f"{stall.calls_per_step:.1f}",
         milliseconds(stall.wait_ns),
@@ -155,13 +168,24 @@ def estimates(diagnosis: PlannedDiagnosis) -> Section | None:
     """Every change of the loop with its estimate, its rating and its score here, or the reason against it."""
     if not diagnosis.schemes:
         return None
-    columns = ("rank", "change", "step (range)", "faster by", "evidence", "rating before", "score", "why not")
-    rows = tuple(map(_estimate, by_rank(diagnosis)))
-    lede = (
-        "Scores are of 10. The gain ranks; the weights decide where two gains cannot be told apart. The rating before "
-        "this run is an opinion about other loops and counts for nothing."
+    columns = (
+        say("rank"),
+        say("change"),
+        say("step (range)"),
+        say("faster by"),
+        say("evidence"),
+        say("rating before"),
+        say("score"),
+        say("why not"),
     )
-    return Section("schemes", "Changes of the loop", lede=lede, table=Table(columns, rows, frozenset({0, 2, 3, 5, 6})))
+    rows = tuple(map(_estimate, by_rank(diagnosis)))
+    lede = say(
+        "Scores are of 10. The gain ranks; the weights decide where two gains cannot be told "
+        "apart. The rating before this run is an opinion about other loops and counts for nothing."
+    )
+    return Section(
+        "schemes", say("Changes of the loop"), lede=lede, table=Table(columns, rows, frozenset({0, 2, 3, 5, 6}))
+    )
 
 
 def _estimate(scheme: Scheme) -> tuple[str, ...]:
@@ -174,16 +198,19 @@ def _estimate(scheme: Scheme) -> tuple[str, ...]:
         known_by(estimate.evidence) if estimate else DASH,
         DASH if scheme.prior_total is None else f"{scheme.prior_total:.2f}",
         DASH if scheme.total is None else f"{scheme.total:.2f}",
-        "; ".join(scheme.reasons) if not scheme.applicable else "",
+        joined("; ", scheme.reasons) if not scheme.applicable else "",
     )
 
 
 def score_note(diagnosis: PlannedDiagnosis) -> str:
     """What 10 means for performance here, and for which weights another change would win."""
     most = diagnosis.recommendation.sensitivity.get("performance_10_is_percent")
-    ten = f"For performance 10 is {most:+.0f} %, the most that a change gains here. " if most is not None else ""
-    moved = wording.sensitivity(diagnosis.recommendation)
-    return ten + (f"Each weight moved alone: {'; '.join(moved)}." if moved else "")
+    moved, said = wording.sensitivity(diagnosis.recommendation), []
+    if most is not None:
+        said.append(say("For performance 10 is {most:+.0f} %, the most that a change gains here.", most=most))
+    if moved:
+        said.append(say("Each weight moved alone: {changes}.", changes=joined("; ", moved)))
+    return joined(" ", said)
 
 
 # --------------------------------------------------------------------------------------------------------- checks
@@ -202,49 +229,59 @@ def found(diagnosis: Diagnosis) -> Section | None:
         )
         for finding in diagnosis.findings
     )
-    columns = ("what", "id", "where", "per step", "share", "evidence")
-    hint = f"{len(rows)} symptom{'' if len(rows) == 1 else 's'}"
-    return _section("found", "Found", hint, Table(columns, rows, frozenset({3, 4})))
+    columns = (say("what"), say("id"), say("where"), say("per step"), say("share"), say("evidence"))
+    hint = say_count("{count} symptom", "{count} symptoms", len(rows))
+    return _section("found", say("Found"), hint, Table(columns, rows, frozenset({3, 4})))
 
 
 def passed(diagnosis: Diagnosis) -> Section | None:
     """Symptoms that were looked for and not found, or that cannot occur here."""
-    rows = [(check.meaning, Code(check.detector), "passed") for check in diagnosis.passed]
-    rows += [(check.reason, Code(check.detector), "not applicable") for check in diagnosis.not_applicable]
-    hint = f"{len(diagnosis.passed)} checks"
-    return _section("passed", "Checked, no problem", hint, Table(("what", "check", "result"), tuple(rows)))
+    rows: list[tuple[str, ...]] = [(check.meaning, Code(check.detector), say("passed")) for check in diagnosis.passed]
+    rows += [(check.reason, Code(check.detector), say("not applicable")) for check in diagnosis.not_applicable]
+    hint = say("{count} checks", count=len(diagnosis.passed))
+    return _section(
+        "passed", say("Checked, no problem"), hint, Table((say("what"), say("check"), say("result")), tuple(rows))
+    )
 
 
 def unjudged(diagnosis: Diagnosis) -> Section | None:
     """What could not be judged, and what to record."""
-    rows = [
-        (", ".join(names), missing, capitalized(hint))
+    rows: list[tuple[str, ...]] = [
+        (joined(", ", names), missing, capitalized(hint))
         for names, missing, hint in wording.grouped_abstentions(diagnosis)
     ]
     rows += [
-        (readable_id(item.id), "cannot be told", item.evidence) for item in diagnosis.inventory if item.present is None
+        (readable_id(item.id), say("cannot be told"), item.evidence)
+        for item in diagnosis.inventory
+        if item.present is None
     ]
-    hint = f"{len(rows)} thing{'' if len(rows) == 1 else 's'}"
-    table = Table(("what", "what is missing", "how to record it"), tuple(rows))
-    return _section("not-judged", "Could not be judged", hint, table)
+    hint = say_count("{count} thing", "{count} things", len(rows))
+    table = Table((say("what"), say("what is missing"), say("how to record it")), tuple(rows))
+    return _section("not-judged", say("Could not be judged"), hint, table)
 
 
 def inventory(diagnosis: Diagnosis) -> Section | None:
     """What the loop does already and what it does not."""
-    does = {True: "yes", False: "no"}
+    does = {True: say("yes"), False: say("no")}
     rows = tuple(
         (readable_id(item.id), does[item.present], item.evidence)
         for item in sorted(diagnosis.inventory, key=lambda item: item.present is not True)
         if item.present is not None
     )
-    return _section("inventory", "What the loop does already", "", Table(("what", "it does", "evidence"), rows))
+    return _section(
+        "inventory", say("What the loop does already"), "", Table((say("what"), say("it does"), say("evidence")), rows)
+    )
 
 
 def beyond(diagnosis: PlannedDiagnosis) -> Section | None:
     """Measures of the training speed guide that the loop does not have; opinions, and said to be."""
     rows = tuple(map(_measure, wording.untried(diagnosis)))
-    table = Table(("measure", "what it is", "the guide expects", "here at most", "watch out"), rows, frozenset({3}))
-    return _section("beyond", wording.BEYOND, "opinions of a guide", table, wording.BEYOND_NOTE)
+    table = Table(
+        (say("measure"), say("what it is"), say("the guide expects"), say("here at most"), say("watch out")),
+        rows,
+        frozenset({3}),
+    )
+    return _section("beyond", wording.BEYOND, say("opinions of a guide"), table, wording.BEYOND_NOTE)
 
 
 def _measure(measure: Measure) -> tuple[str, ...]:
@@ -257,12 +294,12 @@ def _measure(measure: Measure) -> tuple[str, ...]:
 def plan(diagnosis: PlannedDiagnosis) -> Section | None:
     """The stages with their goals, and what each says to do."""
     rows = [row for stage in wording.plan(diagnosis) for row in _stage(stage, diagnosis)]
-    table = Table(("stage", "goal", "state", "evidence"), tuple(rows))
-    return _section("plan", "The plan", f"{len(wording.plan(diagnosis))} stages", table)
+    table = Table((say("stage"), say("goal"), say("state"), say("evidence")), tuple(rows))
+    return _section("plan", say("The plan"), say("{count} stages", count=len(wording.plan(diagnosis))), table)
 
 
 def _stage(stage: Stage, diagnosis: PlannedDiagnosis) -> Sequence[tuple[str, ...]]:
-    name = f"{stage.number}. {capitalized(stage.title)}"
+    name = say("{number}. {title}", number=stage.number, title=capitalized(stage.title))
     goals = [(name, goal.text, MET[goal.met], goal.evidence) for goal in stage.goals]
     changes = (name, ", ".join(stage.schemes), "", "")
     advice = [(name, capitalized(next_commands.advice(stage, diagnosis)), "", "")] if stage.advice else []

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tracelens.messages import say
 from tracelens.model import Diagnosis
 from tracelens.report.formatting import short_ms
 from tracelens.report.sections import Section, Table
@@ -77,25 +78,32 @@ def _idle(diagnosis: Diagnosis, count: int) -> np.ndarray[tuple[int], np.dtype[n
 
 
 def _column(step: _Step, longest: float) -> StepColumn:
-    left_out = "" if step.counted else "; not in the statistics"
-    title = f"Step {step.number}: {short_ms(step.ns)} ms, GPU idle {short_ms(step.idle_ns)} ms{left_out}"
+    told = {"number": step.number, "time": short_ms(step.ns), "idle": short_ms(step.idle_ns)}
+    title = say("Step {number}: {time} ms, GPU idle {idle} ms", **told)
+    if not step.counted:
+        title = say("{step}; not in the statistics", step=title)
     busy, idle = (round(100 * ns / longest, 2) for ns in (step.ns - step.idle_ns, step.idle_ns))
     return StepColumn(step.number, busy, idle, step.counted, title)
 
 
 def _section(counted: Sequence[_Step], median_ns: float, with_gaps: bool) -> Section:
     longest, shortest = max(counted, key=lambda step: step.ns), min(counted, key=lambda step: step.ns)
-    rows = [
-        ("steps counted", str(len(counted))),
-        ("median, ms", short_ms(median_ns)),
-        (f"steps {shortest.number} and {longest.number}, ms", f"{short_ms(shortest.ns)} to {short_ms(longest.ns)}"),
+    rows: list[tuple[str, ...]] = [
+        (say("steps counted"), str(len(counted))),
+        (say("median, ms"), short_ms(median_ns)),
+        (
+            say("steps {shortest} and {longest}, ms", shortest=shortest.number, longest=longest.number),
+            say("{low} to {high}", low=short_ms(shortest.ns), high=short_ms(longest.ns)),
+        ),
     ]
     if with_gaps:
         idle = [step.idle_ns for step in counted]
-        rows.append(("GPU idle in a step, ms", f"{short_ms(min(idle))} to {short_ms(max(idle))}"))
-    lede = (
-        f"Recorded steps, with the profiler. The longest takes {longest.ns / max(median_ns, 1):.1f} times the median. "
-        "Dashed steps are not in the statistics."
+        spread = say("{low} to {high}", low=short_ms(min(idle)), high=short_ms(max(idle)))
+        rows.append((say("GPU idle in a step, ms"), spread))
+    lede = say(
+        "Recorded steps, with the profiler. The longest takes {times:.1f} times the median. "
+        "Dashed steps are not in the statistics.",
+        times=longest.ns / max(median_ns, 1),
     )
-    table = Table(("recorded steps", "value"), tuple(rows), frozenset({1}))
-    return Section("steps", "From step to step", lede=lede, table=table)
+    table = Table((say("recorded steps"), say("value")), tuple(rows), frozenset({1}))
+    return Section("steps", say("From step to step"), lede=lede, table=table)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tracelens.messages import say
 from tracelens.model import Timeline
 from tracelens.report.formatting import clean, milliseconds
 
@@ -34,12 +35,12 @@ BIN = 0.5
 VISIBLE, MOSTLY = 0.15, 0.5
 """Work is drawn where it fills a seventh of a bin, so that a lone kernel is seen; idle time only where it prevails."""
 LABELS = {
-    "loader": ("LOADER", "waiting for the next batch"),
-    "idle_sync": ("SYNC", "GPU idle after a synchronize"),
-    "idle_dataloader": ("LOADER", "GPU idle, the batch is not there"),
-    "idle_host": ("HOST", "GPU idle, the host issues too slowly"),
-    "idle_launch": ("LAUNCH", "GPU idle for the latency of a launch"),
-    "idle_other": ("OTHER", "GPU idle, cause not told by the trace"),
+    "loader": (say("LOADER"), say("waiting for the next batch")),
+    "idle_sync": (say("SYNC"), say("GPU idle after a synchronize")),
+    "idle_dataloader": (say("LOADER"), say("GPU idle, the batch is not there")),
+    "idle_host": (say("HOST"), say("GPU idle, the host issues too slowly")),
+    "idle_launch": (say("LAUNCH"), say("GPU idle for the latency of a launch")),
+    "idle_other": (say("OTHER"), say("GPU idle, cause not told by the trace")),
 }
 
 
@@ -126,7 +127,9 @@ def overview(timeline: Timeline) -> tuple[Box, ...]:
 
 def stream_name(device: int, stream: int, several: bool) -> str:
     """`several`: more than one device has a lane."""
-    return f"GPU {device} stream {stream}" if several else f"Stream {stream}"
+    if several:
+        return say("GPU {device} stream {stream}", device=device, stream=stream)
+    return say("Stream {stream}", stream=stream)
 
 
 def typical(steps: pd.DataFrame) -> pd.Series[Any] | None:
@@ -158,11 +161,14 @@ def typical_view(steps: pd.DataFrame) -> TypicalView | None:
     rows = [chosen] if pair is None else pair
     start, end = int(rows[0]["start_ns"]), int(rows[-1]["end_ns"])
     numbers = tuple(int(row["number"]) for row in rows)
-    length = f"{milliseconds(end - start)} as recorded"
+    told = {"first": numbers[0], "last": numbers[-1], "time": milliseconds(end - start)}
     if len(numbers) == 1:
-        return TypicalView(numbers, start, end, f"Step {numbers[0]}, {length}; the one nearest the median.")
-    both = f"Steps {numbers[0]} and {numbers[1]}, together {length}"
-    return TypicalView(numbers, start, end, f"{both}: steps vary, so two neighbours are shown.")
+        caption = say("Step {first}, {time} as recorded; the one nearest the median.", **told)
+    else:
+        caption = say(
+            "Steps {first} and {last}, together {time} as recorded: steps vary, so two neighbours are shown.", **told
+        )
+    return TypicalView(numbers, start, end, caption)
 
 
 def varies(steps: pd.DataFrame) -> bool:
@@ -189,16 +195,16 @@ def _named_lanes(timeline: Timeline, window: TimeAxis) -> Iterator[tuple[str, Se
     tables = timeline.tables
     waits = window.inside(tables.waits)
     calls = window.inside(tables.calls)
-    yield "Python thread", _host(calls, waits, timeline.main_thread, window, whole=True)
+    yield say("Python thread"), _host(calls, waits, timeline.main_thread, window, whole=True)
     for thread in timeline.autograd_threads:
         if thread != timeline.main_thread:
-            yield "Autograd thread", _host(calls, waits, thread, window, whole=False)
+            yield say("Autograd thread"), _host(calls, waits, thread, window, whole=False)
     loader = window.inside(tables.loader)
     yield "DataLoader", boxes({"loader": loader}, window, VISIBLE)
     yield from _streams(window.inside(tables.ops), window)
     gaps = window.inside(tables.gaps)
     causes = {f"idle_{cause}": rows for cause, rows in gaps.groupby("cause", observed=True)}
-    yield "GPU idle", boxes(causes, window, MOSTLY)
+    yield say("GPU idle"), boxes(causes, window, MOSTLY)
 
 
 def _host(
@@ -215,10 +221,12 @@ def _wait_boxes(waits: pd.DataFrame, window: TimeAxis) -> Iterator[Box]:
     for row in waits.to_dict("records"):
         x, width = window.x(row["start_ns"]), window.x(row["end_ns"]) - window.x(row["start_ns"])
         known = row["path"] is not None and pd.notna(row["line"])
-        place = f" at {clean(str(row['path']))}:{int(row['line'])}" if known else ""
-        title = f"{clean(str(row['api']))}{place}: host blocked {milliseconds(row['wait_ns'])}"
-        title += f", GPU idle {milliseconds(row['gpu_idle_ns'])}"
-        label = ("COPY" if row["kind"] == "h2d" else "SYNC") if width >= ROOM_FOR_LABEL else ""
+        call = clean(str(row["api"]))
+        if known:
+            call = say("{call} at {where}", call=call, where=f"{clean(str(row['path']))}:{int(row['line'])}")
+        blocked, idle = milliseconds(row["wait_ns"]), milliseconds(row["gpu_idle_ns"])
+        title = say("{call}: host blocked {wait}, GPU idle {idle}", call=call, wait=blocked, idle=idle)
+        label = (say("COPY") if row["kind"] == "h2d" else say("SYNC")) if width >= ROOM_FOR_LABEL else ""
         yield Box(round(x, 1), round(max(width, 1.5), 1), "wait", label, title)
 
 
@@ -269,7 +277,7 @@ def _box(kind: str, x: float, span_ns: float, window: TimeAxis) -> Box:
     width = span_ns * window.scale
     label, title = LABELS.get(kind, ("", ""))
     text = label if width >= ROOM_FOR_LABEL else ""
-    tip = f"{title}, {milliseconds(span_ns)}" if title and width >= 2 else ""
+    tip = say("{what}, {time}", what=title, time=milliseconds(span_ns)) if title and width >= 2 else ""
     return Box(round(x, 1), round(width, 1), kind, text, tip)
 
 

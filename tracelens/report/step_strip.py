@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from tracelens.messages import joined, say
 from tracelens.model import Diagnosis, DrawnStep, IllustratedDiagnosis, PlannedDiagnosis, Verification
-from tracelens.report import line_times
+from tracelens.report import line_times, wording
 from tracelens.report.formatting import short_ms
 from tracelens.report.on_baseline import factor
 from tracelens.report.outcome import BestLever
@@ -20,18 +21,18 @@ from tracelens.report.outcome import BestLever
 TICKS = 5
 ROOM, NARROW_ROOM = 9.0, 18.0
 """Percent of the picture that a label needs, on a wide window and on a phone."""
-PYTHON, GPU = "Python thread", "GPU"
+PYTHON, GPU = say("Python thread"), say("GPU")
 WORDS = {
-    "batch": "makes the next batch",
-    "await": "waits for a batch",
-    "issue": "issues work",
-    "block": "waits for the GPU",
-    "lost": "idle",
-    "copy": "copies",
-    "network": "collectives",
-    "gpu": "works",
+    "batch": say("makes the next batch"),
+    "await": say("waits for a batch"),
+    "issue": say("issues work"),
+    "block": say("waits for the GPU"),
+    "lost": say("idle"),
+    "copy": say("copies"),
+    "network": say("collectives"),
+    "gpu": say("works"),
 }
-SHORT = {"batch": "batch", "await": "waits", "issue": "issues", "block": "waits"}
+SHORT = {"batch": say("batch"), "await": say("waits"), "issue": say("issues"), "block": say("waits")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +88,18 @@ def step_strip(diagnosis: PlannedDiagnosis, then: BestLever | None) -> StepStrip
     if GPU not in now or diagnosis.steps.source == "none" or base_ns <= 0:
         return None
     longest = max(base_ns, then.step_ns if then else 0)
-    steps = [_step("Now", base_ns, now, longest)]
+    steps = [_step(say("Now"), base_ns, now, longest)]
     if then is not None:
-        steps.append(_step(f"{then.name}, {then.evidence}", then.step_ns, _then(diagnosis, then), longest))
+        steps.append(
+            _step(
+                say("{lever}, {evidence}", lever=then.name, evidence=wording.STATE[then.evidence]),
+                then.step_ns,
+                _then(diagnosis, then),
+                longest,
+            )
+        )
     kinds = tuple(dict.fromkeys(s.kind for step in steps for lane in step.lanes for s in lane.segments))
-    saved = f"{short_ms(base_ns - then.step_ns)} ms less" if then and then.step_ns < base_ns else ""
+    saved = say("{saved} ms less", saved=short_ms(base_ns - then.step_ns)) if then and then.step_ns < base_ns else ""
     return StepStrip(tuple(steps), _ticks(longest), saved, kinds)
 
 
@@ -204,13 +212,14 @@ def _union(spans: Iterable[tuple[int, int]]) -> int:
 
 def _step(title: str, step_ns: int, totals: Totals, longest: int) -> StripStep:
     lanes = tuple(_lane(name, parts, longest) for name, parts in totals.items())
-    return StripStep(title, step_ns, f"{short_ms(step_ns)} ms per step", lanes, round(100 * step_ns / longest, 2))
+    time = say("{time} ms per step", time=short_ms(step_ns))
+    return StripStep(title, step_ns, time, lanes, round(100 * step_ns / longest, 2))
 
 
 def _lane(name: str, parts: Sequence[tuple[str, float]], longest: int) -> StripLane:
     segments = tuple(_segments(parts, longest))
-    said = ", ".join(segment.title for segment in segments)
-    return StripLane(name, segments, f"{name}: {said}")
+    said = joined(", ", [segment.title for segment in segments])
+    return StripLane(name, segments, say("{name}: {parts}", name=name, parts=said))
 
 
 def _segments(parts: Sequence[tuple[str, float]], longest: int) -> Iterator[Segment]:
@@ -220,11 +229,23 @@ def _segments(parts: Sequence[tuple[str, float]], longest: int) -> Iterator[Segm
         if ns <= 0:
             continue
         time, words = short_ms(ns), WORDS[kind]
-        label = f"{words} {time}" if width >= ROOM + len(words) * 0.7 else time if width >= ROOM / 2 else ""
-        short = (
-            f"{SHORT.get(kind, words)} {time}" if width >= NARROW_ROOM + 6 else time if width >= NARROW_ROOM / 2 else ""
+        label = (
+            say("{words} {time}", words=words, time=time)
+            if width >= ROOM + len(words) * 0.7
+            else time
+            if width >= ROOM / 2
+            else ""
         )
-        yield Segment(kind, ns, round(x, 2), round(width, 2), label, short, f"{words} {time} ms")
+        short = (
+            say("{words} {time}", words=SHORT.get(kind, words), time=time)
+            if width >= NARROW_ROOM + 6
+            else time
+            if width >= NARROW_ROOM / 2
+            else ""
+        )
+        yield Segment(
+            kind, ns, round(x, 2), round(width, 2), label, short, say("{words} {time} ms", words=words, time=time)
+        )
         x += width
 
 

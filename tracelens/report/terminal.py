@@ -11,11 +11,13 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from tracelens.messages import say, say_count, shown
 from tracelens.report.diff import ChangedFile
 from tracelens.report.formatting import clean
 from tracelens.report.source_excerpt import Excerpt
@@ -59,7 +61,7 @@ def draw(blocks: Iterable[RenderableType], style: TerminalStyle) -> str:
 
 
 def heading(text: str) -> RenderableType:
-    return Text.assemble("\n", (text, "bold"))
+    return Text.assemble("\n", (shown(text), "bold"))
 
 
 def paragraph(text: str, style: str = "") -> RenderableType:
@@ -77,18 +79,28 @@ def verdict(text: str) -> RenderableType:
 
 def _clean_lines(text: str) -> str:
     """A sentence may quote several lines of a program's last words."""
-    return "\n".join(clean(line) for line in text.split("\n"))
+    return "\n".join(clean(line) for line in shown(text).split("\n"))
 
 
 def next_command(command: str) -> RenderableType:
-    return Text.assemble("\nnext: ", (clean(command), "bold cyan"), overflow="ignore", no_wrap=True)
+    said = shown(say("next:"))
+    return Text.assemble(f"\n{said} ", (clean(command), "bold cyan"), overflow="ignore", no_wrap=True)
+
+
+def padded(text: str, width: int) -> str:
+    """At least as wide as told, on a terminal that gives a Chinese character two columns."""
+    return text + " " * (width - cell_len(text))
+
+
+def flush_right(text: str, width: int) -> str:
+    return " " * (width - cell_len(text)) + text
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], numbers: frozenset[int]) -> RenderableType:
     """A table without lines; columns in `numbers` are set flush right and never broken. Where the terminal is too
     narrow for that, each row becomes a small list."""
-    cells = [tuple(cell if isinstance(cell, Text) else Text(clean(cell)) for cell in row) for row in rows]
-    return _Table(tuple(columns), cells, numbers)
+    cells = [tuple(cell if isinstance(cell, Text) else Text(clean(shown(cell))) for cell in row) for row in rows]
+    return _Table(tuple(map(shown, columns)), cells, numbers)
 
 
 @dataclass(frozen=True)
@@ -106,7 +118,7 @@ class _Table:
         """Columns that it takes to be readable."""
         total = INDENT - GAP
         for index, name in enumerate(self.columns):
-            longest = max([len(name), *(row[index].cell_len for row in self.rows)])
+            longest = max([cell_len(name), *(row[index].cell_len for row in self.rows)])
             total += (longest if index in self.numbers else min(longest, READABLE)) + GAP
         return total
 
@@ -145,7 +157,10 @@ class _Bars:
     rows: tuple[tuple[str, float, str, str], ...]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        others = sum(max(map(len, column)) for column in zip(*((a, c, d) for a, _, c, d in self.rows), strict=True))
+        others = sum(
+            max(cell_len(shown(cell)) for cell in column)
+            for column in zip(*((a, c, d) for a, _, c, d in self.rows), strict=True)
+        )
         widest = min(BAR_WIDTH, options.max_width - INDENT - others - 3 * GAP)
         out = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), show_header=False)
         for justify in ("left", *(["left"] if widest > 0 else []), "right", "right"):
@@ -153,7 +168,7 @@ class _Bars:
         for label, share, value, text in self.rows:
             length = round(max(widest, 0) * min(max(share, 0), 1))
             bar = Text("█" * length or "▏", style="yellow" if label.startswith("Idle") else "blue")
-            out.add_row(label, *([bar] if widest > 0 else []), value, text)
+            out.add_row(shown(label), *([bar] if widest > 0 else []), shown(value), shown(text))
         yield Padding(out, (0, 0, 0, INDENT))
 
 
@@ -173,10 +188,10 @@ class _Frame:
     help_text: str
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield Text(clean(self.title), style="bold")
-        out = Text("  --> ", style="cyan").append(clean(self.place), style="default")
+        yield Text(clean(shown(self.title)), style="bold")
+        out = Text("  --> ", style="cyan").append(clean(shown(self.place)), style="default")
         if self.excerpt is None:
-            yield out.append("\n      ").append(clean(self.note), style="dim")
+            yield out.append("\n      ").append(clean(shown(self.note)), style="dim")
             gutter = 1
         else:
             gutter = len(str(self.excerpt.lines[-1][0]))
@@ -184,23 +199,26 @@ class _Frame:
             yield from self._lines(self.excerpt, gutter, options.max_width)
         if self.help_text:
             start = " " * (gutter + INDENT + GAP)
-            lines = textwrap.wrap(f"help: {clean(self.help_text)}", max(options.max_width - len(start), 20))
+            lines = textwrap.wrap(
+                clean(shown(say("help: {text}", text=self.help_text))), max(options.max_width - len(start), 20)
+            )
             yield Text(f" {' ' * gutter} = ", style="cyan").append(f"\n{start}".join(lines), style="default")
 
     def _lines(self, excerpt: Excerpt, gutter: int, width: int) -> Iterator[Text]:
         room = max(width - gutter - INDENT - GAP, 10)
         for number, line in excerpt.lines:
             text = clean(line)
-            shown = text if len(text) <= room else f"{text[: room - 1]}…"
-            out = Text(f" {number:>{gutter}} | ", style="cyan").append(shown, style="default")
+            cut = text if len(text) <= room else f"{text[: room - 1]}…"
+            out = Text(f" {number:>{gutter}} | ", style="cyan").append(cut, style="default")
             if number == excerpt.number:
                 start = min(excerpt.start, room - 1)
                 caret = " " * start + "^" * max(1, min(excerpt.end, room) - start)
                 out.append(f"\n {' ' * gutter} | ", style="cyan").append(caret, style="yellow")
-                beside = len(caret) + 1 + len(self.note) <= room
-                out.append(f" {clean(self.note)}" if beside else "", style="yellow")
+                note = clean(shown(self.note))
+                beside = len(caret) + 1 + cell_len(note) <= room
+                out.append(f" {note}" if beside else "", style="yellow")
                 if not beside:
-                    out.append(f"\n {' ' * gutter} | ", style="cyan").append(clean(self.note), style="yellow")
+                    out.append(f"\n {' ' * gutter} | ", style="cyan").append(note, style="yellow")
             out.no_wrap, out.overflow = True, "ignore"
             yield out
 
@@ -210,7 +228,13 @@ def diff(files: Sequence[ChangedFile]) -> RenderableType:
     out = Text()
     for file in files:
         if file.created:
-            out.append(f"new file {clean(file.path)}: {len(file.rows) - 1} lines\n", style="bold")
+            created = say_count(
+                "new file {path}: {count} line",
+                "new file {path}: {count} lines",
+                len(file.rows) - 1,
+                path=clean(file.path),
+            )
+            out.append(f"{shown(created)}\n", style="bold")
             continue
         out.append(f"--- {clean(file.path)}\n+++ {clean(file.path)}\n", style="bold")
         for row in file.rows:

@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
+from tracelens.messages import capital, say
 from tracelens.model import (
     CRITERIA,
     Diagnosis,
@@ -72,7 +73,7 @@ def patch(change: Patch, style: TerminalStyle, next_command: str, check: str, mo
 
 def nothing_to_apply(verdict: str, style: TerminalStyle, next_command: str, more: str = "") -> str:
     """The verdict, and that no change follows from it."""
-    said = (terminal.verdict(verdict), terminal.paragraph("Nothing to apply."))
+    said = (terminal.verdict(verdict), terminal.paragraph(say("Nothing to apply.")))
     added = (terminal.paragraph(more),) if more else ()
     return terminal.draw((*said, *added, terminal.next_command(next_command)), style)
 
@@ -136,13 +137,23 @@ def by_rank(diagnosis: PlannedDiagnosis) -> tuple[Scheme, ...]:
 def _schemes(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:
     shown = [scheme for scheme in by_rank(diagnosis) if scheme.estimate is not None]
     if shown:
-        yield terminal.heading("Schemes on this run")
-        columns = ("rank", "scheme", "step (range)", "faster by", "how it is known", "prior", "score")
+        yield terminal.heading(say("Schemes on this run"))
+        columns = (
+            say("rank"),
+            say("scheme"),
+            say("step (range)"),
+            say("faster by"),
+            say("how it is known"),
+            say("prior"),
+            say("score"),
+        )
         yield terminal.table(columns, [_scheme_row(scheme) for scheme in shown], frozenset({0, 2, 3, 5, 6}))
     reasons = wording.grouped_reasons(diagnosis)
     if reasons:
-        yield terminal.heading("Why not")
-        yield terminal.table(("scheme", "reason"), [(", ".join(ids), reason) for ids, reason in reasons], frozenset())
+        yield terminal.heading(say("Why not"))
+        yield terminal.table(
+            (say("scheme"), say("reason")), [(", ".join(ids), reason) for ids, reason in reasons], frozenset()
+        )
 
 
 def _scheme_row(scheme: Scheme) -> tuple[str, ...]:
@@ -152,7 +163,9 @@ def _scheme_row(scheme: Scheme) -> tuple[str, ...]:
         scheme.id,
         formatting.estimate_range(estimate) if estimate else formatting.UNKNOWN,
         formatting.gain(estimate.speedup) if estimate else "–",
-        f"{known_by(estimate.evidence)}, {wording.RANGE[estimate.evidence]}" if estimate else "–",
+        say("{evidence}, {range}", evidence=known_by(estimate.evidence), range=wording.RANGE[estimate.evidence])
+        if estimate
+        else "–",
         "–" if scheme.prior_total is None else f"{scheme.prior_total:.2f}",
         "–" if scheme.total is None else f"{scheme.total:.2f}",
     )
@@ -163,9 +176,13 @@ def _criteria(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:
     scored = [scheme for scheme in by_rank(diagnosis) if scheme.scores and scheme.estimate is not None]
     if not scored:
         return
-    yield terminal.heading("Scores: this run (prior), 10 is best")
+    yield terminal.heading(say("Scores: this run (prior), 10 is best"))
     rows = [(scheme.id, *(_score(scheme, criterion) for criterion in CRITERIA)) for scheme in scored]
-    yield terminal.table(("scheme", *CRITERIA), rows, frozenset(range(1, len(CRITERIA) + 1)))
+    yield terminal.table(
+        (say("scheme"), *(wording.CRITERION_WORD[one] for one in CRITERIA)),
+        rows,
+        frozenset(range(1, len(CRITERIA) + 1)),
+    )
     for line in wording.sensitivity(diagnosis.recommendation):
         yield terminal.paragraph(line, "dim")
 
@@ -176,13 +193,15 @@ def _score(scheme: Scheme, criterion: str) -> str:
         return "–"
     prior = (scheme.prior or {}).get(criterion)
     beside = "" if prior is None else f" ({prior:g})"
-    return f"{round(score.score, 1):g} {known_by(score.evidence)}{beside}"
+    return say(
+        "{score:g} {evidence}{prior}", score=round(score.score, 1), evidence=known_by(score.evidence), prior=beside
+    )
 
 
 def _situation(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:
     sentences = wording.situation(diagnosis)
     if sentences:
-        yield terminal.heading("What limits this loop")
+        yield terminal.heading(say("What limits this loop"))
     for sentence in sentences:
         yield terminal.paragraph(sentence)
 
@@ -191,11 +210,11 @@ def _change(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:
     """Each hunk of the recommended patch where it strikes, and the diff as far as it is short."""
     change = diagnosis.recommended_patch
     if diagnosis.recommendation.scheme is not None and change is None:
-        yield terminal.heading("The change")
-        yield terminal.paragraph(f"No patch was made: {formatting.clean(next_commands.no_source(diagnosis))}.")
+        yield terminal.heading(say("The change"))
+        yield terminal.paragraph(say("No patch was made: {reason}.", reason=next_commands.no_source(diagnosis)))
     if change is None or change.empty:
         return
-    yield terminal.heading("The change")
+    yield terminal.heading(say("The change"))
     if wording.together(diagnosis):
         yield terminal.paragraph(wording.together(diagnosis))
     calls = {str(stall.location): stall.call for stall in diagnosis.stalls}
@@ -210,21 +229,30 @@ def _change(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:
     if sum(len(file.rows) for file in files if not file.created) <= DIFF_ROWS:
         yield terminal.diff(files)
     else:
-        yield terminal.paragraph("the diff is long: tracelens apply --dry-run shows it", "dim")
+        yield terminal.paragraph(say("the diff is long: tracelens apply --dry-run shows it"), "dim")
 
 
 def _stages(diagnosis: PlannedDiagnosis, typed: Sequence[str]) -> Iterator[RenderableType]:
     stages = wording.plan(diagnosis)
     if not stages:
         return
-    yield terminal.heading("The plan")
+    yield terminal.heading(say("The plan"))
     for stage in stages:
-        yield terminal.paragraph(f"{stage.number}. {formatting.capitalized(stage.title)}: {', '.join(stage.schemes)}")
+        yield terminal.paragraph(
+            say(
+                "{number}. {title}: {levers}",
+                number=stage.number,
+                title=capital(stage.title),
+                levers=", ".join(stage.schemes),
+            )
+        )
         for goal in stage.goals:
-            evidence = f" ({goal.evidence})" if goal.evidence not in ("", formatting.UNKNOWN) else ""
-            yield terminal.paragraph(f"   {MET[goal.met]}: {goal.text}{evidence}", "dim")
+            said = say("   {met}: {goal}", met=MET[goal.met], goal=goal.text)
+            if goal.evidence not in ("", formatting.UNKNOWN):
+                said = say("{goal} ({evidence})", goal=said, evidence=goal.evidence)
+            yield terminal.paragraph(said, "dim")
         if stage.advice:
-            yield terminal.paragraph(f"   → {next_commands.advice(stage, diagnosis, typed)}")
+            yield terminal.paragraph(say("   → {advice}", advice=next_commands.advice(stage, diagnosis, typed)))
 
 
 def _measures(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:
@@ -232,12 +260,12 @@ def _measures(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:
     if measures:
         yield terminal.heading(wording.BEYOND)
         rows = [(measure.id, measure.how, wording.expected(measure), wording.at_most(measure)) for measure in measures]
-        columns = ("measure", "what it is", "the guide expects", "here at most")
+        columns = (say("measure"), say("what it is"), say("the guide expects"), say("here at most"))
         yield terminal.table(columns, rows, frozenset({3}))
         yield terminal.paragraph(wording.BEYOND_NOTE, "dim")
 
 
-MET = {True: "met", False: "not met", None: "not measured"}
+MET = {True: say("met"), False: say("not met"), None: say("not measured")}
 
 # ------------------------------------------------------------------------------------------- apply and verify
 
@@ -246,23 +274,25 @@ def _patch(change: Patch, next_command: str, check: str, more: str) -> Iterator[
     if change.diff:
         yield terminal.diff(diff.parse(change.diff))
     if change.hunks:
-        yield terminal.heading("Changes")
+        yield terminal.heading(say("Changes"))
         tiers = {hunk.tier for hunk in change.hunks} - {"safe"}
         rows = [
             (hunk.id, *([hunk.tier] if tiers else []), str(hunk.location), hunk.explanation) for hunk in change.hunks
         ]
-        yield terminal.table(("", *(["proof"] if tiers else []), "where", "what"), rows, frozenset())
+        yield terminal.table(("", *([say("proof")] if tiers else []), say("where"), say("what")), rows, frozenset())
     if change.left_out:
-        yield terminal.heading("Left out")
+        yield terminal.heading(say("Left out"))
         out = [(hunk.id, str(hunk.location), hunk.explanation) for hunk in change.left_out]
-        yield terminal.table(("", "where", "what"), out, frozenset())
+        yield terminal.table(("", say("where"), say("what")), out, frozenset())
         yield terminal.paragraph(wording.unchecked(change, check))
     if change.left_alone:
-        yield terminal.heading("Left alone")
+        yield terminal.heading(say("Left alone"))
         left = [(str(item.location), item.edit, item.obstacle, item.by_hand) for item in change.left_alone]
-        yield terminal.table(("where", "change", "what stands in the way", "by hand"), left, frozenset())
+        yield terminal.table(
+            (say("where"), say("change"), say("what stands in the way"), say("by hand")), left, frozenset()
+        )
     if change.empty:
-        yield terminal.paragraph("Nothing to change.")
+        yield terminal.paragraph(say("Nothing to change."))
     if more:
         yield terminal.paragraph(more)
     yield terminal.next_command(next_command)
@@ -270,6 +300,8 @@ def _patch(change: Patch, next_command: str, check: str, more: str) -> Iterator[
 
 def _verification(trials: Sequence[Verification], next_command: str) -> Iterator[RenderableType]:
     for trial in trials:
-        yield terminal.verdict(trial.verdict if len(trials) == 1 else f"{trial.scheme or 'change'}: {trial.verdict}")
-        yield terminal.table(("measured", "", ""), verification_rows.rows(trial), frozenset())
+        name = trial.scheme or say("change")
+        said = trial.verdict if len(trials) == 1 else say("{lever}: {verdict}", lever=name, verdict=trial.verdict)
+        yield terminal.verdict(said)
+        yield terminal.table((say("measured"), "", ""), verification_rows.rows(trial), frozenset())
     yield terminal.next_command(next_command)

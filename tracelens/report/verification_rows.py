@@ -8,41 +8,41 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tracelens.model import Verification
-from tracelens.report import formatting
+from tracelens.messages import say
+from tracelens.model import OUTCOMES, Verification
 from tracelens.report.formatting import gain, milliseconds, percent
 
 MIB = 1 << 20
-SAME = {True: "equal", False: "different", None: "could not be compared"}
+SAME = {True: say("equal"), False: say("different"), None: say("could not be compared")}
 WINDOW = (
-    ("syncs_per_step", "synchronizations per step", "number"),
-    ("sync_wait_us_per_step", "time in synchronizations per step", "us"),
-    ("blocking_copies_per_step", "blocking copies per step", "number"),
-    ("copy_wait_us_per_step", "time in blocking copies per step", "us"),
-    ("host_wait_us_per_step", "host wait per step, with the DataLoader", "us"),
-    ("gpu_busy_share", "GPU busy", "share"),
-    ("cpu_busy_share", "Python thread busy", "share"),
-    ("streams_used", "streams used", "number"),
-    ("h2d_us_per_step", "copies to the GPU per step", "us"),
-    ("h2d_hidden_us_per_step", "of them hidden under compute", "us"),
-    ("peak_memory_bytes", "peak memory", "bytes"),
-    ("memory_slope_bytes", "memory growth per step", "bytes"),
+    ("syncs_per_step", say("synchronizations per step"), "number"),
+    ("sync_wait_us_per_step", say("time in synchronizations per step"), "us"),
+    ("blocking_copies_per_step", say("blocking copies per step"), "number"),
+    ("copy_wait_us_per_step", say("time in blocking copies per step"), "us"),
+    ("host_wait_us_per_step", say("host wait per step, with the DataLoader"), "us"),
+    ("gpu_busy_share", say("GPU busy"), "share"),
+    ("cpu_busy_share", say("Python thread busy"), "share"),
+    ("streams_used", say("streams used"), "number"),
+    ("h2d_us_per_step", say("copies to the GPU per step"), "us"),
+    ("h2d_hidden_us_per_step", say("of them hidden under compute"), "us"),
+    ("peak_memory_bytes", say("peak memory"), "bytes"),
+    ("memory_slope_bytes", say("memory growth per step"), "bytes"),
 )
 """Quantities of the recorded windows, in the order in which the seeds' test lists name them."""
 REMARK = {
-    "cpu_busy_share": "CPU time; most waits spin, so waiting counts as busy",
-    "host_wait_us_per_step": "with num_workers=0 the DataLoader works in this thread",
+    "cpu_busy_share": say("CPU time; most waits spin, so waiting counts as busy"),
+    "host_wait_us_per_step": say("with num_workers=0 the DataLoader works in this thread"),
 }
 """What a reader of two rows would otherwise take for a contradiction."""
 
 
-OUTCOME = {"inconclusive": "undecided", "different numbers": "different results"}
+OUTCOME = {**OUTCOMES, "inconclusive": say("undecided"), "different numbers": say("different results")}
 """As a reader is told it, where the word of verify.json is another one."""
 
 
 def rows(trial: Verification) -> tuple[tuple[str, str, str], ...]:
     """Everything that was measured of one change."""
-    return (*_verdict(trial), *_windows(trial), *(("note", formatting.clean(note), "") for note in _notes(trial)))
+    return (*_verdict(trial), *_windows(trial), *((say("note"), note, "") for note in _notes(trial)))
 
 
 def _notes(trial: Verification) -> tuple[str, ...]:
@@ -52,18 +52,19 @@ def _notes(trial: Verification) -> tuple[str, ...]:
 
 
 def _verdict(trial: Verification) -> Iterator[tuple[str, str, str]]:
-    yield "outcome", OUTCOME.get(trial.outcome, trial.outcome), ""
-    yield "losses, weights and output", SAME[trial.numbers_equal], ""
+    yield say("outcome"), OUTCOME[trial.outcome], ""
+    yield say("losses, weights and output"), SAME[trial.numbers_equal], ""
     if trial.base_ns is not None and trial.patched_ns is not None:
-        yield "step before → after", f"{milliseconds(trial.base_ns)} → {milliseconds(trial.patched_ns)}", ""
+        yield say("step before → after"), f"{milliseconds(trial.base_ns)} → {milliseconds(trial.patched_ns)}", ""
     if trial.ratio is not None and not trial.ratio.tells:
-        yield "faster by, measured", "undecided", "the pairs scatter too much to name a number"
+        yield say("faster by, measured"), say("undecided"), say("the pairs scatter too much to name a number")
     elif trial.ratio is not None:
-        interval = f"95 % interval {gain(1 / trial.ratio.high)} to {gain(1 / trial.ratio.low)}"
-        yield "faster by, measured", gain(1 / trial.ratio.value), interval
+        interval = say("95 % interval {low} to {high}", low=gain(1 / trial.ratio.high), high=gain(1 / trial.ratio.low))
+        yield say("faster by, measured"), gain(1 / trial.ratio.value), interval
     if trial.predicted is not None:
         low, high = trial.predicted.base_ns / trial.predicted.high_ns, trial.predicted.base_ns / trial.predicted.low_ns
-        yield "faster by, predicted", gain(trial.predicted.speedup), f"80 % range {gain(low)} to {gain(high)}"
+        spread = say("80 % range {low} to {high}", low=gain(low), high=gain(high))
+        yield say("faster by, predicted"), gain(trial.predicted.speedup), spread
 
 
 def _windows(trial: Verification) -> Iterator[tuple[str, str, str]]:
@@ -71,7 +72,8 @@ def _windows(trial: Verification) -> Iterator[tuple[str, str, str]]:
     for key, name, unit in WINDOW:
         a, b = _said(before.get(key), unit), _said(after.get(key), unit)
         if a is not None and b is not None:
-            remark = f"{before['memory_of']} memory" if unit == "bytes" and before.get("memory_of") else ""
+            memory = before.get("memory_of") if unit == "bytes" else None
+            remark = say("{device} memory", device=memory) if memory else ""
             yield name, f"{a} → {b}", remark or REMARK.get(key, "")
 
 

@@ -6,7 +6,9 @@ In: model values. Out: labels and sentences, so that text, HTML, Markdown and JS
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+from tracelens.messages import capital, joined, say, say_count, value_in
 from tracelens.model import (
     Breakdown,
     Diagnosis,
@@ -34,97 +36,110 @@ TOGETHER_SHARE = 0.01
 MOST_PLACES = 4
 
 PARTS = {
-    "compute": ("Compute", "kernels run on the GPU"),
-    "communication_exposed": ("Communication", "collectives that no compute hides"),
-    "copy_exposed": ("Copies", "copies that no compute hides"),
-    "idle_sync": ("Idle: synchronize", "GPU idle because the host waited for it and then had to refill the queue"),
-    "idle_dataloader": ("Idle: DataLoader", "GPU idle while the loop waited for the next batch"),
-    "idle_host": ("Idle: host", "GPU idle because Python and the dispatcher issued work too slowly"),
-    "idle_launch": ("Idle: launch", "GPU idle for the latency of one launch after another"),
-    "idle_other": ("Idle: other", "GPU idle for a cause the trace does not tell"),
+    "compute": (say("Compute"), say("kernels run on the GPU")),
+    "communication_exposed": (say("Communication"), say("collectives that no compute hides")),
+    "copy_exposed": (say("Copies"), say("copies that no compute hides")),
+    "idle_sync": (
+        say("Idle: synchronize"),
+        say("GPU idle because the host waited for it and then had to refill the queue"),
+    ),
+    "idle_dataloader": (say("Idle: DataLoader"), say("GPU idle while the loop waited for the next batch")),
+    "idle_host": (say("Idle: host"), say("GPU idle because Python and the dispatcher issued work too slowly")),
+    "idle_launch": (say("Idle: launch"), say("GPU idle for the latency of one launch after another")),
+    "idle_other": (say("Idle: other"), say("GPU idle for a cause the trace does not tell")),
 }
 
 OWNERS: Mapping[OwnerKind, str] = {
-    "wait": "A wait for the GPU",
-    "host_line": "Python",
-    "dataloader": "The DataLoader",
-    "allocator": "The allocator",
-    "optimizer": "The optimizer",
-    "backward": "The backward pass",
-    "launch": "Launching kernels",
-    "copy": "Copies",
-    "communication": "Communication",
-    "gpu": "Kernels on the GPU",
-    "unknown": "Not known",
+    "wait": say("A wait for the GPU"),
+    "host_line": say("Python"),
+    "dataloader": say("The DataLoader"),
+    "allocator": say("The allocator"),
+    "optimizer": say("The optimizer"),
+    "backward": say("The backward pass"),
+    "launch": say("Launching kernels"),
+    "copy": say("Copies"),
+    "communication": say("Communication"),
+    "gpu": say("Kernels on the GPU"),
+    "unknown": say("Not known"),
 }
 
 CAUSE = {
-    "idle_sync": "synchronizing, after which the queue must be refilled",
-    "idle_dataloader": "the DataLoader, whose next batch was not there",
-    "idle_host": "the host, which issues work too slowly",
-    "idle_launch": "the latency of one launch after another",
-    "idle_other": "not told by the trace",
+    "idle_sync": say("synchronizing, after which the queue must be refilled"),
+    "idle_dataloader": say("the DataLoader, whose next batch was not there"),
+    "idle_host": say("the host, which issues work too slowly"),
+    "idle_launch": say("the latency of one launch after another"),
+    "idle_other": say("not told by the trace"),
 }
 
 BINDING = {
-    "host": "the host, which issues work no faster",
-    "stream": "the GPU itself, which is busy",
-    "copy": "the copies between host and device",
-    "loader": "the DataLoader, which delivers no faster",
+    "host": say("the host, which issues work no faster"),
+    "stream": say("the GPU itself, which is busy"),
+    "copy": say("the copies between host and device"),
+    "loader": say("the DataLoader, which delivers no faster"),
 }
 
-RANGE = {"replayed": "80 % range", "measured": "95 % interval"}
+RANGE = {"replayed": say("80 % range"), "measured": say("95 % interval")}
 
-LIMIT = {"host": "host", "stream": "GPU", "copy": "copies", "loader": "DataLoader"}
+LIMIT = {"host": say("host"), "stream": say("GPU"), "copy": say("copies"), "loader": say("DataLoader")}
 
-CRITERION = {
-    "performance": "Performance",
-    "difficulty": "Difficulty",
-    "complexity": "Complexity",
-    "memory": "Memory",
-    "maintainability": "Maintainability",
-    "risk": "Risk",
+CRITERION_WORD = {
+    "performance": say("performance"),
+    "difficulty": say("difficulty"),
+    "complexity": say("complexity"),
+    "memory": say("memory"),
+    "maintainability": say("maintainability"),
+    "risk": say("risk"),
+}
+CRITERION = {name: capital(word) for name, word in CRITERION_WORD.items()}
+
+STATE = {
+    "measured": say("measured"),
+    "predicted": say("predicted"),
+    "not_tried": say("not tried"),
+    "done": say("done"),
+    "not_applicable": say("does not apply"),
 }
 
 VERDICT = {
-    "exposed": "costs step time",
-    "harmless": "free",
-    "window_edge": "end of recording",
-    "unknown": "not judged",
+    "exposed": say("costs step time"),
+    "harmless": say("free"),
+    "window_edge": say("end of recording"),
+    "unknown": say("not judged"),
 }
 
 HELP = {
-    "d2h": "read it every N batches, or once its event has completed: tracelens rules defer-read",
-    "device": "record an event and wait for it every N batches: tracelens rules interval-sync",
-    "stream": "record an event and wait for it every N batches: tracelens rules interval-sync",
-    "event": "wait for the event every N batches: tracelens rules interval-sync",
-    "h2d": "copy from pinned memory with non_blocking=True: tracelens rules async-copy",
-    "alloc": "allocate before the loop and reuse the memory: tracelens rules alloc_in_loop",
+    "d2h": say("read it every N batches, or once its event has completed: tracelens rules defer-read"),
+    "device": say("record an event and wait for it every N batches: tracelens rules interval-sync"),
+    "stream": say("record an event and wait for it every N batches: tracelens rules interval-sync"),
+    "event": say("wait for the event every N batches: tracelens rules interval-sync"),
+    "h2d": say("copy from pinned memory with non_blocking=True: tracelens rules async-copy"),
+    "alloc": say("allocate before the loop and reuse the memory: tracelens rules alloc_in_loop"),
 }
 """Per kind of wait, the usual remedy; `recommend` says whether it pays on a run."""
 
-BEYOND = "Beyond waiting: not in this loop, not measured here"
+BEYOND = say("Beyond waiting: not in this loop, not measured here")
 
-BEYOND_NOTE = (
-    "The training speed guide names these. What it expects is an opinion about other loops; on this run a measure can "
-    "save no more than the part of a step that it acts on. Some change what is computed: try one at a time, and look "
-    "at the loss."
+BEYOND_NOTE = say(
+    "The training speed guide names these. What it expects is an opinion about other loops; on "
+    "this run a measure can save no more than the part of a step that it acts on. Some change "
+    "what is computed: try one at a time, and look at the loss."
 )
 
 STEP_SOURCE = {
-    "profiler_step": "the profiler's own step marks",
-    "tracelens": "TraceLens's step marks",
-    "dataloader": "DataLoader annotations",
-    "optimizer": "optimizer annotations",
-    "cycle": "repetition in the launch sequence",
-    "none": "no steps found: the whole recording counts as one",
+    "profiler_step": say("the profiler's own step marks"),
+    "tracelens": say("TraceLens's step marks"),
+    "dataloader": say("DataLoader annotations"),
+    "optimizer": say("optimizer annotations"),
+    "cycle": say("repetition in the launch sequence"),
+    "none": say("no steps found: the whole recording counts as one"),
 }
 
 
 def device(trace: Trace) -> str:
     """The GPU's name, as far as there is a GPU and a name."""
-    unnamed = "a GPU that the trace does not name" if "gpu" in trace.signals else "no GPU in the recording"
-    return trace.device or unnamed
+    if trace.device:
+        return trace.device
+    return say("a GPU that the trace does not name") if "gpu" in trace.signals else say("no GPU in the recording")
 
 
 def shown_parts(breakdown: Breakdown | None) -> tuple[tuple[str, int, float], ...]:
@@ -150,15 +165,15 @@ def no_waits(diagnosis: Diagnosis) -> str:
     """What no row of waits means: that there was none, or that none could be seen."""
     signals, coverage = diagnosis.timeline.trace.signals, diagnosis.timeline.coverage
     if not coverage.judged:
-        return f"Waits cannot be judged: {coverage.reason}, and no step is complete on host and GPU."
+        return say("Waits cannot be judged: {reason}, and no step is complete on host and GPU.", reason=coverage.reason)
     if "gpu" not in signals:
-        return "No GPU work was recorded, so there is nothing that the host could have waited for."
+        return say("No GPU work was recorded, so there is nothing that the host could have waited for.")
     if diagnosis.timeline.unknown_waits:
         calls = ", ".join(map(clean, diagnosis.timeline.unknown_waits[:3]))
-        return f"The host waits in calls that TraceLens does not know: {calls}."
+        return say("The host waits in calls that TraceLens does not know: {calls}.", calls=calls)
     if "runtime" not in signals:
-        return "The host's CUDA calls were not recorded, so its waits cannot be judged."
-    return "The host did not wait for the GPU in this recording."
+        return say("The host's CUDA calls were not recorded, so its waits cannot be judged.")
+    return say("The host did not wait for the GPU in this recording.")
 
 
 def together(diagnosis: Diagnosis) -> str:
@@ -170,9 +185,11 @@ def together(diagnosis: Diagnosis) -> str:
     alone = sum(stall.exposed_ns or 0 for stall in counted)
     if whole is None or len(counted) < 2 or whole - alone < TOGETHER_SHARE * step:
         return ""
-    return (
-        f"Removed one at a time these waits give back {said_ms(alone)} per step, all together {said_ms(whole)}: "
-        "a wait that goes alone often only uncovers the next one."
+    return say(
+        "Removed one at a time these waits give back {alone} per step, all together {together}: "
+        "a wait that goes alone often only uncovers the next one.",
+        alone=said_ms(alone),
+        together=said_ms(whole),
     )
 
 
@@ -181,12 +198,12 @@ def places(locations: Sequence[Location]) -> str:
     found = list(dict.fromkeys(clean(str(place)) for place in locations))
     path = found[0].rpartition(":")[0]
     short = [found[0], *(text.removeprefix(f"{path}:") if path else text for text in found[1:])]
-    more = f" and {len(short) - MOST_PLACES} more" if len(short) > MOST_PLACES else ""
-    return ", ".join(short[:MOST_PLACES]) + more
+    named, rest = joined(", ", short[:MOST_PLACES]), len(short) - MOST_PLACES
+    return say("{places} and {rest} more", places=named, rest=rest) if rest > 0 else named
 
 
 def stall_place(stall: Stall) -> str:
-    return clean(str(stall.location)) if stall.location else "not recorded"
+    return clean(str(stall.location)) if stall.location else say("not recorded")
 
 
 def stall_call(stall: Stall) -> str:
@@ -209,7 +226,7 @@ def grouped_reasons(diagnosis: PlannedDiagnosis) -> tuple[tuple[tuple[str, ...],
     groups: dict[str, list[str]] = {}
     for scheme in diagnosis.schemes:
         if not scheme.applicable and scheme.reasons:
-            groups.setdefault("; ".join(scheme.reasons), []).append(scheme.id)
+            groups.setdefault(joined("; ", scheme.reasons), []).append(scheme.id)
     return tuple((tuple(ids), reason) for reason, ids in groups.items())
 
 
@@ -218,12 +235,13 @@ def expected(measure: Measure) -> str:
     if measure.gain is None:
         return "–"
     low, high = measure.gain
-    return f"{low:g} to {high:g} %" + (f", {measure.note}" if measure.note else "")
+    gain = say("{low:g} to {high:g} %", low=low, high=high)
+    return say("{gain}, {note}", gain=gain, note=measure.note) if measure.note else gain
 
 
 def at_most(measure: Measure) -> str:
     """The part of a step that a measure acts on: it cannot save more than that."""
-    return "–" if measure.share is None else f"{percent(measure.share)} of a step"
+    return "–" if measure.share is None else say("{share} of a step", share=percent(measure.share))
 
 
 def untried(diagnosis: PlannedDiagnosis) -> tuple[Measure, ...]:
@@ -239,14 +257,14 @@ def plan(diagnosis: PlannedDiagnosis) -> tuple[Stage, ...]:
 
 def situation(diagnosis: PlannedDiagnosis) -> tuple[str, ...]:
     """Why waiting less gives nothing here; empty where a scheme is recommended."""
-    return tuple(clean(text) for text in diagnosis.situation) if diagnosis.recommendation.scheme is None else ()
+    return diagnosis.situation if diagnosis.recommendation.scheme is None else ()
 
 
 def sensitivity(recommendation: Recommendation) -> tuple[str, ...]:
     """For which weights another scheme would win, and what the winner gives up against the fastest."""
     facts = recommendation.sensitivity
     lines = [
-        f"{CRITERION[criterion]} {side} {change[side]:g} %: {change['winner']} would win"
+        _otherwise(criterion, side, change)
         for criterion, changes in (facts.get("changes") or {}).items()
         for change in changes
         for side in ("below", "above")
@@ -254,15 +272,23 @@ def sensitivity(recommendation: Recommendation) -> tuple[str, ...]:
     ]
     given = facts.get("gives_up")
     if given and given["points"] >= WORTH_SAYING:
-        lines.append(f"{given['fastest']} would be faster by {given['points']:g} percentage points")
+        points, fastest = given["points"], given["fastest"]
+        lines.append(say("{lever} would be faster by {points:g} percentage points", lever=fastest, points=points))
     if not facts:
         return ()
-    return tuple(lines) or ("no single weight changes the winner, and it is also the fastest",)
+    return tuple(lines) or (say("no single weight changes the winner, and it is also the fastest"),)
+
+
+def _otherwise(criterion: str, side: str, change: Mapping[str, Any]) -> str:
+    told = {"criterion": CRITERION[criterion], "weight": change[side], "lever": change["winner"]}
+    if side == "below":
+        return say("{criterion} below {weight:g} %: {lever} would win", **told)
+    return say("{criterion} above {weight:g} %: {lever} would win", **told)
 
 
 def opinion_rows(opinion: SecondOpinion) -> Iterator[tuple[str, ...]]:
     """Each quantity by another tool and by us, and whether the two agree."""
-    agrees = {True: "agree", False: "differ", None: ""}
+    agrees = {True: say("agree"), False: say("differ"), None: ""}
     for one in opinion.quantities:
         told = ("–" if value is None else f"{value:.1f} {one.unit}" for value in (one.theirs, one.ours))
         yield one.name, *told, agrees[one.agrees]
@@ -271,19 +297,30 @@ def opinion_rows(opinion: SecondOpinion) -> Iterator[tuple[str, ...]]:
 def unchecked(change: Patch, check: str) -> str:
     """Which hunks of a patch are left out because nothing has checked them, and the command that checks them."""
     names = ", ".join(hunk.id for hunk in change.left_out or change.unchecked)
-    return f"Not proved, so apply leaves it out: {names}; {change.unchecked_because}; run: {check}"
+    because = change.unchecked_because
+    return say(
+        "Not proved, so apply leaves it out: {changes}; {because}; run: {command}",
+        changes=names,
+        because=because,
+        command=check,
+    )
 
 
 def need_unsafe(hunks: Sequence[Hunk]) -> str:
     """'2 more changes need --unsafe: move-guard at train.py:20, thin-logs at train.py:31'."""
-    count = "1 more change needs" if len(hunks) == 1 else f"{len(hunks)} more changes need"
-    return f"{count} --unsafe: {', '.join(f'{hunk.edit} at {clean(str(hunk.location))}' for hunk in hunks)}"
+    places = (say("{edit} at {where}", edit=hunk.edit, where=clean(str(hunk.location))) for hunk in hunks)
+    return say_count(
+        "{count} more change needs --unsafe: {changes}",
+        "{count} more changes need --unsafe: {changes}",
+        len(hunks),
+        changes=joined(", ", places),
+    )
 
 
 def verdict(diagnosis: Diagnosis) -> str:
     """The recommendation's own sentence where there is one, else what the GPU waited for."""
     text = diagnosis.recommendation.verdict if isinstance(diagnosis, PlannedDiagnosis) else symptom(diagnosis)
-    return text if _all_judged(diagnosis) else f"Of {step_count(diagnosis)}: {text}"
+    return text if _all_judged(diagnosis) else say("Of {steps}: {text}", steps=step_count(diagnosis), text=text)
 
 
 def beside_headline(diagnosis: PlannedDiagnosis) -> str:
@@ -295,8 +332,9 @@ def beside_headline(diagnosis: PlannedDiagnosis) -> str:
 def step_count(diagnosis: Diagnosis) -> str:
     """How many steps are judged, and of how many, where a part of the recording is missing."""
     count = diagnosis.steps.count
-    of_all = "" if _all_judged(diagnosis) else f" of {diagnosis.timeline.coverage.steps}"
-    return f"{count}{of_all} step{'' if count == 1 and not of_all else 's'}"
+    if _all_judged(diagnosis):
+        return say_count("{count} step", "{count} steps", count)
+    return say("{count} of {all} steps", count=count, all=diagnosis.timeline.coverage.steps)
 
 
 def _all_judged(diagnosis: Diagnosis) -> bool:
@@ -308,35 +346,54 @@ def _costly_waits(diagnosis: Diagnosis) -> str:
     """What waiting costs; which of several waits a change can end, and what that gives, only a plan tells."""
     if together(diagnosis):
         gone = said_ms(diagnosis.exposed_together_ns or 0)
-        return f"its waits pay together: {gone} per step if none were left. tracelens recommend says which to change"
+        return say(
+            "its waits pay together: {time} per step if none were left. tracelens recommend says which to change",
+            time=gone,
+        )
     worst = next((s for s in ranked_stalls(diagnosis) if s.verdict == "exposed" and s.exposed_ns), None)
     if worst is None:
         return ""
-    where = f" at {stall_place(worst)}" if worst.location else ""
-    gone = said_ms(worst.exposed_ns or 0)
-    return f"the costliest wait is {stall_call(worst)}{where}: {gone} per step would come back"
+    wait, gone = stall_call(worst), said_ms(worst.exposed_ns or 0)
+    if worst.location:
+        wait = say("{call} at {where}", call=wait, where=stall_place(worst))
+    return say("the costliest wait is {wait}: {time} per step would come back", wait=wait, time=gone)
 
 
 def symptom(diagnosis: Diagnosis) -> str:
     """What the GPU waited for, in one sentence, whatever is recommended."""
     parts, coverage = diagnosis.breakdown, diagnosis.timeline.coverage
     if not coverage.judged:
-        return f"Nothing can be judged: {coverage.reason}, and no step is complete on host and GPU."
+        reason = coverage.reason
+        return say("Nothing can be judged: {reason}, and no step is complete on host and GPU.", reason=reason)
     if diagnosis.idle_share is None or parts is None:
-        return "This recording has no GPU events, so what a GPU waited for cannot be told."
-    step_ns = diagnosis.steps.best_known_ns or parts.wall_ns
-    step, idle = said_ms(step_ns), said_ms(step_ns * diagnosis.idle_share)
-    whole = "the recording" if diagnosis.steps.source == "none" else "each step"
-    start = f"The GPU is idle {percent(diagnosis.idle_share)} of {whole} ({idle} of {step})"
+        return say("This recording has no GPU events, so what a GPU waited for cannot be told.")
+    return _why_idle(diagnosis, parts, _idle_gpu(diagnosis, parts))
+
+
+def _why_idle(diagnosis: Diagnosis, parts: Breakdown, start: str) -> str:
+    """What is behind the idle time: the costly waits, else the largest loss, else the largest part."""
     if waits := _costly_waits(diagnosis):
-        return f"{start}; {waits}."
+        return say("{idle}; {waits}.", idle=start, waits=waits)
     if diagnosis.loss_beside_waits:
         loss = diagnosis.loss_beside_waits
-        return f"{start}; {'the ' + loss[4:] if loss.startswith('The ') else loss}."
+        if loss.startswith("The "):
+            loss = value_in(loss, "text") or f"the {loss[4:]}"
+        return say("{idle}; {loss}.", idle=start, loss=loss)
     idle_parts = {p: ns for p, ns in parts.known.items() if p.startswith("idle_")}
     cause = max(idle_parts, key=lambda part: idle_parts[part])
     if not idle_parts[cause]:
-        return f"{start}; there is nothing to win by waiting less."
+        return say("{idle}; there is nothing to win by waiting less.", idle=start)
+    text = say("{idle}; the largest cause is {cause}.", idle=start, cause=CAUSE[cause])
     counted = [stall for stall in diagnosis.stalls if stall.verdict != "window_edge"]
-    harmless = counted and all(stall.verdict == "harmless" for stall in counted)
-    return f"{start}; the largest cause is {CAUSE[cause]}.{' No single wait costs step time.' if harmless else ''}"
+    if counted and all(stall.verdict == "harmless" for stall in counted):
+        return say("{text} No single wait costs step time.", text=text)
+    return text
+
+
+def _idle_gpu(diagnosis: Diagnosis, parts: Breakdown) -> str:
+    """How much of the step, or of the recording where no step was found, the GPU is idle."""
+    step_ns, share = diagnosis.steps.best_known_ns or parts.wall_ns, diagnosis.idle_share or 0.0
+    told = {"share": percent(share), "idle": said_ms(step_ns * share), "step": said_ms(step_ns)}
+    if diagnosis.steps.source == "none":
+        return say("The GPU is idle {share} of the recording ({idle} of {step})", **told)
+    return say("The GPU is idle {share} of each step ({idle} of {step})", **told)

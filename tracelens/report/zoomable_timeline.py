@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tracelens.messages import say, shown
 from tracelens.model import Diagnosis, Timeline
 from tracelens.report import formatting, wording
 from tracelens.report.step_picture import LABELS, stream_name, typical_view
@@ -66,7 +67,7 @@ def document(diagnosis: Diagnosis) -> dict[str, Any] | None:
     steps = timeline.tables.steps
     return {
         "lanes": [_lane(lane) for lane in lanes],
-        "names": [formatting.shorten(name, LONGEST_NAME) for name in names],
+        "names": [formatting.shorten(shown(name), LONGEST_NAME) for name in names],
         "kinds": list(KINDS),
         "steps": [
             [int(n), int(a) - origin, int(b) - origin] for n, a, b in _rows(steps, "number", "start_ns", "end_ns")
@@ -85,9 +86,11 @@ def left_out(document: dict[str, Any] | None) -> str | None:
     if not document or not document["left_out"]:
         return None
     shorter = formatting.milliseconds(document["shorter_ns"])
-    return (
-        f"{document['left_out']:,} events shorter than {shorter} are left out of this timeline, so that the page opens "
-        "quickly; every number on the page is computed from all of them."
+    return say(
+        "{count:,} events shorter than {shorter} are left out of this timeline, so that the page opens "
+        "quickly; every number on the page is computed from all of them.",
+        count=document["left_out"],
+        shorter=shorter,
     )
 
 
@@ -101,7 +104,11 @@ def _waits(diagnosis: Diagnosis) -> list[list[Any]]:
     rows: dict[int, tuple[str, str]] = {}
     for index, stall in enumerate(wording.ranked_stalls(diagnosis), start=1):
         rows |= dict.fromkeys(
-            stall.waits, (f"{wording.stall_call(stall)} at {wording.stall_place(stall)}", f"stall-{index}")
+            stall.waits,
+            (
+                shown(say("{call} at {where}", call=wording.stall_call(stall), where=wording.stall_place(stall))),
+                f"stall-{index}",
+            ),
         )
     table = diagnosis.timeline.tables.waits
     out = []
@@ -118,12 +125,14 @@ def _waits(diagnosis: Diagnosis) -> list[list[Any]]:
 def _lanes(timeline: Timeline) -> Iterator[EventLane]:
     tables = timeline.tables
     operators = _operators(timeline)
-    threads = [("Python thread", timeline.main_thread)]
-    threads += [("Autograd thread", thread) for thread in timeline.autograd_threads if thread != timeline.main_thread]
+    threads = [(say("Python thread"), timeline.main_thread)]
+    threads += [
+        (say("Autograd thread"), thread) for thread in timeline.autograd_threads if thread != timeline.main_thread
+    ]
     for name, thread in threads:
         if thread is not None:
-            yield EventLane(name, "operators", operators[operators["thread"] == thread])
-        yield EventLane(name, "CUDA calls and waits", _calls(timeline, thread))
+            yield EventLane(name, say("operators"), operators[operators["thread"] == thread])
+        yield EventLane(name, say("CUDA calls and waits"), _calls(timeline, thread))
     yield EventLane("DataLoader", "", _frame(tables.loader, "DataLoader", "loader"))
     ops = tables.ops
     length = (ops["end_ns"] - ops["start_ns"]).groupby([ops["device"], ops["stream"]], observed=True).sum()
@@ -133,12 +142,13 @@ def _lanes(timeline: Timeline) -> Iterator[EventLane]:
         mine = ops[(ops["device"] == device) & (ops["stream"] == stream)]
         yield EventLane(stream_name(device, stream, several), "", _frame(mine, mine["name"], mine["kind"]))
     copies = ops[ops["kind"] == "copy"]
-    yield EventLane("Copies", "all streams", _frame(copies, copies["name"], "copy"))
+    yield EventLane(say("Copies"), say("all streams"), _frame(copies, copies["name"], "copy"))
     for device, gaps in tables.gaps.groupby("device", observed=True):
         causes = ["idle_" + str(cause) for cause in gaps["cause"].tolist()]
         titles = [LABELS[cause][1] if cause in LABELS else cause for cause in causes]
         idle = _frame(gaps, titles, causes, gaps["wait"] + 1)
-        yield EventLane(f"GPU {device!s} idle" if several else "GPU idle", "by cause", idle)
+        name = say("GPU {device} idle", device=device) if several else say("GPU idle")
+        yield EventLane(name, say("by cause"), idle)
 
 
 def _calls(timeline: Timeline, thread: int | None) -> pd.DataFrame:

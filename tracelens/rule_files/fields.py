@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from typing import Any, TypeVar, cast
 
+from tracelens.messages import entry
+
 Item = TypeVar("Item")
 Word = TypeVar("Word", bound=str)
 
@@ -72,6 +74,11 @@ class Fields:
             self.wrong(key, f"expected a text, found {shown(value)}")
         return ""
 
+    def prose(self, key: str, default: str | None = None) -> str:
+        """A text that people read: it is in the catalogue of messages."""
+        text = self.text(key, default)
+        return entry(text) if text else ""
+
     def plain(self, key: str) -> str | int | bool:
         """A text, a whole number, or true or false."""
         value = self._take(key, None, "a text, a whole number, true or false")
@@ -108,6 +115,10 @@ class Fields:
         return tuple(
             self._text_item(key, index, item) for index, item in enumerate(self._list(key, "a list of texts", empty))
         )
+
+    def proses(self, key: str) -> tuple[str, ...]:
+        """A list of texts that people read."""
+        return tuple(entry(text) for text in self.texts(key))
 
     def choices(self, key: str, allowed: tuple[Word, ...]) -> tuple[Word, ...]:
         """A list of allowed words."""

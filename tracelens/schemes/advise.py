@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tracelens.messages import joined, say
 from tracelens.model import Patch, Recommendation, Scheme
 from tracelens.schemes import ranking
 from tracelens.schemes.catalog import CHANGES, Rules, SchemeRule
@@ -71,9 +72,9 @@ def _choose(fitting: Sequence[Scheme], rules: Rules, facts: Facts, limits: Adopt
     if enough:
         return _Choice(min(enough, key=_rank), (), "")
     best = _fastest(fitting)
-    return _Choice(
-        best, ("gain",), f"the gain gives way: {scheme_gain(best) or 0.0:.1f} % of {limits.gain_percent:g} %"
-    )
+    reached = scheme_gain(best) or 0.0
+    told = say("the gain gives way: {reached:.1f} % of {wanted:g} %", reached=reached, wanted=limits.gain_percent)
+    return _Choice(best, ("gain",), told)
 
 
 def _ruled_out(best: Scheme, rules: Rules, facts: Facts, limits: AdoptionLimits) -> str:
@@ -83,11 +84,17 @@ def _ruled_out(best: Scheme, rules: Rules, facts: Facts, limits: AdoptionLimits)
     needs = []
     if rule is not None and "time" in broken:
         takes = _days(rule, facts.patches.get(best.id))
-        needs.append(f"{takes:g} {'day' if takes == 1 else 'days'}, not {limits.days:g}")
+        if takes == 1:
+            needs.append(say("1 day, not {given:g}", given=limits.days))
+        else:
+            needs.append(say("{days:g} days, not {given:g}", days=takes, given=limits.days))
     if rule is not None and "change" in broken:
-        needs.append(f"a change that is {rule.change}, not {limits.change}")
-    gained = f"{scheme_gain(best) or 0.0:.1f} %"
-    return f"Nothing fits the limits given: {best.id} (+{gained}) needs {' and '.join(needs)}."
+        needs.append(say("a change that is {needed}, not {given}", needed=rule.change, given=limits.change))
+    gained = f"+{scheme_gain(best) or 0.0:.1f} %"
+    wanted = joined(" and ", needs)
+    return say(
+        "Nothing fits the limits given: {lever} ({gain}) needs {needs}.", lever=best.id, gain=gained, needs=wanted
+    )
 
 
 def _rank(scheme: Scheme) -> int:

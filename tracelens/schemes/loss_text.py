@@ -8,39 +8,43 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tracelens.messages import Message, capital, say, say_count
 from tracelens.model import Owner, OwnerKind
 from tracelens.schemes.loss import MOST_BUSY, Loss, Period
 from tracelens.schemes.wording import ms, place, places
 from tracelens.units import known_by
 
 HEADLINE_LENGTH = 60
-_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_NUMBERS = (
+    say("no"), say("one"), say("two"), say("three"), say("four"),
+    say("five"), say("six"), say("seven"), say("eight"), say("nine"),
+)  # fmt: skip
 _KINDS: Mapping[OwnerKind, str] = {
-    "dataloader": "the DataLoader",
-    "allocator": "the allocator",
-    "backward": "the backward pass",
-    "optimizer": "the optimizer",
-    "communication": "communication",
-    "launch": "launching kernels",
-    "gpu": "the GPU",
+    "dataloader": say("the DataLoader"),
+    "allocator": say("the allocator"),
+    "backward": say("the backward pass"),
+    "optimizer": say("the optimizer"),
+    "communication": say("communication"),
+    "launch": say("launching kernels"),
+    "gpu": say("the GPU"),
 }
+_ONE = {"wait": say("a wait"), "copy": say("a copy")}
+_ALL_COPIES = say("copies that nothing hides")
 
 
 def headline(loss: Loss, period: Period) -> str:
     """'gc.collect() costs 31.0 ms of every 58.4 ms step'; 'The DataLoader takes 33 % of the step'."""
-    if loss.returns:
-        end = f"{_verb('cost', loss)} {ms(min(loss.ns, period.step_ns))} of every {ms(period.step_ns)} step"
-    else:
-        end = f"{_verb('take', loss)} {_share(loss, period)} of the {period.name}"
-    named = [f"{who} {end}" for who in _names(loss)]
+    named = [_costs(who, loss, period) if loss.returns else _takes(who, loss, period) for who in _names(loss)]
     fitting = [text for text in named if len(text) <= HEADLINE_LENGTH]
     return _capital(fitting[0] if fitting else named[-1][:HEADLINE_LENGTH])
 
 
 def gpu_headline(gpu_busy_share: float) -> str:
     """Where the GPU's own work is what takes the time."""
-    text = f"GPU-bound: {100 * gpu_busy_share:.0f} % busy."
-    return f"{text} Nothing to fix in the loop." if gpu_busy_share >= MOST_BUSY else text.rstrip(".")
+    busy = f"{100 * gpu_busy_share:.0f} %"
+    if gpu_busy_share >= MOST_BUSY:
+        return say("{sentence}.", sentence=say("GPU-bound: {busy} busy. Nothing to fix in the loop", busy=busy))
+    return say("GPU-bound: {busy} busy", busy=busy)
 
 
 def sentence(loss: Loss, period: Period) -> str:
@@ -48,12 +52,11 @@ def sentence(loss: Loss, period: Period) -> str:
     who = subject(loss)
     if not loss.returns:
         owned_ns = loss.ns * period.step_ns / max(period.wall_ns, 1)  # a share of the one step time that is told
-        owned = f"{ms(owned_ns)} of {ms(period.step_ns)}"
-        return _capital(f"{who} {_verb('take', loss)} {_share(loss, period)} of the {period.name} ({owned})")
-    text = f"{who} {_verb('cost', loss)} {ms(min(loss.ns, period.step_ns))} of every {ms(period.step_ns)} step"
+        takes, owned, step = _takes(who, loss, period), ms(owned_ns), ms(period.step_ns)
+        return _capital(say("{takes} ({owned} of {step})", takes=takes, owned=owned, step=step))
+    text: str = _costs(who, loss, period)
     if 0 < loss.ns < period.step_ns:
-        known = known_by(loss.owner.evidence or "replayed")
-        text += f"; {_without(loss)} a step takes {ms(period.step_ns - loss.ns)} ({known})"
+        text = say("{costs}; {rest}", costs=text, rest=_rest(loss, period.step_ns - loss.ns))
     return _capital(text)
 
 
@@ -62,11 +65,38 @@ def details(loss: Loss, period: Period) -> str:
     owner = loss.owner
     where = place(owner.locations[0]) if owner.locations and owner.kind != "launch" else ""
     if not loss.returns:
-        said = f"{ms(loss.ns * period.step_ns / max(period.wall_ns, 1))} of {ms(period.step_ns)}"
-        return f"{where}: {said}" if where else said
-    known = known_by(owner.evidence or "replayed")
-    text = f"{_without(loss)} a step takes {ms(max(period.step_ns - loss.ns, 0))} ({known})"
-    return f"{where}: {text}" if where else f"{text[0].upper()}{text[1:]}"
+        owned = ms(loss.ns * period.step_ns / max(period.wall_ns, 1))
+        text = say("{owned} of {step}", owned=owned, step=ms(period.step_ns))
+        return say("{where}: {text}", where=where, text=text) if where else text
+    text = _rest(loss, max(period.step_ns - loss.ns, 0))
+    return say("{where}: {text}", where=where, text=text) if where else capital(text)
+
+
+def _rest(loss: Loss, rest_ns: int) -> Message:
+    known = known_by(loss.owner.evidence or "replayed")
+    return say("{without} a step takes {rest} ({known})", without=_without(loss), rest=ms(rest_ns), known=known)
+
+
+def _costs(who: str, loss: Loss, period: Period) -> str:
+    return say_count(
+        "{who} costs {saved} of every {step} step",
+        "{who} cost {saved} of every {step} step",
+        _agreeing(loss),
+        who=who,
+        saved=ms(min(loss.ns, period.step_ns)),
+        step=ms(period.step_ns),
+    )
+
+
+def _takes(who: str, loss: Loss, period: Period) -> str:
+    share, count = _share(loss, period), _agreeing(loss)
+    if period.name == "step":
+        return say_count(
+            "{who} takes {share} of the step", "{who} take {share} of the step", count, who=who, share=share
+        )
+    return say_count(
+        "{who} takes {share} of the recording", "{who} take {share} of the recording", count, who=who, share=share
+    )
 
 
 def subject(loss: Loss) -> str:
@@ -76,46 +106,47 @@ def subject(loss: Loss) -> str:
     if owner.kind in ("wait", "copy"):
         return _waits(loss, places(owner.locations))
     if loss.launches is not None:
-        return f"{loss.launches:,.0f} kernel launches per step{f' (most at {where})' if where else ''}"
+        text = say("{launches} kernel launches per step", launches=f"{loss.launches:,.0f}")
+        return say("{text} (most at {where})", text=text, where=where) if where else text
     if owner.kind in _KINDS:
         name = _KINDS[owner.kind] if owner.kind != "allocator" or not owner.callee else owner.callee
         if owner.kind == "allocator" and where:
-            return f"{where} ({name})"
-        most = "most at " if owner.kind == "launch" else ""
-        return f"{name} ({most}{where})" if where else name
+            return say("{where} ({name})", where=where, name=name)
+        if owner.kind == "launch" and where:
+            return say("{text} (most at {where})", text=name, where=where)
+        return say("{name} ({where})", name=name, where=where) if where else name
     called = f"{where} ({owner.callee})" if where and owner.callee else where or owner.callee
-    return called or "Python between the launches"
+    return called or say("Python between the launches")
 
 
 def _waits(loss: Loss, where: str) -> str:
     """'two waits (train.py:83, 84)'; of one wait at a line 'train.py:83 (torch.cuda.synchronize)'."""
     owner = loss.owner
     if _all_copies(loss):
-        return "copies that nothing hides"
+        return _ALL_COPIES
     if loss.count == 1:
-        called = f" ({owner.callee})" if owner.callee else ""
-        return f"{where or f'a {owner.kind}'}{called}"
-    what = f"{_number(loss.count)} {'copies' if owner.kind == 'copy' else 'waits'}"
-    return f"{what} ({where})" if where else what
+        at = where or _ONE[owner.kind]
+        return say("{where} ({call})", where=at, call=owner.callee) if owner.callee else at
+    what = _several(loss)
+    return say("{what} ({where})", what=what, where=where) if where else what
 
 
 def _names(loss: Loss) -> Sequence[str]:
     """For the headline, the fullest form first."""
     owner = loss.owner
     if _all_copies(loss):
-        return ("copies that nothing hides",)
+        return (_ALL_COPIES,)
     if owner.kind in ("wait", "copy"):
-        plural = "copies" if owner.kind == "copy" else "waits"
-        return (f"{_number(loss.count)} {plural}" if loss.count > 1 else f"a {owner.kind}",)
+        return (_several(loss) if loss.count > 1 else _ONE[owner.kind],)
     if owner.kind in _KINDS:
         called = (_called(owner),) if owner.kind == "allocator" and owner.callee else ()
-        return (*called, _KINDS[owner.kind] if loss.launches is None else f"{loss.launches:,.0f} kernel launches")
+        launches = f"{loss.launches:,.0f}" if loss.launches is not None else ""
+        return (*called, say("{launches} kernel launches", launches=launches) if launches else _KINDS[owner.kind])
+    line = say("a line of Python")
     if owner.callee is None:
-        return (
-            "a line of Python" if owner.locations and owner.reason is None else "Python between the launches",
-            "Python",
-        )
-    return (_called(owner), _called(owner).rpartition(".")[2], "a line of Python")
+        at_a_line = owner.locations and owner.reason is None
+        return (line if at_a_line else say("Python between the launches"), say("Python"))
+    return (_called(owner), _called(owner).rpartition(".")[2], line)
 
 
 def _called(owner: Owner) -> str:
@@ -127,15 +158,16 @@ def _called(owner: Owner) -> str:
 
 def _without(loss: Loss) -> str:
     if loss.owner.instead is not None:
-        return f"with {loss.owner.instead}"
+        return say("with {instead}", instead=loss.owner.instead)
     if loss.owner.kind == "dataloader":
-        return "with enough workers"
-    return "without them" if loss.count > 1 else "without it"
+        return say("with enough workers")
+    return say("without them") if loss.count > 1 else say("without it")
 
 
-def _verb(verb: str, loss: Loss) -> str:
+def _agreeing(loss: Loss) -> int:
+    """The number that the verb agrees with."""
     several = loss.count > 1 or loss.launches is not None or _all_copies(loss)
-    return verb if several else f"{verb}s"
+    return max(loss.count, 2) if several else 1
 
 
 def _all_copies(loss: Loss) -> bool:
@@ -143,15 +175,16 @@ def _all_copies(loss: Loss) -> bool:
     return loss.owner.kind == "copy" and not loss.owner.locations and loss.owner.callee is None
 
 
-def _number(count: int) -> str:
-    return _NUMBERS[count] if count < len(_NUMBERS) else str(count)
+def _several(loss: Loss) -> str:
+    number = _NUMBERS[loss.count] if loss.count < len(_NUMBERS) else str(loss.count)
+    return say("{number} copies", number=number) if loss.owner.kind == "copy" else say("{number} waits", number=number)
 
 
 def _share(loss: Loss, period: Period) -> str:
-    return f"{100 * loss.ns / period.wall_ns:.0f} %" if period.wall_ns > 0 else "an unknown part"
+    return f"{100 * loss.ns / period.wall_ns:.0f} %" if period.wall_ns > 0 else say("an unknown part")
 
 
 def _capital(text: str) -> str:
     """With a capital letter, unless it begins with the name of a file or a function."""
     words = ("the ", "a ", "launching", "communication", "copies", *(f"{number} " for number in _NUMBERS))
-    return text[0].upper() + text[1:] if text.startswith(words) else text
+    return capital(text) if text.startswith(words) else text

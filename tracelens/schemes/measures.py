@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tracelens.messages import say
 from tracelens.model import BREAKDOWN_PARTS, Breakdown, Diagnosis, InventoryItem, Measure
 from tracelens.rule_files.fields import Fields
 from tracelens.schemes.catalog import ExpectedRange, MeasureRule
 
-NOT_TOLD = "a recording of training steps does not tell"
+NOT_TOLD = say("a recording of training steps does not tell")
 
 
 def read(value: Any, mistakes: list[str]) -> tuple[MeasureRule, ...]:
@@ -47,9 +48,9 @@ def _rule(fields: Fields) -> MeasureRule:
     gain = fields.inner("gain") if fields.has("gain") else None
     rule = MeasureRule(
         id=fields.text("id"),
-        title=fields.text("title"),
-        how=fields.text("how"),
-        caution=fields.text("caution"),
+        title=fields.prose("title"),
+        how=fields.prose("how"),
+        caution=fields.prose("caution"),
         gain=_gain(gain) if gain else None,
         inventory=seen.text("inventory") if seen and seen.has("inventory") else None,
         variable=seen.text("variable") if seen and seen.has("variable") else None,
@@ -64,7 +65,7 @@ def _gain(fields: Fields) -> ExpectedRange:
     low, high = fields.number("low", 0, 100), fields.number("high", 0, 100)
     if low > high:
         fields.wrong("low", "expected low not above high")
-    span = ExpectedRange(low, high, fields.text("seed"), fields.text("section"), fields.text("note", default=""))
+    span = ExpectedRange(low, high, fields.text("seed"), fields.text("section"), fields.prose("note", default=""))
     fields.done()
     return span
 
@@ -92,7 +93,7 @@ def _seen(
     if rule.variable is None or variables is None:
         return None, NOT_TOLD
     value = variables.get(rule.variable)
-    evidence = f"{rule.variable} is {'not set' if value is None else value}"
+    evidence = say("{name} is {value}", name=rule.variable, value=say("not set") if value is None else value)
     if rule.variable == "CUDA_LAUNCH_BLOCKING":
         return value in (None, "", "0"), evidence
     return True if value is not None else None, evidence  # not set: its default may be the better choice

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from tracelens.edit_kinds import LoopCondition, NotReplayed, WaitGroup, definition, dropped_together, replay_rule
+from tracelens.messages import say
 from tracelens.model import Abstention, Edit, Estimate, InventoryItem, Stall
 from tracelens.schemes.catalog import EditTemplate, Rules, SchemeRule
 from tracelens.schemes.wording import place
@@ -27,7 +28,7 @@ PER_BATCH = 0.5
 WORTH_SHARE = 0.005
 """A part of a scheme is kept if it shortens the step by half a percent: less is below any range that replay gives."""
 
-NO_GPU = "no GPU work was recorded: whether it applies cannot be told"
+NO_GPU = say("no GPU work was recorded: whether it applies cannot be told")
 
 _STEERING_CALLS = frozenset(
     {"__bool__", "__index__", "is_nonzero", "nonzero", "unique", "masked_select", "where", "equal", "allclose"}
@@ -182,7 +183,7 @@ def _fitted(rule: SchemeRule, loop: _LoopWaits, offered: tuple[Edit, ...] = ()) 
         return _no_wait(rule, loop)
     if "host_copy" in rule.needs and "host_copy" not in met:
         return _no_copy(loop)
-    return found if found else "there is nothing in this loop that it would change"
+    return found if found else say("there is nothing in this loop that it would change")
 
 
 def _made_without_workers(edit: Edit, alone: bool) -> bool:
@@ -214,23 +215,26 @@ def _fitted_edit(template: EditTemplate, loop: _LoopWaits) -> Edit | None:
 def _no_wait(rule: SchemeRule, loop: _LoopWaits) -> str:
     steering = loop.groups["steering-read"]
     if steering:
-        location = place(steering[0].location)
-        where = f" at {location}" if location else ""
-        return f"the value read{where} decides what the host does next: it cannot be read later"
+        where = place(steering[0].location)
+        if not where:
+            return say("the value read decides what the host does next: it cannot be read later")
+        return say("the value read at {where} decides what the host does next: it cannot be read later", where=where)
     if loop.groups["event"] and rule.id == "event-sync":
-        return "the loop waits for events already"
-    return "the loop neither synchronizes nor reads a value in each batch"
+        return say("the loop waits for events already")
+    return say("the loop neither synchronizes nor reads a value in each batch")
 
 
 def _no_copy(loop: _LoopWaits) -> str:
     if not loop.copied:
-        return "the loop copies no batch to the GPU"
+        return say("the loop copies no batch to the GPU")
     if loop.workers is False and not (loop.copies_async or loop.prefetched):
-        return "the loader works in the training thread (num_workers=0): nothing can be pinned or fetched beside it"
+        return say(
+            "the loader works in the training thread (num_workers=0): nothing can be pinned or fetched beside it"
+        )
     if loop.prefetched:
-        return "batches travel on a copy stream already"
-    pinned = "batches are copied from pinned memory without blocking already"
-    return pinned if loop.pinned else "no copy of a batch makes the host wait"
+        return say("batches travel on a copy stream already")
+    pinned = say("batches are copied from pinned memory without blocking already")
+    return pinned if loop.pinned else say("no copy of a batch makes the host wait")
 
 
 def _in_each_batch(stall: Stall) -> bool:

@@ -18,6 +18,7 @@ from itertools import combinations
 from math import hypot
 from typing import NamedTuple
 
+from tracelens.messages import say
 from tracelens.model import CRITERIA, Estimate, Patch, Scheme, Score
 
 ENDS = 10.0
@@ -151,5 +152,5 @@ def _change(scheme: Scheme, patch: Patch | None) -> object:
 def _named(scheme: Scheme, first: Scheme | None) -> Scheme:
     if first is None or first.id == scheme.id or not scheme.applicable:
         return scheme
-    reason = f"the same change as {first.id} on this loop"
+    reason = say("the same change as {lever} on this loop", lever=first.id)
     return replace(scheme, same_as=first.id, reasons=(reason, *scheme.reasons))

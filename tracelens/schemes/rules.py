@@ -132,7 +132,7 @@ def _weights_file(files: RuleFiles) -> tuple[dict[str, float], dict[str, Scale],
 
 
 def _scale(fields: Fields) -> Scale:
-    scale = Scale(fields.text("measure"), fields.text("unit"), fields.text("why"), fields.pairs("points"))
+    scale = Scale(fields.text("measure"), fields.text("unit"), fields.prose("why"), fields.pairs("points"))
     fields.done()
     return scale
 
@@ -140,7 +140,7 @@ def _scale(fields: Fields) -> Scale:
 def _stage(fields: Fields) -> StageRule:
     return StageRule(
         number=int(fields.number("number", 1, 9)),
-        title=fields.text("title"),
+        title=fields.prose("title"),
         schemes=fields.texts("schemes"),
         goals=fields.each("goals", _goal),
     )
@@ -148,7 +148,7 @@ def _stage(fields: Fields) -> StageRule:
 
 def _goal(fields: Fields) -> GoalRule:
     return GoalRule(
-        text=fields.text("text"),
+        text=fields.prose("text"),
         metric=fields.choice("metric", METRICS),
         at_least=fields.number("at_least", 0, 1000),
         seed=fields.text("seed"),
@@ -199,8 +199,8 @@ def _scheme(fields: Fields) -> SchemeRule:
     return SchemeRule(
         id=fields.text("id"),
         number=fields.text("number") if fields.has("number") else None,
-        title=fields.text("title"),
-        summary=fields.text("summary"),
+        title=fields.prose("title"),
+        summary=fields.prose("summary"),
         edits=_edits(fields),
         needs=fields.choices("needs", NEEDS),
         change=fields.choice("change", CHANGES),
@@ -259,21 +259,21 @@ def _spans(fields: Fields, key: str, limit: float) -> tuple[ExpectedRange, ...]:
 
 def _span(fields: Fields, limit: float) -> ExpectedRange:
     low, high = fields.number("low", 0, limit), fields.number("high", 0, limit)
-    return ExpectedRange(low, high, fields.text("seed"), fields.text("section"), fields.text("note", default=""))
+    return ExpectedRange(low, high, fields.text("seed"), fields.text("section"), fields.prose("note", default=""))
 
 
 def _claim(fields: Fields) -> SourcedClaim:
-    return SourcedClaim(fields.text("text"), fields.text("seed"), fields.text("section"))
+    return SourcedClaim(fields.prose("text"), fields.text("seed"), fields.text("section"))
 
 
 def _finding(fields: Fields) -> FindingText:
     return FindingText(
         id=fields.text("id"),
-        title=fields.text("title"),
-        meaning=fields.text("meaning"),
-        measured=fields.text("measured"),
-        helps=fields.texts("helps"),
-        nothing_when=fields.text("nothing_when"),
+        title=fields.prose("title"),
+        meaning=fields.prose("meaning"),
+        measured=fields.prose("measured"),
+        helps=fields.proses("helps"),
+        nothing_when=fields.prose("nothing_when"),
     )
 
 
@@ -284,12 +284,12 @@ def _recipe(fields: Fields, files: RuleFiles) -> Recipe:
         fields.wrong("tier", f"expected {definition(kind).tier}, as tracelens/edit_kinds.py says, found {tier}")
     return Recipe(
         id=kind,
-        title=fields.text("title"),
+        title=fields.prose("title"),
         tier=tier,
-        loop_before=fields.text("loop_before", ""),
-        loop_after=fields.text("loop_after", ""),
-        conditions=fields.texts("conditions"),
-        by_hand=fields.text("by_hand"),
+        loop_before=fields.prose("loop_before", ""),
+        loop_after=fields.prose("loop_after", ""),
+        conditions=fields.proses("conditions"),
+        by_hand=fields.prose("by_hand"),
         offered_by=fields.texts("offered_by") if fields.has("offered_by") else (),
         before=_python(files, f"recipes/{kind}/before.py"),
         after=_python(files, f"recipes/{kind}/after.py"),

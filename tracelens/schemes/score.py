@@ -22,12 +22,12 @@ from collections.abc import Mapping
 from typing import Literal
 
 from tracelens.edit_kinds import definition
-from tracelens.model import CRITERIA, Abstention, Edit, Estimate, Patch, Scheme, Score, Verification
+from tracelens.messages import say
+from tracelens.model import CRITERIA, OUTCOMES, Abstention, Edit, Estimate, Patch, Scheme, Score, Verification
 from tracelens.schemes import ranking
 from tracelens.schemes.catalog import Rules, SchemeRule
 from tracelens.schemes.facts import Facts
 from tracelens.schemes.plan import DEFAULT_INTERVAL
-from tracelens.schemes.weighing import NOT_SURE
 from tracelens.schemes.wording import gain, gain_percent
 
 __all__ = ["Facts", "comparable", "judge", "set_aside", "verification_of"]
@@ -45,7 +45,7 @@ NUMBERS_EQUAL, NUMBERS_DIFFER = 10.0, 0.0
 """Risk after a trial: the same numbers are the best there is, other numbers the worst."""
 
 
-VERIFY_AGAIN = "verify this plan on the recorded machine: tracelens verify"
+VERIFY_AGAIN = say("verify this plan on the recorded machine: tracelens verify")
 
 
 def judge(rules: Rules, facts: Facts) -> tuple[Scheme, ...]:
@@ -87,7 +87,9 @@ def set_aside(
 ) -> tuple[Abstention, ...]:
     """The trials that are no evidence for this plan, each with the reason."""
     return tuple(
-        Abstention("verify", f"verify.json holds a trial of {trial.scheme} {reason}", VERIFY_AGAIN)
+        Abstention(
+            "verify", say("verify.json holds a trial of {lever} {why}", lever=trial.scheme, why=reason), VERIFY_AGAIN
+        )
         for trial in trials
         if (reason := _unlike(trial, plans, interval, device)) is not None
     )
@@ -101,14 +103,16 @@ def _unlike(
     spaced = not isinstance(plan, str) and any(edit.interval > 1 for edit in plan)
     tried = trial.details.get("interval", DEFAULT_INTERVAL)
     if spaced and tried != interval:
-        return f"with N = {tried}, which says nothing about N = {interval}"
+        return say("with N = {tried}, which says nothing about N = {interval}", tried=tried, interval=interval)
     if trial.device is not None and device is not None and trial.device != device:
-        return f"on {trial.device}, which says nothing about the recorded {device}"
+        return say(
+            "on {device}, which says nothing about the recorded {recorded}", device=trial.device, recorded=device
+        )
     return None
 
 
 def _scheme(rule: SchemeRule, rules: Rules, facts: Facts) -> Scheme:
-    plan = facts.plans.get(rule.id, "it was not considered")
+    plan = facts.plans.get(rule.id, say("it was not considered"))
     found = () if isinstance(plan, str) else plan
     estimate = _estimate(rule, facts)
     scores = _scores(rule, rules, facts, found)
@@ -184,22 +188,25 @@ def _objection(
         return too_large, notes
     given = facts.estimates.get(rule.id)
     if trial is not None and trial.ratio is not None:
-        notes.append(f"measured: step time x {trial.ratio.value:.3f}")
+        notes.append(say("measured: step time x {value:.3f}", value=trial.ratio.value))
     elif estimate is not None:
         no_gain = _no_gain(estimate)
         if no_gain:
             return no_gain, notes
-        notes.append(f"gain: {gain(estimate)}")
+        notes.append(say("gain: {gain}", gain=gain(estimate)))
     elif isinstance(given, Abstention):
-        notes.append(f"no estimate: {given.missing}; {given.hint}")
+        notes.append(say("no estimate: {missing}; {hint}", missing=given.missing, hint=given.hint))
     else:
-        notes.append("no estimate was made")
+        notes.append(say("no estimate was made"))
     return None, notes + _left_out(rule, edits) + _patch_notes(facts.patches.get(rule.id))
 
 
 def _trial_sentence(trial: Verification) -> str:
-    change = f" (step time x {trial.ratio.value:.3f})" if trial.ratio else ""
-    return f"measured by a trial: {trial.outcome}{change}"
+    outcome = OUTCOMES[trial.outcome]
+    if trial.ratio is None:
+        return say("measured by a trial: {outcome}", outcome=outcome)
+    value = trial.ratio.value
+    return say("measured by a trial: {outcome} (step time x {value:.3f})", outcome=outcome, value=value)
 
 
 def _no_gain(estimate: Estimate) -> str | None:
@@ -207,16 +214,20 @@ def _no_gain(estimate: Estimate) -> str | None:
     middle = gain_percent(estimate.base_ns, estimate.step_ns)
     word = estimate.evidence
     if saved < 0 and -saved > estimate.noise_ns:
-        return f"slower: {gain(estimate)}"
+        return say("slower: {gain}", gain=gain(estimate))
     low = gain_percent(estimate.base_ns, estimate.high_ns)
     if word == "replayed" and middle >= WORTH_MEASURING_PERCENT and low < SURE_PERCENT:
-        return f"{NOT_SURE}: {gain(estimate)}; only a measurement can tell"
+        return say("not sure: {gain}; only a measurement can tell", gain=gain(estimate))
     if saved <= estimate.noise_ns:
-        return f"no gain: {gain(estimate)} is within noise of zero"
+        return say("no gain: {gain} is within noise of zero", gain=gain(estimate))
     if word == "replayed" and middle < WORTH_PERCENT:
-        return f"no gain: {gain(estimate)} is below the {WORTH_PERCENT:g} % that a prediction can promise"
+        return say(
+            "no gain: {gain} is below the {least:g} % that a prediction can promise",
+            gain=gain(estimate),
+            least=WORTH_PERCENT,
+        )
     if word == "replayed" and low < SURE_PERCENT:
-        return f"no gain to promise: {gain(estimate)}; at the low end verify would see no change"
+        return say("no gain to promise: {gain}; at the low end verify would see no change", gain=gain(estimate))
     return None
 
 
@@ -227,14 +238,22 @@ def _too_large(facts: Facts, edits: tuple[Edit, ...]) -> str | None:
     needed = extra * facts.batch_bytes
     if needed <= facts.free_bytes:
         return None
-    return f"{extra} more batch needs {needed / 2**20:.0f} MiB on the GPU, {facts.free_bytes / 2**20:.0f} MiB are free"
+    return say(
+        "{extra} more batch needs {needed:.0f} MiB on the GPU, {free:.0f} MiB are free",
+        extra=extra,
+        needed=needed / 2**20,
+        free=facts.free_bytes / 2**20,
+    )
 
 
 def _left_out(rule: SchemeRule, edits: tuple[Edit, ...]) -> list[str]:
     """The scheme's Edits that this loop does not get: a reader would miss them in the patch."""
     kinds = {edit.kind for edit in edits}
     missing = [template.kind for template in rule.edits if template.kind not in kinds]
-    return [f"without {', '.join(missing)}: done already, nothing to act on, or no gain on this run"] if missing else []
+    if not missing:
+        return []
+    kept = ", ".join(missing)
+    return [say("without {missing}: done already, nothing to act on, or no gain on this run", missing=kept)]
 
 
 def _patch_notes(patch: Patch | None) -> list[str]:
@@ -242,8 +261,9 @@ def _patch_notes(patch: Patch | None) -> list[str]:
         return []
     first = patch.by_hand[0]
     count = len(patch.by_hand)
-    left = "one place is" if count == 1 else f"{count} places are"
-    return [f"{left} left to do by hand: {first.obstacle}"]
+    if count == 1:
+        return [say("one place is left to do by hand: {obstacle}", obstacle=first.obstacle)]
+    return [say("{count} places are left to do by hand: {obstacle}", count=count, obstacle=first.obstacle)]
 
 
 # -------------------------------------------------------------------------------------------------------- criteria

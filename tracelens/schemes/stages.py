@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from tracelens.edit_kinds import definition
-from tracelens.model import Goal, Scheme, Stage, Verification
+from tracelens.messages import say
+from tracelens.model import OUTCOMES, Goal, Scheme, Stage, Verification
 from tracelens.schemes.catalog import GoalRule, Rules, StageRule
 from tracelens.schemes.facts import Facts
 from tracelens.schemes.score import verification_of
@@ -19,7 +20,7 @@ from tracelens.schemes.wording import gain_percent, percent
 
 WAITS = {"syncs_drop_percent": "syncs_per_step", "host_wait_drop_percent": "sync_wait_us_per_step"}
 """Metrics of waits for the GPU, by what a window counts of them."""
-NOT_SURE_YET = "verify this first: a prediction cannot tell whether it pays"
+NOT_SURE_YET = say("verify this first: a prediction cannot tell whether it pays")
 
 
 def stages(rules: Rules, schemes: Sequence[Scheme], facts: Facts) -> tuple[Stage, ...]:
@@ -35,7 +36,7 @@ def _stage(rule: StageRule, schemes: Sequence[Scheme], facts: Facts) -> Stage:
     if isinstance(found, str):
         return Stage(rule.number, rule.title, rule.schemes, goals, found, None)
     sure = any(scheme.rank is not None for scheme in own)
-    advice, command = "next command" if sure else NOT_SURE_YET, found
+    advice, command = say("next command") if sure else NOT_SURE_YET, found
     return Stage(rule.number, rule.title, rule.schemes, goals, advice, command)
 
 
@@ -53,16 +54,16 @@ def _next(
     paying = [scheme for scheme in schemes if scheme.rank is not None]
     best = min(paying, key=lambda scheme: scheme.rank or 0, default=None)
     if trial is not None and goals and all(goal.met for goal in goals):
-        return "stop: every goal of this stage is met"
+        return say("stop: every goal of this stage is met")
     if trial is not None and best is None:
-        return f"stop: {trial.scheme} was measured: {trial.outcome}"
+        return say("stop: {lever} was measured: {outcome}", lever=trial.scheme, outcome=OUTCOMES[trial.outcome])
     maybe = uncertain(schemes)
     if best is None and maybe is not None:
         return "verify", maybe.id
     if best is None:
         open_question = next((scheme.reasons[0] for scheme in schemes if scheme.applicable and scheme.reasons), None)
-        reason = next((scheme.reasons[0] for scheme in schemes if scheme.reasons), "no lever of it was considered")
-        return f"not judged: {open_question}" if open_question else f"skip: {reason}"
+        reason = next((scheme.reasons[0] for scheme in schemes if scheme.reasons), say("no lever of it was considered"))
+        return say("not judged: {what}", what=open_question) if open_question else say("skip: {reason}", reason=reason)
     if trial is not None and trial.scheme == best.id:
         return "apply", best.id
     return "verify", best.id
@@ -81,11 +82,11 @@ def _applies(rule: GoalRule, trial: Verification | None, schemes: Sequence[Schem
 def _goal(rule: GoalRule, trial: Verification | None) -> Goal:
     value = _metric(rule.metric, trial) if trial is not None else None
     if trial is None or value is None:
-        return Goal(rule.text, None, "not measured")
+        return Goal(rule.text, None, say("not measured"))
     said = percent(value) if rule.metric == "gain_percent" else f"{value:.0f} %"
     if rule.metric.endswith("_drop_percent") and value <= -0.5:
-        said = f"up by {-value:.0f} %"
-    text = f"{trial.scheme}: {said}, measured"
+        said = say("up by {share:.0f} %", share=-value)
+    text = say("{lever}: {value}, measured", lever=trial.scheme, value=said)
     return Goal(rule.text, value >= rule.at_least, text)
 
 

@@ -10,9 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tracelens.edit_kinds import definition
-from tracelens.model import Abstention, Binding, Estimate, Owner, OwnerKind, Scheme, Stall
+from tracelens.messages import joined, say
+from tracelens.model import Abstention, Estimate, Owner, Scheme, Stall
 from tracelens.schemes import loss_text
 from tracelens.schemes.facts import Facts
+from tracelens.schemes.limits import LIMIT_OF, binding_of, busy, communicates, helps_against
 from tracelens.schemes.loss import (
     LEAST_OWNED_SHARE,
     MOST_BUSY,
@@ -23,50 +25,18 @@ from tracelens.schemes.loss import (
     largest,
 )
 from tracelens.schemes.weighing import scheme_gain, uncertain
-from tracelens.schemes.wording import cost, gain, ms, percent, places
+from tracelens.schemes.wording import LIMIT, bounded, cost, gain, ms, percent, places, unstopped
 
-LIMIT = 240
-
-RECORD_STEPS = "record steps: tracelens profile SCRIPT"
+RECORD_STEPS = say("record steps: tracelens profile SCRIPT")
 
 MENTIONED_POINTS = 2.0
 """The fastest scheme is named beside the winner when it is that many percentage points faster."""
 
-PYTHON_ONLY = {"amp", "compile"}
-"""Inventory items that are remedies in Python and nothing else."""
-_LIMITS: Mapping[str, tuple[str, tuple[tuple[str, str], ...]]] = {
-    "stream": (
-        "GPU-bound",
-        (("amp", "bf16"), ("compile", "torch.compile"), ("", "cheaper kernels")),
-    ),
-    "host": (
-        "launch-bound",
-        (("cuda_graphs", "CUDA graphs"), ("compile", "torch.compile"), ("", "larger batches")),
-    ),
-    "loader": (
-        "loader-bound",
-        (("", "more DataLoader workers"), ("", "cheaper preprocessing"), ("", "cached samples")),
-    ),
-    "copy": (
-        "copy-bound",
-        (("pinned_memory", "pinned memory"), ("", "smaller dtypes in the batch"), ("", "decoding on the GPU")),
-    ),
-    "communication": (
-        "communication-bound",
-        (("gradient_accumulation", "gradient accumulation"), ("", "larger gradient buckets"), ("", "a faster link")),
-    ),
-}
-"""What a limit is called, and what helps: each with the inventory item that says it is done already. Where the GPU is
-busy with collectives that nothing hides, kernels are not what to make cheaper."""
-
-_LIMIT_OF: Mapping[OwnerKind, str] = {"gpu": "stream", "launch": "host", "communication": "communication"}
-"""Owners that are a limit of the loop rather than a place in it."""
-
-_LOADER_HELPS = "more DataLoader workers, cheaper preprocessing, cached samples would help"
+_LOADER_HELPS = say("more DataLoader workers, cheaper preprocessing, cached samples would help")
 
 _NOT_JUDGED = {
-    "launch-blocking": "Not judged: CUDA_LAUNCH_BLOCKING was set",
-    "anomaly-detection": "Not judged: anomaly detection was on",
+    "launch-blocking": say("Not judged: CUDA_LAUNCH_BLOCKING was set"),
+    "anomaly-detection": say("Not judged: anomaly detection was on"),
 }
 """Settings with which no time means anything: they are said instead of everything else."""
 
@@ -74,12 +44,12 @@ _NOT_JUDGED = {
 def headline(facts: Facts, scheme: Scheme | None = None) -> str:
     """The loss that the verdict is about, in at most 60 characters and without a line."""
     if facts.unjudged is not None:
-        return _NOT_JUDGED.get(facts.unjudged.detector, "Not judged: too much of the recording is missing")
+        return _NOT_JUDGED.get(facts.unjudged.detector, say("Not judged: too much of the recording is missing"))
     loss = _told(facts, scheme) if facts.has_gpu else _on_the_cpu(facts)
     if loss is None:
-        return (
-            "Not judged: no GPU work was recorded" if not facts.has_gpu else "Not judged: no owner of the time is known"
-        )
+        if not facts.has_gpu:
+            return say("Not judged: no GPU work was recorded")
+        return say("Not judged: no owner of the time is known")
     if loss.owner.kind == "gpu":
         return loss_text.gpu_headline(facts.gpu_busy_share or 0.0)
     return loss_text.headline(loss, _period(facts))
@@ -94,9 +64,11 @@ def headline_before_plan(facts: Facts) -> str:
     parts = facts.breakdown.known
     idle = sum(ns for part, ns in parts.items() if part.startswith("idle_"))
     copies = parts.get("copy_exposed", 0)
-    what, ns = ("idle", idle) if idle >= copies else ("only copying", copies)
-    step = "each step" if facts.steps_found else "the recording"
-    return f"The GPU is {what} {100 * ns / max(facts.breakdown.wall_ns, 1):.0f} % of {step}"
+    share = f"{100 * max(idle, copies) / max(facts.breakdown.wall_ns, 1):.0f} %"
+    step = say("each step") if facts.steps_found else say("the recording")
+    if idle >= copies:
+        return say("The GPU is idle {share} of {step}", share=share, step=step)
+    return say("The GPU is only copying {share} of {step}", share=share, step=step)
 
 
 def largest_owner(facts: Facts) -> Owner | None:
@@ -122,15 +94,23 @@ def recommended(scheme: Scheme, gives_up: Mapping[str, Any] | None, facts: Facts
     loss = _largest(facts)
     if loss is not None and not _remedies(scheme, loss, saved_ns):
         text = loss_text.sentence(loss, _period(facts))
-        return _bounded(text, f"{scheme.id} saves {ms(saved_ns)}: {gain(estimate)}", f"{scheme.id}: {gain(estimate)}")
+        saves = say("{lever} saves {saved}: {gain}", lever=scheme.id, saved=ms(saved_ns), gain=gain(estimate))
+        return bounded(text, saves, say("{lever}: {gain}", lever=scheme.id, gain=gain(estimate)))
     where = places(stall.location for stall in _costly(scheme, facts))
-    text = f"{where}: " if where else ""
-    text += f"{scheme.id} saves {ms(saved_ns)} of every {ms(facts.step_ns)} step: {gain(estimate)}"
+    text = say(
+        "{lever} saves {saved} of every {step} step: {gain}",
+        lever=scheme.id,
+        saved=ms(saved_ns),
+        step=ms(facts.step_ns),
+        gain=gain(estimate),
+    )
+    text = say("{where}: {text}", where=where, text=text) if where else text
     if gives_up is not None and gives_up["points"] >= MENTIONED_POINTS:
-        limits = limits or f"{gives_up['fastest']} would be fastest with {percent(gives_up['fastest_gain_percent'])}"
+        most = percent(gives_up["fastest_gain_percent"])
+        limits = limits or say("{lever} would be fastest with {gain}", lever=gives_up["fastest"], gain=most)
     if not limits and loss is not None and loss.owner.kind not in ("wait", "copy") and _shares_idle_time(scheme, loss):
-        limits = f"{loss_text.subject(loss)} takes part in the same idle time"
-    return _bounded(text, limits)
+        limits = say("{who} takes part in the same idle time", who=loss_text.subject(loss))
+    return bounded(text, limits)
 
 
 def nothing(schemes: Sequence[Scheme], facts: Facts) -> str:
@@ -139,13 +119,13 @@ def nothing(schemes: Sequence[Scheme], facts: Facts) -> str:
         return unrecorded
     unjudged, loss = _not_judged(facts), _largest(facts)
     if loss is None and unjudged is not None:
-        return _bounded(f"No lever could be judged: {unjudged.missing}", unjudged.hint)
+        return bounded(say("No lever could be judged: {missing}", missing=unjudged.missing), unjudged.hint)
     if loss is None:
         return _limit_alone(schemes, facts)
-    if loss.owner.kind in _LIMIT_OF:
+    if loss.owner.kind in LIMIT_OF:
         return _limited(loss, unjudged, facts)
     text = loss_text.sentence(loss, _period(facts))
-    return _bounded(text, *_beside(loss, unjudged, schemes), "")
+    return bounded(text, *_beside(loss, unjudged, schemes), "")
 
 
 def beside(schemes: Sequence[Scheme], facts: Facts) -> str:
@@ -154,44 +134,51 @@ def beside(schemes: Sequence[Scheme], facts: Facts) -> str:
     if loss is None or facts.unjudged is not None or (facts.has_gpu and _unrecorded(facts)):
         return ""
     if not facts.has_gpu:
-        return f"On the CPU, no GPU work was recorded: {loss_text.details(loss, _period(facts))}."
+        return say("On the CPU, no GPU work was recorded: {loss}.", loss=loss_text.details(loss, _period(facts)))
     kind, unjudged = loss.owner.kind, _not_judged(facts)
     said = [] if kind == "gpu" else [loss_text.details(loss, _period(facts))]
-    limit = _LIMIT_OF.get(kind) or ("loader" if kind == "dataloader" and not loss.returns else None)
+    limit = LIMIT_OF.get(kind) or ("loader" if kind == "dataloader" and not loss.returns else None)
     if limit is not None:
-        said.append(f"What would help: {_helps(limit, facts)[1]}")
+        said.append(say("What would help: {helps}", helps=helps_against(limit, facts)[1]))
     if unjudged is not None and unjudged.detector == "steps":
-        said.append("No steps were found: mark them, or record them with tracelens profile SCRIPT")
+        said.append(say("No steps were found: mark them, or record them with tracelens profile SCRIPT"))
     elif unjudged is None and (maybe := uncertain(schemes)) is not None and maybe.estimate is not None:
-        said.append(f"{maybe.id} may pay: {gain(maybe.estimate)}")
-    return f"{'. '.join(said)}."
+        said.append(say("{lever} may pay: {gain}", lever=maybe.id, gain=gain(maybe.estimate)))
+    return say("{sentence}.", sentence=joined(". ", said))
 
 
 def _not_judged(facts: Facts) -> Abstention | None:
     """Why no scheme could be judged."""
     unjudged = _unjudged(facts)
     if unjudged is None and _waits(facts) and not facts.steps_found:
-        return Abstention("steps", "no steps were found, so what each batch does cannot be told", RECORD_STEPS)
+        return Abstention("steps", say("no steps were found, so what each batch does cannot be told"), RECORD_STEPS)
     return unjudged
 
 
 def _limited(loss: Loss, unjudged: Abstention | None, facts: Facts) -> str:
     """Where launching, communication, copies or the GPU's own work take the time: the limit, and what helps."""
-    name, helps = _helps(_LIMIT_OF[loss.owner.kind], facts)
-    busy = _busy(facts)
-    hint = (f"; {unjudged.hint}",) if unjudged is not None else ()
+    name, helps = helps_against(LIMIT_OF[loss.owner.kind], facts)
+    works = busy(facts)
+    hints = (unjudged.hint, "") if unjudged is not None else ("",)
+    limit = say("{limit}, {busy}", limit=name, busy=works) if works else name
     if loss.owner.kind == "gpu":
-        fine = ": nothing to fix in the loop" if (facts.gpu_busy_share or 0.0) >= MOST_BUSY else ""
-        texts = [f"{name}{busy}{fine}; {helps} would help{more}" for more in (*hint, "")]
+        if (facts.gpu_busy_share or 0.0) >= MOST_BUSY:
+            limit = say("{limit}: nothing to fix in the loop", limit=limit)
+        texts = [_with_help(limit, helps, hint) for hint in hints]
     else:
         text = loss_text.sentence(loss, _period(facts))
-        texts = [f"{text}: {name}{busy}; {helps} would help{more}" for more in (*hint, "")]
-        texts.append(f"{text}: {name}{busy}")
-    return _bounded(*_first_that_fits(texts))
+        limit = say("{loss}: {limit}", loss=text, limit=limit)
+        texts = [*(_with_help(limit, helps, hint) for hint in hints), limit]
+    return bounded(*_first_that_fits(texts))
+
+
+def _with_help(limit: str, helps: str, hint: str) -> str:
+    helping = say("{limit}; {helps} would help", limit=limit, helps=helps)
+    return say("{sentence}; {more}", sentence=helping, more=unstopped(hint)) if hint else helping
 
 
 def _first_that_fits(texts: Sequence[str]) -> tuple[str]:
-    return (next((text.rstrip(".") for text in texts if len(text) < LIMIT), texts[-1]),)
+    return (next((text for text in texts if len(text) < LIMIT), texts[-1]),)
 
 
 def _beside(loss: Loss, unjudged: Abstention | None, schemes: Sequence[Scheme]) -> tuple[str, ...]:
@@ -201,8 +188,8 @@ def _beside(loss: Loss, unjudged: Abstention | None, schemes: Sequence[Scheme]) 
         return helps if unjudged.detector == "patch" else (*helps, unjudged.hint)
     maybe = uncertain(schemes)
     if maybe is not None and maybe.estimate is not None:
-        said = f"{maybe.id} may pay: {gain(maybe.estimate)}"
-        return (*(f"{help_}; {said}" for help_ in helps), said)
+        said = say("{lever} may pay: {gain}", lever=maybe.id, gain=gain(maybe.estimate))
+        return (*(say("{sentence}; {more}", sentence=help_, more=said) for help_ in helps), said)
     if loss.owner.kind in ("wait", "copy") and (tried := _best_attempt(schemes)):
         return (tried,)
     return helps
@@ -213,33 +200,31 @@ def _limit_alone(schemes: Sequence[Scheme], facts: Facts) -> str:
     waits = _waits(facts)
     waited = sum(stall.wait_ns for stall in waits)
     if not waits:
-        where = "these steps" if facts.steps_found else "this recording (no steps were found in it)"
-        text = f"Nothing to fix: the host never waits for the GPU in {where}"
+        where = say("these steps") if facts.steps_found else say("this recording (no steps were found in it)")
+        text = say("Nothing to fix: the host never waits for the GPU in {where}", where=where)
     elif (maybe := uncertain(schemes)) is not None and maybe.estimate is not None:
-        text = f"Nothing to fix yet: waits last {cost(waited)}, and {maybe.id} may pay: {gain(maybe.estimate)}"
+        text = say(
+            "Nothing to fix yet: waits last {waits}, and {lever} may pay: {gain}",
+            waits=cost(waited),
+            lever=maybe.id,
+            gain=gain(maybe.estimate),
+        )
         if not facts.has_run:
-            return _bounded(text, "only a run can be measured: tracelens profile SCRIPT")
-        return _bounded(text, f"tracelens verify --lever {maybe.id} measures it", "measure it with tracelens verify")
+            return bounded(text, say("only a run can be measured: tracelens profile SCRIPT"))
+        measures = say("{command} measures it", command=f"tracelens verify --lever {maybe.id}")
+        return bounded(text, measures, say("measure it with tracelens verify"))
     else:
-        text = f"Nothing to fix: waits last {cost(waited)} but {_best_attempt(schemes)}"
-    binding = facts.binding or _from_breakdown(facts)
+        best = _best_attempt(schemes)
+        text = say("Nothing to fix: waits last {waits} but {best}", waits=cost(waited), best=best)
+    binding = facts.binding or binding_of(facts)
     if binding is None:
-        return _bounded(text)
+        return bounded(text)
     if binding == "host" and (facts.gpu_busy_share or 0.0) > MOST_BUSY_WHEN_LAUNCHING:
         binding = "stream"
-    name, helps = _helps("communication" if binding == "stream" and _communicates(facts) else binding, facts)
-    return _bounded(text, f"{name}{_busy(facts)}: {helps} would help instead", f"{name}: {helps} would help", name)
-
-
-def _helps(limit: str, facts: Facts) -> tuple[str, str]:
-    """What a limit is called, and what helps and is not done yet."""
-    name, remedies = _LIMITS[limit]
-    done = {item.id for item in facts.inventory if item.present} | (set() if facts.python else PYTHON_ONLY)
-    return name, ", ".join(text for item, text in remedies if item not in done)
-
-
-def _busy(facts: Facts) -> str:
-    return f", GPU busy {100 * facts.gpu_busy_share:.0f} %" if facts.gpu_busy_share is not None else ""
+    name, helps = helps_against("communication" if binding == "stream" and communicates(facts) else binding, facts)
+    limit = say("{limit}, {busy}", limit=name, busy=works) if (works := busy(facts)) else name
+    instead = say("{limit}: {helps} would help instead", limit=limit, helps=helps)
+    return bounded(text, instead, say("{limit}: {helps} would help", limit=name, helps=helps), name)
 
 
 # ---------------------------------------------------------------------------------------------- the largest loss
@@ -310,16 +295,23 @@ def _beside_the_work(owner: Owner) -> bool:
 def _unrecorded(facts: Facts) -> str:
     """What the recording lacks to judge any scheme; "" where it has all that is needed."""
     if facts.unjudged is not None:
-        return _bounded(f"Nothing can be judged: {facts.unjudged.missing}", facts.unjudged.hint)
+        return bounded(say("Nothing can be judged: {missing}", missing=facts.unjudged.missing), facts.unjudged.hint)
     if not facts.has_gpu:
         return _without_gpu(facts)
     if facts.unknown_waits:
         calls = ", ".join(facts.unknown_waits[:2])
-        return _bounded(f"Waits cannot be judged: the host calls {calls}, of a runtime that TraceLens does not know")
+        unknown = say(
+            "Waits cannot be judged: the host calls {calls}, of a runtime that TraceLens does not know", calls=calls
+        )
+        return bounded(unknown)
     if not facts.waits_recorded and facts.calls_recorded:
-        return "Waits cannot be judged: the trace does not say which call launched which GPU work (no correlation ids)."
+        return say(
+            "Waits cannot be judged: the trace does not say which call launched which GPU work (no correlation ids)."
+        )
     if not facts.waits_recorded:
-        return "The host's calls were not recorded, so waits cannot be judged: record CPU and CUDA activities together."
+        return say(
+            "The host's calls were not recorded, so waits cannot be judged: record CPU and CUDA activities together."
+        )
     return ""
 
 
@@ -330,38 +322,23 @@ def _waits(facts: Facts) -> list[Stall]:
 def _without_gpu(facts: Facts) -> str:
     loss = _on_the_cpu(facts)
     if loss is None:
-        return "No GPU work was recorded, so what a GPU waits for cannot be judged: profile where a GPU is."
+        return say("No GPU work was recorded, so what a GPU waits for cannot be judged: profile where a GPU is.")
     period = _period(facts)
-    of_step = f"{ms(loss.ns * period.step_ns / max(period.wall_ns, 1))} of a step's {ms(period.step_ns)}"
-    return _bounded(f"No GPU work was recorded; on the CPU {loss_text.subject(loss)} takes {of_step}", "")
+    text = say(
+        "No GPU work was recorded; on the CPU {who} takes {owned} of a step's {step}",
+        who=loss_text.subject(loss),
+        owned=ms(loss.ns * period.step_ns / max(period.wall_ns, 1)),
+        step=ms(period.step_ns),
+    )
+    return bounded(text, "")
 
 
 def _best_attempt(schemes: Sequence[Scheme]) -> str:
     timed = [(speed, scheme) for scheme in schemes if (speed := scheme_gain(scheme)) is not None]
     if not timed:
-        return "no lever applies"
+        return say("no lever applies")
     speed, best = max(timed, key=lambda pair: pair[0])
-    return f"no lever gains (best: {best.id} {percent(speed)})"
-
-
-def _communicates(facts: Facts) -> bool:
-    """Exposed collectives take more of the step than computing does."""
-    parts = facts.breakdown.known if facts.breakdown is not None else {}
-    return parts.get("communication_exposed", 0) > parts.get("compute", 0)
-
-
-def _from_breakdown(facts: Facts) -> Binding | None:
-    """The owner of most of the step, where no bound was computed."""
-    if facts.breakdown is None:
-        return None
-    parts = facts.breakdown.known
-    owners: dict[Binding, int] = {
-        "stream": parts["compute"] + parts["communication_exposed"],
-        "host": parts.get("idle_host", 0) + parts.get("idle_launch", 0),
-        "loader": parts.get("idle_dataloader", 0),
-        "copy": parts["copy_exposed"],
-    }
-    return max(owners, key=lambda name: owners[name])
+    return say("no lever gains (best: {lever} {gain})", lever=best.id, gain=percent(speed))
 
 
 def _unjudged(facts: Facts) -> Abstention | None:
@@ -379,8 +356,9 @@ def _declined(facts: Facts, names: Sequence[str]) -> Abstention:
     """Why nothing was estimated, when the patcher could make none of the Edits."""
     declined = next((p.by_hand[0] for name in names if (p := facts.patches.get(name)) and p.by_hand), None)
     if declined is not None:
-        return Abstention("patch", f"the loop cannot be patched: {declined.obstacle}", declined.by_hand)
-    return Abstention("replay", "no estimate was made", "run tracelens recommend on the run again")
+        obstacle = say("the loop cannot be patched: {obstacle}", obstacle=declined.obstacle)
+        return Abstention("patch", obstacle, declined.by_hand)
+    return Abstention("replay", say("no estimate was made"), say("run tracelens recommend on the run again"))
 
 
 def _costly(scheme: Scheme, facts: Facts) -> list[Stall]:
@@ -388,12 +366,3 @@ def _costly(scheme: Scheme, facts: Facts) -> list[Stall]:
     ids = {stall for edit in scheme.edits for stall in edit.stalls}
     own = [stall for stall in facts.stalls if stall.id in ids]
     return sorted(own, key=lambda s: (-(s.exposed_ns or 0), -(s.gpu_idle_ns or 0), -s.wait_ns))
-
-
-def _bounded(text: str, *additions: str) -> str:
-    """The text with the first addition that fits, as one sentence cut at the limit."""
-    for addition in additions:
-        whole = f"{text}; {addition.rstrip('.')}." if addition else f"{text}."
-        if len(whole) <= LIMIT:
-            return whole
-    return f"{text}." if len(text) < LIMIT else text[: LIMIT - 2] + "…."

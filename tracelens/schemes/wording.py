@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tracelens import units
+from tracelens.messages import joined, say
 from tracelens.model import Estimate, Location
 
+LIMIT = 240  # characters of a verdict
 LINES = 3  # lines named in a verdict; a change of more places is told by its diff
 PLACE_LENGTH = 48  # of the 240 characters of a verdict; enough for folder/file.py:line
 
@@ -22,7 +24,7 @@ def ms(ns: float) -> str:
 
 def cost(ns: float) -> str:
     """A cost per step."""
-    return f"{ms(ns)} per step"
+    return say("{time} per step", time=ms(ns))
 
 
 def percent(value: float) -> str:
@@ -39,7 +41,8 @@ def gain(estimate: Estimate) -> str:
     """'+14 % (+11 to +17 %, predicted)'."""
     low, high = gain_percent(estimate.base_ns, estimate.high_ns), gain_percent(estimate.base_ns, estimate.low_ns)
     middle = gain_percent(estimate.base_ns, estimate.step_ns)
-    return f"{percent(middle)} ({units.percent_range(low, high)}, {units.known_by(estimate.evidence)})"
+    known, span = units.known_by(estimate.evidence), units.percent_range(low, high)
+    return say("{gain} ({range}, {known})", gain=percent(middle), range=span, known=known)
 
 
 def place(location: Location | None) -> str:
@@ -58,4 +61,22 @@ def places(locations: Iterable[Location | None]) -> str:
     path, first = found[0]
     lines = [str(line) for other, line in found[1:] if other == path and line is not None][: LINES - 1]
     rest = len(found) - 1 - len(lines)
-    return ", ".join([place(Location(path, first)), *lines]) + (f" and {rest} more" if rest else "")
+    named = joined(", ", [place(Location(path, first)), *lines])
+    return say("{places} and {rest} more", places=named, rest=rest) if rest else named
+
+
+def unstopped(text: str) -> str:
+    """Without the full stop that ends the whole sentence."""
+    return text.rstrip(".") if text.endswith(".") else text
+
+
+def bounded(text: str, *additions: str) -> str:
+    """The text with the first addition that fits, as one sentence cut at the limit."""
+    for addition in additions:
+        if addition:
+            whole = say("{sentence}; {more}.", sentence=text, more=unstopped(addition))
+        else:
+            whole = say("{sentence}.", sentence=text)
+        if len(whole) <= LIMIT:
+            return whole
+    return say("{sentence}.", sentence=text) if len(text) < LIMIT else text[: LIMIT - 2] + "…."

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from tracelens.messages import say
 from tracelens.model import RankRecording, StepSource, Tables, Timeline, Trace
 from tracelens.trace import (
     attribution,
@@ -96,30 +97,55 @@ def _overhead(rows: TraceRows, wait: pd.DataFrame) -> intervals.IntervalSet:
 def _several(rows: TraceRows, ops: pd.DataFrame) -> list[str]:
     """What to know about a file that is not one process on one GPU."""
     processes, devices = tables.processes(rows), int(ops["device"].nunique())
-    notes = []
+    notes: list[str] = []
     if processes > 1:
-        notes.append(f"the file holds the calls of {processes} processes: work of one may be taken for another's")
+        notes.append(
+            say(
+                "the file holds the calls of {processes} processes: work of one may be taken for another's",
+                processes=processes,
+            )
+        )
     if devices > 1:
-        notes.append(f"{devices} GPUs worked; shares and breakdown are of the one that worked most")
+        notes.append(
+            say("{devices} GPUs worked; shares and breakdown are of the one that worked most", devices=devices)
+        )
     return notes
 
 
 def _notes(ops: pd.DataFrame, step: pd.DataFrame, source: StepSource, slow: int) -> tuple[str, ...]:
-    notes = []
+    notes: list[str] = []
     unlinked = int((ops["call"] < 0).sum())
     if unlinked:
         share = 100 * unlinked / len(ops)
-        notes.append(f"{unlinked} of {len(ops)} GPU operations ({share:.0f} %) have no launch call in the trace")
+        notes.append(
+            say(
+                "{count} of {all} GPU operations ({share:.0f} %) have no launch call in the trace",
+                count=unlinked,
+                all=len(ops),
+                share=share,
+            )
+        )
     cut_off = int((~step["kept"] & ~step["attributed"]).sum()) - slow
     if cut_off:
-        notes.append(f"{cut_off} of {len(step)} steps are cut off at the edge of the window and were left out")
+        notes.append(
+            say(
+                "{count} of {all} steps are cut off at the edge of the window and were left out",
+                count=cut_off,
+                all=len(step),
+            )
+        )
     if slow:
         notes.append(
-            f"{slow} of {len(step)} steps took more than {slow_steps.FACTOR:g} x the time of the others for the same "
-            "calls, a hiccup of the machine, and were left out"
+            say(
+                "{count} of {all} steps took more than {factor:g} x the time of the others for the same "
+                "calls, a hiccup of the machine, and were left out",
+                count=slow,
+                all=len(step),
+                factor=slow_steps.FACTOR,
+            )
         )
     if source == "cycle":
-        notes.append("steps were found by repetition in the launch sequence; the trace has no step marks")
+        notes.append(say("steps were found by repetition in the launch sequence; the trace has no step marks"))
     if source == "none":
-        notes.append("no steps were found; the whole recording is taken as one")
+        notes.append(say("no steps were found; the whole recording is taken as one"))
     return tuple(notes)

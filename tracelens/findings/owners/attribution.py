@@ -47,6 +47,7 @@ from tracelens.findings.owners.idle_segments import (
 from tracelens.findings.owners.join import EXCESS
 from tracelens.findings.owners.line_work import LineWork
 from tracelens.findings.owners.sums import groups, heaviest
+from tracelens.messages import say
 from tracelens.model import Breakdown, Location, Owner, OwnerKind, Owners, RankRecording, Stall, Timeline
 from tracelens.trace import intervals
 
@@ -62,11 +63,11 @@ LEAST_SHARE = 0.002
 MOST_LOCATIONS = 5
 MOSTLY = 0.5
 """An owner is said to call something, or to follow a wait, if that is so for half of its time."""
-UNEXPLAINED = "the trace does not say what the host or the GPU was doing"
-STARTED_LATE = "the GPU was asked in time and began late: after another stream, another rank, or the profiler"
-PROFILERS_OWN = "a wait of the profiler's own"
-SMALL = "several lines, each of which takes next to nothing"
-OUTSIDE = "no line of the project was under way"
+UNEXPLAINED = say("the trace does not say what the host or the GPU was doing")
+STARTED_LATE = say("the GPU was asked in time and began late: after another stream, another rank, or the profiler")
+PROFILERS_OWN = say("a wait of the profiler's own")
+SMALL = say("several lines, each of which takes next to nothing")
+OUTSIDE = say("no line of the project was under way")
 WORDS: Mapping[int, OwnerKind] = {
     HOST_LINE: "host_line",
     COLLECTOR: "host_line",

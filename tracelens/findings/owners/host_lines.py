@@ -24,6 +24,7 @@ from tracelens.findings.owners.join import (
     carry,
 )
 from tracelens.findings.owners.operations import HostOperations
+from tracelens.messages import say
 from tracelens.model import LineLog, Location, RankRecording, Timeline
 from tracelens.trace import intervals, python_frames
 from tracelens.trace.lines import LineStep, Path, fold
@@ -31,11 +32,11 @@ from tracelens.trace.tables import TraceRows
 
 Column = npt.NDArray[Any]
 
-NOT_RECORDED = "the recording does not say which line ran: record with tracelens profile"
-NO_CLOCK = "the recording holds no times per source line"
-NO_FUNCTION = "no function of the project was under way"
-NOT_ALIKE = "no attributed step runs the same operations here"
-RAN_IN_NONE = "it ran in no attributed step"
+NOT_RECORDED = say("the recording does not say which line ran: record with tracelens profile")
+NO_CLOCK = say("the recording holds no times per source line")
+NO_FUNCTION = say("no function of the project was under way")
+NOT_ALIKE = say("no attributed step runs the same operations here")
+RAN_IN_NONE = say("it ran in no attributed step")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,9 @@
 "use strict";
+/* A sentence in the language of the page; `{name}` stands for a value. */
+const say = (text, values = {}) => {
+  const block = document.getElementById("tl-words"), words = block ? JSON.parse(block.textContent) : {};
+  return (words[text] ?? text).replace(/\{(\w+)\}/g, (_, name) => values[name]);
+};
 (() => {
   const root = document.documentElement;
   root.classList.add("js");
@@ -10,7 +15,7 @@
   document.addEventListener("DOMContentLoaded", () => {
     const theme = document.getElementById("theme");
     const isDark = () => root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-    const name = () => { theme.textContent = isDark() ? "Light" : "Dark"; theme.setAttribute("aria-label", `${theme.textContent} colours`); };
+    const name = () => { theme.textContent = isDark() ? say("Light") : say("Dark"); theme.setAttribute("aria-label", say("{theme} colours", { theme: theme.textContent })); };
     name();
     theme.addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; stored.set(root.dataset.theme); name(); });
 
@@ -21,8 +26,8 @@
         let done = true;
         try { await navigator.clipboard.writeText(text); } catch { done = select(button.dataset.copy); }
         const before = button.textContent;
-        button.textContent = done ? "Copied" : "Selected";
-        live.textContent = done ? "Copied to the clipboard" : "Selected; press Control C";
+        button.textContent = done ? say("Copied") : say("Selected");
+        live.textContent = done ? say("Copied to the clipboard") : say("Selected; press Control C");
         setTimeout(() => { button.textContent = before; }, 1500);
       });
     }
@@ -31,7 +36,7 @@
     change?.addEventListener("click", () => {
       const hidden = document.getElementById("source").classList.toggle("nodiff");
       change.setAttribute("aria-pressed", String(!hidden));
-      change.textContent = hidden ? "Show the change" : "Hide the change";
+      change.textContent = hidden ? say("Show the change") : say("Hide the change");
     });
 
     const download = document.getElementById("download");

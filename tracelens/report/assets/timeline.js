@@ -186,8 +186,8 @@
 
   function told() {
     const [number, start] = stepAt(view.from), seen = data.steps.filter(([, a, b]) => b > view.from && a < view.to);
-    const steps = seen.length > 1 ? `steps ${seen[0][0]} to ${seen[seen.length - 1][0]}` : `step ${seen.length ? seen[0][0] : number}`;
-    $("range").textContent = `${steps} · ${ms(Math.max(0, view.to - view.from))} in view, starting at ${((view.from - start) / 1e6).toFixed(2)} ms`;
+    const steps = seen.length > 1 ? say("steps {first} to {last}", { first: seen[0][0], last: seen[seen.length - 1][0] }) : say("step {number}", { number: seen.length ? seen[0][0] : number });
+    $("range").textContent = say("{steps} · {time} in view, starting at {start} ms", { steps, time: ms(Math.max(0, view.to - view.from)), start: ((view.from - start) / 1e6).toFixed(2) });
     const brush = $("brush");
     if (!brush) return; // a recording without a GPU has no strip
     brush.setAttribute("x", (920 * Math.max(0, view.from)) / data.end);
@@ -207,10 +207,11 @@
     const kind = data.kinds[lane.kind[i]], length = ms(lane.end[i] - lane.start[i]), cause = causeOf({ lane, i });
     if (kind === "wait") {
       const [what, , idle] = data.waits[lane.link[i] - 1];
-      return `${what}: host blocked ${length}` + (idle === null ? "" : `, GPU idle because of it ${ms(idle)}`);
+      if (idle === null) return say("{what}: host blocked {length}", { what, length });
+      return say("{what}: host blocked {length}, GPU idle because of it {idle}", { what, length, idle: ms(idle) });
     }
     const text = `${data.names[lane.text[i]]}, ${length}`;
-    return cause ? `${text}; cause: ${data.waits[lane.link[i] - 1][0]}` : text;
+    return cause ? say("{text}; cause: {cause}", { text, cause: data.waits[lane.link[i] - 1][0] }) : text;
   };
 
   function choose(found, speak = true) {
@@ -218,7 +219,7 @@
     const box = $("selected"), go = $("cause"), row = $("row");
     const cause = found && causeOf(found), wait = found && (cause || (data.kinds[found.lane.kind[found.i]] === "wait" ? found : null));
     const anchor = wait ? data.waits[wait.lane.link[wait.i] - 1][3] : "";
-    if (speak) box.textContent = found ? describe(found) : "Nothing selected.";
+    if (speak) box.textContent = found ? describe(found) : say("Nothing selected.");
     go.hidden = !cause; row.hidden = !anchor || !$(anchor);
     if (!row.hidden) { row.href = `#${anchor}`; }
     redraw();
@@ -233,7 +234,7 @@
   }
 
   function walk(way) {
-    if (!stalls.length) { $("selected").textContent = "The host did not wait in this recording."; return; }
+    if (!stalls.length) { $("selected").textContent = say("The host did not wait in this recording."); return; }
     const at = chosen ? chosen.lane.start[chosen.i] : way > 0 ? view.from - 1 : view.to + 1;
     const order = way > 0 ? stalls : [...stalls].reverse();
     visit(order.find(([row, i]) => way * (lanes[row].start[i] - at) > 0) || order[0]);
@@ -242,10 +243,10 @@
 
   /* idle gaps by their size: from the one that is chosen to the next smaller one */
   function nextGap() {
-    if (!gaps.length) { $("selected").textContent = "No idle gap is in this recording."; return; }
+    if (!gaps.length) { $("selected").textContent = say("No idle gap is in this recording."); return; }
     const place = chosen ? gaps.findIndex(([row, i]) => lanes[row] === chosen.lane && i === chosen.i) : -1, next = (place + 1) % gaps.length;
     visit(gaps[next]);
-    $("selected").textContent = `Gap ${next + 1} of ${gaps.length} by size: ${$("selected").textContent}`;
+    $("selected").textContent = say("Gap {number} of {count} by size: {gap}", { number: next + 1, count: gaps.length, gap: $("selected").textContent });
   }
 
   /* the wait of a row in the table: in the typical step, where it has one there */

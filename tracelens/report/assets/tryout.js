@@ -15,9 +15,10 @@
       $("then-range").setAttribute("d", row ? `M${60 + row.x[1]} 50H${60 + row.x[2]}M${60 + row.x[1]} 45v10M${60 + row.x[2]} 45v10` : "");
       $("then-text").setAttribute("x", 60 + (row ? Math.max(row.x[0], row.x[2], 0) : now) + 10);
       $("then-text").textContent = row ? `${row.step} · ${row.gain}` : "";
-      const what = row && row.schemes.length ? ` This is ${row.schemes.join(" and ")}${row.measured ? `; ${row.measured}` : ""}.` : "";
-      $("tried").textContent = row ? `${row.step} per step (80 % range ${row.range}), ${row.gain}; then limited by ${row.limit}.${what}`
-        : key ? "This combination could not be predicted." : "No change: the loop as it is.";
+      const levers = row ? row.schemes.join(" and ") : "", known = row && row.measured ? { levers, measured: row.measured } : { levers };
+      const what = !levers ? "" : " " + (known.measured ? say("This is {levers}; {measured}.", known) : say("This is {levers}.", known));
+      $("tried").textContent = row ? say("{step} per step (80 % range {range}), {gain}; then limited by {limit}.", row) + what
+        : key ? say("This combination could not be predicted.") : say("No change: the loop as it is.");
       for (const line of document.querySelectorAll("[data-tl=combinations] tr[data-key]")) line.classList.toggle("chosen", line.dataset.key === String(key));
     };
     for (const one of switches) one.addEventListener("change", show);
@@ -58,12 +59,12 @@
       rows.forEach((one, place) => {
         const row = body.querySelector(`tr[data-scheme="${one.id}"]`);
         body.querySelector(`[data-total="${one.id}"]`).textContent = one.now === null ? "–" : one.now.toFixed(2);
-        row.querySelector(".rank").textContent = one.rank === null ? "not ranked" : `rank ${place + 1}`;
+        row.querySelector(".rank").textContent = one.rank === null ? say("not ranked") : say("rank {rank}", { rank: place + 1 });
         row.classList.toggle("chosen", one.rank !== null && place === 0);
         body.append(row);
       });
       const first = rows.find((one) => one.rank !== null), moved = sliders.some((one) => one.dataset.moved);
-      $("leader").textContent = !first ? "No change pays, whatever the weights." : moved ? `With these weights ${first.id} leads.` : start;
+      $("leader").textContent = !first ? say("No change pays, whatever the weights.") : moved ? say("With these weights {lever} leads.", { lever: first.id }) : start;
       $("reset").disabled = !moved;
     };
     for (const one of sliders) one.addEventListener("input", () => { one.dataset.moved = "1"; show(); });

@@ -1,0 +1,72 @@
+"""The template of the message catalogue: every sentence that Python, the page and the rule files give to people.
+
+In: the package and `rules/`. Out: the text of `tracelens/locale/tracelens.pot`. Sentences are found by what marks them
+(`say`, `say_count`, `joined`, in the scripts of the page `say`); a rule file's texts are those that its reader marks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from babel.messages.catalog import Catalog
+from babel.messages.extract import extract
+from babel.messages.pofile import write_po
+
+ROOT = Path(__file__).resolve().parent.parent
+KEYWORDS = {"say": None, "say_count": (1, 2), "joined": None}
+METHODS = {
+    ".py": "python",
+    ".html": "jinja2.ext:babel_extract",
+    ".svg": "jinja2.ext:babel_extract",
+    ".js": "javascript",
+}
+
+
+def template() -> str:
+    """The catalogue's template, sorted, without lines or dates: it changes when a sentence does."""
+    found = Catalog(project="TraceLens", fuzzy=False)
+    for place, message in (*_of_code(), *_of_rules()):
+        found.add(message, locations=[(place, 0)])
+    out = io.BytesIO()
+    write_po(out, found, omit_header=True, sort_output=True, include_lineno=False, width=120)
+    return out.getvalue().decode()
+
+
+def _of_code() -> Iterator[tuple[str, str | tuple[str, ...]]]:
+    for path in sorted((ROOT / "tracelens").rglob("*")):
+        method = METHODS.get(path.suffix)
+        if method is not None and path.name != "messages.py":
+            options = {"trimmed": "true"} if path.suffix in (".html", ".svg") else {}
+            with path.open("rb") as file:
+                for _, message, _, _ in extract(method, file, KEYWORDS, (), options):
+                    yield path.relative_to(ROOT).as_posix(), message
+
+
+def _of_rules() -> Iterator[tuple[str, str]]:
+    sys.path.insert(0, str(ROOT))
+    from tracelens.messages import Message
+    from tracelens.schemes.rules import load
+
+    def walk(value: Any) -> Iterator[Message]:
+        if isinstance(value, Message):
+            yield value
+        elif dataclasses.is_dataclass(value):
+            for field in dataclasses.fields(value):
+                yield from walk(getattr(value, field.name))
+        elif isinstance(value, Mapping):
+            for one in value.values():
+                yield from walk(one)
+        elif isinstance(value, tuple | list):
+            for one in value:
+                yield from walk(one)
+
+    yield from (("rules", message.template) for message in walk(load()))
+
+
+if __name__ == "__main__":
+    print(f"{template().count('msgstr') - template().count('msgid_plural')} sentences are in the catalogue")

@@ -1,0 +1,153 @@
+"""Screens in a made-up language: what they say comes from the catalogue, what stays is data.
+
+This is the proof that a screen can be translated; the screens that are whole are those of this file.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.places import ROOT, SAMPLES
+from tests.support.pseudo import PseudoLanguage, page_text, untranslated
+from tracelens import inputs, messages, pipeline
+from tracelens.edit_kinds import EDIT_DEFINITIONS
+from tracelens.findings import DETECTORS
+from tracelens.model import IllustratedDiagnosis
+from tracelens.report import card, html, text
+from tracelens.report.terminal import TerminalStyle
+from tracelens.schemes.rules import load
+
+CASES = ("sync_every_batch", "gpu_bound", "host_bound", "loader_bound", "pageable_copies")
+COMMAND = re.compile(r"tracelens (?:[\w.-]+(?:/\S*)?|--?\S+|[A-Z]+)(?: [\w./=-]+)*")
+HUNK = re.compile(r"\bTL\d+(?:-\d+)?\b")
+SOURCE_LINE = re.compile(r"\s*[╭├│╰>]?\s*\d+  .*|\s*\d* \| .*")
+"""A line of the script with its times."""
+SETTINGS = re.compile(r"CUDA_LAUNCH_BLOCKING|allow_tf32|^benchmark\b|(?:num_workers|\w+_(?:factor|workers|memory))=\w+")
+TRACE_FILE = re.compile(r"\S+\.pt\.trace\.json\.gz")
+PYTORCH = (
+    "torch.compile",
+    "torch.compile reduce-overhead",
+    "GradScaler",
+    "steps/s",
+    "False",
+    "True",
+    "reduce-overhead",
+)
+POLICY = re.compile(r"default-src .*|width=device-width.*")
+"""What stands in the page's head for the browser."""
+
+
+@pytest.fixture(scope="module", params=CASES)
+def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> IllustratedDiagnosis:
+    folder = tmp_path_factory.mktemp("screens") / request.param
+    shutil.copytree(SAMPLES / request.param, folder)
+    (folder / "run" / "verify.json").unlink(missing_ok=True)  # its sentences are kept in English
+    examined = pipeline.examine(inputs.open_inputs((folder / "run",)))
+    return pipeline.illustrate(examined, pipeline.plan(examined))
+
+
+@pytest.fixture
+def language(monkeypatch: pytest.MonkeyPatch) -> PseudoLanguage:
+    chosen = PseudoLanguage()
+    monkeypatch.setattr(messages, "catalogue", lambda: chosen)
+    return chosen
+
+
+def data_of(diagnosis: IllustratedDiagnosis) -> set[str]:
+    """Every text that a screen shows as it is: of the trace, the script, the Run and the rules' ids."""
+    trace, run, rules = diagnosis.timeline.trace, diagnosis.run, load()
+    found = {trace.device or "", *(name for name in _names(diagnosis))}
+    found |= {line.strip() for source in diagnosis.sources.values() for line in source.splitlines()}
+    found |= {*diagnosis.sources, "tracelens_runtime.py", *PYTORCH, *_of_patches(diagnosis)}
+    if run is not None:
+        found |= {
+            run.path.name,
+            *map(str, run.command),
+            " ".join(map(str, run.command)),
+            *map(str, run.environment.values()),
+        }
+    ids = {
+        *(one.id for one in (*rules.schemes, *rules.levers, *rules.measures, *rules.findings.values())),
+        *(lever.id for lever in diagnosis.levers),
+        *(item.id for item in diagnosis.inventory),
+        *(one.id for one in DETECTORS),
+        *EDIT_DEFINITIONS,
+        *(call for one in rules.levers for call in (*one.callees, *one.value.usual)),
+    }
+    return found | ids | {name.replace("_", " ").replace("-", " ") for name in ids}
+
+
+def _names(diagnosis: IllustratedDiagnosis) -> Iterator[str]:
+    tables = diagnosis.timeline.tables
+    for table, column in ((tables.ops, "name"), (tables.calls, "name"), (tables.loader, "name"), (tables.waits, "api")):
+        if column in table:
+            yield from map(str, table[column].astype(str).unique())
+    for owner in diagnosis.owners.owners:
+        yield owner.callee or ""
+    for stall in diagnosis.stalls:
+        yield from (
+            stall.api,
+            stall.call or "",
+            str(stall.location or ""),
+            (stall.location and stall.location.function) or "",
+        )
+
+
+def _of_patches(diagnosis: IllustratedDiagnosis) -> Iterator[str]:
+    """What the patcher says of changes, which is not in the catalogue yet."""
+    for patch in diagnosis.patches.values():
+        for item in (*patch.by_hand, *patch.left_alone):
+            yield from (str(item.obstacle), str(item.by_hand))
+        for hunk in (*patch.hunks, *patch.left_out):
+            yield from (str(hunk.explanation), str(hunk.reason), str(hunk.unproved), hunk.tier)
+        yield from (str(declined.obstacle) for declined in patch.declined)
+
+
+def assert_translated(screen: list[str], diagnosis: IllustratedDiagnosis) -> None:
+    plain = [line for line in screen if not SOURCE_LINE.fullmatch(line)]
+    for data in (HUNK, COMMAND, POLICY, SETTINGS, TRACE_FILE):
+        plain = [data.sub("", line) for line in plain]
+    found = untranslated(plain, data_of(diagnosis))
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_screen_of_recommend(recorded: IllustratedDiagnosis, language: PseudoLanguage, width: int) -> None:
+    assert_translated(text.recommendation(recorded, TerminalStyle(width)).splitlines(), recorded)
+
+
+def test_the_long_form_of_recommend(recorded: IllustratedDiagnosis, language: PseudoLanguage) -> None:
+    said = text.recommendation(recorded, TerminalStyle(200, everything=True)).splitlines()
+    diff = next((place for place, line in enumerate(said) if line.startswith("--- ")), len(said))
+    assert_translated(said[:diff], recorded)
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_the_screen_of_analyze(recorded: IllustratedDiagnosis, language: PseudoLanguage, everything: bool) -> None:
+    assert_translated(text.analysis(recorded, TerminalStyle(160, everything=everything)).splitlines(), recorded)
+
+
+def test_the_page(recorded: IllustratedDiagnosis, language: PseudoLanguage) -> None:
+    assert_translated(list(page_text(html.render(recorded))), recorded)
+
+
+def test_the_card(recorded: IllustratedDiagnosis, language: PseudoLanguage) -> None:
+    assert_translated(list(page_text(card.render(recorded))), recorded)
+
+
+def test_what_the_screens_asked_for_is_in_the_template(
+    recorded: IllustratedDiagnosis, language: PseudoLanguage
+) -> None:
+    text.recommendation(recorded, TerminalStyle(120, everything=True))
+    html.render(recorded)
+    template = (ROOT / "tracelens/locale/tracelens.pot").read_text(encoding="utf-8")
+    known = {_joined(entry) for entry in re.findall(r'^msgid ((?:".*"\n)+)', template, re.MULTILINE)}
+    assert language.asked - known == set()
+
+
+def _joined(entry: str) -> str:
+    return "".join(line[1:-1] for line in entry.splitlines()).replace('\\"', '"').replace("\\\\", "\\")
