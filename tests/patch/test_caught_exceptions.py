@@ -80,3 +80,13 @@ def test_the_lines_of_a_logger_are_kept_whoever_gave_it_its_handler(name: str, t
     loop = "for x, y in loader:\n    STEP\n    log.info('%.4f', loss.item())  # fires\n"
     patch = patch_of(tmp_path, script("import logging\n" + LOGGERS[name] + loop), lossy=False)
     assert {one.path.name for one in patch.files} == {"train.py", "tracelens_runtime.py"}
+
+
+def test_a_file_that_a_method_writes_is_written_before_the_process_ends(tmp_path: Path) -> None:
+    text = (
+        "from pathlib import Path\nclass Last:\n    def push(self, value):\n"
+        "        Path('p.txt').write_text(str(value))\n"
+        "last = Last()\nfor x, y in loader:\n    STEP\n    last.push(loss.item())  # fires\n"
+    )
+    patch = patch_of(tmp_path, script(text), lossy=False)
+    assert {one.path.name for one in patch.files} == {"train.py", "tracelens_runtime.py"}

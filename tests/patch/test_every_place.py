@@ -49,3 +49,14 @@ def test_lines_that_cannot_be_moved_leave_the_other_changes_of_the_file(
     assert [(one.edit, one.obstacle) for one in patch.declined if "it is not so" in one.obstacle] == [
         ("defer-read", "the file is left as it is: it is not so")
     ]
+
+
+def test_a_loop_in_a_class_body_is_declined(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    text = "class Train:\n    total = 0.0\n    for x, y in loader:\n        x = x.to('cuda')\n        STEP\n"
+    path.write_text(
+        script(text + "        torch.cuda.synchronize()\n        total += loss.item()\nprint(Train.total)\n")
+    )
+    kinds = {"async-copy": 10, "defer-read": 10, "event-sync": 10, "interval-sync": 10, "prefetch": 10}
+    patch = patch_script(path, tmp_path, kinds, PatchOptions())
+    assert {one.edit for one in patch.declined if "class body" in one.obstacle} == set(kinds)

@@ -201,6 +201,31 @@ LOOPS = {
         over="loader",
         body="STEP\nls.append(loss.item())  # later",
     ),
+    "an archive of the file that is written": Case(
+        code="import tarfile\n",
+        body="STEP\nprint(loss.item(), file=open('s.txt', 'a'))  # later\n"
+        "if i % 4 == 3:\n    with tarfile.open('z.tar', 'w') as z:\n        z.add('s.txt')",
+    ),
+    "a size of the file that is written": Case(
+        code="import os\n",
+        body="STEP\nprint(loss.item(), file=open('s.txt', 'a'))  # later\n"
+        "if i % 4 == 3:\n    print(sum(one.stat().st_size for one in os.scandir('.')))",
+    ),
+    "the numbers of the file that is written": Case(
+        code="import numpy as np\n",
+        body="STEP\nprint(loss.item(), file=open('s.txt', 'a'))  # later\n"
+        "if i % 4 == 3:\n    opt.param_groups[0]['lr'] = len(np.fromfile('s.txt', sep=' '))",
+    ),
+    "a flush of the file under a writer": Case(
+        code="import csv\n",
+        before="f = open('m.csv', 'w')\nw = csv.writer(f)",
+        body="STEP\nw.writerow([loss.item()])  # later\nif i % 5 == 0:\n    f.flush()",
+    ),
+    "a warning behind a method": Case(
+        code="import warnings\nclass Rec:\n    def push(self, v):\n        warnings.warn(str(v), stacklevel=2)\n",
+        before="r = Rec()",
+        body="STEP\nr.push(loss.item())  # later",
+    ),
     "an array that is a file": Case(
         code="import numpy as np\n",
         before="kept = np.memmap('kept.bin', dtype='float32', mode='w+', shape=(100,))",

@@ -53,6 +53,8 @@ VIEW = "<view>"
 """The container that `.values()` and the like look at, also later."""
 FACTORY = "<factory>"
 STATE = "<state>"
+FLUSHED = "<flushed>"
+"""What of a file is on the disk."""
 TEXT = "<text>"
 """What a progress bar says beside how far it is."""
 _RATES = frozenset(f"['{name}']" for name in ("lr", "initial_lr", "lr_scale", "momentum", "weight_decay", "name"))

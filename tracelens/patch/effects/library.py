@@ -232,6 +232,7 @@ class Library:
             for one in given.named.get("file", NONE):
                 if isinstance(one, (Thing, Name)) and has_content(one):
                     self.memory.effect(here.unit, here.node, Effect(WRITES, one, STATE))
+                    self.memory.effect(here.unit, here.node, Effect(DISK_WRITE))
 
     def _keep(self, called: Name, receiver: Object, given: Arguments, here: Here) -> None:
         """What an object is given it may hold from then on."""

@@ -16,6 +16,7 @@ from typing import Literal
 from tracelens.patch.effects import names
 from tracelens.patch.effects.after_exceptions import SEEN, Seen, is_plain_block, seen_of
 from tracelens.patch.effects.analysis import Analysis
+from tracelens.patch.effects.attributes import FLUSHED
 from tracelens.patch.effects.deeds import Deed, Deeds
 from tracelens.patch.effects.dispatch import TEXT
 from tracelens.patch.effects.kept import evaluated_in_place
@@ -269,7 +270,7 @@ class _Judge:
                 yield self._met(deed, met, known=False)
 
     def _met(self, deed: Deed, what: Effect, known: bool = True) -> Reason:
-        name = described(what)
+        name, known = described(what), known and deed.effect.field != FLUSHED
         if deed.effect.target is SHARED:
             unknown = next((one for one in self.staying if one.effect.kind == UNKNOWN and one.at is deed.at), None)
             who = _why(unknown) if unknown is not None else "unknown code"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tracelens.patch.effects import classes
+from tracelens.patch.effects.attributes import FLUSHED
 from tracelens.patch.effects.dispatch import HELD, Arguments, Dispatch, Here
 from tracelens.patch.effects.memory import DATA, HOOKS, NONE, PLAIN, Memory, Objects
 from tracelens.patch.effects.names import module_of
@@ -144,8 +145,9 @@ def _environment_change(call: LibraryCall) -> Objects:
 
 
 def _flush(call: LibraryCall) -> Objects:
-    """What was written is the same, before it and after it."""
-    del call
+    """What was written is the same, before it and after it; what waits in a writer over the file would miss it."""
+    if call.name.receiver is not None:
+        call.memory.effect(call.here.unit, call.here.node, Effect(WRITES, call.name.receiver, FLUSHED))
     return frozenset({PLAIN})
 
 

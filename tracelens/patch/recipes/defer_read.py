@@ -25,6 +25,7 @@ from tracelens.patch.loop.loops import (
     Loop,
     check_framework,
     check_unpatched,
+    scope_of,
     training_loop,
     trains,
 )
@@ -164,6 +165,7 @@ def loop_of_read(request: RecipeRequest, node: cst.CSTNode, own_streams: bool = 
     """
     check_framework(request.names, reads=True)
     loop = training_loop(request.source, node)
+    scope_of(request.source, loop)
     check_unpatched(loop, request.names)
     check_not_thinned(request.source, node)
     for sign, meaning in wait_dependents.signs(request.source, "read"):
