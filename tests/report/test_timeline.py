@@ -357,11 +357,11 @@ def test_no_symptom_is_in_two_groups() -> None:
     ]
     assert sorted(names) == [
         "compile",
-        "exposed communication",
+        "exposed_communication",
         "loader wait",
-        "overlap gap",
+        "overlap_gap",
         "per-batch-sync",
-        "sync stall",
+        "sync_stall",
     ]
 
 

@@ -262,7 +262,8 @@ def _instead(diagnosis: PlannedDiagnosis) -> str:
         acts_ns = acts_on_ns(lever, diagnosis)
         if acts_ns is None:
             return say("{lever}: not tried yet.", lever=name)
-        return say("{lever}: acts on {part} ms of the step, not tried yet.", lever=name, part=short_ms(acts_ns))
+        part, step = short_ms(acts_ns), short_ms(diagnosis.steps.best_known_ns)
+        return say("{lever}: acts on {part} of {step} ms, not tried yet.", lever=name, part=part, step=step)
     step = short_ms(diagnosis.steps.best_known_ns / lever.known.speedup)
     return say("{lever}: {step} ms per step, {gained}.", lever=name, step=step, gained=_gained(lever))
 
