@@ -32,7 +32,7 @@ def test_evidence_comes_from_the_stalls(tmp_path: Path) -> None:
     (hunk,) = make(tmp_path, path, edits, (stall("s1", place.line, exposed=None),), PatchOptions()).hunks
     assert hunk.evidence.endswith("what it costs is not known")
     (hunk,) = make(tmp_path, path, edits, (stall("s1", place.line, exposed=2_667),), PatchOptions()).hunks
-    assert hunk.evidence.endswith("2.7 µs exposed"), "0.00 ms would be a zero that nobody measured"
+    assert hunk.evidence.endswith("it costs 2.7 µs"), "0.00 ms would be a zero that nobody measured"
 
 
 def test_a_read_that_did_not_fire_stays(tmp_path: Path) -> None:
