@@ -17,7 +17,7 @@ from tracelens import inputs, messages, pipeline
 from tracelens.edit_kinds import EDIT_DEFINITIONS
 from tracelens.findings import DETECTORS
 from tracelens.model import IllustratedDiagnosis
-from tracelens.report import card, html, text
+from tracelens.report import budget, card, compare_text, gate, html, text
 from tracelens.report.terminal import TerminalStyle
 from tracelens.schemes.rules import load
 
@@ -129,6 +129,17 @@ def test_the_long_form_of_recommend(recorded: IllustratedDiagnosis, language: Ps
 @pytest.mark.parametrize("everything", [False, True])
 def test_the_screen_of_analyze(recorded: IllustratedDiagnosis, language: PseudoLanguage, everything: bool) -> None:
     assert_translated(text.analysis(recorded, TerminalStyle(160, everything=everything)).splitlines(), recorded)
+
+
+@pytest.mark.parametrize("known", [None, ()])
+def test_the_screen_of_check(
+    recorded: IllustratedDiagnosis, language: PseudoLanguage, known: tuple[gate.KnownFinding, ...] | None
+) -> None:
+    budgets = budget.Budgets(syncs_per_step=1, exposed_ms=1, idle_share=0.1, step_ms=100)
+    judged = budget.judge_budgets(recorded, budgets, recorded.exposed_together_ns)
+    found = gate.judge(recorded, judged, ("other.py:1",), known, 0.01)
+    said = compare_text.gate(found, TerminalStyle(160), "tracelens recommend run").splitlines()
+    assert_translated([line.replace("other.py", "") for line in said], recorded)
 
 
 def test_the_page(recorded: IllustratedDiagnosis, language: PseudoLanguage) -> None:

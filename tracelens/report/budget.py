@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from tracelens.messages import say
 from tracelens.model import Diagnosis, Stall
 
 WAITING = ("device", "stream", "event", "d2h")
@@ -41,8 +42,11 @@ class BudgetResult:
     @property
     def said(self) -> str:
         """`2 synchronizations per step, at most 1`."""
-        value = "not measured" if self.value is None else f"{self.value:.3g}{self.unit}"
-        return f"{self.name}: {value}, at most {self.limit:g}{self.unit}"
+        limit = f"{self.limit:g}{self.unit}"
+        if self.value is None:
+            return say("{budget}: not measured, at most {limit}", budget=self.name, limit=limit)
+        value = f"{self.value:.3g}{self.unit}"
+        return say("{budget}: {value}, at most {limit}", budget=self.name, value=value, limit=limit)
 
 
 def judge_budgets(
@@ -54,10 +58,10 @@ def judge_budgets(
     waits = [stall for stall in diagnosis.stalls if stall.id not in allowed]
     counted = [s for s in waits if s.kind in WAITING and s.verdict != "window_edge"]
     values = (
-        ("synchronizations per step", _counted(diagnosis, counted), limits.syncs_per_step, ""),
-        ("time that waits cost per step", _exposed_ms(exposed_ns, waits), limits.exposed_ms, " ms"),
-        ("idle share of the GPU", diagnosis.idle_share, limits.idle_share, ""),
-        ("step time", None if step_ns is None else step_ns / 1e6, limits.step_ms, " ms"),
+        (say("synchronizations per step"), _counted(diagnosis, counted), limits.syncs_per_step, ""),
+        (say("time that waits cost per step"), _exposed_ms(exposed_ns, waits), limits.exposed_ms, " ms"),
+        (say("idle share of the GPU"), diagnosis.idle_share, limits.idle_share, ""),
+        (say("step time"), None if step_ns is None else step_ns / 1e6, limits.step_ms, " ms"),
     )
     return tuple(BudgetResult(name, value, limit, unit) for name, value, limit, unit in values if limit is not None)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import RenderableType
 
+from tracelens.messages import Message, say
 from tracelens.report import formatting, terminal, wording
 from tracelens.report.compare import Comparison, TimeChange
 from tracelens.report.gate import Gate
@@ -17,9 +18,9 @@ from tracelens.report.terminal import TerminalStyle
 
 ROWS = 12
 """Rows of a table; -v and the JSON have all of them."""
-MARK = {True: "ok", False: "ABOVE", None: "?"}
-STATE = {"new": "new", "known": "in the baseline", "allowed": "allowed"}
-UNCOMPARED = {"new": "found", "allowed": "allowed"}
+MARK = {True: say("ok"), False: say("ABOVE"), None: "?"}
+STATE = {"new": say("new"), "known": say("in the baseline"), "allowed": say("allowed")}
+UNCOMPARED = {"new": say("found"), "allowed": say("allowed")}
 """Without a baseline nothing is new."""
 
 
@@ -37,22 +38,27 @@ def _comparison(result: Comparison, style: TerminalStyle, next_command: str) -> 
     yield terminal.verdict(result.verdict)
     rows = [_change(wording.PARTS[part.name][0], part) for part in result.parts if part.base_ns or part.new_ns]
     if rows:
-        yield terminal.heading("Parts of a step")
-        yield terminal.table(("part", "base", "new", "change"), rows, frozenset({1, 2, 3}))
+        yield terminal.heading(say("Parts of a step"))
+        yield terminal.table((say("part"), say("base"), say("new"), say("change")), rows, frozenset({1, 2, 3}))
     if result.waits:
-        yield terminal.heading("Waits of the host, per step")
+        yield terminal.heading(say("Waits of the host, per step"))
         shown = result.waits if style.everything else result.waits[:ROWS]
         waits = [(*_change(wait.name, wait), _lines(wait), _exposed(wait)) for wait in shown]
-        columns = ("where", "base", "new", "change", "lines", "costs")
+        columns = (say("where"), say("base"), say("new"), say("change"), say("lines"), say("costs"))
         yield terminal.table(columns, waits, frozenset({1, 2, 3}))
-    yield from _issues("New findings", result.appeared)
-    yield from _issues("Findings that are gone", result.vanished)
+    yield from _issues(say("New findings"), result.appeared)
+    yield from _issues(say("Findings that are gone"), result.vanished)
     yield terminal.next_command(next_command)
 
 
 def _change(name: str, change: TimeChange) -> tuple[str, ...]:
     before, after = (("–" if ns is None else formatting.milliseconds(ns)) for ns in (change.base_ns, change.new_ns))
-    return formatting.shorten(name, 50), before, after, formatting.signed(change.delta_ns)
+    return (
+        name if isinstance(name, Message) else formatting.shorten(name, 50),
+        before,
+        after,
+        formatting.signed(change.delta_ns),
+    )
 
 
 def _lines(change: TimeChange) -> str:
@@ -71,7 +77,7 @@ def _exposed(change: TimeChange) -> str:
 def _gate(result: Gate, next_command: str) -> Iterator[RenderableType]:
     yield terminal.verdict(result.verdict)
     if result.items:
-        yield terminal.heading("Budgets")
+        yield terminal.heading(say("Budgets"))
         rows = [
             (
                 MARK[item.within],
@@ -81,21 +87,21 @@ def _gate(result: Gate, next_command: str) -> Iterator[RenderableType]:
             )
             for item in result.items
         ]
-        yield terminal.table(("", "budget", "value", "at most"), rows, frozenset({2, 3}))
+        yield terminal.table(("", say("budget"), say("value"), say("at most")), rows, frozenset({2, 3}))
     named = STATE if result.compared else UNCOMPARED
     yield from _issues(
-        "Findings",
+        say("Findings"),
         result.issues,
         named,
         states=result.compared or any(issue.state == "allowed" for issue in result.issues),
     )
     if result.resolved:
-        yield terminal.heading("Findings of the baseline that are gone")
+        yield terminal.heading(say("Findings of the baseline that are gone"))
         yield terminal.table(
-            ("what", "where"), [(issue.title, issue.place or "–") for issue in result.resolved], frozenset()
+            (say("what"), say("where")), [(issue.title, issue.place or "–") for issue in result.resolved], frozenset()
         )
     for entry in result.unused:
-        yield terminal.paragraph(f"the allow-list's {entry} allows nothing here: has the line moved?")
+        yield terminal.paragraph(say("the allow-list's {entry} allows nothing here: has the line moved?", entry=entry))
     yield terminal.next_command(next_command)
 
 
@@ -115,6 +121,6 @@ def _issues(
         )
         for issue in issues
     ]
-    columns = (*(["state"] if states else []), "what", "where", "per step", "share")
+    columns = (*([say("state")] if states else []), say("what"), say("where"), say("per step"), say("share"))
     numbers = frozenset({len(columns) - 2, len(columns) - 1})
     yield terminal.table(columns, rows, numbers)

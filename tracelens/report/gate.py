@@ -17,6 +17,7 @@ from tracelens import jsonfile
 from tracelens import run as runs
 from tracelens.errors import InputError
 from tracelens.jsonfile import Shape
+from tracelens.messages import joined, say, say_count
 from tracelens.model import Diagnosis
 from tracelens.report import formatting
 from tracelens.report import issues as listing
@@ -79,27 +80,37 @@ class Gate:
     def verdict(self) -> str:
         """One sentence, the same in every format."""
         if self.passed is True:
-            return f"The gate passes: {'; '.join(self._kept())}."
+            return say("The gate passes: {kept}.", kept=joined("; ", self._kept()))
         if self.passed is None:
             unknown = [item.name for item in self.items if item.within is None]
             if self.incomplete:
-                return f"The gate cannot be judged: {self.incomplete}, so the recording does not show the whole run."
-            return f"The gate cannot be judged: {', '.join(unknown)} could not be measured."
-        return f"The gate fails: {'; '.join(self._broken())}."
+                return say(
+                    "The gate cannot be judged: {reason}, so the recording does not show the whole run.",
+                    reason=self.incomplete,
+                )
+            return say("The gate cannot be judged: {budgets} could not be measured.", budgets=joined(", ", unknown))
+        return say("The gate fails: {broken}.", broken=joined("; ", self._broken()))
 
     def _kept(self) -> list[str]:
-        count = len(self.items)
-        kept = [f"{count} budget{'' if count == 1 else 's'} kept"] if count else []
-        return [*kept, "no new finding"] if self.compared else kept
+        kept: list[str] = (
+            [say_count("{count} budget kept", "{count} budgets kept", len(self.items))] if self.items else []
+        )
+        return [*kept, say("no new finding")] if self.compared else kept
 
     def _broken(self) -> list[str]:
         broken = [item.said for item in self.items if item.within is False]
         new = self.failing
         if new:
-            first = f"{new[0].title}{f' at {new[0].place}' if new[0].place else ''}"
-            cost = formatting.milliseconds(new[0].cost_ns)
-            count = f"{len(new)} new finding{'' if len(new) == 1 else 's'}"
-            broken.append(f"{count}, the costliest: {first}, {cost} per step")
+            title, place = new[0].title, new[0].place
+            broken.append(
+                say_count(
+                    "{count} new finding, the costliest: {what}, {cost} per step",
+                    "{count} new findings, the costliest: {what}, {cost} per step",
+                    len(new),
+                    what=say("{what} at {where}", what=title, where=place) if place else title,
+                    cost=formatting.milliseconds(new[0].cost_ns),
+                )
+            )
         return broken
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from tracelens.messages import Message
 from tracelens.model import Diagnosis, Finding, Location, Run
 from tracelens.report import formatting
 
@@ -137,7 +138,7 @@ def _issue(finding: Finding, fingerprint: str, diagnosis: Diagnosis) -> Issue:
     cost = f"{formatting.milliseconds(finding.cost_ns)} per step ({formatting.percent(finding.share)})"
     return Issue(
         rule=finding.id,
-        title=formatting.clean(finding.title),
+        title=finding.title if isinstance(finding.title, Message) else formatting.clean(finding.title),
         message=". ".join(_sentences(finding, cost, path, place)) + ".",
         level="warning" if finding.location is not None and finding.share >= NOTABLE_SHARE else "note",
         path=path,

@@ -67,7 +67,9 @@ def _parts(trial: TrialOfLevers, after: str) -> Iterator[RenderableType]:
     yield terminal.verdict(verdict(trial))
     if trial.apart:
         names = ", ".join(trial.apart)
-        yield terminal.paragraph(f"Not measured together with it, for lack of time: {names}. Give a larger --budget.")
+        yield terminal.paragraph(
+            say("Not measured together with it, for lack of time: {levers}. Give a larger --budget.", levers=names)
+        )
     for lever in measured:
         if lever.reason:
             yield terminal.paragraph(say("{lever}: {reason}", lever=lever.id, reason=lever.reason))
