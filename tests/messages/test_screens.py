@@ -8,18 +8,21 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
+from tests.support import report_cases
 from tests.support.places import ROOT, SAMPLES
 from tests.support.pseudo import PseudoLanguage, page_text, untranslated
 from tracelens import inputs, messages, pipeline
 from tracelens.edit_kinds import EDIT_DEFINITIONS
 from tracelens.findings import DETECTORS
-from tracelens.model import IllustratedDiagnosis
+from tracelens.model import IllustratedDiagnosis, Ratio
 from tracelens.report import budget, card, compare_text, gate, html, text
 from tracelens.report.terminal import TerminalStyle
 from tracelens.schemes.rules import load
+from tracelens.verify import verdict
 
 CASES = ("sync_every_batch", "gpu_bound", "host_bound", "loader_bound", "pageable_copies")
 COMMAND = re.compile(r"tracelens (?:[\w.-]+(?:/\S*)?|--?\S+|[A-Z]+)(?: [\w./=-]+)*")
@@ -129,6 +132,17 @@ def test_the_long_form_of_recommend(recorded: IllustratedDiagnosis, language: Ps
 @pytest.mark.parametrize("everything", [False, True])
 def test_the_screen_of_analyze(recorded: IllustratedDiagnosis, language: PseudoLanguage, everything: bool) -> None:
     assert_translated(text.analysis(recorded, TerminalStyle(160, everything=everything)).splitlines(), recorded)
+
+
+@pytest.mark.parametrize("ratio", [Ratio(0.8, 0.75, 0.85), Ratio(1.2, 1.1, 1.3), Ratio(1.0, 0.99, 1.01), None])
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_the_screen_of_verify(language: PseudoLanguage, ratio: Ratio | None, deterministic: bool) -> None:
+    diagnosis = report_cases.recommended()
+    trial = diagnosis.verifications[0]
+    told = verdict.VerdictEvidence(None, None, None, False, ratio, 5, deterministic)
+    fresh = replace(trial, verdict=verdict.sentence(told, trial.predicted), ratio=ratio, details={})
+    said = text.verification((fresh,), TerminalStyle(160), "tracelens apply run").splitlines()
+    assert_translated(said, diagnosis)
 
 
 @pytest.mark.parametrize("known", [None, ()])

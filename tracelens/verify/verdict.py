@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tracelens import units
+from tracelens.messages import capital, say
 from tracelens.model import Estimate, Outcome, Ratio
 from tracelens.verify.compare.numbers import Difference
 from tracelens.verify.compare.seed_tolerance import SeedTolerance
@@ -71,71 +72,100 @@ def _outcome_by_tolerance(evidence: VerdictEvidence, tolerance: SeedTolerance) -
 def sentence(evidence: VerdictEvidence, predicted: Estimate | None) -> str:
     """One sentence for people."""
     if evidence.broken:
-        return f"The patched version failed: {evidence.failure}"
+        return say("The patched version failed: {failure}", failure=evidence.failure)
     if evidence.failure is not None:
-        return f"Undecided: {evidence.failure}"
+        return say("Undecided: {failure}", failure=evidence.failure)
     if evidence.tolerance is not None:
         return _tolerance_sentence(evidence, evidence.tolerance, predicted)
     if evidence.difference is not None and not evidence.prints_otherwise:
-        return f"Different results: {evidence.difference}."
-    speed = _speed(evidence) + _prediction(evidence, predicted)
+        return say("Different results: {difference}.", difference=evidence.difference)
+    speed = _speed(evidence, predicted)
     if evidence.noise is not None:
-        return (
+        return say(
             "Undecided whether the results are the same: two runs of the original differ already, also under "
-            f"deterministic algorithms (first at {evidence.noise.where}). {speed}"
+            "deterministic algorithms (first at {where}). {speed}",
+            where=evidence.noise.where,
+            speed=speed,
         )
-    how = "Same results, bit for bit" + (" (under deterministic algorithms)" if evidence.deterministic else "")
-    if evidence.prints_otherwise:
-        how += f"; the output differs, as an unsafe change may make it ({evidence.difference})"
-    return f"{how}. {speed}"
+    return say("{same}. {speed}", same=_same(evidence), speed=speed)
+
+
+def _same(evidence: VerdictEvidence) -> str:
+    how = say("Same results, bit for bit")
+    if evidence.deterministic:
+        how = say("Same results, bit for bit (under deterministic algorithms)")
+    if not evidence.prints_otherwise:
+        return how
+    return say(
+        "{same}; the output differs, as an unsafe change may make it ({difference})",
+        same=how,
+        difference=evidence.difference,
+    )
 
 
 def _tolerance_sentence(evidence: VerdictEvidence, tolerance: SeedTolerance, predicted: Estimate | None) -> str:
     """For a change that was asked for with --unsafe: its losses beside those of other seeds."""
-    shown, where = tolerance.shown, f" (first at {evidence.difference.where})" if evidence.difference else ""
-    head = f"The results change{where}, as an unsafe change may"
+    shown, head = tolerance.shown, say("the results change, as an unsafe change may")
+    if evidence.difference:
+        where = evidence.difference.where
+        head = say("the results change (first at {where}), as an unsafe change may", where=where)
     if tolerance.verdict is None or shown is None:
-        return f"Undecided: {head[0].lower()}{head[1:]}; is it within seed noise? Unknown: {tolerance.reason}."
+        return say("Undecided: {what}; is it within seed noise? Unknown: {reason}.", what=head, reason=tolerance.reason)
     low, high, patched = shown.tail
-    ends = f"the loss ends at {patched:.4g}, {tolerance.seeds} seeds of the original at {low:.4g} to {high:.4g}"
-    if tolerance.verdict == "diverges":
-        share = f"{100 * shown.outside:.0f} % of its curve lies outside their band"
-        return f"Different results: the loss diverges: {ends}, and {share}."
-    speed = _speed(evidence) + _prediction(evidence, predicted)
-    return f"{head}, and stay within seed noise: {ends}. {speed}"
-
-
-def _speed(evidence: VerdictEvidence) -> str:
-    ratio = evidence.ratio
-    if ratio is None:
-        return "The speed was not measured: the budget allowed fewer than two interleaved pairs."
-    gain, low, high = (_percent(x) for x in (ratio.value, ratio.high, ratio.low))
-    speed = judge(ratio, evidence.pairs)
-    interval = f"95 % interval {low} to {high}, {evidence.pairs} interleaved pairs"
-    if speed == "inconclusive" and not ratio.tells:
-        return (
-            f"The speed is undecided: {evidence.pairs} interleaved pairs scatter too much to name a number; "
-            "repeat it on a quiet machine, or with a larger --budget."
-        )
-    if speed == "inconclusive":
-        return f"The speed is undecided: {gain}, {interval}; a larger --budget or more --steps would narrow it."
-    if speed == "no change":
-        return f"No change of the step time beyond {100 * POLICY.minimum_gain:.0f} %: {gain}, {interval}."
-    return f"{speed.capitalize()}: {gain}, {interval}."
-
-
-def _prediction(evidence: VerdictEvidence, predicted: Estimate | None) -> str:
-    ratio = evidence.ratio
-    if predicted is None or ratio is None or not ratio.tells:
-        return ""
-    low, high = predicted.base_ns / predicted.high_ns, predicted.base_ns / predicted.low_ns
-    measured = 1 / ratio.value
-    fits = "inside" if low <= measured <= high else "outside"
-    span = units.percent_range(100 * (low - 1), 100 * (high - 1))
-    return (
-        f" Predicted: {units.signed_percent(100 * (predicted.speedup - 1))} ({span}); "
-        f"the measurement lies {fits} the predicted range."
+    ends = say(
+        "the loss ends at {patched:.4g}, {seeds} seeds of the original at {low:.4g} to {high:.4g}",
+        patched=patched,
+        seeds=tolerance.seeds,
+        low=low,
+        high=high,
     )
+    if tolerance.verdict == "diverges":
+        return say(
+            "Different results: the loss diverges: {ends}, and {share:.0f} % of its curve lies outside their band.",
+            ends=ends,
+            share=100 * shown.outside,
+        )
+    speed = _speed(evidence, predicted)
+    return say("{what}, and stay within seed noise: {ends}. {speed}", what=capital(head), ends=ends, speed=speed)
+
+
+def _speed(evidence: VerdictEvidence, predicted: Estimate | None) -> str:
+    """What was measured of the speed, beside what was predicted."""
+    measured = _measured_speed(evidence)
+    if predicted is None or evidence.ratio is None or not evidence.ratio.tells:
+        return measured
+    low, high = predicted.base_ns / predicted.high_ns, predicted.base_ns / predicted.low_ns
+    told = {
+        "measured": measured,
+        "gain": units.signed_percent(100 * (predicted.speedup - 1)),
+        "range": units.percent_range(100 * (low - 1), 100 * (high - 1)),
+    }
+    if low <= 1 / evidence.ratio.value <= high:
+        return say("{measured} Predicted: {gain} ({range}); the measurement lies inside the predicted range.", **told)
+    return say("{measured} Predicted: {gain} ({range}); the measurement lies outside the predicted range.", **told)
+
+
+def _measured_speed(evidence: VerdictEvidence) -> str:
+    ratio, pairs = evidence.ratio, evidence.pairs
+    if ratio is None:
+        return say("The speed was not measured: the budget allowed fewer than two interleaved pairs.")
+    speed = judge(ratio, pairs)
+    if speed == "inconclusive" and not ratio.tells:
+        return say(
+            "The speed is undecided: {pairs} interleaved pairs scatter too much to name a number; "
+            "repeat it on a quiet machine, or with a larger --budget.",
+            pairs=pairs,
+        )
+    gain, low, high = (_percent(x) for x in (ratio.value, ratio.high, ratio.low))
+    spread = say(
+        "{gain}, 95 % interval {low} to {high}, {pairs} interleaved pairs", gain=gain, low=low, high=high, pairs=pairs
+    )
+    if speed == "inconclusive":
+        return say("The speed is undecided: {gain}; a larger --budget or more --steps would narrow it.", gain=spread)
+    if speed == "no change":
+        least = 100 * POLICY.minimum_gain
+        return say("No change of the step time beyond {least:.0f} %: {gain}.", least=least, gain=spread)
+    return say("Faster: {gain}.", gain=spread) if speed == "faster" else say("Slower: {gain}.", gain=spread)
 
 
 def _percent(ratio: float) -> str:
