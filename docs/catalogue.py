@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -68,5 +69,18 @@ def _of_rules() -> Iterator[tuple[str, str]]:
     yield from (("rules", message.template) for message in walk(load()))
 
 
+def report() -> str:
+    """How many sentences are in the catalogue, and how many phrases of which part of the package are in none."""
+    sys.path.insert(0, str(ROOT))
+    from tests.support.sources import MODULES, name_of
+    from tests.support.visible_strings import unmarked
+
+    out = Counter(name_of(path).partition("/")[0] for path in MODULES for _ in unmarked(path))
+    rows = [f"{count:6} {name}" for name, count in out.most_common()]
+    entries = template().count("\nmsgid ") + 1
+    head = f"{entries} sentences are in the catalogue; {sum(out.values())} phrases of Python are not:"
+    return "\n".join([head, *rows])
+
+
 if __name__ == "__main__":
-    print(f"{template().count('msgstr') - template().count('msgid_plural')} sentences are in the catalogue")
+    print(report())
