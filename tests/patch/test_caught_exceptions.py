@@ -90,3 +90,25 @@ def test_a_file_that_a_method_writes_is_written_before_the_process_ends(tmp_path
     )
     patch = patch_of(tmp_path, script(text), lossy=False)
     assert {one.path.name for one in patch.files} == {"train.py", "tracelens_runtime.py"}
+
+
+PERPLEXITY = (
+    "import math\ndef train():\n    for x, y in loader:\n        STEP\n        print(math.exp(loss.item()))  # fires\n"
+)
+HANDLERS = {
+    "by the caller": (
+        "try:\n    train()\nexcept OverflowError:\n    optimizer.param_groups[0]['lr'] *= 0.1\n",
+        "checked",
+    ),
+    "by nobody": ("train()\n", "safe"),
+    "to end": ("try:\n    train()\nexcept OverflowError:\n    print('too large')\n    raise\n", "safe"),
+    "of the keyboard": ("try:\n    train()\nexcept KeyboardInterrupt:\n    pass\n", "safe"),
+}
+
+
+@pytest.mark.parametrize("name", HANDLERS)
+def test_an_error_that_is_caught_around_the_loop_is_not_proved_to_be_the_same_later(name: str, tmp_path: Path) -> None:
+    """Whoever goes on after an overflow would have trained more batches by then."""
+    text, tier = HANDLERS[name]
+    patch = patch_of(tmp_path, script(PERPLEXITY + text), lossy=False)
+    assert [hunk.tier for hunk in patch.hunks] == [tier]

@@ -226,6 +226,28 @@ LOOPS = {
         before="r = Rec()",
         body="STEP\nr.push(loss.item())  # later",
     ),
+    "a queue of the best": Case(
+        code="import heapq\nclass Best:\n    def __init__(self):\n        self.kept = [0.0] * 3\n"
+        "    def push(self, v):\n        heapq.heappushpop(self.kept, v)\n",
+        before="best = Best()",
+        body="STEP\nbest.push(loss.item())  # later\nopt.param_groups[0]['lr'] = best.kept[0]",
+    ),
+    "random numbers that only a pattern knows": Case(
+        code="class Log:\n    def push(self, v):\n        print(v, torch.empty(1).cauchy_().item())\n",
+        before="log = Log()",
+        body="STEP\nlog.push(loss.item())  # later",
+    ),
+    "a check of a library": Case(
+        code="class Log:\n    def push(self, v):\n        torch._assert(v < 9, 'diverged')\n",
+        before="log = Log()",
+        body="STEP\nlog.push(loss.item())  # later",
+    ),
+    "the next of an iterator": Case(
+        code="class Sum:\n    def __init__(self):\n        self.weights, self.total = iter([1.0] * 3), 0.0\n"
+        "    def push(self, v):\n        self.total += v * next(self.weights)\n",
+        before="kept = Sum()",
+        body="STEP\nkept.push(loss.item())  # later",
+    ),
     "an array that is a file": Case(
         code="import numpy as np\n",
         before="kept = np.memmap('kept.bin', dtype='float32', mode='w+', shape=(100,))",

@@ -7,14 +7,14 @@ what waits then. An exception that nobody catches ends the process; one that is 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Literal
 
 from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.deeds import Deed
 from tracelens.patch.effects.memory import SHARED, Unit
-from tracelens.patch.effects.names import code_of
+from tracelens.patch.effects.names import code_of, module_of
 from tracelens.patch.effects.objects import (
     DISK_WRITE,
     OUTPUT,
@@ -34,6 +34,13 @@ from tracelens.patch.effects.statements import Statements
 
 Seen = Literal["lines", "results"]
 SEEN: tuple[Seen, ...] = ("lines", "results")
+_ENDS = ("KeyboardInterrupt", "SystemExit")
+_CANNOT_FAIL = frozenset(
+    [
+        *("add", "add_scalar", "append", "cpu", "debug", "detach", "error", "float", "format", "info", "item", "len"),
+        *("print", "set_postfix", "str", "tolist", "warning", "write"),
+    ]
+)
 _MADE = (Container, Instance)
 
 
@@ -71,26 +78,63 @@ def _is_made_by_a_call(one: Object) -> bool:
 
 def _may_be_caught(analysis: Analysis, unit: Module | Activation, loop: Loop, started: Path) -> bool:
     """Whether a `try` or `with` around the loop, or around a call that leads to it, may catch an exception."""
+    for current, node, is_known in _ways_to(analysis, unit, loop):
+        if isinstance(current, Callbacks) or not is_known or _is_guarded(analysis, current, node):
+            return True
+        if isinstance(current, Module) and current.file.path != started:
+            return True
+    return False
+
+
+def handler_of_errors(analysis: Analysis, unit: Module | Activation, loop: Loop) -> tuple[str, int] | None:
+    """File and line of what catches errors around the loop, and goes on after them."""
+    for current, node, _ in _ways_to(analysis, unit, loop):
+        if isinstance(current, Callbacks):
+            continue
+        for block in path_to(code_of(current), node):
+            if isinstance(block, (ast.Try, ast.TryStar)) and node not in block.handlers:
+                for handler in filter(_goes_on, block.handlers):
+                    return module_of(current).file.shown, handler.lineno
+    return None
+
+
+def _ways_to(analysis: Analysis, unit: Module | Activation, loop: Loop) -> Iterator[tuple[Unit, ast.AST, bool]]:
+    """The loop, the calls that lead to it, and whether all callers of that unit are known."""
     seen: set[Unit] = set()
     waiting: list[tuple[Unit, ast.AST]] = [(unit, loop)]
     while waiting:
         current, node = waiting.pop()
-        if isinstance(current, Callbacks) or any(
-            _catches(analysis, current, a) for a in path_to(code_of(current), node)
-        ):
-            return True
-        if current in seen:
-            continue
-        seen.add(current)
-        if isinstance(current, Module):
-            if current.file.path != started:
-                return True
-            continue
         summaries = analysis.memory.summaries
         callers = [(one, at) for one, summary in summaries.items() for at, called in summary.calls if called is current]
-        if not callers:
+        yield current, node, bool(callers) or isinstance(current, Module)
+        if current not in seen:
+            seen.add(current)
+            waiting += callers
+
+
+def _goes_on(handler: ast.ExceptHandler) -> bool:
+    """Whether a handler is for errors, and does not end with one or with the process."""
+    named = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    if all(isinstance(one, ast.Name) and one.id in _ENDS for one in named):
+        return False
+    last = handler.body[-1]
+    call = last.value if isinstance(last, ast.Expr) else None
+    ends = isinstance(call, ast.Call) and ast.unparse(call.func) in ("sys.exit", "exit", "quit", "os._exit")
+    return not (ends or isinstance(last, ast.Raise))
+
+
+def may_raise(statement: ast.AST) -> bool:
+    """Whether a statement does more than what cannot fail: sums, lists, lines."""
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if name not in _CANNOT_FAIL:
+                return True
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)):
+            if not (isinstance(node.left, ast.Constant) and isinstance(node.left.value, str)):
+                return True
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
             return True
-        waiting += callers
     return False
 
 

@@ -30,6 +30,7 @@ from tracelens.patch.effects.objects import (
     CLOCK,
     DISK_READ,
     DISK_WRITE,
+    GENERAL,
     OUTPUT,
     READS,
     WRITES,
@@ -125,6 +126,8 @@ class Library:
                 return frozenset({PLAIN})
             receiver = frozenset({called.receiver} if called.receiver is not None else ())
             return self.dispatch.unknown(f"`{called.full}(…)`", given.objects | receiver, here)
+        if vocabulary.is_general(called.full):
+            self.memory.effect(here.unit, here.node, Effect(GENERAL, None, called.full))
         self._effects(entry, called, given, here)
         self._hooks(called, given, here)
         results = self.callbacks.enter(entry, called, given, here) | self._unnamed(entry, called, here)

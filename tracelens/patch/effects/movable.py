@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from tracelens.patch.effects import names
-from tracelens.patch.effects.after_exceptions import SEEN, Seen, is_plain_block, seen_of
+from tracelens.patch.effects.after_exceptions import SEEN, Seen, handler_of_errors, is_plain_block, may_raise, seen_of
 from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.attributes import FLUSHED
 from tracelens.patch.effects.deeds import Deed, Deeds
@@ -27,6 +27,7 @@ from tracelens.patch.effects.objects import (
     COLLECTIVE,
     DISK_READ,
     DISK_WRITE,
+    GENERAL,
     NAMES,
     OUTPUT,
     RAISES,
@@ -198,6 +199,7 @@ class _Judge:
     def reasons(self) -> Iterator[Reason]:
         """All that speaks against the move."""
         yield from self._of_the_text()
+        yield from self._of_errors()
         yield from self._of_the_moment()
         yield from self._of_objects()
         yield from self._of_lines()
@@ -232,6 +234,14 @@ class _Judge:
                         _line(block),
                     )
 
+    def _of_errors(self) -> Iterator[Reason]:
+        """Errors that somebody catches around the loop, who would then go on some batches later."""
+        if not any(map(may_raise, self.statements)):
+            return
+        handler = handler_of_errors(self.analysis, self.unit, self.loop)
+        if handler is not None:
+            yield Reason(False, "moment", "an error in it is caught there, and would be some batches later", *handler)
+
     def _of_the_moment(self) -> Iterator[Reason]:
         """What binds a statement to the moment at which it stands."""
         for deed in self.moved:
@@ -242,6 +252,9 @@ class _Judge:
                 yield self._reason("moment", f"it {kind}", deed)
             elif kind == RAISES:
                 yield self._reason("moment", "it may raise, some batches later than it does now", deed, known=False)
+            elif kind == GENERAL:
+                text = f"`{deed.effect.field.strip('<>')}` may do more than to compute"
+                yield self._reason("hidden", text.replace(">.", "."), deed, known=False)
             elif kind == UNKNOWN:
                 yield self._reason("moment", f"what {_why(deed)} does is not known", deed, known=False)
         for deed in self.staying:

@@ -113,6 +113,8 @@ def _unusual(node: ast.AST, file: _File) -> Iterator[tuple[int, str]]:
             yield from _unusual_function(node)
         case ast.ClassDef():
             yield from _unusual_class(node, file.imported)
+        case ast.Assign(value=ast.GeneratorExp()) | ast.NamedExpr(value=ast.GeneratorExp()):
+            yield node.lineno, "a generator expression with a name"
         case ast.Call(func=ast.Name(id=name)) if name in _CALLS:
             yield node.lineno, f"`{name}`"
         case ast.Call(func=ast.Name(id="vars"), args=[ast.Name(id=name)]) if name in file.imported:

@@ -18,6 +18,7 @@ from tracelens.patch.effects.objects import (
     DISK_READ,
     DISK_WRITE,
     NAMES,
+    RAISES,
     READS,
     WRITES,
     Activation,
@@ -54,6 +55,8 @@ def _lazy(call: LibraryCall) -> Objects:
 
 
 def _next(call: LibraryCall) -> Objects:
+    if len(call.given.positional) == 1:
+        call.memory.effect(call.here.unit, call.here.node, Effect(RAISES))
     return call.dispatch.passes(NONE.union(*call.given.positional[:1]), call.here).union(*call.given.positional[1:])
 
 

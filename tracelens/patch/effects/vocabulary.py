@@ -29,6 +29,15 @@ _EFFECTS: Mapping[str, str] = {
 }
 
 
+_WIDE = (
+    *("torch.", "torchvision.", "torchaudio.", "numpy.", "scipy.", "sklearn.", "pandas.", "PIL.", "cv2.", "skimage."),
+    *("cupy.", "numba.", "jax.", "librosa.", "transformers.", "timm.", "einops.", "networkx.", "rdkit.", "heapq."),
+    *("bisect.", "argparse.", "omegaconf.", "pickle.", "io.", "os.", "sys.", "socket.", "<data>.", "<module>."),
+    *("<loader>.", "<optimizer>.", "<scheduler>.", "<other>."),
+)
+"""The patterns of these say what most of their functions do: enough for what stays where it is, no proof for a move."""
+
+
 @dataclass(frozen=True)
 class Entry:
     """One entry of the vocabulary; `does` are kinds of effects."""
@@ -54,6 +63,11 @@ def lookup(full: str) -> Entry | None:
     parts = full.split(".")
     prefixes = (".".join([*parts[:size], "*"]) for size in range(len(parts) - 1, 0, -1))
     return next((known[prefix] for prefix in prefixes if prefix in known), None)
+
+
+def is_general(full: str) -> bool:
+    """Whether all that is known of a function is a pattern that it shares with many others: most of them compute."""
+    return full not in _entries() and full.startswith(_WIDE)
 
 
 @cache
