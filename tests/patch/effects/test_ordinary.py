@@ -62,6 +62,8 @@ UNUSUAL = {
     "a.__class__ = B": "an assignment to `a.__class__`",
     "async def f(): pass": "`async`",
     "exec(text)": "`exec`",
+    "import torch\nprint(torch.cuda.max_memory_allocated())": "`torch.cuda.max_memory_allocated`",
+    "it = (len(h) for _ in range(9))": "a generator expression with a name",
     "import traceback\ntraceback.TracebackException(t, e, b, capture_locals=True)": "`traceback.TracebackException`",
     "model.forward, model.keep = (lambda x: x), 1": "an assignment to `model.forward`",
     "import torch.nn.functional as F\nvars(F)['relu'] = f": "`vars(F)`",

@@ -59,13 +59,10 @@ _REPLACED = _words("backward forward item param_groups parameters state_dict to 
 _BASES = _words("bool bytearray bytes complex dict float frozenset int list property set str super tuple type")
 _TENSORS = _words("Tensor TorchFunctionMode TorchDispatchMode")
 _TORCH = (
-    "torch.library",
-    "torch.nn.utils.parametrize",
-    "torch.overrides",
-    "torch.utils._",
-    "torch.utils.dlpack",
-    "torch.from_dlpack",
+    *("torch.library", "torch.nn.utils.parametrize", "torch.overrides", "torch.utils._", "torch.utils.dlpack"),
+    *("torch.from_dlpack", "torch.cuda.memory", "torch.cuda.max_memory", "torch.cuda.mem_get_info"),
 )
+"""What waits is a part of the memory that they count."""
 _SETTINGS = ("matplotlib.", "torch.backends.", "torch._dynamo.config.", "torch._inductor.config.")
 
 
@@ -105,6 +102,8 @@ def _unusual(node: ast.AST, file: _File) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, f"`{one}`") for one in libraries if not _is_known(one))
         case ast.Attribute():
             yield from _unusual_attribute(node, file)
+        case ast.Assign(value=ast.GeneratorExp()) | ast.NamedExpr(value=ast.GeneratorExp()):
+            yield node.lineno, "a generator expression with a name"
         case ast.Assign(value=value, targets=targets):
             for target in (part for one in targets for part in ast.walk(one)):
                 if isinstance(target, ast.Attribute) and _hides(target, value, file):
@@ -113,8 +112,6 @@ def _unusual(node: ast.AST, file: _File) -> Iterator[tuple[int, str]]:
             yield from _unusual_function(node)
         case ast.ClassDef():
             yield from _unusual_class(node, file.imported)
-        case ast.Assign(value=ast.GeneratorExp()) | ast.NamedExpr(value=ast.GeneratorExp()):
-            yield node.lineno, "a generator expression with a name"
         case ast.Call(func=ast.Name(id=name)) if name in _CALLS:
             yield node.lineno, f"`{name}`"
         case ast.Call(func=ast.Name(id="vars"), args=[ast.Name(id=name)]) if name in file.imported:
