@@ -155,5 +155,19 @@ def test_a_lever_that_nobody_tried_is_named_with_what_it_acts_on() -> None:
     wanted = replace(diagnosis.recommendation, scheme=None, lever="gc-collect")
     found = replace(diagnosis, owners=owners, levers=(lever("gc-collect"),), recommendation=wanted)
     screen = first_screen.first_screen(found)
-    assert screen.instead == "Collect every 100th batch: acts on 3.8 of 9.5 ms, not tried yet."
+    assert screen.instead == "Collect every 100th batch: saves at most 3.8 of 9.5 ms, not tried yet."
     assert (screen.levers[0].step, screen.then) == ("acts on 3.8", None)
+
+
+def test_why_the_gpu_idles_in_another_line_is_said_where_the_waits_keep_the_loader_from_working() -> None:
+    base = cases.recommended()
+    quiet = tuple(replace(stall, exposed_ns=30_000) for stall in base.stalls)
+    ended = next(stall for edit in base.recommended.edits for stall in edit.stalls)  # type: ignore[union-attr]
+    owners = Owners(10 * MS, (Owner("gpu", 6 * MS), Owner("dataloader", 4 * MS, group=ended)))
+    gains = replace(lever(base.recommendation.scheme or "", (1.2, 1.1, 1.3), 1), family="scheme")
+    base = replace(base, levers=(gains,))
+    said = first_screen.first_screen(replace(base, stalls=quiet, owners=owners)).beside_lines
+    assert said.startswith("One alone gives back <0.1 ms at most, both together")
+    assert said.endswith("that is the idle time of line 6.")
+    apart = replace(owners, owners=(owners.owners[0], replace(owners.owners[1], group=None)))
+    assert "idle time of line" not in first_screen.first_screen(replace(base, stalls=quiet, owners=apart)).beside_lines

@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from tests.support import report_cases as cases
+from tracelens.model import DrawnSpan, DrawnStep
 from tracelens.report import fix_card, screen_text, text
 from tracelens.report.first_screen import first_screen
+from tracelens.report.on_baseline import factor
 from tracelens.report.step_strip import GPU, Segment, StripLane
 from tracelens.report.terminal import TerminalStyle
 
@@ -67,3 +69,24 @@ def test_the_card_of_fix_draws_what_its_trial_measured() -> None:
     assert [line.split()[0] for line in drawn if "█" in line][:2] == ["now", "then"]
     unmeasured = replace(trial, ratio=None)
     assert fix_card.card(diagnosis, next(iter(diagnosis.patches.values())), unmeasured).strip is None
+
+
+def test_the_busy_share_that_is_told_is_the_one_that_is_drawn() -> None:
+    """A change of copies changes how long they take: the same work in a shorter step is no prediction of it."""
+    base = cases.recommended()
+    scheme = base.recommendation.scheme
+    predicted = replace(
+        base, verifications=(), drawn=(DrawnStep(scheme, 8_000_000, (bar("gemm", 0, 4), bar("Memcpy HtoD", 4, 5))),)
+    )
+    screen = first_screen(predicted)
+    assert screen.then is not None and screen.strip is not None and screen.then.busy_share is not None
+    then = screen.strip.steps[1].gpu
+    assert then is not None
+    works = {part.kind: part.ns for part in then.segments}
+    assert works["gpu"] + works["copy"] == pytest.approx(screen.then.busy_share * screen.then.step_ns)
+    assert works["copy"] == pytest.approx(works["gpu"] / 4)
+    assert works["gpu"] + works["copy"] == pytest.approx(5_000_000 * factor(predicted))
+
+
+def bar(name: str, start_ms: int, end_ms: int) -> DrawnSpan:
+    return DrawnSpan("stream 7", name, start_ms * 1_000_000, end_ms * 1_000_000)

@@ -6,12 +6,12 @@ shares are multiplied by it. The rest (scores, plan, guide, what could not be ju
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
-from tracelens.messages import capital, say
-from tracelens.model import Diagnosis, Lever, PlannedDiagnosis, Verification
+from tracelens.messages import capital, joined, say
+from tracelens.model import Diagnosis, Lever, Location, PlannedDiagnosis, Verification
 from tracelens.report import formatting, lever_names, line_times, next_commands, step_strip, wording
 from tracelens.report.formatting import DASH, short_ms
 from tracelens.report.line_times import CostlyLine
@@ -44,6 +44,8 @@ class LeverRow:
     id: str = ""
     command: str = ""
     """What to type for it; empty where nothing can be."""
+    acts: bool = False
+    """Whether `step` is what it acts on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,18 +150,35 @@ def _beside(diagnosis: PlannedDiagnosis) -> str:
     scheme = diagnosis.recommended
     lever = next((lever for lever in diagnosis.levers if scheme is not None and lever.id == scheme.id), None)
     if scheme is None or lever is None or lever.known is None:
-        return wording.together(diagnosis) or _free_waits(diagnosis)
+        return wording.together(diagnosis) or _free_waits(diagnosis) or _no_line(diagnosis)
     ended = {name for edit in scheme.edits for name in edit.stalls}
     alone = [stall.exposed_ns for stall in diagnosis.stalls if stall.id in ended and stall.exposed_ns is not None]
     base_ns = diagnosis.steps.best_known_ns
     all_ns = base_ns - base_ns / lever.known.speedup
     if len(alone) < 2 or all_ns - sum(alone) < wording.TOGETHER_SHARE * base_ns:
         return ""
-    one_ms, all_ms = short_ms(max(alone)), short_ms(all_ns)
+    values = {"one": short_ms(max(alone)), "all": short_ms(all_ns), "count": len(alone)}
     if len(alone) == 2:
-        return say("Remove one: {one} ms at most. Remove both: {all} ms.", one=one_ms, all=all_ms)
-    count = len(alone)
-    return say("Remove one: {one} ms at most. Remove all {count}: {all} ms.", one=one_ms, all=all_ms, count=count)
+        said = say("One alone gives back {one} ms at most, both together {all} ms.", **values)
+    else:
+        said = say("One alone gives back {one} ms at most, all {count} together {all} ms.", **values)
+    idle = _idle_elsewhere(diagnosis, ended)
+    return joined(" ", [said, idle]) if idle else said
+
+
+def _no_line(diagnosis: PlannedDiagnosis) -> str:
+    """That a line was looked for."""
+    looked = diagnosis.run is not None and diagnosis.steps.source != "none" and bool(diagnosis.sources)
+    return say("No single line holds a tenth of the step.") if looked and not costly_lines(diagnosis) else ""
+
+
+def _idle_elsewhere(diagnosis: PlannedDiagnosis, ended: Collection[str]) -> str:
+    """Why the GPU idles in another line than the one that waits: the training thread makes the batches, too."""
+    loader = next((owner for owner in diagnosis.owners.owners if owner.kind == "dataloader"), None)
+    place = line_times.place_of(loader, diagnosis) if loader is not None and loader.group in ended else None
+    if place is None:
+        return ""
+    return say("While Python waits it makes no next batch: that is the idle time of line {line}.", line=place.line)
 
 
 def _free_waits(diagnosis: PlannedDiagnosis) -> str:
@@ -220,17 +239,24 @@ def lever_rows(levers: Sequence[Lever], diagnosis: PlannedDiagnosis, typed: Sequ
 def _row(lever: Lever, diagnosis: PlannedDiagnosis) -> LeverRow:
     known, base_ns = lever.known, diagnosis.steps.best_known_ns
     name = lever_names.name(lever, diagnosis)
-    lines = spans(sorted({place.line for place in lever.locations if place.line is not None}))
+    lines = spans(sorted({place.line for place in _places(lever, diagnosis) if place.line is not None}))
     if known is None:
         acts_ns = acts_on_ns(lever, diagnosis)
         acts = DASH if acts_ns is None else say("acts on {part}", part=short_ms(acts_ns))
-        return LeverRow(DASH, name, lines, acts, DASH, say("not tried"), lever.id)
+        return LeverRow(DASH, name, lines, acts, DASH, say("not tried"), lever.id, acts=acts_ns is not None)
     step, low, high = (base_ns / ratio for ratio in (known.speedup, known.high, known.low))
     gains = known.excludes_zero
     gain = formatting.gain(known.speedup) if gains else say("no gain")
     rank = str(lever.rank) if gains and lever.rank is not None else DASH
     spread = say("{step} ({low} to {high})", step=short_ms(step), low=short_ms(low), high=short_ms(high))
     return LeverRow(rank, name, lines, spread, gain, wording.STATE[lever.state], lever.id)
+
+
+def _places(lever: Lever, diagnosis: PlannedDiagnosis) -> Sequence[Location]:
+    """Where it is written or what it ends; of what nobody tried, the lines whose time it acts on."""
+    helped = [owner for owner in diagnosis.owners.owners if lever.id.partition("=")[0] in owner.remedies]
+    found = [owner.locations[0] for owner in helped if owner.locations]
+    return found if lever.known is None and found else lever.locations
 
 
 def acts_on_ns(lever: Lever, diagnosis: PlannedDiagnosis) -> int | None:
@@ -263,7 +289,7 @@ def _instead(diagnosis: PlannedDiagnosis) -> str:
         if acts_ns is None:
             return say("{lever}: not tried yet.", lever=name)
         part, step = short_ms(acts_ns), short_ms(diagnosis.steps.best_known_ns)
-        return say("{lever}: acts on {part} of {step} ms, not tried yet.", lever=name, part=part, step=step)
+        return say("{lever}: saves at most {part} of {step} ms, not tried yet.", lever=name, part=part, step=step)
     step = short_ms(diagnosis.steps.best_known_ns / lever.known.speedup)
     return say("{lever}: {step} ms per step, {gained}.", lever=name, step=step, gained=_gained(lever))
 
@@ -294,7 +320,7 @@ def _about_patch(diagnosis: PlannedDiagnosis) -> str:
     lever = diagnosis.patches.get(diagnosis.recommendation.lever or "") if change is None else None
     if lever is not None and lever.by_hand:
         item = lever.by_hand[0]
-        return say("By hand, at {where}: {what}.", where=item.location, what=item.by_hand)
+        return say("By hand: {what}; {where} takes it from there.", what=item.by_hand, where=item.location)
     return wording.unchecked(change, next_commands.check(diagnosis)) if change is not None and change.unchecked else ""
 
 

@@ -103,7 +103,7 @@ def _blocked(diagnosis: Diagnosis) -> Mapping[Location, int]:
             out[stall.location] += stall.wait_ns
     loader = loader_time(diagnosis)
     asked = next((owner for owner in diagnosis.owners.owners if owner.kind == "dataloader"), None)
-    place = _place(asked, diagnosis) if asked is not None and loader.has_workers else None
+    place = place_of(asked, diagnosis) if asked is not None and loader.has_workers else None
     if place is not None:
         out[place] += round(loader.ns)
     return out
@@ -133,7 +133,7 @@ def _idle(diagnosis: Diagnosis) -> Mapping[Location, int]:
     """Per place the idle GPU time that it owns, by its owners, else by its waits; without a GPU the time on the CPU."""
     out: dict[Location, int] = defaultdict(int)
     for owner in diagnosis.owners.owners:
-        place = _place(owner, diagnosis)
+        place = place_of(owner, diagnosis)
         group = owner.kind in ("wait", "copy") and len(owner.locations) > 1  # each of its waits has its own time
         if place is not None and owner.kind not in ("gpu", "communication") and not group:
             out[place] += owner.owned_ns
@@ -145,7 +145,7 @@ def _idle(diagnosis: Diagnosis) -> Mapping[Location, int]:
     return out
 
 
-def _place(owner: Owner, diagnosis: Diagnosis) -> Location | None:
+def place_of(owner: Owner, diagnosis: Diagnosis) -> Location | None:
     """Where the owner is shown; a DataLoader whose line was not recorded stands in the head of the loop."""
     if owner.locations:
         return owner.locations[0]

@@ -5,11 +5,13 @@ In: a PlannedDiagnosis. Out: `BestLever`, or None where no lever gains for certa
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tracelens.messages import say
-from tracelens.model import Lever, PlannedDiagnosis, Verification
+from tracelens.model import IllustratedDiagnosis, Lever, PlannedDiagnosis, Verification
 from tracelens.report import lever_names
+from tracelens.report.on_baseline import factor
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,11 @@ class BestLever:
 
 def outcome(diagnosis: PlannedDiagnosis) -> BestLever | None:
     """Of what is recommended: a change of the loop, else a lever that gains."""
+    found = _recommended(diagnosis)
+    return None if found is None else _busy_as_drawn(diagnosis, found)
+
+
+def _recommended(diagnosis: PlannedDiagnosis) -> BestLever | None:
     scheme = diagnosis.recommended
     if scheme is not None and scheme.estimate is not None:
         trial = _trial(diagnosis, scheme.id) if scheme.estimate.evidence == "measured" else None
@@ -97,6 +104,26 @@ def _busy(diagnosis: PlannedDiagnosis, speedup: float, trial: Verification | Non
         measured = trial.window("after").get("gpu_busy_share")
         return float(measured) if isinstance(measured, int | float) else None
     return None if diagnosis.gpu_busy_share is None else min(1.0, diagnosis.gpu_busy_share * speedup)
+
+
+def _busy_as_drawn(diagnosis: PlannedDiagnosis, then: BestLever) -> BestLever:
+    """With what the GPU does in the step that was predicted: a change of copies changes their time, too."""
+    steps = diagnosis.drawn if isinstance(diagnosis, IllustratedDiagnosis) else ()
+    drawn = next((step for step in steps if step.scheme == then.lever), None)
+    if drawn is None or then.trial is not None or then.busy_share is None:
+        return then
+    worked = [(bar.start_ns, bar.end_ns) for bar in drawn.bars if bar.lane != "host"]
+    busy_ns = factor(diagnosis) * union_ns(worked)
+    return replace(then, busy_share=min(1.0, busy_ns / max(then.step_ns, 1)))
+
+
+def union_ns(spans: Iterable[tuple[int, int]]) -> int:
+    """How long at least one of the spans lasts."""
+    total, reached = 0, 0
+    for start, end in sorted(spans):
+        total += max(0, end - max(start, reached))
+        reached = max(reached, end)
+    return total
 
 
 def _trial(diagnosis: PlannedDiagnosis, scheme: str) -> Verification | None:

@@ -39,6 +39,9 @@ def blocks(screen: FirstScreen, next_command: str) -> Iterator[RenderableType]:
     yield Text()
     for note in _notes(screen):
         yield terminal.paragraph(note, "dim")
+    does = _what_it_does(next_command.split()[1])
+    if does:
+        yield terminal.paragraph(does, "dim")
     yield terminal.next_command(next_command)
 
 
@@ -92,11 +95,22 @@ def pictured(strip: StepStrip | None) -> Iterator[RenderableType]:
         yield _Lanes(lanes)
 
 
+def _what_it_does(command: str) -> str:
+    """Whether the next command touches a file is what one asks before typing it; empty where it only shows."""
+    if command == "fix":
+        return say("fix shows the change, measures it on a copy, and asks before it writes.")
+    if command == "apply":
+        return say("apply writes the change into the script; revert takes it out again.")
+    return say("try measures on copies; your files stay as they are.") if command == "try" else ""
+
+
 def _notes(screen: FirstScreen) -> Iterator[str]:
     if screen.measured:
         yield screen.measured
     if screen.about_patch:
         yield screen.about_patch
+    if any(row.acts for row in screen.levers):
+        yield say("acts on: so much of the step, in ms, it can save at most.")
     more = []
     if screen.more_levers:
         more.append(say_count("{count} more lever", "{count} more levers", screen.more_levers))

@@ -8,7 +8,7 @@ What one lane lacks is left out, never drawn as zero.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tracelens.messages import joined, say
@@ -16,7 +16,7 @@ from tracelens.model import Diagnosis, DrawnStep, IllustratedDiagnosis, PlannedD
 from tracelens.report import line_times, wording
 from tracelens.report.formatting import short_ms
 from tracelens.report.on_baseline import factor
-from tracelens.report.outcome import BestLever
+from tracelens.report.outcome import BestLever, union_ns
 
 TICKS = 5
 ROOM, NARROW_ROOM = 9.0, 18.0
@@ -157,7 +157,7 @@ def _then(diagnosis: PlannedDiagnosis, then: BestLever) -> Totals:
     steps = diagnosis.drawn if isinstance(diagnosis, IllustratedDiagnosis) else ()
     drawn = next((step for step in steps if step.scheme == then.lever), None)
     if drawn is not None:
-        return _replayed(diagnosis, drawn, then.step_ns / max(drawn.length_ns, 1), then.step_ns)
+        return _replayed(diagnosis, drawn, then)
     return _busy(then)
 
 
@@ -183,28 +183,24 @@ def _busy(then: BestLever) -> Totals:
     return {GPU: (("lost", then.step_ns - busy), ("gpu", busy))}
 
 
-def _replayed(diagnosis: PlannedDiagnosis, drawn: DrawnStep, scale: float, step_ns: float) -> Totals:
-    """Totals of the step that the replay laid out, brought to the length that the levers are listed with."""
+def _replayed(diagnosis: PlannedDiagnosis, drawn: DrawnStep, then: BestLever) -> Totals:
+    """Totals of the step that the replay laid out, brought to the length that the levers are listed with; the GPU's are
+    its busy share of that length."""
+    scale = then.step_ns / max(drawn.length_ns, 1)
     host = [(bar.name, bar.end_ns - bar.start_ns) for bar in drawn.bars if bar.lane == "host"]
     kind, _ = loader(diagnosis)
     loaded = scale * sum(ns for name, ns in host if name == "DataLoader")
     waits = scale * sum(ns for name, ns in host if "Synchronize" in name)
     copies = scale * sum(ns for name, ns in host if "Memcpy" in name)
+    out: Totals = {PYTHON: _host(then.step_ns, kind, loaded, copies, waits), **_busy(then)}
     on_gpu = [bar for bar in drawn.bars if bar.lane != "host"]
-    worked = scale * _union((bar.start_ns, bar.end_ns) for bar in on_gpu if not bar.name.startswith("Memcpy"))
-    busy = scale * _union((bar.start_ns, bar.end_ns) for bar in on_gpu)
-    return {
-        PYTHON: _host(step_ns, kind, loaded, copies, waits),
-        GPU: (("lost", max(step_ns - busy, 0.0)), ("copy", busy - worked), ("gpu", worked)),
-    }
-
-
-def _union(spans: Iterable[tuple[int, int]]) -> int:
-    total, reached = 0, 0
-    for start, end in sorted(spans):
-        total += max(0, end - max(start, reached))
-        reached = max(reached, end)
-    return total
+    all_ns = union_ns((bar.start_ns, bar.end_ns) for bar in on_gpu)
+    worked = union_ns((bar.start_ns, bar.end_ns) for bar in on_gpu if not bar.name.startswith("Memcpy"))
+    if GPU in out and all_ns:
+        busy = dict(out[GPU])["gpu"]
+        copied = busy * (all_ns - worked) / all_ns
+        out[GPU] = (("lost", then.step_ns - busy), ("copy", copied), ("gpu", busy - copied))
+    return out
 
 
 # -------------------------------------------------------------------------------------------------------- geometry
