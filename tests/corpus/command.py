@@ -4,39 +4,42 @@
     python -m tests.corpus.command --table RESULTS.jsonl
 
 Each script that has logging reads (`uses`) is patched with `--checked`, and without where a hunk is checked, in a
-process of its own that has 120 s of CPU time. Out: one JSON line per script, and a table of them: logging reads by what
-became of them, added lines, new files, seconds of CPU time.
+process of its own that has 60 s of CPU time. Out: one JSON line per script, with its diff, and a table of them:
+logging reads by what became of them, added lines, new files, seconds of CPU time without the start of Python.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
+import io
 import json
 import os
 import re
+import resource
 import subprocess
-import sys
 import tempfile
+import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TextIO
 
 from tests.corpus.collect import scripts
 from tests.corpus.uses import uses
+from tracelens import cli
 from tracelens.patch.code.batches import batches, parsed
 
-LIMIT_S = 120
+LIMIT_S = 60
 HELPERS = "tracelens_runtime.py"
 
 
 def measured(script: Path, project: Path) -> dict[str, Any]:
-    """One script: what it reads, and the two answers of the command."""
+    """One script: what it reads, and the two answers of the command; the second one knows what the first worked out."""
     lines = _reads(script)
-    out: dict[str, Any] = {"script": script.relative_to(project.parent).as_posix(), "reads": len(lines), "lines": lines}
+    out: dict[str, Any] = {"reads": len(lines), "lines": lines}
     out["checked"] = out["safe"] = _asked(script, project, ("--checked",))
     if any(tier == "checked" for _, tier in out["checked"].get("hunks", ())):
         out["safe"] = _asked(script, project, ())
@@ -45,27 +48,22 @@ def measured(script: Path, project: Path) -> dict[str, Any]:
 
 def _asked(script: Path, project: Path, words: tuple[str, ...]) -> dict[str, Any]:
     command = [
-        "sh",
-        "-c",
-        f'ulimit -t {LIMIT_S}; exec "$@"',
-        "sh",
-        sys.executable,
-        "-m",
-        "tracelens",
         "patch",
         str(script),
         "--every-place",
         "--dry-run",
+        "--project",
+        str(project),
+        "--format",
+        "json",
+        *words,
     ]
-    command += ["--project", str(project), "--format", "json", *words]
-    with tempfile.TemporaryFile("w+") as stdout, tempfile.TemporaryFile("w+") as stderr:
-        started = subprocess.Popen(command, stdout=stdout, stderr=stderr, cwd=project)
-        _, status, used = os.wait4(started.pid, 0)
-        started.returncode = os.waitstatus_to_exitcode(status)
-        seconds = round(used.ru_utime + used.ru_stime, 2)
-        text, errors = (stream.seek(0) or stream.read() for stream in (stdout, stderr))
-    if started.returncode not in (0, 1) or not text.startswith("{"):
-        return {"failed": f"{started.returncode} {errors[-400:]}", "seconds": seconds}
+    stdout, stderr, started = io.StringIO(), io.StringIO(), time.process_time()
+    with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
+        code = cli.main(command)
+    seconds, text = round(time.process_time() - started, 2), stdout.getvalue()
+    if code not in (0, 1) or not text.startswith("{"):
+        return {"failed": f"{code} {stderr.getvalue()[-400:]}", "seconds": seconds}
     answer = json.loads(text)
     added = [len(re.findall(r"^\+(?!\+\+)", part, re.M)) for part in _parts(answer.get("diff") or "").values()]
     return {
@@ -76,6 +74,7 @@ def _asked(script: Path, project: Path, words: tuple[str, ...]) -> dict[str, Any
         "left_out": [(item["line"], item["reason"]) for item in answer.get("left_out", ())],
         "added": sum(added),
         "new_files": sum(file["created"] for file in answer["files"]),
+        "diff": "".join(_parts(answer.get("diff") or "").values()),
     }
 
 
@@ -165,12 +164,50 @@ def main() -> int:
     if chosen.table:
         print(table(map(json.loads, chosen.table.read_text().splitlines())))
         return 0
-    with ThreadPoolExecutor(chosen.processes) as pool, chosen.output.open("w") as out:
-        waiting = [pool.submit(measured, *one) for one in _in_turns(chosen.folder, chosen.most)]
-        for done in as_completed(waiting):
-            out.write(json.dumps(done.result()) + "\n")
+    with chosen.output.open("w") as out:
+        for row in _measured_apart(_in_turns(chosen.folder, chosen.most), chosen.processes):
+            out.write(json.dumps(row) + "\n")
             out.flush()
     return 0
+
+
+def _measured_apart(asked: Iterable[tuple[Path, Path]], processes: int) -> Iterator[dict[str, Any]]:
+    """Each script in a process of its own, which starts with all that is imported here."""
+    running: dict[int, tuple[str, TextIO]] = {}
+    for script, project in asked:
+        if len(running) >= processes:
+            yield _finished(running)
+        stream = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by `_finished`
+        started = os.fork()
+        if not started:
+            _answer(script, project, stream)
+        running[started] = script.relative_to(project.parent).as_posix(), stream
+    while running:
+        yield _finished(running)
+
+
+def _answer(script: Path, project: Path, stream: TextIO) -> None:
+    """The child: it leaves its answer in the stream."""
+    try:
+        resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_S, LIMIT_S))
+        os.chdir(project)
+        json.dump(measured(script, project), stream)
+        stream.flush()
+    finally:
+        os._exit(0)
+
+
+def _finished(running: dict[int, tuple[str, TextIO]]) -> dict[str, Any]:
+    process, status = os.wait()
+    script, stream = running.pop(process)
+    with stream:
+        stream.seek(0)
+        text = stream.read()
+    failed = {"failed": f"ended with {os.waitstatus_to_exitcode(status)}", "seconds": LIMIT_S}
+    return {
+        "script": script,
+        **(json.loads(text) if text else {"reads": 0, "lines": [], "safe": failed, "checked": failed}),
+    }
 
 
 def _in_turns(folder: Path, most: int | None) -> list[tuple[Path, Path]]:
