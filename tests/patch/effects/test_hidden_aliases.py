@@ -237,6 +237,12 @@ LOOPS = {
         before="log = Log()",
         body="STEP\nlog.push(loss.item())  # later",
     ),
+    "a module that draws random numbers": Case(
+        code="class Log:\n    def __init__(self):\n        self.drop = nn.Dropout(0.5)\n"
+        "    def push(self, v):\n        print(v, self.drop(torch.ones(2)).sum())\n",
+        before="log = Log()",
+        body="STEP\nlog.push(loss.item())  # later",
+    ),
     "a check of a library": Case(
         code="class Log:\n    def push(self, v):\n        torch._assert(v < 9, 'diverged')\n",
         before="log = Log()",

@@ -66,8 +66,11 @@ def lookup(full: str) -> Entry | None:
 
 
 def is_general(full: str) -> bool:
-    """Whether all that is known of a function is a pattern that it shares with many others: most of them compute."""
-    return full not in _entries() and full.startswith(_WIDE)
+    """Whether all that is known of a function is a pattern that it shares with many others: most of them compute.
+
+    A module computes as well, but some draw random numbers, or count what they are given.
+    """
+    return full.startswith("<module>.") or (full not in _entries() and full.startswith(_WIDE))
 
 
 @cache
