@@ -31,6 +31,7 @@ from tracelens.patch.effects.objects import (
     DISK_READ,
     DISK_WRITE,
     GENERAL,
+    NAMES,
     OUTPUT,
     READS,
     WRITES,
@@ -87,6 +88,8 @@ class Library:
         member = frozenset({self.memory.make(Name, full, receiver)})
         if isinstance(receiver, Thing) and receiver.kind == "logger":
             return member | {receiver}  # its handlers and filters are parts of it
+        if full == "sys.modules":
+            self.memory.effect(here.unit, here.node, Effect(NAMES))
         entry = vocabulary.lookup(full)
         if entry is not None and entry.gives == "held" and isinstance(receiver, Thing):
             return member | self.memory.read(receiver, HELD, here.unit)
@@ -112,7 +115,7 @@ class Library:
         """A call of a library's function, or of a method of its object."""
         self.memory.spend()
         if ".mock." in f".{called.full}":
-            self.memory.write(REPLACED, HELD, given.objects)
+            self._mocked(given, here)
         special = SPECIAL.get(called.full) or METHODS.get(called.full.rpartition(".")[2])
         if special is not None:
             return special(LibraryCall(called, given, here, self.dispatch))
@@ -133,6 +136,16 @@ class Library:
         results = self.callbacks.enter(entry, called, given, here) | self._unnamed(entry, called, here)
         self._show(entry, given.objects | results, here)
         return self._result(entry, called, given, results, here) | self._timed(entry, called, given, results, here)
+
+    def _mocked(self, given: Arguments, here: Here) -> None:
+        """`mock.patch("torch.stack", f)`, `mock.patch.object(torch, "stack", f)`."""
+        self.memory.write(REPLACED, HELD, given.objects)
+        texts = [one.value for one in getattr(here.node, "args", ()) if isinstance(one, ast.Constant)]
+        if texts and isinstance(texts[0], str):
+            module, _, name = texts[0].rpartition(".")
+            owners = {self.memory.make(Name, module, None)} if module else given.positional[0]
+            for owner in owners:
+                self.memory.effect(here.unit, here.node, Effect(WRITES, owner, name))
 
     def _unnamed(self, entry: Entry, called: Name, here: Here) -> Objects:
         """What runs though the call does not name it: parts of loggers, special methods behind a base's method."""
