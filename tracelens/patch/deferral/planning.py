@@ -81,7 +81,7 @@ def _grown(facts: LoopFacts, seeds: Sequence[cst.CSTNode]) -> Deferral:
     while True:
         try:
             return _plan(facts, wanted, wait_for_rare=False)
-        except proof.Refused as refused:
+        except proof.NotMovable as refused:
             first = first or refused
             more = [leaf for leaf in facts.leaves if facts.source.line(leaf) == refused.at and leaf not in wanted]
             wanted += [leaf for leaf in more if isinstance(leaf, cst.BaseSmallStatement)]

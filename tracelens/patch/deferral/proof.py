@@ -27,7 +27,7 @@ MAX_SENTENCES = 3
 _BY_HAND = "read the value every N batches"
 
 
-class Refused(Blocked):
+class NotMovable(Blocked):
     """A line of the project forbids the plan; `at` is the line of the loop that leads to it."""
 
     def __init__(self, obstacle: str, at: int) -> None:
@@ -44,7 +44,7 @@ def unproved(deferral: Deferral) -> str:
     reasons = [one for one in answer.reasons if not _accepted(one, deferral)]
     known = next((one for one in reasons if one.known), None)
     if known is not None:
-        raise Refused(sentence(known, deferral.facts.source), known.at)
+        raise NotMovable(sentence(known, deferral.facts.source), known.at)
     said = list(dict.fromkeys(sentence(one, deferral.facts.source) for one in reasons))
     more = f", and {len(said) - MAX_SENTENCES} more" if len(said) > MAX_SENTENCES else ""
     return "; ".join(said[:MAX_SENTENCES]) + more

@@ -49,7 +49,7 @@ from tracelens.patch.effects.objects import (
     Plain,
     Thing,
 )
-from tracelens.patch.effects.special import METHODS, SPECIAL, LibraryCall
+from tracelens.patch.effects.special import METHODS, SPECIAL, LibraryCall, mocked
 from tracelens.patch.effects.vocabulary import Entry
 
 _KEEPS = (
@@ -73,8 +73,7 @@ class Library:
         self.memory = memory
         self.dispatch = dispatch
         self.callbacks = CallbackRules(memory, dispatch)
-        self._passing: set[Thing] = set()
-        """What is gone through at present, the one within the other."""
+        self._passing: set[Thing] = set()  # what is gone through at present
 
     # ------------------------------------------------------------------------------------------------------- reading
 
@@ -115,7 +114,7 @@ class Library:
         """A call of a library's function, or of a method of its object."""
         self.memory.spend()
         if ".mock." in f".{called.full}":
-            self._mocked(given, here)
+            mocked(given, here, self.memory)
         special = SPECIAL.get(called.full) or METHODS.get(called.full.rpartition(".")[2])
         if special is not None:
             return special(LibraryCall(called, given, here, self.dispatch))
@@ -136,16 +135,6 @@ class Library:
         results = self.callbacks.enter(entry, called, given, here) | self._unnamed(entry, called, here)
         self._show(entry, given.objects | results, here)
         return self._result(entry, called, given, results, here) | self._timed(entry, called, given, results, here)
-
-    def _mocked(self, given: Arguments, here: Here) -> None:
-        """`mock.patch("torch.stack", f)`, `mock.patch.object(torch, "stack", f)`."""
-        self.memory.write(REPLACED, HELD, given.objects)
-        texts = [one.value for one in getattr(here.node, "args", ()) if isinstance(one, ast.Constant)]
-        if texts and isinstance(texts[0], str):
-            module, _, name = texts[0].rpartition(".")
-            owners = {self.memory.make(Name, module, None)} if module else given.positional[0]
-            for owner in owners:
-                self.memory.effect(here.unit, here.node, Effect(WRITES, owner, name))
 
     def _unnamed(self, entry: Entry, called: Name, here: Here) -> Objects:
         """What runs though the call does not name it: parts of loggers, special methods behind a base's method."""
