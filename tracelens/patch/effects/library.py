@@ -62,6 +62,7 @@ _KEEPS = (
     "<list>.push",
 )
 
+_ERRORS = ("Error", "Exception", "Interrupt", "Exit", "Iteration", "Warning")
 MAX_DEPTH = 8
 """Dots in the name of a library's function; there are no longer ones, but an assignment in a loop could make some."""
 
@@ -102,11 +103,10 @@ class Library:
 
     def _kind_after(self, full: str) -> str:
         entry = vocabulary.lookup(full)
-        if entry is None:
-            return full[1:].partition(">")[0]
-        if entry.gives.startswith("<"):
+        if entry is not None and entry.gives.startswith("<"):
             return entry.gives[1:-1]
-        return "data" if entry.gives in ("data", "new data", "plain") else full[1:].partition(">")[0]
+        is_data = entry is not None and entry.gives in ("data", "new data", "plain")
+        return "data" if is_data else full[1:].partition(">")[0]
 
     # ------------------------------------------------------------------------------------------------------- calling
 
@@ -122,9 +122,7 @@ class Library:
         if entry is None or entry.gives == "unknown":
             if called.receiver is None and vocabulary.knows(f"{called.full}.*"):
                 return NONE  # a module, which nobody calls: it is one of several things that a name can stand for
-            if called.full.startswith("builtins.") and called.full.endswith(
-                ("Error", "Exception", "Interrupt", "Exit", "Iteration", "Warning")
-            ):
+            if called.full.startswith("builtins.") and called.full.endswith(_ERRORS):
                 return frozenset({PLAIN})
             receiver = frozenset({called.receiver} if called.receiver is not None else ())
             return self.dispatch.unknown(f"`{called.full}(…)`", given.objects | receiver, here)
@@ -163,8 +161,7 @@ class Library:
             return frozenset({self.memory.make(made, *([here.node] * (2 if made is Duration else 1)))})
         if entry.gives not in ("plain", "data", "new data", "elements"):
             return NONE
-        receiver = NONE if called.receiver is None else frozenset({called.receiver})
-        objects = given.objects | results | receiver
+        objects = given.objects | results | (NONE if called.receiver is None else {called.receiver})
         if called.full.endswith(".format"):  # `"{meter.average}".format(meter=meter)`
             objects |= NONE.union(*(self._inside_all(one, here) for one in objects if isinstance(one, Instance)))
         return durations.timed(objects, self.memory)
