@@ -83,8 +83,9 @@ def _grown(facts: LoopFacts, seeds: Sequence[cst.CSTNode]) -> Deferral:
             return _plan(facts, wanted, wait_for_rare=False)
         except proof.NotMovable as refused:
             first = first or refused
-            more = [leaf for leaf in facts.leaves if facts.source.line(leaf) == refused.at and leaf not in wanted]
-            wanted += [leaf for leaf in more if isinstance(leaf, cst.BaseSmallStatement)]
+            there = (leaf for leaf in facts.leaves if facts.source.line(leaf) == refused.at and leaf not in wanted)
+            more = [leaf for leaf in there if isinstance(leaf, cst.BaseSmallStatement)]
+            wanted += more
             if not more or len(wanted) > len(seeds) + MAX_JOINING:
                 raise first from None
         except Blocked as blocked:

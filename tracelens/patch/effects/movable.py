@@ -221,13 +221,8 @@ class _Judge:
         """Statements that end something, and blocks around them that are over when they run."""
         for statement in self.statements:
             if any(isinstance(part, _LEAVES) for part in ast.walk(statement)):
-                yield Reason(
-                    True,
-                    "leaves",
-                    "it leaves the loop, or hands control to somebody else",
-                    self.shown,
-                    _line(statement),
-                )
+                text = "it leaves the loop, or hands control to somebody else"
+                yield Reason(True, "leaves", text, self.shown, _line(statement))
             for block in path_to(self.loop, statement)[1:-1]:
                 if isinstance(block, (ast.Try, ast.TryStar)) and (block.handlers or block.finalbody):
                     yield Reason(True, "block", "it runs where an exception may be caught", self.shown, _line(block))
