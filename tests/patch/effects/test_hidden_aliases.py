@@ -243,6 +243,33 @@ LOOPS = {
         before="log = Log()",
         body="STEP\nlog.push(loss.item())  # later",
     ),
+    "an iterator that takes from a list": Case(
+        code="import itertools\n",
+        before="kept = []\nrun = itertools.accumulate(iter(kept.pop, None))",
+        body="STEP\nkept.append(loss.item())  # later\nprint(next(run))",
+    ),
+    "a map into a list": Case(
+        before="kept, other = [], []\nfilled = map(kept.append, range(100))",
+        body="STEP\nkept.append(loss.item())  # later\nnext(filled)",
+    ),
+    "an iterator that is searched": Case(
+        code="class Log:\n    def __init__(self, source):\n        self.source, self.rows = source, []\n"
+        "    def push(self, v):\n        self.rows.append((v, 5 in self.source))\n",
+        before="source = iter(range(1000))\nlog = Log(source)",
+        body="STEP\nlog.push(loss.item())  # later\nprint(next(source))",
+    ),
+    "a lookup that makes a key": Case(
+        code="from collections import defaultdict\nclass Log:\n    def __init__(self, known):\n"
+        "        self.known, self.rows = known, []\n"
+        "    def push(self, v):\n        self.rows.append((v, len(self.known)))\n",
+        before="known = defaultdict(list)\nlog = Log(known)",
+        body="STEP\nlog.push(loss.item())  # later\nknown[i % 5]",
+    ),
+    "a file that is closed when its line has run": Case(
+        code="import os\n",
+        body="STEP\nprint(loss.item(), file=open('s.txt', 'a'))  # later\n"
+        "if i % 4 == 3:\n    print(sum(one.stat().st_size for one in os.scandir('.')))",
+    ),
     "a check of a library": Case(
         code="class Log:\n    def push(self, v):\n        torch._assert(v < 9, 'diverged')\n",
         before="log = Log()",

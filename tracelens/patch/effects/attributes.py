@@ -325,7 +325,10 @@ class Attributes(ABC):
 
     def _made_by_factory(self, owner: Container, here: Here) -> Objects:
         """What a `defaultdict` makes where it has no such key."""
-        made = self.invoke(self.memory.read(owner, FACTORY, here.unit), Arguments(), here)
+        factory = self.memory.read(owner, FACTORY, here.unit)
+        made = self.invoke(factory, Arguments(), here)
+        if factory:
+            self.memory.effect(here.unit, here.node, Effect(WRITES, owner, ANY_KEY))
         self.memory.write(owner, ANY_KEY, made)
         return made
 

@@ -262,6 +262,8 @@ class Expressions:
             for effect in decided if looks and not self.ends_nothing else ():
                 self.memory.effect(self.unit, node, effect)
             name = _COMPARISONS.get(type(operator))
+            if name == "__contains__":  # an iterator is used up
+                self.dispatch.passes({one for one in right if isinstance(one, Thing) and one.kind != "data"}, here)
             if name is not None:
                 self.dispatch.special(right if name == "__contains__" else left, (name,), Arguments((right,)), here)
         tensors = any(isinstance(one, (Thing, Name)) for side in sides for one in side)

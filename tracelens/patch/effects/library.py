@@ -52,15 +52,7 @@ from tracelens.patch.effects.objects import (
 from tracelens.patch.effects.special import METHODS, SPECIAL, LibraryCall, mocked
 from tracelens.patch.effects.vocabulary import Entry
 
-_KEEPS = (
-    "<list>.append",
-    "<list>.add",
-    "<list>.insert",
-    "<list>.appendleft",
-    "<list>.setdefault",
-    "<list>.put",
-    "<list>.push",
-)
+_KEEPS = tuple(f"<list>.{name}" for name in ("append", "add", "insert", "appendleft", "setdefault", "put", "push"))
 
 _ERRORS = ("Error", "Exception", "Interrupt", "Exit", "Iteration", "Warning")
 MAX_DEPTH = 8
@@ -335,7 +327,7 @@ class Library:
         inside |= self.dispatch.passes(given.objects.difference(functions, {PLAIN}), here)
         if called.full == "collections.defaultdict":
             inside |= self.dispatch.invoke(functions, Arguments(), here)
-            self.memory.write(made, FACTORY, (one for one in functions if not isinstance(one, Name)))
+            self.memory.write(made, FACTORY, {PLAIN, *(one for one in functions if not isinstance(one, Name))})
         if called.full.endswith((".items", ".values", ".keys")) and isinstance(called.receiver, Container):
             self.memory.write(made, VIEW, {called.receiver})
         if called.full.startswith(("builtins.dict", "collections.")):
@@ -380,15 +372,16 @@ class Library:
         return self.call(self.memory.make(Name, f"<{over.kind}>.__next__", over), Arguments(), here)
 
     def _pass_name(self, over: Name, here: Here) -> Objects:
-        if vocabulary.lookup(over.full) is None:
+        entry = vocabulary.lookup(over.full)
+        if entry is None:
             return self.dispatch.unknown(f"`{over.full}`", NONE, here)
         if isinstance(over.receiver, (Thing, Container, Instance)) and over.receiver is not DATA:
             self.memory.effect(here.unit, here.node, Effect(READS, over.receiver, STATE))
-        entry = vocabulary.lookup(over.full)
-        return frozenset({WEIGHTS if entry is not None and entry.gives == "weights" else DATA})
+        return frozenset({WEIGHTS if entry.gives == "weights" else DATA})
 
     def _pass_lazily(self, over: Thing, held: Objects, here: Here) -> Objects:
-        functions = frozenset(one for one in held if isinstance(one, (Function, Method, Class)))
+        methods = {one for one in held if isinstance(one, Name) and has_content(one)}
+        functions = methods.union(one for one in held if isinstance(one, (Function, Method, Class)))
         given = self.dispatch.passes(held - functions, here)
         results = self.dispatch.invoke(functions, Arguments((given,), rest=given), here)
         if over.kind == "lazy":

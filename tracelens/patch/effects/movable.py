@@ -261,6 +261,10 @@ class _Judge:
             elif kind == UNKNOWN:
                 yield self._reason("moment", f"what {_why(deed)} does is not known", deed, known=False)
         for deed in self.staying:
+            if deed.effect.kind == DISK_WRITE and any(span.holds(deed.at) for span in self.question.later):
+                yield self._reason(
+                    "moment", "a file is opened, which is closed when the line has run", deed, known=False
+                )
             if deed.effect.kind == NAMES:
                 yield self._reason("moment", "the loop looks names up by their text", deed)
             elif deed.effect.kind == SUSPENDS and deed.unit is self.unit:

@@ -220,7 +220,10 @@ _ARGUMENTS = (
     " contextlib.asynccontextmanager dataclasses.dataclass"
 )
 _CHANGES = ("update", "pop", "setdefault", "clear", "popitem")
-_PASSES = "chain cycle islice takewhile tee chain.from_iterable"
+_PASSES = (
+    "accumulate batched chain chain.from_iterable combinations combinations_with_replacement compress cycle dropwhile "
+    "filterfalse groupby islice pairwise permutations product repeat starmap takewhile tee zip_longest"
+)
 METHODS: Mapping[str, Callable[[LibraryCall], Objects]] = {"__new__": _new, "__setattr__": _plain_setattr}
 """Of every class of a library."""
 SPECIAL: Mapping[str, Callable[[LibraryCall], Objects]] = {
