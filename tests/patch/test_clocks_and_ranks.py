@@ -61,11 +61,11 @@ STAYS = {
     "a filter of the log": (
         CLOCK,
         "import logging\nlog = logging.getLogger()\nclass Often(logging.Filter):\n"
-        "    def filter(self, record): return time.time() % 2 > 1\nlog.addFilter(Often())",
+        "    def filter(self, record): return time.time() % 2 > 1",
         "log.info('%f', loss.item())",
     ),
     "an event on the GPU": (
-        "torch.cuda.Event(enable_timing=True).record()",
+        "torch.cuda.Event(enable_timing=True)",
         "meter = Speed()",
         "meter.update(loss.item())",
     ),

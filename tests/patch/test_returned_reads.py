@@ -59,13 +59,10 @@ WAITS = {
     "over lines": (ONE, "total += train_step(\n            x,\n            y,\n        )"),
     "in two places": (ONE, "total += train_step(x, y)\n        history.append(train_step(x, y))"),
     "unpacked": (TWO, "loss, hits = train_step(x, y)\n        total += loss\n        history.append(hits)"),
+    "a dict": (NAMED, "found = train_step(x, y)\n        total += found['loss']\n        history.append(found)"),
     "beside another read": (ONE, "total += train_step(x, y)\n        history.append(x.sum().item())  # fires"),
 }
 STAYS = {
-    "a dict that the loop keeps": (
-        NAMED,
-        "found = train_step(x, y)\n        total += found['loss']\n        history.append(found)",
-    ),
     "decorated": (ONE.replace("def", "@torch.enable_grad()\ndef"), "total += train_step(x, y)"),
     "compiled": (ONE, "total += torch.compile(train_step)(x, y)"),
     "named in a text": (ONE + "text = 'train_step'\n", "total += train_step(x, y)"),

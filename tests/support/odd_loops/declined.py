@@ -32,7 +32,7 @@ for i, (x, y) in enumerate(loader):
     total += loss.item()
     lr()
 """,
-        "`lr()` looks at `total`",
+        "`lr(…)` may look at anything",
     ),
     "sys.modules main": (
         """
@@ -113,7 +113,7 @@ class T:
             optimizer.param_groups[0]["lr"] = 0.1 / (1 + len(self))
 T().fit()
 """,
-        "the value reaches `optimizer.zero_grad(…)`, which takes part in the training",
+        "a call receives `self` and could see the results",
     ),
     "self alias": (
         """
@@ -127,7 +127,7 @@ class T:
             optimizer.param_groups[0]["lr"] = 0.1 / (1 + len(me.hist))
 T().fit()
 """,
-        "`len(me.hist)` looks at the same list or dict",
+        "the value reaches `optimizer.zero_grad(…)`, which takes part in the training",
     ),
     "self named differently": (
         """
@@ -141,7 +141,7 @@ class T:
             this.lr()
 T().fit()
 """,
-        "`optimizer.zero_grad()` changes `'lr'`",
+        "the value reaches `optimizer.zero_grad(…)`, which takes part in the training",
     ),
     "class attribute vs self": (
         """
@@ -154,7 +154,7 @@ class T:
             optimizer.param_groups[0]["lr"] = 0.1 / (1 + len(T.hist))
 T().fit()
 """,
-        "`len(T.hist)` looks at the same list or dict",
+        "the value reaches `optimizer.zero_grad(…)`, which takes part in the training",
     ),
     "global instance vs self": (
         """
@@ -168,7 +168,7 @@ class T:
 trainer = T()
 trainer.fit()
 """,
-        "`len(trainer.hist)` looks at the same list or dict",
+        "the value reaches `optimizer.zero_grad(…)`, which takes part in the training",
     ),
     "bound method handed over": (
         """
@@ -239,7 +239,7 @@ for i, (x, y) in enumerate(loader):
     print(i, loss.item())
 """,
         },
-        "`criterion(…)` writes lines or files itself, which keep their place among those that would wait",
+        "(…)` may write lines or files: a `forward` of the project does",
     ),
     "imported dataset prints": (
         {
@@ -259,7 +259,7 @@ for i, (x, y) in enumerate(data):
     print(i, loss.item())
 """,
         },
-        "the loop's iterator writes lines of its own",
+        "the iterator uses the results between two batches",
     ),
     "logging funcName": (
         """
@@ -504,7 +504,7 @@ for i, (x, y) in enumerate(loader):
     sys.stdout = io.StringIO() if i % 2 else keep
 sys.stdout = keep
 """,
-        "it changes a setting of a library",
+        "the value is read only where a result decides it",
     ),
     "super update": (
         """
@@ -607,7 +607,7 @@ for i, (x, y) in enumerate(loader):
     STEP
     log.info("loss %f", loss.item())
 """,
-        "the value goes into `criterion(…)`",
+        "`log.info(…)` looks at `F`, which the loop changes",
     ),
     "checkpoint each batch": (
         """
@@ -661,6 +661,30 @@ for i, (x, y) in enumerate(loader):
     h.append((bump(), loss.item(), n, bump()))
 """,
         "the value goes into `bump(…)`",
+    ),
+    "class trainer": (
+        """
+class Meter:
+    def __init__(self): self.sum = 0.0; self.count = 0
+    def update(self, v, n=1): self.sum += v * n; self.count += n
+    @property
+    def avg(self): return self.sum / max(1, self.count)
+
+class Trainer:
+    def __init__(self): self.meters = {"loss": Meter(), "acc": Meter()}; self.step = 0
+    def log(self, k, v): self.meters[k].update(v)
+    def epoch(self):
+        for x, y in loader:
+            STEP
+            self.log("loss", loss.item())
+            self.meters["acc"].update(loss.item())
+            self.step += 1
+            if self.step % 5 == 0:
+                print(self.step, {k: m.avg for k, m in self.meters.items()})
+t = Trainer()
+t.epoch(); t.epoch()
+""",
+        "`self.log()` uses the results",
     ),
     "slices": (
         """
@@ -745,6 +769,23 @@ optimizer = Noisy(model.parameters(), lr=0.1)
 for i, (x, y) in enumerate(loader):
     STEP
     print(loss.item())
+""",
+        "(…)` writes lines or files itself",
+    ),
+    "scheduler of the file prints": (
+        """
+class S:
+    def __init__(self, o): self.o = o; self.n = 0
+    def step(self):
+        self.n += 1
+        if self.n % 5 == 0:
+            self.o.param_groups[0]["lr"] *= 0.5
+            print("lr", self.o.param_groups[0]["lr"])
+sched = S(optimizer)
+for i, (x, y) in enumerate(loader):
+    STEP
+    print(loss.item(), optimizer.param_groups[0]["lr"])
+    sched.step()
 """,
         "(…)` writes lines or files itself",
     ),
@@ -898,7 +939,7 @@ for i, (x, y) in enumerate(loader):
         STEP
     print(loss.item())
 """,
-        "the value is used by the head of a block",
+        "`__iadd__`, which is called without its name, uses the results",
     ),
     "__getattr__ reads": (
         """
@@ -948,7 +989,7 @@ t = T()
 t.callbacks.append(CB(t))
 t.fit()
 """,
-        "`cb.on_batch_end(…)` may do more than log or accumulate",
+        "the value reaches `optimizer.zero_grad(…)`, which takes part in the training",
     ),
     "callback attribute with trainer": (
         """
@@ -965,7 +1006,7 @@ class T:
 t = T()
 t.fit()
 """,
-        "`optimizer.zero_grad()` changes `'lr'`",
+        "may do more than log or accumulate",
     ),
     "callback set from outside": (
         """
@@ -996,7 +1037,7 @@ for i, (x, y) in enumerate(loader):
     STEP
     model.hist.append(loss.item())
 """,
-        "the value goes into `criterion(…)`",
+        "the value reaches `optimizer.zero_grad(…)`, which takes part in the training",
     ),
     "model buffer": (
         """
@@ -1009,7 +1050,7 @@ for i, (x, y) in enumerate(loader):
     STEP
     model.last = loss.item()
 """,
-        "the value goes into `criterion(…)`",
+        "the value reaches `optimizer.zero_grad(…)`, which takes part in the training",
     ),
     "criterion holds the value": (
         """
@@ -1045,7 +1086,7 @@ for x, y in bar:
     STEP
     bar.set_postfix(loss=loss.item(), lr=optimizer.param_groups[0]["lr"])
 """,
-        "the loop's iterator changes `n` of a `Bar` between two batches",
+        "the loop runs over `bar`, which can show the results between two batches",
     ),
     "pathlib log": (
         """
@@ -1085,6 +1126,18 @@ def main():
 main()
 """,
         "`C(…)` may do more than log or accumulate",
+    ),
+    "destructor prints": (
+        """
+class C:
+    def __del__(self): print("gone")
+for i, (x, y) in enumerate(loader):
+    c = C()
+    STEP
+    print(loss.item())
+c = 0
+""",
+        "`__del__`, which is called without its name, uses the results",
     ),
     "object stored in list": (
         """
@@ -1154,7 +1207,7 @@ for i, (x, y) in enumerate(loader):
     ev.run(i)
 """,
         },
-        "it is not in a loop of its own function",
+        "(…)` writes lines or files itself",
     ),
     "imported evaluate": (
         {

@@ -13,6 +13,7 @@ from functools import cache, lru_cache
 
 import libcst as cst
 
+from tracelens.patch.code.elsewhere import Functions
 from tracelens.patch.code.outside import EVERYTHING, FILES, LIBRARIES, MODULES, OUTPUT, STREAMS, looked_at
 
 _SELF = ("self", "cls")
@@ -65,6 +66,8 @@ class FileNames:
     """Functions of this file that write lines, themselves or through one another."""
     cuda_types: frozenset[str] = frozenset()
     """Names bound to a tensor type on the GPU: `Tensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor`."""
+    elsewhere: Functions = field(default_factory=dict)
+    """Functions of the project's other files that this one imports."""
     classes: dict[str, cst.ClassDef] = field(default_factory=dict)
     attributes: frozenset[str] = frozenset()
     """Keys of what is stored on self anywhere in the file: an attribute that is called is not always a method."""

@@ -19,10 +19,11 @@ from typing import cast
 import libcst as cst
 from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
+from tracelens.patch.code import clocked, elsewhere
 from tracelens.patch.code.names import FileNames, children, dotted, rebound, walk
+from tracelens.patch.code.replaced import replaced
 from tracelens.patch.code.survey import survey
 from tracelens.patch.effects.file_effects import FileEffects, file_effects
-from tracelens.patch.effects.places import Span
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 KEEP_COMMENT = re.compile(r"#\s*tracelens:\s*keep\b")
@@ -71,7 +72,7 @@ class SourceFile:
 
     @cached_property
     def names(self) -> FileNames:
-        return survey(self.module)
+        return survey(self.module, elsewhere.functions(self.path, self.root, self.entry))
 
     @cached_property
     def effects(self) -> FileEffects:
@@ -79,10 +80,22 @@ class SourceFile:
         return file_effects(self.root, self.entry, self.path, self.text)
 
     @cached_property
+    def clocked(self) -> clocked.Clocked:
+        """Which functions of this file and of the project's files that it imports read a clock."""
+        return clocked.clock_readers(self.data, tuple(path.read_bytes() for path in self.others))
+
+    @cached_property
     def others(self) -> tuple[Path, ...]:
         """The project's files whose functions can be behind a call in this one."""
-        started = [] if self.entry is None else [self.entry]
-        return self.effects.project.imported(self.path, *started)
+        return elsewhere.files(self.path, self.root, self.entry)
+
+    @cached_property
+    def replaced(self) -> str:
+        """Which function of torch this file or one of the others replaces, as a clause; empty where none does."""
+        files = {self.shown: self.text}
+        files |= {path.name: path.read_text(encoding="utf-8", errors="replace") for path in self.others}
+        found = ((shown, replaced(text)) for shown, text in files.items())
+        return next((f"{shown} replaces `{name}`" for shown, name in found if name), "")
 
     @cached_property
     def project_text(self) -> str:
@@ -181,12 +194,6 @@ class SourceFile:
         """The white space before a statement that begins its line."""
         line = self.line(statement)
         return self.text[self.line_start(line) : self.span(statement)[0]]
-
-    def place(self, node: cst.CSTNode) -> Span:
-        """Where a node stands, as Python's parser counts: columns in bytes."""
-        where = self.positions[node]
-        start, end = (self.line_text(at.line)[: at.column] for at in (where.start, where.end))
-        return Span(where.start.line, len(start.encode()), where.end.line, len(end.encode()))
 
     def kept_by_comment(self, node: cst.CSTNode) -> bool:
         """Whether `# tracelens: keep` stands on one of the node's lines or alone on the line above."""

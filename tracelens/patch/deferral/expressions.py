@@ -95,7 +95,7 @@ class ExpressionCaptures:
     def _call(self, node: cst.Call) -> None:
         full = self.facts.names.qualified(node.func)
         method = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
-        host.check_behind(node, self.facts)
+        host.check_behind(node, self.facts, self.state)
         if is_output(node, self.facts.names):
             self._check_printer(node)
         elif is_pure(full):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import libcst as cst
 
+from tracelens.patch.code import elsewhere
 from tracelens.patch.code.names import dotted, meets, rebound, touched, walk, written
 from tracelens.patch.code.outside import BESIDES, FILES, OUTPUT, words
 from tracelens.patch.deferral import proof
@@ -23,15 +24,12 @@ from tracelens.patch.loop import guards, heads, stream_order, timing
 from tracelens.patch.loop.between import Looks
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.host import opens_file
-from tracelens.patch.loop.loops import Blocked, check_scope, clock_reads, is_rare
+from tracelens.patch.loop.loops import Blocked, check_scope, clock_reads, globals_of, is_rare
+from tracelens.patch.loop.reach import hidden_uses
 
 _PLAIN_CONTEXTS = words(
     "no_grad autocast enable_grad inference_mode nullcontext record_function amp no_sync accumulate"
 )
-
-
-MAX_JOINING = 6
-"""Statements without a read that are taken into a plan because it may not pass them."""
 
 
 @dataclass(frozen=True)
@@ -67,29 +65,12 @@ def plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode]) -> Deferral:
     check_scope(facts.scope)
     timing.check_events(facts)
     try:
-        return _grown(facts, seeds)
+        return _plan(facts, seeds, wait_for_rare=False)
     except Blocked as blocked:
         try:
             return _plan(facts, seeds, wait_for_rare=True)
         except Blocked:
             raise blocked from None
-
-
-def _grown(facts: LoopFacts, seeds: Sequence[cst.CSTNode]) -> Deferral:
-    """A plan that takes in the statements that another plan may not pass, as long as there are such."""
-    wanted, first = list(seeds), None
-    while True:
-        try:
-            return _plan(facts, wanted, wait_for_rare=False)
-        except proof.NotMovable as refused:
-            first = first or refused
-            there = (leaf for leaf in facts.leaves if facts.source.line(leaf) == refused.at and leaf not in wanted)
-            more = [leaf for leaf in there if isinstance(leaf, cst.BaseSmallStatement)]
-            wanted += more
-            if not more or len(wanted) > len(seeds) + MAX_JOINING:
-                raise first from None
-        except Blocked as blocked:
-            raise first or blocked from None
 
 
 def plan_between(facts: LoopFacts, seeds: Sequence[cst.CSTNode]) -> Deferral:
@@ -160,7 +141,7 @@ def _results(facts: LoopFacts, state: frozenset[str], statements: Sequence[cst.C
     keys = {key for statement in statements for key in written(statement, facts.names)}
     keys |= {key for statement in statements for key in changed_later(facts, statement)}
     objects = keys - {name for statement in statements for name in rebound(statement) - facts.kept_by(statement)}
-    return state | keys | facts.aliases(frozenset(objects))
+    return state | keys | facts.aliases(frozenset(objects), frozenset(keys))
 
 
 def _recordable(facts: LoopFacts, state: frozenset[str], leaf: cst.BaseSmallStatement) -> bool:
@@ -180,6 +161,43 @@ def _check_names(facts: LoopFacts, members: Iterable[cst.CSTNode], state: frozen
     for leaf in facts.leaves:
         if isinstance(leaf, (cst.FunctionDef, cst.ClassDef)) and meets(touched(leaf, facts.names), state):
             raise Blocked(leaf, "a function defined in the loop uses the value", "read the value every N batches")
+    for member in members:
+        bare_self = any(
+            isinstance(n, cst.Arg) and isinstance(n.value, cst.Name) and n.value.value == "self" for n in walk(member)
+        )
+        if bare_self:
+            raise Blocked(member, "a call receives `self` and could see the results", "hand the results to it")
+    for function, seen in hidden_uses(facts.names, facts.loop):
+        if meets(seen, state):
+            obstacle = f"`{function.name.value}`, which is called without its name, uses the results"
+            raise Blocked(function, obstacle, "read the value every N batches")
+    shared = {name for name in names if name.startswith("self.")} | (names & globals_of(facts.scope))
+    if shared:
+        _check_called(facts, frozenset(shared))
+
+
+def _check_called(facts: LoopFacts, names: frozenset[str]) -> None:
+    """Results kept in attributes or globals must not be seen by what the loop calls, nor by code that gets `self`."""
+    for node in walk(facts.loop.body):
+        if isinstance(node, cst.Arg) and isinstance(node.value, cst.Name) and node.value.value == "self":
+            raise Blocked(node, "a call receives `self` and could see the results", "hand the results to it")
+        if isinstance(node, cst.Call) and _sees(node, facts, names, set()):
+            raise Blocked(node, f"`{dotted(node.func)}()` uses the results", "call it every N batches")
+
+
+def _sees(call: cst.Call, facts: LoopFacts, names: frozenset[str], seen: set[str]) -> bool:
+    """Whether a function of the file, or one that it calls in turn, touches one of the names."""
+    owner, _, name = dotted(call.func).rpartition(".")
+    if owner not in ("", "self", "cls") or name in seen:
+        return False
+    seen.add(name)
+    for function in facts.names.functions.get(name, ()):
+        if function is facts.scope:
+            continue
+        inner = (node for node in walk(function) if isinstance(node, cst.Call))
+        if touched(function, facts.names) & names or any(_sees(one, facts, names, seen) for one in inner):
+            return True
+    return False
 
 
 @dataclass(frozen=True)
@@ -315,7 +333,7 @@ class _Planner:
         if isinstance(node, (cst.For, cst.With)):
             return "the value is used by the head of a block", "read it every N batches"
         if (loud := self._loud(node)) is not None:
-            why = f"`{loud}(…)` writes lines or files itself, which keep their place among those that would wait"
+            why = f"`{loud}(…)` {self._writes(loud)}, which keep their place among those that would wait"
             return why, "write these lines every N batches too, or not at all"
         try:
             recorder = self._recorder()
@@ -323,6 +341,12 @@ class _Planner:
         except Blocked as blocked:
             return blocked.obstacle, blocked.by_hand
         return "it uses the value in the same batch", "read the value every N batches"
+
+    def _writes(self, called: str) -> str:
+        name, names = called.rpartition(".")[2], self.facts.names
+        known = name in names.functions or name in names.classes or any(names.elsewhere.get(name, ()))
+        own = known or name in elsewhere.STEPS
+        return "writes lines or files itself" if own else "may write lines or files: a `forward` of the project does"
 
     def _loud(self, node: cst.CSTNode) -> str | None:
         """Returns the name of the first call that writes output, for a statement that uses no result otherwise.

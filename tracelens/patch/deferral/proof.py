@@ -27,14 +27,6 @@ MAX_SENTENCES = 3
 _BY_HAND = "read the value every N batches"
 
 
-class NotMovable(Blocked):
-    """A line of the project forbids the plan; `at` is the line of the loop that leads to it."""
-
-    def __init__(self, obstacle: str, at: int) -> None:
-        super().__init__(None, obstacle, _BY_HAND)
-        self.at = at
-
-
 def unproved(deferral: Deferral) -> str:
     """What is not known of the plan, as one sentence; empty for a plan that is proved.
 
@@ -44,7 +36,7 @@ def unproved(deferral: Deferral) -> str:
     reasons = [one for one in answer.reasons if not _accepted(one, deferral)]
     known = next((one for one in reasons if one.known), None)
     if known is not None:
-        raise NotMovable(sentence(known, deferral.facts.source), known.at)
+        raise Blocked(None, sentence(known, deferral.facts.source), _BY_HAND)
     said = list(dict.fromkeys(sentence(one, deferral.facts.source) for one in reasons))
     more = f", and {len(said) - MAX_SENTENCES} more" if len(said) > MAX_SENTENCES else ""
     return "; ".join(said[:MAX_SENTENCES]) + more
@@ -57,9 +49,9 @@ def judged(deferral: Deferral) -> Answer:
     question = Question(
         source.path,
         source.line(deferral.facts.loop),
-        later=tuple(source.place(node) for node in statements),
-        kept=tuple(source.place(node) for node in _kept(deferral)),
-        drained=(*((source.path, source.place(node)) for node in _drained(deferral)), *_shown(deferral)),
+        later=tuple(_span(source, node) for node in statements),
+        kept=tuple(_span(source, node) for node in _kept(deferral)),
+        drained=(*((source.path, _span(source, node)) for node in _drained(deferral)), *_shown(deferral)),
     )
     return source.effects.answer(question)
 
@@ -110,3 +102,10 @@ def _shown(deferral: Deferral) -> Iterator[tuple[Path, Span]]:
         path, _, _ = looks.place.rpartition(":")
         root = deferral.facts.source.root
         yield from ((root / path, Span(first, 0, last + 1, 0)) for first, last in looks.lines)
+
+
+def _span(source: SourceFile, node: cst.CSTNode) -> Span:
+    """Where a node stands, as Python's parser counts: columns in bytes."""
+    where = source.positions[node]
+    start, end = (source.line_text(at.line)[: at.column] for at in (where.start, where.end))
+    return Span(where.start.line, len(start.encode()), where.end.line, len(end.encode()))

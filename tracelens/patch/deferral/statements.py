@@ -91,7 +91,7 @@ class StatementCaptures(ExpressionCaptures):
         if not isinstance(call, cst.Call):
             raise Blocked(node, "the statement does more than log or accumulate", "read the value every N batches")
         if not kept_parts(self.facts, node):
-            host.check_behind(call, self.facts)
+            host.check_behind(call, self.facts, self.state)
         self._stores = not is_output(call, self.facts.names)
         if not self._stores:
             self._check_printer(call)
@@ -129,8 +129,7 @@ class StatementCaptures(ExpressionCaptures):
         if receiver in WHOLE_SELF:
             return method in names.functions
         others = self.facts.held_by(frozenset({receiver})) - self.state
-        imported = receiver in names.imports and self.facts.alone(call).of_project
-        return not imported and not others & self.facts.changed_inside
+        return not (receiver in names.imports and method in names.elsewhere) and not others & self.facts.changed_inside
 
     def _assignment(self, node: cst.Assign | cst.AugAssign | cst.AnnAssign) -> None:
         if isinstance(node, cst.Assign):

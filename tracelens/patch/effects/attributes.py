@@ -144,7 +144,7 @@ class Attributes(ABC):
         if isinstance(owner, Name):
             return self._field(owner, name, here) | self._member(f"{owner.full}.{name}", owner.receiver, here)
         if isinstance(owner, Thing):
-            own = self._field(owner, name, here)
+            own = self._field(owner, name, here) if owner is not DATA else NONE
             own |= self.memory.read(REPLACED, name, here.unit) | self.load(self.held_behind(owner, here), name, here)
             return own | self._member(f"<{owner.kind}>.{name}", owner, here)
         if isinstance(owner, Plain):

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from tracelens.patch.effects.memory import ANY_DATA, SHARED, Memory, Unit, is_tensor
-from tracelens.patch.effects.names import code_of, module_of, parent
+from tracelens.patch.effects.names import module_of, parent
 from tracelens.patch.effects.objects import (
     READS,
     WRITES,
@@ -29,9 +29,8 @@ from tracelens.patch.effects.objects import (
     Object,
     Thing,
 )
-from tracelens.patch.effects.places import Span, path_to
+from tracelens.patch.effects.places import Span
 
-_TEXTS_OF_TIMES = ("strftime", "ctime", "asctime", "localtime", "gmtime", "fromtimestamp")
 Elsewhere = tuple[tuple[Path, Span], ...]
 
 
@@ -146,22 +145,6 @@ class Deeds:
 def _is_unknown(unit: Unit) -> bool:
     """Whether the unit stands for what unknown code may call."""
     return isinstance(unit, Callbacks) and unit.holder is SHARED
-
-
-def is_occasional(deed: Deed) -> bool:
-    """Whether another function does it only under a condition, or only at times of its own: a handler, a thread."""
-    if isinstance(deed.unit, Callbacks):
-        return False
-    around = path_to(code_of(deed.unit), deed.node)
-    return deed.elsewhere or any(isinstance(one, (ast.If, ast.IfExp, ast.ExceptHandler)) for one in around)
-
-
-def is_written_down(deed: Deed) -> bool:
-    """Whether a clock is read for a text: the moment that it says is that at which the text is written."""
-    if isinstance(deed.unit, Callbacks):
-        return False
-    around = [one for one in path_to(code_of(deed.unit), deed.node)[:-1] if isinstance(one, ast.Call)]
-    return any(ast.unparse(one.func).endswith(_TEXTS_OF_TIMES) for one in around)
 
 
 def _closed_over(one: Object) -> Iterator[Object]:

@@ -31,7 +31,6 @@ from tracelens.patch.effects.objects import (
     DISK_READ,
     DISK_WRITE,
     GENERAL,
-    NAMES,
     OUTPUT,
     READS,
     WRITES,
@@ -49,7 +48,7 @@ from tracelens.patch.effects.objects import (
     Plain,
     Thing,
 )
-from tracelens.patch.effects.special import METHODS, SPECIAL, LibraryCall, mocked
+from tracelens.patch.effects.special import METHODS, SPECIAL, LibraryCall
 from tracelens.patch.effects.vocabulary import Entry
 
 _KEEPS = tuple(f"<list>.{name}" for name in ("append", "add", "insert", "appendleft", "setdefault", "put", "push"))
@@ -66,7 +65,8 @@ class Library:
         self.memory = memory
         self.dispatch = dispatch
         self.callbacks = CallbackRules(memory, dispatch)
-        self._passing: set[Thing] = set()  # what is gone through at present
+        self._passing: set[Thing] = set()
+        """What is gone through at present, the one within the other."""
 
     # ------------------------------------------------------------------------------------------------------- reading
 
@@ -80,8 +80,6 @@ class Library:
         member = frozenset({self.memory.make(Name, full, receiver)})
         if isinstance(receiver, Thing) and receiver.kind == "logger":
             return member | {receiver}  # its handlers and filters are parts of it
-        if full == "sys.modules":
-            self.memory.effect(here.unit, here.node, Effect(NAMES))
         entry = vocabulary.lookup(full)
         if entry is not None and entry.gives == "held" and isinstance(receiver, Thing):
             return member | self.memory.read(receiver, HELD, here.unit)
@@ -106,7 +104,7 @@ class Library:
         """A call of a library's function, or of a method of its object."""
         self.memory.spend()
         if ".mock." in f".{called.full}":
-            mocked(given, here, self.memory)
+            self.memory.write(REPLACED, HELD, given.objects)
         special = SPECIAL.get(called.full) or METHODS.get(called.full.rpartition(".")[2])
         if special is not None:
             return special(LibraryCall(called, given, here, self.dispatch))

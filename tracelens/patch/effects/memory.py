@@ -37,8 +37,8 @@ SHARED = Unknown("something that is not known")
 MANY = Unknown("one of very many things")
 """In place of all that a field can hold, where that is more than `MAX_HELD`."""
 MAX_HELD = 64
-MAX_CALLS = 60_000
-"""Calls of libraries that are followed, each again when what it is given grew: some ten seconds."""
+MAX_CALLS = 200_000
+"""Calls of libraries that are followed, each again when what it is given grew: some fifteen seconds."""
 PLAIN = Plain()
 DATA = Thing("data", None, None)
 """Tensors, arrays, and batches of them."""

@@ -17,7 +17,7 @@ from tracelens.patch.effects import names
 from tracelens.patch.effects.after_exceptions import SEEN, Seen, handler_of_errors, is_plain_block, may_raise, seen_of
 from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.attributes import FLUSHED
-from tracelens.patch.effects.deeds import Deed, Deeds, is_occasional, is_written_down
+from tracelens.patch.effects.deeds import Deed, Deeds
 from tracelens.patch.effects.dispatch import TEXT
 from tracelens.patch.effects.kept import evaluated_in_place
 from tracelens.patch.effects.memory import DATA, ELSEWHERE, SHARED
@@ -33,7 +33,6 @@ from tracelens.patch.effects.objects import (
     RAISES,
     RANDOM,
     READS,
-    SETS,
     SHOWS,
     SUSPENDS,
     UNKNOWN,
@@ -94,8 +93,6 @@ class Reason:
     text: str
     path: str
     line: int
-    at: int = 0
-    """The line of the loop from which that comes."""
 
 
 @dataclass(frozen=True)
@@ -112,13 +109,15 @@ class Answer:
 
 def judge(analysis: Analysis, question: Question, started: Path) -> Answer:
     """The answer for the loop, in all the ways in which its function is called. `started`: the script."""
-    file = analysis.project.file(question.path)
+    memory, project = analysis.memory, analysis.project
+    file = project.file(question.path)
     if file is None or file.tree is None:
         raise ValueError(f"{question.path} cannot be parsed")
     loop = loop_at(file.tree, question.line, question.column)
     if loop is None:
         raise ValueError(f"no loop starts at {question.path}:{question.line}")
-    units = units_of(analysis, file.tree, loop)
+    code = function_of(file.tree, loop)
+    units = [one for one in memory.summaries if isinstance(one, (Module, Activation)) and code_of(one) is code]
     judges = [_Judge(analysis, question, unit, loop) for unit in units]
     reasons = {reason for one in judges for reason in one.reasons()}
     seen = {seen_of(analysis, one.unit, loop, one.moved, started) for one in judges} or {"results"}
@@ -127,13 +126,6 @@ def judge(analysis: Analysis, question: Question, started: Path) -> Answer:
     ordered = tuple(sorted(reasons, key=lambda one: (not one.known, one.line, one.text)))
     tier: Tier = "refused" if any(one.known for one in ordered) else "checked" if ordered else "safe"
     return Answer(tier, ordered, next((one for one in SEEN if one in seen), None))
-
-
-def units_of(analysis: Analysis, tree: ast.AST, loop: Loop) -> list[Module | Activation]:
-    """The function that has the loop, in all the ways in which it is called."""
-    code = function_of(tree, loop)
-    known = analysis.memory.summaries
-    return [one for one in known if isinstance(one, (Module, Activation)) and code_of(one) is code]
 
 
 class _Judge:
@@ -215,14 +207,19 @@ class _Judge:
 
     def _reason(self, kind: ReasonKind, text: str, deed: Deed, known: bool = True) -> Reason:
         path, line = deed.place
-        return Reason(known and not deed.perhaps, kind, text, path or self.shown, line, _line(deed.at))
+        return Reason(known and not deed.perhaps, kind, text, path or self.shown, line)
 
     def _of_the_text(self) -> Iterator[Reason]:
         """Statements that end something, and blocks around them that are over when they run."""
         for statement in self.statements:
             if any(isinstance(part, _LEAVES) for part in ast.walk(statement)):
-                text = "it leaves the loop, or hands control to somebody else"
-                yield Reason(True, "leaves", text, self.shown, _line(statement))
+                yield Reason(
+                    True,
+                    "leaves",
+                    "it leaves the loop, or hands control to somebody else",
+                    self.shown,
+                    _line(statement),
+                )
             for block in path_to(self.loop, statement)[1:-1]:
                 if isinstance(block, (ast.Try, ast.TryStar)) and (block.handlers or block.finalbody):
                     yield Reason(True, "block", "it runs where an exception may be caught", self.shown, _line(block))
@@ -249,9 +246,9 @@ class _Judge:
         """What binds a statement to the moment at which it stands."""
         for deed in self.moved:
             kind = deed.effect.kind
-            if kind == CLOCK and self._is_of_the_line(deed):
-                continue
-            if kind in (RANDOM, CLOCK, COLLECTIVE, NAMES, SUSPENDS, SETS):
+            if kind == CLOCK and deed.node not in self._places_of(self.memory.objects(Duration)):
+                continue  # a moment that only stands on a line is that of the line
+            if kind in (RANDOM, CLOCK, COLLECTIVE, NAMES, SUSPENDS):
                 yield self._reason("moment", f"it {kind}", deed)
             elif kind == RAISES:
                 yield self._reason("moment", "it may raise, some batches later than it does now", deed, known=False)
@@ -270,11 +267,6 @@ class _Judge:
             elif deed.effect.kind == SUSPENDS and deed.unit is self.unit:
                 yield self._reason("moment", "the loop hands control to its caller, who may look at anything", deed)
 
-    def _is_of_the_line(self, deed: Deed) -> bool:
-        """Whether a moment only stands on a line: it is that of the line."""
-        timed = deed.node in self._places_of(self.memory.objects(Duration))
-        return not timed and (deed.unit is self.unit or is_written_down(deed))
-
     def _of_objects(self) -> Iterator[Reason]:
         """Variables and objects that both touch, and one of them changes."""
         visible = [one for one in self.moved if not isinstance(one.effect.target, Unknown)]
@@ -282,12 +274,6 @@ class _Judge:
         parts = [one for one in self.moved if one.effect.target is SHARED and not one.effect.deep]
         anything = Touched([*visible, *parts], self.memory, through_unknown=True)
         for deed in self.moved:
-            if (
-                deed.effect.kind == WRITES
-                and isinstance(deed.effect.target, Name)
-                and deed.effect.target.full[:1] != "<"
-            ):
-                yield self._reason("object", "it changes a setting of a library", deed)
             if deed.effect.kind == WRITES and deed.effect.target is DATA:
                 text = "what it changes may be a part of the model, the optimizer or the settings, which the loop uses"
                 yield self._reason("object", text, deed, known=False)
@@ -325,18 +311,24 @@ class _Judge:
             certain = any(not deed.perhaps for deed in own)
             for deed in self.staying:
                 if deed.effect.kind == other:
-                    surely = certain and (deed.unit is self.unit or not is_occasional(deed))
+                    surely = certain and not self._is_occasional(deed)
                     yield self._reason("output", f"{self._who(deed)} {text}", deed, surely)
                 elif deed.effect.kind == UNKNOWN and moved == OUTPUT:
                     yield self._reason(
                         "output", f"whether {_why(deed)} writes lines of its own is not known", deed, known=False
                     )
 
+    def _is_occasional(self, deed: Deed) -> bool:
+        """Whether another function does it only under a condition, or only at times of its own: a handler, a thread."""
+        if deed.unit is self.unit or isinstance(deed.unit, Callbacks):
+            return False
+        around = path_to(code_of(deed.unit), deed.node)
+        return deed.elsewhere or any(isinstance(one, (ast.If, ast.IfExp, ast.ExceptHandler)) for one in around)
+
     def _who(self, deed: Deed) -> str:
         if deed.elsewhere:
             return "what runs beside the loop"
-        bound = isinstance(deed.at, ast.Name) and isinstance(deed.at.ctx, ast.Store)
-        return "the loop's iterator" if deed.at is self.loop else "the loop" if bound else f"`{_text(deed.at)}`"
+        return "the loop's iterator" if deed.at is self.loop else f"`{_text(deed.at)}`"
 
     def _of_time(self) -> Iterator[Reason]:
         """Durations that people read, and that had the wait in them."""

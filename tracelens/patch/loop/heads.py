@@ -10,11 +10,12 @@ from collections.abc import Sequence
 
 import libcst as cst
 
-from tracelens.patch.code.names import key, rebound, root_key, touched, variables, walk
+from tracelens.patch.code.names import key, meets, rebound, root_key, touched, variables, walk
 from tracelens.patch.code.outside import words
 from tracelens.patch.loop.between import Looks, looks
 from tracelens.patch.loop.facts import PURE_BUILTINS, LoopFacts
 from tracelens.patch.loop.loops import Blocked
+from tracelens.patch.loop.reach import shares_passes
 
 BAR_TEXTS = words("set_postfix set_postfix_str set_description set_description_str write display refresh desc postfix")
 """What is called on a progress bar that the loop runs over; it draws itself again whenever one of them is called."""
@@ -32,6 +33,9 @@ def check(facts: LoopFacts, members: Sequence[cst.CSTNode], state: frozenset[str
         raise Blocked(loop, obstacle, "keep the objects in a list, and fill them after the loop")
     read = {key(v) for v in variables(loop.iter)} & state
     is_bar = not any(isinstance(node, cst.Attribute) and root_key(node) in read for node in walk(loop.iter))
+    if meets(facts.gone_through.seen, state):
+        obstacle = "the iterator uses the results between two batches"
+        raise Blocked(loop.iter, obstacle, "read the value every N batches")
     shown = {name for name in read if is_bar and _is_shown(facts, members, name)}
     if len(read - shown) > 1:
         obstacle = f"the loop runs over `{min(read - shown)}`, which can show the results between two batches"
@@ -54,6 +58,8 @@ def _check_condition(facts: LoopFacts, loop: cst.While, state: frozenset[str]) -
 
 def _is_shown(facts: LoopFacts, members: Sequence[cst.CSTNode], name: str) -> bool:
     mentioned = any(name in touched(member, facts.names) for member in members)
+    if shares_passes(facts.names, BAR_TEXTS):
+        return False
     return mentioned and all(_only_shows(member, name) for member in members)
 
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 import libcst as cst
 
 from tracelens.patch.code.clocks import CLOCKS, MOMENTS
-from tracelens.patch.code.names import FileNames, children, dotted, rebound, variables, walk
+from tracelens.patch.code.names import FileNames, children, dotted, walk
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
 
 Scope = cst.FunctionDef | cst.Module
@@ -192,18 +192,6 @@ def own_nodes(scope: cst.CSTNode) -> Iterator[cst.CSTNode]:
 def globals_of(scope: Scope) -> frozenset[str]:
     """Names that a function declares to be those of the file."""
     return frozenset(item.name.value for n in own_nodes(scope) if isinstance(n, cst.Global) for item in n.names)
-
-
-def own_names(node: cst.CSTNode) -> set[str]:
-    """Names that a function binds for itself, so that it means another thing by them."""
-    out = {part.name.value for part in walk(node) if isinstance(part, cst.Param)}
-    shared = {item.name.value for p in walk(node) if isinstance(p, (cst.Global, cst.Nonlocal)) for item in p.names}
-    for part in walk(node):
-        if isinstance(part, (cst.BaseSmallStatement, cst.For, cst.With)):
-            out |= rebound(part)
-        if isinstance(part, cst.CompFor):
-            out |= {v.value for v in variables(part.target) if isinstance(v, cst.Name)}
-    return out - shared
 
 
 def inner_functions(scope: cst.CSTNode) -> Iterator[cst.CSTNode]:

@@ -6,11 +6,8 @@ needs (`time.time() - start` as an argument) is evaluated where it stands, and i
 
 from __future__ import annotations
 
-import re
-
 import libcst as cst
 
-from tracelens.patch.code.clocks import MAY_LOOK, lasts, speaks_of_time, takes_time
 from tracelens.patch.code.names import dotted
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import Blocked
@@ -20,25 +17,26 @@ _BY_HAND = "do this in the loop and hand the result over, or do it every N batch
 
 def check(node: cst.CSTNode, facts: LoopFacts) -> None:
     """Raise `Blocked` where a call, a property or an object's own text is bound to its moment."""
-    why = facts.alone(node).bound or (MAY_LOOK if _may_time(node, facts) else "")
-    if why:
-        raise Blocked(node, f"`{_shown(node, facts)}` {why}", _BY_HAND)
-
-
-def _shown(node: cst.CSTNode, facts: LoopFacts) -> str:
+    clocked, shown, why = facts.source.clocked, dotted(node), ""
     if isinstance(node, cst.Call):
-        return f"{dotted(node.func) or facts.source.code(node.func)}(…)"
-    return dotted(node) or "a part of it"
+        receiver = _text(node.func.value) if isinstance(node.func, cst.Attribute) else ""
+        method = node.func.attr.value if isinstance(node.func, cst.Attribute) else facts.names.qualified(node.func)
+        shown = f"{dotted(node.func) or method}(…)"
+        if method and not facts.names.is_library(receiver.partition(".")[0]):
+            why = clocked.call(receiver, method)
+    elif isinstance(node, cst.Attribute):
+        why = clocked.text(_text(node)) or clocked.attribute(_text(node.value), node.attr.value)
+    elif isinstance(node, cst.Name):
+        why = clocked.text(node.value)
+    if why:
+        raise Blocked(node, f"`{shown or 'a part of it'}` {why}", _BY_HAND)
 
 
-def _may_time(node: cst.CSTNode, facts: LoopFacts) -> bool:
-    """An object that nobody can look into: what it is called, or made of, tells whether there is a clock behind it."""
-    called = node.func if isinstance(node, cst.Call) else node
-    if not isinstance(called, cst.Attribute) or facts.alone(node).of_project:
-        return False
-    receiver, name = dotted(called.value), called.attr.value
-    made = facts.not_known(receiver)
-    if not made or not isinstance(node, cst.Call):
-        return bool(made) and lasts(name)
-    classes = any(speaks_of_time(word, of_class=True) for word in re.findall(r"\w+", made))
-    return classes or takes_time(name) or speaks_of_time(receiver.rpartition(".")[2])
+def _text(node: cst.CSTNode) -> str:
+    """As `clocked` calls objects: `self.meters[]` for `self.meters["loss"]`."""
+    if isinstance(node, cst.Name):
+        return node.value
+    if isinstance(node, (cst.Attribute, cst.Subscript)):
+        base = _text(node.value)
+        return base + (f".{node.attr.value}" if isinstance(node, cst.Attribute) else "[]") if base != "?" else base
+    return "?"

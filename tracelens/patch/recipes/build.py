@@ -170,7 +170,7 @@ class _Project:
                 lossy=options.lossy,
                 changing=frozenset(p.loop_line for p in proposals if p.replaced_by is not None or p.guards),
             )
-            if source.effects.replaced:
+            if source.replaced:
                 declined += [whole_file.replaced(request, place) for place in places]
                 continue
             answer = recipe(edit.kind)(request)

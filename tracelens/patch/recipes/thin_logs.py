@@ -170,7 +170,7 @@ def _check_call(call: cst.Call, facts: LoopFacts) -> None:
     if root and (host.TRAINERS.search(root.rpartition(".")[2]) or root in facts.trained):
         raise Blocked(call, f"the value reaches `{name}(…)`, which takes part in the training", BY_HAND)
     method = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
-    if method and facts.alone(call).of_project:  # a class of the project
+    if method and (method in facts.names.functions or method in facts.names.elsewhere):  # a class of the project
         raise Blocked(call, f"`{name}(…)` may do more than write a line", BY_HAND)
 
 

@@ -18,7 +18,7 @@ def outside(edit: Edit, location: Location | None) -> Declined:
 
 def replaced(request: RecipeRequest, target: Target) -> Declined:
     place = Location(request.source.shown, target.line)
-    obstacle = f"{request.source.effects.replaced}, and nobody knows what it does then"
+    obstacle = f"{request.source.replaced}, and nobody knows what it does then"
     return Declined(request.edit.kind, place, obstacle, "take the replacement out, then apply again")
 
 

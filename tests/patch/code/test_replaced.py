@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.patching import defer, fired, patch_of, script
 from tracelens.model import Edit
+from tracelens.patch.code.replaced import replaced
 
 REPLACED = {
     "import torch\ntorch.cuda.synchronize = lambda: None": "torch.cuda.synchronize",
@@ -23,7 +24,18 @@ KEPT = [
     "import torch\ntorch.nn.Linear.reset_parameters = f",
     "import torch\ntorch.cuda.amp._enabled = flag",
     "import torch\nkept = torch.cuda.synchronize",
+    "x = [",
 ]
+
+
+@pytest.mark.parametrize("text", REPLACED)
+def test_it_is_known_by_every_name(text: str) -> None:
+    assert replaced(text) == REPLACED[text]
+
+
+@pytest.mark.parametrize("text", KEPT)
+def test_settings_and_other_names_are_no_replacement(text: str) -> None:
+    assert replaced(text) == ""
 
 
 LOOP = """
@@ -36,30 +48,15 @@ print(total)
 """
 
 
-def obstacles(folder: Path, text: str) -> set[str]:
-    waits = Edit("interval-sync", locations=fired(text, "# waits"), interval=10)
-    patch = patch_of(folder, text, (*defer(text), waits))
-    return {one.obstacle for one in patch.declined} if patch.empty else set()
-
-
-@pytest.mark.parametrize("text", REPLACED)
-def test_it_is_known_by_every_name(text: str, tmp_path: Path) -> None:
-    said = f"train.py replaces `{REPLACED[text]}`, and nobody knows what it does then"
-    assert obstacles(tmp_path, script("def f(*args):\n    return 0\n" + text + LOOP)) == {said}
-
-
-@pytest.mark.parametrize("text", KEPT)
-def test_settings_and_other_names_are_no_replacement(text: str, tmp_path: Path) -> None:
-    found = obstacles(tmp_path, script("def f(*args):\n    return 0\nflag = len(loader) > 1\n" + text + LOOP))
-    assert not any("replaces" in one for one in found)
-
-
 @pytest.mark.parametrize("here", [True, False])
 def test_nothing_is_patched_beside_it(here: bool, tmp_path: Path) -> None:
     line = "torch.cuda.synchronize = lambda: None\n"
     (tmp_path / "setup_torch.py").write_text(f"import torch\n{line}")
     text = script((line if here else "import setup_torch\n") + LOOP)
+    waits = Edit("interval-sync", locations=fired(text, "# waits"), interval=10)
+    patch = patch_of(tmp_path, text, (*defer(text), waits))
+    assert patch.empty
     where = "train.py" if here else "setup_torch.py"
-    assert obstacles(tmp_path, text) == {
+    assert {one.obstacle for one in patch.declined} == {
         f"{where} replaces `torch.cuda.synchronize`, and nobody knows what it does then"
     }
