@@ -72,7 +72,7 @@ def test_a_bare_trace_is_named_by_its_path_and_no_stage_sends_it_to_verify(tmp_p
     trace = cases.trace(tmp_path / "bare.json")
     assert main(["recommend", "-v", str(trace)]) == 0
     shown = said(capsys)
-    assert next_words(shown) == ["report", str(trace)]
+    assert next_words(shown) == ["profile", "SCRIPT"]
     assert "tracelens verify" not in shown and "on a run of your own" in shown
 
 

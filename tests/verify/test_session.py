@@ -125,7 +125,8 @@ def test_bugs_planted_into_the_patchers_own_patch_are_caught(project):
     reads = Edit("defer-read", interval=10, locations=(Location("train.py", line),))
     patch = recipes.make(project, path, (reads,), (), recipes.PatchOptions(lossy=False))
     assert [file.path.name for file in patch.files] == ["train.py", "tracelens_runtime.py"]
-    assert [hunk.tier for hunk in patch.hunks] == ["safe"]
+    unproved = "what `types` hides is not known (line 1)"  # modules of these tests in the place of torch's
+    assert [(hunk.tier, hunk.unproved) for hunk in patch.hunks] == [("checked", unproved)]
 
     def spoiled(name, old, new):
         main, helper = patch.files

@@ -16,7 +16,7 @@ from tracelens.messages import say
 @click.command(short_help="What the GPU waited for, per source line.")
 @options.inputs
 @options.script
-@click.option("--hta", is_flag=True, help="Also print what HolisticTraceAnalysis measures, beside ours.")
+@click.option("--hta", is_flag=True, help="Also what HolisticTraceAnalysis measures, beside ours.")
 @options.presented("analyze")
 def analyze(paths: tuple[Path, ...], script: Path | None, hta: bool, shown: Presentation) -> None:
     """What the GPU waited for, per source line.

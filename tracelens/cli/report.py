@@ -37,7 +37,7 @@ CARD_SUFFIXES = (".svg", ".png")
     type=options.OutputPath(),
     help="Write the first screen as one picture instead, for a pull request; a PNG needs Chromium.",
 )
-@click.option("--hta", is_flag=True, help="Also what HolisticTraceAnalysis measures, beside ours; for the page.")
+@click.option("--hta", is_flag=True, help="Also what HolisticTraceAnalysis measures, beside ours.")
 @options.presented("report")
 def report(
     paths: tuple[Path, ...],

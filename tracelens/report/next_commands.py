@@ -83,7 +83,8 @@ def after_recommend(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> s
     untried = (lever,) if lever is not None else _worth_a_trial(diagnosis)
     if chosen is None and untried and diagnosis.run is not None:
         return line("try", *which(diagnosis, typed), *untried)
-    if chosen is None and diagnosis.run is None:
+    is_python = diagnosis.timeline.trace.program != "cpp"
+    if chosen is None and diagnosis.run is None and is_python:
         return record_again(diagnosis)
     if chosen is None:
         return line("report", *(typed or plan(diagnosis)))
