@@ -62,6 +62,7 @@ UNUSUAL = {
     "a.__class__ = B": "an assignment to `a.__class__`",
     "async def f(): pass": "`async`",
     "exec(text)": "`exec`",
+    "parser.set_defaults(history=history)": "`set_defaults`",
     "import torch\nprint(torch.cuda.max_memory_allocated())": "`torch.cuda.max_memory_allocated`",
     "it = (len(h) for _ in range(9))": "a generator expression with a name",
     "import traceback\ntraceback.TracebackException(t, e, b, capture_locals=True)": "`traceback.TracebackException`",

@@ -50,7 +50,8 @@ _METHODS = _words(
 )
 """Special methods that run where the text shows it: at a call, an index, a loop, a `with`, a line that is written."""
 _CALLS = _words("__import__ compile delattr eval exec globals memoryview")
-_FRAMES = _words("cr_frame f_back f_globals f_locals gi_frame tb_frame")
+_FRAMES = _words("cr_frame f_back f_globals f_locals gi_frame set_defaults tb_frame")
+"""Ways to variables of other code; a parser's defaults turn up as attributes of what it parses."""
 _READS = _words("detach item tolist")
 """Methods that a patch puts in one another's place, which is right for tensors."""
 _SHOWN = _words("__class__ __dict__ __doc__ __file__ __module__ __name__ __qualname__ __version__")
