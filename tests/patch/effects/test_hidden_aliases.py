@@ -270,6 +270,12 @@ LOOPS = {
         body="STEP\nprint(loss.item(), file=open('s.txt', 'a'))  # later\n"
         "if i % 4 == 3:\n    print(sum(one.stat().st_size for one in os.scandir('.')))",
     ),
+    "a pass over a loader that shuffles": Case(
+        code="class Log:\n    def __init__(self, data):\n        self.data = DataLoader(data, shuffle=True)\n"
+        "    def push(self, v):\n        for x, y in self.data:\n            print(v, x.sum())\n            break\n",
+        before="log = Log(Data())",
+        body="STEP\nlog.push(loss.item())  # later",
+    ),
     "a check of a library": Case(
         code="class Log:\n    def push(self, v):\n        torch._assert(v < 9, 'diverged')\n",
         before="log = Log()",

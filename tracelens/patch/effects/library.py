@@ -365,6 +365,8 @@ class Library:
             return frozenset({PLAIN})
         if over.kind == "data":
             return frozenset({over})
+        if over.kind == "loader":  # it may draw the order of its samples
+            self.memory.effect(here.unit, here.node, Effect(GENERAL, None, "<loader>.__iter__"))
         if over.kind == "holder":
             return held | self.dispatch.passes(self.dispatch.held_behind(over, here), here) | {PLAIN}
         return self.call(self.memory.make(Name, f"<{over.kind}>.__next__", over), Arguments(), here)
