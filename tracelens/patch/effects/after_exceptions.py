@@ -7,12 +7,12 @@ what waits then. An exception that nobody catches ends the process; one that is 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Literal
 
 from tracelens.patch.effects.analysis import Analysis
-from tracelens.patch.effects.deeds import Deed
+from tracelens.patch.effects.deeds import Deed, closed_over
 from tracelens.patch.effects.memory import SHARED, Unit
 from tracelens.patch.effects.names import code_of, module_of
 from tracelens.patch.effects.objects import (
@@ -30,10 +30,8 @@ from tracelens.patch.effects.objects import (
     Unknown,
 )
 from tracelens.patch.effects.places import Loop, path_to
-from tracelens.patch.effects.statements import Statements
 
 Seen = Literal["lines", "results"]
-SEEN: tuple[Seen, ...] = ("lines", "results")
 _ENDS = ("KeyboardInterrupt", "SystemExit")
 _CANNOT_FAIL = frozenset(
     [
@@ -55,14 +53,13 @@ def seen_of(
         return "results"  # it may be a file, which lasts longer than the process
     if _is_guarded(analysis, unit, loop):
         return "results" if changed else None
-    others = frozenset[Object]() if isinstance(unit, Module) else _others(analysis, unit)
-    held = not others.isdisjoint(changed - {unit}) or any(map(_closes_over(unit), others))
-    return "results" if (held or isinstance(unit, Module)) and _may_be_caught(analysis, unit, loop, started) else None
-
-
-def _closes_over(unit: Unit) -> Callable[[Object], bool]:
-    """Tests whether a function takes variables from the call."""
-    return lambda one: getattr(one, "frame", None) is unit
+    if not _may_be_caught(analysis, unit, loop, started):
+        return None
+    if isinstance(unit, Module):
+        return "results"
+    others = _others(analysis, unit)
+    held = not others.isdisjoint(changed - {unit}) or any(unit in closed_over(one) for one in others)
+    return "results" if held else None
 
 
 def _others(analysis: Analysis, unit: Unit) -> frozenset[Object]:
@@ -92,7 +89,7 @@ def handler_of_errors(analysis: Analysis, unit: Module | Activation, loop: Loop)
         if isinstance(current, Callbacks):
             continue
         for block in path_to(code_of(current), node):
-            if isinstance(block, (ast.Try, ast.TryStar)) and node not in block.handlers:
+            if isinstance(block, (ast.Try, ast.TryStar)):
                 for handler in filter(_goes_on, block.handlers):
                     return module_of(current).file.shown, handler.lineno
     return None
@@ -104,8 +101,7 @@ def _ways_to(analysis: Analysis, unit: Module | Activation, loop: Loop) -> Itera
     waiting: list[tuple[Unit, ast.AST]] = [(unit, loop)]
     while waiting:
         current, node = waiting.pop()
-        summaries = analysis.memory.summaries
-        callers = [(one, at) for one, summary in summaries.items() for at, called in summary.calls if called is current]
+        callers = analysis.callers.get(current, ())
         yield current, node, bool(callers) or isinstance(current, Module)
         if current not in seen:
             seen.add(current)
@@ -156,7 +152,7 @@ def is_plain_block(analysis: Analysis, unit: Module | Activation, item: ast.with
 
 
 def _is_of_kind(analysis: Analysis, unit: Module | Activation, item: ast.withitem, kinds: tuple[str, ...]) -> bool:
-    given = Statements(unit, unit, analysis.dispatch, analysis.project).value(item.context_expr)
+    given = analysis.value(unit, item.context_expr)
     return bool(given) and all(
         isinstance(one, Plain) or (isinstance(one, Thing) and one.kind in kinds) for one in given
     )

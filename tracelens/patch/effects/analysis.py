@@ -7,14 +7,15 @@ summary of each function that can run. Of these, one that nobody calls is looked
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from tracelens.patch.effects import classes
 from tracelens.patch.effects.dispatch import RETURN, Arguments, Dispatch, Here
 from tracelens.patch.effects.library import Library
-from tracelens.patch.effects.memory import ELSEWHERE, PLAIN, Memory, TooLarge, Unit
+from tracelens.patch.effects.memory import ELSEWHERE, PLAIN, Memory, Objects, TooLarge, Unit
 from tracelens.patch.effects.objects import Activation, Callbacks, Class, Function, Instance, Module, Object
 from tracelens.patch.effects.project import Project
 from tracelens.patch.effects.scopes import Function as FunctionNode
@@ -31,6 +32,19 @@ class Analysis:
     project: Project
     memory: Memory
     dispatch: Dispatch
+
+    def value(self, unit: Module | Activation, node: ast.expr) -> Objects:
+        """All objects that an expression of the unit can stand for."""
+        return Statements(unit, unit, self.dispatch, self.project).value(node)
+
+    @cached_property
+    def callers(self) -> Mapping[Unit, Sequence[tuple[Unit, ast.AST]]]:
+        """The units that call each unit, with the nodes that do."""
+        out: dict[Unit, list[tuple[Unit, ast.AST]]] = {}
+        for unit, summary in self.memory.summaries.items():
+            for node, called in summary.calls:
+                out.setdefault(called, []).append((unit, node))
+        return out
 
 
 def analyse(project: Project, started: Sequence[Path], asked: Sequence[FunctionNode]) -> Analysis:

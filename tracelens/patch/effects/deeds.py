@@ -136,7 +136,7 @@ class Deeds:
         roots |= {one for one in self.memory.objects(Name) if one.receiver is None}
         seen = set(self.memory.reach(roots))
         while True:
-            frames = {frame for one in seen for frame in _closed_over(one)} - seen
+            frames = {frame for one in seen for frame in closed_over(one)} - seen
             if not frames:
                 return frozenset(seen)
             seen |= set(self.memory.reach(frames))
@@ -147,7 +147,7 @@ def _is_unknown(unit: Unit) -> bool:
     return isinstance(unit, Callbacks) and unit.holder is SHARED
 
 
-def _closed_over(one: Object) -> Iterator[Object]:
+def closed_over(one: Object) -> Iterator[Object]:
     """The variables that a function takes from around it."""
     frame = getattr(one, "frame", None)
     if isinstance(frame, (Module, Activation, Class)):

@@ -35,9 +35,16 @@ class FileEffects:
     _alone: dict[ast.AST, Analysis | None] = field(default_factory=dict)
     """By function, where the file is too large for all of them together."""
     _places: dict[ProjectFile, tuple[int, str] | None] = field(default_factory=dict)
+    _answers: dict[Question, Answer] = field(default_factory=dict)
+    """A plan is judged when it is made and when it is written."""
 
     def answer(self, question: Question) -> Answer:
         """Whether the statements may run later. Raises `ValueError` where no loop starts at the question's line."""
+        if question not in self._answers:
+            self._answers[question] = self._answer(question)
+        return self._answers[question]
+
+    def _answer(self, question: Question) -> Answer:
         file = self.project.file(question.path)
         if file is None or file.tree is None:
             return _unknown("Python's parser cannot read the file", question)

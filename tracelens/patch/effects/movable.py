@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from tracelens.patch.effects import names
-from tracelens.patch.effects.after_exceptions import SEEN, Seen, handler_of_errors, is_plain_block, may_raise, seen_of
+from tracelens.patch.effects.after_exceptions import Seen, handler_of_errors, is_plain_block, may_raise, seen_of
 from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.attributes import FLUSHED
 from tracelens.patch.effects.deeds import Deed, Deeds
@@ -57,7 +57,6 @@ from tracelens.patch.effects.places import (
     span_of,
     statement_before,
 )
-from tracelens.patch.effects.statements import Statements
 from tracelens.patch.effects.touched import Touched, described
 
 Tier = Literal["safe", "checked", "refused"]
@@ -125,7 +124,8 @@ def judge(analysis: Analysis, question: Question, started: Path) -> Answer:
         reasons = {Reason(False, "hidden", "who runs the loop is not known", file.shown, loop.lineno)}
     ordered = tuple(sorted(reasons, key=lambda one: (not one.known, one.line, one.text)))
     tier: Tier = "refused" if any(one.known for one in ordered) else "checked" if ordered else "safe"
-    return Answer(tier, ordered, next((one for one in SEEN if one in seen), None))
+    after: Seen | None = "lines" if "lines" in seen else "results" if "results" in seen else None
+    return Answer(tier, ordered, after)
 
 
 class _Judge:
@@ -160,14 +160,14 @@ class _Judge:
         """
         if deed.effect.kind != READS or not isinstance(deed.at, ast.Call) or deed.at in self._calls_of_the_project:
             return False
-        if deed.effect.target in self._receivers(deed.at):
+        if not all(map(self._is_made_of_kept, (*deed.at.args, *(word.value for word in deed.at.keywords)))):
             return False
-        return all(map(self._is_made_of_kept, (*deed.at.args, *(word.value for word in deed.at.keywords))))
+        return deed.effect.target not in self._receivers(deed.at)
 
     def _receivers(self, call: ast.Call) -> frozenset[Object | None]:
         """The objects whose method the call may be."""
-        statements = Statements(self.unit, self.unit, self.analysis.dispatch, self.analysis.project)
-        return frozenset(one.receiver for one in statements.value(call.func) if isinstance(one, Name))
+        called = self.analysis.value(self.unit, call.func)
+        return frozenset(one.receiver for one in called if isinstance(one, Name))
 
     def _is_made_of_kept(self, node: ast.expr) -> bool:
         """Whether a value is kept, or put together of such without a call: `[state]`."""
@@ -364,8 +364,7 @@ class _Judge:
 
     def _is_replaced(self, call: ast.Call, unit: Module | Activation) -> bool:
         """Whether a call of a library's function may run something that the project put in its place."""
-        statements = Statements(unit, unit, self.analysis.dispatch, self.analysis.project)
-        return len(statements.value(call.func)) != 1
+        return len(self.analysis.value(unit, call.func)) != 1
 
 
 def _why(deed: Deed) -> str:
