@@ -1,36 +1,34 @@
 #!/usr/bin/env bash
-# What issue 17 still owes on one GPU with 16 cores, in about nine minutes: bash tests/levers/on_gpu.sh OUT
+# The table of docs/try.md again, in about nine minutes of two GPUs with 32 cores: bash tests/levers/on_gpu.sh OUT
 #
-# Combinations of levers beside the hand-made loop, `fix` on three loops, and the loops that were not tried. Sessions
-# that run at once have the GPU in turns by a lock. Raw rows, logs and patched scripts are in OUT.
+# Eight loops, each with its levers, their combination and the hand-made loop in one session; of three of them the whole
+# command by default. Sessions on one GPU have it in turns by a lock. With one GPU all share it, and fewer pairs are
+# made. OUT/levers/NAME.json holds the rows, OUT/NAME.log what was said meanwhile.
 set -u
-root=$PWD
 out=$(mkdir -p "$1" && cd "$1" && pwd)
-export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1 LOOP_LOCK=$out/lock
-touch "$LOOP_LOCK"
-python3 -c "import torch; torch.zeros(1).cuda()" # from here on torch is in memory
+seconds=${SECONDS_EACH:-470}
+hand=80 # of these, for the hand-made loop beside the whole command
+export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
+gpus=$(python3 -c "import torch; torch.zeros(1).cuda(); print(torch.cuda.device_count())") # from here on torch is in memory
+cores=$(($(nproc) / 8))
+number=0
 
-session() { # CORES NAME SECONDS LEVER…
-  local cores=$1 name=$2 seconds=$3
+session() { # MODE SECONDS NAME [LEVER…]
+  local gpu=$((number % gpus)) first=$((number * cores)) mode=$1 budget=$2 name=$3
   shift 3
-  taskset -c "$cores" timeout $((seconds + 40)) python3 tests/levers/measure.py session "$name" "$out/levers" \
-    "$seconds" "$@" >"$out/$name.log" 2>&1
+  number=$((number + 1))
+  touch "$out/lock$gpu"
+  CUDA_VISIBLE_DEVICES=$gpu LOOP_LOCK=$out/lock$gpu taskset -c "$first-$((first + cores - 1))" timeout $((seconds + 40)) \
+    python3 tests/levers/measure.py "$mode" "$name" "$out/levers" "$budget" "$@" >"$out/$name.log" 2>&1 &
 }
 
-fix() { # CORES NAME SECONDS
-  local folder=$out/fix/$2
-  mkdir -p "$folder" && cp tests/levers/fix_loops.py "$folder"
-  (cd "$folder" && taskset -c "$1" timeout $(($3 + 30)) python3 -m tracelens fix fix_loops.py --yes --budget "$3s" \
-    --format json -- "$2" >answer.json 2>said.txt; echo "$2: exit $?" | tee exit.txt
-  diff "$root/tests/levers/fix_loops.py" fix_loops.py >applied.diff)
-}
-
-LOOP_COMPILE=0 session 0-3 conv 270 bf16 channels-last &
-LOOP_HAND=0 session 4-8 gpt 275 bf16 compile &
-(fix 9-11 collect 130; fix 9-11 reads 130) &
-fix 12-15 loader 150 &
-wait
-LOOP_HAND=0 session 0-5 vit 228 bf16 compile &
-LOOP_COMPILE=0 session 6-9 gan 200 bf16 fused &
-(LOOP_HAND=0 session 10-15 fine 100 bf16 fused; session 10-15 loader 110 workers=4 pin-memory) &
+# Every second one is on the same GPU: long and short turns are mixed
+session session "$seconds" vit bf16 tf32 fused compile
+session try $((seconds - hand)) host_line
+session session "$seconds" conv bf16 tf32 cudnn-benchmark channels-last fused compile
+session session "$seconds" gpt bf16 tf32 fused compile
+session session "$seconds" lstm bf16 tf32 cudnn-benchmark fused
+session session "$seconds" gan bf16 tf32 fused compile
+session try $((seconds - hand)) loader
+session try $((seconds - hand)) fine
 wait

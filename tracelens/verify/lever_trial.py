@@ -6,7 +6,7 @@ Values only, and the arithmetic between them. In: levers as toggles and patches.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -37,6 +37,9 @@ class LeverPolicy:
     least_rounds: int = 3
     hopeless: float = 0.95
     """A lever whose first pair is slower than this is not tried again."""
+    harmless: float = 0.98
+    """A lever that is not slower than this in its first pair may only be hidden by another: it joins the first
+    combination."""
     promising: float = 1.005
     """... and one whose first two pairs are not faster than this gets no more."""
     first_share: float = 0.6
@@ -184,6 +187,17 @@ def together(
         another_training=first.another_training or second.another_training,
         members=members,
     )
+
+
+def all_together(
+    trials: Sequence[LeverTrial], joined: Callable[[tuple[str, ...]], Patch | None] = _no_patch
+) -> LeverTrial | None:
+    """As many of these levers in one trial as go together, the first ones first; None where no two do."""
+    merged: LeverTrial | None = None
+    for trial in trials:
+        both = trial if merged is None else together(merged, trial, joined)
+        merged = merged if isinstance(both, str) else both
+    return merged if merged is not None and merged.members else None
 
 
 def _patch_of_both(first: Patch | None, second: Patch | None, joined: Callable[[], Patch | None]) -> Patch | str | None:

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracelens.model import LeverNumbers, Speedup
-from tracelens.verify.compare import lever_numbers, seed_tolerance
+from tracelens.verify.compare import lever_numbers, pooled_times, seed_tolerance
 from tracelens.verify.compare.numbers import Difference
+from tracelens.verify.compare.seed_tolerance import SeedTolerance
 from tracelens.verify.lever_trial import LeverMeasurement, LeverTrial, Standing
 from tracelens.verify.trial_process import ProcessRecord
-
-if TYPE_CHECKING:
-    from tracelens.verify.supervisor.lever_session import LeverUnderTrial
 
 NOTHING_MET = {
     "autocast": "no backward ran in the thread that imports torch",
@@ -31,6 +30,32 @@ NOTHING_MET = {
     "batch": "no DataLoader was iterated over",
 }
 """By kind of toggle, why it could not act."""
+
+
+@dataclass(slots=True)
+class LeverUnderTrial:
+    """One lever while it is measured."""
+
+    trial: LeverTrial
+    record: ProcessRecord | None = None
+    """The run whose numbers were compared."""
+    standing: Standing = "not_reached"
+    reason: str | None = None
+    difference: Difference | None = None
+    band: SeedTolerance | None = None
+    pairs: list[tuple[float, float]] = field(default_factory=list)
+    seconds: float | None = None
+    """What its last timed process took."""
+
+    @property
+    def alive(self) -> bool:
+        """It ran, and its numbers are not another training's."""
+        return self.standing == "measured" and not (self.band is not None and self.band.verdict == "diverges")
+
+    @property
+    def middle(self) -> float:
+        """How many times as fast as the original, by the middle of its pairs; 0 where it was not timed."""
+        return pooled_times.center(self.pairs) or 0.0
 
 
 def standing(trial: LeverTrial, record: ProcessRecord) -> tuple[Standing, str | None]:

@@ -1,4 +1,4 @@
-"""The order of a trial of levers: one cheap round for each, more for those that promise something, then together.
+"""The order of a trial of levers: one cheap round for each, all together, more rounds, other combinations.
 
 In: a `LeverRequest` and its `LeverTrial`s, the most promising first. Out: a `LeverMeasurement` per lever, and that of
 the best combination. Every process is fresh, in a working copy of its own; each lever is paired with originals that
@@ -10,19 +10,18 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from tracelens.errors import Inconclusive, Refused
 from tracelens.verify.compare import lever_numbers, numbers, pooled_times, times
 from tracelens.verify.compare.numbers import Difference
-from tracelens.verify.compare.seed_tolerance import SeedTolerance
 from tracelens.verify.exchange import Mode
 from tracelens.verify.lever_trial import (
     LEVER_POLICY,
     LeverMeasurement,
     LeverRequest,
     LeverTrial,
-    Standing,
+    all_together,
     check_budget,
     steps_for,
     together,
@@ -30,6 +29,7 @@ from tracelens.verify.lever_trial import (
 from tracelens.verify.policy import POLICY
 from tracelens.verify.request import duration_text, pair_text
 from tracelens.verify.supervisor import lever_results, processes, scratch_folder
+from tracelens.verify.supervisor.lever_results import LeverUnderTrial
 from tracelens.verify.supervisor.working_copy import WorkingCopy
 from tracelens.verify.trial_process import ProcessRecord, TrialProcess
 
@@ -64,27 +64,6 @@ def try_levers(
         session = LeverSession(request, trials, copy, on_result, scratch.watch_group)
         session.run()
     return session.result()
-
-
-@dataclass(slots=True)
-class LeverUnderTrial:
-    """One lever while it is measured."""
-
-    trial: LeverTrial
-    record: ProcessRecord | None = None
-    """The run whose numbers were compared."""
-    standing: Standing = "not_reached"
-    reason: str | None = None
-    difference: Difference | None = None
-    band: SeedTolerance | None = None
-    pairs: list[tuple[float, float]] = field(default_factory=list)
-    seconds: float | None = None
-    """What its last timed process took."""
-
-    @property
-    def alive(self) -> bool:
-        """It ran, and its numbers are not another training's."""
-        return self.standing == "measured" and not (self.band is not None and self.band.verdict == "diverges")
 
 
 class LeverSession:
@@ -123,6 +102,7 @@ class LeverSession:
             self.run_originals()
             self.first_rounds()
             self.compare_seeds()
+            self.combine_at_once()
             self.more_rounds()
             self.combine()
         except KeyboardInterrupt:
@@ -254,37 +234,62 @@ class LeverSession:
 
     # --------------------------------------------------------------------------------------------- combination
 
+    def combine_at_once(self) -> None:
+        """All levers that are not slower alone, as one trial, before more rounds of each: no other number is worth as
+        much, and what the levers of a loop hide from each other cannot mislead it."""
+        wanted = self._fastest_first(LEVER_POLICY.harmless)
+        merged = all_together([lever.trial for lever in wanted], self.request.joined)
+        if merged is not None and self._affords_together(*wanted):
+            self._try_together(merged)
+
     def combine(self) -> None:
-        """From the fastest lever on, add what makes it faster still; each step is measured as such.
+        """From what is fastest so far on, add what makes it faster still; each step is measured as such.
 
         A lever that gains nothing alone may gain beside another: what the first one removes may have hidden it.
         """
-        order = sorted(
-            (lever for lever in self.levers if lever.alive and lever.pairs),
-            key=lambda lever: -(pooled_times.center(lever.pairs) or 0.0),
-        )
-        if not order or not self.measurement(order[0]).gains:
+        order = self._fastest_first(LEVER_POLICY.hopeless)
+        if order and self.measurement(order[0]).gains and order[0].middle > self._standing:
+            self.combination = order[0]
+        if self.combination is None:
             return
-        self.combination = order[0]
-        for position, lever in enumerate(order[1:], 1):
+        known = self.combination.trial.members or (self.combination.trial.id,)
+        others = [lever for lever in order if lever.trial.id not in known]
+        for position, lever in enumerate(others):
             merged = together(self.combination.trial, lever.trial, self.request.joined)
-            if isinstance(merged, str) or (pooled_times.center(lever.pairs) or 0.0) < LEVER_POLICY.hopeless:
+            if isinstance(merged, str) or self._tried(merged):
                 continue
-            rounds = LEVER_POLICY.least_rounds
-            if not self._affords(rounds, [self._slower(lever, self.combination)] * (1 + rounds)):
-                self.apart = tuple(one.trial.id for one in order[position:] if self.measurement(one).gains)
+            if not self._affords_together(lever, self.combination):
+                self.apart = tuple(one.trial.id for one in others[position:] if self.measurement(one).gains)
                 break
             self._try_together(merged)
+
+    def _fastest_first(self, least: float) -> list[LeverUnderTrial]:
+        """The levers that ran and are at least so many times as fast as the original."""
+        usable = [lever for lever in self.levers if lever.alive and lever.pairs and lever.middle >= least]
+        return sorted(usable, key=lambda lever: -lever.middle)
+
+    @property
+    def _standing(self) -> float:
+        """How many times as fast as the original the best combination is."""
+        return 1.0 if self.combination is None else self.combination.middle
+
+    def _tried(self, merged: LeverTrial) -> bool:
+        return any(set(one.trial.members) == set(merged.members) for one in self.tried_together)
+
+    def _affords_together(self, *levers: LeverUnderTrial) -> bool:
+        """Whether the numbers and the fewest pairs of these levers together fit into the budget. Together they take
+        about as long as the one whose process takes longest."""
+        longest = max(levers, key=lambda lever: lever.seconds or 0.0)
+        return self._affords(LEVER_POLICY.least_rounds, [longest] * (1 + LEVER_POLICY.least_rounds))
 
     def _try_together(self, merged: LeverTrial) -> None:
         attempt = LeverUnderTrial(merged)
         self.tried_together.append(attempt)
-        assert self.combination is not None
-        standing = pooled_times.center(self.combination.pairs) or 1.0
+        standing = max(self._standing, *(one.middle for one in self.levers if one.trial.id in merged.members))
         self._time_base()
         self._first_round(attempt)
         self._judge_by_seeds(attempt)
-        if (pooled_times.center(attempt.pairs) or 0.0) < standing:
+        if attempt.middle < standing:
             return
         while attempt.alive and len(attempt.pairs) < LEVER_POLICY.least_rounds and self._affords(1, [attempt]):
             self._time_base()
@@ -292,8 +297,7 @@ class LeverSession:
             self._time(attempt)
             if len(attempt.pairs) == before:
                 break
-        faster = (pooled_times.center(attempt.pairs) or 0.0) / standing
-        if self.measurement(attempt).gains and faster >= LEVER_POLICY.worth_adding:
+        if self.measurement(attempt).gains and attempt.middle >= standing * LEVER_POLICY.worth_adding:
             self.combination = attempt
         self._tell_results()
 
@@ -338,11 +342,6 @@ class LeverSession:
         ]  # the very first one read torch from disk
         usual = max((record.seconds for record in warm), default=math.inf)
         return originals * usual + sum(lever.seconds or usual for lever in levers) <= self.left_s
-
-    @staticmethod
-    def _slower(*levers: LeverUnderTrial) -> LeverUnderTrial:
-        """Of these the one whose process takes longest: together they take about as long."""
-        return max(levers, key=lambda lever: lever.seconds or 0.0)
 
     def _tell_results(self) -> None:
         self.on_result(self.result())
