@@ -158,7 +158,10 @@ class _Recoverable:
         stalls = self._stalls_of(owner)
         if not stalls or any(stall.exposed_ns is None for stall in stalls):
             return None
-        gain = line_gains.without_waits(self.trace, [stall.id for stall in stalls])
+        ids = [stall.id for stall in stalls]
+        if owner.kind == "copy" and (pinned := line_gains.from_pinned_memory(self.trace, ids)) is not None:
+            return pinned
+        gain = line_gains.without_waits(self.trace, ids)
         work = self._lines.get(_line(owner)) if len(stalls) == 1 and owner.kind == "wait" else None
         if gain is None or work is None or work.launches_ns < self._least or not self._may_go(work, stalls[0]):
             return gain

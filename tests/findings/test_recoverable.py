@@ -80,6 +80,31 @@ def with_model(each: ClockedLoop, number: int) -> None:
         each.machine.launch("mul", 10)
 
 
+@pytest.mark.parametrize(
+    ("copied_us", "computed_us", "gained_us"),
+    [
+        pytest.param(8_000, 1_000, 0, id="whoever pins the batches copies them, too: 10,400 by its factor of 1.3"),
+        pytest.param(2_000, 6_000, 2_000, id="the pin thread copies while the host computes"),
+    ],
+)
+def test_a_batch_from_pageable_memory_gives_back_what_pinning_it_gives(
+    copied_us: int, computed_us: int, gained_us: int
+) -> None:
+    """A batch that is there at once, its copy, and 1000 or 6000 of Python under which the GPU computes."""
+    loop = ClockedLoop()
+
+    def body(each: ClockedLoop, number: int) -> None:
+        each.at(10).load_batch(50)
+        each.at(11).copy("h2d", "pageable", copied_us, nbytes=8_000 * copied_us)
+        each.at(12).launch("gemm", 500)
+        each.machine.host(computed_us)
+
+    loop.run(body)
+    (copy,) = (owner for owner in replayed(loop) if owner.kind == "copy" and owner.group)
+    assert copy.locations == (Location("train.py", 11, "main"),)
+    assert ms(copy.recoverable_ns) == pytest.approx(gained_us / 1000, abs=0.1)
+
+
 def test_a_slow_node_of_the_backward_pass_belongs_to_the_line_of_its_forward_operation() -> None:
     loop = ClockedLoop()
 

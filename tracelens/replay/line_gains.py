@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from tracelens.model import Abstention, Estimate, Timeline
+from tracelens.model import Abstention, Edit, Estimate, Timeline
 from tracelens.replay import baseline, edit_sites, edits, estimate
 from tracelens.replay.host_time import Calls, without_spans
 from tracelens.replay.program import compile_program
-from tracelens.replay.replay_trace import ReplayTrace
+from tracelens.replay.replay_trace import ReplayTrace, editable_host_ops
 from tracelens.replay.steady_state import step_time
 from tracelens.trace.intervals import IntervalSet
 
@@ -53,6 +53,16 @@ def without_waits(trace: ReplayTrace, stalls: Collection[str]) -> Gain | None:
     """Without the waits of some Stalls together; their calls, copies and launches stay."""
     changed = edits.without_waits(trace, edit_sites.stall_waits(trace, stalls))
     return gain_of(estimate.predict_shortened(trace, changed))
+
+
+def from_pinned_memory(trace: ReplayTrace, stalls: Collection[str]) -> Gain | None:
+    """With the batches that these Stalls copy from pageable memory pinned before; None where none of them is one. Who
+    pins a batch copies it, too, so that this may be nothing where the wait alone takes half of a step."""
+    waits = edit_sites.stall_waits(trace, stalls)
+    copied = (op for step in trace.steps for op in editable_host_ops(step) if op.kind == "staged")
+    if not any(op.wait in waits for op in copied):
+        return None
+    return gain_of(estimate.predict(trace, (Edit("async-copy", stalls=tuple(sorted(stalls))),)))
 
 
 def without_line(trace: ReplayTrace, timeline: Timeline, line: IntervalSet, waits_ns: int) -> Gain | None:
