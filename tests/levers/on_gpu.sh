@@ -25,10 +25,10 @@ session() { # MODE SECONDS NAME [LEVER…]
 # Every second one is on the same GPU: long and short turns are mixed
 session session "$seconds" vit bf16 tf32 fused compile
 session try $((seconds - hand)) host_line
-session session "$seconds" conv bf16 tf32 cudnn-benchmark channels-last fused compile
-session session "$seconds" gpt bf16 tf32 fused compile
+session session "$seconds" conv bf16 channels-last cudnn-benchmark fused compile
+session session "$seconds" gpt bf16 fused compile
 session session "$seconds" lstm bf16 tf32 cudnn-benchmark fused
-session session "$seconds" gan bf16 tf32 fused compile
+session session "$seconds" gan bf16 fused compile
 session try $((seconds - hand)) loader
 session try $((seconds - hand)) fine
 wait
