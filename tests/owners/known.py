@@ -92,8 +92,7 @@ def judge(plant: str, python: str) -> Judged:
         owned, right = named.owned_ns, named.kind == kind
     else:
         right = named in mine
-    # What the loader and the optimizer do besides is theirs, too.
-    near = abs(owned - taken) <= max(NEAR_SHARE * taken, NEAR_NS) or (plant in KINDS and owned >= taken)
+    near = plant == "workers" or abs(owned - taken) <= max(NEAR_SHARE * taken, NEAR_NS)
     first = named.locations[0].line if named.locations else None
     return Judged(plant, kind, line, named.kind, first, named.callee, right, taken / 1e6, owned / 1e6, near)
 
