@@ -21,7 +21,7 @@ JOBS ?= 2
 # The suite starts hundreds of Python processes: without bytecode each would compile our modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: matrix dynamic corpus bench fuzz demo test venv test-tools check lint types layers pure tests browser docs clean
+.PHONY: matrix dynamic corpus bench fuzz demo test venv test-tools check text lint types layers pure tests browser docs clean
 .DEFAULT_GOAL := demo
 
 venv: $(VENV)/.installed
@@ -50,7 +50,13 @@ check: test-tools
 	@$(MAKE) --no-print-directory -k -j 2 --output-sync=target pure types lint layers \
 	  || { echo "make check: failed; the lines with *** above name what, each below its own output"; exit 1; }
 
-test: test-tools browser $(if $(T),,lint types layers) tests
+# So do those of all tests; pytest's progress is seen at once, the rest when it is there.
+test: test-tools browser
+	@$(MAKE) --no-print-directory -k -j 2 $(if $(T),,text) tests \
+	  || { echo "make test: failed; the lines with *** name what; make lint types layers shows the text's part alone"; exit 1; }
+
+text:
+	@said=$$($(MAKE) --no-print-directory -k lint types layers 2>&1); failed=$$?; echo "$$said"; exit $$failed
 
 lint:
 	$(BIN)/ruff check .
