@@ -31,7 +31,8 @@ ALL = "all"
 WORTH_A_TRIAL = 1.01
 """A scheme that is predicted to give less is tried only with `all`, or by its name."""
 LEAST_OWNER_SHARE = 0.05
-"""Of the step: levers on owners below are tried only with `all`, or by their name."""
+"""Of the step without its largest owner, because that may go: levers on owners below are tried only with `all`, or by
+their name."""
 _IN_PARENT = ("line", "patch")
 """Kinds of toggles that the parent makes as a patch of the working copy."""
 
@@ -209,14 +210,15 @@ def _written(diagnosis: PlannedDiagnosis, scheme: str) -> dict[Path, bytes]:
 def _suggested(rule: LeverRule, facts: LeverFacts) -> bool:
     """Whether an owner of some weight suggests it; where nothing is known of owners, everything is suggested."""
     known = [owner for owner in facts.owners.owners if owner.kind != "unknown"]
-    shares = [facts.owners.share(owner) for owner in suggested_by(rule, facts.owners, facts.texts)]
-    return not known or max(shares, default=0.0) >= LEAST_OWNER_SHARE or _replayed_gain(rule, facts)
+    weights = [
+        max(owner.owned_ns, owner.recoverable_ns or 0) for owner in suggested_by(rule, facts.owners, facts.texts)
+    ]
+    return not known or max(weights, default=0) >= LEAST_OWNER_SHARE * _rest_ns(facts)
 
 
-def _replayed_gain(rule: LeverRule, facts: LeverFacts) -> bool:
-    """A line under a full queue owns no idle time and may be worth removing all the same."""
-    least = LEAST_OWNER_SHARE * facts.owners.wall_ns
-    return any((owner.recoverable_ns or 0) >= least for owner in suggested_by(rule, facts.owners, facts.texts))
+def _rest_ns(facts: LeverFacts) -> int:
+    """The step without the owner of which most may go."""
+    return facts.owners.wall_ns - max((owner.recoverable_ns or 0 for owner in facts.owners.owners), default=0)
 
 
 def _lever_id(lever: ChosenLever | str) -> str:

@@ -98,7 +98,7 @@ def prepared(model: nn.Module, *, images: bool = False, compiled: bool = True) -
     if BY_HAND and images:
         model = model.to(memory_format=torch.channels_last)
     if BY_HAND and COMPILE and compiled:
-        model.compile()
+        return torch.compile(model)  # model.compile() makes no graph of a Sequential
     return model
 
 

@@ -140,6 +140,18 @@ def test_all_that_is_not_slower_alone_is_tried_together_before_more_rounds(machi
     assert [len(one.pairs) for one in result.levers] == [1, 1, 1], "the time was spent on what matters most"
 
 
+def test_one_pair_together_is_worth_more_than_further_rounds_of_each(machine: Machine, tmp_path: Path) -> None:
+    """After three originals and the first round 30 s are left: a timed original, and two processes of both levers."""
+    tried(tmp_path, lever("small"), lever("fast"), budget_s=111.0)
+    assert machine.started[-1] == "fast+small"
+
+
+def test_more_rounds_are_those_of_the_fastest_where_not_all_fit(machine: Machine, tmp_path: Path) -> None:
+    machine.seconds = {"small": 40.0}
+    found = by_id(tried(tmp_path, lever("fast"), lever("small"), budget_s=171.0))
+    assert (len(found["fast"].pairs), len(found["small"].pairs)) == (3, 1)
+
+
 def test_where_not_everything_goes_well_together_the_best_is_built_up(machine: Machine, tmp_path: Path) -> None:
     best = tried(tmp_path, lever("clash"), lever("small"), lever("fast")).combination
     assert best is not None and best.trial.members == ("fast", "small")
@@ -215,8 +227,9 @@ def test_what_compiles_comes_last_because_it_takes_long(machine: Machine, tmp_pa
 
 
 def test_levers_that_were_not_tried_together_for_lack_of_time_are_named(machine: Machine, tmp_path: Path) -> None:
-    """Two originals, a timed one and two of each lever: 90 s; two more rounds: 60. Three pairs together take 70."""
-    result = tried(tmp_path, lever("fast"), lever("small"), lever("slow"), budget_s=155.0)
+    """Two originals, a timed one and two of each lever: 150 s; one pair together would take 90. Two more rounds: 80."""
+    machine.seconds = {"small": 40.0}
+    result = tried(tmp_path, lever("fast"), lever("small"), lever("slow"), budget_s=239.0)
     assert result.combination is not None and result.combination.trial.id == "fast"
     assert result.apart == ("small",)
     assert tried(tmp_path, lever("fast"), lever("small")).apart == ()

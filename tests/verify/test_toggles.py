@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.support.verifying import one_process, script
 from tracelens.model import Toggle
+from tracelens.verify.inside.toggles.modules import compile_counts, compile_in_place
 from tracelens.verify.lever_trial import LeverTrial
 from tracelens.verify.supervisor import lever_results
 
@@ -161,3 +164,28 @@ def test_workers_of_a_loader_class_of_the_project_s_own_give_the_same_numbers():
         with_workers, _ = one_process(path, mode="numbers", steps=4, toggles=(toggle,))
     assert with_workers.ranks[0]["toggles"][0]["state"] == "applied"
     assert [x["sha256"] for x in plain.ranks[0]["losses"]] == [x["sha256"] for x in with_workers.ranks[0]["losses"]]
+
+
+def test_compiling_makes_graphs_of_torch_s_own_modules_too():
+    class Own(torch.nn.Module):
+        def forward(self, x):
+            return x.sin().cos()
+
+    for module in (torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()), torch.nn.Linear(4, 4), Own()):
+        torch._dynamo.reset()
+        torch._dynamo.utils.counters.clear()
+        batch = torch.ones(2, 4)
+        before = module(batch)
+        compile_in_place(module, backend="eager")
+        assert torch.equal(module(batch), before)
+        assert compile_counts()["graphs"] == 1, type(module).__name__
+
+
+def test_a_lever_that_compiles_nothing_is_not_said_to_be_measured(project):
+    record, _ = ran(project, Toggle("flag", "matmul-precision", "high"))
+    rank = {**record.ranks[0], "toggles": [{"kind": "compile", "name": "", "state": "applied", "detail": "Net"}]}
+    none = replace(record, ranks=({**rank, "compiled": {"graphs": 0, "breaks": 0}},))
+    some = replace(record, ranks=({**rank, "compiled": {"graphs": 2, "breaks": 0}},))
+    said = "torch.compile made no graph of the modules that the loop calls"
+    assert lever_results.standing(LeverTrial("compile"), none) == ("unused", said)
+    assert lever_results.standing(LeverTrial("compile"), some) == ("measured", None)

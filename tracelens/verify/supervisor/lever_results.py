@@ -65,9 +65,9 @@ def standing(trial: LeverTrial, record: ProcessRecord) -> tuple[Standing, str | 
     reason = _of_state(toggles, "refused")
     if reason is not None:
         return "refused", reason
-    unused = next((toggle for toggle in toggles if toggle["state"] == "unused"), None)
+    unused = _unused(toggles, record)
     if unused is not None:
-        return "unused", unused["detail"] or NOTHING_MET[unused["kind"]]
+        return "unused", unused
     if toggles and all(toggle["state"] == "already" for toggle in toggles) and trial.patch is None:
         return "already", _of_state(toggles, "already")
     if trial.patch is not None and not any(rank["loaded"] for rank in record.ranks):
@@ -77,8 +77,23 @@ def standing(trial: LeverTrial, record: ProcessRecord) -> tuple[Standing, str | 
     return "measured", None
 
 
+def _unused(toggles: Sequence[Mapping[str, Any]], record: ProcessRecord) -> str | None:
+    for toggle in toggles:
+        if toggle["state"] == "unused":
+            return str(toggle["detail"] or NOTHING_MET[toggle["kind"]])
+        if (toggle["kind"], toggle["state"]) == ("compile", "applied") and not _graphs(record):
+            return "torch.compile made no graph of the modules that the loop calls"
+    return None
+
+
 def _of_state(toggles: Sequence[Mapping[str, Any]], state: str) -> str | None:
     return next((str(toggle["detail"]) for toggle in toggles if toggle["state"] == state), None)
+
+
+def _graphs(record: ProcessRecord) -> bool:
+    """Whether something was compiled, as far as a process says."""
+    counts = [rank.get("compiled") for rank in record.ranks]
+    return not all(one is not None and one["graphs"] == 0 for one in counts)
 
 
 def _first_not_finite(losses: Sequence[float]) -> int:

@@ -169,10 +169,13 @@ class LeverSession:
         self._time(lever)
 
     def more_rounds(self) -> None:
-        """Rounds of the levers that promise something, every second one in reverse order."""
+        """Rounds of what promises something, every second one in reverse order; where not all fit, of the fastest."""
         for number in range(LEVER_POLICY.rounds - 1):
-            wanted = [lever for lever in self.levers if self._wants_another(lever)]
-            if not wanted or not self._affords(1, wanted):
+            several = [*self.levers, *self.tried_together]
+            wanted = sorted(filter(self._wants_another, several), key=lambda lever: -lever.middle)
+            while wanted and not self._affords(1, wanted):
+                wanted.pop()  # what gains least
+            if not wanted:
                 return
             self._tell(f"round {number + 2} of {len(wanted)} {'lever' if len(wanted) == 1 else 'levers'}")
             for position, lever in enumerate(wanted if number % 2 else reversed(wanted)):
@@ -236,10 +239,10 @@ class LeverSession:
 
     def combine_at_once(self) -> None:
         """All levers that are not slower alone, as one trial, before more rounds of each: no other number is worth as
-        much, and what the levers of a loop hide from each other cannot mislead it."""
+        much, not even from one pair, and what the levers of a loop hide from each other cannot mislead it."""
         wanted = self._fastest_first(LEVER_POLICY.harmless)
         merged = all_together([lever.trial for lever in wanted], self.request.joined)
-        if merged is not None and self._affords_together(*wanted):
+        if merged is not None and self._affords_together(*wanted, pairs=1):
             self._try_together(merged)
 
     def combine(self) -> None:
@@ -247,11 +250,10 @@ class LeverSession:
 
         A lever that gains nothing alone may gain beside another: what the first one removes may have hidden it.
         """
-        order = self._fastest_first(LEVER_POLICY.hopeless)
-        if order and self.measurement(order[0]).gains and order[0].middle > self._standing:
-            self.combination = order[0]
+        self._choose()
         if self.combination is None:
             return
+        order = self._fastest_first(LEVER_POLICY.hopeless)
         known = self.combination.trial.members or (self.combination.trial.id,)
         others = [lever for lever in order if lever.trial.id not in known]
         for position, lever in enumerate(others):
@@ -268,24 +270,29 @@ class LeverSession:
         usable = [lever for lever in self.levers if lever.alive and lever.pairs and lever.middle >= least]
         return sorted(usable, key=lambda lever: -lever.middle)
 
-    @property
-    def _standing(self) -> float:
-        """How many times as fast as the original the best combination is."""
-        return 1.0 if self.combination is None else self.combination.middle
+    def _choose(self) -> None:
+        """What is fastest beyond doubt so far; several levers only where they are worth it beside fewer."""
+        alone = (lever for lever in self._fastest_first(LEVER_POLICY.hopeless) if self.measurement(lever).gains)
+        self.combination = next(alone, None)
+        for attempt in self.tried_together:
+            least = LEVER_POLICY.worth_adding * (self.combination.middle if self.combination is not None else 1.0)
+            if attempt.alive and self.measurement(attempt).gains and attempt.middle >= least:
+                self.combination = attempt
 
     def _tried(self, merged: LeverTrial) -> bool:
         return any(set(one.trial.members) == set(merged.members) for one in self.tried_together)
 
-    def _affords_together(self, *levers: LeverUnderTrial) -> bool:
-        """Whether the numbers and the fewest pairs of these levers together fit into the budget. Together they take
-        about as long as the one whose process takes longest."""
+    def _affords_together(self, *levers: LeverUnderTrial, pairs: int = LEVER_POLICY.least_rounds) -> bool:
+        """Whether the numbers and so many pairs of these levers together fit into the budget. Together they take about
+        as long as the one whose process takes longest."""
         longest = max(levers, key=lambda lever: lever.seconds or 0.0)
-        return self._affords(LEVER_POLICY.least_rounds, [longest] * (1 + LEVER_POLICY.least_rounds))
+        return self._affords(pairs, [longest] * (1 + pairs))
 
     def _try_together(self, merged: LeverTrial) -> None:
         attempt = LeverUnderTrial(merged)
         self.tried_together.append(attempt)
-        standing = max(self._standing, *(one.middle for one in self.levers if one.trial.id in merged.members))
+        single = max(one.middle for one in self.levers if one.trial.id in merged.members)
+        standing = max(single, self.combination.middle if self.combination is not None else 1.0)
         self._time_base()
         self._first_round(attempt)
         self._judge_by_seeds(attempt)
@@ -297,8 +304,7 @@ class LeverSession:
             self._time(attempt)
             if len(attempt.pairs) == before:
                 break
-        if self.measurement(attempt).gains and attempt.middle >= standing * LEVER_POLICY.worth_adding:
-            self.combination = attempt
+        self._choose()
         self._tell_results()
 
     # ------------------------------------------------------------------------------------------------- results

@@ -72,11 +72,25 @@ def install_compile(record: ToggleRecord) -> None:
         if isinstance(module, torch.jit.ScriptModule):
             record.refused(f"{type(module).__name__} is TorchScript")
             return
-        module.compile(**({} if mode == "default" else {"mode": mode}))
+        compile_in_place(module, **({} if mode == "default" else {"mode": mode}))
         compiled.append(type(module).__name__)
         record.applied(", ".join(compiled))
 
     LoopModules(record, change).watch()
+
+
+def compile_in_place(module: torch.nn.Module, **options: Any) -> None:
+    """What `module.compile()` does, for torch's own modules, too: of a `Sequential` that makes no graph, because torch
+    passes over frames of its own files unless a function of somebody else's calls them."""
+    if not type(module).__module__.startswith("torch.nn."):
+        module.compile(**options)
+        return
+    call_module = module._call_impl
+
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        return call_module(*arguments, **keywords)
+
+    module._compiled_call_impl = torch.compile(call, **options)
 
 
 def install_channels_last(record: ToggleRecord) -> None:
