@@ -33,7 +33,7 @@ from tracelens.verify.supervisor.working_copy import WorkingCopy
 HERE = Path(__file__).parent
 SCRIPT = "gpu_loops.py"
 BY_HAND = LeverTrial("by-hand", (Toggle("environment", "LOOP_BY_HAND", "1"),))
-HAND_SECONDS = 80.0
+HAND_SECONDS = 100.0
 STEP_NS = {"gan": 10_000_000, "loader": 60_000_000, "host_line": 150_000_000}
 """What decides how many steps a process makes, where a step is not about 40 ms."""
 
