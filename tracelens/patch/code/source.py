@@ -215,11 +215,6 @@ def parse(path: Path, shown: str, data: bytes, entry: Path | None = None) -> Sou
     return SourceFile(path, shown, data, text, wrapper.module, positions, entry)
 
 
-def check_readable(shown: str, data: bytes) -> None:
-    """Raises `Unreadable` where `parse` would, some deep nestings apart; faster, as no place is looked up."""
-    _tree_and_text(shown, data)
-
-
 def _tree_and_text(shown: str, data: bytes) -> tuple[MetadataWrapper, str]:
     _check_syntax(shown, data)
     try:

@@ -9,14 +9,15 @@ import io
 import tokenize
 import warnings
 from collections import Counter
+from functools import lru_cache
 
-from tracelens.patch.code.source import SourceFile, Unreadable, check_readable
+from tracelens.patch.code.source import PARSED_FILES, SourceFile, Unreadable, parse
 
 
 def rewrite_mistake(before: SourceFile, after: bytes) -> str | None:
     """What is wrong with a rewritten file, in a sentence; None if it parses, compiles and kept its comments."""
     try:
-        check_readable(before.shown, after)
+        parse(before.path, before.shown, after, before.entry)  # kept for those who read the result
     except Unreadable as error:
         return f"the patched file {error}"
     try:
@@ -31,6 +32,7 @@ def rewrite_mistake(before: SourceFile, after: bytes) -> str | None:
     return None
 
 
+@lru_cache(maxsize=PARSED_FILES)
 def _comments(data: bytes) -> Counter[str]:
     tokens = tokenize.tokenize(io.BytesIO(data).readline)
     return Counter(token.string.strip() for token in tokens if token.type == tokenize.COMMENT)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -31,8 +31,7 @@ class _Piece:
 def part_of(source: bytes, wanted: frozenset[str], docstring: str) -> bytes:
     """The part of a module that is needed for `wanted`: names of definitions, and `Class.method`."""
     text = source.decode()
-    tree = ast.parse(text)
-    pieces = list(_pieces(tree))
+    tree, pieces = _taken_apart(text)
     kept = _needed(pieces, wanted)
     gone = {line for piece in pieces if piece not in kept for line in piece.lines}
     mentioned = {name for piece in kept for name in piece.mentions}
@@ -49,7 +48,13 @@ def part_of(source: bytes, wanted: frozenset[str], docstring: str) -> bytes:
     return (joined.rstrip("\n") + "\n").encode()
 
 
-def _needed(pieces: list[_Piece], wanted: Collection[str]) -> list[_Piece]:
+@lru_cache(maxsize=1)
+def _taken_apart(text: str) -> tuple[ast.Module, tuple[_Piece, ...]]:
+    tree = ast.parse(text)
+    return tree, tuple(_pieces(tree))
+
+
+def _needed(pieces: Sequence[_Piece], wanted: Collection[str]) -> list[_Piece]:
     names = set(wanted)
     kept: list[_Piece] = []
     while more := [piece for piece in pieces if piece not in kept and piece.known_as & names]:

@@ -5,6 +5,7 @@ In: the project's files, the Edits of a scheme and the recorded Stalls. Out: a `
 
 from __future__ import annotations
 
-from tracelens.patch.recipes.build import PatchOptions, make
+from tracelens.patch.recipes.build import make
+from tracelens.patch.recipes.rewriting import PatchOptions
 
 __all__ = ["PatchOptions", "make"]

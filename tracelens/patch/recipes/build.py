@@ -1,57 +1,28 @@
-"""`make`: asks the recipes, chooses hunks, writes the new bytes in memory and checks them.
+"""`make`: asks the recipes, chooses hunks, has the new bytes written in memory and checks them.
 
-In: Edits, Stalls and the project's files. Out: a `Patch`. Two passes per file: first what goes into lines (copies,
-loaders), then what moves lines (reads, synchronizes), planned anew on the result of the first.
+In: Edits, Stalls and the project's files. Out: a `Patch`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from tracelens.edit_kinds import EditKind, definition, hunk_id, one_change
+from tracelens.edit_kinds import EditKind, definition, hunk_id
 from tracelens.errors import InputError, UsageError
 from tracelens.model import Declined, Edit, FilePatch, Hunk, Location, Patch, Stall
 from tracelens.patch.code.names import FileNames
-from tracelens.patch.code.source import (
-    Conflict,
-    SourceFile,
-    Unreadable,
-    apply_splices,
-    moved_lines,
-    parse,
-)
-from tracelens.patch.deferral.forms import Wish, planned
-from tracelens.patch.deferral.loop_rewrite import LoopChange, file_splices, import_splice, needs_helper
-from tracelens.patch.deferral.planning import plan
-from tracelens.patch.files import diff, rewrite_checks, vendored
-from tracelens.patch.loop import guards
-from tracelens.patch.loop.facts import facts_of
-from tracelens.patch.loop.loops import Blocked, training_loop
-from tracelens.patch.loop.sites import find
+from tracelens.patch.code.source import SourceFile, Unreadable, parse
+from tracelens.patch.files import diff, vendored
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target
-from tracelens.patch.recipes import async_copy, defer_read, returned_reads, synchronize, whole_file
+from tracelens.patch.recipes import defer_read, rewriting, synchronize, whole_file
+from tracelens.patch.recipes.kept_results import answered
+from tracelens.patch.recipes.rewriting import Lines, PatchOptions, Rewritten
 
 Propose = Callable[[RecipeRequest], RecipeAnswer]
-
-
-@dataclass(frozen=True, slots=True)
-class PatchOptions:
-    """How a patch is to be made: which of its hunks, and where its helpers come from."""
-
-    unsafe: bool = False
-    only: Collection[str] = ()
-    skip: Collection[str] = ()
-    import_runtime: bool = False
-    """Helpers come from the installed TraceLens, not from a file beside the script."""
-    checked: bool = True
-    """With the hunks that are not proved; else they are in `Patch.left_out`."""
-    lossy: bool = True
-    """Among these, forms that lose values where an exception or a signal ends the loop. A trial ends its loop so: it
-    would find that they are lost."""
 
 
 def make(
@@ -87,7 +58,6 @@ def recipe(kind: EditKind) -> Propose:
 
 
 Targets = dict[Edit, list[Target]]
-Lines = tuple[int | None, ...]
 
 
 @dataclass(frozen=True)
@@ -110,15 +80,6 @@ class _Chosen(NamedTuple):
     proposals: tuple[tuple[_Draft, tuple[Proposal, ...]], ...]
     hunks: tuple[tuple[Proposal, Hunk], ...]
     left_out: tuple[Hunk, ...]
-
-
-@dataclass(frozen=True)
-class _Rewritten:
-    """A file's new bytes, the new number of each of its old lines, and whether they need the vendored file."""
-
-    data: bytes
-    lines: Lines
-    vendors: bool
 
 
 @dataclass(frozen=True)
@@ -173,7 +134,7 @@ class _Project:
             if source.replaced:
                 declined += [whole_file.replaced(request, place) for place in places]
                 continue
-            answer = recipe(edit.kind)(request)
+            answer = answered(recipe(edit.kind), request)
             proposals += answer.proposals
             declined += answer.declined
         return _Draft(source, names, targets, synchronize.merged(proposals), tuple(declined))
@@ -204,13 +165,11 @@ class _Project:
             written += self._runtime(called)
         return written, [hunk for proposal, hunk in hunks if id(proposal) in kept], declined
 
-    def _checked(self, draft: _Draft, proposals: Sequence[Proposal]) -> _Rewritten | str:
+    def _checked(self, draft: _Draft, proposals: Sequence[Proposal]) -> Rewritten | str:
         """The file with these proposals, or what is wrong with it."""
-        try:
-            new = self._rewritten(draft, proposals)
-        except (Conflict, Blocked) as error:
-            return str(error)
-        wrong = rewrite_checks.rewrite_mistake(draft.source, new.data) or self._unstable(draft, new, proposals)
+        kinds = tuple((edit.kind, edit.interval) for edit in draft.targets)
+        new = rewriting.rewritten(draft.source, tuple(proposals), kinds, self.script, self.options)
+        wrong = None if isinstance(new, str) else self._unstable(draft, new, proposals)
         return new if wrong is None else wrong
 
     def _runtime(self, called: frozenset[str]) -> list[FilePatch]:
@@ -227,25 +186,7 @@ class _Project:
         after = vendored.content(called | (vendored.offers(before) if before is not None else frozenset()))
         return [] if before == after else [FilePatch(path, before, after)]
 
-    def _rewritten(self, draft: _Draft, proposals: Sequence[Proposal]) -> _Rewritten:
-        hoists = tuple(dict.fromkeys(splice for one in proposals for splice in one.hoists))
-        within = [*(splice for one in proposals for splice in one.splices), *hoists]
-        source = parse(draft.source.path, draft.source.shown, apply_splices(draft.source, within), self.script)
-        if hoists:
-            proposals = _renumbered(proposals, returned_reads.renumbered(draft.source, source, hoists))
-        changes = _changes(source, proposals, draft.targets, self.options)
-        splices = file_splices(changes)
-        helped = any(p.needs_runtime for p in proposals if p.splices) or any(needs_helper(c) for c in changes)
-        if helped:
-            uses = [source.line(change.facts.loop) for change in changes]
-            uses += [p.location.line for p in proposals if p.location.line is not None]
-            importing = import_splice(source, min(uses), self.options.import_runtime)
-            splices += [importing] if importing is not None else []
-        then = moved_lines(source, splices)
-        lines = (None if line is None else then[line - 1] for line in moved_lines(draft.source, within))
-        return _Rewritten(apply_splices(source, splices), tuple(lines), helped and not self.options.import_runtime)
-
-    def _unstable(self, draft: _Draft, new: _Rewritten, proposals: Sequence[Proposal]) -> str | None:
+    def _unstable(self, draft: _Draft, new: Rewritten, proposals: Sequence[Proposal]) -> str | None:
         """A second run over the patched file must find nothing left to do at the places of the hunks."""
         if _covering(proposals, draft.proposals) < len(draft.proposals):
             return None  # hunks that were left out would be found again, rightly
@@ -288,57 +229,8 @@ class _Project:
         return None
 
 
-def _renumbered(proposals: Sequence[Proposal], now: Mapping[int, int]) -> list[Proposal]:
-    """The proposals with the numbers that their sites have once reads moved to calls."""
-    return [p if p.hoists else replace(p, sites=tuple(now[number] for number in p.sites)) for p in proposals]
-
-
 def _moved(lines: Lines, line: int | None) -> int | None:
     return lines[line - 1] if line is not None and line <= len(lines) else None
-
-
-def _changes(
-    source: SourceFile, proposals: Sequence[Proposal], targets: Targets, options: PatchOptions
-) -> list[LoopChange]:
-    """The proposals that move lines, joined per loop, on the file as it is after the first pass."""
-    sites, known = find(source), guards.find(source)
-    loops: dict[int, list[Proposal]] = {}
-    for proposal in proposals:
-        if proposal.sites or proposal.guards:
-            anchor = sites[proposal.sites[0]].node if proposal.sites else known[proposal.guards[0]].node
-            loop = training_loop(source, anchor)
-            loops.setdefault(source.line(loop), []).append(proposal)
-    return [_change(source, loops[line], targets, options) for line in sorted(loops)]
-
-
-def _change(source: SourceFile, proposals: Sequence[Proposal], targets: Targets, options: PatchOptions) -> LoopChange:
-    sites = find(source)
-    moved = [guards.find(source)[number].node for p in proposals for number in p.guards]
-    anchors = [sites[number].node for p in proposals for number in p.sites] + moved
-    facts = facts_of(source, training_loop(source, anchors[0]))
-    facts = replace(facts, guards=frozenset(moved)) if moved else facts
-    reads = [sites[number] for p in proposals if p.replaced_by is None for number in p.sites]
-    syncs = {number: p.replaced_by for p in proposals if p.replaced_by is not None for number in p.sites}
-    kinds = {edit.kind: edit.interval for edit in targets}
-    used = {kind for p in proposals for kind in one_change(p.edit)}
-    every = max((kinds[kind] for kind in used if kind in kinds), default=1)
-    statements = [*defer_read.statements(reads), *moved]
-    waiting = None
-    measured = None
-    if syncs:
-        deferral, measured = synchronize.timed(facts, statements)
-    elif all(p.plain for p in proposals):
-        deferral, waiting = planned(facts, statements, Wish(every > 1, options.checked, options.lossy))
-    else:
-        deferral = plan(facts, statements) if statements else None
-    return LoopChange(
-        facts if deferral is None else deferral.facts,
-        every if every > 1 else None,
-        deferral,
-        tuple((async_copy.call_of(sites[number]), method) for number, method in syncs.items()),
-        measured.starts if measured is not None else (),
-        waiting,
-    )
 
 
 def _choose(drafts: Sequence[_Draft], options: PatchOptions) -> _Chosen:

@@ -1,0 +1,145 @@
+"""One file with the proposals that were chosen for it: its new bytes, checked by themselves.
+
+In: a SourceFile and Proposals. Out: `Rewritten`, or a sentence that says why it cannot be. Two passes: first what goes
+into lines (copies, loaders), then what moves lines (reads, synchronizes), planned anew on the result of the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tracelens.edit_kinds import EditKind, one_change
+from tracelens.patch.code.source import Conflict, SourceFile, Unreadable, apply_splices, moved_lines, parse
+from tracelens.patch.deferral.forms import Wish, planned
+from tracelens.patch.deferral.loop_rewrite import LoopChange, file_splices, import_splice, needs_helper
+from tracelens.patch.deferral.planning import plan
+from tracelens.patch.files import rewrite_checks
+from tracelens.patch.loop import guards
+from tracelens.patch.loop.facts import facts_of
+from tracelens.patch.loop.loops import Blocked, training_loop
+from tracelens.patch.loop.sites import find
+from tracelens.patch.proposal import Proposal
+from tracelens.patch.recipes import async_copy, defer_read, returned_reads, synchronize
+from tracelens.patch.recipes.kept_results import once
+
+Lines = tuple[int | None, ...]
+Kinds = tuple[tuple[EditKind, int], ...]
+"""The kinds of Edit that were asked for, each with its interval in batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class PatchOptions:
+    """How a patch is to be made: which of its hunks, and where its helpers come from."""
+
+    unsafe: bool = False
+    only: Collection[str] = ()
+    skip: Collection[str] = ()
+    import_runtime: bool = False
+    """Helpers come from the installed TraceLens, not from a file beside the script."""
+    checked: bool = True
+    """With the hunks that are not proved; else they are in `Patch.left_out`."""
+    lossy: bool = True
+    """Among these, forms that lose values where an exception or a signal ends the loop. A trial ends its loop so: it
+    would find that they are lost."""
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A file's new bytes, the new number of each of its old lines, and whether they need the vendored file."""
+
+    data: bytes
+    lines: Lines
+    vendors: bool
+
+
+def rewritten(
+    source: SourceFile, proposals: tuple[Proposal, ...], kinds: Kinds, script: Path, options: PatchOptions
+) -> Rewritten | str:
+    """The file with these proposals, or what is wrong with it. Schemes that choose the same share one result."""
+    asked = (proposals, kinds, script, options.checked, options.lossy, options.import_runtime)
+    return once(source, asked, lambda: _checked(source, proposals, kinds, script, options))
+
+
+def _checked(
+    source: SourceFile, proposals: tuple[Proposal, ...], kinds: Kinds, script: Path, options: PatchOptions
+) -> Rewritten | str:
+    try:
+        new = _rewritten(source, proposals, kinds, script, options)
+    except (Conflict, Blocked) as error:
+        return str(error)
+    except Unreadable as error:
+        return f"the patched file {error}"
+    wrong = rewrite_checks.rewrite_mistake(source, new.data)
+    return new if wrong is None else wrong
+
+
+def _rewritten(
+    before: SourceFile, proposals: Sequence[Proposal], kinds: Kinds, script: Path, options: PatchOptions
+) -> Rewritten:
+    hoists = tuple(dict.fromkeys(splice for one in proposals for splice in one.hoists))
+    within = [*(splice for one in proposals for splice in one.splices), *hoists]
+    source = parse(before.path, before.shown, apply_splices(before, within), script)
+    if hoists:
+        proposals = _renumbered(proposals, returned_reads.renumbered(before, source, hoists))
+    changes = _changes(source, proposals, kinds, options)
+    splices = file_splices(changes)
+    helped = any(p.needs_runtime for p in proposals if p.splices) or any(needs_helper(c) for c in changes)
+    if helped:
+        uses = [source.line(change.facts.loop) for change in changes]
+        uses += [p.location.line for p in proposals if p.location.line is not None]
+        importing = import_splice(source, min(uses), options.import_runtime)
+        splices += [importing] if importing is not None else []
+    then = moved_lines(source, splices)
+    lines = (None if line is None else then[line - 1] for line in moved_lines(before, within))
+    return Rewritten(apply_splices(source, splices), tuple(lines), helped and not options.import_runtime)
+
+
+def _renumbered(proposals: Sequence[Proposal], now: Mapping[int, int]) -> list[Proposal]:
+    """The proposals with the numbers that their sites have once reads moved to calls."""
+    return [p if p.hoists else replace(p, sites=tuple(now[number] for number in p.sites)) for p in proposals]
+
+
+def _changes(
+    source: SourceFile, proposals: Sequence[Proposal], kinds: Kinds, options: PatchOptions
+) -> list[LoopChange]:
+    """The proposals that move lines, joined per loop, on the file as it is after the first pass."""
+    sites, known = find(source), guards.find(source)
+    loops: dict[int, list[Proposal]] = {}
+    for proposal in proposals:
+        if proposal.sites or proposal.guards:
+            anchor = sites[proposal.sites[0]].node if proposal.sites else known[proposal.guards[0]].node
+            loop = training_loop(source, anchor)
+            loops.setdefault(source.line(loop), []).append(proposal)
+    return [_change(source, loops[line], kinds, options) for line in sorted(loops)]
+
+
+def _change(source: SourceFile, proposals: Sequence[Proposal], kinds: Kinds, options: PatchOptions) -> LoopChange:
+    sites = find(source)
+    moved = [guards.find(source)[number].node for p in proposals for number in p.guards]
+    anchors = [sites[number].node for p in proposals for number in p.sites] + moved
+    facts = facts_of(source, training_loop(source, anchors[0]))
+    facts = replace(facts, guards=frozenset(moved)) if moved else facts
+    reads = [sites[number] for p in proposals if p.replaced_by is None for number in p.sites]
+    syncs = {number: p.replaced_by for p in proposals if p.replaced_by is not None for number in p.sites}
+    intervals = dict(kinds)
+    used = {kind for p in proposals for kind in one_change(p.edit)}
+    every = max((intervals[kind] for kind in used if kind in intervals), default=1)
+    statements = [*defer_read.statements(reads), *moved]
+    waiting = None
+    measured = None
+    if syncs:
+        deferral, measured = synchronize.timed(facts, statements)
+    elif all(p.plain for p in proposals):
+        deferral, waiting = planned(facts, statements, Wish(every > 1, options.checked, options.lossy))
+    else:
+        deferral = plan(facts, statements) if statements else None
+    return LoopChange(
+        facts if deferral is None else deferral.facts,
+        every if every > 1 else None,
+        deferral,
+        tuple((async_copy.call_of(sites[number]), method) for number, method in syncs.items()),
+        measured.starts if measured is not None else (),
+        waiting,
+    )
