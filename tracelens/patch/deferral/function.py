@@ -56,8 +56,8 @@ class DeferredFunction:
     ahead: str
     """The name of the DeferredReads object of the loop."""
 
-    def definition(self) -> str:
-        """The function, at the loop's indentation, with a newline at its end."""
+    def definition(self, indent: str | None = None) -> str:
+        """The function, at the loop's indentation or another one, with a newline at its end."""
         body: list[cst.BaseStatement] = [_line(DOCSTRING)]
         shared = sorted(self.shared())
         for word, names in (("nonlocal", [n for n in shared if self.nested(n)]), ("global", shared)):
@@ -67,7 +67,8 @@ class DeferredFunction:
         body += self.statements()
         parameters = cst.Parameters([cst.Param(cst.Name(capture.name)) for capture in self.run.captures])
         function = cst.FunctionDef(cst.Name(self.name), parameters, cst.IndentedBlock(body))
-        return rendered([function], self.facts.source, self.facts.source.indentation(self.facts.loop))
+        source = self.facts.source
+        return rendered([function], source, source.indentation(self.facts.loop) if indent is None else indent)
 
     def call(self) -> Splice:
         """Puts the recording call where the statements stood."""

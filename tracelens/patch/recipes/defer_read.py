@@ -32,7 +32,7 @@ from tracelens.patch.loop.loops import (
 from tracelens.patch.loop.sites import Site, find
 from tracelens.patch.loop.thinned import check_not_thinned
 from tracelens.patch.proposal import DECIDES, Proposal, RecipeAnswer, RecipeRequest, Target, evidence, matched
-from tracelens.patch.recipes import returned_reads, wait_dependents, waits_that_stay
+from tracelens.patch.recipes import returned_reads, step_functions, wait_dependents, waits_that_stay
 from tracelens.patch.recipes.loop_groups import Found, by_loop
 
 SEVERAL = 1.5
@@ -44,7 +44,7 @@ FEW_BATCHES = ("it is read only in few batches", "nothing to do: it costs little
 
 
 def propose(request: RecipeRequest) -> RecipeAnswer:
-    answer = _propose(request)
+    answer = _with_steps(request, _propose(request))
     moved = returned_reads.hoisted(request)
     if moved is None:
         return answer
@@ -60,6 +60,20 @@ def propose(request: RecipeRequest) -> RecipeAnswer:
         for one in waiting.proposals
     )
     return RecipeAnswer(tuple(proposals), waiting.declined)
+
+
+def _with_steps(request: RecipeRequest, answer: RecipeAnswer) -> RecipeAnswer:
+    """The answer with what step functions read themselves: a read that waits there is declined no more."""
+    taken = request.changing | {one.loop_line for one in answer.proposals}
+    steps = step_functions.propose(request, taken)
+    covered = {(place.path, place.line) for one in steps.proposals for place in one.covers}
+    told = {(one.location.path, one.location.line): one for one in steps.declined}
+    declined = [
+        told.get((one.location.path, one.location.line), one)
+        for one in answer.declined
+        if (one.location.path, one.location.line) not in covered
+    ]
+    return RecipeAnswer((*answer.proposals, *steps.proposals), tuple(declined))
 
 
 def _propose(request: RecipeRequest) -> RecipeAnswer:

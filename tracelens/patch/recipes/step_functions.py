@@ -1,0 +1,384 @@
+"""Step functions that log or add up what they read themselves: `self.total += loss.item()` in `train_step`.
+
+In: a RecipeRequest. Out: one Proposal per function, `checked`: the loop is in another function, so what happens between
+two calls is followed by names only. The function's statements wait in one `DeferredReads` of the file; the loop that
+calls the function tells it where batches begin and end, so nothing waits longer than for a read of the loop's own, and
+nothing is lost on the way out. Which statements may wait is planned as if the function's body were the loop.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import libcst as cst
+
+from tracelens.patch.code import movers
+from tracelens.patch.code.names import dotted, is_output, key, walk
+from tracelens.patch.code.outside import BESIDES, FILES, OUTPUT
+from tracelens.patch.code.source import SourceFile, Splice, parse
+from tracelens.patch.deferral import loop_lines
+from tracelens.patch.deferral.function import DeferredFunction, name_of
+from tracelens.patch.deferral.planning import Deferral, plan_between
+from tracelens.patch.files.vendored import MODULE
+from tracelens.patch.loop.facts import facts_of
+from tracelens.patch.loop.loops import Blocked, Loop, check_scope, head, inner_functions, is_rare, own_nodes, scope_of
+from tracelens.patch.loop.reach import own_names
+from tracelens.patch.loop.sites import Site, find
+from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target, evidence, matched
+
+_BY_HAND = "return the tensor, and take its number where it is logged, every N batches"
+_AROUND = 2
+_MORE = (cst.Call, cst.NamedExpr, cst.Await)
+"""What a loop's condition may not hold: it moves into a function of its own."""
+
+
+@dataclass(frozen=True)
+class CalledStep:
+    """A function that is called once per batch, by these calls alone, each in a loop of its own function."""
+
+    node: cst.FunctionDef
+    calls: tuple[cst.Call, ...]
+    loops: tuple[Loop, ...]
+
+    @property
+    def name(self) -> str:
+        return self.node.name.value
+
+
+def propose(request: RecipeRequest, taken: frozenset[int]) -> RecipeAnswer:
+    """Proposals for the step functions of the file; `taken`: the lines of loops in which something else changes.
+
+    A function whose calls cannot be told is passed over: it is no step function then.
+    """
+    source = request.source
+    found, _ = matched(request, "read")
+    groups: dict[cst.FunctionDef, list[tuple[Site, Target]]] = {}
+    for site, target in found:
+        function = _function_without_loop(source, site.node)
+        if function is not None:
+            groups.setdefault(function, []).append((site, target))
+    proposals, declined, used = [], [], set[str]()
+    for function, members in groups.items():
+        try:
+            step = step_function(source, function)
+        except Blocked:
+            continue  # is declined as a place outside of loops
+        try:
+            proposals.append(_proposal(request, step, members, taken, used))
+        except Blocked as blocked:
+            declined += [request.decline(site.node, blocked) for site, _ in members]
+    return RecipeAnswer(tuple(proposals), tuple(declined))
+
+
+def _function_without_loop(source: SourceFile, node: cst.CSTNode) -> cst.FunctionDef | None:
+    """The function around a place that no loop of that function is around."""
+    for ancestor in source.ancestors(node):
+        if isinstance(ancestor, cst.FunctionDef):
+            return ancestor
+        if isinstance(ancestor, (cst.For, cst.While, cst.Lambda, cst.ClassDef)):
+            return None
+    return None
+
+
+def _proposal(
+    request: RecipeRequest,
+    step: CalledStep,
+    members: Sequence[tuple[Site, Target]],
+    taken: frozenset[int],
+    used: set[str],
+) -> Proposal:
+    source = request.source
+    if any(source.line(loop) in taken for loop in step.loops):
+        raise Blocked(step.loops[0], "the loop that calls it is changed already", _BY_HAND)
+    made = _in_loop(source, step.node)
+    spans = {source.span(site.node) for site, _ in members}
+    seeds = [site for site in find(made.source) if site.kind == "read" and made.before(site.node) in spans]
+    if any(isinstance(site.statement, cst.Return) for site in seeds):
+        raise Blocked(None, "the value is returned", _BY_HAND)
+    if not all(isinstance(site.statement, cst.BaseSmallStatement) for site in seeds) or not seeds:
+        raise Blocked(None, "the value decides what the same batch does next", _BY_HAND)
+    statements = list({id(site.statement): site.statement for site in seeds}.values())
+    deferral = plan_between(facts_of(made.source, made.loop), statements)
+    if any(not deferral.facts.in_rare_branch(drain) for drain in deferral.drains):
+        raise Blocked(None, f"`{step.name}` uses the value in the same batch", _BY_HAND)
+    drains = list(_drains(source, step, _results(step.node, deferral)))
+    ahead = _unused(source, "ahead", used)
+    facts = deferral.facts
+    names = [_unused(source, name_of(facts, run), used) for run in deferral.runs]
+    moved = [DeferredFunction(facts, run, name, ahead) for run, name in zip(deferral.runs, names, strict=True)]
+    inside = [one.call() for one in moved]
+    inside += [_drain(made.source, node, ahead) for node in deferral.drains if isinstance(node, cst.BaseStatement)]
+    splices = (
+        *map(made.outside, inside),
+        _defined(source, step, deferral, moved),
+        *(_drain(source, node, ahead) for node in drains),
+        *(splice for loop in dict.fromkeys(step.loops) for splice in _around(source, loop, ahead)),
+        _made(source, step, ahead, request.edit.interval),
+    )
+    return _told(request, step, members, deferral, splices)
+
+
+def _told(
+    request: RecipeRequest,
+    step: CalledStep,
+    members: Sequence[tuple[Site, Target]],
+    deferral: Deferral,
+    splices: tuple[Splice, ...],
+) -> Proposal:
+    source, interval = request.source, request.edit.interval
+    count = f"{len(members)} value{'s' * (len(members) > 1)}"
+    values = f"{count} read in each call of `{step.name}` and only logged or summed"
+    when = f"every {interval} batches" if interval > 1 else "as soon as the GPU has it"
+    lines = ", ".join(str(source.line(loop)) for loop in dict.fromkeys(step.loops))
+    proposal = Proposal(
+        edit="defer-read",
+        tier="safe",
+        location=request.place(members[0][0].node, step.name),
+        reason=f"{values}: read {when} of the loop in line {lines} instead",
+        evidence=evidence([stall for _, target in members for stall in target.stalls]),
+        splices=splices,
+        needs_runtime=True,
+        covers=tuple(request.place(site.node) for site, _ in members),
+    )
+    names = ", ".join(f"`{name}`" for name in sorted(deferral.state - {OUTPUT, FILES} - _bound_by(step.node)))
+    looked = f"who looks at {names} or at lines" if names else "who looks at lines"
+    proposal = proposal.as_checked(f"{looked} between two calls of `{step.name}` is followed by names only")
+    return proposal.as_checked(deferral.unproved) if deferral.unproved else proposal
+
+
+# ------------------------------------------------------------------------------------------- who calls it
+
+
+def step_function(source: SourceFile, function: cst.FunctionDef) -> CalledStep:
+    """The function with its calls; raises `Blocked` where it may be called otherwise than once per batch."""
+    name, parent = function.name.value, _owner(source, function)
+    calls = source.calls.get(name, ())
+    inner = any(True for _ in inner_functions(function))
+    plain = not function.decorators and function.asynchronous is None and not inner
+    if not plain or any(isinstance(node, (cst.Yield, cst.Await)) for node in own_nodes(function)):
+        raise Blocked(function, f"`{name}` is decorated, a generator, or defines functions", _BY_HAND)
+    spelled = f"self.{name}" if isinstance(parent, cst.ClassDef) else name
+    mentions = len(re.findall(rf"\b{re.escape(name)}\b(?!\s*=[^=])", _code(source)))
+    if parent is None or not calls or any(dotted(call.func) != spelled for call in calls) or mentions != 1 + len(calls):
+        raise Blocked(function, f"who calls `{name}` cannot be told from this file", _BY_HAND)
+    if _known_elsewhere(source, name):
+        raise Blocked(function, f"another file, which imports this one, knows `{name}`", _BY_HAND)
+    return CalledStep(function, calls, tuple(_loop_around(source, call) for call in calls))
+
+
+def _owner(source: SourceFile, function: cst.FunctionDef) -> cst.CSTNode | None:
+    """The class or the module that defines a function; None for one within another function or a condition."""
+    block = source.parent(function)
+    owner = source.parent(block) if isinstance(block, cst.IndentedBlock) else block
+    return owner if isinstance(owner, (cst.ClassDef, cst.Module)) else None
+
+
+def _code(source: SourceFile) -> str:
+    """The file's text without its comments."""
+    return re.sub(r"#.*", "", source.text)
+
+
+def _known_elsewhere(source: SourceFile, name: str) -> bool:
+    """Whether a file of the project that imports this one has the word."""
+    word = re.compile(rf"\b{re.escape(name)}\b")
+    importing = re.compile(rf"^\s*(from|import)\b.*\b{re.escape(source.path.stem)}\b", re.MULTILINE)
+    for path in movers.python_files(source.root):
+        if path != source.path and path.is_file():
+            text = path.read_text(encoding="utf-8", errors="replace")
+            if word.search(text) and importing.search(text):
+                return True
+    return False
+
+
+def _loop_around(source: SourceFile, call: cst.Call) -> Loop:
+    for ancestor in source.ancestors(call):
+        if isinstance(ancestor, (cst.For, cst.While)):
+            scope = scope_of(source, ancestor)
+            check_scope(scope)
+            if ancestor.orelse is not None or (isinstance(ancestor, cst.For) and ancestor.asynchronous is not None):
+                break
+            if call not in set(walk(ancestor.body)) or MODULE in source.code(head(ancestor)):
+                break
+            if isinstance(ancestor, cst.While) and any(isinstance(part, _MORE) for part in walk(ancestor.test)):
+                break
+            return ancestor
+        if isinstance(ancestor, (cst.FunctionDef, cst.Lambda, cst.ClassDef, cst.BaseComp)):
+            break
+    raise Blocked(call, "it is called outside of a plain loop", _BY_HAND)
+
+
+# --------------------------------------------------------------------------------------- who sees the results
+
+
+def _bound_by(function: cst.FunctionDef) -> frozenset[str]:
+    """Names that are the function's own: nobody else means the same by them."""
+    return frozenset(own_names(function))
+
+
+def _results(function: cst.FunctionDef, deferral: Deferral) -> frozenset[str]:
+    """The results that others may look at; raises `Blocked` for an object that was handed over."""
+    parameters = {part.name.value for part in walk(function.params) if isinstance(part, cst.Param)}
+    handed = sorted((deferral.state & parameters) - {"self"})
+    if handed or "self" in deferral.state:
+        obstacle = f"`{(handed or ['self'])[0]}` was handed over, and is known by other names"
+        raise Blocked(function, obstacle, _BY_HAND)
+    return deferral.state - _bound_by(function)
+
+
+def _drains(source: SourceFile, step: CalledStep, results: frozenset[str]) -> Iterator[cst.BaseStatement]:
+    """Rare statements before which all that waits has to run; raises `Blocked` for one of each batch."""
+    done = set[cst.CSTNode]()
+    for part in _between(source, step):
+        for node in walk(part):
+            why = _sees(source, node, results) if node not in step.calls else ""
+            if not why or node in done:
+                continue
+            around = (one for one in source.ancestors(node) if isinstance(one, cst.If) and _rarely(one, node))
+            block = next(around, None)
+            if block is None or not isinstance(block.body, cst.IndentedBlock):
+                raise Blocked(node, f"it {why} in each batch", _BY_HAND)
+            done |= set(walk(block.body))
+            yield block.body.body[0]
+
+
+def _between(source: SourceFile, step: CalledStep) -> Iterator[cst.CSTNode]:
+    """What runs between two calls: the loops' bodies and heads, and the functions of the file that they call."""
+    seen: set[str] = {step.name}
+    waiting: list[cst.CSTNode] = [part for loop in step.loops for part in (loop.body, head(loop))]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        for node in walk(part):
+            name = dotted(node.func).rpartition(".")[2] if isinstance(node, cst.Call) else ""
+            if name and name not in seen:
+                seen.add(name)
+                waiting += [function.body for function in source.names.functions.get(name, ())]
+
+
+def _sees(source: SourceFile, node: cst.CSTNode, results: frozenset[str]) -> str:
+    if isinstance(node, (cst.Name, cst.Attribute)) and key(node) in results - BESIDES:
+        return f"uses `{key(node)}`"
+    if isinstance(node, cst.Attribute) and f"self.{node.attr.value}" in results:
+        return f"uses `{source.code(node)}`"
+    if isinstance(node, cst.Call) and results & BESIDES and is_output(node, source.names):
+        return "writes lines"
+    return ""
+
+
+def _rarely(block: cst.If, node: cst.CSTNode) -> bool:
+    return is_rare(block.test, frozenset()) and node in set(walk(block.body))
+
+
+# ------------------------------------------------------------------------------------------------- lines
+
+
+@dataclass(frozen=True)
+class _InLoop:
+    """The file in which the function's body is that of a loop. Its text is the same but for one line more.
+
+    The loop's first line is indented by one space more than the function, and the body stays where it is. It takes
+    the place of an empty line above the function, where there is one, so that lines keep their numbers.
+    """
+
+    source: SourceFile
+    loop: cst.For
+    moved: int
+    """By how much places in the body moved."""
+
+    def before(self, node: cst.CSTNode) -> tuple[int, int]:
+        """The characters of a node of the body in the file itself."""
+        start, end = self.source.span(node)
+        return start - self.moved, end - self.moved
+
+    def outside(self, splice: Splice) -> Splice:
+        """A splice of the body, for the file itself."""
+        return replace(splice, start=splice.start - self.moved, end=splice.end - self.moved)
+
+
+def _in_loop(source: SourceFile, function: cst.FunctionDef) -> _InLoop:
+    body = function.body
+    if not isinstance(body, cst.IndentedBlock):
+        raise Blocked(function, "its body stands on one line", _BY_HAND)
+    start = _body_start(source, function)
+    indent = source.indentation(function)
+    number = source.line(function)
+    above = source.line_start(max(number - 1, 1))
+    empty = number > 1 and not source.line_text(number - 1).strip()
+    line = f"{indent} for {_unused(source, 'batch_of_step', set())} in (0,):{source.newline}"
+    removed = source.text[above : source.line_start(number)] if empty else ""
+    text = source.text[:above] + source.text[above + len(removed) : start] + line + source.text[start:]
+    changed = parse(source.path, source.shown, text.encode(source.module.encoding), source.entry)
+    loop = next(
+        node
+        for node in walk(changed.module)
+        if isinstance(node, cst.For) and changed.span(node)[0] == start - len(removed) + len(indent) + 1
+    )
+    return _InLoop(changed, loop, len(line) - len(removed))
+
+
+def _body_start(source: SourceFile, function: cst.FunctionDef) -> int:
+    """Where the first line of the body begins, comments above its first statement included."""
+    return source.line_start(_top(source, function.body.body[0]))
+
+
+def _top(source: SourceFile, statement: cst.CSTNode) -> int:
+    """The line of a statement, or of the comments directly above it."""
+    if isinstance(statement, (cst.SimpleStatementLine, cst.BaseCompoundStatement)):
+        return loop_lines.first_line(source, statement)
+    return source.line(statement)
+
+
+def _defined(source: SourceFile, step: CalledStep, deferral: Deferral, moved: Sequence[DeferredFunction]) -> Splice:
+    """The definitions, at the top of the function, below its docstring."""
+    statements = list(step.node.body.body)
+    documented = step.node.get_docstring() is not None and len(statements) > 1
+    first = statements[1 if documented else 0]
+    top = source.line_start(_top(source, first))
+    indent = source.indentation(first)
+    gone = frozenset(node for run in deferral.runs for statement in run.statements for node in walk(statement))
+    bindings = [f"{indent}{name} = None\n" for name in sorted({n for one in moved for n in one.unbound(gone)})]
+    text = "\n".join([*bindings, *(one.definition(indent) for one in moved)])
+    return Splice(top, top, f"{text}\n", loop_lines.BEFORE)
+
+
+def _drain(source: SourceFile, node: cst.BaseStatement, ahead: str) -> Splice:
+    begin = source.line_start(source.line(node))
+    return Splice(begin, begin, f"{source.indentation(node)}{ahead}.drain()\n", loop_lines.INSIDE)
+
+
+def _around(source: SourceFile, loop: Loop, ahead: str) -> Iterator[Splice]:
+    """The loop's first line, which then tells where batches begin and end, and what runs after a `break`."""
+    start, end = source.outer_span(head(loop))
+    if isinstance(loop, cst.While):
+        name = _unused(source, "_batch", set())
+        yield Splice(source.span(loop)[0], start, f"for {name} in {ahead}.iterate_while(lambda: ")
+        yield Splice(end, end, ")", _AROUND)
+    else:
+        bare = isinstance(loop.iter, cst.Tuple) and not loop.iter.lpar
+        opening, closing = ("((", "))") if bare else ("(", ")")
+        yield Splice(start, start, f"{ahead}.iterate{opening}", -_AROUND)
+        yield Splice(end, end, closing, _AROUND)
+    if any(isinstance(node, cst.Break) for node in own_nodes(loop.body)):
+        line = loop_lines.line_after(source, loop)
+        yield loop_lines.whole_line(source, line, f"{source.indentation(loop)}{ahead}.drain()")
+
+
+def _made(source: SourceFile, step: CalledStep, ahead: str, every: int) -> Splice:
+    """The line that makes `ahead`, above the first statement of the file that has to do with it."""
+    places = (step.node, *step.loops)
+    tops = [next(one for one in source.module.body if any(part is place for part in walk(one))) for place in places]
+    first = min(tops, key=source.line)
+    top = source.line_start(loop_lines.first_line(source, first))
+    interval = every if every > 1 else None
+    apart = "\n\n" if isinstance(first, (cst.FunctionDef, cst.ClassDef)) else ""
+    return Splice(top, top, f"{ahead} = {MODULE}.DeferredReads(every={interval})\n{apart}", loop_lines.BEFORE)
+
+
+def _unused(source: SourceFile, wanted: str, used: set[str]) -> str:
+    name, number = wanted, 2
+    while name in source.identifiers or name in used:
+        name, number = f"{wanted}_{number}", number + 1
+    used.add(name)
+    return name
