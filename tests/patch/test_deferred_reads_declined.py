@@ -295,15 +295,6 @@ DECLINED = {
         """,
         "assert",
     ),
-    "handed to a function of another file": (
-        """
-        from json import loads as observe
-        for x, y in loader:
-            STEP
-            observe(str(loss.item()))  # fires
-        """,
-        "observe",
-    ),
     "Lightning": (
         """
         total = 0.0

@@ -18,6 +18,7 @@ from tracelens.patch.code.outside import words
 from tracelens.patch.deferral import comprehensions
 from tracelens.patch.deferral.captures import Capture, CaptureRequest, keep, replaces
 from tracelens.patch.loop import host, moments
+from tracelens.patch.loop.doubts import doubt
 from tracelens.patch.loop.facts import LoopFacts, is_pure
 from tracelens.patch.loop.loops import Blocked
 from tracelens.patch.loop.sites import Read, is_tensor, read_of, reads_in, tensor_names
@@ -109,10 +110,14 @@ class ExpressionCaptures:
             text_method = text_method or (method in formats.ON_ARRAYS and self._is_array(owner))
             if method in host.TRAINS or (self._independent(owner) and not text_method):
                 name = dotted(node.func) or method
-                raise Blocked(node, f"the value goes into `{name}(…)`", "call it every N batches")
+                blocked = Blocked(node, f"the value goes into `{name}(…)`", "call it every N batches")
+                if method in host.TRAINS:
+                    raise blocked
+                doubt(self.facts, blocked)
             self.expression(owner)
         elif not host.host_only(full, self.facts.names):
-            raise Blocked(node, f"the value goes into `{full or 'a call'}(…)`", "call it every N batches")
+            blocked = Blocked(node, f"the value goes into `{full or 'a call'}(…)`", "call it every N batches")
+            doubt(self.facts, blocked)
         self._arguments(node)
 
     def _arguments(self, call: cst.Call) -> None:
@@ -281,7 +286,10 @@ class ExpressionCaptures:
         if host.names_its_line(call, self.facts.source):
             raise Blocked(call, "the log names the line and function that write to it", "log every N batches")
         if name in self.facts.names.functions and not host.host_only(name, self.facts.names):
-            raise Blocked(call, f"`{name}(…)` does more than print", "call it every N batches")
+            blocked = Blocked(call, f"`{name}(…)` does more than print", "call it every N batches")
+            if not self.facts.source.clocked.call("", name):
+                raise blocked
+            doubt(self.facts, blocked)
         for argument in call.args:
             if isinstance(argument.value, cst.Name) and argument.value.value in self.facts.tensors - self.state:
                 obstacle = f"it prints the tensor `{argument.value.value}` itself, not its value"

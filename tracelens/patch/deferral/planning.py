@@ -15,21 +15,23 @@ import libcst as cst
 
 from tracelens.patch.code import elsewhere
 from tracelens.patch.code.names import dotted, meets, rebound, touched, walk, written
-from tracelens.patch.code.outside import BESIDES, FILES, OUTPUT, words
-from tracelens.patch.deferral import proof
+from tracelens.patch.code.outside import BESIDES, words
+from tracelens.patch.deferral import other_users, proof
 from tracelens.patch.deferral.captures import Capture
 from tracelens.patch.deferral.kept_parts import changed_later
 from tracelens.patch.deferral.statements import StatementCaptures
 from tracelens.patch.loop import guards, heads, stream_order, timing
 from tracelens.patch.loop.between import Looks
+from tracelens.patch.loop.doubts import doubt, doubting
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.host import opens_file
-from tracelens.patch.loop.loops import Blocked, check_scope, clock_reads, globals_of, is_rare
-from tracelens.patch.loop.reach import hidden_uses
+from tracelens.patch.loop.loops import Blocked, check_scope, clock_reads, is_rare
 
 _PLAIN_CONTEXTS = words(
-    "no_grad autocast enable_grad inference_mode nullcontext record_function amp no_sync accumulate"
+    "no_grad autocast enable_grad set_grad_enabled inference_mode nullcontext record_function amp no_sync accumulate"
 )
+_HOLDING_CONTEXTS = words("open redirect_stdout redirect_stderr suppress catch_warnings ZipFile lock Lock RLock raises")
+"""What runs after such a block does something else than within it."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class Deferral:
     """When the iterator of the loop looks at the results: what waits runs before."""
     unproved: str = ""
     """What of the project is not known, without which the plan is not proved; empty where it is."""
+    doubts: tuple[str, ...] = ()
+    """Of that: obstacles that the text of the file suggests."""
 
 
 def plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode]) -> Deferral:
@@ -62,15 +66,7 @@ def plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode]) -> Deferral:
     Statements in rare branches are deferred with the others where that is possible; where not, all that waits runs
     before them.
     """
-    check_scope(facts.scope)
-    timing.check_events(facts)
-    try:
-        return _plan(facts, seeds, wait_for_rare=False)
-    except Blocked as blocked:
-        try:
-            return _plan(facts, seeds, wait_for_rare=True)
-        except Blocked:
-            raise blocked from None
+    return _first(facts, seeds, [(one, rare) for one in (facts, doubting(facts)) for rare in (False, True)])
 
 
 def plan_between(facts: LoopFacts, seeds: Sequence[cst.CSTNode]) -> Deferral:
@@ -78,14 +74,28 @@ def plan_between(facts: LoopFacts, seeds: Sequence[cst.CSTNode]) -> Deferral:
 
     What the script shows every K batches it then shows at the same batches as before. Raises `Blocked`.
     """
+    return _first(facts, seeds, ((facts, True), (doubting(facts), True)))
+
+
+def _first(facts: LoopFacts, seeds: Sequence[cst.CSTNode], ways: Iterable[tuple[LoopFacts, bool]]) -> Deferral:
+    """The first plan that can be made; raises the first obstacle where there is none."""
     check_scope(facts.scope)
     timing.check_events(facts)
-    return _plan(facts, seeds, wait_for_rare=True)
+    first: Blocked | None = None
+    for given, wait_for_rare in ways:
+        try:
+            return _plan(given, seeds, wait_for_rare)
+        except Blocked as blocked:
+            first = first or blocked
+    assert first is not None
+    raise first
 
 
 def _plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode], wait_for_rare: bool) -> Deferral:
     members, state = _closure(facts, seeds, wait_for_rare)
-    _check_names(facts, members, state)
+    if facts.doubts is not None:
+        facts.doubts.clear()  # those of statements that were tried
+    other_users.check(facts, members, state)
     planner = _Planner(facts, state, frozenset(members), wait_for_rare)
     runs, drains = planner.block(facts.loop.body, rare=False)
     looks = heads.check(facts, members, state - guards.last_words(facts, members))
@@ -98,7 +108,8 @@ def _plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode], wait_for_rare: bool) -
         if isinstance(leaf, cst.BaseSmallStatement):
             _check_results(facts, leaf, state)
     drains += tuple(node for node in guards.lookouts(facts, moved) if node not in drains)
-    deferral = Deferral(facts, runs, drains, state, tuple(_notes(facts, looks)), looks)
+    doubts = facts.doubts.sentences if facts.doubts is not None else ()
+    deferral = Deferral(facts, runs, drains, state, tuple(_notes(facts, looks)), looks, doubts=doubts)
     return replace(deferral, unproved=proof.unproved(deferral))
 
 
@@ -150,54 +161,6 @@ def _recordable(facts: LoopFacts, state: frozenset[str], leaf: cst.BaseSmallStat
     except Blocked:
         return False
     return not facts.source.kept_by_comment(leaf)
-
-
-def _check_names(facts: LoopFacts, members: Iterable[cst.CSTNode], state: frozenset[str]) -> None:
-    names = state - {OUTPUT, FILES}
-    behind = {name for member in members for name in changed_later(facts, member)}
-    used = facts.inner_use(names - behind.difference(*(written(member, facts.names) for member in members)))
-    if used is not None:
-        raise Blocked(used, "a function defined here uses the results", "hand the results to it as arguments")
-    for leaf in facts.leaves:
-        if isinstance(leaf, (cst.FunctionDef, cst.ClassDef)) and meets(touched(leaf, facts.names), state):
-            raise Blocked(leaf, "a function defined in the loop uses the value", "read the value every N batches")
-    for member in members:
-        bare_self = any(
-            isinstance(n, cst.Arg) and isinstance(n.value, cst.Name) and n.value.value == "self" for n in walk(member)
-        )
-        if bare_self:
-            raise Blocked(member, "a call receives `self` and could see the results", "hand the results to it")
-    for function, seen in hidden_uses(facts.names, facts.loop):
-        if meets(seen, state):
-            obstacle = f"`{function.name.value}`, which is called without its name, uses the results"
-            raise Blocked(function, obstacle, "read the value every N batches")
-    shared = {name for name in names if name.startswith("self.")} | (names & globals_of(facts.scope))
-    if shared:
-        _check_called(facts, frozenset(shared))
-
-
-def _check_called(facts: LoopFacts, names: frozenset[str]) -> None:
-    """Results kept in attributes or globals must not be seen by what the loop calls, nor by code that gets `self`."""
-    for node in walk(facts.loop.body):
-        if isinstance(node, cst.Arg) and isinstance(node.value, cst.Name) and node.value.value == "self":
-            raise Blocked(node, "a call receives `self` and could see the results", "hand the results to it")
-        if isinstance(node, cst.Call) and _sees(node, facts, names, set()):
-            raise Blocked(node, f"`{dotted(node.func)}()` uses the results", "call it every N batches")
-
-
-def _sees(call: cst.Call, facts: LoopFacts, names: frozenset[str], seen: set[str]) -> bool:
-    """Whether a function of the file, or one that it calls in turn, touches one of the names."""
-    owner, _, name = dotted(call.func).rpartition(".")
-    if owner not in ("", "self", "cls") or name in seen:
-        return False
-    seen.add(name)
-    for function in facts.names.functions.get(name, ()):
-        if function is facts.scope:
-            continue
-        inner = (node for node in walk(function) if isinstance(node, cst.Call))
-        if touched(function, facts.names) & names or any(_sees(one, facts, names, seen) for one in inner):
-            return True
-    return False
 
 
 @dataclass(frozen=True)
@@ -280,8 +243,8 @@ class _Planner:
         if isinstance(statement, cst.If):
             return self._branches(statement)
         if isinstance(statement, (cst.For, cst.While, cst.With)):
-            if isinstance(statement, cst.With) and not _plain_context(statement, self.facts):
-                raise Blocked(statement, "the value is used inside a `with`", "read it after the block")
+            if isinstance(statement, cst.With):
+                _check_context(statement, self.facts)
             return self._both(statement.body, getattr(statement, "orelse", None))
         raise Blocked(statement, "the value is used where an exception may be caught", "read it every N batches")
 
@@ -372,19 +335,24 @@ def _holds(run: StatementRun, seed: cst.CSTNode) -> bool:
     return any(node is seed for statement in run.statements for node in walk(statement))
 
 
-def _plain_context(node: cst.With, facts: LoopFacts) -> bool:
-    """A context that changes nothing for statements that run after it: gradients off, autocast, a profiler's label.
+def _check_context(node: cst.With, facts: LoopFacts) -> None:
+    """Raise `Blocked` or doubt where a context may change something for statements that run after it.
 
-    A stream of the loop's own is one as well: what is read there is kept there.
+    Gradients off, autocast, a profiler's label do not. A stream of the loop's own does not either: what is read there
+    is kept there.
     """
     for item in node.items:
         if stream_order.enters_stream(facts, item.item):
             continue
         call = item.item.func if isinstance(item.item, cst.Call) else item.item
         last = call.attr.value if isinstance(call, cst.Attribute) else getattr(call, "value", "")
-        if item.asname is not None or not (isinstance(last, str) and any(word in last for word in _PLAIN_CONTEXTS)):
-            return False
-    return True
+        name = last if isinstance(last, str) else ""
+        if item.asname is None and any(word in name for word in _PLAIN_CONTEXTS):
+            continue
+        blocked = Blocked(node, "the value is used inside a `with`", "read it after the block")
+        if item.asname is not None or node.asynchronous is not None or name in _HOLDING_CONTEXTS:
+            raise blocked
+        doubt(facts, Blocked(node, f"what `with {facts.source.code(item.item)}` changes is not known", blocked.by_hand))
 
 
 def _notes(facts: LoopFacts, looks: Looks | None) -> Iterator[str]:

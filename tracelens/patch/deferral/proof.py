@@ -7,16 +7,19 @@ that chooses statements by the text of one loop, and this knows what the rest of
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from tracelens.patch.code.clocks import LOOKS
 from tracelens.patch.code.names import walk
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.effects.movable import Answer, Question, Reason
 from tracelens.patch.effects.places import Span
+from tracelens.patch.loop import heads
 from tracelens.patch.loop.loops import Blocked
 
 if TYPE_CHECKING:
@@ -24,6 +27,11 @@ if TYPE_CHECKING:
 
 MAX_SENTENCES = 3
 """Of what is not known, so many sentences are shown."""
+_GONE_THROUGH = re.compile(r"(the loader|a `\w*(Dataset|Loader|Sampler)`)$")
+"""How a reason ends that means what a progress bar goes through; the bar holds it, and its text is no part of it."""
+_NAMELESS = ("the same list or dict", "the same object", "`<text>`")
+"""How a reason ends that cannot say which of the results is met: objects are told apart by the place that makes them,
+and one of no name may be another one that was made there, such as the list of modules of any `nn.Sequential`."""
 _BY_HAND = "read the value every N batches"
 
 
@@ -34,10 +42,10 @@ def unproved(deferral: Deferral) -> str:
     """
     answer = judged(deferral)
     reasons = [one for one in answer.reasons if not _accepted(one, deferral)]
-    known = next((one for one in reasons if one.known), None)
+    known = next((one for one in reasons if one.known and not _only_suspected(one, deferral)), None)
     if known is not None:
         raise Blocked(None, sentence(known, deferral.facts.source), _BY_HAND)
-    said = list(dict.fromkeys(sentence(one, deferral.facts.source) for one in reasons))
+    said = list(dict.fromkeys([*deferral.doubts, *(sentence(one, deferral.facts.source) for one in reasons)]))
     more = f", and {len(said) - MAX_SENTENCES} more" if len(said) > MAX_SENTENCES else ""
     return "; ".join(said[:MAX_SENTENCES]) + more
 
@@ -67,6 +75,13 @@ def _accepted(reason: Reason, deferral: Deferral) -> bool:
     if deferral.facts.guards and reason.kind == "leaves":
         return True
     return bool(deferral.facts.spans) and reason.kind == "time"
+
+
+def _only_suspected(reason: Reason, deferral: Deferral) -> bool:
+    """Whether an obstacle is one for want of knowledge, or is told already: an object of no name, a block, a clock."""
+    told = reason.kind == "moment" and "clock" in reason.text and any(LOOKS in one for one in deferral.doubts)
+    of_bar = bool(_GONE_THROUGH.search(reason.text)) and heads.shows_bar(deferral.facts)
+    return told or of_bar or reason.text.endswith(_NAMELESS) or (reason.kind == "block" and "`with`" in reason.text)
 
 
 def _kept(deferral: Deferral) -> Iterator[cst.CSTNode]:

@@ -15,6 +15,7 @@ from tracelens.patch.code.outside import looked_at
 from tracelens.patch.deferral.expressions import ExpressionCaptures
 from tracelens.patch.deferral.kept_parts import kept_parts
 from tracelens.patch.loop import guards, host, moments
+from tracelens.patch.loop.doubts import doubt
 from tracelens.patch.loop.loops import BUILTINS, Blocked
 from tracelens.patch.loop.sites import reads_in
 
@@ -97,7 +98,11 @@ class StatementCaptures(ExpressionCaptures):
             self._check_printer(call)
         elif not self._collects(call):
             text = dotted(call.func) or "a function"
-            raise Blocked(node, f"`{text}(…)` may do more than log or accumulate", "call it every N batches")
+            obstacle = f"`{text}(…)` may do more than log or accumulate"
+            blocked = Blocked(node, obstacle, "call it every N batches")
+            if not self._may_collect(call):
+                raise blocked
+            doubt(self.facts, blocked)
         self._arguments(call)
         if isinstance(call.func, cst.Attribute):
             self._receiver(call.func.value)
@@ -113,12 +118,23 @@ class StatementCaptures(ExpressionCaptures):
             raise Blocked(call, obstacle, "hand it the tensor instead of the number, if it can use that")
         if _handed_out(call.func.value):
             obstacle = f"`{receiver}(…)` hands out an object that others may have too"
-            raise Blocked(call, obstacle, "give it a name before the loop, and use that")
+            doubt(self.facts, Blocked(call, obstacle, "give it a name before the loop, and use that"))
         if receiver in BUILTINS - {"super"}:  # `list.append(losses, …)`: what it changes is an argument
             return False
         if looked_at(self.facts.names.qualified(call.func), method, bool(call.args)):
             return False
         return bool(host.COLLECTS.fullmatch(method)) or (receiver in self.state and self._only_shows(call, receiver))
+
+    def _may_collect(self, call: cst.Call) -> bool:
+        """Whether a call whose name does not tell may take the value and no more: `writer.flush()`, `report(loss)`."""
+        full = self.facts.names.qualified(call.func)
+        if not isinstance(call.func, cst.Attribute):
+            known = (
+                full.partition(".")[0] in self.facts.names.functions or dotted(call.func) in self.facts.names.imports
+            )
+            return known and not host.TRAINERS.search(full)
+        on_class = (root_key(call.func.value) or "") in BUILTINS - {"super"}
+        return not on_class and not looked_at(full, call.func.attr.value, bool(call.args))
 
     def _only_shows(self, call: cst.Call, receiver: str) -> bool:
         """A method of a result that is given nothing, such as `progress.display(i)`, and knows nothing of the rest."""

@@ -28,6 +28,7 @@ from tracelens.patch.code.names import (
 from tracelens.patch.code.outside import BESIDES, words
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.loop import holders
+from tracelens.patch.loop.doubts import Doubts
 from tracelens.patch.loop.holders import Holder
 from tracelens.patch.loop.loops import (
     BUILTINS,
@@ -67,6 +68,8 @@ class LoopFacts:
     """Differences of two times that are measured on the GPU, so that they are known later."""
     guards: frozenset[cst.CSTNode] = frozenset()
     """Statements that end the training where a value is not a number, and may look for that later (unsafe)."""
+    doubts: Doubts | None = None
+    """Where suspected obstacles are noted; None where each of them stands in the way."""
 
     @cached_property
     def leaves(self) -> tuple[cst.CSTNode, ...]:

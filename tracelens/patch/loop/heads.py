@@ -10,15 +10,26 @@ from collections.abc import Sequence
 
 import libcst as cst
 
-from tracelens.patch.code.names import key, meets, rebound, root_key, touched, variables, walk
+from tracelens.patch.code.names import dotted, key, meets, rebound, root_key, touched, variables, walk
 from tracelens.patch.code.outside import words
 from tracelens.patch.loop.between import Looks, looks
 from tracelens.patch.loop.facts import PURE_BUILTINS, LoopFacts
-from tracelens.patch.loop.loops import Blocked
+from tracelens.patch.loop.loops import Blocked, head
 from tracelens.patch.loop.reach import shares_passes
 
 BAR_TEXTS = words("set_postfix set_postfix_str set_description set_description_str write display refresh desc postfix")
 """What is called on a progress bar that the loop runs over; it draws itself again whenever one of them is called."""
+
+
+_BARS = words("tqdm trange track alive_it")
+
+
+def shows_bar(facts: LoopFacts) -> bool:
+    """Whether the loop runs over a progress bar: `for x in tqdm(loader)`, or over a name for one."""
+    made = [node.func for node in walk(head(facts.loop)) if isinstance(node, cst.Call)]
+    names = {key(variable) for variable in variables(head(facts.loop))}
+    makers = {maker for name in names for maker in facts.names.makers.get(name, ())}
+    return any(one.rpartition(".")[2] in _BARS for one in (*map(dotted, made), *makers))
 
 
 def check(facts: LoopFacts, members: Sequence[cst.CSTNode], state: frozenset[str]) -> Looks | None:

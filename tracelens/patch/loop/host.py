@@ -15,6 +15,7 @@ from tracelens.patch.code.names import WHOLE_SELF, FileNames, dotted, root_key, 
 from tracelens.patch.code.outside import EVERYTHING, words
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.loop import moments
+from tracelens.patch.loop.doubts import doubt
 from tracelens.patch.loop.facts import LoopFacts, is_pure
 from tracelens.patch.loop.loops import Blocked
 
@@ -52,7 +53,7 @@ def check_behind(call: cst.Call, facts: LoopFacts, state: frozenset[str]) -> Non
     if behind.draws:
         raise Blocked(call, f"`{dotted(call.func)}(…)` draws random numbers", "call it every N batches")
     if EVERYTHING in behind.seen or behind.seen & WHOLE_SELF:
-        raise Blocked(call, f"`{dotted(call.func)}(…)` may look at anything", "call it every N batches")
+        doubt(facts, Blocked(call, f"`{dotted(call.func)}(…)` may look at anything", "call it every N batches"))
     changing = (facts.varying | facts.changed_inside) & behind.seen - state - behind.changed
     if changing:
         obstacle = f"`{dotted(call.func)}(…)` looks at `{min(changing)}`, which the loop changes"

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import libcst as cst
 
+from tracelens.patch.code.clocks import MEETS
 from tracelens.patch.code.names import dotted
+from tracelens.patch.loop.doubts import doubt
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import Blocked
 
@@ -29,7 +31,20 @@ def check(node: cst.CSTNode, facts: LoopFacts) -> None:
     elif isinstance(node, cst.Name):
         why = clocked.text(node.value)
     if why:
-        raise Blocked(node, f"`{shown or 'a part of it'}` {why}", _BY_HAND)
+        blocked = Blocked(node, f"`{shown or 'a part of it'}` {why}", _BY_HAND)
+        if why == MEETS or not _shows_itself(node, facts):
+            raise blocked
+        shows = f"{blocked.obstacle}, and times that it shows are those of several batches at once"
+        doubt(facts, Blocked(node, blocked.obstacle if facts.doubts is None else shows, _BY_HAND))
+
+
+def _shows_itself(node: cst.CSTNode, facts: LoopFacts) -> bool:
+    """Whether a function is called as a statement of its own, such as a bar that shows how long a batch took."""
+    return (
+        isinstance(node, cst.Call)
+        and isinstance(node.func, cst.Name)
+        and isinstance(facts.source.parent(node), cst.Expr)
+    )
 
 
 def _text(node: cst.CSTNode) -> str:

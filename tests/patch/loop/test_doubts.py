@@ -1,0 +1,101 @@
+"""Obstacles that the text only suggests: the place is patched as `checked`, says them, and leaves what it left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.patching import assert_same, patch_of, patched_text, script
+
+SUSPECTED = {
+    "a function of no known meaning": (
+        """
+        from json import loads as report
+        for x, y in loader:
+            STEP
+            report(str(loss.item()))  # fires
+        """,
+        "`report(…)` may do more than log or accumulate (line 17)",
+    ),
+    "a function without a name, made below the loop": (
+        """
+        def evaluate(show):
+            show()
+        def main():
+            for epoch in range(2):
+                losses = []
+                for x, y in loader:
+                    STEP
+                    losses.append(loss.item())  # fires
+                evaluate(lambda: print(epoch, losses))
+        main()
+        """,
+        "a function defined here uses the results (line 22)",
+    ),
+    "a block of no known kind": (
+        """
+        import contextlib
+        ctx = contextlib.nullcontext()
+        losses = []
+        for x, y in loader:
+            with ctx:
+                STEP
+                losses.append(loss.item())  # fires
+        """,
+        "what `with ctx` changes is not known (line 15)",
+    ),
+    "a bar that has a clock and shows no time": (
+        """
+        import time
+        def bar(step, text):
+            if time.time() < 1:
+                return
+            print(step, text)
+        def main():
+            total = 0.0
+            for step, (x, y) in enumerate(loader):
+                STEP
+                total += loss.item()  # fires
+                bar(step, f"{total:.4f}")
+        main()
+        """,
+        "`bar(…)` looks at a clock, and times that it shows are those of several batches at once (line 24)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SUSPECTED)
+def test_what_is_only_suspected_makes_a_hunk_checked_and_is_told(name: str, tmp_path: Path) -> None:
+    body, told = SUSPECTED[name]
+    text = script(body)
+    patch = patch_of(tmp_path, text)
+    assert [(hunk.edit, hunk.tier) for hunk in patch.hunks] == [("defer-read", "checked")], patch.declined
+    assert told in patch.hunks[0].unproved
+    assert "loss.item()" not in patched_text(patch)
+    assert_same(tmp_path, text, patch)
+
+
+@pytest.mark.parametrize("name", SUSPECTED)
+def test_without_checked_hunks_the_place_stays(name: str, tmp_path: Path) -> None:
+    patch = patch_of(tmp_path, script(SUSPECTED[name][0]), checked=False)
+    assert patch.empty and [hunk.tier for hunk in patch.left_out] == ["checked"]
+
+
+def test_gradients_that_are_on_or_off_are_no_doubt(tmp_path: Path) -> None:
+    text = script("""
+        def main(training):
+            losses = []
+            for x, y in loader:
+                optimizer.zero_grad()
+                with torch.set_grad_enabled(training):
+                    loss = criterion(model(x), y)
+                    losses.append(loss.item())  # fires
+                loss.backward()
+                optimizer.step()
+            return losses
+        losses = main(True)
+        """)
+    patch = patch_of(tmp_path, text)
+    assert len(patch.hunks) == 1 and "with" not in patch.hunks[0].unproved
+    assert_same(tmp_path, text, patch)

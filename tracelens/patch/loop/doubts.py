@@ -1,0 +1,49 @@
+"""Obstacles that the text of one file only suggests: with them a plan is not proved, and they are told.
+
+In: the facts of a loop, and an obstacle. Out: the obstacle raised, or noted where the plan may leave something open.
+Apart because a name that could mean a call that looks at the results is no reason to leave a place as it is for good:
+what is known of the whole project is asked afterwards, and `verify` on the run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from tracelens.patch.loop.loops import REMEMBERED, Blocked
+
+if TYPE_CHECKING:
+    from tracelens.patch.loop.facts import LoopFacts
+
+
+class Doubts:
+    """The sentences that are noted while one plan is made; each is kept once."""
+
+    def __init__(self) -> None:
+        self._noted: dict[str, None] = {}
+
+    def note(self, sentence: str) -> None:
+        self._noted[sentence] = None
+
+    def clear(self) -> None:
+        self._noted.clear()
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        return tuple(self._noted)
+
+
+def doubt(facts: LoopFacts, blocked: Blocked) -> None:
+    """Note a suspected obstacle; raises it where nothing may be left open."""
+    if facts.doubts is None:
+        raise blocked
+    node = blocked.node
+    place = f" (line {facts.source.line(node)})" if node is not None and node in facts.source.positions else ""
+    facts.doubts.note(f"{blocked.obstacle}{place}")
+
+
+@lru_cache(maxsize=REMEMBERED)
+def doubting(facts: LoopFacts) -> LoopFacts:
+    """The same facts, by which suspected obstacles are noted instead of raised."""
+    return replace(facts, doubts=Doubts())
