@@ -2,6 +2,7 @@
 
     measure.py try NAME FOLDER SECONDS [LEVER…]       the whole command, then the hand-made loop in pairs of its own
     measure.py session NAME FOLDER SECONDS LEVER…     without a recording: levers and hand-made loop in one session
+    measure.py together NAME FOLDER SECONDS LEVER…    these levers at once, and the hand-made loop, in pairs by turns
 
 Out: FOLDER/NAME.json; `table.py` makes the table of docs/try.md of such rows. Run one per GPU, or several with one
 LOOP_LOCK (see `gpu_loops`), each on cores of its own; what `compile` takes is then not known, because it holds the time
@@ -24,7 +25,8 @@ from tracelens.levers.chosen import chosen
 from tracelens.model import Toggle
 from tracelens.schemes import rules
 from tracelens.verify import lever_store
-from tracelens.verify.lever_trial import LeverMeasurement, LeverRequest, LeverTrial
+from tracelens.verify.lever_store import LeverRecord
+from tracelens.verify.lever_trial import LeverMeasurement, LeverRequest, LeverTrial, all_together
 from tracelens.verify.request import script_command
 from tracelens.verify.supervisor import lever_session, scratch_folder
 from tracelens.verify.supervisor.lever_results import LeverUnderTrial
@@ -62,6 +64,26 @@ class BesideHand(lever_session.LeverSession):
         return replace(told, compiled={**told.compiled, "seconds": None, "pays_after_steps": None})
 
 
+class TogetherBesideHand(BesideHand):
+    """One combination and the hand-made loop, which is timed only: compiling takes most of such a session."""
+
+    def first_rounds(self) -> None:
+        self._time_base()
+        for lever in self.levers:
+            if lever.trial is BY_HAND:
+                lever.standing = "measured"
+                self._time(lever)
+            else:
+                self._first_round(lever)
+            self._tell_results()
+
+    def combine_at_once(self) -> None:
+        """There is one combination."""
+
+    def combine(self) -> None:
+        self.combination = next(one for one in self.levers if one.trial is not BY_HAND)
+
+
 def work_folder(name: str, folder: Path) -> Path:
     """A folder with the script alone."""
     work = folder / f"work-{name}"
@@ -92,7 +114,12 @@ def whole_command(name: str, folder: Path, seconds: float, levers: Sequence[str]
     }
 
 
-def session(name: str, folder: Path, seconds: float, levers: Sequence[str]) -> dict[str, Any]:
+def together(name: str, folder: Path, seconds: float, levers: Sequence[str]) -> dict[str, Any]:
+    """All levers at once and the hand-made loop, by turns."""
+    return session(name, folder, seconds, levers, at_once=True)
+
+
+def session(name: str, folder: Path, seconds: float, levers: Sequence[str], *, at_once: bool = False) -> dict[str, Any]:
     """The levers and the hand-made loop in one session, each beside the same originals."""
     work = work_folder(name, folder)
     known = rules.load().levers
@@ -101,6 +128,11 @@ def session(name: str, folder: Path, seconds: float, levers: Sequence[str]) -> d
         for word in levers
         for lever in chosen(word, known)
     ]
+    kind: type[BesideHand] = BesideHand
+    if at_once:
+        merged = all_together(trials)
+        assert merged is not None
+        trials, kind = [merged], TogetherBesideHand
     lines: list[str] = []
 
     def told(line: str) -> None:
@@ -114,8 +146,10 @@ def session(name: str, folder: Path, seconds: float, levers: Sequence[str]) -> d
     row: dict[str, Any] = {"loop": name, "by_hand_may_compile": compiled, "seconds": seconds, "by_hand": None}
 
     def keep(result: lever_session.LeverSessionResult) -> None:
-        record = lever_store.LeverRecord(result.levers, result.combination, result.base_ns, result.environment, {})
+        record = LeverRecord(result.levers, result.combination, result.base_ns, result.environment, {})
         document = lever_store.document(record)
+        attempts = LeverRecord(tuple(map(tried.measurement, tried.tried_together)))
+        document["tried_together"] = lever_store.document(attempts)["levers"]
         hand = next((one for one in document["levers"] if one["id"] == BY_HAND.id), row["by_hand"])
         row.update(took_s=round(result.seconds, 1), stderr=lines, by_hand=hand, **{"try": document})
         (folder / f"{name}.json").write_text(json.dumps(row, indent=1))  # after each lever: a time limit may end us
@@ -123,7 +157,7 @@ def session(name: str, folder: Path, seconds: float, levers: Sequence[str]) -> d
     with scratch_folder.opened(None) as scratch:
         copy = WorkingCopy(scratch.folder, work, work)
         hand = [] if os.environ.get("LOOP_HAND") == "0" else [BY_HAND]
-        tried = BesideHand(request, [*hand, *trials], copy, keep, scratch.watch_group)
+        tried = kind(request, [*hand, *trials], copy, keep, scratch.watch_group)
         tried.run()
     keep(tried.result())
     return row
@@ -132,6 +166,6 @@ def session(name: str, folder: Path, seconds: float, levers: Sequence[str]) -> d
 if __name__ == "__main__":
     mode, loop, target = sys.argv[1], sys.argv[2], Path(sys.argv[3]).resolve()
     target.mkdir(parents=True, exist_ok=True)
-    run = whole_command if mode == "try" else session
+    run = {"try": whole_command, "session": session, "together": together}[mode]
     row = run(loop, target, float(sys.argv[4]), sys.argv[5:])
     (target / f"{loop}.json").write_text(json.dumps(row, indent=1))

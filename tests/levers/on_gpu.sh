@@ -4,7 +4,8 @@
 # Eight loops, or those that are named, each with its levers, their combination and the hand-made loop; of two of them
 # the whole command. They run side by side on the GPUs there are; those on one GPU have it in turns by a lock, and each
 # has processor cores of its own. Eight on two GPUs with 32 cores take nine minutes, six of them seven. SECONDS_EACH is
-# the budget of one. OUT/levers/NAME.json holds the rows, OUT/NAME.log what was said meanwhile.
+# the budget of one. With MODE=together all levers of a loop run at once beside the hand-made loop.
+# OUT/levers/NAME.json holds the rows, OUT/NAME.log what was said meanwhile.
 set -u
 out=$(mkdir -p "$1" && cd "$1" && pwd)
 shift
@@ -14,7 +15,7 @@ seconds=${SECONDS_EACH:-470}
 hand=100 # of these, for the hand-made loop beside the whole command
 export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
 gpus=$(python3 -c "import torch; torch.zeros(1).cuda(); print(torch.cuda.device_count())") # from here on torch is in memory
-cores=$(($(nproc) / ${#loops[@]}))
+cores=${CORES:-$(($(nproc) / ${#loops[@]}))}
 
 levers() {
   case $1 in
@@ -29,7 +30,7 @@ levers() {
 
 for number in "${!loops[@]}"; do
   name=${loops[$number]} gpu=$((number % gpus)) first=$((number * cores))
-  mode=session budget=$seconds
+  mode=${MODE:-session} budget=$seconds
   case $name in host_line | fine) mode=try budget=$((seconds - hand)) ;; esac
   touch "$out/lock$gpu"
   # shellcheck disable=SC2046
