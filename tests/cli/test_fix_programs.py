@@ -27,6 +27,8 @@ pytestmark = [pytest.mark.programs, pytest.mark.slow]
 SCRIPT = f"""{PRELUDE}
 import gc
 
+ROWS = [[number, [number]] for number in range(30_000)]  # what the loop below asks for garbage
+
 def main():
     torch.manual_seed(0)
     torch.set_num_threads(1)

@@ -54,8 +54,6 @@ for batch in loader:
 def ran(project, *toggles, body=LOOP, steps=4):
     """The record of one process with these toggles, and by kind and name what became of each."""
     path = script(project, body)
-    if "IterableDataset" in body:
-        path.write_text("import torch\n" + path.read_text())
     record, _ = one_process(path, mode="numbers", steps=steps, toggles=toggles)
     return record, {(t["kind"], t["name"]): (t["state"], t["detail"]) for t in record.ranks[0]["toggles"]}
 
@@ -158,7 +156,6 @@ def test_workers_of_a_loader_class_of_the_project_s_own_give_the_same_numbers():
         project = Path(folder) / "project"
         project.mkdir()
         path = script(project, LOOP)
-        path.write_text("import torch\n" + path.read_text())  # and need all of torch's operators
         plain, _ = one_process(path, mode="numbers", steps=4)
         toggle = Toggle("loader-argument", "num_workers", 1)
         with_workers, _ = one_process(path, mode="numbers", steps=4, toggles=(toggle,))

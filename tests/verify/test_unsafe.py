@@ -94,7 +94,7 @@ if __name__ == "__main__":
 
 def test_workers_that_draw_other_numbers_stay_within_seed_noise(project: Path) -> None:
     path = project / "train.py"
-    path.write_text("import torch\n" + PRELUDE + DRAWN)  # for its generators
+    path.write_text(PRELUDE + DRAWN)
     found = session(path, changed(path, "workers", "more-workers", workers=1))
     found.request, found.steps = replace(found.request, steps=60), 60
     found.compare_numbers()
