@@ -1,7 +1,8 @@
 """The template of the message catalogue: every sentence that Python, the page and the rule files give to people.
 
 In: the package and `rules/`. Out: the text of `tracelens/locale/tracelens.pot`. Sentences are found by what marks them
-(`say`, `say_count`, `joined`, in the scripts of the page `say`); a rule file's texts are those that its reader marks.
+(`say`, `say_count`, `joined`, in the scripts of the page `say`); a rule file's texts are those that its reader marks,
+those of `--help` stand in the commands.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ METHODS = {
 def template() -> str:
     """The catalogue's template, sorted, without lines or dates: it changes when a sentence does."""
     found = Catalog(project="TraceLens", fuzzy=False)
-    for place, message in (*_of_code(), *_of_rules()):
+    for place, message in (*_of_code(), *_of_help(), *_of_rules()):
         found.add(message, locations=[(place, 0)])
     out = io.BytesIO()
     write_po(out, found, omit_header=True, sort_output=True, include_lineno=False, width=120)
@@ -45,7 +46,17 @@ def _of_code() -> Iterator[tuple[str, str | tuple[str, ...]]]:
             options = {"trimmed": "true"} if path.suffix in (".html", ".svg") else {}
             with path.open("rb") as file:
                 for _, message, _, _ in extract(method, file, KEYWORDS, (), options):
+                    if isinstance(message, str) and message.isspace():  # between lines, the same in every language
+                        continue
                     yield path.relative_to(ROOT).as_posix(), message
+
+
+def _of_help() -> Iterator[tuple[str, str | tuple[str, str]]]:
+    """What `--help` says, as the commands have it, and click's own sentences."""
+    sys.path.insert(0, str(ROOT))
+    from tracelens.cli import help_texts, root
+
+    yield from (("--help", text) for text in (*help_texts.texts(root), *help_texts.OF_CLICK))
 
 
 def _of_rules() -> Iterator[tuple[str, str]]:

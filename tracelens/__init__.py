@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tracelens.messages import say
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -57,7 +59,10 @@ def timeline(source: Trace | Path | str, *, rank: int | None = None) -> Timeline
     chosen = [pair for pair in pairs if rank is None or pair[0].rank == rank]
     if len(chosen) != 1:
         ranks = ", ".join(str(trace.rank) for trace, _ in pairs)
-        raise UsageError(f"{source} holds the ranks {ranks}", hint="say which one: tracelens.timeline(path, rank=…)")
+        raise UsageError(
+            say("{source} holds the ranks {ranks}", source=source, ranks=ranks),
+            hint=say("say which one: tracelens.timeline(path, rank=…)"),
+        )
     return build(*chosen[0])
 
 

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tracelens import remedies
+from tracelens.messages import say
 from tracelens.model import Abstention, Edit, Hunk, Patch, PlannedDiagnosis
 from tracelens.pipeline import Options, applied_to, before_patch, patch_of
 from tracelens.remedies import HunkChoice, PatchContext
 from tracelens.run import sources
 from tracelens.run.sources import TrainingScript
 
-_NOT_REPLAYED = Abstention("replay", "it was not asked for", "run tracelens recommend")
+_NOT_REPLAYED = Abstention("replay", say("it was not asked for"), say("run tracelens recommend"))
 
 
 def patch_to_write(diagnosis: PlannedDiagnosis, name: str, hunks: HunkChoice, options: Options) -> Patch:

@@ -12,6 +12,8 @@ Anything else that escapes is a bug in TraceLens and keeps its traceback (exit 7
 
 from __future__ import annotations
 
+from tracelens.messages import joined, say_count
+
 
 class TracelensError(Exception):
     """One sentence that says what is wrong and where, and a hint that says what to do about it."""
@@ -42,8 +44,13 @@ class RuleError(TracelensError):
     exit_code = 2
 
     def __init__(self, mistakes: tuple[str, ...], *, hint: str = "") -> None:
-        count = "1 mistake" if len(mistakes) == 1 else f"{len(mistakes)} mistakes"
-        super().__init__(f"the rules have {count}:\n  " + "\n  ".join(mistakes), hint=hint)
+        said = say_count(
+            "the rules have {count} mistake:\n  {mistakes}",
+            "the rules have {count} mistakes:\n  {mistakes}",
+            len(mistakes),
+            mistakes=joined("\n  ", mistakes),
+        )
+        super().__init__(said, hint=hint)
         self.mistakes = mistakes
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from tracelens import run as runs
 from tracelens.errors import InputError, UsageError
 from tracelens.findings import breakdown
+from tracelens.messages import say
 from tracelens.model import RankRecording, RankTimes, Run, Timeline, Trace
 from tracelens.trace import chrome, timeline
 from tracelens.trace.discover import discover
@@ -33,7 +34,10 @@ def open_inputs(paths: tuple[Path, ...], max_bytes: int | None = None) -> Inputs
     if len(paths) == 1 and folders:
         return _open_run(runs.read(paths[0]), max_bytes)
     if folders:
-        raise UsageError(f"{folders[0]} is a run and was given beside others", hint="give one run, or only trace files")
+        raise UsageError(
+            say("{folders} is a run and was given beside others", folders=folders[0]),
+            hint=say("give one run, or only trace files"),
+        )
     traces = tuple(chrome.load(file, max_bytes=max_bytes) for path in paths for file in discover(path))
     return Inputs(None, traces, (None,) * len(traces))
 
@@ -50,17 +54,17 @@ def slowest(inputs: Inputs) -> tuple[Timeline, RankRecording | None, tuple[RankT
         if best is None or order > best[0]:
             best = (order, picture, recording)
     if best is None:
-        raise InputError("no trace was given", hint="record one first: tracelens profile SCRIPT")
+        raise InputError(say("no trace was given"), hint=say("record one first: tracelens profile SCRIPT"))
     return best[1], best[2], tuple(ranks)
 
 
 def _open_run(run: Run, max_bytes: int | None) -> Inputs:
     recorded = tuple(recording for recording in run.recordings if recording.trace_path is not None)
     if not recorded:
-        reason = run.meta.get("reason") or "no training step was seen"
+        reason = run.meta.get("reason") or say("no training step was seen")
         raise InputError(
-            f"the run {run.path} holds no trace: {reason}",
-            hint="record again: tracelens profile SCRIPT, with enough steps for the window",
+            say("the run {path} holds no trace: {reason}", path=run.path, reason=reason),
+            hint=say("record again: tracelens profile SCRIPT, with enough steps for the window"),
         )
     paths = ((recording, recording.trace_path) for recording in recorded)
     traces = tuple(_named(chrome.load(path, max_bytes=max_bytes), recording) for recording, path in paths if path)

@@ -15,12 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from tracelens.errors import InputError
+from tracelens.messages import say
 
 Shape = type | list[Any] | dict[str, Any] | frozenset[str]
 
 LARGEST = 1 << 62
 """Half of what 64 bits hold, so that the difference of two still fits."""
-_CALLED = {str: "text", int: "a whole number", float: "a number", bool: "true or false", list: "a list"}
+_CALLED = {
+    str: say("text"),
+    int: say("a whole number"),
+    float: say("a number"),
+    bool: say("true or false"),
+    list: say("a list"),
+}
 _SHOWN = 40
 
 
@@ -29,13 +36,15 @@ def read(path: Path, *, missing: str, damaged: str) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
     except (FileNotFoundError, NotADirectoryError):
-        raise InputError(f"{path} does not exist", hint=missing) from None
+        raise InputError(say("{path} does not exist", path=path), hint=missing) from None
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}", hint=damaged) from error
+        raise InputError(
+            say("{path} cannot be read: {strerror}", path=path, strerror=error.strerror), hint=damaged
+        ) from error
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} cannot be read: {error}", hint=damaged) from error
+        raise InputError(say("{path} cannot be read: {error}", path=path, error=error), hint=damaged) from error
     if not isinstance(value, dict):
-        raise InputError(f"{path} is not a JSON object", hint=damaged)
+        raise InputError(say("{path} is not a JSON object", path=path), hint=damaged)
     return value
 
 

@@ -18,6 +18,7 @@ from tracelens.levers import line_edit
 from tracelens.levers.chosen import chosen
 from tracelens.levers.definition import ChosenLever, LeverRule, by_id
 from tracelens.levers.states import LeverFacts, done_already, not_applicable, suggested_by
+from tracelens.messages import say
 from tracelens.model import FilePatch, Lever, Patch, PlannedDiagnosis, Run, Toggle
 from tracelens.pipeline import Options, patch_of
 from tracelens.trials import command_of, start_seconds, way_back
@@ -143,11 +144,11 @@ def run_of(diagnosis: PlannedDiagnosis) -> Run:
     """The Run to try levers on. Raises `UsageError` for a bare trace, `Refused` where the script has changed."""
     if diagnosis.run is None:
         raise UsageError(
-            "levers can be tried on a run, not on a bare trace", hint="record one: tracelens profile train.py"
+            say("levers can be tried on a run, not on a bare trace"), hint=say("record one: tracelens profile train.py")
         )
     changed = next((item for item in diagnosis.abstentions if item.detector == "patch"), None)
     if changed is not None and "changed since" in changed.missing:
-        raise Refused(changed.missing, hint="record it again: tracelens profile train.py")
+        raise Refused(changed.missing, hint=say("record it again: tracelens profile train.py"))
     return diagnosis.run
 
 
@@ -270,7 +271,7 @@ def _patched(name: str, diagnosis: PlannedDiagnosis) -> LeverTrial | LeverMeasur
         return LeverMeasurement(LeverTrial(name), "refused", error.message)
     if patch.empty:
         why = next(
-            (f"{one.location}: {one.obstacle}" for one in patch.declined), "its patch changes nothing on this run"
+            (f"{one.location}: {one.obstacle}" for one in patch.declined), say("its patch changes nothing on this run")
         )
         return LeverMeasurement(LeverTrial(name), "unused", why)
     return LeverTrial(name, patch=patch)
@@ -286,7 +287,10 @@ def _line_patch(toggle: Toggle, run: Run) -> Patch:
     folders = [run.cwd, *((run.script.parent,) if run.script is not None else ())]
     path = next((folder / where.path for folder in folders if (folder / where.path).is_file()), None)
     if path is None:
-        raise UsageError(f"{where.path} is not a file of this run's project", hint=f"paths are relative to {run.cwd}")
+        raise UsageError(
+            say("{path} is not a file of this run's project", path=where.path),
+            hint=say("paths are relative to {cwd}", cwd=run.cwd),
+        )
     back = way_back(run)
     before = next((file.after for file in back.files if file.path.resolve() == path.resolve()), None) if back else None
     data = path.read_bytes() if before is None else before

@@ -38,6 +38,7 @@ from tracelens import run
 from tracelens.capture.exclusive_file import ExclusiveFile
 from tracelens.capture.hardware_monitor import PERIOD_SECONDS, HardwareMonitor
 from tracelens.errors import UsageError
+from tracelens.messages import joined, say, shown
 
 Batch = TypeVar("Batch")
 
@@ -98,7 +99,7 @@ class Summary:
         return asdict(self)
 
     def __str__(self) -> str:
-        return "\n".join((*_iteration_lines(self), *_gpu_lines(self), *_host_lines(self)))
+        return "\n".join(map(shown, (*_iteration_lines(self), *_gpu_lines(self), *_host_lines(self))))
 
 
 class TrainingMonitor:
@@ -111,8 +112,11 @@ class TrainingMonitor:
         """
         if not 0.01 <= period_seconds <= 3600 or math.isnan(period_seconds):
             raise UsageError(
-                f"period_seconds is {period_seconds}: NVML gives a new value every 1/6 s at best",
-                hint="give 0.2, or up to 3600",
+                say(
+                    "period_seconds is {period_seconds}: NVML gives a new value every 1/6 s at best",
+                    period_seconds=period_seconds,
+                ),
+                hint=say("give 0.2, or up to 3600"),
             )
         self._path = Path(run.MONITOR_FILE if path is None else path)
         self._period = period_seconds
@@ -127,12 +131,15 @@ class TrainingMonitor:
     def start_monitoring(self) -> None:
         """Start to sample. Raises `UsageError` if it was started before or the file cannot be made."""
         if self._began is not None:
-            raise UsageError("this monitor was started before", hint="make a new TrainingMonitor for another stretch")
+            raise UsageError(
+                say("this monitor was started before"), hint=say("make a new TrainingMonitor for another stretch")
+            )
         try:
             self._path = self._writer.claim(self._path)
         except OSError as error:
             raise UsageError(
-                f"{self._path} cannot be written: {error.strerror or error}", hint="give another path"
+                say("{path} cannot be written: {strerror}", path=self._path, strerror=error.strerror or error),
+                hint=say("give another path"),
             ) from error
         self._began = time.perf_counter()
         self._monitor = HardwareMonitor(self._path, os.getpid(), self._period)
@@ -259,35 +266,52 @@ def _most(values: Iterable[int | None]) -> int | None:
 def _iteration_lines(summary: Summary) -> Iterator[str]:
     times = summary.iterations
     if not times.count:
-        yield f"no iterations were logged in {summary.seconds:.1f} s"
+        yield say("no iterations were logged in {seconds:.1f} s", seconds=summary.seconds)
         return
-    parts = [f"mean {times.mean_ms:.2f} ms", f"median {times.median_ms:.2f} ms"]
-    parts += [f"95 % below {times.p95_ms:.2f} ms"] if times.p95_ms is not None else []
-    yield f"{times.count} iterations in {summary.seconds:.1f} s: {', '.join(parts)}, longest {times.longest_ms:.2f} ms"
+    parts = [
+        say("mean {mean_ms:.2f} ms", mean_ms=times.mean_ms),
+        say("median {median_ms:.2f} ms", median_ms=times.median_ms),
+    ]
+    parts += [say("95 % below {p95_ms:.2f} ms", p95_ms=times.p95_ms)] if times.p95_ms is not None else []
+    yield say(
+        "{count} iterations in {seconds:.1f} s: {parts}, longest {longest_ms:.2f} ms",
+        count=times.count,
+        seconds=summary.seconds,
+        parts=joined(", ", parts),
+        longest_ms=times.longest_ms,
+    )
     if times.outliers:
         first = ", ".join(str(number) for number in times.outliers[:10])
-        yield f"outliers: iteration {first}{' and others' if len(times.outliers) > 10 else ''}"
+        if len(times.outliers) > 10:
+            yield say("outliers: iteration {first} and others", first=first)
+        else:
+            yield say("outliers: iteration {first}", first=first)
 
 
 def _gpu_lines(summary: Summary) -> Iterator[str]:
     if summary.gpus is None:
-        yield "GPU: not available (no NVML, or no sample yet)"
+        yield say("GPU: not available (no NVML, or no sample yet)")
         return
     for gpu in summary.gpus:
         memory = None if gpu.memory_used_peak is None else gpu.memory_used_peak / 2**30
         yield (
-            f"GPU {gpu.index}: utilization {_text(gpu.utilization_mean, '.0f', ' %')}, "
-            f"memory peak {_text(memory, '.1f', ' GiB')}, power {_text(gpu.power_mean_w, '.0f', ' W')}"
+            say(
+                "GPU {index}: utilization {utilization}, memory peak {memory}, power {power}",
+                index=gpu.index,
+                utilization=_text(gpu.utilization_mean, ".0f", " %"),
+                memory=_text(memory, ".1f", " GiB"),
+                power=_text(gpu.power_mean_w, ".0f", " W"),
+            )
         )
 
 
 def _host_lines(summary: Summary) -> Iterator[str]:
     memory = None if summary.process_memory_peak is None else summary.process_memory_peak / 2**30
     cpu = _text(summary.process_cpu_percent_mean, ".0f", " % of a core")
-    yield f"process: CPU {cpu}, memory peak {_text(memory, '.1f', ' GiB')}"
+    yield say("process: CPU {cpu}, memory peak {memory}", cpu=cpu, memory=_text(memory, ".1f", " GiB"))
     if summary.file is not None:
-        yield f"samples: {json.dumps(summary.file, ensure_ascii=False)}"
+        yield say("samples: {dumps}", dumps=json.dumps(summary.file, ensure_ascii=False))
 
 
 def _text(value: float | None, form: str, unit: str) -> str:
-    return "not available" if value is None else f"{value:{form}}{unit}"
+    return say("not available") if value is None else f"{value:{form}}{unit}"

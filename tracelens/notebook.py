@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tracelens.errors import TracelensError, UsageError
+from tracelens.messages import say, shown
 
 
 class _MagicArguments(argparse.ArgumentParser):
     """A parser that raises `UsageError`; argparse would end the kernel by `sys.exit`."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"%%tracelens: {message}", hint="%%tracelens [--steps N] [-o FOLDER] [--interval N]")
+        raise UsageError(
+            say("%%tracelens: {message}", message=message), hint="%%tracelens [--steps N] [-o FOLDER] [--interval N]"
+        )
 
 
 def register(shell: Any) -> None:
@@ -28,9 +31,11 @@ def register(shell: Any) -> None:
         try:
             recording = _record(shell, line, cell)
             if recording is not None:
-                print(_verdict(recording))
+                print(shown(_verdict(recording)))
         except TracelensError as error:
-            print(f"tracelens: {error}" + (f"\nhint: {error.hint}" if error.hint else ""))
+            print(shown(say("tracelens: {message}", message=error.message)))
+            if error.hint:
+                print(shown(say("hint: {hint}", hint=error.hint)))
 
     shell.register_magic_function(tracelens, magic_kind="cell", magic_name="tracelens")
 
@@ -45,7 +50,7 @@ def _record(shell: Any, line: str, cell: str) -> Path | None:
     if not result.success:  # IPython has shown the cell's traceback
         return None
     if recording.reason is not None:
-        print(f"tracelens: the recording is not complete: {recording.reason}")
+        print(shown(say("tracelens: the recording is not complete: {reason}", reason=recording.reason)))
     return recording.folder if recording.complete else None
 
 
@@ -57,7 +62,7 @@ def _options(line: str) -> argparse.Namespace:
     try:
         return parser.parse_args(shlex.split(line))
     except ValueError as error:  # an open quote
-        raise UsageError(f"%%tracelens: {error}", hint="close the quote") from error
+        raise UsageError(say("%%tracelens: {error}", error=error), hint=say("close the quote")) from error
 
 
 def _verdict(folder: Path) -> str:
@@ -69,4 +74,9 @@ def _verdict(folder: Path) -> str:
     written = pipeline.save(diagnosis)
     page = next(path for path in written if path.suffix == ".html")
     recommend = next_commands.line("recommend", str(folder))
-    return f"tracelens: {wording.verdict(diagnosis)}\nreport: {page}\nnext: {recommend}"
+    return say(
+        "tracelens: {verdict}\nreport: {page}\nnext: {recommend}",
+        verdict=wording.verdict(diagnosis),
+        page=page,
+        recommend=recommend,
+    )

@@ -34,6 +34,7 @@ from tracelens.findings import (
 )
 from tracelens.inputs import Inputs, open_inputs, slowest
 from tracelens.lever_remedies import Wanted
+from tracelens.messages import joined, say
 from tracelens.model import (
     Abstention,
     Diagnosis,
@@ -296,9 +297,14 @@ def patch_of(diagnosis: PlannedDiagnosis, name: str) -> Patch:
         return patch
     source = next((item for item in diagnosis.abstentions if item.detector == "patch"), None)
     if source is not None:
-        raise Refused(f"there is no patch for {name}: {source.missing}", hint=source.hint)
+        raise Refused(
+            say("there is no patch for {name}: {missing}", name=name, missing=source.missing), hint=source.hint
+        )
     reasons = [reason for scheme in diagnosis.schemes if scheme.id == name for reason in scheme.reasons]
-    raise Refused(f"there is no patch for {name}: {'; '.join(reasons)}", hint="see: tracelens recommend")
+    raise Refused(
+        say("there is no patch for {name}: {reasons}", name=name, reasons=joined("; ", reasons)),
+        hint=say("see: tracelens recommend"),
+    )
 
 
 def save(diagnosis: IllustratedDiagnosis, source: SourceScope = "project") -> tuple[Path, ...]:

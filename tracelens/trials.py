@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tracelens import run as runs
 from tracelens.errors import UsageError
+from tracelens.messages import say
 from tracelens.model import FilePatch, Patch, PlannedDiagnosis, Run, Verification
 from tracelens.pipeline import patch_of
 from tracelens.remedies import project_of
@@ -68,7 +69,9 @@ def verify_patch(diagnosis: PlannedDiagnosis, name: str, patch: Patch, options: 
 
 def _run_of(diagnosis: PlannedDiagnosis) -> Run:
     if diagnosis.run is None:
-        raise UsageError("only a run can be verified, not a bare trace", hint="record one: tracelens profile SCRIPT")
+        raise UsageError(
+            say("only a run can be verified, not a bare trace"), hint=say("record one: tracelens profile SCRIPT")
+        )
     return diagnosis.run
 
 
@@ -123,7 +126,7 @@ def _under_name(name: str, tried: str, measured: Verification) -> Verification:
     """The result of a trial under another scheme's name, where both make the same patch."""
     if name == tried:
         return measured
-    note = f"its patch is that of {tried} on this run: measured once"
+    note = say("its patch is that of {tried} on this run: measured once", tried=tried)
     notes = [*measured.details.get("notes", ()), note]
     return replace(
         measured, scheme=name, details={**measured.details, "scheme": name, "same_patch_as": tried, "notes": notes}

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.places import ROOT
 from tracelens.cli import doctor, machine_checks, main, torch_probe
-from tracelens.cli.machine_checks import Check, MachineFacts
+from tracelens.cli.machine_facts import Check, MachineFacts
 
 GIB = 1 << 30
 WELL: dict[str, Any] = {

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -15,13 +14,11 @@ import pytest
 from tests.support import report_cases
 from tests.support.places import ROOT, SAMPLES
 from tests.support.pseudo import PseudoLanguage, page_text, untranslated
+from tests.support.screen_data import data_of
 from tracelens import inputs, messages, pipeline
-from tracelens.edit_kinds import EDIT_DEFINITIONS
-from tracelens.findings import DETECTORS
 from tracelens.model import IllustratedDiagnosis, Ratio
 from tracelens.report import budget, card, compare_text, gate, html, text
 from tracelens.report.terminal import TerminalStyle
-from tracelens.schemes.rules import load
 from tracelens.verify import verdict
 
 CASES = ("sync_every_batch", "gpu_bound", "host_bound", "loader_bound", "pageable_copies")
@@ -31,15 +28,6 @@ SOURCE_LINE = re.compile(r"\s*[╭├│╰>]?\s*\d+  .*|\s*\d* \| .*")
 """A line of the script with its times."""
 SETTINGS = re.compile(r"CUDA_LAUNCH_BLOCKING|allow_tf32|^benchmark\b|(?:num_workers|\w+_(?:factor|workers|memory))=\w+")
 TRACE_FILE = re.compile(r"\S+\.pt\.trace\.json\.gz")
-PYTORCH = (
-    "torch.compile",
-    "torch.compile reduce-overhead",
-    "GradScaler",
-    "steps/s",
-    "False",
-    "True",
-    "reduce-overhead",
-)
 POLICY = re.compile(r"default-src .*|width=device-width.*")
 """What stands in the page's head for the browser."""
 
@@ -58,56 +46,6 @@ def language(monkeypatch: pytest.MonkeyPatch) -> PseudoLanguage:
     chosen = PseudoLanguage()
     monkeypatch.setattr(messages, "catalogue", lambda: chosen)
     return chosen
-
-
-def data_of(diagnosis: IllustratedDiagnosis) -> set[str]:
-    """Every text that a screen shows as it is: of the trace, the script, the Run and the rules' ids."""
-    trace, run, rules = diagnosis.timeline.trace, diagnosis.run, load()
-    found = {trace.device or "", *(name for name in _names(diagnosis))}
-    found |= {line.strip() for source in diagnosis.sources.values() for line in source.splitlines()}
-    found |= {*diagnosis.sources, "tracelens_runtime.py", *PYTORCH, *_of_patches(diagnosis)}
-    if run is not None:
-        found |= {
-            run.path.name,
-            *map(str, run.command),
-            " ".join(map(str, run.command)),
-            *map(str, run.environment.values()),
-        }
-    ids = {
-        *(one.id for one in (*rules.schemes, *rules.levers, *rules.measures, *rules.findings.values())),
-        *(lever.id for lever in diagnosis.levers),
-        *(item.id for item in diagnosis.inventory),
-        *(one.id for one in DETECTORS),
-        *EDIT_DEFINITIONS,
-        *(call for one in rules.levers for call in (*one.callees, *one.value.usual)),
-    }
-    return found | ids | {name.replace("_", " ").replace("-", " ") for name in ids}
-
-
-def _names(diagnosis: IllustratedDiagnosis) -> Iterator[str]:
-    tables = diagnosis.timeline.tables
-    for table, column in ((tables.ops, "name"), (tables.calls, "name"), (tables.loader, "name"), (tables.waits, "api")):
-        if column in table:
-            yield from map(str, table[column].astype(str).unique())
-    for owner in diagnosis.owners.owners:
-        yield owner.callee or ""
-    for stall in diagnosis.stalls:
-        yield from (
-            stall.api,
-            stall.call or "",
-            str(stall.location or ""),
-            (stall.location and stall.location.function) or "",
-        )
-
-
-def _of_patches(diagnosis: IllustratedDiagnosis) -> Iterator[str]:
-    """What the patcher says of changes, which is not in the catalogue yet."""
-    for patch in diagnosis.patches.values():
-        for item in (*patch.by_hand, *patch.left_alone):
-            yield from (str(item.obstacle), str(item.by_hand))
-        for hunk in (*patch.hunks, *patch.left_out):
-            yield from (str(hunk.explanation), str(hunk.reason), str(hunk.unproved), hunk.tier)
-        yield from (str(declined.obstacle) for declined in patch.declined)
 
 
 def assert_translated(screen: list[str], diagnosis: IllustratedDiagnosis) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 
 from tracelens import jsonfile, run
 from tracelens.errors import InputError, UsageError
+from tracelens.messages import say
 
 TIMEOUT_SECONDS = 180
 """The child takes some 20 s; importing torch from a cold network disk takes a minute alone."""
@@ -29,7 +30,7 @@ DESCRIPTION_KEYS = ("gpu", "torch", "cuda", "skipped", "measured_unix_ns")
 
 def measure(python: str = sys.executable) -> dict[str, Any]:
     """Measure this machine in a child process. Raises `UsageError` with the child's last error line."""
-    hint = "see tracelens doctor: torch and a GPU that works are needed"
+    hint = say("see tracelens doctor: torch and a GPU that works are needed")
     command = (python, "-m", "tracelens.capture.calibration_child.micro_benchmarks")
     environment = {**os.environ, "PYTHONPATH": _with_our_package(os.environ.get("PYTHONPATH"))}
     try:
@@ -37,18 +38,18 @@ def measure(python: str = sys.executable) -> dict[str, Any]:
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
         )
     except OSError as error:
-        raise UsageError(f"the machine could not be measured: {error}", hint=hint) from error
+        raise UsageError(say("the machine could not be measured: {error}", error=error), hint=hint) from error
     stdout, stderr = _output(child)
     lines = [text for text in stdout.splitlines() if text.startswith("{") and text.endswith("}")]
     if not lines:
-        why = (stderr.strip().splitlines() or [f"exit code {child.returncode}"])[-1]
-        raise UsageError(f"the machine could not be measured: {why}", hint=hint)
+        why = (stderr.strip().splitlines() or [say("exit code {returncode}", returncode=child.returncode)])[-1]
+        raise UsageError(say("the machine could not be measured: {why}", why=why), hint=hint)
     measured: dict[str, Any] = json.loads(lines[-1])
     if not measured.get("gpu"):
-        raise UsageError("torch sees no GPU here, so there is nothing to measure", hint=hint)
+        raise UsageError(say("torch sees no GPU here, so there is nothing to measure"), hint=hint)
     if not values(measured):
         why = "; ".join(f"{piece}: {text}" for piece, text in measured["skipped"].items())
-        raise UsageError(f"the machine could not be measured: {why}", hint=hint)
+        raise UsageError(say("the machine could not be measured: {why}", why=why), hint=hint)
     return {**measured, "measured_unix_ns": time.time_ns()}
 
 
@@ -68,13 +69,17 @@ def write_cache(measured: Mapping[str, Any]) -> Path:
     """Write a measurement to the cache, where later recordings find it; raises `UsageError` if it cannot be written."""
     folder = _cache_folder()
     if folder is None:
-        raise UsageError("there is no home folder to keep the measurement in", hint=f"set {CACHE_VARIABLE} to a folder")
+        raise UsageError(
+            say("there is no home folder to keep the measurement in"),
+            hint=say("set {cache_variable} to a folder", cache_variable=CACHE_VARIABLE),
+        )
     path = folder / _file_name(str(measured["gpu"]), str(measured["torch"]))
     try:
         run.write_json(path, measured)
     except OSError as error:
         raise UsageError(
-            f"{path} cannot be written: {error.strerror}", hint=f"set {CACHE_VARIABLE} to a folder that can be written"
+            say("{path} cannot be written: {strerror}", path=path, strerror=error.strerror),
+            hint=say("set {cache_variable} to a folder that can be written", cache_variable=CACHE_VARIABLE),
         ) from error
     return path
 

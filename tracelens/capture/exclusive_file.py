@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from tracelens.launch import ranks
+from tracelens.messages import say
 
 _MOST_IN_ONE_PROCESS = 1000
 
@@ -38,7 +39,7 @@ class ExclusiveFile:
                 self._file = _locked(path)
                 if self._file is not None:
                     return path
-        raise FileExistsError(0, "others write there", str(own))
+        raise FileExistsError(0, say("others write there"), str(own))
 
     def release(self) -> None:
         """Unlock explicitly: processes forked meanwhile have inherited the lock, so that closing is not enough."""

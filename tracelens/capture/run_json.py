@@ -17,9 +17,10 @@ from typing import Any
 from tracelens import __version__, run
 from tracelens.capture import calibration, environment, trace_check
 from tracelens.capture.hardware_monitor import describe_gpus
+from tracelens.messages import say
 
 _SET_ASIDE_KEYS = ("rank", "trace", "complete", "reason", "steps_seen")
-NOT_ENDED = "the run has not ended yet"
+NOT_ENDED = say("the run has not ended yet")
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,10 @@ class RunJsonWriter:
         changes: dict[str, Any] = {}
         if self.recorded():
             complete = all(entry.get("complete") for entry in self._entries.values())
-            changes = {"complete": complete, "reason": None if complete else "the recording of a rank is not complete"}
+            changes = {
+                "complete": complete,
+                "reason": None if complete else say("the recording of a rank is not complete"),
+            }
         self._write({**self._meta, **changes})
 
     def close(self, exit_code: int | None, reason: str | None) -> None:
@@ -115,7 +119,11 @@ class RunJsonWriter:
                 aside.append(entry)
         for rank, entry in chosen.items():
             if others := sum(int(other["rank"]) == rank for other in aside):
-                note = f"{others + 1} processes trained as rank {rank}; the one with the most steps stands for them"
+                note = say(
+                    "{others} processes trained as rank {rank}; the one with the most steps stands for them",
+                    others=others + 1,
+                    rank=rank,
+                )
                 chosen[rank] = {**entry, "notes": [*entry.get("notes", ()), note]}
         return [chosen[rank] for rank in sorted(chosen)], aside
 

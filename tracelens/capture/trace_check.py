@@ -10,6 +10,8 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from tracelens.messages import say
+
 _CHUNK_BYTES = 1 << 20
 _GZIP_WINDOW = 31
 _TAIL_BYTES = 64
@@ -33,9 +35,9 @@ def _cut_short(path: Path) -> str | None:
             while chunk := source.read(_CHUNK_BYTES):
                 tail = (tail + (unpacker.decompress(chunk) if unpacker else chunk))[-_TAIL_BYTES:]
     except (OSError, zlib.error) as error:
-        return f"{path.name} cannot be read: {error}"
+        return say("{path} cannot be read: {error}", path=path.name, error=error)
     if (unpacker and not unpacker.eof) or not tail.rstrip().endswith(b"}"):
-        return f"{path.name} is not complete: is the disk full?"
+        return say("{path} is not complete: is the disk full?", path=path.name)
     return None
 
 
@@ -52,8 +54,10 @@ def _unreadable(path: Path, *, uses_gpu: bool) -> str | None:
         return str(error)
     cut = next((text for text in trace.warnings if text.startswith("the file ends early")), None)
     if cut is not None:
-        return f"{path.name} is not complete: {cut}"
+        return say("{path} is not complete: {cut}", path=path.name, cut=cut)
     present = {trace.categories[code] for code in np.unique(trace.columns["category"])}
     if uses_gpu and present.isdisjoint(chrome.GPU_CATEGORIES):
-        return f"{path.name} holds no GPU work, though the process used a GPU: is another profiler attached?"
+        return say(
+            "{path} holds no GPU work, though the process used a GPU: is another profiler attached?", path=path.name
+        )
     return None

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from tracelens.messages import say
+
 KINETO_SILENT = {"KINETO_LOG_LEVEL": "6"}
 """Variables that silence Kineto, whose lines on stderr would look like the script's."""
 BYTES_PER_EVENT = 400
@@ -102,7 +104,7 @@ class WindowPlan:
         most, _why = self.step_limit(events, seconds, free_bytes)
         if not most:
             size = max(1, events) * BYTES_PER_EVENT
-            raise NoRoomError(f"one step records about {events:,} events, {size:,} bytes")
+            raise NoRoomError(say("one step records about {events:,} events, {size:,} bytes", events=events, size=size))
         attributed = min(self.attributed, 1) if most < self.clean + self.attributed else self.attributed
         return replace(self, clean=max(1, min(self.clean, most - attributed)), attributed=attributed)
 
@@ -111,12 +113,19 @@ class WindowPlan:
         events, seconds = max(1, events), max(seconds, 1e-6)
         disk = self.most_bytes if free_bytes is None else min(self.most_bytes, int(SPARE_DISK * free_bytes))
         room = disk // (events * BYTES_PER_EVENT)
-        limits = [(max(1, self.most_events // events), f"a step records about {events:,} events")]
+        limits = [(max(1, self.most_events // events), say("a step records about {events:,} events", events=events))]
         if math.isfinite(self.most_window_seconds):
-            limits.append((max(1, int(self.most_window_seconds / seconds)), f"a step lasts {seconds:.3g} s"))
+            limits.append(
+                (max(1, int(self.most_window_seconds / seconds)), say("a step lasts {seconds:.3g} s", seconds=seconds))
+            )
         plenty = disk == self.most_bytes
         limits.append(
-            (room, limits[0][1] if plenty else f"the recording may take {disk:,} bytes of the disk's free ones")
+            (
+                room,
+                limits[0][1]
+                if plenty
+                else say("the recording may take {disk:,} bytes of the disk's free ones", disk=disk),
+            )
         )
         return min(limits, key=lambda limit: limit[0])
 
@@ -161,16 +170,25 @@ class WindowPlan:
         `option` is how the user asks for fewer recorded steps: "--steps " or "steps=".
         """
         if not self.open_ended:
-            return f": let it make at least {FEWEST_STEPS} steps" if steps < FEWEST_STEPS else ""
+            return (
+                say(": let it make at least {fewest_steps} steps", fewest_steps=FEWEST_STEPS)
+                if steps < FEWEST_STEPS
+                else ""
+            )
         fewer = [replace(self, clean=clean).with_unknown_length() for clean in range(self.clean - 1, 0, -1)]
         fits = next((plan.clean for plan in fewer if plan.most_steps() <= steps), None)
-        enough = f"let it make {self.most_steps()} steps"
+        enough: str = say("let it make {most_steps} steps", most_steps=self.most_steps())
         if fits is not None:
-            enough = f"record fewer with {option}{fits}, or {enough}"
+            enough = say("record fewer with {option}{fits}, or {enough}", option=option, fits=fits, enough=enough)
         elif fewer:
-            enough += f" (or {fewer[-1].most_steps()}, with {option}1)"
+            shorter = fewer[-1].most_steps()
+            enough = say("{enough} (or {shorter}, with {option}1)", enough=enough, shorter=shorter, option=option)
         most = self.unprofiled_most_steps
-        return f": its loop does not say how long it is, so up to {most} steps are timed first; {enough}"
+        return say(
+            ": its loop does not say how long it is, so up to {most} steps are timed first; {enough}",
+            most=most,
+            enough=enough,
+        )
 
     def fitted(self, remaining: int) -> WindowPlan:
         """The plan for a script with `remaining` steps: its windows are shortened (`shrunk`) if these are too few."""

@@ -26,6 +26,7 @@ from tracelens.cli import (
     config,
     doctor,
     fix,
+    help_texts,
     output,
     patch,
     profile,
@@ -37,6 +38,7 @@ from tracelens.cli import (
     verify,
 )
 from tracelens.errors import TracelensError
+from tracelens.messages import say, shown
 
 EXIT_USAGE = 2
 EXIT_BUG = 70
@@ -69,7 +71,9 @@ class OrderedGroup(click.Group):
         "auto_envvar_prefix": ENVIRONMENT,
     },
 )
-@click.version_option(tracelens.__version__, prog_name="tracelens", allow_from_autoenv=False)
+@click.version_option(
+    tracelens.__version__, prog_name="tracelens", message="%(prog)s %(version)s", allow_from_autoenv=False
+)
 @click.pass_context
 def root(context: click.Context) -> None:
     """What your GPU waits for, what each remedy would really buy, and a patch that keeps the numbers.
@@ -107,13 +111,16 @@ for command in (
     doctor.doctor,
     completion.completion,
 ):
+    command.context_class = help_texts.TranslatedContext
     root.add_command(command)
+root.context_class = help_texts.TranslatedContext
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; nothing but a bug leaves a traceback."""
     output.open_streams()
     gc.set_threshold(COLLECTED_AFTER)
+    help_texts.open_catalogue()
     try:
         result = root.main(args=argv, prog_name="tracelens", standalone_mode=False)
         return result if isinstance(result, int) else 0
@@ -127,6 +134,7 @@ def _explain(error: Exception) -> int:
     """Say what went wrong, and return the exit code for it."""
     match error:
         case click.ClickException():
+            error.message = shown(error.message)  # type: ignore[misc]  # click translates only its own
             error.show()
             return EXIT_USAGE
         case click.Abort():
@@ -136,9 +144,9 @@ def _explain(error: Exception) -> int:
             return error.exit_code
         case OSError() if error.errno in SYSTEM_REFUSES:
             place = f"{error.filename}: " if error.filename else ""
-            message = f"the system refused: {place}{error.strerror}"
-            return _explain(TracelensError(message, hint="check permissions and free space"))
+            message = say("the system refused: {place}{strerror}", place=place, strerror=error.strerror)
+            return _explain(TracelensError(message, hint=say("check permissions and free space")))
         case _:
             output.note("".join(traceback.format_exception(error)))
-            output.note("this is a bug in TraceLens; please report it with the traceback above")
+            output.note(say("this is a bug in TraceLens; please report it with the traceback above"))
             return EXIT_BUG

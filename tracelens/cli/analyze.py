@@ -29,7 +29,7 @@ def analyze(paths: tuple[Path, ...], script: Path | None, hta: bool, shown: Pres
     with output.progress(say("looking for what the GPU waited for")):
         diagnosis = pipeline.diagnose(inputs, pipeline.Options(script=script))
     for warning in diagnosis.timeline.trace.warnings:
-        output.note(f"note: {warning}")
+        output.note(say("note: {warning}", warning=warning))
     given = typed(paths, PlanOptions(script=script), diagnosis)
     opinion = None
     if hta:

@@ -25,7 +25,7 @@ def _steps(context: click.Context, parameter: click.Parameter, value: str | None
     try:
         return int(first), int(last or first)
     except ValueError:
-        raise click.BadParameter(f"{value!r} is not FIRST or FIRST:LAST", context, parameter) from None
+        raise click.BadParameter(say("{value!r} is not FIRST or FIRST:LAST", value=value), context, parameter) from None
 
 
 @click.command(short_help="Findings as tracks, to open in Perfetto.")
@@ -53,7 +53,7 @@ def annotate(path: Path, out: Path, steps: tuple[int, int] | None, shown: Presen
     document = {"schema_version": 1, "written": str(out), "bytes": out.stat().st_size}
     output.result(render(shown.renderer.outcome, CommandOutcome(lambda: output.printable(out), document), shown))
     if shown.for_people:
-        output.note("\nnext: open it at https://ui.perfetto.dev, track TraceLens")
+        output.note(say("\nnext: open it at https://ui.perfetto.dev, track TraceLens"))
 
 
 def _document(path: Path) -> Any:
@@ -62,5 +62,5 @@ def _document(path: Path) -> Any:
 
     trace = json_document.document(path)
     for warning in trace.warnings:
-        output.note(f"note: {warning}")
+        output.note(say("note: {warning}", warning=warning))
     return trace.content

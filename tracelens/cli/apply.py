@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from tracelens.remedies import HunkChoice
 
 SAID = {
-    "written": "Written.",
-    "shown": "Not written: --dry-run.",
-    "already": "Applied already: nothing to do.",
-    "nothing": "Nothing to apply.",
+    "written": say("Written."),
+    "shown": say("Not written: --dry-run."),
+    "already": say("Applied already: nothing to do."),
+    "nothing": say("Nothing to apply."),
 }
 
 
@@ -51,7 +51,8 @@ def apply(
     diagnosis = planned((folder,), plan_options, count_unsafe=True)
     if diagnosis.run is None and not dry_run:
         raise UsageError(
-            "`tracelens apply` needs a run, not a bare trace: a run keeps the backup", hint="look at it with --dry-run"
+            say("`tracelens apply` needs a run, not a bare trace: a run keeps the backup"),
+            hint=say("look at it with --dry-run"),
         )
     done = _apply(diagnosis, folder, plan_options, remedies.HunkChoice(only, skip), dry_run)
     more = _more(diagnosis, folder, plan_options, done.change.hunks if done.change is not None else ())
@@ -117,22 +118,30 @@ def _more(diagnosis: PlannedDiagnosis, folder: Path, plan_options: PlanOptions, 
     from tracelens.report import next_commands, wording
 
     if plan_options.unsafe and not any(hunk.tier == "unsafe" for hunk in shown):
-        return "Nothing here needs --unsafe: the change is the same without it."
+        return say("Nothing here needs --unsafe: the change is the same without it.")
     if not diagnosis.unsafe:
         return ""
     chosen = ("--scheme", plan_options.scheme) if plan_options.scheme else ()
     command = next_commands.line("apply", *typed((folder,), plan_options), *chosen, "--unsafe", "--dry-run")
-    return f"{wording.need_unsafe(diagnosis.unsafe)}; see each with its reason: {command}"
+    return say(
+        "{need_unsafe}; see each with its reason: {command}",
+        need_unsafe=wording.need_unsafe(diagnosis.unsafe),
+        command=command,
+    )
 
 
 def _text(done: ApplyResult, shown: Presentation, more: str) -> str:
     from tracelens.report import text
 
-    change, ending = done.change, f"{more}\n\n" * bool(more) + f"next: {done.next_command}"
+    change, ending = done.change, say("next: {next_command}", next_command=done.next_command)
+    if more:
+        ending = say("{more}\n\n{ending}", more=more, ending=ending)
     if shown.quiet:
-        return f"{done.verdict}\n{SAID[done.outcome]}"
+        return say("{verdict}\n{said}", verdict=done.verdict, said=SAID[done.outcome])
     if done.outcome == "already":
-        return f"This patch ({done.scheme}) is applied already: nothing to do.\n\n{ending}"
+        return say(
+            "This patch ({scheme}) is applied already: nothing to do.\n\n{ending}", scheme=done.scheme, ending=ending
+        )
     if change is None:
         return text.nothing_to_apply(done.verdict, shown.style(), done.next_command, more)
     return text.patch(change, shown.style(), done.next_command, done.check, more)

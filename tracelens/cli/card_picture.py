@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 from tracelens.errors import UsageError
+from tracelens.messages import say
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 LONGEST_SECONDS = 60
@@ -20,7 +21,7 @@ def png(svg: str) -> bytes:
     """The picture; UsageError, with what to do instead, where no browser can draw it."""
     browser = next((found for name in BROWSERS if (found := shutil.which(name)) is not None), None)
     if browser is None:
-        raise UsageError("no Chromium on PATH to draw a PNG with", hint="write an SVG: --card card.svg")
+        raise UsageError(say("no Chromium on PATH to draw a PNG with"), hint=say("write an SVG: --card card.svg"))
     with tempfile.TemporaryDirectory(prefix="tracelens-card-") as folder:
         source, target = Path(folder) / "card.svg", Path(folder) / "card.png"
         source.write_text(svg, encoding="utf-8")
@@ -30,5 +31,7 @@ def png(svg: str) -> bytes:
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):  # what counts is whether the picture is there
             subprocess.run([*command, source.as_uri()], capture_output=True, timeout=LONGEST_SECONDS, check=False)
         if not target.is_file():
-            raise UsageError(f"{Path(browser).name} drew no picture", hint="write an SVG: --card card.svg")
+            raise UsageError(
+                say("{name} drew no picture", name=Path(browser).name), hint=say("write an SVG: --card card.svg")
+            )
         return target.read_bytes()

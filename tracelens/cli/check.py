@@ -47,7 +47,7 @@ class BaselineOptions:
 def _places(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
     for entry in value:
         if not entry.strip().removeprefix("./").partition(":")[0]:
-            raise click.BadParameter(f"{entry!r} is not FILE:LINE or FILE", context, parameter)
+            raise click.BadParameter(say("{entry!r} is not FILE:LINE or FILE", entry=entry), context, parameter)
     return value
 
 
@@ -105,8 +105,8 @@ def check(path: Path, limits: BudgetOptions, terms: BaselineOptions, out: Path |
 
     if limits == BudgetOptions() and terms.baseline is None:
         raise UsageError(
-            "there is neither a budget nor a baseline to check against",
-            hint="such as: tracelens check RUN --max-syncs-per-step 1, or --baseline analysis.json",
+            say("there is neither a budget nor a baseline to check against"),
+            hint=say("such as: tracelens check RUN --max-syncs-per-step 1, or --baseline analysis.json"),
         )
     baseline = None if terms.baseline is None else gate.read_baseline(terms.baseline)
     examined = pipeline.examine(options.opened((path,)))
@@ -117,7 +117,11 @@ def check(path: Path, limits: BudgetOptions, terms: BaselineOptions, out: Path |
         if not shown.quiet:
             output.note(say("written: {paths}", paths=output.shown(name)))
     for entry in result.unused if shown.form != "text" else ():
-        output.note(f"note: the allow-list's {formatting.clean(entry)} allows nothing here: has the line moved?")
+        output.note(
+            say(
+                "note: the allow-list's {entry} allows nothing here: has the line moved?", entry=formatting.clean(entry)
+            )
+        )
     answer = GateAnswer(result, examined.diagnosis, next_commands.line("recommend", str(path)))
     output.result(render(shown.renderer.gate, answer, shown))
     return EXIT[result.passed]
@@ -157,6 +161,6 @@ def _evidence(examined: Examined, result: Gate, out: Path | None) -> tuple[Path,
         except UsageError as error:
             if out is not None:  # asked for by name; a run that is only to be read still gets its verdict
                 raise
-            output.note(f"note: {error.message}")
+            output.note(say("note: {message}", message=error.message))
             return ()
     return tuple(folder / name for name in files)

@@ -11,6 +11,7 @@ from tracelens.cli import options, output
 from tracelens.cli.options import Presentation
 from tracelens.cli.renderers.renderer import ComparisonAnswer, render
 from tracelens.errors import InputError
+from tracelens.messages import say
 
 if TYPE_CHECKING:
     from tracelens.model import Diagnosis
@@ -59,5 +60,7 @@ def _starts(path: Path) -> tuple[Diagnosis, ...]:
         return (pipeline.diagnose(options.opened((path,))),)
     complete = [folder for folder in inside if runs.read(folder).complete]
     if not complete:
-        raise InputError(f"no run in {path} is complete", hint="record again: tracelens profile SCRIPT")
+        raise InputError(
+            say("no run in {path} is complete", path=path), hint=say("record again: tracelens profile SCRIPT")
+        )
     return tuple(pipeline.diagnose(options.opened((folder,))) for folder in complete)

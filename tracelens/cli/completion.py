@@ -6,6 +6,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from tracelens.cli import options, output
+from tracelens.messages import say
 
 VARIABLE = "_TRACELENS_COMPLETE"
 """Click's protocol: the shell calls `tracelens` with this variable and the words so far."""
@@ -32,4 +33,4 @@ def completion(context: click.Context, shell: str) -> None:
         raise AssertionError(shell)
     script = completion_class(context.find_root().command, {}, "tracelens", VARIABLE)
     output.result(script.source_template % script.source_vars())  # without `source()`, which asks the shell's version
-    output.note(f"\nto have it in every shell: {SET_UP[shell]}")
+    output.note(say("\nto have it in every shell: {set_up}", set_up=SET_UP[shell]))

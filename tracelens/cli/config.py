@@ -24,6 +24,7 @@ import click
 
 from tracelens.cli.options import did_you_mean
 from tracelens.errors import UsageError
+from tracelens.messages import joined, say
 
 FILE = "pyproject.toml"
 TABLE = "tracelens"
@@ -32,7 +33,7 @@ NOT_CONFIGURED = frozenset({"help", "version", "dry-run", "stop-after-window", "
 AMBIGUOUS = frozenset({"lever", "steps"})
 """Options of one name that mean different things: the scheme taken, or all that `patch` makes; steps recorded, or of a
 trial."""
-SEE = "docs/configuration.md has every key"
+SEE = say("docs/configuration.md has every key")
 
 
 def nearest(start: Path) -> Path | None:
@@ -48,7 +49,7 @@ def defaults(file: Path, commands: Mapping[str, click.Command]) -> dict[str, dic
     """Per command, the values for its options. Raises `UsageError` for the first key or value that makes no sense."""
     table = _parsed(file)["tool"][TABLE]
     if not isinstance(table, dict):
-        raise UsageError(f"{file}: [tool.{TABLE}] is not a table", hint=SEE)
+        raise UsageError(say("{file}: [tool.{table}] is not a table", file=file, table=TABLE), hint=SEE)
     known = {name: dict(_options(command)) for name, command in commands.items()}
     out: dict[str, dict[str, Any]] = {name: {} for name in commands}
     for key, value in table.items():
@@ -72,7 +73,10 @@ def _shared(
         _known(f"[tool.{TABLE}]", key, every, tables, file)
     if key in AMBIGUOUS:
         places = " or ".join(f"[tool.{TABLE}.{name}]" for name in having)
-        raise UsageError(f"{file}: {key} means different things to {', '.join(having)}", hint=f"put it under {places}")
+        raise UsageError(
+            say("{file}: {key} means different things to {having}", file=file, key=key, having=joined(", ", having)),
+            hint=say("put it under {places}", places=places),
+        )
     out, refused = {}, None
     for name, option in having.items():
         try:
@@ -93,7 +97,10 @@ def _parsed(file: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         if f"tool.{TABLE}" not in text:
             return {}
-        raise UsageError(f"{file} is not TOML: {error}", hint="mend it, or take [tool.tracelens] out of it") from error
+        raise UsageError(
+            say("{file} is not TOML: {error}", file=file, error=error),
+            hint=say("mend it, or take [tool.tracelens] out of it"),
+        ) from error
 
 
 def _is_file(path: Path) -> bool:
@@ -120,7 +127,9 @@ def _known(
     option = options.get(key)
     if option is None:
         guess = did_you_mean(key.replace("_", "-"), (*options, *tables))
-        raise UsageError(f"{file}: {table} has no key {key!r}.{guess}", hint=SEE)
+        raise UsageError(
+            say("{file}: {table} has no key {key!r}.{guess}", file=file, table=table, key=key, guess=guess), hint=SEE
+        )
     return option
 
 
@@ -146,15 +155,24 @@ def _words(where: str, option: click.Option, value: Any, file: Path) -> Any:
         return ",".join(f"{name}={share}" for name, share in value.items())
     if option.multiple:
         if not isinstance(value, list):
-            raise UsageError(f"{file}: {where} is not a list", hint=SEE)
+            raise UsageError(say("{file}: {where} is not a list", file=file, where=where), hint=SEE)
         return [_one(where, option, entry, file) for entry in value]
     return _one(where, option, value, file)
 
 
 def _one(where: str, option: click.Option, value: Any, file: Path) -> Any:
     if isinstance(value, bool) != option.is_flag or isinstance(value, dict | list):
-        wanted = "true or false" if option.is_flag else "one value"
-        raise UsageError(f"{file}: {where} should be {wanted}, but is {value!r}", hint=SEE)
+        wanted = say("true or false") if option.is_flag else say("one value")
+        raise UsageError(
+            say(
+                "{file}: {where} should be {wanted}, but is {value!r}",
+                file=file,
+                where=where,
+                wanted=wanted,
+                value=value,
+            ),
+            hint=SEE,
+        )
     if isinstance(option.type, click.Path) and isinstance(value, str) and value:
         return str(file.parent / value)
     return value if option.is_flag else str(value)

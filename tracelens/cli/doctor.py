@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tracelens import messages
 from tracelens.cli import options, output
 from tracelens.cli.options import Presentation
 from tracelens.cli.renderers.renderer import CommandOutcome, render
 from tracelens.errors import UsageError
-from tracelens.messages import say
+from tracelens.messages import joined, say, say_count
 
 if TYPE_CHECKING:
-    from tracelens.cli.machine_checks import Check, MachineFacts
+    from tracelens.cli.machine_facts import Check, MachineFacts
 
-MARK = {True: "ok  ", False: "BAD ", None: "note"}
+MARK = {True: say("ok  "), False: say("BAD "), None: say("note")}
 
 
 @click.command(short_help="Is this machine able to record what we need?")
@@ -42,56 +43,76 @@ def doctor(calibrate: bool, shown: Presentation) -> int:
 def look_around() -> MachineFacts:
     """This machine as it is."""
     from tracelens.capture.hardware_monitor import describe_gpus
-    from tracelens.cli import machine_checks, torch_probe
+    from tracelens.cli import machine_facts, torch_probe
 
-    return machine_checks.MachineFacts(torch=torch_probe.ask(), gpus=describe_gpus(), folder=Path())
+    return machine_facts.MachineFacts(torch=torch_probe.ask(), gpus=describe_gpus(), folder=Path())
 
 
 def calibrated() -> tuple[Check, ...]:
     """What `--calibrate` measured, and where it is kept; a note where it could not, for the replay has defaults."""
     from tracelens.capture import calibration
-    from tracelens.cli.machine_checks import Check
+    from tracelens.cli.machine_facts import Check
 
     try:
         with output.progress(say("measuring this machine, some 20 s")):
             measured = calibration.measure()
             path = calibration.write_cache(measured)
     except UsageError as error:
-        return (Check("calibration", None, f"not available: {error.message}", error.hint),)
-    missing = ", ".join(measured["skipped"])
+        return (Check("calibration", None, say("not available: {message}", message=error.message), error.hint),)
+    missing = joined(", ", measured["skipped"])
     constants = calibration.values(measured)
-    told = f"{len(constants)} constants of {measured['gpu']} under torch {measured['torch']}: {_highlights(measured)}"
-    kept = f"kept in {path}; recordings made from now on carry them"
-    return (Check("calibration", True, told, f"{kept}; could not be measured: {missing}" if missing else kept),)
+    told = say(
+        "{count} constants of {gpu} under torch {torch}: {highlights}",
+        count=len(constants),
+        gpu=measured["gpu"],
+        torch=measured["torch"],
+        highlights=_highlights(measured),
+    )
+    kept = say("kept in {path}; recordings made from now on carry them", path=path)
+    return (
+        Check(
+            "calibration",
+            True,
+            told,
+            say("{kept}; could not be measured: {missing}", kept=kept, missing=missing) if missing else kept,
+        ),
+    )
 
 
 def _highlights(constants: Mapping[str, Any]) -> str:
-    shown = (
-        ("pinned copies", "pinned_bytes_per_us", 1e3, "GB/s"),
-        ("pageable copies", "pageable_bytes_per_us", 1e3, "GB/s"),
-        ("pinning on the main thread", "pin_main_bytes_per_us", 1e3, "GB/s"),
-        ("a synchronize with nothing to wait for", "sync_issue_ns", 1e3, "µs"),
-        ("the profiler per event", "row_overhead_ns", 1e3, "µs"),
+    known = (
+        (say("pinned copies"), "pinned_bytes_per_us", 1e3, "GB/s"),
+        (say("pageable copies"), "pageable_bytes_per_us", 1e3, "GB/s"),
+        (say("pinning on the main thread"), "pin_main_bytes_per_us", 1e3, "GB/s"),
+        (say("a synchronize with nothing to wait for"), "sync_issue_ns", 1e3, "µs"),
+        (say("the profiler per event"), "row_overhead_ns", 1e3, "µs"),
     )
-    return ", ".join(
-        f"{words} {constants[key] / unit:.1f} {name}" for words, key, unit, name in shown if key in constants
+    return joined(
+        ", ",
+        (
+            say("{what} {value:.1f} {unit}", what=words, value=constants[key] / scale, unit=unit)
+            for words, key, scale, unit in known
+            if key in constants
+        ),
     )
 
 
 def _verdict(bad: list[Check]) -> str:
     if not bad:
-        return "This machine can record."
-    names = ", ".join(check.name for check in bad)
-    return f"Mend {'this' if len(bad) == 1 else 'these'} first: {names}."
+        return say("This machine can record.")
+    names = joined(", ", (check.name for check in bad))
+    return say_count("Mend this first: {names}.", "Mend these first: {names}.", len(bad), names=names)
 
 
 def _text(checks: list[Check], verdict: str, bad: list[Check]) -> str:
     after = "tracelens doctor" if bad else "tracelens profile train.py"
-    return "\n".join([*(_line(check) for check in checks), "", verdict, "", f"next: {after}"])
+    said = [*(_line(check) for check in checks), "", verdict, "", say("next: {after}", after=after)]
+    return joined("\n", said)
 
 
 def _line(check: Check) -> str:
     from tracelens.report.formatting import clean
 
-    cure = f"\n     → {clean(check.cure)}" if check.cure else ""
-    return f"{MARK[check.good]} {check.name}: {clean(check.found)}{cure}"
+    found, cure = (clean(messages.shown(text)) for text in (check.found, check.cure))
+    line = say("{mark} {name}: {found}", mark=MARK[check.good], name=check.name, found=found)
+    return joined("\n     → ", (line, cure) if cure else (line,))

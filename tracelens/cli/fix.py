@@ -17,6 +17,7 @@ from tracelens.cli.planning import PlanOptions, chosen_scheme, pipeline_options,
 from tracelens.cli.renderers.renderer import CommandOutcome, render
 from tracelens.cli.verify import seconds
 from tracelens.errors import Inconclusive, UsageError
+from tracelens.messages import joined, say
 
 if TYPE_CHECKING:
     from tracelens.fixing.stages import FixResult
@@ -29,8 +30,8 @@ EXIT_INTERRUPTED = 130
 _OUTCOMES: dict[str, FixOutcome] = {"nothing": "nothing", "undecided": "undecided", "refused": "refused"}
 LEAST_BUDGET_S = 10
 """Below this no verdict can come of any script: eleven processes import torch."""
-NO_TERMINAL = "Nothing was written: this is no terminal, and --yes was not given."
-NOT_WRITTEN = "Nothing was written: --no-write."
+NO_TERMINAL = say("Nothing was written: this is no terminal, and --yes was not given.")
+NOT_WRITTEN = say("Nothing was written: --no-write.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +84,15 @@ def fix(
     levers = rules.load(plan_options.rules).levers
     subjects.check_names(asked, levers)
     if ALL in asked.levers:
-        raise UsageError("fix chooses by itself what it may change", hint="measure everything: tracelens try all")
+        raise UsageError(
+            say("fix chooses by itself what it may change"), hint=say("measure everything: tracelens try all")
+        )
     if consent.yes and consent.no_write:
-        raise UsageError("--yes and --no-write exclude each other", hint="leave one of them out")
+        raise UsageError(say("--yes and --no-write exclude each other"), hint=say("leave one of them out"))
     if budget < LEAST_BUDGET_S:
-        raise Inconclusive(f"{budget:g} s are too short to measure anything", hint="give --budget 2m")
+        raise Inconclusive(
+            say("{budget:g} s are too short to measure anything", budget=budget), hint="give --budget 2m"
+        )
     effort = _Effort(began, budget, seed)
     folder = None
     try:
@@ -96,7 +101,7 @@ def fix(
             levers
         )
     except KeyboardInterrupt:
-        output.note(f"\nInterrupted. {_state_of_files(folder)}")
+        output.note(say("\nInterrupted. {state_of_files}", state_of_files=_state_of_files(folder)))
         return EXIT_INTERRUPTED
 
 
@@ -106,8 +111,8 @@ def _state_of_files(folder: Path | None) -> str:
     from tracelens.report import next_commands
 
     if folder is None or runs.applied_patch(folder / runs.BACKUP_FOLDER) is None:
-        return "Your files are as they were."
-    return f"The change is in your files; undo: {next_commands.line('revert', str(folder))}"
+        return say("Your files are as they were.")
+    return say("The change is in your files; undo: {line}", line=next_commands.line("revert", str(folder)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +179,9 @@ class _Fix:
         if not self.shown.quiet and not self.announced:
             self.announced.append(True)
             left = max(1, round((until - time.monotonic()) / 60))
-            output.note(f"Measuring first, at most {left} min; your files stay as they are. Ctrl-C leaves.\n")
+            output.note(
+                say("Measuring first, at most {left} min; your files stay as they are. Ctrl-C leaves.\n", left=left)
+            )
 
     # ------------------------------------------------------------------------------------------------ concluding
 
@@ -202,7 +209,7 @@ class _Fix:
         if not agreed:
             kept = stages.keep_diff(result.change, run)
             outcome: FixOutcome = "declined" if why == "" or self.consent.yes else "not_written"
-            said = f"{why or 'Nothing changed.'} The diff is in {output.shown(kept)}."
+            said = say("{why} The diff is in {kept}.", why=why or say("Nothing changed."), kept=output.shown(kept))
             return self._answer(diagnosis, result, outcome, said)
         return self._written(diagnosis, result)
 
@@ -214,16 +221,19 @@ class _Fix:
         if self.consent.no_write:
             return False, NOT_WRITTEN
         if result.judged.standing == "other" and self.consent.yes:
-            return False, "Nothing was written: the results are not the same, and --yes is for the same results only."
+            return False, say(
+                "Nothing was written: the results are not the same, and --yes is for the same results only."
+            )
         if self.consent.yes:
             return True, ""
         if self.shown.form != "text" or not question.can_ask():
             return False, NO_TERMINAL
-        names = ", ".join(output.shown(file.path) for file in result.change.patch.files if file.before is not None)
-        other = "The results are not the same. " if result.judged.standing == "other" else ""
+        files = (output.shown(file.path) for file in result.change.patch.files if file.before is not None)
+        names = joined(", ", files)
+        other = say("The results are not the same. ") if result.judged.standing == "other" else ""
         long = card.rows > fix_card.SHORT_DIFF
         show = (lambda: output.result(fix_card.whole_diff(card, self.shown.style()))) if long else None
-        return question.agreed(f"\n{other}Put it into {names}?", show), ""
+        return question.agreed(say("\n{other}Put it into {names}?", other=other, names=names), show), ""
 
     def _written(self, diagnosis: IllustratedDiagnosis, result: FixResult) -> FixAnswer:
         from tracelens import pipeline
@@ -231,12 +241,12 @@ class _Fix:
 
         assert result.change is not None and diagnosis.run is not None
         files = stages.write(result.change, diagnosis.run)
-        said = f"Written: {', '.join(output.shown(path) for path in files)}."
+        said = say("Written: {files}.", files=joined(", ", (output.shown(path) for path in files)))
         try:
             pipeline.save(diagnosis)
             stages.keep_diff(result.change, diagnosis.run)
         except KeyboardInterrupt:  # the files are complete: what is missing is only a page of the run
-            said += " Its report was interrupted."
+            said = say("{said} Its report was interrupted.", said=said)
         return self._answer(diagnosis, result, "written", said)
 
     # ----------------------------------------------------------------------------------------------------- saying
@@ -288,5 +298,14 @@ class _Fix:
 
         if self.shown.quiet:
             return answer.reason
-        undo = f"undo: {next_commands.line('revert', str(self.folder))}\n" if answer.outcome == "written" else ""
-        return f"  {answer.reason}\n\n{undo}next: {answer.next_command}"
+        undo = (
+            say("undo: {line}\n", line=next_commands.line("revert", str(self.folder)))
+            if answer.outcome == "written"
+            else ""
+        )
+        return say(
+            "  {reason}\n\n{undo}next: {next_command}",
+            reason=answer.reason,
+            undo=undo,
+            next_command=answer.next_command,
+        )

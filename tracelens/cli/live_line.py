@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 
 from tracelens.cli import output
+from tracelens.messages import say, shown
 
 TICK_S = 1.0
 """The time left is shown in seconds."""
@@ -35,7 +36,7 @@ class LiveLine:
         """What is being done now; takes the place of what was shown."""
         from tracelens.report.formatting import clean
 
-        self._now = clean(text.partition("  (")[0])  # the time left is ours to show
+        self._now = clean(shown(text).partition("  (")[0])  # the time left is ours to show
         if self._drawn:
             self._draw()
         elif not self._silent:
@@ -47,7 +48,7 @@ class LiveLine:
             return
         with self._lock:
             self._blank()
-            output.note(f"  {text}")
+            output.note(say("  {text}", text=text))
         if self._drawn:
             self._draw()
 
@@ -69,7 +70,8 @@ class LiveLine:
                 return
             left = max(0, round(self._until - time.monotonic()))
             room = max(output.NARROWEST, shutil.get_terminal_size().columns) - 1
-            line = f"  {left // 60}:{left % 60:02d} left  {self._now}"[:room]
+            said = say("  {minutes}:{seconds:02d} left  {now}", minutes=left // 60, seconds=left % 60, now=self._now)
+            line = shown(said)[:room]
             output.redraw(line.ljust(self._width))
             self._width = len(line)
 

@@ -13,10 +13,11 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from tracelens.cli.machine_facts import Check, MachineFacts, read
+from tracelens.messages import say
 
 LEAST_FREE_BYTES = 2 << 30
 """A window of a large model is some 100 MB of trace; a verification copies sources and caches."""
@@ -24,69 +25,18 @@ LEAST_SHARED_BYTES = 256 << 20
 """Containers start with 64 MB, and DataLoader workers hand every batch over through it."""
 LEAST_GPU_SHARE = 0.5
 """Of the GPU's memory. With less free, another process uses the GPU, and times vary."""
-ADMIN_ONLY = Path("/proc/driver/nvidia/params")
-DRIVER = Path("/proc/driver/nvidia/version")
-SHARED_MEMORY = Path("/dev/shm")
 LEAST_DRIVER = {13: 580, 12: 525, 11: 450}
 """Least major version of the Linux driver that runs programs built for each CUDA major version."""
 PROFILER_VARIABLES = {
-    "NSYS_PROFILING_SESSION_ID": "Nsight Systems is attached",
-    "NVTX_INJECTION64_PATH": "another tool injects itself into the CUDA libraries",
-    "CUDA_INJECTION64_PATH": "another tool injects itself into the CUDA libraries",
-    "KINETO_USE_DAEMON": "a dynolog daemon may start the profiler at any time",
-    "KINETO_DAEMON_INIT_DELAY_S": "a dynolog daemon may start the profiler at any time",
-    "TEARDOWN_CUPTI": "the profiler is told when to let go of CUPTI",
+    "NSYS_PROFILING_SESSION_ID": say("Nsight Systems is attached"),
+    "NVTX_INJECTION64_PATH": say("another tool injects itself into the CUDA libraries"),
+    "CUDA_INJECTION64_PATH": say("another tool injects itself into the CUDA libraries"),
+    "KINETO_USE_DAEMON": say("a dynolog daemon may start the profiler at any time"),
+    "KINETO_DAEMON_INIT_DELAY_S": say("a dynolog daemon may start the profiler at any time"),
+    "TEARDOWN_CUPTI": say("the profiler is told when to let go of CUPTI"),
 }
 """Variables under which a second profiler holds, or may take, the one place that CUPTI has."""
 OLDEST = (2, 0)
-
-
-def distribution(name: str) -> str | None:
-    """The version of an installed distribution."""
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """`good` is None where nothing is wrong but something is missing that we could use."""
-
-    name: str
-    good: bool | None
-    found: str
-    cure: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class MachineFacts:
-    """Everything the checks look at, so that a test can hand in another one."""
-
-    torch: Mapping[str, Any] | str
-    """What torch says of itself, or why it could not be asked."""
-    gpus: Mapping[str, Any]
-    """`driver` and `gpus` as NVML names them."""
-    folder: Path
-    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    admin_only: Path = ADMIN_ONLY
-    driver_file: Path = DRIVER
-    shared_memory: Path = SHARED_MEMORY
-    version: Callable[[str], str | None] = distribution
-    """The installed version of a distribution."""
-
-    @property
-    def facts(self) -> Mapping[str, Any]:
-        return {} if isinstance(self.torch, str) else self.torch
-
-    @property
-    def driver(self) -> str | None:
-        """As NVML says, else as the kernel module says."""
-        named = self.gpus.get("driver")
-        if isinstance(named, str):
-            return named
-        match = re.search(r"Kernel Module.*?\s(\d{3,}\.[\d.]+)", _read(self.driver_file))
-        return match[1] if match else None
 
 
 def checks(machine: MachineFacts) -> tuple[Check, ...]:
@@ -99,7 +49,7 @@ def checks(machine: MachineFacts) -> tuple[Check, ...]:
 
 def _python(_: MachineFacts) -> Iterator[Check]:
     good = sys.version_info >= (3, 11)
-    yield Check("python", good, platform.python_version(), "" if good else "use Python 3.11 or newer")
+    yield Check("python", good, platform.python_version(), "" if good else say("use Python 3.11 or newer"))
 
 
 def _torch(machine: MachineFacts) -> Iterator[Check]:
@@ -109,7 +59,7 @@ def _torch(machine: MachineFacts) -> Iterator[Check]:
         return
     recent = _version(torch["version"]) >= OLDEST
     yield Check(
-        "torch", recent, torch["version"], "" if recent else "install PyTorch 2.0 or newer: pip install -U torch"
+        "torch", recent, torch["version"], "" if recent else say("install PyTorch 2.0 or newer: pip install -U torch")
     )
     if not torch["available"]:
         yield _no_gpu(machine)
@@ -120,28 +70,40 @@ def _torch(machine: MachineFacts) -> Iterator[Check]:
 def _import_cure(said: str) -> str:
     """What to do about a torch that cannot be imported, by what it said."""
     if "libcud" in said or "libnv" in said or "cannot open shared object" in said:
-        return "a CUDA library is missing or of another version: reinstall torch, and check LD_LIBRARY_PATH"
+        return say("a CUDA library is missing or of another version: reinstall torch, and check LD_LIBRARY_PATH")
     if "numpy" in said.lower():
-        return "torch and numpy do not fit together: pip install -U torch numpy"
-    return "install PyTorch 2.0 or newer; analyze, recommend and report work without"
+        return say("torch and numpy do not fit together: pip install -U torch numpy")
+    return say("install PyTorch 2.0 or newer; analyze, recommend and report work without")
 
 
 def _no_gpu(machine: MachineFacts) -> Check:
     facts = machine.facts
-    symptom = "torch sees no GPU; recordings tell nothing about one"
+    symptom = say("torch sees no GPU; recordings tell nothing about one")
     if not (facts.get("cuda") or facts.get("hip")):
-        present = "; there is one, with driver " + machine.driver if machine.driver else ""
-        return Check("GPU", None, symptom, f"this build of PyTorch has no GPU support{present}: install a CUDA build")
+        present = say("; there is one, with driver {driver}", driver=machine.driver) if machine.driver else ""
+        return Check(
+            "GPU",
+            None,
+            symptom,
+            say("this build of PyTorch has no GPU support{present}: install a CUDA build", present=present),
+        )
     hidden = machine.environment.get("CUDA_VISIBLE_DEVICES")
     if hidden is not None and hidden.strip() in ("", "-1"):
-        return Check("GPU", None, symptom, f"CUDA_VISIBLE_DEVICES={hidden!r} hides it: unset CUDA_VISIBLE_DEVICES")
+        return Check(
+            "GPU",
+            None,
+            symptom,
+            say("CUDA_VISIBLE_DEVICES={hidden!r} hides it: unset CUDA_VISIBLE_DEVICES", hidden=hidden),
+        )
     if machine.driver is None:
-        return Check("GPU", None, symptom, "there is no NVIDIA driver here (in a container: start it with --gpus all)")
-    return Check("GPU", None, symptom, "check the driver: nvidia-smi")
+        return Check(
+            "GPU", None, symptom, say("there is no NVIDIA driver here (in a container: start it with --gpus all)")
+        )
+    return Check("GPU", None, symptom, say("check the driver: nvidia-smi"))
 
 
 def _platform(facts: Mapping[str, Any]) -> str:
-    return f"ROCm {facts['hip']}" if facts.get("hip") else f"CUDA {facts.get('cuda')}"
+    return say("ROCm {hip}", hip=facts["hip"]) if facts.get("hip") else say("CUDA {facts}", facts=facts.get("cuda"))
 
 
 def _driver(machine: MachineFacts) -> Iterator[Check]:
@@ -153,8 +115,13 @@ def _driver(machine: MachineFacts) -> Iterator[Check]:
     if least is None:
         return
     good = _version(driver)[0] >= least
-    cure = f"update the driver to {least} or newer, or install a PyTorch built for an older CUDA"
-    yield Check("driver", good, f"{driver}, PyTorch is built for CUDA {cuda}", "" if good else cure)
+    cure = say("update the driver to {least} or newer, or install a PyTorch built for an older CUDA", least=least)
+    yield Check(
+        "driver",
+        good,
+        say("{driver}, PyTorch is built for CUDA {cuda}", driver=driver, cuda=cuda),
+        "" if good else cure,
+    )
 
 
 def _build(machine: MachineFacts) -> Iterator[Check]:
@@ -162,31 +129,31 @@ def _build(machine: MachineFacts) -> Iterator[Check]:
     facts = machine.facts
     if facts.get("arch_ok") is False:
         yield Check(
-            "torch build",
+            say("torch build"),
             False,
-            f"it has no kernels for {facts.get('device')}",
-            "install a PyTorch built for this GPU: newer GPUs need newer builds",
+            say("it has no kernels for {facts}", facts=facts.get("device")),
+            say("install a PyTorch built for this GPU: newer GPUs need newer builds"),
         )
     activities = facts.get("activities")
     if facts.get("available") and activities is not None and "CUDA" not in activities:
         yield Check(
-            "torch build",
+            say("torch build"),
             False,
-            "its profiler knows no GPU activities (built without Kineto or CUPTI)",
-            "install PyTorch from pip or conda-forge instead of this build",
+            say("its profiler knows no GPU activities (built without Kineto or CUPTI)"),
+            say("install PyTorch from pip or conda-forge instead of this build"),
         )
     if facts.get("error"):
-        yield Check("torch build", False, str(facts["error"]), _failure_cure(str(facts["error"])))
+        yield Check(say("torch build"), False, str(facts["error"]), _failure_cure(str(facts["error"])))
 
 
 def _failure_cure(said: str) -> str:
     if "out of memory" in said.lower():
-        return "another process holds the GPU's memory: nvidia-smi names it"
+        return say("another process holds the GPU's memory: nvidia-smi names it")
     if "no kernel image" in said or "not compatible" in said:
-        return "install a PyTorch built for this GPU"
+        return say("install a PyTorch built for this GPU")
     if "CUPTI" in said or "profiler" in said:
-        return "stop other profilers (nsys, ncu, dynolog), then try again"
-    return "run the line in Python to see where it fails: torch.ones(1, device='cuda').sum().item()"
+        return say("stop other profilers (nsys, ncu, dynolog), then try again")
+    return say("run the line in Python to see where it fails: torch.ones(1, device='cuda').sum().item()")
 
 
 # ------------------------------------------------------------------------------------------------- what we record with
@@ -197,8 +164,13 @@ def _events(machine: MachineFacts) -> Iterator[Check]:
     if not facts.get("available") or facts.get("error"):
         return
     kernels = facts.get("kernels")
-    cure = "the profiler gets no kernels: stop other profilers, or see the permission below"
-    yield Check("GPU events", bool(kernels), f"{kernels} recorded by the profiler", "" if kernels else cure)
+    cure = say("the profiler gets no kernels: stop other profilers, or see the permission below")
+    yield Check(
+        say("GPU events"),
+        bool(kernels),
+        say("{kernels} recorded by the profiler", kernels=kernels),
+        "" if kernels else cure,
+    )
 
 
 def _profiler(machine: MachineFacts) -> Iterator[Check]:
@@ -206,69 +178,79 @@ def _profiler(machine: MachineFacts) -> Iterator[Check]:
     if machine.environment.get("KINETO_USE_DAEMON") == "0":
         profilers.pop("KINETO_USE_DAEMON", None)
     if machine.facts.get("profiler_active"):
-        profilers["torch.profiler"] = "something starts it on import of torch (a sitecustomize, a plugin)"
+        profilers["torch.profiler"] = say("something starts it on import of torch (a sitecustomize, a plugin)")
     if not profilers:
-        yield Check("other profilers", True, "none that we know of")
+        yield Check(say("other profilers"), True, say("none that we know of"))
         return
     text = "; ".join(f"{name}: {meaning}" for name, meaning in profilers.items())
     names = " ".join(name for name in profilers if name.isupper())
-    cure = "one process has room for one profiler: stop the other one" + (f", or unset {names}" if names else "")
-    yield Check("other profilers", False, text, cure)
+    cure = say("one process has room for one profiler: stop the other one") + (
+        say(", or unset {names}", names=names) if names else ""
+    )
+    yield Check(say("other profilers"), False, text, cure)
 
 
 def _permission(machine: MachineFacts) -> Iterator[Check]:
     """Timelines need no permission; counters do. Said because errors of other tools mention it."""
-    if "RmProfilingAdminOnly: 1" not in _read(machine.admin_only):
+    if "RmProfilingAdminOnly: 1" not in read(machine.admin_only):
         return
     kernels = machine.facts.get("kernels")
     if machine.facts.get("available") and kernels == 0:
         yield Check(
-            "CUPTI permission",
+            say("CUPTI permission"),
             False,
-            "the driver reserves profiling for root, and the profiler got no kernels",
-            "as root: options nvidia NVreg_RestrictProfilingToAdminUsers=0 in /etc/modprobe.d, then reboot",
+            say("the driver reserves profiling for root, and the profiler got no kernels"),
+            say("as root: options nvidia NVreg_RestrictProfilingToAdminUsers=0 in /etc/modprobe.d, then reboot"),
         )
     else:
         yield Check(
-            "CUPTI permission", None, "GPU counters are reserved for root", "nothing to do: timelines need none"
+            say("CUPTI permission"),
+            None,
+            say("GPU counters are reserved for root"),
+            say("nothing to do: timelines need none"),
         )
 
 
 def _nvml(machine: MachineFacts) -> Iterator[Check]:
     if machine.gpus.get("gpus"):
         names = ", ".join(str(name) for name in machine.gpus["gpus"])
-        yield Check("NVML", True, f"driver {machine.gpus['driver']}, {names}")
+        yield Check("NVML", True, say("driver {driver}, {names}", driver=machine.gpus["driver"], names=names))
         return
     installed = machine.version("nvidia-ml-py")
     cure = (
-        "pip install nvidia-ml-py" if installed is None else "no driver answers; without a GPU that is as it should be"
+        say("pip install nvidia-ml-py")
+        if installed is None
+        else say("no driver answers; without a GPU that is as it should be")
     )
-    yield Check("NVML", None, "not available: utilization will be missing from reports", cure)
+    yield Check("NVML", None, say("not available: utilization will be missing from reports"), cure)
 
 
 def _packages(machine: MachineFacts) -> Iterator[Check]:
     if machine.version("pynvml"):
         yield Check(
-            "package pynvml",
+            say("package pynvml"),
             None,
-            "the deprecated distribution is installed; it only redirects, and may shadow nvidia-ml-py",
-            "pip uninstall pynvml && pip install --force-reinstall nvidia-ml-py",
+            say("the deprecated distribution is installed; it only redirects, and may shadow nvidia-ml-py"),
+            say("pip uninstall pynvml && pip install --force-reinstall nvidia-ml-py"),
         )
     foreign = machine.version("tracelens")
     if foreign:
         yield Check(
-            "package tracelens",
+            say("package tracelens"),
             False,
-            f"another project's distribution `tracelens` {foreign} is installed; ours is tracelens-torch",
-            "pip uninstall tracelens && pip install --force-reinstall tracelens-torch",
+            say(
+                "another project's distribution `tracelens` {foreign} is installed; ours is tracelens-torch",
+                foreign=foreign,
+            ),
+            say("pip uninstall tracelens && pip install --force-reinstall tracelens-torch"),
         )
     twin = _case_twin()
     if twin is not None:
         yield Check(
             "package TraceLens",
             None,
-            f"another package of nearly our name lies in {twin}; on some file systems the two are one",
-            "keep the two in environments of their own",
+            say("another package of nearly our name lies in {twin}; on some file systems the two are one", twin=twin),
+            say("keep the two in environments of their own"),
         )
 
 
@@ -285,16 +267,21 @@ def _disk(machine: MachineFacts) -> Iterator[Check]:
     try:
         free = shutil.disk_usage(machine.folder).free
     except OSError as error:
-        yield Check("disk", False, f"{error.strerror or error}", "go to a folder that can be written to")
+        yield Check("disk", False, f"{error.strerror or error}", say("go to a folder that can be written to"))
         return
     enough = free >= LEAST_FREE_BYTES
-    yield Check("disk", enough, f"{free / 2**30:.1f} GiB free here", "" if enough else "recordings need some 2 GiB")
+    yield Check(
+        "disk",
+        enough,
+        say("{free:.1f} GiB free here", free=free / 2**30),
+        "" if enough else say("recordings need some 2 GiB"),
+    )
     if not os.access(machine.folder, os.W_OK):
         yield Check(
-            "run folder",
+            say("run folder"),
             False,
-            "this folder cannot be written to",
-            "go to another folder, or name one: tracelens profile -o RUN train.py",
+            say("this folder cannot be written to"),
+            say("go to another folder, or name one: tracelens profile -o RUN train.py"),
         )
 
 
@@ -302,27 +289,35 @@ def _memory(machine: MachineFacts) -> Iterator[Check]:
     free, total = machine.facts.get("free_bytes"), machine.facts.get("total_bytes")
     if isinstance(free, int) and isinstance(total, int) and total:
         roomy = free >= LEAST_GPU_SHARE * total
-        text = f"{free / 2**30:.1f} of {total / 2**30:.1f} GiB free"
-        cure = "another process uses this GPU: its times vary, and a script that just fits runs out of memory"
-        yield Check("GPU memory", True if roomy else None, text, "" if roomy else f"{cure}; nvidia-smi names it")
+        text = say("{free:.1f} of {total:.1f} GiB free", free=free / 2**30, total=total / 2**30)
+        cure = say("another process uses this GPU: its times vary, and a script that just fits runs out of memory")
+        yield Check(
+            say("GPU memory"),
+            True if roomy else None,
+            text,
+            "" if roomy else say("{cure}; nvidia-smi names it", cure=cure),
+        )
     allocator = machine.environment.get("PYTORCH_CUDA_ALLOC_CONF", "")
     if machine.environment.get("PYTORCH_NO_CUDA_MEMORY_CACHING"):
         yield Check(
             "allocator",
             False,
-            "PYTORCH_NO_CUDA_MEMORY_CACHING makes every tensor a cudaMalloc, which waits for the GPU",
+            say("PYTORCH_NO_CUDA_MEMORY_CACHING makes every tensor a cudaMalloc, which waits for the GPU"),
             "unset PYTORCH_NO_CUDA_MEMORY_CACHING",
         )
     if machine.environment.get("CUDA_LAUNCH_BLOCKING") not in (None, "", "0"):
         yield Check(
             "CUDA_LAUNCH_BLOCKING",
             False,
-            "every launch waits for its kernel: no recording made so says anything about the loop",
+            say("every launch waits for its kernel: no recording made so says anything about the loop"),
             "unset CUDA_LAUNCH_BLOCKING",
         )
     if "backend:cudaMallocAsync" in allocator:
         yield Check(
-            "allocator", None, "cudaMallocAsync is chosen", "memory numbers of a run are the pool's, not torch's"
+            "allocator",
+            None,
+            say("cudaMallocAsync is chosen"),
+            say("memory numbers of a run are the pool's, not torch's"),
         )
 
 
@@ -334,19 +329,28 @@ def _data(machine: MachineFacts) -> Iterator[Check]:
         shared = None
     if shared is not None and shared < LEAST_SHARED_BYTES:
         yield Check(
-            "shared memory",
+            say("shared memory"),
             None,
-            f"{shared >> 20} MiB in {machine.shared_memory}: DataLoader workers die of a bus error with large batches",
-            "start the container with --shm-size=8g or --ipc=host",
+            say(
+                "{shared} MiB in {shared_memory}: DataLoader workers die of a bus error with large batches",
+                shared=shared >> 20,
+                shared_memory=machine.shared_memory,
+            ),
+            say("start the container with --shm-size=8g or --ipc=host"),
         )
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if cores < 2:
-        yield Check("cores", None, "one CPU core: loader, loop and profiler take turns", "give the job more cores")
+        yield Check(
+            "cores", None, say("one CPU core: loader, loop and profiler take turns"), say("give the job more cores")
+        )
     for name in ("TORCH_HOME", "HF_HOME", "HF_DATASETS_CACHE", "TMPDIR"):
         place = machine.environment.get(name)
         if place and not Path(place).is_dir():
             yield Check(
-                name, None, f"{place} is not a folder", f"create it, or unset {name}: scripts that rely on it fail"
+                name,
+                None,
+                say("{place} is not a folder", place=place),
+                say("create it, or unset {name}: scripts that rely on it fail", name=name),
             )
 
 
@@ -354,13 +358,6 @@ def _version(text: str) -> tuple[int, ...]:
     """`2.11.0+cu130` → (2, 11, 0): what is not a number ends it."""
     match = re.match(r"\d+(?:\.\d+)*", text)
     return tuple(int(part) for part in match[0].split(".")) if match else (0,)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 QUESTIONS: tuple[Callable[[MachineFacts], Iterator[Check]], ...] = (

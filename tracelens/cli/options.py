@@ -43,7 +43,7 @@ class NonNegativeNumber(click.FloatRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):
-            self.fail(f"{value!r} is not a number", param, ctx)
+            self.fail(say("{value!r} is not a number", value=value), param, ctx)
         return number
 
 
@@ -62,7 +62,7 @@ class _NonEmptyPath(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":
-            self.fail("it is empty: is a variable not set?", param, ctx)
+            self.fail(say("it is empty: is a variable not set?"), param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -95,7 +95,7 @@ class OutputPath(_NonEmptyPath):
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """` Did you mean 'x'?` where something known is close, else nothing."""
     near = difflib.get_close_matches(word, tuple(known), n=1)
-    return f" Did you mean {near[0]!r}?" if near else ""
+    return say(" Did you mean {near!r}?", near=near[0]) if near else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Presentation:
 
     def __post_init__(self) -> None:
         if self.quiet and self.verbose:
-            raise UsageError("--quiet and --verbose exclude each other", hint="leave one of them out")
+            raise UsageError(say("--quiet and --verbose exclude each other"), hint=say("leave one of them out"))
 
     def style(self) -> TerminalStyle:
         """The same for the terminal's drawing."""
@@ -194,11 +194,11 @@ def _weights(context: click.Context, parameter: click.Parameter, value: str | No
     for pair in value.split(","):
         name, _, number = (part.strip() for part in pair.partition("="))
         if name in out:
-            raise click.BadParameter(f"{name} is given twice", context, parameter)
+            raise click.BadParameter(say("{name} is given twice", name=name), context, parameter)
         try:
             out[name] = float(number)
         except ValueError:
-            raise click.BadParameter(f"{pair!r} is not CRITERION=PERCENT", context, parameter) from None
+            raise click.BadParameter(say("{pair!r} is not CRITERION=PERCENT", pair=pair), context, parameter) from None
     return out
 
 
@@ -236,7 +236,7 @@ def presented(command: str) -> Decorator[Any]:
             type=ChoiceWithSuggestion(forms),
             default=forms[0],
             show_default=True,
-            help="What to print." if len(forms) > 1 else "What is printed.",
+            help=say("What to print.") if len(forms) > 1 else say("What is printed."),
         ),
         click.option("-q", "--quiet", is_flag=True, help="Only the verdict and errors."),
         click.option(
@@ -285,7 +285,10 @@ def unread(out: Path, diagnosis: Diagnosis) -> Path:
     read = [Path(trace.path) for trace in diagnosis.traces]
     read += [run.path / runs.RUN_FILE, *([run.script] if run.script else [])] if run else []
     if out.resolve() in {path.resolve() for path in read}:
-        raise UsageError(f"{out} is one of the files read: that would overwrite it", hint="give another file with -o")
+        raise UsageError(
+            say("{out} is one of the files read: that would overwrite it", out=out),
+            hint=say("give another file with -o"),
+        )
     return out
 
 

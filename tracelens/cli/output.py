@@ -41,7 +41,7 @@ PATIENCE_S = 0.5
 
 def result(text: str) -> None:
     """The answer itself."""
-    _write(sys.stdout, text)
+    _write(sys.stdout, messages.shown(text))
 
 
 def printable(written: Path) -> str:
@@ -70,7 +70,7 @@ def redraw(text: str) -> None:
 
 def prompt(text: str) -> None:
     """A question on stdout; the answer is typed behind it."""
-    _write(sys.stdout, text, end="")
+    _write(sys.stdout, messages.shown(text), end="")
 
 
 def failure(error: TracelensError) -> None:

@@ -14,14 +14,14 @@ from tracelens.cli import options, output
 from tracelens.cli.options import Presentation
 from tracelens.cli.renderers.renderer import CommandOutcome, render
 from tracelens.errors import InputError, UsageError
-from tracelens.messages import say
+from tracelens.messages import joined, say
 
 if TYPE_CHECKING:
     from tracelens.model import EditKind, Patch
 
 INTERVAL = 10
-NO_COST = "No cost is known, because nothing was recorded: `tracelens profile` tells what each place costs."
-SAID = {"written": "Written.", "shown": "Not written: --dry-run.", "nothing": "Nothing to write."}
+NO_COST = say("No cost is known, because nothing was recorded: `tracelens profile` tells what each place costs.")
+SAID = {"written": say("Written."), "shown": say("Not written: --dry-run."), "nothing": say("Nothing to write.")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,8 @@ def patch(files: tuple[Path, ...], chosen: EveryPlaceOptions, shown: Presentatio
     """
     if not chosen.every_place:
         raise UsageError(
-            "without a run, only every place can be patched: --every-place",
-            hint="the places that cost something: tracelens profile train.py, then tracelens apply",
+            say("without a run, only every place can be patched: --every-place"),
+            hint=say("the places that cost something: tracelens profile train.py, then tracelens apply"),
         )
     scripts, project = _scripts(files, chosen.project)
     done = _patched(scripts, project, _intervals(chosen.levers), chosen)
@@ -91,14 +91,23 @@ def _scripts(files: Sequence[Path], project: Path | None) -> tuple[tuple[Path, .
     """The files and the folder of their project; raises for what is no file in it."""
     for file in files:
         if file.is_dir():
-            raise UsageError(f"{file} is a folder", hint=f"name its files: tracelens patch {file}/*.py --every-place")
+            raise UsageError(
+                say("{file} is a folder", file=file),
+                hint=say("name its files: tracelens patch {file}/*.py --every-place", file=file),
+            )
         if not file.is_file():
-            raise InputError(f"{file} does not exist", hint="name Python files: tracelens patch train.py --every-place")
+            raise InputError(
+                say("{file} does not exist", file=file),
+                hint=say("name Python files: tracelens patch train.py --every-place"),
+            )
     scripts = tuple(dict.fromkeys(file.resolve() for file in files))
     root = (project or Path(os.path.commonpath([script.parent for script in scripts]))).resolve()
     outside = [script for script in scripts if not script.is_relative_to(root)]
     if outside:
-        raise UsageError(f"{outside[0]} is not below {root}", hint="--project names a folder that holds all FILEs")
+        raise UsageError(
+            say("{outside} is not below {root}", outside=outside[0], root=root),
+            hint=say("--project names a folder that holds all FILEs"),
+        )
     return scripts, root
 
 
@@ -115,7 +124,10 @@ def _intervals(levers: Sequence[str]) -> dict[EditKind, int]:
     for lever in levers:
         if lever not in known:
             guess = options.did_you_mean(lever, known)
-            raise UsageError(f"there is no lever {lever!r} here.{guess}", hint=f"one of: {', '.join(known)}")
+            raise UsageError(
+                say("there is no lever {lever!r} here.{guess}", lever=lever, guess=guess),
+                hint=say("one of: {known}", known=joined(", ", known)),
+            )
         edits = schemes.get(lever)
         pairs = [(edit.kind, edit.interval or INTERVAL) for edit in edits] if edits is not None else []
         pairs += [(kind, INTERVAL) for kind in SAFE_EDITS if edits is None and kind == lever]
@@ -156,9 +168,14 @@ def _patched(
 def _text(done: EveryPlaceResult, shown: Presentation) -> str:
     from tracelens.report import every_place
 
-    summary = f"{len(done.change.hunks)} changed, {len(done.change.declined)} declined. {NO_COST}"
+    summary = say(
+        "{changed} changed, {declined} declined. {no_cost}",
+        changed=len(done.change.hunks),
+        declined=len(done.change.declined),
+        no_cost=NO_COST,
+    )
     if shown.quiet:
-        return f"{summary}\n{SAID[done.outcome]}"
+        return say("{summary}\n{said}", summary=summary, said=SAID[done.outcome])
     return every_place.text(done.change, shown.style(), done.next_command, summary)
 
 

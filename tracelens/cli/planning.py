@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracelens.cli import options, output
 from tracelens.errors import UsageError
-from tracelens.messages import say
+from tracelens.messages import joined, say
 
 if TYPE_CHECKING:
     from tracelens.model import Diagnosis, IllustratedDiagnosis, PlannedDiagnosis
@@ -79,10 +79,16 @@ def chosen_scheme(diagnosis: PlannedDiagnosis, wanted: str | None) -> str | None
     lever = next((lever for lever in diagnosis.levers if lever.id == wanted), None)
     if lever is not None:
         where = f" at {lever.locations[0]}" if lever.locations else ""
-        why = lever.reason if lever.state in ("done", "not_applicable") else "no recipe writes it"
-        raise UsageError(f"there is no patch for {wanted}: {why}", hint=f"by hand{where}: {lever.text}")
+        why = lever.reason if lever.state in ("done", "not_applicable") else say("no recipe writes it")
+        raise UsageError(
+            say("there is no patch for {wanted}: {why}", wanted=wanted, why=why),
+            hint=say("by hand{where}: {text}", where=where, text=lever.text),
+        )
     guess = options.did_you_mean(wanted, known)
-    raise UsageError(f"there is no scheme or lever {wanted!r}.{guess}", hint=f"one of: {', '.join(known)}")
+    raise UsageError(
+        say("there is no scheme or lever {wanted!r}.{guess}", wanted=wanted, guess=guess),
+        hint=say("one of: {known}", known=joined(", ", known)),
+    )
 
 
 def typed(paths: Sequence[Path], plan_options: PlanOptions, diagnosis: Diagnosis | None = None) -> tuple[str, ...]:

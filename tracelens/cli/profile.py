@@ -14,13 +14,14 @@ import click
 from tracelens.cli import output
 from tracelens.cli.misplaced import MisplacedOptions, misplaced
 from tracelens.errors import TracelensError
+from tracelens.messages import joined, say
 
 if TYPE_CHECKING:
     from tracelens.capture.supervisor.recording import Outcome, ProfileOptions
     from tracelens.launch.supervisor import Kind
 
 
-SHARED = "The run folder of all nodes of a job, on storage that they share; each node runs tracelens profile."
+SHARED = say("The run folder of all nodes of a job, on storage that they share; each node runs tracelens profile.")
 MOST_RANKS = 100_000
 """A span longer than any cluster is a slip of the finger."""
 
@@ -47,7 +48,7 @@ def _ranks(_context: click.Context, _option: click.Parameter, given: str | None)
         first, span, last = part.partition("-")
         last = last if span else first
         if not (first.isdecimal() and last.isdecimal()) or not 0 <= int(last) - int(first) < MOST_RANKS:
-            raise click.BadParameter(f"{given!r} is no list of ranks such as 0,4-7")
+            raise click.BadParameter(say("{given!r} is no list of ranks such as 0,4-7", given=given))
         ranks.update(range(int(first), int(last) + 1))
     return tuple(sorted(ranks))
 
@@ -100,9 +101,9 @@ def _options(
     from tracelens.capture.supervisor.recording import ProfileOptions
 
     if not words[0]:
-        raise click.UsageError("SCRIPT is empty: is a variable not set?")
+        raise click.UsageError(say("SCRIPT is empty: is a variable not set?"))
     if out is not None and shared is not None:
-        raise click.UsageError("-o and --run-dir both name the run folder: give one of them")
+        raise click.UsageError(say("-o and --run-dir both name the run folder: give one of them"))
     kind: Kind = "module" if module else "command" if program else "script"
     steps = chosen.pop("steps")
     wanted = ProfileOptions(kind=kind, words=words, out=shared or out, join=shared is not None, **chosen)
@@ -113,7 +114,12 @@ def _as_option(meant: MisplacedOptions, script: str) -> str:
     from tracelens.report import next_commands
 
     first = next_commands.line("profile", *meant.moved)
-    return f"tracelens: {' '.join(meant.words)} goes to {script}. For TraceLens, put it first:\n           {first}"
+    return say(
+        "tracelens: {words} goes to {script}. For TraceLens, put it first:\n           {first}",
+        words=joined(" ", meant.words),
+        script=script,
+        first=first,
+    )
 
 
 USAGE_ERROR = 2
@@ -161,48 +167,57 @@ class _Announcement:
             output.failure(error)
             return
         except OSError as error:  # a full disk is no bug of ours
-            output.note(f"tracelens: the report could not be written: {error}")
+            output.note(say("tracelens: the report could not be written: {error}", error=error))
             return
         page = output.shown(next(path for path in written if path.suffix == ".html"))
         steps, device = wording.step_count(diagnosis), wording.device(diagnosis.timeline.trace)
-        recorded = f"{steps} recorded in {output.shown(folder)} ({device})"
+        recorded = say(
+            "{steps} recorded in {folder} ({device})", steps=steps, folder=output.shown(folder), device=device
+        )
         after = next_commands.after_recommend(diagnosis, (output.shown(folder),))
         answer = text.after_profile(diagnosis, output.terminal_style(stream=sys.stderr))
         self.closing = _Closing(recorded, answer, after, page)
         if not self.quiet:
-            output.note(f"tracelens: {steps} recorded; report: {page}")
+            output.note(say("tracelens: {steps} recorded; report: {page}", steps=steps, page=page))
 
 
 def _conclude(outcome: Outcome, announcement: _Announcement, again: str, quiet: bool) -> None:
     failed = outcome.status != 0 and not outcome.stopped
     if outcome.reason:
-        output.note(f"tracelens: the recording is not complete: {outcome.reason}")
+        output.note(say("tracelens: the recording is not complete: {reason}", reason=outcome.reason))
     if quiet:
         return
     for text in outcome.notes:
         if text not in (outcome.reason or ""):
-            output.note(f"tracelens: note: {text}")
+            output.note(say("tracelens: note: {text}", text=text))
     if announcement.closing is not None:
         _close(announcement.closing, outcome.status if failed else 0)
         return
     if outcome.ranks:
-        output.note(f"tracelens: recorded in {output.shown(outcome.folder)}")
-        output.note(f"\nnext: {_recommend(outcome.folder)}")
+        output.note(say("tracelens: recorded in {folder}", folder=output.shown(outcome.folder)))
+        output.note(say("\nnext: {recommend}", recommend=_recommend(outcome.folder)))
         return
-    output.note(f"tracelens: run folder: {output.shown(outcome.folder)}")
+    output.note(say("tracelens: run folder: {folder}", folder=output.shown(outcome.folder)))
     if failed and outcome.status > 0:  # its own error stands above; nothing of ours is to be mended
-        output.note(f"tracelens: the script failed (exit code {outcome.status}); its own error is above: mend it first")
+        output.note(
+            say(
+                "tracelens: the script failed (exit code {status}); its own error is above: mend it first",
+                status=outcome.status,
+            )
+        )
     mendable = outcome.status != 0 or _made_steps(outcome.folder)
-    output.note(f"\nnext: {again if mendable else AFTER_NOTHING}")
+    output.note(say("\nnext: {again}", again=again if mendable else AFTER_NOTHING))
 
 
 def _close(closing: _Closing, failed: int) -> None:
     """What was found, the next command, the report."""
-    output.note(f"tracelens: {closing.recorded}")
+    output.note(say("tracelens: {recorded}", recorded=closing.recorded))
     if failed:
-        output.note(f"tracelens: the script failed afterwards (exit code {failed}); its own error is above")
+        output.note(
+            say("tracelens: the script failed afterwards (exit code {failed}); its own error is above", failed=failed)
+        )
     output.styled_note(closing.answer)
-    output.note(f"\nnext: {closing.next_command}\nreport: {closing.page}")
+    output.note(say("\nnext: {next_command}\nreport: {page}", next_command=closing.next_command, page=closing.page))
 
 
 def _recommend(folder: Path) -> str:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 
 from tracelens.cli import output
+from tracelens.messages import say
 
 
 def can_ask() -> bool:
@@ -20,7 +21,7 @@ def agreed(question: str, more: Callable[[], None] | None = None) -> bool:
     """Ask once; `d` shows more, where there is more, and asks again."""
     letters = "[y/N/d]" if more is not None else "[y/N]"
     while True:
-        output.prompt(f"{question} {letters} ")
+        output.prompt(say("{question} {letters} ", question=question, letters=letters))
         answer = sys.stdin.readline().strip().lower()
         if answer == "d" and more is not None:
             more()

@@ -23,7 +23,7 @@ def _days(context: click.Context, parameter: click.Parameter, value: str | None)
         return None
     match = re.fullmatch(r"(\d{1,6}(?:\.\d+)?)\s*([dhw])", value.strip())
     if match is None:
-        raise click.BadParameter(f"{value!r} is not a time such as 2d, 4h or 1w", context, parameter)
+        raise click.BadParameter(say("{value!r} is not a time such as 2d, 4h or 1w", value=value), context, parameter)
     return float(match[1]) * DAYS[match[2]]
 
 
@@ -55,7 +55,7 @@ def recommend(
     try:
         written = pipeline.save(diagnosis)
     except UsageError as error:  # a run in a folder that is only to be read; the answer does not need the files
-        output.note(f"note: {error.message}")
+        output.note(say("note: {message}", message=error.message))
         written = ()
     given = typed(paths, plan_options, diagnosis)
     output.result(render(shown.renderer.plan, PlanAnswer(diagnosis, given, plan_options), shown))

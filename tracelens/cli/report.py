@@ -12,6 +12,7 @@ from tracelens.cli.options import Presentation
 from tracelens.cli.planning import PlanOptions, applied_scheme, planned, reporting, typed
 from tracelens.cli.renderers.renderer import PlanAnswer, Renderer, render
 from tracelens.errors import UsageError
+from tracelens.messages import say
 
 if TYPE_CHECKING:
     from tracelens.model import Diagnosis, IllustratedDiagnosis, SecondOpinion
@@ -57,11 +58,14 @@ def report(
 
     if plan_options.scheme is not None and shown.form != "markdown":
         raise UsageError(
-            f"--scheme chooses the record of --format markdown; {shown.form} is about all schemes",
-            hint="add --format markdown, or leave --scheme out",
+            say("--scheme chooses the record of --format markdown; {form} is about all schemes", form=shown.form),
+            hint=say("add --format markdown, or leave --scheme out"),
         )
     if card_file is not None and card_file.suffix not in CARD_SUFFIXES:
-        raise UsageError(f"--card {card_file}: a card is an .svg or a .png", hint="tracelens report --card card.svg")
+        raise UsageError(
+            say("--card {card_file}: a card is an .svg or a .png", card_file=card_file),
+            hint="tracelens report --card card.svg",
+        )
     diagnosis = planned(paths, plan_options, count_unsafe=True)
     if card_file is not None:
         _write_card(card_file, redact.redacted(diagnosis) if plan_options.redact else diagnosis)
@@ -81,7 +85,7 @@ def report(
     output.result(output.printable(where))
     if not shown.quiet:
         after = next_commands.after_report(diagnosis, given, applied_scheme(diagnosis))
-        output.note(f"\n{wording.verdict(diagnosis)}\n\nnext: {after}")
+        output.note(say("\n{verdict}\n\nnext: {after}", verdict=wording.verdict(diagnosis), after=after))
 
 
 def _second_opinion(diagnosis: IllustratedDiagnosis) -> SecondOpinion:
@@ -108,5 +112,7 @@ def _default(diagnosis: Diagnosis, renderer: Renderer) -> Path:
     if suffix is None:
         return STDOUT
     if diagnosis.run is not None:
-        return diagnosis.run.path / f"report{suffix}"
-    return Path(f"{Path(diagnosis.traces[0].path).name.split('.')[0] or 'trace'}.report{suffix}")
+        return diagnosis.run.path / say("report{suffix}", suffix=suffix)
+    return Path(
+        say("{split}.report{suffix}", split=Path(diagnosis.traces[0].path).name.split(".")[0] or "trace", suffix=suffix)
+    )

@@ -10,6 +10,7 @@ from tracelens.cli import options, output
 from tracelens.cli.options import Presentation
 from tracelens.cli.renderers.renderer import CommandOutcome, render
 from tracelens.errors import InputError
+from tracelens.messages import joined, say
 
 
 @click.command(short_help="Undo apply, byte for byte.")
@@ -28,17 +29,24 @@ def revert(run: Path | None, shown: Presentation) -> None:
     except InputError as error:
         if run is None and (other := _applied_from(folder)) is not None:
             undo = next_commands.line("revert", output.shown(other))
-            raise InputError(error.message, hint=f"the patch in your files is of an older run: {undo}") from error
+            raise InputError(
+                error.message, hint=say("the patch in your files is of an older run: {undo}", undo=undo)
+            ) from error
         raise
     if runs.is_patch_folder(folder):
         runs.remove_patch_folder(folder)
     files = [output.shown(path) for path in restored]
-    said = [f"{'restored' if path.exists() else 'removed'}: {output.shown(path)}" for path in restored]
+    said = [
+        say("restored: {path}", path=output.shown(path))
+        if path.exists()
+        else say("removed: {path}", path=output.shown(path))
+        for path in restored
+    ]
     document = {"schema_version": 1, "restored": files, "next": next_command}
-    answer = CommandOutcome(lambda: "\n".join(said), document)
+    answer = CommandOutcome(lambda: joined("\n", said), document)
     output.result(render(shown.renderer.outcome, answer, shown))
     if shown.for_people:
-        output.note(f"\nnext: {next_command}")
+        output.note(say("\nnext: {next_command}", next_command=next_command))
 
 
 def _folder(run: Path | None) -> Path:

@@ -13,6 +13,7 @@ from tracelens.cli.options import Presentation
 from tracelens.cli.renderers.renderer import RulesAnswer, render
 from tracelens.edit_kinds import DEFINITIONS
 from tracelens.errors import UsageError
+from tracelens.messages import joined, say
 
 if TYPE_CHECKING:
     from tracelens.schemes.catalog import AnyRule, Rules
@@ -59,5 +60,6 @@ def _named(loaded: Rules, name: str) -> tuple[AnyRule, ...]:
         return named
     known = list(dict.fromkeys(rule.id for rule in every))
     raise UsageError(
-        f"there is no rule {name!r}.{options.did_you_mean(name, known)}", hint=f"one of: {', '.join(known)}"
+        say("there is no rule {name!r}.{did_you_mean}", name=name, did_you_mean=options.did_you_mean(name, known)),
+        hint=say("one of: {known}", known=joined(", ", known)),
     )

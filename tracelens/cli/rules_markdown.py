@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from tracelens.messages import say
 from tracelens.report.markdown_syntax import block, bullets, code, document, plain, table
 
 if TYPE_CHECKING:
@@ -146,12 +147,12 @@ def _scheme(rule: SchemeRule, level: str) -> Iterator[str]:
 def claims_of(rule: SchemeRule) -> tuple[tuple[str, Sequence[SourcedClaim]], ...]:
     """What is said of a scheme, by its heading."""
     return (
-        ("When it applies", rule.applicability),
-        ("For it", rule.pros),
-        ("Against it", rule.cons),
-        ("Risks", rule.risks),
-        ("References", rule.references),
-        ("Where it stands in the seeds, contradictions included", rule.sources),
+        (say("When it applies"), rule.applicability),
+        (say("For it"), rule.pros),
+        (say("Against it"), rule.cons),
+        (say("Risks"), rule.risks),
+        (say("References"), rule.references),
+        (say("Where it stands in the seeds, contradictions included"), rule.sources),
     )
 
 
@@ -160,7 +161,7 @@ def _spans(what: str, spans: Sequence[ExpectedRange]) -> list[tuple[str, ...]]:
 
 
 def ranged(span: ExpectedRange) -> str:
-    return f"{span.low:g}" if span.low == span.high else f"{span.low:g} to {span.high:g}"
+    return f"{span.low:g}" if span.low == span.high else say("{low:g} to {high:g}", low=span.low, high=span.high)
 
 
 def _source(said: SourcedClaim | ExpectedRange) -> str:

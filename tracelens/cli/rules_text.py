@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from tracelens.cli.rules_markdown import claims_of, opinion, ranged
 from tracelens.levers.definition import LeverRule
-from tracelens.report import terminal
+from tracelens.messages import joined, say
+from tracelens.report import terminal, wording
 from tracelens.report.terminal import TerminalStyle
 from tracelens.schemes.catalog import (
     AnyRule,
@@ -48,27 +49,28 @@ def explained(rules: Sequence[AnyRule], style: TerminalStyle) -> str:
 
 
 def _every(loaded: Rules) -> Iterator[RenderableType]:
-    yield terminal.heading("Schemes")
+    yield terminal.heading(say("Schemes"))
     rows = [(rule.id, rule.title, rule.number or "–", *opinion(rule, loaded)) for rule in loaded.schemes]
-    columns = ("id", "what it does", "number", "mean of five", "weighted")
+    columns = (say("id"), say("what it does"), say("number"), say("mean of five"), say("weighted"))
     yield terminal.table(columns, rows, frozenset({3, 4}))
-    yield terminal.heading("Findings")
-    yield terminal.table(("id", "title"), [(f.id, f.title) for f in loaded.findings.values()], frozenset())
-    yield terminal.heading("Edits")
+    yield terminal.heading(say("Findings"))
+    yield terminal.table((say("id"), say("title")), [(f.id, f.title) for f in loaded.findings.values()], frozenset())
+    yield terminal.heading(say("Edits"))
     yield terminal.table(
-        ("id", "title", "tier"), [(r.id, r.title, r.tier) for r in loaded.recipes.values()], frozenset()
+        (say("id"), say("title"), say("tier")), [(r.id, r.title, r.tier) for r in loaded.recipes.values()], frozenset()
     )
-    yield terminal.heading("Levers")
+    yield terminal.heading(say("Levers"))
     levers = [(rule.form, rule.title, rule.family) for rule in loaded.levers]
-    yield terminal.table(("id", "title", "family"), levers, frozenset())
-    yield terminal.heading("Measures of the training speed guide (opinions; not scored)")
+    yield terminal.table((say("id"), say("title"), say("family")), levers, frozenset())
+    yield terminal.heading(say("Measures of the training speed guide (opinions; not scored)"))
     measures = [(m.id, m.title, _expected(m)) for m in loaded.measures]
-    yield terminal.table(("id", "title", "expected"), measures, frozenset())
+    yield terminal.table((say("id"), say("title"), say("expected")), measures, frozenset())
     yield terminal.next_command(f"tracelens rules {loaded.schemes[0].id}")
 
 
 def _expected(measure: MeasureRule) -> str:
-    return f"{measure.gain.low:g} to {measure.gain.high:g} %" if measure.gain else "–"
+    gain = measure.gain
+    return say("{low:g} to {high:g} %", low=gain.low, high=gain.high) if gain else "–"
 
 
 def _one(rules: Sequence[AnyRule]) -> Iterator[RenderableType]:
@@ -86,71 +88,89 @@ def _one(rules: Sequence[AnyRule]) -> Iterator[RenderableType]:
     yield terminal.next_command("tracelens recommend")
 
 
+def _heading(name: str, title: str) -> str:
+    return say("{name}: {title}", name=name, title=title)
+
+
 def _scheme(rule: SchemeRule) -> Iterator[RenderableType]:
-    yield terminal.heading(f"{rule.id}: {rule.title}")
+    yield terminal.heading(_heading(rule.id, rule.title))
     yield terminal.paragraph(rule.summary)
-    yield terminal.paragraph(f"edits: {', '.join(edit.kind for edit in rule.edits)}")
+    yield terminal.paragraph(say("edits: {edits}", edits=joined(", ", (edit.kind for edit in rule.edits))))
     if rule.unsafe:
-        yield terminal.paragraph(f"with --unsafe also: {', '.join(rule.unsafe)}")
+        yield terminal.paragraph(say("with --unsafe also: {unsafe}", unsafe=joined(", ", rule.unsafe)))
     if rule.priors:
-        yield terminal.heading("Priors, out of 10 (opinion, not evidence)")
-        yield terminal.table(tuple(rule.priors), [[f"{v:g}" for v in rule.priors.values()]], frozenset(range(6)))
+        yield terminal.heading(say("Priors, out of 10 (opinion, not evidence)"))
+        names = tuple(wording.CRITERION_WORD[name] for name in rule.priors)
+        yield terminal.table(names, [[f"{v:g}" for v in rule.priors.values()]], frozenset(range(6)))
     yield terminal.paragraph(rule.priors_source)
-    for title, spans in (("Gain, percent", rule.gain), ("Days", rule.days), ("Lines", rule.lines)):
+    for title, spans in ((say("Gain, percent"), rule.gain), (say("Days"), rule.days), (say("Lines"), rule.lines)):
         yield from _spans(title, spans)
-    for title, claims in claims_of(rule):
-        yield from _claims(title, claims)
+    for kind, claims in claims_of(rule):
+        yield from _claims(kind, claims)
 
 
 def _spans(title: str, spans: Sequence[ExpectedRange]) -> Iterator[RenderableType]:
     if spans:
         yield terminal.heading(title)
         rows = [(ranged(span), span.note, f"{span.seed}: {span.section}") for span in spans]
-        yield terminal.table(("expected", "", "said by"), rows, frozenset())
+        yield terminal.table((say("expected"), "", say("said by")), rows, frozenset())
 
 
 def _claims(title: str, claims: Sequence[SourcedClaim]) -> Iterator[RenderableType]:
     if claims:
         yield terminal.heading(title)
         rows = [(claim.text, f"{claim.seed}: {claim.section}") for claim in claims]
-        yield terminal.table(("", "said by"), rows, frozenset())
+        yield terminal.table(("", say("said by")), rows, frozenset())
 
 
 def _finding(text: FindingText) -> Iterator[RenderableType]:
-    yield terminal.heading(f"{text.id}: {text.title}")
-    for line in (text.meaning, f"measured: {text.measured}", f"costs nothing when: {text.nothing_when}"):
+    yield terminal.heading(_heading(text.id, text.title))
+    for line in (
+        text.meaning,
+        say("measured: {measured}", measured=text.measured),
+        say("costs nothing when: {nothing_when}", nothing_when=text.nothing_when),
+    ):
         yield terminal.paragraph(line)
-    yield terminal.paragraph(f"helps: {', '.join(text.helps) or 'no scheme of ours'}")
+    yield terminal.paragraph(say("helps: {helps}", helps=joined(", ", text.helps) or say("no scheme of ours")))
 
 
 def _measure(measure: MeasureRule) -> Iterator[RenderableType]:
-    yield terminal.heading(f"{measure.id}: {measure.title}")
+    yield terminal.heading(_heading(measure.id, measure.title))
     yield terminal.paragraph(measure.how)
-    yield from _spans("Expected gain, percent (opinion, not evidence)", [measure.gain] if measure.gain else [])
-    yield terminal.paragraph(f"watch out: {measure.caution}")
+    yield from _spans(say("Expected gain, percent (opinion, not evidence)"), [measure.gain] if measure.gain else [])
+    yield terminal.paragraph(say("watch out: {caution}", caution=measure.caution))
     if measure.inventory is not None:
-        told = f"by the item {measure.inventory} of the run's inventory"
+        told: str = say("by the item {inventory} of the run's inventory", inventory=measure.inventory)
     else:
-        told = f"by the variable {measure.variable}" if measure.variable else "by nothing in a recording of steps"
-    yield terminal.paragraph(f"whether a loop has it is told {told}")
+        told = (
+            say("by the variable {variable}", variable=measure.variable)
+            if measure.variable
+            else say("by nothing in a recording of steps")
+        )
+    yield terminal.paragraph(say("whether a loop has it is told {told}", told=told))
 
 
 def _lever(rule: LeverRule) -> Iterator[RenderableType]:
-    yield terminal.heading(f"{rule.form}: {rule.title}")
-    for line in (f"when: {rule.when}", f"write: {rule.text}", f"cost: {rule.cost}", f"watch out: {rule.caution}"):
+    yield terminal.heading(_heading(rule.form, rule.title))
+    for line in (
+        say("when: {when}", when=rule.when),
+        say("write: {text}", text=rule.text),
+        say("cost: {cost}", cost=rule.cost),
+        say("watch out: {caution}", caution=rule.caution),
+    ):
         yield terminal.paragraph(line)
-    for title, code in (("Before", rule.before), ("After", rule.after)) if rule.before else ():
+    for title, code in ((say("Before"), rule.before), (say("After"), rule.after)) if rule.before else ():
         yield terminal.heading(title)
         yield terminal.listing(code)
     for said in rule.references:
-        yield terminal.paragraph(f"{said.text}: {said.url}" if said.url else said.text)
+        yield terminal.paragraph(say("{text}: {url}", text=said.text, url=said.url) if said.url else said.text)
 
 
 def _recipe(recipe: Recipe) -> Iterator[RenderableType]:
-    yield terminal.heading(f"{recipe.id}: {recipe.title} ({recipe.tier})")
+    yield terminal.heading(say("{id}: {title} ({tier})", id=recipe.id, title=recipe.title, tier=recipe.tier))
     for condition in recipe.conditions:
-        yield terminal.paragraph(f"- {condition}")
-    yield terminal.paragraph(f"by hand: {recipe.by_hand}")
-    for title, code in (("Before", recipe.before), ("After", recipe.after)):
+        yield terminal.paragraph(say("- {condition}", condition=condition))
+    yield terminal.paragraph(say("by hand: {by_hand}", by_hand=recipe.by_hand))
+    for title, code in ((say("Before"), recipe.before), (say("After"), recipe.after)):
         yield terminal.heading(title)
         yield terminal.listing(code)

@@ -16,6 +16,7 @@ import click
 from tracelens.cli import options, output
 from tracelens.cli.options import Presentation
 from tracelens.errors import InputError, UsageError
+from tracelens.messages import say
 
 
 class ScriptArgumentsCommand(click.Command):
@@ -42,7 +43,10 @@ def words_of(words: Sequence[str]) -> Words:
         path = Path(words[0])
         if not path.exists():
             near = options.did_you_mean(path.name, [one.name for one in path.parent.glob("*.py")])
-            raise InputError(f"no such script: {path}.{near}", hint="give the path of a training script, or a run")
+            raise InputError(
+                say("no such script: {path}.{near}", path=path, near=near),
+                hint=say("give the path of a training script, or a run"),
+            )
         return Words(path, tuple(words[1:]))
     return Words(None, tuple(words))
 
@@ -56,7 +60,7 @@ def check_names(asked: Words, levers: Sequence[Any]) -> None:
         if word != ALL:
             chosen(word, levers, options.SCHEMES)
     if ALL in asked.levers and len(asked.levers) > 1:
-        raise UsageError("`all` and names of levers exclude each other", hint="leave one of them out")
+        raise UsageError(say("`all` and names of levers exclude each other"), hint=say("leave one of them out"))
 
 
 def run_to_work_on(subject: Path | None, script_words: tuple[str, ...], shown: Presentation) -> Path:
@@ -67,7 +71,8 @@ def run_to_work_on(subject: Path | None, script_words: tuple[str, ...], shown: P
     if subject is None or runs.is_run(subject):
         if script_words:
             raise UsageError(
-                "a run has the arguments that it was recorded with", hint="give a script to record it with others"
+                say("a run has the arguments that it was recorded with"),
+                hint=say("give a script to record it with others"),
             )
         return options.run_folder(subject)
     return _recorded(subject, script_words, shown)
@@ -78,13 +83,16 @@ def _recorded(script: Path, words: tuple[str, ...], shown: Presentation) -> Path
     from tracelens.capture.supervisor import recording
 
     if not shown.quiet:
-        output.note(f"tracelens: recording {script} first")
+        output.note(say("tracelens: recording {script} first", script=script))
     wanted = recording.ProfileOptions(kind="script", words=(str(script), *words), stop_after_window=True)
     with output.stdout_on_stderr():
         outcome = recording.profile(wanted)
     if outcome.interrupted:
         raise KeyboardInterrupt
     if not outcome.complete:
-        why = outcome.reason or f"it ended with {outcome.status}"
-        raise InputError(f"{script} could not be recorded: {why}", hint="does it run by hand, and train?")
+        why = outcome.reason or say("it ended with {status}", status=outcome.status)
+        raise InputError(
+            say("{script} could not be recorded: {why}", script=script, why=why),
+            hint=say("does it run by hand, and train?"),
+        )
     return outcome.folder

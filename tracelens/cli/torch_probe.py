@@ -10,6 +10,8 @@ import subprocess
 import sys
 from typing import Any
 
+from tracelens.messages import say
+
 TORCH_SECONDS = 120
 """A first import of torch from a cold network disk takes a minute."""
 PROBE = """
@@ -49,7 +51,7 @@ def ask() -> dict[str, Any] | str:
             (sys.executable, "-c", PROBE), capture_output=True, text=True, timeout=TORCH_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        return f"importing torch took longer than {TORCH_SECONDS} s"
+        return say("importing torch took longer than {torch_seconds} s", torch_seconds=TORCH_SECONDS)
     except (OSError, subprocess.SubprocessError) as error:
         return str(error)
     return _facts(done)
@@ -57,12 +59,14 @@ def ask() -> dict[str, Any] | str:
 
 def _facts(done: subprocess.CompletedProcess[str]) -> dict[str, Any] | str:
     if done.returncode < 0:
-        return f"the process that imported torch was ended by signal {-done.returncode}"
+        return say("the process that imported torch was ended by signal {returncode}", returncode=-done.returncode)
     lines = done.stdout.strip().splitlines()
     if done.returncode or not lines:
-        return (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        return (done.stderr.strip().splitlines() or [say("exit code {returncode}", returncode=done.returncode)])[-1]
     try:
         facts = json.loads(lines[-1])
     except ValueError:
         facts = None
-    return facts if isinstance(facts, dict) else f"it printed something else than facts: {lines[-1][:80]}"
+    return (
+        facts if isinstance(facts, dict) else say("it printed something else than facts: {lines}", lines=lines[-1][:80])
+    )

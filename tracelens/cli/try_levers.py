@@ -13,6 +13,7 @@ from tracelens.cli.options import Presentation
 from tracelens.cli.planning import PlanOptions, pipeline_options, planned, planning, typed
 from tracelens.cli.renderers.renderer import CommandOutcome, render
 from tracelens.cli.verify import seconds
+from tracelens.messages import capital, joined, say
 
 if TYPE_CHECKING:
     from tracelens.lever_trials import LeverOutcome, LeverPlan
@@ -53,10 +54,10 @@ def try_levers(
     folder = subjects.run_to_work_on(asked.subject, script_words, shown)
     diagnosis = planned((folder,), plan_options)
     what = lever_trials.plan(diagnosis, levers, asked.levers)
-    say = _silence if shown.quiet else output.note
+    tell = _silence if shown.quiet else output.note
     if what.trials and not shown.quiet:
         _announce(what, budget)
-    wanted = lever_trials.LeverOptions(budget, seed, say, say, pipeline_options(plan_options))
+    wanted = lever_trials.LeverOptions(budget, seed, tell, tell, pipeline_options(plan_options))
     outcome = lever_trials.run_plan(diagnosis, what, wanted)
     after = planned((folder,), plan_options)
     _answer(after, what, outcome, shown, typed((folder,), plan_options))
@@ -69,9 +70,15 @@ def try_levers(
 
 
 def _announce(what: LeverPlan, budget: float) -> None:
-    names = ", ".join(trial.id for trial in what.trials)
+    names = joined(", ", (trial.id for trial in what.trials))
     minutes = f"{budget / 60:.0f} min" if budget >= 120 else f"{budget:.0f} s"
-    output.note(f"Measuring: {names}. Your files stay as they are.\nUp to {minutes}: original and levers in turns.\n")
+    output.note(
+        say(
+            "Measuring: {names}. Your files stay as they are.\nUp to {minutes}: original and levers in turns.\n",
+            names=names,
+            minutes=minutes,
+        )
+    )
 
 
 def _answer(
@@ -115,7 +122,9 @@ def _warning(diagnosis: PlannedDiagnosis) -> str | None:
     from tracelens.findings import debug_settings
 
     setting = debug_settings.unjudged(diagnosis.run)
-    return None if setting is None else f"{setting.missing[:1].upper()}{setting.missing[1:]}. {setting.hint}"
+    if setting is None:
+        return None
+    return say("{missing}. {hint}", missing=capital(setting.missing), hint=setting.hint)
 
 
 def _next(diagnosis: PlannedDiagnosis, where: tuple[str, ...]) -> tuple[str, ...]:

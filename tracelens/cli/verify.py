@@ -14,6 +14,7 @@ from tracelens.cli.options import Presentation
 from tracelens.cli.planning import PlanOptions, chosen_scheme, patching, planned, typed
 from tracelens.cli.renderers.renderer import CommandOutcome, render
 from tracelens.errors import UsageError
+from tracelens.messages import joined, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +32,7 @@ def seconds(context: click.Context, parameter: click.Parameter, value: str) -> f
     """A time such as 10m, in seconds."""
     match = re.fullmatch(r"(\d{1,6}(?:\.\d+)?)\s*(s|m|h|)", value.strip())
     if match is None or not float(match[1]):
-        raise click.BadParameter(f"{value!r} is not a time such as 10m, 90s or 1h", context, parameter)
+        raise click.BadParameter(say("{value!r} is not a time such as 10m, 90s or 1h", value=value), context, parameter)
     return float(match[1]) * {"s": 1, "m": 60, "h": 3600, "": 1}[match[2]]
 
 
@@ -77,18 +78,22 @@ def verify(words: Sequence[str], every: bool, effort: Effort, plan_options: Plan
     from tracelens.report import next_commands, wording
 
     if every and plan_options.scheme is not None:
-        raise UsageError("--all and --scheme exclude each other", hint="leave one of them out")
-    say = _silence if shown.quiet else output.note
-    trial_options = trials.TrialOptions(effort.steps, effort.budget, effort.seed, say)
+        raise UsageError(say("--all and --scheme exclude each other"), hint=say("leave one of them out"))
+    tell = _silence if shown.quiet else output.note
+    trial_options = trials.TrialOptions(effort.steps, effort.budget, effort.seed, tell)
     folder = None
     if len(words) >= 2 and words[0].endswith(".py"):
         if every:
-            raise UsageError("--all tries the schemes of a run, and two scripts were given", hint="leave --all out")
+            raise UsageError(
+                say("--all tries the schemes of a run, and two scripts were given"), hint=say("leave --all out")
+            )
         measured = trials.verify_scripts(Path(words[0]), Path(words[1]), tuple(words[2:]), trial_options)
         after = _after_scripts(words, measured[0])
     else:
         if len(words) > 1 or (words and words[0].endswith(".py")):
-            raise UsageError("verify takes one run, or two scripts", hint="tracelens verify BEFORE.py AFTER.py [ARGS]")
+            raise UsageError(
+                say("verify takes one run, or two scripts"), hint="tracelens verify BEFORE.py AFTER.py [ARGS]"
+            )
         folder = options.run_folder(Path(words[0]) if words else None)
         diagnosis = planned((folder,), plan_options)
         names = _names(diagnosis, plan_options.scheme, every)
@@ -144,7 +149,13 @@ def _after_scripts(words: Sequence[str], measured: Verification) -> str:
     before, after, *arguments = words
     again = (before, after, *(("--", *arguments) if arguments else ()))
     if measured.outcome in ("different numbers", "failed"):
-        output.note(f"{after} has to be mended before it can take the place of {before}; then compare again")
+        output.note(
+            say(
+                "{after} has to be mended before it can take the place of {before}; then compare again",
+                after=after,
+                before=before,
+            )
+        )
         return next_commands.line("verify", *again)
     if measured.outcome == "inconclusive":
         return next_commands.line("verify", *next_commands.longer(measured), *again)
@@ -157,13 +168,20 @@ def _text(
     from tracelens.report import text, wording
 
     if shown.quiet:
-        said = "\n".join(f"{trial.scheme}: {trial.verdict}" if every else trial.verdict for trial in measured) + "\n"
+        said: str = say("{lines}\n", lines=joined("\n", (_line(trial, every) for trial in measured)))
     else:
         said = text.verification(measured, shown.style(), after)
     if ranked is None:
         return said
     told = any(trial.ratio is not None for trial in measured)
-    return f"{said}{'With these measurements' if told else 'No speed was measured'}: {wording.verdict(ranked)}"
+    verdict = wording.verdict(ranked)
+    if told:
+        return say("{said}With these measurements: {verdict}", said=said, verdict=verdict)
+    return say("{said}No speed was measured: {verdict}", said=said, verdict=verdict)
+
+
+def _line(trial: Verification, every: bool) -> str:
+    return say("{scheme}: {verdict}", scheme=trial.scheme, verdict=trial.verdict) if every else trial.verdict
 
 
 def _document(measured: Sequence[Verification], ranked: PlannedDiagnosis | None) -> dict[str, object]:
@@ -183,9 +201,11 @@ def _silence(_: str) -> None:
 
 def _nothing(verdict: str, shown: Presentation, after: str) -> None:
     """Answer that there is no change to measure, in every format."""
-    said = f"{verdict}\nNothing to verify."
+    said = say("{verdict}\nNothing to verify.", verdict=verdict)
     document = {"schema_version": 1, "entries": []}
-    answer = CommandOutcome(lambda: said if shown.quiet else f"{said}\n\nnext: {after}", document)
+    answer = CommandOutcome(
+        lambda: said if shown.quiet else say("{said}\n\nnext: {after}", said=said, after=after), document
+    )
     output.result(render(shown.renderer.outcome, answer, shown))
     if shown.form != "text":
         output.note(said)

@@ -13,6 +13,7 @@ from tracelens import chosen_patches
 from tracelens.errors import UsageError
 from tracelens.lever_trials import LEAST_OWNER_SHARE, LeverPlan
 from tracelens.levers.definition import LeverRule, by_id
+from tracelens.messages import joined, say
 from tracelens.model import Lever, Owner, Patch, PlannedDiagnosis
 from tracelens.pipeline import Options
 from tracelens.schemes.loss import MOST_BUSY, REMOVABLE
@@ -47,12 +48,16 @@ def change_of(diagnosis: PlannedDiagnosis, names: Sequence[str], options: Option
     patch = chosen_patches.patch_together(diagnosis, names, options)
     if patch is None:
         listed = " and ".join(names)
-        raise UsageError(f"no patch makes {listed} at once", hint="fix them one after the other")
+        raise UsageError(
+            say("no patch makes {listed} at once", listed=listed), hint=say("fix them one after the other")
+        )
     if patch.empty:
         why = patch.declined[0] if patch.declined else None
         said = f": {why.location}: {why.obstacle}" if why is not None else ""
-        hint = f"by hand: {why.by_hand}" if why is not None else "see: tracelens recommend"
-        raise UsageError(f"the patch of {' and '.join(names)} changes nothing here{said}", hint=hint)
+        hint = say("by hand: {by_hand}", by_hand=why.by_hand) if why is not None else say("see: tracelens recommend")
+        raise UsageError(
+            say("the patch of {names} changes nothing here{said}", names=joined(" and ", names), said=said), hint=hint
+        )
     return Change(tuple(names), patch)
 
 
@@ -111,20 +116,28 @@ def without_change(diagnosis: PlannedDiagnosis, rules: Sequence[LeverRule]) -> U
     """What is said where no lever is possible."""
     missing = next((item for item in diagnosis.abstentions if item.detector == "patch"), None)
     if missing is not None:
-        return Unfixed(False, f"No patch can be made: {missing.missing}. {missing.hint}.")
+        return Unfixed(
+            False, say("No patch can be made: {missing}. {hint}.", missing=missing.missing, hint=missing.hint)
+        )
     if all(owner.kind == "unknown" for owner in diagnosis.owners.owners):
         return Unfixed(False, f"{diagnosis.headline.rstrip('.')}.")
     owner, lever = _by_hand(diagnosis, rules)
     if owner is not None and lever is not None:
         place = f"{owner.locations[0]}: " if owner.locations else ""
-        said = f"No patch is made for {lever.id}{_obstacle(diagnosis, lever)}. By hand: {place}{lever.text}."
+        said = say(
+            "No patch is made for {lever}{obstacle}. By hand: {place}{text}.",
+            lever=lever.id,
+            obstacle=_obstacle(diagnosis, lever),
+            place=place,
+            text=lever.text,
+        )
         return Unfixed(False, said, _to_try(diagnosis, lever))
     busy = diagnosis.gpu_busy_share
     verdict = diagnosis.recommendation.verdict.rstrip(".")
     if busy is not None and busy >= MOST_BUSY:
         return Unfixed(True, f"{verdict}.")
     limited = busy is not None  # without a GPU the largest part of a step is the work itself
-    said = f"{verdict}. No change that keeps the results was found for it."
+    said = say("{verdict}. No change that keeps the results was found for it.", verdict=verdict)
     return Unfixed(not limited, said, _first_open(diagnosis) if limited else None)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from tracelens.messages import say
 from tracelens.model import Outcome, Patch, Verification
 
 Standing = Literal["proved", "other", "nothing", "undecided", "refused"]
@@ -43,6 +44,9 @@ def judge(trial: Verification, patch: Patch) -> Judgement:
     if trial.numbers_equal is not True:
         return Judgement("undecided", trial.verdict)
     if patch.unchecked:
-        why = patch.unchecked_because or "nothing has checked it"
-        return Judgement("undecided", f"{patch.unchecked[0].location} is not proved to keep the results: {why}")
+        why = patch.unchecked_because or say("nothing has checked it")
+        return Judgement(
+            "undecided",
+            say("{location} is not proved to keep the results: {why}", location=patch.unchecked[0].location, why=why),
+        )
     return Judgement("proved", trial.verdict)

@@ -19,6 +19,7 @@ from tracelens.fixing import choice, judgement
 from tracelens.fixing.choice import Change, Unfixed
 from tracelens.fixing.judgement import Judgement
 from tracelens.levers.definition import LeverRule
+from tracelens.messages import joined, say
 from tracelens.model import PlannedDiagnosis, Run, Verification
 from tracelens.patch.files import apply as patcher
 from tracelens.pipeline import Options, applied_to
@@ -111,7 +112,9 @@ def _nothing_possible(
     tried = [one for one in planned.known if one.trial.id in diagnosis.patches]
     if tried and all(choice.settled(one) for one in tried):
         names = ", ".join(one.trial.id for one in tried)
-        return FixResult(Judgement("nothing", f"No gain with the same results: {names} measured before, with try."))
+        return FixResult(
+            Judgement("nothing", say("No gain with the same results: {names} measured before, with try.", names=names))
+        )
     unfixed = choice.without_change(diagnosis, rules)
     return FixResult(Judgement("nothing" if unfixed.fine else "undecided", unfixed.reason), unfixed=unfixed)
 
@@ -144,17 +147,22 @@ def _tried(
     best = choice.best_of(outcome.record, ids)
     mine = [one for one in outcome.record.levers if one.trial.id in ids]
     if all(choice.settled(one) for one in mine):
-        return best, FixResult(Judgement("nothing", f"No gain with the same results: {', '.join(ids)} measured."))
-    return best, FixResult(Judgement("undecided", f"No gain beyond doubt from {', '.join(ids)}."))
+        return best, FixResult(
+            Judgement("nothing", say("No gain with the same results: {ids} measured.", ids=joined(", ", ids)))
+        )
+    return best, FixResult(Judgement("undecided", say("No gain beyond doubt from {ids}.", ids=joined(", ", ids))))
 
 
 def _proved(diagnosis: PlannedDiagnosis, run: Run, change: Change, options: FixOptions) -> FixResult:
     """The change, measured; where it is not the same and a part of it is proved to be, that part."""
     if patcher.is_applied(change.patch, applied_to(run)):
-        return FixResult(Judgement("nothing", f"{change.name} is in the files already."), change, applied=True)
+        return FixResult(
+            Judgement("nothing", say("{change} is in the files already.", change=change.name)), change, applied=True
+        )
     if applied_to(run) is not None:
         raise Refused(
-            "another patch of this run is in the files", hint=f"take it out first: tracelens revert {run.path}"
+            say("another patch of this run is in the files"),
+            hint=say("take it out first: tracelens revert {path}", path=run.path),
         )
     result = _measured(diagnosis, run, change, options)
     if result.judged.standing in ("proved", "other"):
@@ -162,7 +170,9 @@ def _proved(diagnosis: PlannedDiagnosis, run: Run, change: Change, options: FixO
     proved = chosen_patches.proved_part(diagnosis, change.names, change.patch, options.patches)
     if proved is None or result.judged.standing == "nothing" or _too_short(diagnosis, options):
         return result
-    options.found(f"{change.name}: {result.judged.reason} Measuring what is proved of it.")
+    options.found(
+        say("{change}: {reason} Measuring what is proved of it.", change=change.name, reason=result.judged.reason)
+    )
     second = _measured(diagnosis, run, Change(change.names, proved), options)
     return second if second.judged.standing == "proved" else result
 
@@ -201,7 +211,10 @@ def _check_budget(diagnosis: PlannedDiagnosis, options: FixOptions) -> None:
     spent = options.budget_s - options.left_s
     minutes = math.ceil((spent + 2 * needed) / 60)
     raise Inconclusive(
-        f"{duration_text(max(options.left_s, 0))} are too short to measure this (about {duration_text(needed)} are "
-        "needed)",
+        say(
+            "{budget} are too short to measure this (about {needed} are needed)",
+            budget=duration_text(max(options.left_s, 0)),
+            needed=duration_text(needed),
+        ),
         hint=f"give --budget {minutes}m",
     )

@@ -25,6 +25,7 @@ from typing import Any, Literal
 
 import tracelens
 from tracelens.errors import InputError, UsageError
+from tracelens.messages import say
 
 Kind = Literal["script", "module", "command"]
 
@@ -67,13 +68,16 @@ def command_line(kind: Kind, words: tuple[str, ...], python: str, cwd: Path | No
         script = (cwd or Path.cwd()) / words[0]
         if not script.exists() or (script.is_dir() and not (script / "__main__.py").is_file()):
             raise InputError(
-                f"script {words[0]} {'is a folder without __main__.py' if script.is_dir() else 'does not exist'}",
-                hint=_similar(script) or "give the path of the training script, relative to the current folder",
+                say("script {script} is a folder without __main__.py", script=words[0])
+                if script.is_dir()
+                else say("script {script} does not exist", script=words[0]),
+                hint=_similar(script) or say("give the path of the training script, relative to the current folder"),
             )
         return (python, *words)
     if shutil.which(words[0]) is None:
         raise InputError(
-            f"command {words[0]} was not found", hint="after -- give a program on PATH, with its arguments"
+            say("command {command} was not found", command=words[0]),
+            hint=say("after -- give a program on PATH, with its arguments"),
         )
     return words
 
@@ -85,7 +89,7 @@ def _similar(script: Path) -> str:
     except OSError:
         return ""
     near = difflib.get_close_matches(script.name, beside, n=1)
-    return f"did you mean {near[0]}?" if near else ""
+    return say("did you mean {near}?", near=near[0]) if near else ""
 
 
 def run(
@@ -108,7 +112,8 @@ def run(
             child = subprocess.Popen(launch.command, cwd=launch.cwd, env=environment)
         except OSError as error:
             raise InputError(
-                f"{launch.command[0]} cannot be started: {error.strerror}", hint="is it executable?"
+                say("{command} cannot be started: {strerror}", command=launch.command[0], strerror=error.strerror),
+                hint=say("is it executable?"),
             ) from error
         adopt(child)
         try:
@@ -144,8 +149,12 @@ def _fill(folder: Path, config: Mapping[str, Any]) -> None:
         shutil.copyfile(BOOTSTRAP, folder / "sitecustomize.py")
     except OSError as error:
         raise UsageError(
-            f"what goes into the process cannot be written to {folder}: {error.strerror}",
-            hint="make room there, or give another place with -o",
+            say(
+                "what goes into the process cannot be written to {folder}: {strerror}",
+                folder=folder,
+                strerror=error.strerror,
+            ),
+            hint=say("make room there, or give another place with -o"),
         ) from error
 
 

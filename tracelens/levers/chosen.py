@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from tracelens.errors import UsageError
 from tracelens.levers.definition import ChosenLever, LeverRule, LeverValue, by_id
+from tracelens.messages import joined, say
 from tracelens.rule_files.fields import nearest
 
 _PLACE = re.compile(r".+:\d+(/\d+)?")
@@ -28,25 +29,30 @@ def chosen(word: str, rules: Sequence[LeverRule], others: Iterable[str] = ()) ->
     if rule is None:
         known = [*(rule.form for rule in rules), *others]
         raise UsageError(
-            f"unknown lever: {word}.{_meant(lever_id, rules, others)}",
-            hint=f"all levers: {', '.join(known)}",
+            say("unknown lever: {word}.{meant}", word=word, meant=_meant(lever_id, rules, others)),
+            hint=say("all levers: {known}", known=joined(", ", known)),
         )
     if not rule.toggles:
-        raise UsageError(f"{rule.id} cannot be tried by itself", hint=f"by hand: {rule.text}")
+        raise UsageError(
+            say("{rule} cannot be tried by itself", rule=rule.id), hint=say("by hand: {text}", text=rule.text)
+        )
     if equals:
         _check(rule, value)
         return (ChosenLever(rule, value),)
     if rule.value.takes == "nothing" or rule.value.optional:
         return (ChosenLever(rule),)
     if not rule.value.usual:
-        raise UsageError(f"{rule.id} needs a value", hint=f"write {rule.form}")
+        raise UsageError(say("{rule} needs a value", rule=rule.id), hint=say("write {form}", form=rule.form))
     return tuple(ChosenLever(rule, usual) for usual in rule.value.usual)
 
 
 def _check(rule: LeverRule, value: str) -> None:
     """Raise `UsageError` for a value that the lever does not take."""
     if not _takes(rule.value, value):
-        raise UsageError(f"{rule.id} does not take {value!r}", hint=f"write {_expected(rule)}")
+        raise UsageError(
+            say("{rule} does not take {value!r}", rule=rule.id, value=value),
+            hint=say("write {expected}", expected=_expected(rule)),
+        )
 
 
 def _takes(asked: LeverValue, value: str) -> bool:
@@ -60,8 +66,8 @@ def _takes(asked: LeverValue, value: str) -> bool:
 def _expected(rule: LeverRule) -> str:
     asked = rule.value
     if asked.takes == "integer":
-        return f"{rule.form}, with a whole number from {asked.low} to {asked.high}"
-    return f"{rule.form}, or {rule.form}/K for every K-th call" if asked.takes == "place" else rule.form
+        return say("{form}, with a whole number from {low} to {high}", form=rule.form, low=asked.low, high=asked.high)
+    return say("{form}, or {form}/K for every K-th call", form=rule.form) if asked.takes == "place" else rule.form
 
 
 def _meant(lever_id: str, rules: Sequence[LeverRule], others: Iterable[str]) -> str:
@@ -69,4 +75,4 @@ def _meant(lever_id: str, rules: Sequence[LeverRule], others: Iterable[str]) -> 
     forms = {rule.id: rule.form for rule in rules} | {name: name for name in others}
     close = nearest(lever_id, forms)
     match = re.search(r"'(.+)'", close)
-    return f" Did you mean {forms[match[1]]}?" if match else ""
+    return say(" Did you mean {forms}?", forms=forms[match[1]]) if match else ""

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 
 from tracelens.errors import UsageError
+from tracelens.messages import say
 
 _EVERY = "if next(globals().setdefault({name!r}, __import__('itertools').count(1))) % {every} == 0: "
 """Counts in the module's own names: nothing has to be written anywhere else in the file."""
@@ -29,10 +30,12 @@ def place(value: str) -> CallPlace:
     """What the value of a `line` lever names."""
     match = re.fullmatch(r"(.+):(\d+)(?:/(\d+))?", value)
     if match is None:
-        raise UsageError(f"{value!r} is no place", hint="write line=FILE:LINE, or line=FILE:LINE/K")
+        raise UsageError(
+            say("{value!r} is no place", value=value), hint=say("write line=FILE:LINE, or line=FILE:LINE/K")
+        )
     every = None if match[3] is None else int(match[3])
     if every is not None and every < 2:
-        raise UsageError(f"every {every} calls is every call", hint="K is 2 or more")
+        raise UsageError(say("every {every} calls is every call", every=every), hint=say("K is 2 or more"))
     return CallPlace(match[1], int(match[2]), every)
 
 
@@ -42,7 +45,8 @@ def without_call(text: str, where: CallPlace) -> str:
         tree = ast.parse(text)
     except (SyntaxError, ValueError) as error:
         raise UsageError(
-            f"{where.path} is not Python that can be read: {error}", hint="is it the right file?"
+            say("{path} is not Python that can be read: {error}", path=where.path, error=error),
+            hint=say("is it the right file?"),
         ) from None
     statement = _statement(tree, where)
     call = _call(statement)
@@ -50,8 +54,13 @@ def without_call(text: str, where: CallPlace) -> str:
         return _replaced(text, statement, where)
     if where.every is not None:
         raise UsageError(
-            f"what {where.path}:{where.line} returns is used, so it cannot be called every {where.every} times only",
-            hint="without /K it returns None",
+            say(
+                "what {path}:{line} returns is used, so it cannot be called every {every} times only",
+                path=where.path,
+                line=where.line,
+                every=where.every,
+            ),
+            hint=say("without /K it returns None"),
         )
     return _spliced(text, call, "None" + "\n" * ((call.end_lineno or call.lineno) - call.lineno))
 
@@ -64,12 +73,15 @@ def _statement(tree: ast.Module, where: CallPlace) -> ast.stmt:
         if isinstance(node, ast.stmt) and node.lineno <= where.line <= (node.end_lineno or node.lineno)
     ]
     if not on_line:
-        raise UsageError(f"{where.path}:{where.line} holds no statement", hint="give the line of a call")
+        raise UsageError(
+            say("{path}:{line} holds no statement", path=where.path, line=where.line),
+            hint=say("give the line of a call"),
+        )
     statement = max(on_line, key=lambda node: (node.lineno, node.col_offset))
     if not isinstance(statement, ast.Expr | ast.Assign | ast.AugAssign | ast.AnnAssign) or not _calls(statement):
         raise UsageError(
-            f"{where.path}:{where.line} is no call that can be left out",
-            hint="give the line of a call that stands by itself, such as gc.collect()",
+            say("{path}:{line} is no call that can be left out", path=where.path, line=where.line),
+            hint=say("give the line of a call that stands by itself, such as gc.collect()"),
         )
     return statement
 
@@ -93,7 +105,10 @@ def _replaced(text: str, statement: ast.Expr, where: CallPlace) -> str:
     start, _ = _span(text, statement)
     data = text.encode()
     if data[:start].rsplit(b"\n", 1)[-1].strip():  # behind another statement or a colon: no `if` may stand there
-        raise UsageError(f"{where.path}:{where.line} has more than one statement", hint="without /K it can be left out")
+        raise UsageError(
+            say("{path}:{line} has more than one statement", path=where.path, line=where.line),
+            hint=say("without /K it can be left out"),
+        )
     return (data[:start] + condition.encode() + data[start:]).decode()
 
 

@@ -20,6 +20,7 @@ from tracelens.levers.definition import (
     LeverRule,
     LeverValue,
 )
+from tracelens.messages import joined, say
 from tracelens.model import LEVER_FAMILIES, OWNER_KINDS, TOGGLE_KINDS, OwnerKind, Toggle
 from tracelens.rule_files.fields import Fields
 
@@ -59,15 +60,15 @@ def read(fields: Fields) -> LeverRule:
 
 def _check(rule: LeverRule, fields: Fields) -> None:
     if "=" in rule.id:
-        fields.wrong("id", "expected an id without '='")
+        fields.wrong("id", say("expected an id without '='"))
     if "{value}" in rule.text and rule.value.takes == "nothing":
-        fields.wrong("text", "names {value}, and the lever takes none")
+        fields.wrong("text", say("names {{value}}, and the lever takes none"))
     try:
         re.compile(rule.code)
     except re.error as error:
-        fields.wrong("code", f"is no regular expression: {error}")
+        fields.wrong("code", say("is no regular expression: {error}", error=error))
     if bool(rule.before) != bool(rule.after):
-        fields.wrong("before", "expected together with `after`")
+        fields.wrong("before", say("expected together with `after`"))
 
 
 def _owners(fields: Fields) -> tuple[OwnerKind, ...]:
@@ -82,14 +83,14 @@ def _value(fields: Fields) -> LeverValue:
     if takes == "integer":
         low, high = int(fields.number("low", 0, 1_000_000)), int(fields.number("high", 0, 1_000_000))
         if low > high:
-            fields.wrong("low", "expected low not above high")
+            fields.wrong("low", say("expected low not above high"))
     if takes == "choice":
         choices = fields.texts("choices")
     usual = fields.texts("usual") if fields.has("usual") else ()
     if choices and not set(usual) <= set(choices):
-        fields.wrong("usual", f"expected some of {', '.join(choices)}")
+        fields.wrong("usual", say("expected some of {choices}", choices=joined(", ", choices)))
     if takes == "integer" and any(not text.isdecimal() or not low <= int(text) <= high for text in usual):
-        fields.wrong("usual", f"expected whole numbers from {low} to {high}, as texts")
+        fields.wrong("usual", say("expected whole numbers from {low} to {high}, as texts", low=low, high=high))
     optional = fields.has("optional") and fields.plain("optional") is True
     fields.done()
     return LeverValue(takes, low, high, choices, usual, optional)
@@ -109,9 +110,9 @@ def _done_when(fields: Fields) -> DoneWhen:
         equals=fields.texts("equals", empty=True) if fields.has("equals") else (),
     )
     if sum(where is not None for where in (found.inventory, found.variable, found.setting)) != 1:
-        fields.wrong("inventory", "expected one of inventory, variable and setting")
+        fields.wrong("inventory", say("expected one of inventory, variable and setting"))
     if found.setting is not None and not found.equals:
-        fields.wrong("equals", "is missing: which value of the setting means that it is done")
+        fields.wrong("equals", say("is missing: which value of the setting means that it is done"))
     fields.done()
     return found
 

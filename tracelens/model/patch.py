@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tracelens.edit_kinds import UNSAFE_EDITS, EditKind, Tier
+from tracelens.messages import say
 from tracelens.model.source import Location
 
 
@@ -35,9 +36,9 @@ class Hunk:
         """What it does, and for a hunk that is not proved what is not known and what has checked it."""
         parts = [self.reason]
         if self.unproved:
-            parts.append(f"not proved: {self.unproved}")
+            parts.append(say("not proved: {unproved}", unproved=self.unproved))
         if self.checked:
-            parts.append(f"checked: {self.checked}")
+            parts.append(say("checked: {checked}", checked=self.checked))
         return "; ".join(parts)
 
 

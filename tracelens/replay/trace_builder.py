@@ -22,6 +22,7 @@ from tracelens.replay.call_timings import measure_calls
 from tracelens.replay.event_links import resolve
 from tracelens.replay.host_ops import HostOpBuilder
 from tracelens.replay.host_sequence import StepSpan
+from tracelens.replay.preconditions import abstain, too_few_records, too_little_known, unexplained
 from tracelens.replay.program import compile_program
 from tracelens.replay.replay_trace import (
     HostOp,
@@ -37,14 +38,10 @@ from tracelens.replay.replay_trace import (
 )
 from tracelens.replay.steady_state import step_time, window_time
 from tracelens.trace import slow_steps, waits
-from tracelens.units import ms, signed_percent
+from tracelens.units import ms
 
-FEWEST_STEPS = 3
-MOST_UNMATCHED = 0.01
 MOST_ERROR = 0.03
 """A recorded step that the replay misses by more than 3 % supports no prediction (replay.md §2.7)."""
-MOST_BACKLOG = 0.1
-"""A tenth of the GPU time from before the window: the GPU was so far behind that the window cannot be a steady one."""
 MOST_DRIFT = 0.1
 """Recorded and unprofiled steps that differ by more than 10 % after the correction were not the same loop. Identical
 runs of host-bound loops differed by up to that on a shared host; what remains of the difference widens the range."""
@@ -72,15 +69,18 @@ def build(
 ) -> ReplayTrace | Abstention:
     """The ReplayTrace of a Timeline; an Abstention says what to record where no replay is possible. `loader_known`:
     whether time in a DataLoader would show."""
-    refusal = _too_little_known(timeline) or _reason_not_to_replay(timeline)
+    refusal = too_little_known(timeline) or too_few_records(timeline)
     if refusal is not None:
         return refusal
     trace = _from_recorded_steps(timeline, stalls, calibration or Calibration())
     hidden_ns = 0 if loader_known else _usual(_longest_gaps(trace))
     if hidden_ns >= LOADER_BOUND_SHARE * trace.recorded_ns:
-        return _abstain(
-            f"the host makes no call for {ms(hidden_ns)} of a step: the trace does not show whether a DataLoader does",
-            "record CPU activities and take batches from a torch DataLoader: tracelens profile",
+        return abstain(
+            say(
+                "the host makes no call for {hidden_ns} of a step: the trace does not show whether a DataLoader does",
+                hidden_ns=ms(hidden_ns),
+            ),
+            say("record CPU activities and take batches from a torch DataLoader: tracelens profile"),
         )
     loader = _loader(timeline, trace, clock)
     # The recorded spans inside the loader are the check's; a producer's period belongs to the unprofiled step.
@@ -90,88 +90,12 @@ def build(
     window = window_time(compiled, _queues_found(timeline))
     errors = ReplayErrors(window / trace.recorded_ns - 1, None)
     if abs(errors.recorded) > MOST_ERROR:
-        return _unexplained(errors.recorded, timeline, trace)
+        return unexplained(errors.recorded, timeline, trace)
     unprofiled = _unprofiled(clock)
     if unprofiled is None:
         costs = trace.calibration.row_overhead_ns
         return replace(trace, overhead=ProfilerOverhead(0.0, 0.0, float(costs), fitted=False), errors=errors)
     return _fit_to_unprofiled_step(trace, unprofiled, errors)
-
-
-# ------------------------------------------------------------------------------------------------ is a replay possible?
-
-
-def _too_little_known(timeline: Timeline) -> Abstention | None:
-    """Of the recording as a whole, before its rows are looked at."""
-    if not timeline.coverage.judged:
-        return _abstain(f"{timeline.coverage.reason}, and no step is complete", "record again, to the end of the file")
-    if timeline.unknown_waits:
-        return _abstain(
-            f"the host waits in calls that are not known: {', '.join(timeline.unknown_waits[:3])}",
-            "report the runtime and the names of its calls to the project",
-        )
-    return None
-
-
-def _reason_not_to_replay(timeline: Timeline) -> Abstention | None:
-    calls, ops, steps = timeline.calls(), timeline.ops(), timeline.steps()
-    if not len(ops):
-        return _abstain("the trace has no GPU work", "record where a GPU is used: tracelens profile SCRIPT")
-    if not len(calls):
-        return _abstain("the trace has no CUDA calls", "record CPU and CUDA activities together: tracelens profile")
-    if timeline.step_source == "none" or int(steps["kept"].sum()) < FEWEST_STEPS:
-        kept = int(steps["kept"].sum()) if timeline.step_source != "none" else 0
-        kept_count = f"{kept or 'no'} complete step{'' if kept == 1 else 's'}, {FEWEST_STEPS} are needed"
-        return _abstain(kept_count, "record more of them: tracelens profile SCRIPT")
-    unmatched = _unmatched(ops)
-    if unmatched > MOST_UNMATCHED:
-        return _abstain(
-            f"{100 * unmatched:.1f} % of the GPU work has no CUDA call that launched it",
-            "record a shorter window, so that no record is lost: --steps 8",
-        )
-    return None
-
-
-def _unmatched(ops: pd.DataFrame) -> float:
-    """Share of the GPU work without a call. What ran before a stream's first matched op was launched before the
-    window opened, and is no loss."""
-    matched = ops["call"].to_numpy() >= 0
-    first = ops[matched].groupby(["device", "stream"])["start_ns"].min()
-    opened = ops[["device", "stream"]].merge(
-        first.rename("opened"), "left", left_on=["device", "stream"], right_index=True
-    )
-    later = ~(ops["start_ns"].to_numpy() < opened["opened"].to_numpy())
-    return float((~matched & later).sum() / max(1, later.sum()))
-
-
-def _abstain(missing: str, hint: str) -> Abstention:
-    return Abstention("replay", missing, hint)
-
-
-def _unexplained(error: float, timeline: Timeline, trace: ReplayTrace) -> Abstention:
-    """Why the replay of the recorded steps is far off, as far as the trace shows it."""
-    off = f"the replay of the recorded steps is off by {signed_percent(100 * error)}"
-    behind = _backlog(timeline.ops())
-    if trace.unresolved_waits and error < 0:  # an order that is missing makes a replay too fast, never too slow
-        waits = f"{trace.unresolved_waits} waits between GPU streams per step do not say what they wait for"
-        return _abstain(f"{off}: {waits}", "record with synchronization events: tracelens profile")
-    if behind > MOST_BACKLOG:
-        earlier = f"{100 * behind:.0f} % of the recorded GPU time is work from before the recording began"
-        return _abstain(f"{off}: {earlier}, so the window shows no steady step", "record more steps: --steps 30")
-    if (timeline.ops()["kind"] == "collective").any():
-        return _abstain(f"{off}: the GPU waits for other ranks", "give the traces of all ranks, or record one GPU")
-    several = len(timeline.streams()) > 1
-    return _abstain(
-        f"{off}: "
-        + ("kernels of several streams compete for the GPU" if several else "what the host did is not all there"),
-        "record a longer window, so that no record is lost: --steps 20",
-    )
-
-
-def _backlog(ops: pd.DataFrame) -> float:
-    """Share of the recorded GPU time (0 to 1) whose launch call is not recorded: launched before the window opened."""
-    busy = (ops["end_ns"] - ops["start_ns"]).to_numpy()
-    return float(busy[ops["call"].to_numpy() < 0].sum() / max(1, busy.sum()))
 
 
 def _queues_found(timeline: Timeline) -> dict[int, list[int]]:
@@ -341,13 +265,22 @@ def _another_loop(trace: ReplayTrace, recorded_ns: float, unprofiled_ns: int) ->
     program = replace(edits.apply(trace), least_step_ns=0)
     work_ns = bounds.busiest_stream_ns(program)
     if work_ns <= unprofiled_ns:
-        gpu = f"the GPU's work of {ms(work_ns)} would fill {100 * work_ns / unprofiled_ns:.0f} % of an unprofiled step"
+        gpu = say(
+            "the GPU's work of {work_ns} would fill {value:.0f} % of an unprofiled step",
+            work_ns=ms(work_ns),
+            value=100 * work_ns / unprofiled_ns,
+        )
     else:
-        gpu = f"the GPU's work alone takes {ms(work_ns)}"
-    return _abstain(
-        f"a recorded step takes {ms(recorded_ns)} without what the profiler costs, an unprofiled one "
-        f"{ms(unprofiled_ns)}, so no gain can be told; {gpu}",
-        "record again on a quieter machine, with more steps: --steps 20",
+        gpu = say("the GPU's work alone takes {work_ns}", work_ns=ms(work_ns))
+    return abstain(
+        say(
+            "a recorded step takes {recorded_ns} without what the profiler costs, an unprofiled one "
+            "{unprofiled_ns}, so no gain can be told; {gpu}",
+            recorded_ns=ms(recorded_ns),
+            unprofiled_ns=ms(unprofiled_ns),
+            gpu=gpu,
+        ),
+        say("record again on a quieter machine, with more steps: --steps 20"),
     )
 
 

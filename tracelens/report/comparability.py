@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from tracelens.messages import joined, say
 from tracelens.model import Diagnosis
 
 
@@ -19,7 +20,14 @@ def obstacles(starts: Sequence[Diagnosis], base: int, despite: Collection[str] =
         values = [_shown(read(start)) for start in starts]
         before, after = (sorted({v for v in side if v is not None}) for side in (values[:base], values[base:]))
         if name not in despite and before and after and before != after:
-            differences.append(f"{title}: {', '.join(before)} against {', '.join(after)}")
+            differences.append(
+                say(
+                    "{title}: {before} against {after}",
+                    title=title,
+                    before=joined(", ", before),
+                    after=joined(", ", after),
+                )
+            )
     return tuple(differences)
 
 
@@ -48,7 +56,9 @@ def _batch(diagnosis: Diagnosis) -> str | None:
     loaders = [loader for rank in diagnosis.run.recordings for loader in rank.meta.get("loaders") or ()]
     sizes = {(loader.get("batch_size"), loader.get("batch_bytes")) for loader in loaders}
     known = sorted(
-        f"{size} samples, {weight} bytes" for size, weight in sizes if size is not None or weight is not None
+        say("{size} samples, {weight} bytes", size=size, weight=weight)
+        for size, weight in sizes
+        if size is not None or weight is not None
     )
     return "; ".join(known) or None
 
@@ -60,7 +70,7 @@ def _environment(diagnosis: Diagnosis) -> Mapping[str, Any]:
 
 FIELDS: Mapping[str, tuple[str, Callable[[Diagnosis], Any]]] = {
     "device": ("device", _device),
-    "world-size": ("world size", _world),
+    "world-size": (say("world size"), _world),
     "torch": ("torch", _torch),
     "batch": ("batch", _batch),
 }

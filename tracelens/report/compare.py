@@ -16,6 +16,7 @@ import numpy as np
 
 from tracelens import units
 from tracelens.jsonfile import microseconds
+from tracelens.messages import joined, say
 from tracelens.model import BREAKDOWN_PARTS, Diagnosis, Ratio, Stall
 from tracelens.report import comparability, formatting, wording
 from tracelens.report import issues as listing
@@ -32,6 +33,11 @@ ORDERED_STARTS = 3
 """From three starts a side on, a slower version must be slower in its fastest start than the base in its slowest."""
 
 Judgment = Literal["slower", "not slower", "inconclusive"]
+JUDGED: dict[Judgment, str] = {
+    "slower": say("slower"),
+    "not slower": say("not slower"),
+    "inconclusive": say("inconclusive"),
+}
 Samples = Sequence[Sequence[int]]
 """Step times in ns, per start."""
 
@@ -102,23 +108,43 @@ class Comparison:
     def verdict(self) -> str:
         """One sentence, the same in every format. What makes the two incomparable comes before any number."""
         if self.obstacles:
-            return f"Not comparable: {'; '.join(self.obstacles)}. Their steps, for what they are: {self._change}"
+            return say(
+                "Not comparable: {obstacles}. Their steps, for what they are: {change}",
+                obstacles=joined("; ", self.obstacles),
+                change=self._change,
+            )
         return self._change
 
     @property
     def _change(self) -> str:
-        basis = "without the profiler" if self.unprofiled else "as recorded"
-        times = f"{formatting.milliseconds(self.base_ns)} → {formatting.milliseconds(self.new_ns)} per step {basis}"
+        basis = say("without the profiler") if self.unprofiled else say("as recorded")
+        times = say(
+            "{before} → {after} per step {basis}",
+            before=formatting.milliseconds(self.base_ns),
+            after=formatting.milliseconds(self.new_ns),
+            basis=basis,
+        )
         if self.ratio is None:
-            return f"{times}; too few steps for an interval."
+            return say("{times}; too few steps for an interval.", times=times)
         change, low, high = (100 * (x - 1) for x in (self.ratio.value, self.ratio.low, self.ratio.high))
         span = units.percent_range(low, high)
-        return f"{times}: {units.signed_percent(change)} (95 % interval {span}, {self._starts}){self._cause}."
+        return say(
+            "{times}: {signed_percent} (95 % interval {span}, {starts}){cause}.",
+            times=times,
+            signed_percent=units.signed_percent(change),
+            span=span,
+            starts=self._starts,
+            cause=self._cause,
+        )
 
     @property
     def _starts(self) -> str:
         base, new = len(self.base_starts_ns), len(self.new_starts_ns)
-        return "over the steps of one start each" if base == new == 1 else f"{base} against {new} starts"
+        return (
+            say("over the steps of one start each")
+            if base == new == 1
+            else say("{base} against {new} starts", base=base, new=new)
+        )
 
     @property
     def _cause(self) -> str:
@@ -130,7 +156,11 @@ class Comparison:
         if not same:
             return ""
         part = max(same, key=lambda change: abs(change.delta_ns))
-        return f"; most of it in {wording.PARTS[part.name][0].lower()} ({formatting.signed(part.delta_ns)})"
+        return say(
+            "; most of it in {parts} ({signed})",
+            parts=wording.PARTS[part.name][0].lower(),
+            signed=formatting.signed(part.delta_ns),
+        )
 
 
 def compare_diagnoses(
@@ -282,7 +312,11 @@ def _by_place(stalls: Sequence[Stall]) -> dict[str, tuple[Stall, ...]]:
     for stall in stalls:
         if stall.verdict == "window_edge":
             continue
-        function = f" in {stall.location.function}" if stall.location and stall.location.function else ""
+        function = (
+            say(" in {function}", function=stall.location.function)
+            if stall.location and stall.location.function
+            else ""
+        )
         file = stall.location.path if stall.location else stall_place(stall)
         name = f"{stall.call or stall.api}{function} ({file})"
         out[name] = (*out.get(name, ()), stall)

@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
+from tracelens.messages import say
 from tracelens.model import Hunk, Patch
 from tracelens.report import diff, terminal
 from tracelens.report.terminal import TerminalStyle
@@ -48,14 +49,19 @@ def _place_document(hunk: Hunk, reason: str) -> dict[str, Any]:
 def _text(change: Patch, next_command: str, summary: str) -> Iterator[RenderableType]:
     if change.diff:
         yield terminal.diff(diff.parse(change.diff))
-    for title, hunks in (("Changes", change.hunks), ("Left out: not proved, --checked writes it", change.left_out)):
+    for title, hunks in (
+        (say("Changes"), change.hunks),
+        (say("Left out: not proved, --checked writes it"), change.left_out),
+    ):
         if hunks:
             yield terminal.heading(title)
             rows = [(str(hunk.location), hunk.edit, hunk.tier, hunk.explanation) for hunk in hunks]
-            yield terminal.table(("where", "edit", "tier", "what"), rows, frozenset())
+            yield terminal.table((say("where"), say("edit"), say("tier"), say("what")), rows, frozenset())
     if change.left_alone:
-        yield terminal.heading("Declined")
+        yield terminal.heading(say("Declined"))
         declined = [(str(item.location), item.edit, item.obstacle, item.by_hand) for item in change.left_alone]
-        yield terminal.table(("where", "edit", "what stands in the way", "by hand"), declined, frozenset())
+        yield terminal.table(
+            (say("where"), say("edit"), say("what stands in the way"), say("by hand")), declined, frozenset()
+        )
     yield terminal.paragraph(summary)
     yield terminal.next_command(next_command)

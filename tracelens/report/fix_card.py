@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.text import Text
 
 from tracelens.jsonfile import microseconds
-from tracelens.model import Diagnosis, Hunk, Patch, PlannedDiagnosis, Verification
-from tracelens.report import diff, formatting, terminal
+from tracelens.messages import capital, joined, say, say_count
+from tracelens.model import OUTCOMES, Diagnosis, Hunk, Patch, PlannedDiagnosis, Verification
+from tracelens.report import diff, terminal
 from tracelens.report.diff import ChangedFile
 from tracelens.report.formatting import short_ms
 from tracelens.report.outcome import measured_by
@@ -61,7 +62,7 @@ def card(diagnosis: PlannedDiagnosis, patch: Patch, trial: Verification) -> FixC
         predicted=_predicted(trial),
         strip=_strip(diagnosis, trial),
         places=tuple(dict.fromkeys((str(hunk.location), _source(diagnosis, hunk)) for hunk in patch.hunks)),
-        notes=tuple(dict.fromkeys(f"{formatting.capitalized(hunk.reason)}." for hunk in patch.hunks)),
+        notes=tuple(dict.fromkeys(say("{reason}.", reason=capital(hunk.reason)) for hunk in patch.hunks)),
         size=_size(files),
         files=files,
     )
@@ -83,17 +84,26 @@ def measured(trial: Verification) -> str:
         return trial.verdict
     if not ratio.tells and trial.outcome != "faster":  # faster beyond doubt is told, however wide its range
         return trial.verdict
-    steps = f"{short_ms(trial.base_ns)} → {short_ms(trial.patched_ns)} ms per step"
+    steps = say(
+        "{before} → {after} ms per step",
+        before=short_ms(trial.base_ns),
+        after=short_ms(trial.patched_ns),
+    )
     low, high = _percent(ratio.high), _percent(ratio.low)
-    gain = f"{_percent(ratio.value)} % (95 %: {low} to {high} %)"
-    return f"{trial.outcome.capitalize()}: {steps}, {gain}. {_results(trial)}"
+    gain = say("{gain} % (95 %: {low} to {high} %)", gain=_percent(ratio.value), low=low, high=high)
+    outcome = capital(OUTCOMES.get(trial.outcome, trial.outcome))
+    return say(
+        "{outcome}: {steps}, {gain}. {results}", outcome=outcome, steps=steps, gain=gain, results=_results(trial)
+    )
 
 
 def _results(trial: Verification) -> str:
     if trial.numbers_equal is not True:
-        return "The results are not the same, as its reasons say."
+        return say("The results are not the same, as its reasons say.")
     noted = (trial.details.get("numbers") or {}).get("deterministic_algorithms")
-    return f"Same results, bit for bit{' (under deterministic algorithms)' if noted else ''}."
+    if noted:
+        return say("Same results, bit for bit (under deterministic algorithms).")
+    return say("Same results, bit for bit.")
 
 
 def _percent(ratio: float) -> str:
@@ -106,7 +116,7 @@ def _predicted(trial: Verification) -> str:
     if known is None:
         return ""
     middle, low, high = (_percent(ns / known.base_ns) for ns in (known.step_ns, known.high_ns, known.low_ns))
-    return f"Predicted was {middle} % ({low} to {high} %)."
+    return say("Predicted was {middle} % ({low} to {high} %).", middle=middle, low=low, high=high)
 
 
 def _source(diagnosis: Diagnosis, hunk: Hunk) -> str:
@@ -120,7 +130,13 @@ def _size(files: Sequence[ChangedFile]) -> str:
     kinds = [row.kind for file in files if not file.created for row in file.rows]
     new = [Path(file.path).name for file in files if file.created]
     added, removed = kinds.count("add"), kinds.count("del")
-    return f"{added} line{'' if added == 1 else 's'} in, {removed} out, {', '.join(new) if new else 'no new file'}."
+    return say_count(
+        "{count} line in, {removed} out, {new}.",
+        "{count} lines in, {removed} out, {new}.",
+        added,
+        removed=removed,
+        new=joined(", ", new) if new else say("no new file"),
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------ text
@@ -149,7 +165,7 @@ def _parts(shown: FixCard) -> Iterator[RenderableType]:
     yield Text()
     yield terminal.diff(_first_rows(shown.files))
     left = shown.rows - SHORT_DIFF
-    more = f" {left} more rows of the diff." if left > 0 else ""
+    more = say(" {left} more rows of the diff.", left=left) if left > 0 else ""
     yield terminal.paragraph(f"{shown.size}{more}")
 
 

@@ -24,7 +24,7 @@ from tracelens.report import issues as listing
 from tracelens.report.budget import BudgetResult
 from tracelens.report.issues import Issue
 
-_MADE_BY = "make one: tracelens analyze RUN --format json > baseline.json"
+_MADE_BY = say("make one: tracelens analyze RUN --format json > baseline.json")
 _BASELINE: Shape = {
     "findings": [
         {
@@ -151,15 +151,17 @@ def read_baseline(path: Path) -> tuple[KnownFinding, ...]:
     """The findings of an analysis.json, or of a Run folder that holds one."""
     file = path / runs.ANALYSIS_FILE if runs.is_run(path) else path
     if _is_device(file):
-        raise InputError(f"{file} is a device, not an analysis", hint=_MADE_BY)
+        raise InputError(say("{file} is a device, not an analysis", file=file), hint=_MADE_BY)
     document = jsonfile.read(file, missing=_MADE_BY, damaged=_MADE_BY)
     try:
         jsonfile.check(document, _BASELINE)
         return tuple(_known(entry) for entry in document["findings"])
     except KeyError as error:
-        raise InputError(f"{file} is not an analysis: {error.args[0]} is missing", hint=_MADE_BY) from error
+        raise InputError(
+            say("{file} is not an analysis: {key} is missing", file=file, key=error.args[0]), hint=_MADE_BY
+        ) from error
     except (TypeError, ValueError) as error:
-        raise InputError(f"{file} is not an analysis: {error}", hint=_MADE_BY) from error
+        raise InputError(say("{file} is not an analysis: {error}", file=file, error=error), hint=_MADE_BY) from error
 
 
 def _is_device(path: Path) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tracelens.messages import joined, say
 from tracelens.model import Diagnosis, Estimate, Goal, Patch, PlannedDiagnosis, Scheme, Verification
 from tracelens.report import formatting, markdown, next_commands, sections, verification_rows, wording
 from tracelens.report.analysis_text import recorded
@@ -23,7 +24,7 @@ MOST_DIFF_LINES = 400
 """A record is read by people; a longer patch is in tracelens.patch."""
 
 
-APPLIED = {True: "applied", False: "applied: not at present", None: "applied: not known here"}
+APPLIED = {True: say("applied"), False: say("applied: not at present"), None: say("applied: not known here")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +66,15 @@ def _record(diagnosis: PlannedDiagnosis, subject: Subject, typed: Sequence[str])
     scheme = next(candidate for candidate in diagnosis.schemes if candidate.id == subject.scheme)
     change = diagnosis.patches.get(scheme.id)
     trial = next((candidate for candidate in diagnosis.verifications if candidate.scheme == scheme.id), None)
-    number = f"Scheme {subject.number}: " if subject.number else ""
-    yield f"# Implementation record: {number}{plain(scheme.title)}"
+    number = say("Scheme {number}: ", number=subject.number) if subject.number else ""
+    yield say("# Implementation record: {number}{title}", number=number, title=plain(scheme.title))
     yield _status(diagnosis, subject, change, trial)
     yield from _problem(diagnosis)
     yield from _cause(diagnosis, scheme)
     yield from _choice(diagnosis, scheme, subject)
     yield from _streams(subject)
     yield from _steps(diagnosis, change)
-    yield "## Checklist"
+    yield say("## Checklist")
     yield checklist(_checks(diagnosis, scheme, change, trial, subject))
     yield from _results(diagnosis, scheme, subject, trial)
     yield from _risks(subject)
@@ -81,46 +82,46 @@ def _record(diagnosis: PlannedDiagnosis, subject: Subject, typed: Sequence[str])
 
 
 def _status(diagnosis: Diagnosis, subject: Subject, change: Patch | None, trial: Verification | None) -> str:
-    made = "no patch can be made" if change is None or change.empty else "patch made"
-    made = "patch left out" if _redacted(diagnosis) else made
-    applied = {True: "applied", False: "not applied", None: ""}[subject.applied]
-    verified = f"verified: {trial.outcome}" if trial else "not verified yet"
-    return f"Status: **{', '.join(part for part in (made, applied, verified) if part)}**."
+    made = say("no patch can be made") if change is None or change.empty else say("patch made")
+    made = say("patch left out") if _redacted(diagnosis) else made
+    applied = {True: say("applied"), False: say("not applied"), None: ""}[subject.applied]
+    verified = say("verified: {outcome}", outcome=trial.outcome) if trial else say("not verified yet")
+    return say("Status: **{states}**.", states=joined(", ", (part for part in (made, applied, verified) if part)))
 
 
 # ------------------------------------------------------------------------------------------------ why
 
 
 def _problem(diagnosis: Diagnosis) -> Iterator[str]:
-    yield "## Problem"
+    yield say("## Problem")
     yield plain(wording.symptom(diagnosis))
     step = diagnosis.steps.best_known_ns
-    basis = "without the profiler" if diagnosis.steps.unprofiled_median_ns else "as recorded"
+    basis = say("without the profiler") if diagnosis.steps.unprofiled_median_ns else say("as recorded")
     worst = wording.ranked_stalls(diagnosis)
     rows = [
-        ("step time", f"{formatting.milliseconds(step)} {basis}"),
-        ("GPU idle", formatting.percent(diagnosis.idle_share)),
+        (say("step time"), say("{step} {basis}", step=formatting.milliseconds(step), basis=basis)),
+        (say("GPU idle"), formatting.percent(diagnosis.idle_share)),
         (
-            "host waits per step",
+            say("host waits per step"),
             f"{sum(stall.calls_per_step for stall in worst if stall.verdict != 'window_edge'):.1f}",
         ),
         (
-            "host blocked per step",
+            say("host blocked per step"),
             formatting.milliseconds(sum(stall.wait_ns for stall in worst if stall.verdict != "window_edge")),
         ),
     ]
-    yield table(("quantity", "recorded"), rows, frozenset({1}))
-    yield f"Recorded: {' · '.join(plain(chip) for chip in recorded(diagnosis))}."
+    yield table((say("quantity"), say("recorded")), rows, frozenset({1}))
+    yield say("Recorded: {recorded}.", recorded=joined(" · ", (plain(chip) for chip in recorded(diagnosis))))
 
 
 def _cause(diagnosis: Diagnosis, scheme: Scheme) -> Iterator[str]:
-    yield "## Cause"
+    yield say("## Cause")
     acted = {name for edit in scheme.edits for name in edit.stalls}
     places = [stall for stall in wording.ranked_stalls(diagnosis) if stall.id in acted]
     if places:
-        yield "The waits that this scheme acts on; *recoverable* is what removing one alone gives back:"
+        yield say("The waits that this scheme acts on; *recoverable* is what removing one alone gives back:")
         yield table(
-            ("source line", "call", "per step", "host blocked", "recoverable"),
+            (say("source line"), say("call"), say("per step"), say("host blocked"), say("recoverable")),
             [
                 (
                     code(wording.stall_place(stall)),
@@ -136,12 +137,17 @@ def _cause(diagnosis: Diagnosis, scheme: Scheme) -> Iterator[str]:
         if wording.together(diagnosis):
             yield plain(wording.together(diagnosis))
     yield bullets(
-        f"{plain(finding.title)} ({formatting.milliseconds(finding.cost_ns)} per step): {plain(finding.evidence)}"
+        say(
+            "{title} ({cost} per step): {evidence}",
+            title=plain(finding.title),
+            cost=formatting.milliseconds(finding.cost_ns),
+            evidence=plain(finding.evidence),
+        )
         for finding in diagnosis.findings
     )
     picture = strip(diagnosis.timeline)
     if picture:
-        yield "One recorded step, lane by lane:"
+        yield say("One recorded step, lane by lane:")
         yield block(picture, "text")
 
 
@@ -149,32 +155,37 @@ def _cause(diagnosis: Diagnosis, scheme: Scheme) -> Iterator[str]:
 
 
 def _choice(diagnosis: PlannedDiagnosis, scheme: Scheme, subject: Subject) -> Iterator[str]:
-    yield "## The schemes and the choice"
+    yield say("## The schemes and the choice")
     yield plain(subject.summary)
     compared = sections.estimates(diagnosis)
     if compared is not None:
         yield from markdown.section_body(compared)
     chosen = diagnosis.recommendation.scheme
     if chosen != scheme.id:
-        instead = f"{code(chosen)} is" if chosen else "doing nothing is"
-        yield f"This scheme is not the recommended one on this run: {instead}."
+        if chosen:
+            yield say("This scheme is not the recommended one on this run: {chosen} is.", chosen=code(chosen))
+        else:
+            yield say("This scheme is not the recommended one on this run: doing nothing is.")
     if scheme.reasons and not scheme.applicable:
-        yield f"Against it on this run: {plain('; '.join(scheme.reasons))}."
+        yield say("Against it on this run: {reasons}.", reasons=plain(joined("; ", scheme.reasons)))
 
 
 def _streams(subject: Subject) -> Iterator[str]:
     if subject.streams:
-        yield "## What runs on which stream"
-        yield table(("stream", "work"), [(plain(name), plain(work)) for name, work in subject.streams])
+        yield say("## What runs on which stream")
+        yield table((say("stream"), say("work")), [(plain(name), plain(work)) for name, work in subject.streams])
 
 
 def _steps(diagnosis: Diagnosis, change: Patch | None) -> Iterator[str]:
-    yield "## Steps"
+    yield say("## Steps")
     if _redacted(diagnosis):
-        yield "Left out of this page: it names the user's files."
+        yield say("Left out of this page: it names the user's files.")
     elif change is None or change.empty:
         missing = [item.missing for item in diagnosis.abstentions if item.detector == "patch"]
-        yield f"No change was made: {plain('; '.join(missing) or 'nothing in the source can be changed safely')}."
+        yield say(
+            "No change was made: {why}.",
+            why=plain(joined("; ", missing) or say("nothing in the source can be changed safely")),
+        )
     else:
         yield "\n".join(
             f"{number}. {code(str(hunk.location))} {plain(hunk.explanation)} "
@@ -183,7 +194,7 @@ def _steps(diagnosis: Diagnosis, change: Patch | None) -> Iterator[str]:
         )
         yield _diff(change)
     if change is not None and change.left_alone:
-        yield "Left alone, with what to do by hand:"
+        yield say("Left alone, with what to do by hand:")
         yield bullets(
             f"{code(str(item.location))} ({item.edit}): {plain(item.obstacle)}. {plain(item.by_hand)}"
             for item in change.left_alone
@@ -195,9 +206,9 @@ def _diff(change: Patch) -> str:
     parts = re.split(r"^(?=diff --git )", change.diff, flags=re.MULTILINE)
     lines = [line for part in parts if "\n--- /dev/null\n" not in part for line in part.splitlines()]
     added = [file.path.name for file in change.files if file.before is None]
-    note = f"Added beside the script: {', '.join(code(name) for name in added)}." if added else ""
+    note = say("Added beside the script: {added}.", added=joined(", ", (code(name) for name in added))) if added else ""
     if len(lines) > MOST_DIFF_LINES:
-        return f"{note} The diff has {len(lines)} lines; it is in tracelens.patch.".strip()
+        return say("{note} The diff has {count} lines; it is in tracelens.patch.", note=note, count=len(lines)).strip()
     return "\n\n".join(part for part in (block("\n".join(lines), "diff"), note) if part)
 
 
@@ -222,10 +233,14 @@ def _checks(
 
 def _made(diagnosis: Diagnosis, change: Patch | None) -> tuple[bool | None, str]:
     if _redacted(diagnosis):
-        return None, "patch made: left out of this page"
+        return None, say("patch made: left out of this page")
     if change is None or change.empty:
-        return False, "patch made: not possible here"
-    return True, f"patch made: {len(change.hunks)} hunks, {len(change.left_alone)} places left alone"
+        return False, say("patch made: not possible here")
+    return True, say(
+        "patch made: {changes} changes, {places} places left alone",
+        changes=len(change.hunks),
+        places=len(change.left_alone),
+    )
 
 
 def _redacted(diagnosis: Diagnosis) -> bool:
@@ -235,21 +250,29 @@ def _redacted(diagnosis: Diagnosis) -> bool:
 
 def _numbers(trial: Verification | None) -> Iterator[tuple[bool | None, str]]:
     if trial is None:
-        yield None, "same losses, weights and printed lines as before: not measured; run `tracelens verify`"
+        yield None, say("same losses, weights and printed lines as before: not measured; run `tracelens verify`")
         return
     compared: Mapping[str, Any] = _mapping(_mapping(trial.details.get("numbers")).get("compared"))
     counted = [
         f"{compared[key]} {key}" for key in ("steps", "losses", "tensors", "lines") if compared.get(key) is not None
     ]
-    counts = f" ({', '.join(counted)} compared)" if counted else ""
+    counts = say(" ({counted} compared)", counted=joined(", ", counted)) if counted else ""
     yield (
         trial.numbers_equal,
-        f"same losses, weights and printed lines as before: {verification_rows.SAME[trial.numbers_equal]}{counts}",
+        say(
+            "same losses, weights and printed lines as before: {same}{counts}",
+            same=verification_rows.SAME[trial.numbers_equal],
+            counts=counts,
+        ),
     )
     if compared.get("losses") is not None:
         yield (
             trial.numbers_equal,
-            f"every loss is still read: {compared['losses']} of {compared.get('steps', '?')} steps",
+            say(
+                "every loss is still read: {losses} of {compared} steps",
+                losses=compared["losses"],
+                compared=compared.get("steps", "?"),
+            ),
         )
 
 
@@ -257,11 +280,14 @@ def _memory(trial: Verification | None) -> Iterator[tuple[bool | None, str]]:
     after = trial.window("after") if trial else {}
     slope = after.get("memory_slope_bytes")
     if not isinstance(slope, int | float):
-        yield None, "no memory leak: not measured"
+        yield None, say("no memory leak: not measured")
         return
     yield (
         slope <= 0,
-        f"no memory leak: {f'{slope / verification_rows.MIB:+.2f}'.replace('-', '−')} MiB per step on average",
+        say(
+            "no memory leak: {value} MiB per step on average",
+            value=f"{slope / verification_rows.MIB:+.2f}".replace("-", "−"),
+        ),
     )
 
 
@@ -272,46 +298,55 @@ def _goals(diagnosis: PlannedDiagnosis, scheme: Scheme) -> tuple[Goal, ...]:
 
 def _predicted(trial: Verification | None) -> tuple[bool | None, str]:
     if trial is None or trial.predicted is None or trial.ratio is None:
-        return None, "as fast as predicted: not measured"
+        return None, say("as fast as predicted: not measured")
     low, high = trial.predicted.base_ns / trial.predicted.high_ns, trial.predicted.base_ns / trial.predicted.low_ns
     speedup = 1 / trial.ratio.value
-    text = f"{formatting.gain(speedup)} measured, {formatting.gain(low)} to {formatting.gain(high)} predicted"
-    return low <= speedup <= high, f"as fast as predicted: {text}"
+    text = say(
+        "{measured} measured, {low} to {high} predicted",
+        measured=formatting.gain(speedup),
+        low=formatting.gain(low),
+        high=formatting.gain(high),
+    )
+    return low <= speedup <= high, say("as fast as predicted: {text}", text=text)
 
 
 def _results(
     diagnosis: PlannedDiagnosis, scheme: Scheme, subject: Subject, trial: Verification | None
 ) -> Iterator[str]:
-    yield "## Expected beside measured"
+    yield say("## Expected beside measured")
     now = diagnosis.replayed.get(scheme.id)
     predicted = trial.predicted if trial is not None and trial.predicted is not None else now
     said, said_now = _said(predicted), _said(now)
-    measured = "not measured"
+    measured: str = say("not measured")
     if trial is not None and trial.ratio is not None:
         ratio = trial.ratio
         value, low, high = (formatting.gain(1 / bound) for bound in (ratio.value, ratio.high, ratio.low))
-        measured = f"{value} ({low} to {high})"
+        measured = say("{value} ({low} to {high})", value=value, low=low, high=high)
     claims = "; ".join(f"{claim.value} ({claim.source})" for claim in subject.claims if claim.what == "gain")
     yield table(
-        ("training faster by", "value"),
+        (say("training faster by"), say("value")),
         [
-            ("expected by the rule files, of other people's loops", plain(claims) or "–"),
-            ("predicted by the replay of this run", said),
-            *([("what the replay predicts by now", said_now)] if now is not None and said_now != said else []),
-            ("measured on this machine", measured),
+            (say("expected by the rule files, of other people's loops"), plain(claims) or "–"),
+            (say("predicted by the replay of this run"), said),
+            *([(say("what the replay predicts by now"), said_now)] if now is not None and said_now != said else []),
+            (say("measured on this machine"), measured),
         ],
     )
     yield from _windows(trial)
     effort = [claim for claim in subject.claims if claim.what != "gain"]
     if effort:
-        yield table(("effort", "expected", "by"), [tuple(map(plain, (c.what, c.value, c.source))) for c in effort])
+        yield table(
+            (say("effort"), say("expected"), say("by")),
+            [tuple(map(plain, (c.what, c.value, c.source))) for c in effort],
+        )
 
 
 def _said(predicted: Estimate | None) -> str:
     if predicted is None:
-        return "not replayed"
+        return say("not replayed")
     low, high = predicted.base_ns / predicted.high_ns, predicted.base_ns / predicted.low_ns
-    return f"{formatting.gain(predicted.speedup)} ({formatting.gain(low)} to {formatting.gain(high)})"
+    value, low_gain, high_gain = map(formatting.gain, (predicted.speedup, low, high))
+    return say("{value} ({low} to {high})", value=value, low=low_gain, high=high_gain)
 
 
 def _windows(trial: Verification | None) -> Iterator[str]:
@@ -319,17 +354,17 @@ def _windows(trial: Verification | None) -> Iterator[str]:
         return
     yield plain(trial.verdict)
     rows = [(plain(what), plain(value), plain(remark)) for what, value, remark in verification_rows.rows(trial)]
-    yield table(("measured", "before → after", ""), rows)
+    yield table((say("measured"), say("before → after"), ""), rows)
 
 
 def _risks(subject: Subject) -> Iterator[str]:
     if subject.risks:
-        yield "## Risks named for it"
+        yield say("## Risks named for it")
         yield bullets(plain(risk) for risk in subject.risks)
 
 
 def _next(diagnosis: PlannedDiagnosis, scheme: Scheme, typed: Sequence[str]) -> Iterator[str]:
-    yield "## Next"
+    yield say("## Next")
     if diagnosis.run is None:
         yield f"{block(next_commands.line('profile', 'SCRIPT'), 'sh')}"
         return

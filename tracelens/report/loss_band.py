@@ -11,6 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tracelens.messages import say
+
 ROWS = 7
 """Two outside on either side, so that just outside and far outside differ, and three of the band."""
 BAND_ROWS = (2, 3, 4)
@@ -30,11 +32,21 @@ def picture(name: str, band: Mapping[str, Any], columns: int = COLUMNS) -> list[
     curve = max(curves, key=lambda one: one["outside_share"])
     places = _fitted([_place(*one) for one in zip(curve["low"], curve["high"], curve["patched"], strict=True)], columns)
     lines = [f"{LABELS.get(row, ''):>6} |{_row(row, places)}|" for row in range(ROWS)]
-    blocks = f"{len(curve['patched'])} blocks of steps"
-    outside = f"{100 * curve['outside_share']:.0f} % outside the band of {band['seeds']} seeds"
+    blocks = say("{count} blocks of steps", count=len(curve["patched"]))
+    outside = say(
+        "{share:.0f} % outside the band of {seeds} seeds", share=100 * curve["outside_share"], seeds=band["seeds"]
+    )
     tail = curve["tail"]
-    ends = f"it ends at {_said(tail['patched'])}, the seeds at {_said(tail['low'])} to {_said(tail['high'])}"
-    return [f"loss with {name}, {blocks}: {outside}; {ends}", *lines]
+    ends = say(
+        "it ends at {end}, the seeds at {low} to {high}",
+        end=_said(tail["patched"]),
+        low=_said(tail["low"]),
+        high=_said(tail["high"]),
+    )
+    return [
+        say("loss with {name}, {blocks}: {outside}; {ends}", name=name, blocks=blocks, outside=outside, ends=ends),
+        *lines,
+    ]
 
 
 def _place(low: float | str, high: float | str, value: float | str) -> float:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tracelens.messages import say
 from tracelens.model import Diagnosis, PlannedDiagnosis
 from tracelens.report import formatting, lever_section, next_commands, sections, wording
 from tracelens.report.analysis_text import recorded
-from tracelens.report.compare import Comparison, TimeChange
+from tracelens.report.compare import JUDGED, Comparison, TimeChange
 from tracelens.report.gate import Gate
 from tracelens.report.issues import Issue
 from tracelens.report.markdown_syntax import block, bullets, code, document, plain, table
@@ -53,12 +54,12 @@ def _summary(diagnosis: Diagnosis, typed: Sequence[str]) -> Iterator[str]:
         yield from section(sections.estimates(diagnosis))
         yield from section(sections.beyond(diagnosis))
     yield from section(sections.unjudged(diagnosis))
-    yield f"Next:\n\n{block(follow, 'sh')}"
+    yield say("Next:\n\n{block}", block=block(follow, "sh"))
 
 
 def _levers(diagnosis: PlannedDiagnosis) -> Section | None:
     found = lever_section.lever_table(diagnosis)
-    return None if found is None else Section("levers", "Levers", table=found.table)
+    return None if found is None else Section("levers", say("Levers"), table=found.table)
 
 
 def section(part: Section | None) -> Iterator[str]:
@@ -77,7 +78,7 @@ def section_body(part: Section) -> Iterator[str]:
         rows = [tuple(map(_cell, row)) for row in part.table.rows[:ROWS]]
         yield table(tuple(map(plain, part.table.columns)), rows, part.table.numbers)
         if len(part.table.rows) > ROWS:
-            yield f"and {len(part.table.rows) - ROWS} more in the JSON."
+            yield say("and {count} more in the JSON.", count=len(part.table.rows) - ROWS)
     if part.items:
         yield bullets(map(plain, part.items))
     if part.note:
@@ -92,23 +93,23 @@ def _cell(value: str) -> str:
 
 
 def _comparison(result: Comparison, next_command: str) -> Iterator[str]:
-    yield "# TraceLens: what changed"
+    yield say("# TraceLens: what changed")
     yield f"**{plain(result.verdict)}**"
-    yield f"Judgment: **{result.judgment}**."
-    yield bullets(f"not comparable: {plain(obstacle)}" for obstacle in result.obstacles)
+    yield say("Judgment: **{judgment}**.", judgment=JUDGED[result.judgment])
+    yield bullets(say("not comparable: {obstacle}", obstacle=plain(obstacle)) for obstacle in result.obstacles)
     parts = [
         _change(wording.PARTS[change.name][0], change) for change in result.parts if change.base_ns or change.new_ns
     ]
     if parts:
-        yield "## Parts of a step"
-        yield table(("part", "base", "new", "change"), parts, frozenset({1, 2, 3}))
+        yield say("## Parts of a step")
+        yield table((say("part"), say("base"), say("new"), say("change")), parts, frozenset({1, 2, 3}))
     if result.waits:
-        yield "## Waits of the host, per step"
+        yield say("## Waits of the host, per step")
         rows = [_change(code(change.name), change) for change in result.waits[:ROWS]]
-        yield table(("where", "base", "new", "change"), rows, frozenset({1, 2, 3}))
-    yield from _issues("New findings", result.appeared)
-    yield from _issues("Findings that are gone", result.vanished)
-    yield f"Next:\n\n{block(next_command, 'sh')}"
+        yield table((say("where"), say("base"), say("new"), say("change")), rows, frozenset({1, 2, 3}))
+    yield from _issues(say("New findings"), result.appeared)
+    yield from _issues(say("Findings that are gone"), result.vanished)
+    yield say("Next:\n\n{block}", block=block(next_command, "sh"))
 
 
 def _change(name: str, change: TimeChange) -> tuple[str, ...]:
@@ -117,10 +118,10 @@ def _change(name: str, change: TimeChange) -> tuple[str, ...]:
 
 
 def _gate(result: Gate, next_command: str) -> Iterator[str]:
-    yield "# TraceLens: the gate"
+    yield say("# TraceLens: the gate")
     yield f"**{plain(result.verdict)}**"
     if result.items:
-        said = {True: "kept", False: "**broken**", None: "not measured"}
+        said = {True: say("kept"), False: say("**broken**"), None: say("not measured")}
         rows = [
             (
                 item.name,
@@ -130,19 +131,19 @@ def _gate(result: Gate, next_command: str) -> Iterator[str]:
             )
             for item in result.items
         ]
-        yield table(("budget", "value", "at most", ""), rows, frozenset({1, 2}))
+        yield table((say("budget"), say("value"), say("at most"), ""), rows, frozenset({1, 2}))
     if result.compared:
-        yield from _issues("New findings", [issue for issue in result.issues if issue.state == "new"])
-        yield from _issues("Known findings", [issue for issue in result.issues if issue.state == "known"])
+        yield from _issues(say("New findings"), [issue for issue in result.issues if issue.state == "new"])
+        yield from _issues(say("Known findings"), [issue for issue in result.issues if issue.state == "known"])
     else:
-        yield from _issues("Findings", [issue for issue in result.issues if issue.state != "allowed"])
-    yield from _issues("Allowed", [issue for issue in result.issues if issue.state == "allowed"])
+        yield from _issues(say("Findings"), [issue for issue in result.issues if issue.state != "allowed"])
+    yield from _issues(say("Allowed"), [issue for issue in result.issues if issue.state == "allowed"])
     if result.resolved:
-        yield "## Findings of the baseline that are gone"
+        yield say("## Findings of the baseline that are gone")
         yield bullets(
             plain(issue.title) + (f" at {code(issue.place)}" if issue.place else "") for issue in result.resolved
         )
-    yield f"Next:\n\n{block(next_command, 'sh')}"
+    yield say("Next:\n\n{block}", block=block(next_command, "sh"))
 
 
 def _issues(title: str, issues: Sequence[Issue]) -> Iterator[str]:
@@ -157,4 +158,4 @@ def _issues(title: str, issues: Sequence[Issue]) -> Iterator[str]:
             )
             for issue in issues
         ]
-        yield table(("what", "where", "per step", "share"), rows, frozenset({2, 3}))
+        yield table((say("what"), say("where"), say("per step"), say("share")), rows, frozenset({2, 3}))

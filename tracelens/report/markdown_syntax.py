@@ -1,7 +1,7 @@
 """Pieces of Markdown: text that stays text, tables, code, lists.
 
-In: words. Out: Markdown (GitHub's flavor). All text comes from traces, paths and sources: it is escaped here, so that
-none of it becomes a heading, a link, a mention or a table cell.
+In: words, which are drawn here in the reader's language. Out: Markdown (GitHub's flavor). All text comes from traces,
+paths and sources: it is escaped here, so that none of it becomes a heading, a link, a mention or a table cell.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from tracelens.messages import shown
 from tracelens.report.formatting import clean
 
 SPECIAL = re.compile(r"[\\`*_\[\]<>|~#!$]")
@@ -18,17 +19,17 @@ TICK = {True: "x", False: " ", None: " "}
 
 def plain(text: str) -> str:
     """Text of any origin as text: on one line, with Markdown, HTML and @mentions escaped."""
-    one_line = " ".join(clean(line) for line in text.splitlines())
+    one_line = " ".join(clean(line) for line in shown(text).splitlines())
     escaped = SPECIAL.sub(lambda match: f"\\{match[0]}", one_line.replace("&", "&amp;"))
     return escaped.replace("@", "&#64;")
 
 
 def code(text: str) -> str:
     """A code span; the fence is longer than any run of backticks in it."""
-    shown = " ".join(clean(line) for line in text.splitlines()).replace("|", "\\|")
-    fence = "`" * (_longest_run(shown) + 1)
-    pad = " " if shown.startswith("`") or shown.endswith("`") else ""
-    return f"{fence}{pad}{shown}{pad}{fence}"
+    inside = " ".join(clean(line) for line in shown(text).splitlines()).replace("|", "\\|")
+    fence = "`" * (_longest_run(inside) + 1)
+    pad = " " if inside.startswith("`") or inside.endswith("`") else ""
+    return f"{fence}{pad}{inside}{pad}{fence}"
 
 
 def block(text: str, language: str = "") -> str:
@@ -41,21 +42,21 @@ def block(text: str, language: str = "") -> str:
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], numbers: frozenset[int] = frozenset()) -> str:
     """A table; columns in `numbers` are set flush right. Cells are Markdown already."""
     rule = ["--:" if index in numbers else "---" for index in range(len(columns))]
-    return "\n".join("| " + " | ".join(row) + " |" for row in (columns, rule, *rows))
+    return "\n".join("| " + " | ".join(map(shown, row)) + " |" for row in (columns, rule, *rows))
 
 
 def checklist(items: Iterable[tuple[bool | None, str]]) -> str:
     """Ticked where it was shown; an open box says why it is open in its own words."""
-    return "\n".join(f"- [{TICK[done]}] {text}" for done, text in items)
+    return "\n".join(f"- [{TICK[done]}] {shown(text)}" for done, text in items)
 
 
 def bullets(items: Iterable[str]) -> str:
-    return "\n".join(f"- {item}" for item in items)
+    return "\n".join(f"- {shown(item)}" for item in items)
 
 
 def document(blocks: Iterable[str]) -> str:
     """Blocks with an empty line between them; empty ones leave no trace."""
-    return "\n\n".join(block for block in blocks if block) + "\n"
+    return "\n\n".join(shown(block) for block in blocks if block) + "\n"
 
 
 def _longest_run(text: str) -> int:

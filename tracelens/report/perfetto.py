@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tracelens.errors import UsageError
+from tracelens.messages import say
 from tracelens.model import Diagnosis, IllustratedDiagnosis
 from tracelens.report.formatting import clean, milliseconds
 from tracelens.report.wording import PARTS, VERDICT, stall_place
@@ -65,8 +66,20 @@ def _window(diagnosis: Diagnosis, offset: float, steps: tuple[int, int]) -> tupl
     table = diagnosis.timeline.steps()
     chosen = table[(table["number"] >= steps[0]) & (table["number"] <= steps[1])]
     if chosen.empty:
-        existing = f"it has {table['number'].min()} to {table['number'].max()}" if len(table) else "it has none"
-        raise UsageError(f"the trace has no step {steps[0]} to {steps[1]}: {existing}", hint="give step numbers it has")
+        existing = (
+            say("it has {first} to {last}", first=table["number"].min(), last=table["number"].max())
+            if len(table)
+            else say("it has none")
+        )
+        raise UsageError(
+            say(
+                "the trace has no step {first} to {last}: {existing}",
+                first=steps[0],
+                last=steps[1],
+                existing=existing,
+            ),
+            hint=say("give step numbers it has"),
+        )
     return offset + int(chosen["start_ns"].min()) / 1000, offset + int(chosen["end_ns"].max()) / 1000
 
 

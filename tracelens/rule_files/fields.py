@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from typing import Any, TypeVar, cast
 
-from tracelens.messages import entry
+from tracelens.messages import entry, joined, say
 
 Item = TypeVar("Item")
 Word = TypeVar("Word", bound=str)
@@ -22,7 +22,7 @@ Word = TypeVar("Word", bound=str)
 def nearest(word: str, known: Iterable[str]) -> str:
     """' (did you mean …?)', or nothing when no known word is near."""
     close = difflib.get_close_matches(word, list(known), n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+    return say(" (did you mean {close!r}?)", close=close[0]) if close else ""
 
 
 def shown(value: Any) -> str:
@@ -46,7 +46,14 @@ class Fields:
             self._values = value
         else:
             where = f"{path}: " if path else ""
-            mistakes.append(f"{file}: {where}expected keys with values, found {shown(value)}")
+            mistakes.append(
+                say(
+                    "{file}: {where}expected keys with values, found {value}",
+                    file=file,
+                    where=where,
+                    value=shown(value),
+                )
+            )
 
     def wrong(self, key: str, expected: str) -> None:
         """Note that `key` is not what was expected."""
@@ -71,7 +78,7 @@ class Fields:
         if isinstance(value, str) and (value.strip() or value == default):
             return value.strip()
         if value is not None:
-            self.wrong(key, f"expected a text, found {shown(value)}")
+            self.wrong(key, say("expected a text, found {value}", value=shown(value)))
         return ""
 
     def prose(self, key: str, default: str | None = None) -> str:
@@ -81,39 +88,48 @@ class Fields:
 
     def plain(self, key: str) -> str | int | bool:
         """A text, a whole number, or true or false."""
-        value = self._take(key, None, "a text, a whole number, true or false")
+        value = self._take(key, None, say("a text, a whole number, true or false"))
         if isinstance(value, str | int):
             return value
         if value is not None:
-            self.wrong(key, f"expected a text, a whole number, true or false, found {shown(value)}")
+            self.wrong(key, say("expected a text, a whole number, true or false, found {value}", value=shown(value)))
         return ""
 
     def number(self, key: str, low: float, high: float, default: float | None = None) -> float:
         """A finite number from low to high."""
-        expected = f"a number from {low:g} to {high:g}"
+        expected = say("a number from {low:g} to {high:g}", low=low, high=high)
         value = self._take(key, default, expected)
         if value is None:
             return low
         number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
         if not number or not low <= value <= high:
-            self.wrong(key, f"expected {expected}, found {shown(value)}")
+            self.wrong(key, say("expected {expected}, found {value}", expected=expected, value=shown(value)))
             return low
         return float(value)
 
     def choice(self, key: str, allowed: tuple[Word, ...], default: Word | None = None) -> Word:
         """One of the allowed words."""
-        value = self._take(key, default, f"one of {', '.join(allowed)}")
+        value = self._take(key, default, say("one of {allowed}", allowed=joined(", ", allowed)))
         if value in allowed:
             return cast(Word, value)
         if value is not None:
             hint = nearest(value, allowed) if isinstance(value, str) else ""
-            self.wrong(key, f"expected one of {', '.join(allowed)}, found {shown(value)}{hint}")
+            self.wrong(
+                key,
+                say(
+                    "expected one of {allowed}, found {value}{hint}",
+                    allowed=joined(", ", allowed),
+                    value=shown(value),
+                    hint=hint,
+                ),
+            )
         return allowed[0]
 
     def texts(self, key: str, *, empty: bool = False) -> tuple[str, ...]:
         """A list of texts."""
         return tuple(
-            self._text_item(key, index, item) for index, item in enumerate(self._list(key, "a list of texts", empty))
+            self._text_item(key, index, item)
+            for index, item in enumerate(self._list(key, say("a list of texts"), empty))
         )
 
     def proses(self, key: str) -> tuple[str, ...]:
@@ -128,7 +144,15 @@ class Fields:
                 out.append(cast(Word, value))
             else:
                 hint = nearest(str(value), allowed)
-                self.wrong(key, f"expected some of {', '.join(allowed)}, found {shown(value)}{hint}")
+                self.wrong(
+                    key,
+                    say(
+                        "expected some of {allowed}, found {value}{hint}",
+                        allowed=joined(", ", allowed),
+                        value=shown(value),
+                        hint=hint,
+                    ),
+                )
         return tuple(out)
 
     def each(self, key: str, read: Callable[[Fields], Item], *, empty: bool = False) -> tuple[Item, ...]:
@@ -142,21 +166,21 @@ class Fields:
 
     def pairs(self, key: str) -> tuple[tuple[float, float], ...]:
         """A list of [x, y] with x growing, at least two."""
-        items = self._list(key, "a list of [x, y]", empty=False)
+        items = self._list(key, say("a list of [x, y]"), empty=False)
         points = [(float(item[0]), float(item[1])) for item in items if _is_pair(item)]
         if len(points) != len(items) or len(points) < 2:
-            self.wrong(key, "expected at least two pairs of numbers [x, y]")
+            self.wrong(key, say("expected at least two pairs of numbers [x, y]"))
         elif any(x1 <= x0 for (x0, _), (x1, _) in pairwise(points)):
-            self.wrong(key, "expected x to grow from pair to pair")
+            self.wrong(key, say("expected x to grow from pair to pair"))
         elif any(not 0 <= y <= 10 for _, y in points):
-            self.wrong(key, "expected scores y from 0 to 10")
+            self.wrong(key, say("expected scores y from 0 to 10"))
         else:
             return tuple(points)
         return ((0.0, 0.0), (1.0, 0.0))
 
     def inner(self, key: str) -> Fields:
         """A mapping inside this one; the caller calls its `done`."""
-        value = self._take(key, None, "keys with values")
+        value = self._take(key, None, say("keys with values"))
         return Fields({} if value is None else value, self._file, self._mistakes, self._name(key))
 
     def keys(self) -> tuple[str, ...]:
@@ -168,7 +192,13 @@ class Fields:
         for key in self.keys():
             if key not in self._asked:
                 known = sorted(set(self._asked))
-                self.wrong(key, f"is not known here{nearest(key, known) or ': expected ' + ', '.join(known)}")
+                self.wrong(
+                    key,
+                    say(
+                        "is not known here{nearest}",
+                        nearest=nearest(key, known) or say(": expected {known}", known=joined(", ", known)),
+                    ),
+                )
 
     def _name(self, key: str) -> str:
         return f"{self._path}.{key}" if self._path else key
@@ -177,7 +207,7 @@ class Fields:
         if self.has(key) and self._values[key] is not None:
             return self._values[key]
         if default is None and not self._broken:  # a mapping that is none at all was noted once; that is enough
-            self.wrong(key, f"is missing, expected {expected}")
+            self.wrong(key, say("is missing, expected {expected}", expected=expected))
         return default
 
     def _list(self, key: str, expected: str, empty: bool) -> list[Any]:
@@ -185,13 +215,20 @@ class Fields:
         if isinstance(value, list) and (value or empty):
             return value
         if value is not None:
-            self.wrong(key, f"expected {expected}{'' if empty else ' with at least one entry'}, found {shown(value)}")
+            self.wrong(
+                key,
+                say("expected {expected}, found {value}", expected=expected, value=shown(value))
+                if empty
+                else say(
+                    "expected {expected} with at least one entry, found {value}", expected=expected, value=shown(value)
+                ),
+            )
         return []
 
     def _text_item(self, key: str, index: int, item: Any) -> str:
         if isinstance(item, str) and item.strip():
             return item.strip()
-        self.wrong(f"{key}[{index}]", f"expected a text, found {shown(item)}")
+        self.wrong(f"{key}[{index}]", say("expected a text, found {item}", item=shown(item)))
         return ""
 
 

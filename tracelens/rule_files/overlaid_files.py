@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from tracelens.messages import joined, say
 from tracelens.rule_files.fields import shown
 
 FOLDERS = ("schemes/*/rule.yaml", "findings/*.yaml", "levers/*.yaml", "recipes/*/*")
@@ -23,7 +24,7 @@ class RuleFiles:
         self.mistakes = mistakes
         self._paths: dict[str, Path] = {}
         if theirs is not None and not theirs.is_dir():
-            mistakes.append(f"{theirs}: is not a folder")
+            mistakes.append(say("{theirs}: is not a folder", theirs=theirs))
         for folder in (ours, theirs):
             if folder is not None and folder.is_dir():
                 self._paths |= {path.relative_to(folder).as_posix(): path for path in _files_below(folder)}
@@ -39,10 +40,14 @@ class RuleFiles:
             names = sorted(path.relative_to(theirs).as_posix() for path in _files_below(theirs))
             read = [name for name in names if any(PurePosixPath(name).match(form) for form in known)]
             if not read:
-                mistakes.append(f"{theirs}: holds no rule: expected {', '.join(known)}")
+                mistakes.append(
+                    say("{theirs}: holds no rule: expected {known}", theirs=theirs, known=joined(", ", known))
+                )
             for name in names:
                 if name.endswith((".yaml", ".yml")) and name not in read:
-                    mistakes.append(f"{name}: no rule is read from here: expected {', '.join(known)}")
+                    mistakes.append(
+                        say("{name}: no rule is read from here: expected {known}", name=name, known=joined(", ", known))
+                    )
 
     def matching(self, form: str) -> tuple[str, ...]:
         depth = form.count("/")
@@ -53,12 +58,12 @@ class RuleFiles:
     def text(self, name: str) -> str | None:
         """The text of a file; None with the mistake noted where it cannot be read."""
         if name not in self._paths:
-            self.mistakes.append(f"{name}: is missing")
+            self.mistakes.append(say("{name}: is missing", name=name))
             return None
         try:
             return self._paths[name].read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            self.mistakes.append(f"{name}: cannot be read: {error}")
+            self.mistakes.append(say("{name}: cannot be read: {error}", name=name, error=error))
             return None
 
     def yaml(self, name: str) -> Any:
@@ -69,14 +74,16 @@ class RuleFiles:
         try:
             value = yaml.load(text, Loader=_UniqueKeys)
         except yaml.MarkedYAMLError as error:
-            line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-            self.mistakes.append(f"{name}: {line}not YAML: {error.problem or error.context}")
+            line = say("line {line}: ", line=error.problem_mark.line + 1) if error.problem_mark else ""
+            self.mistakes.append(
+                say("{name}: {line}not YAML: {problem}", name=name, line=line, problem=error.problem or error.context)
+            )
             return None
         except (yaml.YAMLError, ValueError, RecursionError) as error:
-            self.mistakes.append(f"{name}: not YAML: {' '.join(str(error).split())}")
+            self.mistakes.append(say("{name}: not YAML: {split}", name=name, split=joined(" ", str(error).split())))
             return None
         if value is None:
-            self.mistakes.append(f"{name}: is empty")
+            self.mistakes.append(say("{name}: is empty", name=name))
         return value
 
 
@@ -87,7 +94,7 @@ class _UniqueKeys(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignor
         seen = set()
         for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
             if key.value in seen:
-                problem = f"the key {shown(key.value)} is there twice"
+                problem = say("the key {key} is there twice", key=shown(key.value))
                 raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
             seen.add(key.value)
         mapping: dict[Any, Any] = super().construct_mapping(node, deep=deep)

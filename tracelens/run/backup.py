@@ -20,6 +20,7 @@ from typing import Any
 
 from tracelens import jsonfile
 from tracelens.errors import InputError
+from tracelens.messages import say
 from tracelens.model import FilePatch
 from tracelens.run.folder import relative, sha256
 from tracelens.run.writing import write_json
@@ -69,19 +70,31 @@ def backup_entries(backup: Path) -> list[BackupEntry]:
     """The files of a backup; raises `InputError` where there is none, or where the manifest is not ours."""
     path = backup / MANIFEST
     if not path.is_file():
-        raise InputError(f"there is no backup in {backup}", hint="nothing was applied from this run")
-    by_hand = "restore the files from git"
+        raise InputError(
+            say("there is no backup in {backup}", backup=backup), hint=say("nothing was applied from this run")
+        )
+    by_hand = say("restore the files from git")
     manifest = jsonfile.read(path, missing=by_hand, damaged=by_hand)
     version = manifest.get("schema_version")
     if version != MANIFEST_VERSION:
-        hint = "revert with the version of TraceLens that applied the patch"
-        raise InputError(f"{path} has schema version {version!r}, this program reads {MANIFEST_VERSION}", hint=hint)
+        hint = say("revert with the version of TraceLens that applied the patch")
+        raise InputError(
+            say(
+                "{path} has schema version {version!r}, this program reads {manifest_version}",
+                path=path,
+                version=version,
+                manifest_version=MANIFEST_VERSION,
+            ),
+            hint=hint,
+        )
     try:
         jsonfile.check(manifest, _SHAPE)
         mark = _mark_of(manifest)
         return [_entry(row, number, backup, mark) for number, row in enumerate(manifest["files"])]
     except (KeyError, TypeError, ValueError, OSError) as error:
-        raise InputError(f"{path} is not a backup's list of files: {error}", hint=by_hand) from error
+        raise InputError(
+            say("{path} is not a backup's list of files: {error}", path=path, error=error), hint=by_hand
+        ) from error
 
 
 def new_mark() -> str:
@@ -109,8 +122,10 @@ def file_digest(path: Path) -> str | None:
     try:
         return sha256(path.read_bytes()) if path.is_file() else None
     except OSError as error:
-        hint = "make it readable, then try again"
-        raise InputError(f"{path} cannot be read: {error.strerror or error}", hint=hint) from error
+        hint = say("make it readable, then try again")
+        raise InputError(
+            say("{path} cannot be read: {strerror}", path=path, strerror=error.strerror or error), hint=hint
+        ) from error
 
 
 def _mark_of(manifest: Mapping[str, Any]) -> str | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from tracelens.errors import InputError
 from tracelens.jsonfile import Shape
+from tracelens.messages import say
 from tracelens.model import LineLog, LinePlace, Location, LoggedStep
 
 SHAPE: Shape = {
@@ -36,7 +37,10 @@ def parse(document: Mapping[str, Any], name: str) -> LineLog:
     try:
         return _log(document)
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise InputError(f"{name} is damaged: {error!r}", hint="record again: tracelens profile SCRIPT") from error
+        raise InputError(
+            say("{name} is damaged: {error!r}", name=name, error=error),
+            hint=say("record again: tracelens profile SCRIPT"),
+        ) from error
 
 
 def _log(document: Mapping[str, Any]) -> LineLog:

@@ -17,6 +17,7 @@ from pathlib import Path
 from tracelens import jsonfile
 from tracelens.errors import InputError
 from tracelens.jsonfile import Shape
+from tracelens.messages import say
 from tracelens.run.folder import RUNS_FOLDER, new_folder, relative
 from tracelens.run.writing import write_json
 
@@ -63,16 +64,26 @@ def is_patch_folder(folder: Path) -> bool:
 
 def read_patch_folder(folder: Path) -> PatchFolder:
     """Read patch.json; raises `InputError` with the file and what is wrong with it."""
-    path, by_hand = folder / PATCH_DESCRIPTION, "restore the files from its backup folder by hand, or from git"
+    path, by_hand = folder / PATCH_DESCRIPTION, say("restore the files from its backup folder by hand, or from git")
     document = jsonfile.read(path, missing=by_hand, damaged=by_hand)
     version = document.get("schema_version")
     if version != PATCH_SCHEMA_VERSION:
-        hint = "revert with the version of TraceLens that wrote it"
-        raise InputError(f"{path} has schema version {version!r}, this program reads {PATCH_SCHEMA_VERSION}", hint=hint)
+        hint = say("revert with the version of TraceLens that wrote it")
+        raise InputError(
+            say(
+                "{path} has schema version {version!r}, this program reads {patch_schema_version}",
+                path=path,
+                version=version,
+                patch_schema_version=PATCH_SCHEMA_VERSION,
+            ),
+            hint=hint,
+        )
     try:
         jsonfile.check(document, _SHAPE)
         home = folder.resolve()
         project, *scripts = ((home / name).resolve() for name in (document["project"], *document["scripts"]))
     except (KeyError, TypeError, ValueError, OSError) as error:
-        raise InputError(f"{path} does not describe a patch: {error}", hint=by_hand) from error
+        raise InputError(
+            say("{path} does not describe a patch: {error}", path=path, error=error), hint=by_hand
+        ) from error
     return PatchFolder(folder, project, tuple(scripts))

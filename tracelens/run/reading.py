@@ -14,6 +14,7 @@ from typing import Any
 from tracelens import jsonfile
 from tracelens.errors import InputError
 from tracelens.jsonfile import Shape
+from tracelens.messages import say
 from tracelens.model import (
     EventUse,
     GarbageCollection,
@@ -28,7 +29,7 @@ from tracelens.model import (
 from tracelens.run import line_log
 from tracelens.run.folder import MONITOR_FILE, RUN_FILE, SCHEMA_VERSION, run_folders
 
-_AGAIN = "record again: tracelens profile SCRIPT"
+_AGAIN = say("record again: tracelens profile SCRIPT")
 _SUPPLY = {"seconds": float, "batches": int, "worker_seconds": float, "ready": int}
 _PLACE = {"path": str, "line": int, "function": str}
 _SPLIT = {"batches": int, "workers": int, "fetch_ns": int, "collate_ns": int, "transforms": {}}
@@ -81,37 +82,47 @@ def newest(parent: Path) -> Path:
     try:
         folders = sorted(run_folders(parent), reverse=True)
     except OSError as error:
-        raise InputError(f"{parent} cannot be read: {error.strerror}", hint="name the run to work on") from error
+        raise InputError(
+            say("{parent} cannot be read: {strerror}", parent=parent, strerror=error.strerror),
+            hint=say("name the run to work on"),
+        ) from error
     for folder in folders:
         with contextlib.suppress(InputError):
             if read(folder).complete:
                 return folder
     raise InputError(
-        f"no complete run under {parent}",
-        hint="record one first: tracelens profile train.py",
+        say("no complete run under {parent}", parent=parent),
+        hint=say("record one first: tracelens profile train.py"),
     )
 
 
 def read(folder: Path) -> Run:
     """Read a Run folder; raises `InputError` with the file and what is wrong with it."""
-    missing = "give a folder that `tracelens profile` wrote, or a trace file"
+    missing = say("give a folder that `tracelens profile` wrote, or a trace file")
     meta = jsonfile.read(folder / RUN_FILE, missing=missing, damaged=_AGAIN)
     version = meta.get("schema_version")
     if version != SCHEMA_VERSION:
         raise InputError(
-            f"{folder / RUN_FILE} has schema version {version!r}, this program reads {SCHEMA_VERSION}",
-            hint="read it with the version of TraceLens that wrote it, or record again",
+            say(
+                "{folder} has schema version {version!r}, this program reads {schema_version}",
+                folder=folder / RUN_FILE,
+                version=version,
+                schema_version=SCHEMA_VERSION,
+            ),
+            hint=say("read it with the version of TraceLens that wrote it, or record again"),
         )
     try:
         jsonfile.check(meta, _RUN)
         return _run_from(folder, meta)
     except KeyError as error:
         raise InputError(
-            f"{folder / RUN_FILE} is not a run description: {error.args[0]} is missing",
+            say("{folder} is not a run description: {key} is missing", folder=folder / RUN_FILE, key=error.args[0]),
             hint=_AGAIN,
         ) from error
     except (TypeError, ValueError, OverflowError, OSError) as error:  # OSError: a path no file system takes
-        raise InputError(f"{folder / RUN_FILE} is not a run description: {error}", hint=_AGAIN) from error
+        raise InputError(
+            say("{folder} is not a run description: {error}", folder=folder / RUN_FILE, error=error), hint=_AGAIN
+        ) from error
 
 
 def samples(folder: Path) -> tuple[dict[str, Any], ...]:

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Literal
 
 from tracelens.errors import InputError
+from tracelens.messages import say
 from tracelens.model import Abstention, Owners, Run, Stall
 from tracelens.run.folder import sha256
 
 SourceScope = Literal["all", "project", "none"]
 LARGEST_BYTES = 4 << 20
 """A larger file was generated; its lines are not shown."""
-_HINT = "give it with --script, or record again: tracelens profile SCRIPT"
+_HINT = say("give it with --script, or record again: tracelens profile SCRIPT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +42,22 @@ def training_script(
     if given is not None:
         data = _content(given)
         if data is None:
-            raise InputError(f"{given} is not a file that can be read", hint="--script names the training script")
+            raise InputError(
+                say("{given} is not a file that can be read", given=given),
+                hint=say("--script names the training script"),
+            )
         return TrainingScript(given.resolve(), given.resolve().parent, _text(data))
     if run is None or run.script is None:
-        return _missing("the recording does not name a training script")
+        return _missing(say("the recording does not name a training script"))
     data = _content(run.script)
     if data is None:
-        return _missing(f"the training script {run.script.name} is not where it was recorded, or cannot be read")
+        return _missing(
+            say("the training script {script} is not where it was recorded, or cannot be read", script=run.script.name)
+        )
     recorded = (run.meta.get("script") or {}).get("sha256")
     data = (originals or {}).get(run.script.resolve(), data)
     if recorded is not None and sha256(data) != recorded:
-        return _missing(f"the training script {run.script.name} changed since it was recorded")
+        return _missing(say("the training script {script} changed since it was recorded", script=run.script.name))
     root = run.cwd if run.script.is_relative_to(run.cwd) else run.script.parent
     return TrainingScript(run.script, root, _text(data))
 

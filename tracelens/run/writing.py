@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tracelens.errors import UsageError
+from tracelens.messages import say
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
@@ -56,15 +57,18 @@ def write_output(path: Path, data: bytes) -> None:
     """Write a file that the user asked for; raises `UsageError` with what is in the way."""
     try:
         if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, "it is a folder")
+            raise IsADirectoryError(errno.EISDIR, say("it is a folder"))
         if path.exists() and not path.is_file():
             path.write_bytes(data)  # a device or pipe, such as /dev/stdout, must not be replaced by a file
         else:
             write_bytes(path, data)
     except OSError as error:
         blocked = isinstance(error, FileExistsError | NotADirectoryError)
-        reason = "a file is where a folder should be" if blocked else error.strerror or str(error)
-        raise UsageError(f"{path} cannot be written: {reason}", hint="give a place that can be written") from error
+        reason = say("a file is where a folder should be") if blocked else error.strerror or str(error)
+        raise UsageError(
+            say("{path} cannot be written: {reason}", path=path, reason=reason),
+            hint=say("give a place that can be written"),
+        ) from error
 
 
 def _umask() -> int:

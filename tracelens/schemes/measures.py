@@ -27,7 +27,7 @@ def read(value: Any, mistakes: list[str]) -> tuple[MeasureRule, ...]:
     found = fields.each("measures", _rule)
     fields.done()
     if len({rule.id for rule in found}) != len(found):
-        fields.wrong("measures", "expected each id once")
+        fields.wrong("measures", say("expected each id once"))
     return found
 
 
@@ -64,7 +64,7 @@ def _rule(fields: Fields) -> MeasureRule:
 def _gain(fields: Fields) -> ExpectedRange:
     low, high = fields.number("low", 0, 100), fields.number("high", 0, 100)
     if low > high:
-        fields.wrong("low", "expected low not above high")
+        fields.wrong("low", say("expected low not above high"))
     span = ExpectedRange(low, high, fields.text("seed"), fields.text("section"), fields.prose("note", default=""))
     fields.done()
     return span

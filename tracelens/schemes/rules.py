@@ -20,6 +20,7 @@ from typing import TypeVar
 from tracelens.edit_kinds import EDIT_DEFINITIONS, SAFE_EDITS, EditKind, definition
 from tracelens.errors import RuleError
 from tracelens.levers import rules as lever_rules
+from tracelens.messages import joined, say
 from tracelens.model import CRITERIA
 from tracelens.rule_files.fields import Fields, nearest, shown
 from tracelens.rule_files.overlaid_files import RuleFiles
@@ -45,8 +46,10 @@ from tracelens.schemes.catalog import (
 __all__ = ["Rules", "default_folder", "load"]
 
 Read = TypeVar("Read")
-_HINT = "mend the files named above; `tracelens rules` lists what is loaded"
-_WEIGHTS_HINT = f"such as --weights performance=50,risk=20; the criteria: {', '.join(CRITERIA)}"
+_HINT = say("mend the files named above; `tracelens rules` lists what is loaded")
+_WEIGHTS_HINT = say(
+    "such as --weights performance=50,risk=20; the criteria: {criteria}", criteria=joined(", ", CRITERIA)
+)
 
 
 def default_folder() -> Path:
@@ -97,7 +100,14 @@ def _each(
         fields = Fields(value, name, files.mistakes)
         out.append(read(fields))
         if isinstance(value, Mapping) and isinstance(value.get("id"), str) and value["id"] != expected_id(name):
-            fields.wrong("id", f"expected {expected_id(name)!r} as the file is named, found {shown(value['id'])}")
+            fields.wrong(
+                "id",
+                say(
+                    "expected {expected_id!r} as the file is named, found {id}",
+                    expected_id=expected_id(name),
+                    id=shown(value["id"]),
+                ),
+            )
         fields.done()
     return tuple(out)
 
@@ -122,7 +132,7 @@ def _weights_file(files: RuleFiles) -> tuple[dict[str, float], dict[str, Scale],
     weights = {criterion: part.number(criterion, 0, 100) for criterion in CRITERIA}
     part.done()
     if not math.isclose(sum(weights.values()), 100):
-        fields.wrong("weights", f"expected to add up to 100, found {sum(weights.values()):g}")
+        fields.wrong("weights", say("expected to add up to 100, found {sum:g}", sum=sum(weights.values())))
     part = fields.inner("scales")
     scales = {name: _scale(part.inner(name)) for name in SCALES}
     part.done()
@@ -161,7 +171,14 @@ def _check_stages(stages: tuple[StageRule, ...], schemes: tuple[SchemeRule, ...]
     for stage in stages:
         for name in stage.schemes:
             if name not in known:
-                mistakes.append(f"weights.yaml: stages: stage {stage.number}: no scheme {name!r}{nearest(name, known)}")
+                mistakes.append(
+                    say(
+                        "weights.yaml: stages: stage {number}: no scheme {name!r}{nearest}",
+                        number=stage.number,
+                        name=name,
+                        nearest=nearest(name, known),
+                    )
+                )
 
 
 def _overridden(base: Mapping[str, float], given: Mapping[str, float], mistakes: list[str]) -> dict[str, float]:
@@ -169,19 +186,25 @@ def _overridden(base: Mapping[str, float], given: Mapping[str, float], mistakes:
     before = len(mistakes)
     for name, value in given.items():
         if name not in CRITERIA:
-            mistakes.append(f"--weights: {name}: no such criterion{nearest(name, CRITERIA)}")
+            mistakes.append(
+                say("--weights: {name}: no such criterion{nearest}", name=name, nearest=nearest(name, CRITERIA))
+            )
         elif isinstance(value, bool) or not math.isfinite(value) or value < 0:
-            mistakes.append(f"--weights: {name}: expected a number from 0 up, found {shown(value)}")
+            mistakes.append(
+                say("--weights: {name}: expected a number from 0 up, found {value}", name=name, value=shown(value))
+            )
     total = sum(value for value in given.values() if math.isfinite(value))
     rest = {criterion: base[criterion] for criterion in CRITERIA if criterion not in given}
     if not given or len(mistakes) > before:
         return dict(base)
     if total > 100 and rest:
-        mistakes.append(f"--weights: the named weights add up to {total:g}, expected at most 100 percent")
+        mistakes.append(
+            say("--weights: the named weights add up to {total:g}, expected at most 100 percent", total=total)
+        )
         return dict(base)
     if not rest or sum(rest.values()) == 0:
         if total == 0:
-            mistakes.append("--weights: expected at least one weight above 0")
+            mistakes.append(say("--weights: expected at least one weight above 0"))
             return dict(base)
         return {criterion: 100 * given.get(criterion, 0.0) / total for criterion in CRITERIA}
     share = (100 - total) / sum(rest.values())
@@ -195,7 +218,9 @@ def _scheme(fields: Fields) -> SchemeRule:
     keys = fields.keys()
     if "unsafe" in keys:
         fields.ignore("unsafe")
-        fields.wrong("unsafe", "is no longer read here: name the scheme under `offered_by` in recipes/<kind>/rule.yaml")
+        fields.wrong(
+            "unsafe", say("is no longer read here: name the scheme under `offered_by` in recipes/<kind>/rule.yaml")
+        )
     return SchemeRule(
         id=fields.text("id"),
         number=fields.text("number") if fields.has("number") else None,
@@ -205,7 +230,7 @@ def _scheme(fields: Fields) -> SchemeRule:
         needs=fields.choices("needs", NEEDS),
         change=fields.choice("change", CHANGES),
         priors=_priors(fields),
-        priors_source=fields.text("priors_source"),
+        priors_source=fields.prose("priors_source"),
         gain=_spans(fields, "gain", 100),
         days=_spans(fields, "days", 365),
         lines=_spans(fields, "lines", 100_000),
@@ -222,7 +247,7 @@ def _edits(fields: Fields) -> tuple[EditTemplate, ...]:
     kinds: list[EditKind] = []
     edits = fields.each("edits", lambda item: _edit(item, kinds))
     if len(set(kinds)) != len(kinds):
-        fields.wrong("edits", "expected each kind once")
+        fields.wrong("edits", say("expected each kind once"))
     return edits
 
 
@@ -253,7 +278,7 @@ def _priors(fields: Fields) -> dict[str, float] | None:
 def _spans(fields: Fields, key: str, limit: float) -> tuple[ExpectedRange, ...]:
     spans = fields.each(key, lambda item: _span(item, limit))
     if any(span.low > span.high for span in spans):
-        fields.wrong(key, "expected low not above high")
+        fields.wrong(key, say("expected low not above high"))
     return spans
 
 
@@ -281,7 +306,14 @@ def _recipe(fields: Fields, files: RuleFiles) -> Recipe:
     kind: EditKind = fields.choice("id", tuple(EDIT_DEFINITIONS))
     tier = fields.choice("tier", TIERS)
     if fields.holds("tier", tier) and fields.holds("id", kind) and tier != definition(kind).tier:
-        fields.wrong("tier", f"expected {definition(kind).tier}, as tracelens/edit_kinds.py says, found {tier}")
+        fields.wrong(
+            "tier",
+            say(
+                "expected {tier}, as tracelens/edit_kinds.py says, found {found}",
+                tier=definition(kind).tier,
+                found=tier,
+            ),
+        )
     return Recipe(
         id=kind,
         title=fields.prose("title"),
@@ -300,11 +332,20 @@ def _check_recipes(recipes: Sequence[Recipe], schemes: Sequence[SchemeRule], mis
     """Each Edit kind has its recipe's folder, and names schemes that exist."""
     known = [scheme.id for scheme in schemes]
     for kind in EDIT_DEFINITIONS.keys() - {recipe.id for recipe in recipes}:
-        mistakes.append(f"recipes/{kind}/rule.yaml: is missing: each Edit kind of tracelens/edit_kinds.py has one")
+        mistakes.append(
+            say("recipes/{kind}/rule.yaml: is missing: each Edit kind of tracelens/edit_kinds.py has one", kind=kind)
+        )
     for recipe in recipes:
         for name in recipe.offered_by:
             if name not in known:
-                mistakes.append(f"recipes/{recipe.id}/rule.yaml: offered_by: no scheme {name!r}{nearest(name, known)}")
+                mistakes.append(
+                    say(
+                        "recipes/{recipe}/rule.yaml: offered_by: no scheme {name!r}{nearest}",
+                        recipe=recipe.id,
+                        name=name,
+                        nearest=nearest(name, known),
+                    )
+                )
 
 
 def _with_offers(scheme: SchemeRule, recipes: Sequence[Recipe]) -> SchemeRule:
@@ -323,7 +364,14 @@ def _python(files: RuleFiles, name: str) -> str:
     try:
         ast.parse(source or "")
     except (SyntaxError, ValueError) as error:
-        files.mistakes.append(f"{name}: line {getattr(error, 'lineno', None) or 1}: not Python: {error}")
+        files.mistakes.append(
+            say(
+                "{name}: line {line}: not Python: {error}",
+                name=name,
+                line=getattr(error, "lineno", None) or 1,
+                error=error,
+            )
+        )
     return source or ""
 
 

@@ -18,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tracelens.errors import InputError
+from tracelens.messages import say
 from tracelens.model import Trace
 from tracelens.trace import completeness, freed_memory, raw_bytes, shared_reading
 from tracelens.trace.columns import Column, ColumnBuilder, rows_among
@@ -50,8 +51,8 @@ def load(path: Path | str, *, max_bytes: int | None = None) -> Trace:
     columns = _without_strays(read.builder.columns(), notes)
     freed_memory.give_back()
     if not columns or not len(columns["start_ns"]):
-        hint = "record again; a profiler that was never stepped or stopped writes an empty trace"
-        raise InputError(f"{path} holds no complete timed event", hint=hint)
+        hint = say("record again; a profiler that was never stepped or stopped writes an empty trace")
+        raise InputError(say("{path} holds no complete timed event", path=path), hint=hint)
     notes.warn_of_dropped()
     return _trace(str(path), read, columns, notes)
 
@@ -128,7 +129,7 @@ def _without_strays(columns: dict[str, Column], notes: LoadNotes) -> dict[str, C
     others = start[~stray]
     if not stray.any() or (len(others) and others.min() < STRAY_NS):
         return columns
-    notes.drop("unfinished record at time 0", int(np.count_nonzero(stray)))
+    notes.drop(say("unfinished record at time 0"), int(np.count_nonzero(stray)))
     return {key: column[~stray] for key, column in columns.items()}
 
 

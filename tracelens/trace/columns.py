@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tracelens.messages import say
 from tracelens.trace import begin_end_pairs
 from tracelens.trace.event_decoder import ARGUMENTS, NOTHING, UNKNOWN_ID, EventBatch, EventColumns, Values
 from tracelens.trace.json_numbers import ids, integers, nanoseconds, streams
@@ -123,7 +124,7 @@ class ColumnBuilder:
         """All parts joined, ordered by start, longer rows first (parents before children), duplicates removed."""
         if self._halves:
             complete, lonely = begin_end_pairs.join_pairs(_concatenated(self._halves))
-            self._notes.drop("begin or end without duration", lonely)
+            self._notes.drop(say("begin or end without duration"), lonely)
             self._spans.append(complete)
         if not self._spans:
             return {}
@@ -132,7 +133,7 @@ class ColumnBuilder:
             columns["stream"][~self._with_stream(columns["category"])] = UNKNOWN_ID
         repeated = self._duplicates(columns)
         if len(repeated):
-            self._notes.drop("duplicate event", len(repeated))
+            self._notes.drop(say("duplicate event"), len(repeated))
             columns = {key: np.delete(column, repeated) for key, column in columns.items()}
         return _with_absent(columns)
 
@@ -143,14 +144,14 @@ class ColumnBuilder:
         part = {"start_ns": start, "end_ns": start + length, **self._fields(rows)}
         if good.all():
             return part
-        self._notes.drop("no timestamp", int(np.count_nonzero(~known)))
-        self._notes.drop("no duration", int(np.count_nonzero(known & ~measured)))
-        self._notes.drop("negative duration", int(np.count_nonzero(known & measured & (length < 0))))
+        self._notes.drop(say("no timestamp"), int(np.count_nonzero(~known)))
+        self._notes.drop(say("no duration"), int(np.count_nonzero(known & ~measured)))
+        self._notes.drop(say("negative duration"), int(np.count_nonzero(known & measured & (length < 0))))
         return {key: column[good] for key, column in part.items()}
 
     def _half(self, rows: EventColumns, begins: tuple[bool, ...]) -> dict[str, Column]:
         start, known = nanoseconds(rows.ts)
-        self._notes.drop("no timestamp", int(np.count_nonzero(~known)))
+        self._notes.drop(say("no timestamp"), int(np.count_nonzero(~known)))
         part = {"start_ns": start, "end_ns": start, **self._fields(rows), begin_end_pairs.BEGINS: np.array(begins)}
         return {key: column[known] for key, column in part.items()}
 

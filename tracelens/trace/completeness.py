@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tracelens.messages import say
 from tracelens.model import Completeness, Coverage, StepSource
 from tracelens.trace import cuda_api
 from tracelens.trace.columns import Column, rows_among
@@ -24,7 +25,7 @@ from tracelens.trace.tables import GPU, RUNTIME, TraceRows, among
 
 Mask = npt.NDArray[np.bool_]
 
-LOST = ("damaged event", "incomplete event", "not an event")
+LOST = (say("damaged event"), say("incomplete event"), say("not an event"))
 """Reasons of `Trace.dropped` that mean that the file held a row there which cannot be read."""
 OPERATORS = ("cpu_op",)
 LEAVES_GPU_WORK = ("launch", "copy", "graph_launch")

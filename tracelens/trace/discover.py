@@ -10,6 +10,7 @@ import glob
 from pathlib import Path
 
 from tracelens.errors import InputError
+from tracelens.messages import say
 from tracelens.trace.chrome import rank_from_name
 
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst", ".trace", ".trace.gz")
@@ -17,7 +18,7 @@ NOT_TRACES = ("run.json", "sources.json", "lines.json", "analysis.json", "verify
 """JSON files that lie beside traces in a Run folder (and one that lies everywhere)."""
 MAX_DEPTH = 2
 """A folder of ranks (`rank0/…`, `iteration_5/rank0_trace.json`), not a whole disk."""
-_HINT = "give a .json or .json.gz of torch.profiler, or a run folder of `tracelens profile`"
+_HINT = say("give a .json or .json.gz of torch.profiler, or a run folder of `tracelens profile`")
 
 
 def discover(path: Path | str) -> tuple[Path, ...]:
@@ -33,15 +34,21 @@ def discover(path: Path | str) -> tuple[Path, ...]:
         if str(path) == "-" or (given.exists() and not folder):
             return (given,)
     except OSError as error:
-        raise InputError(f"{given} cannot be read: {error.strerror}", hint=_HINT) from error
+        raise InputError(
+            say("{given} cannot be read: {strerror}", given=given, strerror=error.strerror), hint=_HINT
+        ) from error
     if folder:
         candidates = [
             file for pattern in ("*", "*/*")[:MAX_DEPTH] for file in given.glob(pattern) if _looks_like_trace(file)
         ]
-        what = f"the folder {given} holds no trace"
+        what = say("the folder {given} holds no trace", given=given)
     else:
         candidates = [file for name in glob.glob(str(path), recursive=True) if _looks_like_trace(file := Path(name))]
-        what = f"{given} does not exist" if not glob.has_magic(str(path)) else f"no trace matches {given}"
+        what = (
+            say("{given} does not exist", given=given)
+            if not glob.has_magic(str(path))
+            else say("no trace matches {given}", given=given)
+        )
     unmistakable = [file for file in candidates if ".pt.trace.json" in file.name]
     files = sorted(set(unmistakable or candidates), key=_order)
     if not files:

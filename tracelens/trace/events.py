@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from tracelens.errors import InputError
+from tracelens.messages import say
 from tracelens.trace import event_decoder, repair
 from tracelens.trace.event_decoder import AnyPhase, EventBatch
 from tracelens.trace.load_notes import LoadNotes
@@ -77,10 +78,10 @@ class EventReader:
             if cut:
                 yield from self._read(self._until(cut))
         if not self._ended:
-            yield self._walk(b",".join((self._carry, *self._parts)), "incomplete event")
+            yield self._walk(b",".join((self._carry, *self._parts)), say("incomplete event"))
             self._parts = []
             if not self._ended:
-                self._notes.warn("the file ends early; all complete events before the end were read")
+                self._notes.warn(say("the file ends early; all complete events before the end were read"))
         self._finish()
 
     def _find_array(self) -> None:
@@ -105,14 +106,17 @@ class EventReader:
 
     def _not_a_trace(self, head: bytearray) -> InputError:
         if not head:
-            what = "is empty"
+            what = say("is empty")
         elif not head.startswith(b"{"):
-            what = "is not JSON"
+            what = say("is not JSON")
         else:
-            what = 'is JSON without "traceEvents"' if _closes(head) else "ends before its first event"
-        what += f" ({self._notes.warnings[0]})" if self._notes.warnings else ""
-        hint = "give what torch.profiler's export_chrome_trace wrote (.json or .json.gz), or record: tracelens profile"
-        return InputError(f"{self._name} {what}, so it is no trace", hint=hint)
+            what = say('is JSON without "traceEvents"') if _closes(head) else say("ends before its first event")
+        if self._notes.warnings:
+            what = say("{what} ({warning})", what=what, warning=self._notes.warnings[0])
+        hint = say(
+            "give what torch.profiler's export_chrome_trace wrote (.json or .json.gz), or record: tracelens profile"
+        )
+        return InputError(say("{name} {what}, so it is no trace", name=self._name, what=what), hint=hint)
 
     def _fill(self, size: int) -> bool:
         """Read on until there is that much text; whether there may be more."""
@@ -170,7 +174,7 @@ class EventReader:
         near = list(islice(BOUNDARY.finditer(text), repair.MAX_JOIN))
         end, begin = (near[-1].start() + 1, near[-1].end()) if near else (len(text), len(text))
         joined, self._carry = self._carry + b"," + text[:end], b""
-        return self._walk(joined, "damaged event"), text[begin:]
+        return self._walk(joined, say("damaged event")), text[begin:]
 
     def _whole(self, array: bytes) -> EventBatch | None:
         """An array of whole, undamaged events; None for any other."""
@@ -216,7 +220,11 @@ class EventReader:
         if tail and not tail.startswith(b"}"):
             self.metadata.update(repair.top_level(b"{" + tail, self._notes))
         if self._mended:
-            self._notes.warn(f"{self._mended} damaged events could be mended; their names may have lost characters")
+            self._notes.warn(
+                say(
+                    "{mended} damaged events could be mended; their names may have lost characters", mended=self._mended
+                )
+            )
 
 
 def _event(value: dict[str, Any]) -> AnyPhase:

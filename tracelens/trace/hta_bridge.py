@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from tracelens.errors import UsageError
+from tracelens.messages import say
 from tracelens.model import Trace
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def analysis(*traces: Trace, include_last_step: bool = False) -> TraceAnalysis:
         for trace in traces:
             rank = trace.rank or 0
             if rank in holder.traces:
-                raise UsageError(f"two traces have rank {rank}", hint="give HTA one trace per rank")
+                raise UsageError(say("two traces have rank {rank}", rank=rank), hint=say("give HTA one trace per rank"))
             holder.symbol_table.add_symbols([*trace.categories, *trace.names])
             holder.traces[rank] = _frame(trace, holder.symbol_table)
             holder.meta_data[rank] = dict(trace.metadata)
@@ -62,8 +63,8 @@ def _facade(base: Any) -> Any:
         def critical_path_analysis(self, *args: Any, **options: Any) -> Any:
             if int(pd.__version__.partition(".")[0]) >= 3:
                 raise UsageError(
-                    f"HTA 0.5's critical path analysis does not work with pandas {pd.__version__}",
-                    hint="use an environment with pandas 2: pip install 'pandas<3'",
+                    say("HTA 0.5's critical path analysis does not work with pandas {version}", version=pd.__version__),
+                    hint=say("use an environment with pandas 2: pip install 'pandas<3'"),
                 )
             return super().critical_path_analysis(*args, **options)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from tracelens.messages import say
 from tracelens.trace import raw_bytes
 from tracelens.trace.events import EventReader
 from tracelens.trace.load_notes import LoadNotes
@@ -36,7 +37,7 @@ def document(path: Path | str, *, max_bytes: int | None = None) -> Document:
         pass
     decoded = [_plain(event) for event in events]
     timed = [event for event in decoded if all(_is_number(event.get(key, 0)) for key in ("ts", "dur"))]
-    notes.drop("time that is no number", len(decoded) - len(timed))
+    notes.drop(say("time that is no number"), len(decoded) - len(timed))
     notes.warn_of_dropped()
     return Document({**reader.metadata, "traceEvents": timed}, tuple(notes.warnings))
 

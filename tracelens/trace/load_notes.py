@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from tracelens.messages import joined, say
+
 
 @dataclass
 class LoadNotes:
@@ -24,7 +26,8 @@ class LoadNotes:
     def warn_of_dropped(self) -> None:
         """At the end: what was left out, as a sentence."""
         if self.dropped:
-            self.warn("left out: " + ", ".join(f"{count} x {reason}" for reason, count in self.dropped.items()))
+            parts = (say("{count} x {reason}", count=count, reason=reason) for reason, count in self.dropped.items())
+            self.warn(say("left out: {parts}", parts=joined(", ", parts)))
 
     def warn(self, sentence: str) -> None:
         if sentence not in self.warnings:

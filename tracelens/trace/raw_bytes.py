@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tracelens.errors import InputError
+from tracelens.messages import say
 from tracelens.trace.load_notes import LoadNotes
 
 try:
@@ -37,7 +38,7 @@ ZSTD_WINDOW = 1 << 27
 ZSTD_STEP = 1 << 10
 """Compressed bytes per call: a kibibyte can expand to 32 MiB, and what a call yields is not bounded otherwise."""
 
-_HINT = "give a .json or .json.gz that torch.profiler wrote, or a run folder of `tracelens profile`"
+_HINT = say("give a .json or .json.gz that torch.profiler wrote, or a run folder of `tracelens profile`")
 _DAMAGE: tuple[type[BaseException], ...] = (zlib.error, inflate.error, EOFError)
 
 
@@ -48,7 +49,7 @@ def pieces(path: Path | str, notes: LoadNotes, max_bytes: int | None = None) -> 
         for piece in _decompressed(handle, str(path), notes):
             total += len(piece)
             if max_bytes is not None and total > max_bytes:
-                notes.warn(f"only the first {max_bytes} bytes were read, as asked")
+                notes.warn(say("only the first {max_bytes} bytes were read, as asked", max_bytes=max_bytes))
                 yield piece[: len(piece) - (total - max_bytes)]
                 return
             yield piece
@@ -63,7 +64,7 @@ def _opened(path: Path | str) -> Iterator[IO[bytes]]:
         handle = open(path, "rb")  # noqa: SIM115 - closed below; only the opening may raise InputError
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"{path} cannot be read: {reason}", hint=_HINT) from error
+        raise InputError(say("{path} cannot be read: {reason}", path=path, reason=reason), hint=_HINT) from error
     with handle:
         yield handle
 
@@ -85,9 +86,9 @@ def _read(handle: IO[bytes], size: int, name: str, notes: LoadNotes) -> bytes:
     try:
         return handle.read(size)
     except IsADirectoryError as error:
-        raise InputError(f"{name} is a folder", hint="give a trace file or a run folder") from error
+        raise InputError(say("{name} is a folder", name=name), hint=say("give a trace file or a run folder")) from error
     except OSError as error:
-        notes.warn(f"reading stopped: {error.strerror or error}")
+        notes.warn(say("reading stopped: {strerror}", strerror=error.strerror or error))
         return b""
 
 
@@ -98,7 +99,7 @@ def _gunzipped(handle: IO[bytes], head: bytes, name: str, notes: LoadNotes) -> I
             given += len(piece)
             yield piece
     except _DAMAGE:
-        notes.warn("the compressed data is damaged; everything before the damage was read")
+        notes.warn(say("the compressed data is damaged; everything before the damage was read"))
         if handle.seekable():
             handle.seek(0)
             yield from _up_to_damage(_members(handle, handle.read(SMALL_STEP), SMALL_STEP, name, notes), given)
@@ -119,7 +120,7 @@ def _members(handle: IO[bytes], data: bytes, step: int, name: str, notes: LoadNo
         inflater = inflate.decompressobj(GZIP_WINDOW)
         while not inflater.eof:
             if not data and not (data := _read(handle, step, name, notes)):
-                notes.warn("the compressed data ends early (a killed job or a full disk)")
+                notes.warn(say("the compressed data ends early (a killed job or a full disk)"))
                 return
             piece = inflater.decompress(data, PIECE)
             data = inflater.unconsumed_tail
@@ -129,7 +130,7 @@ def _members(handle: IO[bytes], data: bytes, step: int, name: str, notes: LoadNo
         if len(data) < len(GZIP_MAGIC):
             data += _read(handle, step, name, notes)
     if data.strip(b"\0"):
-        notes.warn("bytes after the end of the compressed data were ignored")
+        notes.warn(say("bytes after the end of the compressed data were ignored"))
 
 
 def _unzstd(handle: IO[bytes], data: bytes, name: str, notes: LoadNotes) -> Iterator[bytes]:
@@ -139,12 +140,12 @@ def _unzstd(handle: IO[bytes], data: bytes, name: str, notes: LoadNotes) -> Iter
         frame = unpacker.decompressobj()
         while not frame.eof:
             if not data and not (data := _read(handle, PACKED, name, notes)):
-                notes.warn("the compressed data ends early (a killed job or a full disk)")
+                notes.warn(say("the compressed data ends early (a killed job or a full disk)"))
                 return
             try:
                 piece = frame.decompress(data[:ZSTD_STEP])
             except zstandard.ZstdError:
-                notes.warn("the compressed data is damaged; everything before the damage was read")
+                notes.warn(say("the compressed data is damaged; everything before the damage was read"))
                 return
             data = frame.unused_data + data[ZSTD_STEP:]
             if piece:
@@ -152,12 +153,12 @@ def _unzstd(handle: IO[bytes], data: bytes, name: str, notes: LoadNotes) -> Iter
         while len(data) < len(ZSTD_MAGIC) and (more := _read(handle, PACKED, name, notes)):
             data += more
     if data.strip(b"\0"):
-        notes.warn("bytes after the end of the compressed data were ignored")
+        notes.warn(say("bytes after the end of the compressed data were ignored"))
 
 
 def _zstandard() -> Any:
     try:
         return importlib.import_module("zstandard")
     except ImportError:
-        hint = "pip install zstandard, or unpack it: zstd -d FILE"
-        raise InputError("reading .zst needs the zstandard library", hint=hint) from None
+        hint = say("pip install zstandard, or unpack it: zstd -d FILE")
+        raise InputError(say("reading .zst needs the zstandard library"), hint=hint) from None

@@ -14,6 +14,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from tracelens.messages import say
 from tracelens.trace.load_notes import LoadNotes
 
 MAX_JOIN = 3
@@ -91,7 +92,7 @@ def top_level(text: bytes, notes: LoadNotes) -> dict[str, Any]:
             pairs[key] = value
             position = _skip(clean, position)
     except _FAILURES:
-        notes.warn("a top-level key of the file is damaged and was left out")
+        notes.warn(say("a top-level key of the file is damaged and was left out"))
     match = _BASE_TIME.search(text)
     if match and "baseTimeNanoseconds" not in pairs:
         pairs["baseTimeNanoseconds"] = int(match[1][:20])

@@ -16,18 +16,19 @@ from typing import Any
 import pandas as pd
 
 from tracelens.errors import TracelensError
+from tracelens.messages import say
 from tracelens.model import Timeline
 from tracelens.model.second_opinion import ComparedQuantity, SecondOpinion
 from tracelens.trace import hta_bridge, hta_measures
 
-NO_ANSWER = "HTA gives no answer here"
-CAUSES = {"host_wait": "waiting for the host", "kernel_wait": "between two kernels", "other": "other"}
+NO_ANSWER = say("HTA gives no answer here")
+CAUSES = {"host_wait": say("waiting for the host"), "kernel_wait": say("between two kernels"), "other": "other"}
 _TEMPORAL = (("span", "kernel_time"), ("idle", "idle_time"), ("compute", "compute_time"), ("rest", "non_compute_time"))
 _NAMES = {
-    "span": "from the first operation to the last",
-    "idle": "GPU idle",
-    "compute": "GPU computes",
-    "rest": "GPU only copies or communicates",
+    "span": say("from the first operation to the last"),
+    "idle": say("GPU idle"),
+    "compute": say("GPU computes"),
+    "rest": say("GPU only copies or communicates"),
 }
 Answers = dict[str, float]
 
@@ -60,9 +61,9 @@ class _Asked:
 
     def _critical_path(self, picture: Timeline) -> None:
         if any("ProfilerStep" in name for name in picture.trace.names):
-            self.answer("critical path", lambda hta: hta.critical_path_analysis(self.rank, "ProfilerStep", 0))
+            self.answer(say("critical path"), lambda hta: hta.critical_path_analysis(self.rank, "ProfilerStep", 0))
         else:
-            self.failures["its critical path needs ProfilerStep marks, which this recording does not have"] = None
+            self.failures[say("its critical path needs ProfilerStep marks, which this recording does not have")] = None
 
     def _try(self, what: str, question: Callable[[], Any]) -> Any:
         try:
@@ -85,7 +86,7 @@ def _rows(picture: Timeline) -> pd.DataFrame:
 
 
 def _temporal(asked: _Asked, picture: Timeline) -> Iterator[ComparedQuantity]:
-    row = asked.answer("temporal breakdown", lambda hta: hta.get_temporal_breakdown(visualize=False).iloc[0])
+    row = asked.answer(say("temporal breakdown"), lambda hta: hta.get_temporal_breakdown(visualize=False).iloc[0])
     theirs: Answers = {} if row is None else {key: float(row[f"{word}(us)"]) / 1000 for key, word in _TEMPORAL}
     mine = hta_measures.temporal(_rows(picture))
     values = (mine.span_ns, mine.idle_ns, mine.compute_ns, mine.non_compute_ns)
@@ -96,7 +97,7 @@ def _temporal(asked: _Asked, picture: Timeline) -> Iterator[ComparedQuantity]:
 def _idle(asked: _Asked, picture: Timeline) -> Iterator[ComparedQuantity]:
     """Idle time by its cause, each stream taken alone."""
     ranks = [asked.rank]
-    rows = asked.answer("idle breakdown", lambda hta: hta.get_idle_time_breakdown(ranks=ranks, visualize=False)[0])
+    rows = asked.answer(say("idle breakdown"), lambda hta: hta.get_idle_time_breakdown(ranks=ranks, visualize=False)[0])
     theirs = (
         {}
         if rows is None
@@ -111,17 +112,17 @@ def _idle(asked: _Asked, picture: Timeline) -> Iterator[ComparedQuantity]:
         value = float(mine.get(cause, 0.0)) if mine else None
         other = float(theirs.get(cause, 0.0)) if theirs else None
         if value or other:
-            yield ComparedQuantity(f"streams idle, {said}", "ms", other, value)
+            yield ComparedQuantity(say("streams idle, {said}", said=said), "ms", other, value)
 
 
 def _overlap(asked: _Asked, picture: Timeline) -> Iterator[ComparedQuantity]:
     share = hta_measures.communication_overlap(_rows(picture))
     if share is None:
         return
-    row = asked.answer("communication overlap", lambda hta: hta.get_comm_comp_overlap(visualize=False).iloc[0])
+    row = asked.answer(say("communication overlap"), lambda hta: hta.get_comm_comp_overlap(visualize=False).iloc[0])
     value = None if row is None else float(row["comp_comm_overlap_pctg"])
     yield ComparedQuantity(
-        "communication under computation", "%", None if value is None or math.isnan(value) else value, 100 * share
+        say("communication under computation"), "%", None if value is None or math.isnan(value) else value, 100 * share
     )
 
 
@@ -129,8 +130,8 @@ def _differences(quantities: tuple[ComparedQuantity, ...], picture: Timeline) ->
     """The known defects of HTA that are at work where a number differs."""
     if not any(quantity.agrees is False for quantity in quantities):
         return
-    yield "known of HTA: it rounds every start up and every end down to a microsecond: short kernels lose time"
+    yield say("known of HTA: it rounds every start up and every end down to a microsecond: short kernels lose time")
     if "cuda_sync" in picture.trace.categories:
-        yield "known of HTA: it counts the rows of synchronizations on a stream as work of the GPU"
+        yield say("known of HTA: it counts the rows of synchronizations on a stream as work of the GPU")
     if picture.ops()["stream"].nunique() > 1:
-        yield "known of HTA: it takes each stream alone: their idle times add up to more than the GPU's"
+        yield say("known of HTA: it takes each stream alone: their idle times add up to more than the GPU's")

@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tracelens.messages import say
 from tracelens.model import Patch, Verification
 from tracelens.run import sha256
 from tracelens.verify.policy import POLICY
 
-NOT_VERIFIED = "no verify of this patch is in this run"
+NOT_VERIFIED = say("no verify of this patch is in this run")
 INTERVALS = 2
 """A trial has at least this many of the patch's intervals: what waits must have been read in the middle of the loop."""
 
@@ -48,7 +49,7 @@ def checked(patch: Patch, trials: Iterable[Verification], subject: TrialSubject)
     equal = next((trial for trial, reason in zip(reversed(own), reversed(reasons), strict=True) if not reason), None)
     if equal is None:
         return replace(patch, unchecked_because=reasons[-1] if reasons else NOT_VERIFIED)
-    said = f"equal over {equal.details['steps']} steps by verify of {_day(equal)}"
+    said = say("equal over {steps} steps by verify of {day}", steps=equal.details["steps"], day=_day(equal))
     hunks = tuple(replace(hunk, checked=said) if hunk.unproved else hunk for hunk in patch.hunks)
     return replace(patch, hunks=hunks)
 
@@ -77,17 +78,22 @@ def _shown(path: Path, root: Path) -> str:
 
 def _objection(trial: Verification, subject: TrialSubject) -> str:
     """Why a trial of this patch does not show that it is equal; "" if it does."""
-    when = f"the verify of {_day(trial)}"
+    when = say("the verify of {day}", day=_day(trial))
     lacking = _lacking(trial)
     if lacking:
         return f"{when} {lacking}"
     if subject.device is not None and trial.device not in (None, subject.device):
-        return f"{when} ran on {trial.device}, and the recording on {subject.device}"
+        return say(
+            "{when} ran on {trial}, and the recording on {recorded}",
+            when=when,
+            trial=trial.device,
+            recorded=subject.device,
+        )
     touched = (trial.details.get("writes") or {}).get("changed_meanwhile") or ()
     if any(str(name).endswith(".py") for name in touched):
-        return f"sources changed while {when} ran"
+        return say("sources changed while {when} ran", when=when)
     changed = _changed(trial.details.get("sources") or {}, subject.project)
-    return f"{changed} is not what {when} ran" if changed else ""
+    return say("{changed} is not what {when} ran", changed=changed, when=when) if changed else ""
 
 
 def _lacking(trial: Verification) -> str:
@@ -98,12 +104,13 @@ def _lacking(trial: Verification) -> str:
     least = max(POLICY.least_steps, INTERVALS * (trial.details.get("interval") or 0))
     verdict = trial.verdict.rstrip(".")
     objections = {
-        f"found a difference: {verdict}": trial.numbers_equal is False or numbers.get("first_difference") is not None,
-        f"came to no result: {verdict}": trial.numbers_equal is not True,
-        "could not compare what the script prints": not numbers.get("output_compared"),
-        "did not compare learning rates": "settings" not in compared,
-        "could not read every tensor": bool(compared.get("unreadable_tensors")),
-        f"made {steps} steps, and {least} are needed": steps < least,
+        say("found a difference: {verdict}", verdict=verdict): trial.numbers_equal is False
+        or numbers.get("first_difference") is not None,
+        say("came to no result: {verdict}", verdict=verdict): trial.numbers_equal is not True,
+        say("could not compare what the script prints"): not numbers.get("output_compared"),
+        say("did not compare learning rates"): "settings" not in compared,
+        say("could not read every tensor"): bool(compared.get("unreadable_tensors")),
+        say("made {steps} steps, and {least} are needed", steps=steps, least=least): steps < least,
     }
     return next((said for said, holds in objections.items() if holds), "")
 
@@ -121,4 +128,4 @@ def _changed(sources: Mapping[str, str], project: Path) -> str:
 
 
 def _day(trial: Verification) -> str:
-    return str(trial.details.get("date") or "")[:10] or "an unknown day"
+    return str(trial.details.get("date") or "")[:10] or say("an unknown day")

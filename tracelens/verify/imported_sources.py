@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tracelens.errors import UsageError
+from tracelens.messages import say
 
 MOST_FILES = 200
 """A change of more files than this is another project, which is recorded by itself."""
@@ -30,8 +31,10 @@ def imported(script: Path) -> tuple[Path, ...]:
                     pending.append(path)
         if len(sources) > MOST_FILES:
             raise UsageError(
-                f"{script.name} imports more than {MOST_FILES} files beside it",
-                hint="put both versions of the script into one folder, with the files that both import",
+                say(
+                    "{script} imports more than {most_files} files beside it", script=script.name, most_files=MOST_FILES
+                ),
+                hint=say("put both versions of the script into one folder, with the files that both import"),
             )
     return tuple(sorted(sources))
 

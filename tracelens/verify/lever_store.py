@@ -19,12 +19,13 @@ from typing import Any, get_args
 from tracelens import jsonfile, run
 from tracelens.errors import InputError
 from tracelens.jsonfile import Shape
+from tracelens.messages import say
 from tracelens.model import LeverNumbers, Speedup
 from tracelens.verify.lever_trial import LeverMeasurement, LeverTrial, Standing
 
 SCHEMA_VERSION = 1
 FILE = "try.json"
-_AGAIN = "remove it and run tracelens try again"
+_AGAIN = say("remove it and run tracelens try again")
 _ENTRY: Shape = {
     "id": str,
     "standing": frozenset(get_args(Standing)),
@@ -108,7 +109,9 @@ def read(folder: Path) -> LeverRecord:
         return LeverRecord()
     value = jsonfile.read(path, missing=_AGAIN, damaged=_AGAIN)
     if value.get("schema_version") != SCHEMA_VERSION:
-        raise InputError(f"{path} has schema version {value.get('schema_version')!r}", hint=_AGAIN)
+        raise InputError(
+            say("{path} has schema version {value!r}", path=path, value=value.get("schema_version")), hint=_AGAIN
+        )
     try:
         jsonfile.check(value.get("levers"), [_ENTRY], "levers")
         return LeverRecord(
@@ -119,9 +122,11 @@ def read(folder: Path) -> LeverRecord:
             value["sources"],
         )
     except KeyError as error:
-        raise InputError(f"{path} is no trial of levers: {error.args[0]} is missing", hint=_AGAIN) from error
+        raise InputError(
+            say("{path} is no trial of levers: {key} is missing", path=path, key=error.args[0]), hint=_AGAIN
+        ) from error
     except (TypeError, ValueError) as error:
-        raise InputError(f"{path} is no trial of levers: {error}", hint=_AGAIN) from error
+        raise InputError(say("{path} is no trial of levers: {error}", path=path, error=error), hint=_AGAIN) from error
 
 
 def unchanged(record: LeverRecord, project: Path) -> bool:

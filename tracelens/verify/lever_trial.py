@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tracelens.errors import Inconclusive
+from tracelens.messages import say
 from tracelens.model import LeverNumbers, Patch, Speedup, Toggle
 from tracelens.verify.policy import POLICY
 from tracelens.verify.request import duration_text
@@ -149,8 +150,11 @@ def check_budget(request: LeverRequest, levers: int) -> None:
     if request.budget_s < least:
         minutes = math.ceil(seconds_needed(request.step_ns, levers, request.start_s) / 60)
         raise Inconclusive(
-            f"{duration_text(request.budget_s)} are too short to measure this (about {duration_text(least)} are "
-            "needed for one lever)",
+            say(
+                "{budget} are too short to measure this (about {needed} are needed for one lever)",
+                budget=duration_text(request.budget_s),
+                needed=duration_text(least),
+            ),
             hint=f"give --budget {minutes}m",
         )
 
@@ -175,7 +179,7 @@ def together(
     """Both levers in one trial, or why that cannot be. `joined` makes the patch of levers that change the same file."""
     members = (*(first.members or (first.id,)), *(second.members or (second.id,)))
     if any(exclude_each_other(a, b) for a in (first.members or (first.id,)) for b in (second.members or (second.id,))):
-        return "one excludes the other"
+        return say("one excludes the other")
     patch = _patch_of_both(first.patch, second.patch, lambda: joined(members))
     if isinstance(patch, str):
         return patch
@@ -205,5 +209,5 @@ def _patch_of_both(first: Patch | None, second: Patch | None, joined: Callable[[
         return first or second
     shared = {file.path for file in first.files} & {file.path for file in second.files}
     if shared:
-        return joined() or f"both change {min(shared).name}"
+        return joined() or say("both change {name}", name=min(shared).name)
     return Patch(first.root, (*first.files, *second.files), (), (), "")

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tracelens.errors import InputError, UsageError
+from tracelens.messages import joined, say
 from tracelens.model import Estimate, FilePatch, Patch
 from tracelens.verify import imported_sources
 from tracelens.verify.policy import POLICY
@@ -102,7 +103,10 @@ def hand_made(before: Path, after: Path) -> Patch:
     """AFTER.py, with the sources beside it that it imports, in the place of BEFORE.py."""
     for path in (before, after):
         if not path.is_file():
-            raise InputError(f"{path} does not exist", hint="give two scripts: tracelens verify BEFORE.py AFTER.py")
+            raise InputError(
+                say("{path} does not exist", path=path),
+                hint=say("give two scripts: tracelens verify BEFORE.py AFTER.py"),
+            )
     before, after = before.resolve(), after.resolve()
     files = [FilePatch(before, before.read_bytes(), after.read_bytes())]
     if after.parent != before.parent:
@@ -116,7 +120,10 @@ def hand_made(before: Path, after: Path) -> Patch:
 
 def opening(request: VerificationRequest) -> str:
     """What can be said before the first run: its pace decides how long the rest takes, and no guess is told before."""
-    return f"verify takes at most {duration_text(request.budget_s)} (--budget); how long is said after the first run"
+    return say(
+        "verify takes at most {budget} (--budget); how long is said after the first run",
+        budget=duration_text(request.budget_s),
+    )
 
 
 def fit(request: VerificationRequest, changes: int, pace: Pace, left_s: float) -> VerificationPlan:
@@ -131,9 +138,12 @@ def fit(request: VerificationRequest, changes: int, pace: Pace, left_s: float) -
         if seconds <= left_s:
             return VerificationPlan(steps, rounds, seconds, _text(changes, steps, rounds, seconds))
     needed = sufficient_budget(request.budget_s - left_s + seconds)
-    text = (
-        f"the budget of {duration_text(request.budget_s)} is too small for a statement about speed: "
-        f"about {duration_text(needed)} are needed (--budget {needed}s); numbers are compared first"
+    text = say(
+        "the budget of {budget} is too small for a statement about speed: about "
+        "{needed} are needed (--budget {seconds}s); numbers are compared first",
+        budget=duration_text(request.budget_s),
+        needed=duration_text(needed),
+        seconds=needed,
     )
     return VerificationPlan(steps, rounds, seconds, text)
 
@@ -157,26 +167,39 @@ def window_steps(block: int = POLICY.block_steps) -> int:
 def check(request: VerificationRequest, changes: tuple[PatchedVersion, ...]) -> None:
     """Raise `UsageError` for what cannot be verified."""
     if not changes:
-        raise UsageError("nothing to verify: no change was given", hint="name a scheme, or two scripts")
+        raise UsageError(say("nothing to verify: no change was given"), hint=say("name a scheme, or two scripts"))
     for change in changes:
         if change.patch.empty and change.scheme is None:
-            raise UsageError("the two scripts are the same, byte for byte", hint="give the version before and after")
+            raise UsageError(
+                say("the two scripts are the same, byte for byte"), hint=say("give the version before and after")
+            )
         if change.patch.empty:
             raise UsageError(
-                f"the patch of {change.name} changes nothing, there is nothing to verify",
-                hint="see why with: tracelens apply --dry-run",
+                say("the patch of {change} changes nothing, there is nothing to verify", change=change.name),
+                hint=say("see why with: tracelens apply --dry-run"),
             )
     if request.steps < POLICY.least_steps:
-        raise UsageError(f"--steps {request.steps} is less than {POLICY.least_steps}", hint="the default is 200")
+        raise UsageError(
+            say("--steps {steps} is less than {least_steps}", steps=request.steps, least_steps=POLICY.least_steps),
+            hint=say("the default is 200"),
+        )
     names = [change.name for change in changes]
     if len(set(names)) != len(names):
-        raise UsageError(f"a scheme was given twice: {', '.join(sorted(names))}", hint="name each scheme once")
+        raise UsageError(
+            say("a scheme was given twice: {names}", names=joined(", ", sorted(names))),
+            hint=say("name each scheme once"),
+        )
 
 
 def pair_text(original_ns: float, changed_ns: float) -> str:
     """Two step times that ran beside each other, and what the second one gains."""
     gain = f"{100 * (original_ns / changed_ns - 1):+.0f} %".replace("-", "−")
-    return f"{original_ns / 1e6:.1f} → {changed_ns / 1e6:.1f} ms per step  {gain}"
+    return say(
+        "{before:.1f} → {after:.1f} ms per step  {gain}",
+        before=original_ns / 1e6,
+        after=changed_ns / 1e6,
+        gain=gain,
+    )
 
 
 def duration_text(seconds: float) -> str:
@@ -197,10 +220,13 @@ def _choices(most: int) -> list[tuple[int, int]]:
 
 
 def _text(changes: int, steps: int, rounds: int, seconds: float) -> str:
-    versions = "the patched version" if changes == 1 else f"{changes} patched versions"
-    return (
-        f"verify takes about {duration_text(seconds)}: "
-        f"two runs of the original and one of {versions} compare the numbers, "
-        "one recorded run of each counts synchronizations, "
-        f"{rounds} interleaved rounds of {steps} steps compare the times; all in a working copy"
+    versions = say("the patched version") if changes == 1 else say("{changes} patched versions", changes=changes)
+    return say(
+        "verify takes about {duration}: two runs of the original and one of {versions} compare "
+        "the numbers, one recorded run of each counts synchronizations, {rounds} interleaved rounds "
+        "of {steps} steps compare the times; all in a working copy",
+        duration=duration_text(seconds),
+        versions=versions,
+        rounds=rounds,
+        steps=steps,
     )

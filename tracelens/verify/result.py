@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from tracelens.messages import joined, say
 from tracelens.model import Estimate, Ratio, Verification
 from tracelens.verify import equality, store, verdict
 from tracelens.verify.compare import numbers, printed_output, times
@@ -210,23 +211,27 @@ def _environment(record: ProcessRecord) -> dict[str, Any]:
 
 
 def _notes(measured: VersionMeasurements) -> list[str]:
-    notes = []
+    notes: list[str] = []
     device = _elsewhere(measured)
     if device is not None:
         notes.append(
-            f"measured on {device}, recorded on {measured.request.device}: predictions are not held against it"
+            say(
+                "measured on {device}, recorded on {recorded}: predictions are not held against it",
+                device=device,
+                recorded=measured.request.device,
+            )
         )
     if measured.mask is not None and not measured.mask.comparable:
-        notes.append("two originals print different numbers of lines: standard output was not compared")
+        notes.append(say("two originals print different numbers of lines: standard output was not compared"))
     if measured.refused:
-        notes.append("the script went on without the files it was refused; see writes.refused")
+        notes.append(say("the script went on without the files it was refused; see writes.refused"))
     if measured.touched:
         notes.append(_meanwhile(measured.touched))
     before, after = measured.windows
     if before is not None and before.reason:
-        notes.append(f"recorded window of the original: {before.reason}")
+        notes.append(say("recorded window of the original: {reason}", reason=before.reason))
     if after is not None and after.reason and (before is None or after.reason != before.reason):
-        notes.append(f"recorded window of the patched version: {after.reason}")
+        notes.append(say("recorded window of the patched version: {reason}", reason=after.reason))
     return list(dict.fromkeys(notes))
 
 
@@ -236,8 +241,12 @@ def _median(values: list[float]) -> int | None:
 
 def _meanwhile(touched: tuple[str, ...]) -> str:
     """The note about files that changed meanwhile; an editor, another run or a child program may have written them."""
-    names = ", ".join(touched[:SHOWN_TOUCHED]) + (" and more" if len(touched) > SHOWN_TOUCHED else "")
-    return (
-        f"files of the project changed while verify ran ({names}): TraceLens and the script's Python write only into "
-        "the copy, but a program that the script starts can set mode and times of a large file, which is a link there"
+    names = joined(", ", touched[:SHOWN_TOUCHED])
+    if len(touched) > SHOWN_TOUCHED:
+        names = say("{names} and more", names=names)
+    return say(
+        "files of the project changed while verify ran ({names}): TraceLens and the script's Python "
+        "write only into the copy, but a program that the script starts can set mode and times of a "
+        "large file, which is a link there",
+        names=names,
     )

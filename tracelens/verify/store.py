@@ -15,11 +15,12 @@ from typing import Any, get_args
 from tracelens import jsonfile, run
 from tracelens.errors import InputError
 from tracelens.jsonfile import Shape, microseconds
+from tracelens.messages import say
 from tracelens.model import Binding, Estimate, Outcome, Ratio, Verification
 
 SCHEMA_VERSION = 1
 FILE = "verify.json"
-_AGAIN = "remove it and run tracelens verify again"
+_AGAIN = say("remove it and run tracelens verify again")
 _US = {f"{name}_us": float for name in ("base", "step", "low", "high")}
 _ENTRY: Shape = {
     "scheme": str,
@@ -78,8 +79,13 @@ def _entries(path: Path) -> list[dict[str, Any]]:
     version = value.get("schema_version")
     if version != SCHEMA_VERSION:
         raise InputError(
-            f"{path} has schema version {version!r}, this program reads {SCHEMA_VERSION}",
-            hint="read it with the version of TraceLens that wrote it, or verify again",
+            say(
+                "{path} has schema version {version!r}, this program reads {schema_version}",
+                path=path,
+                version=version,
+                schema_version=SCHEMA_VERSION,
+            ),
+            hint=say("read it with the version of TraceLens that wrote it, or verify again"),
         )
     entries: list[dict[str, Any]] = value.get("entries") or []
     try:
@@ -87,9 +93,11 @@ def _entries(path: Path) -> list[dict[str, Any]]:
         for entry in entries:
             _verification(entry)
     except KeyError as error:
-        raise InputError(f"{path} is not a verification: {error.args[0]} is missing", hint=_AGAIN) from error
+        raise InputError(
+            say("{path} is not a verification: {key} is missing", path=path, key=error.args[0]), hint=_AGAIN
+        ) from error
     except (TypeError, ValueError) as error:
-        raise InputError(f"{path} is not a verification: {error}", hint=_AGAIN) from error
+        raise InputError(say("{path} is not a verification: {error}", path=path, error=error), hint=_AGAIN) from error
     return entries
 
 

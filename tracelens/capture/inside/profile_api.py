@@ -38,11 +38,14 @@ from tracelens.capture.run_json import LaunchRecord, RunJsonWriter
 from tracelens.capture.window_plan import KINETO_SILENT, WindowPlan
 from tracelens.errors import UsageError
 from tracelens.launch.inside import hooks
+from tracelens.messages import say, shown
 
 RANKS_SECONDS = 5.0
 """How long rank 0 waits for the others' entries: they end their loops together, but writing files takes time."""
-UNDER_ANOTHER = "this process is already recorded by `tracelens profile` or `verify`, so nothing was recorded twice"
-BLOCK_ENDED = "the `with tracelens.profile()` block ended before the recording was complete"
+UNDER_ANOTHER = say(
+    "this process is already recorded by `tracelens profile` or `verify`, so nothing was recorded twice"
+)
+BLOCK_ENDED = say("the `with tracelens.profile()` block ended before the recording was complete")
 
 
 class Recording:
@@ -51,7 +54,7 @@ class Recording:
     def __init__(self, folder: Path, plan: WindowPlan, interval: int, *, monitor: bool, quiet: bool) -> None:
         self.folder = folder
         self.complete = False
-        self.reason: str | None = "the block has not ended yet"
+        self.reason: str | None = say("the block has not ended yet")
         self.notes: tuple[str, ...] = ()
         self._plan = plan
         self._quiet = quiet
@@ -63,7 +66,10 @@ class Recording:
 
     def __enter__(self) -> Recording:
         if self._entered:
-            raise UsageError(f"{self.folder} was recorded into before", hint="call tracelens.profile() for each block")
+            raise UsageError(
+                say("{folder} was recorded into before", folder=self.folder),
+                hint=say("call tracelens.profile() for each block"),
+            )
         self._entered = True
         if self._run_json is not None:
             self._run_json.write()
@@ -85,7 +91,7 @@ class Recording:
         self, kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         if self._agent is not None:
-            self._agent.end(BLOCK_ENDED if kind is None else f"the block was left by {kind.__name__}")
+            self._agent.end(BLOCK_ENDED if kind is None else say("the block was left by {kind}", kind=kind.__name__))
             _agents.remove(self._agent)
             self.reason = None
         if self._monitor is not None and self._agent is not None:
@@ -94,7 +100,7 @@ class Recording:
             self._conclude(self._run_json)
         self.complete = self.reason is None
         if not self._quiet and not self._rank:
-            print(self._message(), file=sys.stderr)
+            print(shown(self._message()), file=sys.stderr)
 
     def _conclude(self, run_json: RunJsonWriter) -> None:
         deadline = time.monotonic() + RANKS_SECONDS
@@ -104,7 +110,7 @@ class Recording:
             run_json.collect()
         if self.reason is None:
             reasons = [str(entry["reason"]) for entry in run_json.entries if entry.get("reason")]
-            missing = "no training step was seen inside the block" if not run_json.entries else None
+            missing = say("no training step was seen inside the block") if not run_json.entries else None
             self.reason = missing or "; ".join(dict.fromkeys(reasons)) or None
         self.notes = run_json.notes()
         run_json.close(None, self.reason)
@@ -112,8 +118,8 @@ class Recording:
 
     def _message(self) -> str:
         if self.reason is not None:
-            return f"tracelens: the recording is not complete: {self.reason}"
-        return f"tracelens: recorded in {self.folder}\nnext: tracelens recommend {shlex.quote(str(self.folder))}"
+            return say("tracelens: the recording is not complete: {reason}", reason=self.reason)
+        return _recorded(self.folder)
 
 
 def profile(
@@ -132,9 +138,15 @@ def profile(
     all write into one folder. Raises `UsageError` if the folder cannot be made.
     """
     if steps is not None and not (isinstance(steps, int) and steps >= 1):
-        raise UsageError(f"steps is {steps!r}: at least one whole step must be recorded", hint="leave it out for 12")
+        raise UsageError(
+            say("steps is {steps!r}: at least one whole step must be recorded", steps=steps),
+            hint=say("leave it out for 12"),
+        )
     if not (isinstance(interval, int) and interval >= 1):
-        raise UsageError(f"interval is {interval!r}: it must be at least one batch", hint="leave it out for 10")
+        raise UsageError(
+            say("interval is {interval!r}: it must be at least one batch", interval=interval),
+            hint=say("leave it out for 10"),
+        )
     plan = WindowPlan() if steps is None else replace(WindowPlan(), clean=steps)
     return Recording(_folder(out), plan, interval, monitor=monitor, quiet=quiet)
 
@@ -155,15 +167,17 @@ def on_trace_ready(out: str | os.PathLike[str] | None = None, *, quiet: bool = F
             warnings.warn(f"tracelens could not keep this trace: {error}", RuntimeWarning, stacklevel=2)
             return
         if not quiet:
-            print(
-                f"tracelens: recorded in {folder}\nnext: tracelens recommend {shlex.quote(str(folder))}",
-                file=sys.stderr,
-            )
+            print(shown(_recorded(folder)), file=sys.stderr)
 
     return handle
 
 
 # ------------------------------------------------------------------------------------------------------------ folders
+
+
+def _recorded(folder: Path) -> str:
+    after = f"tracelens recommend {shlex.quote(str(folder))}"
+    return say("tracelens: recorded in {folder}\nnext: {after}", folder=folder, after=after)
 
 
 def _folder(out: str | os.PathLike[str] | None) -> Path:
@@ -177,12 +191,19 @@ def _folder(out: str | os.PathLike[str] | None) -> Path:
         folder = Path(out).resolve()
         rank, _world = process_facts.rank_and_world()
         if not rank and folder.exists() and (not folder.is_dir() or any(folder.glob(run.RUN_FILE))):
-            raise UsageError(f"{folder} holds a recording already, or is no folder", hint="give another folder as out=")
+            raise UsageError(
+                say("{folder} holds a recording already, or is no folder", folder=folder),
+                hint=say("give another folder as out="),
+            )
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
-            f"the run folder cannot be made: {error.filename or out}: {error.strerror}",
-            hint="give a folder that can be written as out=",
+            say(
+                "the run folder cannot be made: {filename}: {strerror}",
+                filename=error.filename or out,
+                strerror=error.strerror,
+            ),
+            hint=say("give a folder that can be written as out="),
         ) from error
     return folder
 
@@ -268,7 +289,7 @@ def _save_owned(profiler: Any, folder: Path) -> None:
     plain = place / rank_files.trace_name(rank, os.uname().nodename)
     profiler.export_chrome_trace(str(plain))
     if not plain.is_file():
-        raise OSError(f"the profiler wrote no file {plain.name}")
+        raise OSError(say("the profiler wrote no file {name}", name=plain.name))
     trace = rank_files.compress(plain)
     entry = {
         "rank": rank,
@@ -280,7 +301,7 @@ def _save_owned(profiler: Any, folder: Path) -> None:
         "attributed_steps": [],
         "memory": process_facts.memory(),
         "loaders": [],
-        "notes": ["recorded by the script's own profiler: no unprofiled step time, no source marks"],
+        "notes": [say("recorded by the script's own profiler: no unprofiled step time, no source marks")],
         "complete": True,
         "reason": None,
         "process": process_facts.process(),

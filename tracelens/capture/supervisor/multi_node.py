@@ -20,6 +20,7 @@ from typing import Any
 from tracelens import run
 from tracelens.capture.run_json import RunJsonWriter
 from tracelens.errors import UsageError
+from tracelens.messages import say
 
 LEAD_FILE = ".lead"
 NODE_PREFIX = ".node-"
@@ -38,7 +39,9 @@ class SharedRunFolder:
         self._own = folder / f"{NODE_PREFIX}{platform.node()}-{os.getpid()}"
         self.leads = _claim(folder)
         if not self.leads and (folder / run.RUN_FILE).is_file() and not (folder / LEAD_FILE).exists():
-            raise UsageError(f"{folder} holds a recording already", hint="give another folder with --run-dir")
+            raise UsageError(
+                say("{folder} holds a recording already", folder=folder), hint=say("give another folder with --run-dir")
+            )
         self._own.write_text("running", encoding="ascii")
 
     @property
@@ -85,7 +88,7 @@ def amend(folder: Path, run_json: RunJsonWriter) -> None:
         world = max(int(entry.get("world_size") or 1) for entry in meta["ranks"])
         lost = sorted(set(range(world)) - {int(entry["rank"]) for entry in meta["ranks"]})
         faults = [str(entry["reason"]) for entry in meta["ranks"] if entry.get("reason")]
-        faults += [f"rank {rank} left no recording" for rank in lost]
+        faults += [say("rank {rank} left no recording", rank=rank) for rank in lost]
         meta |= {"world_size": world, "complete": not faults, "reason": "; ".join(dict.fromkeys(faults)) or None}
         run.write_json(path, meta)
         run_json.clear()

@@ -23,12 +23,13 @@ from tracelens.capture.supervisor.multi_node import SharedRunFolder
 from tracelens.capture.window_plan import KINETO_SILENT, WindowPlan
 from tracelens.errors import UsageError
 from tracelens.launch import supervisor
+from tracelens.messages import joined, say, say_count
 
 AGENT = "tracelens.capture.inside.agent"
 BOOT_FOLDER = "boot"
-_OUT_OF_REACH = (
-    "it started one with -I, -E or -S, with a PYTHONPATH of its own, in a container, with a cleaned environment, "
-    "or in the background"
+_OUT_OF_REACH = say(
+    "it started one with -I, -E or -S, with a PYTHONPATH of its own, in a container, with a "
+    "cleaned environment, or in the background"
 )
 MOST_NAMED = 8
 """Ranks that a message names; the others are "…"."""
@@ -150,8 +151,12 @@ class _Recording:
             self._run_json.write()
         except OSError as error:
             raise UsageError(
-                f"the run folder cannot be written: {self._folder}: {error.strerror}",
-                hint="give a folder on a disk with room with -o",
+                say(
+                    "the run folder cannot be written: {folder}: {strerror}",
+                    folder=self._folder,
+                    strerror=error.strerror,
+                ),
+                hint=say("give a folder on a disk with room with -o"),
             ) from error
 
     def _leads(self) -> bool:
@@ -210,7 +215,8 @@ class _Recording:
                 self._run_json.close(supervisor.finish(status), reason)
             except OSError as error:  # the command has ended; its exit status must still be returned
                 self._written = False
-                reason = f"run.json could not be written: {error.strerror}" + (f"; {reason}" if reason else "")
+                unwritten = say("run.json could not be written: {reason}", reason=error.strerror)
+                reason = joined("; ", (unwritten, reason)) if reason else unwritten
         if not self._announced and self._run_json.recorded() and self._leads():
             self._announce_ended()
         if self._error is not None:
@@ -233,42 +239,59 @@ class _Recording:
 
     def _reason(self, status: int, reached: tuple[supervisor.Handshake, ...]) -> str | None:
         """Why the recording is not complete; None if it is."""
-        reasons = [str(entry["reason"]) for entry in self._run_json.entries if entry.get("reason")]
+        reasons = [entry["reason"] for entry in self._run_json.entries if entry.get("reason")]
         if self._run_json.entries:
             lost = self._run_json.missing(self._options.ranks)
             if lost:
-                who = f"rank {lost[0]}" if len(lost) == 1 else f"ranks {', '.join(map(str, lost))}"
-                reasons.append(f"{who} left no recording")
+                ranks = joined(", ", map(str, lost))
+                reasons.append(
+                    say_count(
+                        "rank {ranks} left no recording", "ranks {ranks} left no recording", len(lost), ranks=ranks
+                    )
+                )
         if self._run_json.recorded():
-            return "; ".join(dict.fromkeys(reasons)) or None
-        return "; ".join(dict.fromkeys(reasons)) or self._why_nothing(status, reached)
+            return joined("; ", dict.fromkeys(reasons)) or None
+        return joined("; ", dict.fromkeys(reasons)) or self._why_nothing(status, reached)
 
     def _why_nothing(self, status: int, reached: tuple[supervisor.Handshake, ...]) -> str:
         """Why no process has written an entry."""
         failures = [hand.agent for hand in reached if hand.agent != "armed"]
         unwritten = [path for path in self._folder.glob("rank*") if not (path / "rank.json").is_file()]
         if failures:
-            return f"TraceLens could not work inside the process: {failures[0]}"
+            return say("TraceLens could not work inside the process: {failures}", failures=failures[0])
         if unwritten:
-            return f"{unwritten[0].name} was not written to its end: was the process killed, or is the disk full?"
+            return say(
+                "{name} was not written to its end: was the process killed, or is the disk full?",
+                name=unwritten[0].name,
+            )
         if status and self._in_python:
-            return f"the command {_ended(status)} before {'anything was saved' if reached else 'it imported torch'}"
+            one = say("the command {ended} before anything was saved", ended=_ended(status))
+            return one if reached else say("the command {ended} before it imported torch", ended=_ended(status))
         if reached:
             return self._why_no_step(len(reached))
         if self._in_python:
-            return f"no Python process below the command imported torch, unless {_OUT_OF_REACH}"
-        ended = f"the command {_ended(status)}, and " if status else ""
-        return f"{ended}injection did not reach any Python process: the command started none, or {_OUT_OF_REACH}"
+            return say(
+                "no Python process below the command imported torch, unless {out_of_reach}", out_of_reach=_OUT_OF_REACH
+            )
+        before = say("the command {ended}, and ", ended=_ended(status)) if status else ""
+        return say(
+            "{before}injection did not reach any Python process: the command started none, or {out_of_reach}",
+            before=before,
+            out_of_reach=_OUT_OF_REACH,
+        )
 
     def _why_no_step(self, processes: int) -> str:
         """Why no process wrote an entry although some with torch were reached."""
         asked = self._options.ranks
         if asked is not None:
             named = ", ".join(map(str, asked[:MOST_NAMED])) + (", …" if len(asked) > MOST_NAMED else "")
-            return f"no rank that was asked for ({named}) made a training step"
-        return (
-            "no training step was seen: no optimizer stepped and too few batches were read to tell a loop "
-            f"(in {processes} {'process' if processes == 1 else 'processes'} with torch)"
+            return say("no rank that was asked for ({named}) made a training step", named=named)
+        return say_count(
+            "no training step was seen: no optimizer stepped and too few batches were read to tell a "
+            "loop (in {count} process with torch)",
+            "no training step was seen: no optimizer stepped and too few batches were read to tell a "
+            "loop (in {count} processes with torch)",
+            processes,
         )
 
 
@@ -280,20 +303,27 @@ def _make_folder(options: ProfileOptions) -> Path:
     place = (options.cwd / (out or options.parent)).absolute()
     if not str(place).isprintable():  # Kineto drops control characters and needs UTF-8
         raise UsageError(
-            f"the profiler cannot write to a path with such characters: {place}", hint="name another run folder with -o"
+            say("the profiler cannot write to a path with such characters: {place}", place=place),
+            hint=say("name another run folder with -o"),
         )
     try:
         if out is None:
             return run.new_folder(_name(options), options.cwd / options.parent)
         out = options.cwd / out
         if not options.join and out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise UsageError(f"{out} exists and is not an empty folder", hint="give another folder with -o")
+            raise UsageError(
+                say("{out} exists and is not an empty folder", out=out), hint=say("give another folder with -o")
+            )
         out.mkdir(parents=True, exist_ok=True)
         return out
     except OSError as error:
         raise UsageError(
-            f"the run folder cannot be made: {error.filename or out}: {error.strerror}",
-            hint="give a folder that can be written with -o",
+            say(
+                "the run folder cannot be made: {filename}: {strerror}",
+                filename=error.filename or out,
+                strerror=error.strerror,
+            ),
+            hint=say("give a folder that can be written with -o"),
         ) from error
 
 
@@ -311,11 +341,11 @@ def _start(options: ProfileOptions, command: tuple[str, ...]) -> LaunchRecord:
 
 def _ended(status: int) -> str:
     if status > 0:
-        return f"ended with exit code {status}"
+        return say("ended with exit code {status}", status=status)
     try:
-        return f"was killed by {signal.Signals(-status).name}"
+        return say("was killed by {name}", name=signal.Signals(-status).name)
     except ValueError:  # a real-time signal
-        return f"was killed by signal {-status}"
+        return say("was killed by signal {status}", status=-status)
 
 
 def _name(options: ProfileOptions) -> str:

@@ -12,6 +12,7 @@ from tracelens.cli.renderers.renderer import (
     Renderer,
     RulesAnswer,
 )
+from tracelens.messages import say
 
 if TYPE_CHECKING:
     from tracelens.cli.options import Presentation
@@ -61,9 +62,19 @@ def _subject(diagnosis: PlannedDiagnosis, options: PlanOptions) -> Subject | Non
     rule = rule_files.load(options.rules).scheme(name) if name else None
     if rule is None:
         return None
-    spans = (("gain", rule.gain, "%"), ("working days", rule.days, ""), ("lines of code", rule.lines, ""))
+    spans = (
+        (say("gain"), rule.gain, "%"),
+        (say("working days"), rule.days, ""),
+        (say("lines of code"), rule.lines, ""),
+    )
     claims = (
-        Expectation(what, f"{_range(span.low, span.high)} {unit}".strip(), f"{span.seed}, {span.section}")
+        Expectation(
+            what,
+            say("{range} {unit}", range=_range(span.low, span.high), unit=unit)
+            if unit
+            else _range(span.low, span.high),
+            f"{span.seed}, {span.section}",
+        )
         for what, ranges, unit in spans
         for span in ranges
     )
@@ -79,7 +90,7 @@ def _subject(diagnosis: PlannedDiagnosis, options: PlanOptions) -> Subject | Non
 
 
 def _range(low: float, high: float) -> str:
-    return f"{low:g}" if low == high else f"{low:g} to {high:g}"
+    return f"{low:g}" if low == high else say("{low:g} to {high:g}", low=low, high=high)
 
 
 def _streams(kinds: list[EditKind]) -> tuple[tuple[str, str], ...]:
@@ -89,10 +100,14 @@ def _streams(kinds: list[EditKind]) -> tuple[tuple[str, str], ...]:
     rules = {replay_rule(kind) for kind in kinds}
     if "copy-ahead" not in rules:
         return ()
-    reads = [("reads", "values read back to the host, once their event has completed")] if "read-later" in rules else []
-    loop = "forward, backward and optimizer of batch N; it waits for the copy's event, the host does not"
-    copies = "batch N+1 and those after it, from pinned memory, while batch N computes"
-    return (("the loop's own", loop), ("copies", copies), *reads)
+    reads = (
+        [(say("reads"), say("values read back to the host, once their event has completed"))]
+        if "read-later" in rules
+        else []
+    )
+    loop = say("forward, backward and optimizer of batch N; it waits for the copy's event, the host does not")
+    copies = say("batch N+1 and those after it, from pinned memory, while batch N computes")
+    return ((say("the loop's own"), loop), (say("copies"), copies), *reads)
 
 
 RENDERER = Renderer(

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from typing import Any, Literal
 
+from tracelens.messages import say
 from tracelens.verify.compare import printed_output
 from tracelens.verify.compare.printed_output import LineDifference, Mask
 from tracelens.verify.trial_process import STANDARD_ERROR, ProcessRecord
@@ -28,7 +29,12 @@ class Difference:
     patched: str
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.original} in the original, {self.patched} in the patched version"
+        return say(
+            "{where}: {original} in the original, {patched} in the patched version",
+            where=self.where,
+            original=self.original,
+            patched=self.patched,
+        )
 
     def document(self) -> dict[str, str]:
         return asdict(self)
@@ -40,7 +46,7 @@ def tensor_difference(original: ProcessRecord, patched: ProcessRecord) -> Differ
     Ranks exchange gradients: a wrong number of one rank is in the others one step later.
     """
     if len(original.ranks) != len(patched.ranks):
-        return Difference("ranks", "training processes", str(len(original.ranks)), str(len(patched.ranks)))
+        return Difference("ranks", say("training processes"), str(len(original.ranks)), str(len(patched.ranks)))
     label = "rank {rank}, " if len(original.ranks) > 1 else ""
     per_rank = [
         _of_rank(a, b, label.format(rank=a["rank"])) for a, b in zip(original.ranks, patched.ranks, strict=True)
@@ -52,7 +58,7 @@ def tensor_difference(original: ProcessRecord, patched: ProcessRecord) -> Differ
 def _of_rank(a: Mapping[str, Any], b: Mapping[str, Any], label: str) -> tuple[int, int, Difference] | None:
     """The first difference of one rank: (order of its kind, position among its kind, difference)."""
     if a["steps"] != b["steps"]:
-        return 0, 0, Difference("steps", f"{label}steps made", str(a["steps"]), str(b["steps"]))
+        return 0, 0, Difference("steps", say("{label}steps made", label=label), str(a["steps"]), str(b["steps"]))
     losses = _first(label, "loss", a.get("losses", ()), b.get("losses", ()))
     if losses is not None:
         return 1, *losses
@@ -82,7 +88,7 @@ def output_difference(originals: Sequence[ProcessRecord], patched: ProcessRecord
         line = printed_output.difference(originals[0].stdout, patched.stdout, mask, ordered=len(patched.ranks) == 1)
     if line is None:
         return side_output_difference(originals, patched), mask
-    return _output_difference(f"line {line.line} of standard output", line), mask
+    return _output_difference(say("line {line} of standard output", line=line.line), line), mask
 
 
 def side_output_difference(originals: Sequence[ProcessRecord], patched: ProcessRecord) -> Difference | None:
@@ -101,7 +107,9 @@ def side_output_difference(originals: Sequence[ProcessRecord], patched: ProcessR
         ordered = len(patched.ranks) == 1 and name != STANDARD_ERROR
         line = printed_output.difference(first[name], patched.side_outputs[name], mask, ordered=ordered)
         if line is not None:
-            return _output_difference(f"line {line.line} of {name}" if ordered else name, line)
+            return _output_difference(
+                say("line {line} of {name}", line=line.line, name=name) if ordered else name, line
+            )
     return None
 
 
@@ -146,7 +154,7 @@ def _first_setting(
         mine, other = a.get(name, {}), b.get(name, {})
         steps = [step for step in sorted({*mine, *other}) if _value_at(mine, step) != _value_at(other, step)]
         if steps:
-            where = f"{label}{name} at step {steps[0]}"
+            where = say("{label}{name} at step {steps}", label=label, name=name, steps=steps[0])
             values = (_value_at(changes, steps[0]) for changes in (mine, other))
             differences.append((steps[0], Difference("setting", where, *map(str, values))))
     return min(differences, key=lambda difference: difference[0]) if differences else None
@@ -163,7 +171,14 @@ def _shown(entry: Mapping[str, Any]) -> str:
     first = entry.get("first", [])
     if not entry["shape"] and first:
         return repr(first[0])
-    return f"{entry['name']} {entry['dtype']}{entry['shape']} {first} … sum {entry.get('sum')}"
+    return say(
+        "{name} {dtype}{shape} {first} … sum {entry}",
+        name=entry["name"],
+        dtype=entry["dtype"],
+        shape=entry["shape"],
+        first=first,
+        entry=entry.get("sum"),
+    )
 
 
 def _quoted(line: str | None) -> str:

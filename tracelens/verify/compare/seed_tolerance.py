@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from tracelens.messages import say
 from tracelens.verify.compare.times import T95
 
 MOST_OUTSIDE = 0.25
@@ -79,7 +80,12 @@ def judge(originals: Sequence[Sequence[float]], patched: Sequence[float], steps:
     per_step = length // steps if steps and length % steps == 0 else 1
     blocks = length // per_step // block if per_step else 0
     if blocks < LEAST_BLOCKS:
-        return SeedTolerance(seeds, reason=f"{length} losses are too few for a curve in blocks of {block} steps")
+        return SeedTolerance(
+            seeds,
+            reason=say(
+                "{length} losses are too few for a curve in blocks of {block} steps", length=length, block=block
+            ),
+        )
     curves = []
     for offset in range(per_step):
         tracks = [_blocks(losses[offset:length:per_step], block) for losses in (*originals, patched)]
@@ -88,7 +94,7 @@ def judge(originals: Sequence[Sequence[float]], patched: Sequence[float], steps:
         curves.append(_curve(tracks[:-1], tracks[-1]))
     if not curves:
         return SeedTolerance(
-            seeds, reason="the seeds change nothing: the script makes its random numbers in a way of its own"
+            seeds, reason=say("the seeds change nothing: the script makes its random numbers in a way of its own")
         )
     return SeedTolerance(
         seeds, "diverges" if any(curve.diverges for curve in curves) else "within seed noise", tuple(curves)

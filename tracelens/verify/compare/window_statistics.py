@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracelens.errors import InputError
+from tracelens.messages import say
 from tracelens.verify.policy import POLICY
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def read(rank: Mapping[str, Any]) -> WindowStatistics:
         "memory_slope_bytes": memory_slope(record["memory"]),
     }
     if not record["trace"]:
-        return WindowStatistics(0, reason=record["reason"] or "the window was not reached", **common)
+        return WindowStatistics(0, reason=record["reason"] or say("the window was not reached"), **common)
     from tracelens.trace import chrome, timeline
 
     try:
@@ -91,11 +92,11 @@ def _facts(timeline: Timeline) -> dict[str, Any]:
     kept = steps[steps["kept"]]
     count = len(kept)
     if not count:
-        return {"steps": 0, "reason": "no whole step in the window"}
+        return {"steps": 0, "reason": say("no whole step in the window")}
     loader = _within(timeline.loader_waits(), kept)
     loader_ns = float((loader["end_ns"] - loader["start_ns"]).sum()) / count
     if not len(timeline.ops()):
-        return {"steps": count, "reason": "no GPU work in the window: nothing waits for a GPU here"}
+        return {"steps": count, "reason": say("no GPU work in the window: nothing waits for a GPU here")}
     from tracelens.trace.waits import kinds_of_calls
 
     waits = _within(timeline.syncs(), kept)

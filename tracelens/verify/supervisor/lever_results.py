@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tracelens.messages import say
 from tracelens.model import LeverNumbers, Speedup
 from tracelens.verify.compare import lever_numbers, pooled_times, seed_tolerance
 from tracelens.verify.compare.numbers import Difference
@@ -20,14 +21,14 @@ from tracelens.verify.lever_trial import LeverMeasurement, LeverTrial, Standing
 from tracelens.verify.trial_process import ProcessRecord
 
 NOTHING_MET = {
-    "autocast": "no backward ran in the thread that imports torch",
-    "flag": "nothing was computed",
-    "compile": "the loop calls no module with parameters",
-    "channels-last": "the loop calls no module with parameters",
-    "optimizer-argument": "no optimizer of torch was constructed",
-    "zero-grad": "no zero_grad was called",
-    "loader-argument": "no DataLoader was iterated over",
-    "batch": "no DataLoader was iterated over",
+    "autocast": say("no backward ran in the thread that imports torch"),
+    "flag": say("nothing was computed"),
+    "compile": say("the loop calls no module with parameters"),
+    "channels-last": say("the loop calls no module with parameters"),
+    "optimizer-argument": say("no optimizer of torch was constructed"),
+    "zero-grad": say("no zero_grad was called"),
+    "loader-argument": say("no DataLoader was iterated over"),
+    "batch": say("no DataLoader was iterated over"),
 }
 """By kind of toggle, why it could not act."""
 
@@ -71,9 +72,11 @@ def standing(trial: LeverTrial, record: ProcessRecord) -> tuple[Standing, str | 
     if toggles and all(toggle["state"] == "already" for toggle in toggles) and trial.patch is None:
         return "already", _of_state(toggles, "already")
     if trial.patch is not None and not any(rank["loaded"] for rank in record.ranks):
-        return "unused", "no process of this command loads a patched file"
+        return "unused", say("no process of this command loads a patched file")
     if not all(map(math.isfinite, losses)):
-        return "failed", f"the loss is not finite from step {_first_not_finite(losses)} on"
+        return "failed", say(
+            "the loss is not finite from step {first_not_finite} on", first_not_finite=_first_not_finite(losses)
+        )
     return "measured", None
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tracelens.errors import Inconclusive, Refused
+from tracelens.messages import say, say_count
 from tracelens.verify.compare import lever_numbers, numbers, pooled_times, times
 from tracelens.verify.compare.numbers import Difference
 from tracelens.verify.exchange import Mode
@@ -112,7 +113,7 @@ class LeverSession:
 
     def run_originals(self) -> None:
         """Two originals: their pace, and whether two runs agree at all."""
-        self._tell("original, first run")
+        self._tell(say("original, first run"))
         process = replace(
             self._process(ORIGINAL, "numbers", self.steps),
             deadline_s=self.request.budget_s / 5,
@@ -127,7 +128,7 @@ class LeverSession:
         self.originals = [first, self._numbers_of_original()]
         self.noise = numbers.tensor_difference(*self.originals)
         if self.noise is not None:
-            self._tell("two runs of the original differ; comparing once more under deterministic algorithms")
+            self._tell(say("two runs of the original differ; comparing once more under deterministic algorithms"))
             self.deterministic = True
             self.originals = [self._numbers_of_original(), self._numbers_of_original()]
             self.noise = numbers.tensor_difference(*self.originals)
@@ -140,7 +141,7 @@ class LeverSession:
         return max(LEVER_POLICY.least_steps, steps - steps % POLICY.block_steps)
 
     def _numbers_of_original(self) -> ProcessRecord:
-        self._tell("original, numbers")
+        self._tell(say("original, numbers"))
         return self._start(self._process(ORIGINAL, "numbers", self.steps, deterministic=self.deterministic), None)
 
     # -------------------------------------------------------------------------------------------------- rounds
@@ -159,7 +160,7 @@ class LeverSession:
             self._tell_results()
 
     def _first_round(self, lever: LeverUnderTrial) -> None:
-        self._tell(f"{lever.trial.id}, numbers")
+        self._tell(say("{trial}, numbers", trial=lever.trial.id))
         process = self._process(lever.trial.id, "numbers", self.steps, deterministic=self.deterministic)
         lever.record = self._attempt(lever, process)
         if lever.record is None:
@@ -177,7 +178,14 @@ class LeverSession:
                 wanted.pop()  # what gains least
             if not wanted:
                 return
-            self._tell(f"round {number + 2} of {len(wanted)} {'lever' if len(wanted) == 1 else 'levers'}")
+            self._tell(
+                say_count(
+                    "round {number} of {count} lever",
+                    "round {number} of {count} levers",
+                    len(wanted),
+                    number=number + 2,
+                )
+            )
             for position, lever in enumerate(wanted if number % 2 else reversed(wanted)):
                 if position % LEVER_POLICY.bases_every == 0:
                     self._time_base()
@@ -196,13 +204,13 @@ class LeverSession:
         return middle > LEVER_POLICY.promising and not _decided(lever)
 
     def _time_base(self) -> None:
-        self._tell("original, timed")
+        self._tell(say("original, timed"))
         self.base = self._start(self._process(ORIGINAL, "timed", self.steps), None)
 
     def _time(self, lever: LeverUnderTrial) -> None:
         """One more timed run, paired with the original that ran last."""
         assert self.base is not None
-        self._tell(f"{lever.trial.id}, timed")
+        self._tell(say("{trial}, timed", trial=lever.trial.id))
         record = self._attempt(lever, self._process(lever.trial.id, "timed", self.steps))
         lever.seconds = record.seconds if record is not None else None
         base = self.base.timed_steps()
@@ -220,7 +228,7 @@ class LeverSession:
             return
         while len(self.seeded) < POLICY.band_seeds - 1:
             shift = len(self.seeded) + 1
-            self._tell(f"original, seed {self.request.seed + shift}")
+            self._tell(say("original, seed {seed}", seed=self.request.seed + shift))
             process = self._process(ORIGINAL, "numbers", self.steps, deterministic=self.deterministic)
             self.seeded.append(self._start(replace(process, seed_shift=shift), None))
         for lever in changed:
@@ -373,7 +381,7 @@ class LeverSession:
         return processes.run(process, self.request.command, self.copy, patch, self.on_group)
 
     def _tell(self, text: str) -> None:
-        self.request.progress(f"{text}  (at most {duration_text(max(self.left_s, 1))} left)")
+        self.request.progress(say("{text}  (at most {left} left)", text=text, left=duration_text(max(self.left_s, 1))))
 
 
 def _brief(message: str) -> str:

@@ -19,6 +19,7 @@ from typing import Any
 
 from tracelens.errors import Inconclusive, InputError, Refused, TracelensError
 from tracelens.launch import supervisor
+from tracelens.messages import say
 from tracelens.model import Patch
 from tracelens.verify import exchange
 from tracelens.verify.exchange import AgentConfig
@@ -110,7 +111,8 @@ def _words(command: Command, copy: WorkingCopy) -> tuple[str, ...]:
         return words
     if not (copy.cwd / command.words[0]).is_file():
         raise InputError(
-            f"script {copy.cwd / command.words[0]} does not exist", hint="was it moved since it was recorded?"
+            say("script {cwd} does not exist", cwd=copy.cwd / command.words[0]),
+            hint=say("was it moved since it was recorded?"),
         )
     return (command.python, *words)
 
@@ -154,15 +156,21 @@ def _wait(
             )
         except OSError as error:
             raise InputError(
-                f"{launch.command[0]} cannot be started: {error.strerror}", hint="is it still installed here?"
+                say("{command} cannot be started: {strerror}", command=launch.command[0], strerror=error.strerror),
+                hint=say("is it still installed here?"),
             ) from error
         try:
             on_group(child.pid)
             return child.wait(timeout=process.timeout_s)
         except subprocess.TimeoutExpired:
             raise Inconclusive(
-                f"the {process.version} version did not reach step {process.steps} within {process.timeout_s:.0f} s",
-                hint="give a larger --budget, or fewer --steps",
+                say(
+                    "the {version} version did not reach step {steps} within {timeout_s:.0f} s",
+                    version=process.version,
+                    steps=process.steps,
+                    timeout_s=process.timeout_s,
+                ),
+                hint=say("give a larger --budget, or fewer --steps"),
             ) from None
         finally:
             _end_session(child)
@@ -195,9 +203,9 @@ class _Ended:
     @property
     def how(self) -> str:
         if self.status > 0:
-            return f"exit code {self.status}"
+            return say("exit code {status}", status=self.status)
         known = {number.value: number.name for number in signal.Signals}
-        return f"signal {known.get(-self.status, -self.status)}"
+        return say("signal {known}", known=known.get(-self.status, -self.status))
 
 
 def _record(process: TrialProcess, copy: WorkingCopy, ended: _Ended) -> ProcessRecord:
@@ -208,7 +216,11 @@ def _record(process: TrialProcess, copy: WorkingCopy, ended: _Ended) -> ProcessR
     ranks = sorted((json.loads(path.read_text(encoding="utf-8")) for path in files), key=_rank_and_pid)
     if ended.status != 0 or not ranks:
         stopped = bool(ranks) and all(rank["stopped"] == "steps" for rank in ranks)
-        when = f"when it was stopped after step {process.steps}" if stopped else f"before step {process.steps}"
+        when = (
+            say("when it was stopped after step {steps}", steps=process.steps)
+            if stopped
+            else say("before step {steps}", steps=process.steps)
+        )
         if refused:
             raise _refusal(process, refused)
         raise _failure(process, ended, when, f":\n{tail}" if tail else "")
@@ -232,17 +244,23 @@ def _check_sources(ranks: list[dict[str, Any]]) -> None:
     foreign = sorted({path for rank in ranks for path in rank["foreign"]})
     if foreign:
         raise Inconclusive(
-            f"the patched file {foreign[0]} was imported from its original place, not from the working copy",
-            hint="the project is installed in a way that bypasses sys.path; run it from its source folder",
+            say(
+                "the patched file {foreign} was imported from its original place, not from the working copy",
+                foreign=foreign[0],
+            ),
+            hint=say("the project is installed in a way that bypasses sys.path; run it from its source folder"),
         )
 
 
 def _refusal(process: TrialProcess, refused: tuple[str, ...]) -> Refused:
     listed = "\n  ".join(refused)
     return Refused(
-        f"the {process.version} version wants to write outside the working copy, which verify does not let it:\n"
-        f"  {listed}",
-        hint="make these paths relative to the script or to the working directory, then verify again",
+        say(
+            "the {version} version wants to write outside the working copy, which verify does not let it:\n  {listed}",
+            version=process.version,
+            listed=listed,
+        ),
+        hint=say("make these paths relative to the script or to the working directory, then verify again"),
     )
 
 
@@ -250,23 +268,38 @@ def _failure(process: TrialProcess, ended: _Ended, when: str, quoted: str) -> Tr
     """The error for a process that failed or was not observed; `quoted` is the end of its standard error."""
     version = process.version
     if ended.status == exchange.OBSERVER_FAILED:
-        return Inconclusive(f"the {version} version could not be observed{quoted}", hint="please report this")
+        return Inconclusive(
+            say("the {version} version could not be observed{quoted}", version=version, quoted=quoted),
+            hint=say("please report this"),
+        )
     if ended.status != 0:
         return ProcessFailed(
-            f"the {version} version ended with {ended.how} {when}{quoted}",
-            hint="it was run in a copy of the project, offline, with standard input closed; does it run by hand?",
+            say(
+                "the {version} version ended with {how} {when}{quoted}",
+                version=version,
+                how=ended.how,
+                when=when,
+                quoted=quoted,
+            ),
+            hint=say("it was run in a copy of the project, offline, with standard input closed; does it run by hand?"),
         )
     if not ended.reached:
         return Inconclusive(
-            f"no Python process of the {version} version could be observed{quoted}",
-            hint="does it import torch? python -I, -E and -S ignore PYTHONPATH, which is how the observer gets in",
+            say("no Python process of the {version} version could be observed{quoted}", version=version, quoted=quoted),
+            hint=say("does it import torch? python -I, -E and -S ignore PYTHONPATH, which is how the observer gets in"),
         )
     failed = [handshake.agent for handshake in ended.reached if handshake.agent != "armed"]
     if failed:
-        return Inconclusive(f"the observer could not be armed: {failed[0]}", hint="which torch version is this?")
+        return Inconclusive(
+            say("the observer could not be armed: {failed}", failed=failed[0]), hint=say("which torch version is this?")
+        )
     return Inconclusive(
-        f"the {version} version made no training step (no optimizer step, no backward){quoted}",
-        hint="give the arguments with which it trains",
+        say(
+            "the {version} version made no training step (no optimizer step, no backward){quoted}",
+            version=version,
+            quoted=quoted,
+        ),
+        hint=say("give the arguments with which it trains"),
     )
 
 

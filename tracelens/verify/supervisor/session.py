@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tracelens.errors import Inconclusive, Refused, TracelensError, UsageError
+from tracelens.messages import say
 from tracelens.model import Patch, Verification
 from tracelens.run import sha256
 from tracelens.verify import request as asked
@@ -38,7 +39,7 @@ ORIGINAL = "original"
 def verify(request: VerificationRequest) -> Verification:
     """Measure the request's one version. Raises where the original itself cannot be run to a conclusion."""
     if request.change is None:
-        raise UsageError("nothing to verify: no change was given", hint="name a scheme, or two scripts")
+        raise UsageError(say("nothing to verify: no change was given"), hint=say("name a scheme, or two scripts"))
     return verify_all(request, (request.change,))[0]
 
 
@@ -134,7 +135,7 @@ class Session:
         self._run_second_original()
         if self.noise is not None:
             self.plain_noise, self.deterministic, self.originals = self.noise, True, []
-            self._tell("two runs of the original differ; comparing once more under deterministic algorithms")
+            self._tell(say("two runs of the original differ; comparing once more under deterministic algorithms"))
             self.originals.append(self._run(ORIGINAL, None, "numbers", self.steps))
             self._run_second_original()
         for version in self.versions:
@@ -156,7 +157,7 @@ class Session:
             deadline_s=self.request.budget_s / count,
             timeout_s=max(self.request.budget_s, 60.0),
         )
-        self._tell("original, first run")
+        self._tell(say("original, first run"))
         first = self._start(process, self.request.original)
         self.originals.append(first)
         self.longest_s = max(POLICY.shortest_wait_seconds, POLICY.longest_wait * first.seconds)
@@ -184,16 +185,19 @@ class Session:
         try:
             record = self._run_with_freed_memory_filled(version.change.name, version.change.patch)
         except processes.ProcessFailed as error:
-            version.failure, version.broken = f"with freed GPU memory overwritten, {error.message}", True
+            version.failure, version.broken = (
+                say("with freed GPU memory overwritten, {message}", message=error.message),
+                True,
+            )
         else:
             difference = numbers.tensor_difference(original, record)
             if difference is not None:
-                where = f"{difference.where}, with freed GPU memory overwritten"
+                where = say("{where}, with freed GPU memory overwritten", where=difference.where)
                 version.difference = replace(difference, where=where)
             version.freed_memory_filled = True
 
     def _run_with_freed_memory_filled(self, name: str, patch: Patch | None) -> ProcessRecord:
-        self._tell(f"{name}, numbers with freed GPU memory overwritten")
+        self._tell(say("{name}, numbers with freed GPU memory overwritten", name=name))
         process = self._process(name, "numbers", self.steps)
         return self._start(replace(process, freed_memory_fill=True, deterministic=self.deterministic), patch)
 
@@ -201,7 +205,7 @@ class Session:
         """Compare the losses of a version that alters numbers on purpose with those of the original's seeds."""
         while len(self.seeded) < POLICY.band_seeds - 1:
             shift = len(self.seeded) + 1
-            self._tell(f"original, seed {self.request.seed + shift}")
+            self._tell(say("original, seed {seed}", seed=self.request.seed + shift))
             process = self._process(ORIGINAL, "numbers", self.steps)
             process = replace(process, seed_shift=shift, deterministic=self.deterministic)
             self.seeded.append(self._start(process, self.request.original))
@@ -249,7 +253,7 @@ class Session:
             self.needed_s = max(self.needed_s, time.monotonic() - self.began + missing * last_s)
 
     def _round(self, number: int, steps: int) -> None:
-        self._tell(f"timed round {number + 1}")
+        self._tell(say("timed round {number}", number=number + 1))
         alive = [version for version in self.versions if version.alive]
         order: list[VersionUnderTest | None] = [None, *alive]
         original: ProcessRecord | None = None
@@ -335,7 +339,7 @@ class Session:
         else:
             if any(rank["loaded"] for rank in record.ranks):
                 return record
-            version.failure = "no process of this command loads a patched file, so nothing was tried"
+            version.failure = say("no process of this command loads a patched file, so nothing was tried")
         return None
 
     def _run(
@@ -344,7 +348,7 @@ class Session:
         process = self._process(name, mode, steps)
         process = replace(process, deterministic=self.deterministic if deterministic is None else deterministic)
         if mode != "timed":
-            self._tell(f"{name}, {'recorded run' if mode == 'window' else 'numbers'}")
+            self._tell(f"{name}, {say('recorded run') if mode == 'window' else 'numbers'}")
         return self._start(process, self.request.original if name == ORIGINAL else patch)
 
     def _process(self, name: str, mode: Mode, steps: int) -> TrialProcess:
@@ -367,13 +371,19 @@ class Session:
             self._found(version, "failed")
         elif self.noise is None and version.record is not None:
             count = numbers.compared_counts(version.record)
-            what = f"{count['losses']} losses, {count['tensors']} tensors"
-            same = "equal, bit for bit" if version.difference is None else f"different: {version.difference.where}"
-            self._found(version, f"results  {what}  {same}")
+            what = say("{losses} losses, {tensors} tensors", losses=count["losses"], tensors=count["tensors"])
+            same = (
+                say("equal, bit for bit")
+                if version.difference is None
+                else say("different: {where}", where=version.difference.where)
+            )
+            self._found(version, say("results  {compared}  {same}", compared=what, same=same))
 
     def _tell_pairs(self, number: int) -> None:
         """The newest pair of each version that has one of this round."""
         for version in self.versions:
             if len(version.pairs) == number:
                 original, patched = version.pairs[-1]
-                self._found(version, f"pair {number}   {pair_text(original, patched)}")
+                self._found(
+                    version, say("pair {number}   {pair_text}", number=number, pair_text=pair_text(original, patched))
+                )

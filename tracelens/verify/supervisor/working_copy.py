@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tracelens.errors import InputError, Refused
+from tracelens.messages import say
 from tracelens.model import Patch
 from tracelens.verify import overlay
 from tracelens.verify.policy import POLICY
@@ -204,7 +205,9 @@ class _Budget:
 def _copy_project(copy: WorkingCopy) -> None:
     """Copy the project's small files, folder by folder from the top, until the budget is used up."""
     if not copy.root.is_dir():
-        raise InputError(f"{copy.root} is not a folder", hint="name the folder that holds the script's sources")
+        raise InputError(
+            say("{root} is not a folder", root=copy.root), hint=say("name the folder that holds the script's sources")
+        )
     budget = _Budget(POLICY.copy_total_bytes, POLICY.copy_files)
     pending = deque([copy.root])
     while pending:
@@ -267,8 +270,12 @@ def _take(entry: os.DirEntry[str], target: Path, budget: _Budget, copy: WorkingC
 def _write_patched(path: Path, content: bytes, copy: WorkingCopy) -> None:
     if not path.resolve().is_relative_to(copy.root):
         raise Refused(
-            f"{path} lies outside the project {copy.root}, only files of the project can be patched in a copy",
-            hint="name the folder that holds both as the project",
+            say(
+                "{path} lies outside the project {root}, only files of the project can be patched in a copy",
+                path=path,
+                root=copy.root,
+            ),
+            hint=say("name the folder that holds both as the project"),
         )
     target = copy.path_of(path.resolve())
     overlay.own_file(str(target), str(copy.tree), keep=False)
