@@ -85,7 +85,7 @@ def _unused(toggles: Sequence[Mapping[str, Any]], record: ProcessRecord) -> str 
         if toggle["state"] == "unused":
             return str(toggle["detail"] or NOTHING_MET[toggle["kind"]])
         if (toggle["kind"], toggle["state"]) == ("compile", "applied") and not _graphs(record):
-            return "torch.compile made no graph of the modules that the loop calls"
+            return say("torch.compile made no graph of the modules that the loop calls")
     return None
 
 
