@@ -1,6 +1,6 @@
 """What the user named, loaded: a Run folder, or trace files of several ranks.
 
-In: paths. Out: `Inputs`, and the Timeline of the slowest rank, which reports are about.
+In: paths. Out: `Inputs`, and the slowest rank, which reports are about.
 """
 
 from __future__ import annotations
@@ -26,6 +26,17 @@ class Inputs:
     recordings: tuple[RankRecording | None, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class SlowestRank:
+    """The rank that reports are about, with what its steps were measured to take."""
+
+    timeline: Timeline
+    recording: RankRecording | None
+    measured: breakdown.Measured
+    ranks: tuple[RankTimes, ...]
+    """All ranks, this one among them."""
+
+
 def open_inputs(paths: tuple[Path, ...], max_bytes: int | None = None) -> Inputs:
     """Load what the user named: nothing (the newest Run), a Run folder, or trace files of several ranks."""
     if not paths:
@@ -42,20 +53,21 @@ def open_inputs(paths: tuple[Path, ...], max_bytes: int | None = None) -> Inputs
     return Inputs(None, traces, (None,) * len(traces))
 
 
-def slowest(inputs: Inputs) -> tuple[Timeline, RankRecording | None, tuple[RankTimes, ...]]:
+def slowest(inputs: Inputs) -> SlowestRank:
     """The rank whose median step is the longest: the others wait for it. One that cannot be judged comes last. Only one
     timeline is kept at a time."""
-    best: tuple[tuple[bool, int], Timeline, RankRecording | None] | None = None
+    best: tuple[tuple[bool, int], Timeline, RankRecording | None, breakdown.Measured] | None = None
     ranks = []
     for trace, recording in zip(inputs.traces, inputs.recordings, strict=True):
         picture = timeline.build(trace, recording)
-        ranks.append(breakdown.measure_rank(picture))
+        measured = breakdown.measure(picture, recording.clock if recording else None)
+        ranks.append(breakdown.rank_times(picture.trace.rank, measured))
         order = (picture.coverage.judged, ranks[-1].median_ns)
         if best is None or order > best[0]:
-            best = (order, picture, recording)
+            best = (order, picture, recording, measured)
     if best is None:
         raise InputError(say("no trace was given"), hint=say("record one first: tracelens profile SCRIPT"))
-    return best[1], best[2], tuple(ranks)
+    return SlowestRank(*best[1:], tuple(ranks))
 
 
 def _open_run(run: Run, max_bytes: int | None) -> Inputs:

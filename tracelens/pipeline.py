@@ -21,7 +21,6 @@ from tracelens import run as runs
 from tracelens.errors import Refused
 from tracelens.findings import (
     AnalyzedRank,
-    breakdown,
     calls_recorded,
     debug_settings,
     detect,
@@ -124,11 +123,11 @@ class Examined:
 def examine(inputs: Inputs, options: Options | None = None) -> Examined:
     """What the GPU waited for on the slowest rank, with the replay trace that later answers what each remedy buys."""
     options = options or Options()
-    run, (built, recording, ranks) = inputs.run, slowest(inputs)
-    applied = applied_to(run)
+    run, reported = inputs.run, slowest(inputs)
+    built, recording = reported.timeline, reported.recording
+    applied, trials = applied_to(run), store.read(run.path) if run else ()
     code = sources.training_script(run, options.script, before_patch(applied))
-    trials = store.read(run.path) if run else ()
-    recorded_steps, parts, busy_share, idle_share = breakdown.measure(built, recording.clock if recording else None)
+    recorded_steps, parts, busy_share, idle_share = reported.measured
     steps = replace(recorded_steps, measured_ns=baseline.measured_ns(trials, built.trace.device))
     waits = stalls.group(built)
     replay_trace = _replay_trace(run, recording, built, waits, steps)
@@ -166,7 +165,7 @@ def examine(inputs: Inputs, options: Options | None = None) -> Examined:
         situation=costs.explanations,
         passed=detected.passed,
         not_applicable=detected.not_applicable,
-        ranks=ranks,
+        ranks=reported.ranks,
         exposed_together_ns=None if signals.lacks("exposed_together_us_per_step") else costs.together_ns,
         owners=owners,
     )

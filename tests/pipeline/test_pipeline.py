@@ -15,7 +15,16 @@ from tests.support.schemas import SCHEMA
 from tracelens import chosen_patches, pipeline, remedies
 from tracelens import run as runs
 from tracelens.errors import InputError, Refused
-from tracelens.model import IllustratedDiagnosis, PlannedDiagnosis, Ratio, Recommendation, Verification
+from tracelens.findings import breakdown
+from tracelens.model import (
+    IllustratedDiagnosis,
+    PlannedDiagnosis,
+    Ratio,
+    Recommendation,
+    StepClock,
+    Timeline,
+    Verification,
+)
 from tracelens.patch.files import apply
 from tracelens.report import html, wording
 from tracelens.verify import store
@@ -131,6 +140,21 @@ def test_the_slowest_of_several_ranks_is_reported(tmp_path: Path) -> None:
     short, long = cases.trace(tmp_path / "rank0.json"), cases.trace(tmp_path / "rank1.json", kernels=60)
     diagnosis = pipeline.diagnose(pipeline.open_inputs((short, long)))
     assert len(diagnosis.traces) == 2 and diagnosis.timeline.trace.path == str(long)
+
+
+def test_a_step_is_measured_once_per_rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = tuple(cases.trace(tmp_path / f"rank{rank}.json", kernels=40 + rank) for rank in range(2))
+    measured: list[str] = []
+    measure = breakdown.measure
+
+    def counting(picture: Timeline, clock: StepClock | None = None) -> breakdown.Measured:
+        measured.append(str(picture.trace.path))
+        return measure(picture, clock)
+
+    monkeypatch.setattr(breakdown, "measure", counting)
+    diagnosis = pipeline.diagnose(pipeline.open_inputs(paths))
+    assert measured == [str(path) for path in paths]
+    assert diagnosis.steps.median_ns == max(rank.median_ns for rank in diagnosis.ranks)
 
 
 def test_a_run_without_a_trace_says_why(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from tracelens.cli import (
     compare,
     completion,
     config,
+    dataclass_methods,
     doctor,
     fix,
     help_texts,
@@ -122,7 +123,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     gc.set_threshold(COLLECTED_AFTER)
     help_texts.open_catalogue()
     try:
-        result = root.main(args=argv, prog_name="tracelens", standalone_mode=False)
+        with dataclass_methods.kept():
+            result = root.main(args=argv, prog_name="tracelens", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except Exception as error:  # noqa: BLE001 - a bug has its own exit code by contract; its traceback is printed whole
         return _explain(error)

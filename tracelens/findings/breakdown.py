@@ -20,9 +20,11 @@ INFERRED = ("cycle", "none")
 _CAUSES = ("sync", "dataloader", "host", "launch")
 
 
-def measure(
-    timeline: Timeline, clock: StepClock | None = None
-) -> tuple[StepTimes, Breakdown | None, float | None, float | None]:
+Measured = tuple[StepTimes, Breakdown | None, float | None, float | None]
+"""Step times, breakdown, GPU busy share and idle share."""
+
+
+def measure(timeline: Timeline, clock: StepClock | None = None) -> Measured:
     """Step times, breakdown, GPU busy share and idle share over the kept steps."""
     kept = kept_steps.select(timeline)
     times = _step_times(timeline, kept, clock)
@@ -36,11 +38,11 @@ def measure(
     return times, Breakdown(kept.step_ns, per_step), (wall - idle) / wall, idle / wall
 
 
-def measure_rank(timeline: Timeline) -> RankTimes:
+def rank_times(rank: int | None, measured: Measured) -> RankTimes:
     """One rank of several, to be held against the others."""
-    times, parts, busy, _ = measure(timeline)
+    times, parts, busy, _ = measured
     alone = parts.known["communication_exposed"] if parts is not None else None
-    return RankTimes(timeline.trace.rank, times.count, times.median_ns, busy, alone)
+    return RankTimes(rank, times.count, times.median_ns, busy, alone)
 
 
 def _step_times(timeline: Timeline, kept: kept_steps.KeptSteps, clock: StepClock | None) -> StepTimes:
