@@ -143,13 +143,17 @@ def command_of(run: Run) -> Command:
 
 
 def start_seconds(diagnosis: PlannedDiagnosis) -> float:
-    """What a process takes before its first step: from the launch to the recorded window, without the steps before it.
-    Where the recording does not tell, what verify assumes."""
+    """What a process takes until its steps reach their pace: from the launch to the end of the first steps, which
+    no window holds. Older recordings tell only when the recorded window began, after the profiler's own start; where a
+    recording tells neither, it is what verify assumes."""
     run = diagnosis.run
     meta = run.recordings[0].meta if run is not None and run.recordings else {}
     began = ((run.meta.get("capture") or {}) if run is not None else {}).get("started_unix_ns")
     window = meta.get("window") or {}
     opened, first = window.get("start_unix_ns"), window.get("first_step")
+    settled = window.get("settled_unix_ns")
+    if isinstance(began, int) and isinstance(settled, int):
+        return max(LEAST_START_S, (settled - began) / 1e9)
     if not (isinstance(began, int) and isinstance(opened, int) and isinstance(first, int)):
         return POLICY.start_seconds
     return max(LEAST_START_S, (opened - began - first * diagnosis.steps.best_known_ns) / 1e9)

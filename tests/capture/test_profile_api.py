@@ -107,6 +107,7 @@ def test_a_second_block_in_the_same_process_counts_afresh(tmp_path: Path) -> Non
     ]
     first, second = (run.read(tmp_path / name).recordings[0] for name in "ab")
     assert first.meta["window"]["first_step"] == second.meta["window"]["first_step"]
+    assert first.meta["window"]["settled_unix_ns"] <= first.meta["window"]["start_unix_ns"]
 
 
 def test_a_step_that_raised_does_not_hide_the_next_ones(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from tracelens import pipeline, trials
 from tracelens.cli import main
 from tracelens.cli.verify import _document
 from tracelens.model import Ratio, Recommendation, Verification
+from tracelens.verify.policy import POLICY
 from tracelens.verify.supervisor import session as verifying
 
 SAMPLE = ROOT / "sample_traces" / "sync_every_batch"
@@ -110,3 +111,17 @@ def test_schemes_with_the_same_patch_are_one_trial(folder: Path, monkeypatch: py
 def test_two_scripts_have_no_schemes_to_try(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", "a.py", "b.py", "--all"]) == 2
     assert "leave --all out" in capsys.readouterr().err
+
+
+def recorded(window: dict[str, Any]) -> Any:
+    recording = SimpleNamespace(meta={"window": window})
+    run = SimpleNamespace(recordings=[recording], meta={"capture": {"started_unix_ns": 1_000_000_000_000}})
+    return SimpleNamespace(run=run, steps=SimpleNamespace(best_known_ns=500_000_000))
+
+
+def test_what_a_process_takes_before_its_steps_holds_nothing_of_the_profiler() -> None:
+    window = {"first_step": 27, "start_unix_ns": 1_040_000_000_000}
+    assert trials.start_seconds(recorded(window)) == pytest.approx(40 - 13.5), "an older recording"
+    window["settled_unix_ns"] = 1_012_000_000_000
+    assert trials.start_seconds(recorded(window)) == pytest.approx(12)
+    assert trials.start_seconds(recorded({})) == POLICY.start_seconds

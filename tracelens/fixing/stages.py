@@ -184,9 +184,8 @@ def _measured(diagnosis: PlannedDiagnosis, run: Run, change: Change, options: Fi
     if trial is None or trial.outcome != "faster":
         _check_budget(diagnosis, options)
         options.begun()
-        wanted = trials.TrialOptions(
-            POLICY.default_steps, options.left_s, options.seed, options.progress, options.found
-        )
+        steps = _steps(diagnosis, options)
+        wanted = trials.TrialOptions(steps, options.left_s, options.seed, options.progress, options.found)
         trial = trials.verify_patch(diagnosis, change.name, change.patch, wanted)
     marked = Change(change.names, equality.checked(change.patch, (trial,), subject))
     return FixResult(judgement.judge(trial, marked.patch), marked, trial)
@@ -197,6 +196,14 @@ def _measured(diagnosis: PlannedDiagnosis, run: Run, change: Change, options: Fi
 
 def _pace(diagnosis: PlannedDiagnosis) -> Pace:
     return Pace(trials.start_seconds(diagnosis), diagnosis.steps.best_known_ns / 1e9)
+
+
+def _steps(diagnosis: PlannedDiagnosis, options: FixOptions) -> int:
+    """The most steps per process, of the usual number and its halves, with which a verdict fits into what is left."""
+    steps, pace = POLICY.default_steps, _pace(diagnosis)
+    while steps // 2 >= POLICY.least_steps and seconds_needed(pace, steps) > options.left_s:
+        steps //= 2
+    return steps
 
 
 def _too_short(diagnosis: PlannedDiagnosis, options: FixOptions) -> bool:

@@ -133,6 +133,7 @@ class RecordingWindows:
             self.data.plan = self.data.plan.by_counts()
         self._enter(Phase.UNPROFILED)
         self._record_event()
+        self.data.window["settled_unix_ns"] = time.time_ns()
         self.data.last_ns = now
 
     def _record_event(self) -> None:
