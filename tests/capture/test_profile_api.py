@@ -131,7 +131,7 @@ def test_a_step_that_raised_does_not_hide_the_next_ones(tmp_path: Path) -> None:
 
 
 def test_inside_tracelens_profile_the_block_stands_aside(tmp_path: Path) -> None:
-    text = LOOP + "with tracelens.profile('mine', quiet=True) as r:\n    train(200)\nprint(r.reason)\n"
+    text = LEAN + "with tracelens.profile('mine', quiet=True) as r:\n    train(200)\nprint(r.reason)\n"
     done = python(tmp_path, text, before=("-m", "tracelens", "profile", "-q", "-o", "theirs"))
     assert done.returncode == 0, done.stderr
     assert "already recorded" in done.stdout
@@ -140,7 +140,7 @@ def test_inside_tracelens_profile_the_block_stands_aside(tmp_path: Path) -> None
 
 
 def test_the_handler_of_an_owned_profiler_keeps_each_trace(tmp_path: Path) -> None:
-    text = LOOP + (
+    text = LEAN + (
         "from torch.profiler import profile, schedule, ProfilerActivity\n"
         "with profile(activities=[ProfilerActivity.CPU], schedule=schedule(wait=1, warmup=1, active=3, repeat=2),\n"
         "             on_trace_ready=tracelens.on_trace_ready('runs')) as owned:\n"
@@ -188,7 +188,7 @@ def test_a_cell_magic_records_and_gives_the_verdict(tmp_path: Path) -> None:
         "from IPython.core.interactiveshell import InteractiveShell\n"
         "shell = InteractiveShell.instance()\n"
         "shell.run_line_magic('load_ext', 'tracelens')\n"
-        f"shell.run_cell({LOOP!r})\n"
+        f"shell.run_cell({LEAN!r})\n"
         "shell.run_cell_magic('tracelens', '--steps 3 -o out', 'train(200); print(\"ran\")')\n"
         "shell.run_cell_magic('tracelens', '--steps none', 'print(\"not run\")')\n"
         "shell.run_cell_magic('tracelens', \"-o '\", 'print(\"not run\")')\n"
@@ -249,7 +249,7 @@ def execute(folder: Path, *before: str) -> tuple[subprocess.CompletedProcess[str
 
 def test_a_notebook_that_nbconvert_executes_records_its_cell(tmp_path: Path) -> None:
     notebook(
-        tmp_path / "book.ipynb", "%load_ext tracelens", LOOP, "%%tracelens --steps 3 -o out\ntrain(200)\nprint('ran')"
+        tmp_path / "book.ipynb", "%load_ext tracelens", LEAN, "%%tracelens --steps 3 -o out\ntrain(200)\nprint('ran')"
     )
     _, printed = execute(tmp_path)
     assert printed[2].startswith("ran\ntracelens: ")
