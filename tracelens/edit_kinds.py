@@ -32,6 +32,7 @@ EditKind = Literal[
     "loader-pinning",
     "gradients-to-none",
     "average-at-once",
+    "read-at-once",
 ]
 Tier = Literal["safe", "checked", "unsafe", "manual"]
 """How far a hunk is proved to change nothing that the script computes or prints.
@@ -131,6 +132,22 @@ _COPY_IN_HELPER = say("copy with non_blocking=True there, from pinned memory")
 _WAIT_IN_HELPER = say("wait every N batches, in the loop that calls it")
 
 _MEASURE: Final = say("measure it with tracelens verify")
+_PER_TENSOR: Final = say("which calls are left of a loop over tensors is not told")
+
+
+def _of_host_work(kind: EditKind, hunk: int, recipe: str, label: str, unpredicted: str) -> EditDefinition:
+    """A kind that spares the host work at a line and is about no recorded wait; never proved for every script."""
+    return EditDefinition(
+        id=kind,
+        tier="checked",
+        hunk=hunk,
+        recipe=recipe,
+        label=label,
+        replay=NotReplayed(unpredicted, _MEASURE),
+        needs_wait=False,
+        ends_waits=False,
+    )
+
 
 DEFINITIONS: Final[tuple[EditDefinition, ...]] = (
     EditDefinition(
@@ -299,36 +316,22 @@ DEFINITIONS: Final[tuple[EditDefinition, ...]] = (
         needs_wait=False,
         ends_waits=False,
     ),
-    EditDefinition(
-        id="loader-pinning",
-        tier="checked",
-        hunk=11,
-        recipe="loader_arguments",
-        label=say("Let the loader pin its batches"),
-        replay=NotReplayed(say("what pinning costs the loader is not known without copies that use it"), _MEASURE),
-        needs_wait=False,
-        ends_waits=False,
+    _of_host_work(
+        "loader-pinning",
+        11,
+        "loader_arguments",
+        say("Let the loader pin its batches"),
+        say("what pinning costs the loader is not known without copies that use it"),
     ),
-    EditDefinition(
-        id="gradients-to-none",
-        tier="checked",
-        hunk=12,
-        recipe="zero_grad",
-        label=say("Free gradients instead of filling them with zeros"),
-        replay=NotReplayed(say("which kernels of the step fill gradients is not told"), _MEASURE),
-        needs_wait=False,
-        ends_waits=False,
+    _of_host_work(
+        "gradients-to-none",
+        12,
+        "zero_grad",
+        say("Free gradients instead of filling them with zeros"),
+        say("which kernels of the step fill gradients is not told"),
     ),
-    EditDefinition(
-        id="average-at-once",
-        tier="checked",
-        hunk=13,
-        recipe="average_at_once",
-        label=say("Average all weights in a few calls"),
-        replay=NotReplayed(say("which calls are left of a loop over tensors is not told"), _MEASURE),
-        needs_wait=False,
-        ends_waits=False,
-    ),
+    _of_host_work("average-at-once", 13, "average_at_once", say("Average all weights in a few calls"), _PER_TENSOR),
+    _of_host_work("read-at-once", 14, "read_at_once", say("Read the values of all tensors at once"), _PER_TENSOR),
 )
 """In the order of hunk ids, which is the order of tables and of the choices that a message names."""
 

@@ -47,6 +47,9 @@ def test_levers_of_the_loader_need_no_line_and_a_number_where_one_is_usual() -> 
         ("average.mul_(0.9).add_(own, alpha=0.1)", "ema-at-once"),
         ("average.data = average.data * 0.9 + own.data * 0.1", "ema-at-once"),
         ("optimizer.zero_grad(set_to_none=False)", "set-to-none"),
+        ("total += sum(p.grad.norm().item() for p in model.parameters())", "stacked-reads"),
+        ("total += param_norm.item() ** 2", "stacked-reads"),
+        ("total += loss.item()", None),
         ("optimizer.zero_grad()", None),
     ],
 )

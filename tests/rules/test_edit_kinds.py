@@ -52,6 +52,8 @@ HELPERS = {
     "memory_writes",
     "pinned",
     "returned_reads",
+    "scalar_expressions",
+    "tensor_loops",
     "wait_dependents",
     "whole_file",
 }

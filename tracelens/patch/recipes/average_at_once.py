@@ -9,7 +9,6 @@ tensors on a GPU do shows in a trial.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import libcst as cst
@@ -19,6 +18,7 @@ from tracelens.patch.code.names import dotted, walk
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.loop.loops import Blocked, check_framework
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
+from tracelens.patch.recipes.tensor_loops import check_replaceable, loop_at, method_call, unused_name
 
 BY_HAND = "write torch._foreach_mul_ and torch._foreach_add_, or torch._foreach_lerp_, over lists of the tensors"
 NO_LOOP = "no loop on this line that averages tensors of two sets in one statement"
@@ -50,8 +50,8 @@ def propose(request: RecipeRequest) -> RecipeAnswer:
         place = Location(request.source.shown, target.line)
         try:
             check_framework(request.names)
-            found = _average(request.source, _loop(request.source, target.line))
-            _check(request, found)
+            found = _average(request.source, _found_loop(request.source, target.line))
+            check_replaceable(request, found.loop, found.variables, BY_HAND)
         except Blocked as blocked:
             declined.append(Declined(request.edit.kind, place, blocked.obstacle, blocked.by_hand))
             continue
@@ -59,16 +59,11 @@ def propose(request: RecipeRequest) -> RecipeAnswer:
     return RecipeAnswer(tuple(proposals.values()), tuple(declined))
 
 
-def _loop(source: SourceFile, line: int | None) -> cst.For:
-    """The innermost loop at a line."""
-    loops = [
-        node
-        for node in walk(source.module)
-        if isinstance(node, cst.For) and line is not None and source.line(node) <= line <= source.last_line(node)
-    ]
-    if not loops:
+def _found_loop(source: SourceFile, line: int | None) -> cst.For:
+    loop = loop_at(source, line)
+    if loop is None:
         raise Blocked(None, NO_LOOP, BY_HAND)
-    return max(loops, key=source.line)
+    return loop
 
 
 def _average(source: SourceFile, loop: cst.For) -> _Average:
@@ -103,7 +98,7 @@ def _by_name(
 ) -> tuple[tuple[str, str], tuple[str, str]]:
     """The lists for `for k in averages`, or `averages.keys()`, with `averages[k]` and `own[k]` in the statement."""
     (key,) = _bound(loop)
-    method = _method(loop.iter)
+    method = method_call(loop.iter)
     over = method[0] if method is not None and method[1] == "keys" and not method[2] else loop.iter
     if not dotted(over):
         raise Blocked(loop, NO_LOOP, BY_HAND)
@@ -149,7 +144,7 @@ def _is_set(node: cst.BaseExpression) -> bool:
     """`model.parameters()`, `state.values()`, or a name: making a list of it twice over runs nothing else."""
     if isinstance(node, (cst.Name, cst.Attribute)):
         return bool(dotted(node))
-    method = _method(node)
+    method = method_call(node)
     return method is not None and method[1] in _SETS and not method[2] and bool(dotted(method[0]))
 
 
@@ -157,11 +152,11 @@ def _operations(
     source: SourceFile, node: cst.BaseExpression, variables: tuple[str, ...]
 ) -> tuple[tuple[str, ...], cst.BaseExpression, cst.BaseExpression]:
     """The calls for many tensors, what is averaged, and what with."""
-    outer = _method(node)
+    outer = method_call(node)
     if outer is not None and outer[1] == "lerp_" and len(outer[2]) == 2 and _plain(outer[2][1], variables, None):
         own, weight = outer[2]
         return (f"torch._foreach_lerp_({{0}}, {{1}}, {source.code(weight.value)})",), outer[0], own.value
-    inner = _method(outer[0]) if outer is not None and outer[1] == "add_" else None
+    inner = method_call(outer[0]) if outer is not None and outer[1] == "add_" else None
     if outer is None or inner is None or inner[1] != "mul_" or len(outer[2]) != 2 or len(inner[2]) != 1:
         raise Blocked(None, NO_LOOP, BY_HAND)
     own, weight = outer[2]
@@ -220,13 +215,6 @@ def _product(
     return None
 
 
-def _method(node: cst.BaseExpression) -> tuple[cst.BaseExpression, str, Sequence[cst.Arg]] | None:
-    """Object, name and arguments of a method's call."""
-    if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
-        return None
-    return node.func.value, node.func.attr.value, node.args
-
-
 def _plain(number: cst.Arg, variables: tuple[str, ...], keyword: str | None) -> bool:
     """Whether an argument is one number that does not depend on the tensors."""
     if number.star or (number.keyword.value if number.keyword is not None else None) != keyword:
@@ -251,51 +239,9 @@ def _behind(node: cst.BaseExpression) -> cst.BaseExpression:
     return inner.value if isinstance(inner, cst.Attribute) and inner.attr.value in _SAME else node
 
 
-def _check(request: RecipeRequest, found: _Average) -> None:
-    """Raise `Blocked` where torch is not known by its name, or the loop's variables are used later."""
-    source, loop = request.source, found.loop
-    if request.names.qualified(cst.Name("torch")) != "torch":
-        raise Blocked(loop, "the file does not import torch by that name", BY_HAND)
-    if source.kept_by_comment(loop):
-        raise Blocked(loop, "it is marked `# tracelens: keep`", "remove the comment to have it patched")
-    inside = {id(node) for node in walk(loop)}
-    scope = next((above for above in source.ancestors(loop) if isinstance(above, cst.FunctionDef)), source.module)
-    for node in walk(scope):
-        if not isinstance(node, cst.Name) or node.value not in found.variables or id(node) in inside:
-            continue
-        if _is_over(source, node, loop, scope):
-            continue
-        if not _bound_nearby(source, node):
-            raise Blocked(loop, f"`{node.value}` is used outside of the loop, too", BY_HAND)
-
-
-def _is_over(source: SourceFile, name: cst.Name, loop: cst.For, scope: cst.CSTNode) -> bool:
-    """Whether a name of a function is used before its loop, which runs once."""
-    repeated = any(isinstance(above, (cst.For, cst.While)) for above in source.ancestors(loop))
-    return isinstance(scope, cst.FunctionDef) and not repeated and source.line(name) < source.line(loop)
-
-
-def _bound_nearby(source: SourceFile, name: cst.Name) -> bool:
-    """Whether another loop, a comprehension or a function of its own binds it, or it is no variable at all."""
-    parent = source.parent(name)
-    if isinstance(parent, cst.Attribute) and parent.attr is name:
-        return True
-    if isinstance(parent, (cst.Arg, cst.Param)):
-        return getattr(parent, "keyword", None) is name or getattr(parent, "name", None) is name
-    for above in source.ancestors(name):
-        target = above.target if isinstance(above, (cst.For, cst.CompFor)) else None
-        generators = (
-            (above.for_in,) if isinstance(above, (cst.ListComp, cst.SetComp, cst.GeneratorExp, cst.DictComp)) else ()
-        )
-        targets = [one for one in (target, *(each.target for each in generators)) if one is not None]
-        if any(isinstance(node, cst.Name) and node.value == name.value for one in targets for node in walk(one)):
-            return True
-    return False
-
-
 def _proposal(request: RecipeRequest, found: _Average) -> Proposal:
     source, loop = request.source, found.loop
-    lists = tuple(_unused(source, f"{name}_tensors") for name, _ in found.lists)
+    lists = tuple(unused_name(source, f"{name}_tensors") for name, _ in found.lists)
     made = ", ".join(text for _, text in found.lists)
     indent, newline = source.indentation(loop), "\n"
     lines = [f"{lists[0]}, {lists[1]} = {made}", *(call.format(*lists) for call in found.calls)]
@@ -312,10 +258,3 @@ def _proposal(request: RecipeRequest, found: _Average) -> Proposal:
         splices=(Splice(start, end, f"{newline}{indent}".join(head) + (newline if text.endswith(newline) else "")),),
         covers=(Location(source.shown, source.line(loop)),),
     ).as_checked(UNPROVED)
-
-
-def _unused(source: SourceFile, wanted: str) -> str:
-    name, number = wanted, 2
-    while name in source.identifiers:
-        name, number = f"{wanted}_{number}", number + 1
-    return name
