@@ -78,17 +78,19 @@ def plan_between(facts: LoopFacts, seeds: Sequence[cst.CSTNode]) -> Deferral:
 
 
 def _first(facts: LoopFacts, seeds: Sequence[cst.CSTNode], ways: Iterable[tuple[LoopFacts, bool]]) -> Deferral:
-    """The first plan that can be made; raises the first obstacle where there is none."""
+    """The first plan that can be made; raises the obstacle that is left where doubts are noted and none is made."""
     check_scope(facts.scope)
     timing.check_events(facts)
-    first: Blocked | None = None
+    told: tuple[bool, Blocked] | None = None
     for given, wait_for_rare in ways:
         try:
             return _plan(given, seeds, wait_for_rare)
         except Blocked as blocked:
-            first = first or blocked
-    assert first is not None
-    raise first
+            doubts = given.doubts is not None
+            if told is None or doubts > told[0]:
+                told = doubts, blocked
+    assert told is not None
+    raise told[1]
 
 
 def _plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode], wait_for_rare: bool) -> Deferral:

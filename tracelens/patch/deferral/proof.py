@@ -27,11 +27,14 @@ if TYPE_CHECKING:
 
 MAX_SENTENCES = 3
 """Of what is not known, so many sentences are shown."""
-_GONE_THROUGH = re.compile(r"(the loader|a `\w*(Dataset|Loader|Sampler)`)$")
+_GONE_THROUGH = re.compile(r"(the loader|a `\w*(Dataset|Loader|Sampler)`)( between two batches)?$")
 """How a reason ends that means what a progress bar goes through; the bar holds it, and its text is no part of it."""
+_OF_LIBRARY = re.compile(r"the (data|writer|logger|file|stream)( between two batches)?$")
+"""How a reason ends that means any object of that kind; in another file it may be another one."""
 _NAMELESS = ("the same list or dict", "the same object", "`<text>`")
 """How a reason ends that cannot say which of the results is met: objects are told apart by the place that makes them,
 and one of no name may be another one that was made there, such as the list of modules of any `nn.Sequential`."""
+_NOT_ASKED = "what the rest of the project does in a batch is not looked at"
 _BY_HAND = "read the value every N batches"
 
 
@@ -40,6 +43,9 @@ def unproved(deferral: Deferral) -> str:
 
     Raises `Blocked` where a line of the project forbids it.
     """
+    doubts = deferral.facts.doubts
+    if doubts is not None and not doubts.asks_project:
+        return "; ".join([_NOT_ASKED, *deferral.doubts])
     answer = judged(deferral)
     reasons = [one for one in answer.reasons if not _accepted(one, deferral)]
     known = next((one for one in reasons if one.known and not _only_suspected(one, deferral)), None)
@@ -81,7 +87,9 @@ def _only_suspected(reason: Reason, deferral: Deferral) -> bool:
     """Whether an obstacle is one for want of knowledge, or is told already: an object of no name, a block, a clock."""
     told = reason.kind == "moment" and "clock" in reason.text and any(LOOKS in one for one in deferral.doubts)
     of_bar = bool(_GONE_THROUGH.search(reason.text)) and heads.shows_bar(deferral.facts)
-    return told or of_bar or reason.text.endswith(_NAMELESS) or (reason.kind == "block" and "`with`" in reason.text)
+    far = reason.path != deferral.facts.source.shown and bool(_OF_LIBRARY.search(reason.text))
+    of_block = reason.kind == "block" and "`with`" in reason.text
+    return told or of_bar or far or of_block or reason.text.endswith(_NAMELESS)
 
 
 def _kept(deferral: Deferral) -> Iterator[cst.CSTNode]:

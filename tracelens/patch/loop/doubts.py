@@ -18,9 +18,14 @@ if TYPE_CHECKING:
 
 
 class Doubts:
-    """The sentences that are noted while one plan is made; each is kept once."""
+    """The sentences that are noted while one plan is made; each is kept once.
 
-    def __init__(self) -> None:
+    `asks_project`: what the rest of the project does is asked of its effects. Not where the loop is that of another
+    function: an answer about one function's body would not be worth its time, which a large project has not.
+    """
+
+    def __init__(self, asks_project: bool = True) -> None:
+        self.asks_project = asks_project
         self._noted: dict[str, None] = {}
 
     def note(self, sentence: str) -> None:
@@ -46,4 +51,4 @@ def doubt(facts: LoopFacts, blocked: Blocked) -> None:
 @lru_cache(maxsize=REMEMBERED)
 def doubting(facts: LoopFacts) -> LoopFacts:
     """The same facts, by which suspected obstacles are noted instead of raised."""
-    return replace(facts, doubts=Doubts())
+    return facts if facts.doubts is not None else replace(facts, doubts=Doubts())

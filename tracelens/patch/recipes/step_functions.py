@@ -22,6 +22,7 @@ from tracelens.patch.deferral import loop_lines
 from tracelens.patch.deferral.function import DeferredFunction, name_of
 from tracelens.patch.deferral.planning import Deferral, plan_between
 from tracelens.patch.files.vendored import MODULE
+from tracelens.patch.loop.doubts import Doubts
 from tracelens.patch.loop.facts import facts_of
 from tracelens.patch.loop.loops import Blocked, Loop, check_scope, head, inner_functions, is_rare, own_nodes, scope_of
 from tracelens.patch.loop.reach import own_names
@@ -100,12 +101,12 @@ def _proposal(
     if not all(isinstance(site.statement, cst.BaseSmallStatement) for site in seeds) or not seeds:
         raise Blocked(None, "the value decides what the same batch does next", _BY_HAND)
     statements = list({id(site.statement): site.statement for site in seeds}.values())
-    deferral = plan_between(facts_of(made.source, made.loop), statements)
+    facts = replace(facts_of(made.source, made.loop), doubts=Doubts(asks_project=False))
+    deferral = plan_between(facts, statements)
     if any(not deferral.facts.in_rare_branch(drain) for drain in deferral.drains):
         raise Blocked(None, f"`{step.name}` uses the value in the same batch", _BY_HAND)
     drains = list(_drains(source, step, _results(step.node, deferral)))
     ahead = _unused(source, "ahead", used)
-    facts = deferral.facts
     names = [_unused(source, name_of(facts, run), used) for run in deferral.runs]
     moved = [DeferredFunction(facts, run, name, ahead) for run, name in zip(deferral.runs, names, strict=True)]
     inside = [one.call() for one in moved]
@@ -136,7 +137,7 @@ def _told(
         edit="defer-read",
         tier="safe",
         location=request.place(members[0][0].node, step.name),
-        reason=f"{values}: read {when} of the loop in line {lines} instead",
+        reason="; ".join((f"{values}: read {when} of the loop in line {lines} instead", *deferral.notes)),
         evidence=evidence([stall for _, target in members for stall in target.stalls]),
         splices=splices,
         needs_runtime=True,
@@ -153,15 +154,15 @@ def _told(
 
 def step_function(source: SourceFile, function: cst.FunctionDef) -> CalledStep:
     """The function with its calls; raises `Blocked` where it may be called otherwise than once per batch."""
-    name, parent = function.name.value, _owner(source, function)
-    calls = source.calls.get(name, ())
+    name, owner = function.name.value, _owner(source, function)
     inner = any(True for _ in inner_functions(function))
     plain = not function.decorators and function.asynchronous is None and not inner
     if not plain or any(isinstance(node, (cst.Yield, cst.Await)) for node in own_nodes(function)):
         raise Blocked(function, f"`{name}` is decorated, a generator, or defines functions", _BY_HAND)
-    spelled = f"self.{name}" if isinstance(parent, cst.ClassDef) else name
-    mentions = len(re.findall(rf"\b{re.escape(name)}\b(?!\s*=[^=])", _code(source)))
-    if parent is None or not calls or any(dotted(call.func) != spelled for call in calls) or mentions != 1 + len(calls):
+    mentions = list(_mentions(source, name, isinstance(owner, cst.ClassDef)))
+    calls = tuple(parent for parent in map(source.parent, mentions) if isinstance(parent, cst.Call))
+    called = all(call.func in mentions for call in calls) and len(calls) == len(mentions) > 0
+    if owner is None or not called or len(source.names.functions.get(name, ())) != 1:
         raise Blocked(function, f"who calls `{name}` cannot be told from this file", _BY_HAND)
     if _known_elsewhere(source, name):
         raise Blocked(function, f"another file, which imports this one, knows `{name}`", _BY_HAND)
@@ -175,9 +176,20 @@ def _owner(source: SourceFile, function: cst.FunctionDef) -> cst.CSTNode | None:
     return owner if isinstance(owner, (cst.ClassDef, cst.Module)) else None
 
 
-def _code(source: SourceFile) -> str:
-    """The file's text without its comments."""
-    return re.sub(r"#.*", "", source.text)
+def _mentions(source: SourceFile, name: str, is_method: bool) -> Iterator[cst.CSTNode]:
+    """Where the file means the function: `self.step`, or any `step` of an object that is not known; a plain name."""
+    for node in walk(source.module):
+        if isinstance(node, cst.Attribute) and is_method and node.attr.value == name:
+            yield node if dotted(node) == f"self.{name}" else node.attr  # another object's: no call of this one
+        elif isinstance(node, cst.SimpleString) and node.evaluated_value == name:
+            yield node
+        elif isinstance(node, cst.Name) and not is_method and node.value == name:
+            parent = source.parent(node)
+            named = isinstance(parent, (cst.FunctionDef, cst.Attribute)) or (
+                isinstance(parent, cst.Arg) and parent.keyword is node
+            )
+            if not named or (isinstance(parent, cst.Attribute) and parent.value is node):
+                yield node
 
 
 def _known_elsewhere(source: SourceFile, name: str) -> bool:
