@@ -1174,22 +1174,6 @@ for i, (x, y) in enumerate(loader):
 """,
         "`torch.manual_seed(…)` may do more than log or accumulate",
     ),
-    "imported helper prints each batch": (
-        {
-            "helper.py": """
-def report(i):
-    print('report', i)
-""",
-            "train.py": """
-import helper
-for i, (x, y) in enumerate(loader):
-    STEP
-    print(i, loss.item())
-    helper.report(i)
-""",
-        },
-        "(…)` writes lines or files itself",
-    ),
     "imported evaluator every batch": (
         {
             "helper.py": """

@@ -65,6 +65,19 @@ for i, (x, y) in enumerate(loader):
         report(i)
 """,
     },
+    "imported helper prints each batch": {
+        "helper.py": """
+def report(i):
+    print('report', i)
+""",
+        "train.py": """
+import helper
+for i, (x, y) in enumerate(loader):
+    STEP
+    print(i, loss.item())
+    helper.report(i)
+""",
+    },
     "imported object prints": {
         "helper.py": """
 class V:

@@ -110,13 +110,12 @@ class ExpressionCaptures:
             text_method = text_method or (method in formats.ON_ARRAYS and self._is_array(owner))
             if method in host.TRAINS or (self._independent(owner) and not text_method):
                 name = dotted(node.func) or method
-                blocked = Blocked(node, f"the value goes into `{name}(…)`", "call it every N batches")
-                if method in host.TRAINS:
-                    raise blocked
-                doubt(self.facts, blocked)
+                raise Blocked(node, f"the value goes into `{name}(…)`", "call it every N batches")
             self.expression(owner)
         elif not host.host_only(full, self.facts.names):
             blocked = Blocked(node, f"the value goes into `{full or 'a call'}(…)`", "call it every N batches")
+            if not self.facts.names.is_library(dotted(node.func).partition(".")[0]):
+                raise blocked
             doubt(self.facts, blocked)
         self._arguments(node)
 

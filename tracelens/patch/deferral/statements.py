@@ -126,14 +126,15 @@ class StatementCaptures(ExpressionCaptures):
         return bool(host.COLLECTS.fullmatch(method)) or (receiver in self.state and self._only_shows(call, receiver))
 
     def _may_collect(self, call: cst.Call) -> bool:
-        """Whether a call whose name does not tell may take the value and no more: `writer.flush()`, `report(loss)`."""
-        full = self.facts.names.qualified(call.func)
+        """Whether a call, by its name, takes the value and no more: `writer.flush()`, `report(loss)`."""
+        name, names = dotted(call.func), self.facts.names
+        if not host.SPEAKS_OF_LOGS.search(name.rpartition(".")[2]):
+            return False
+        full = names.qualified(call.func)
         if not isinstance(call.func, cst.Attribute):
-            known = (
-                full.partition(".")[0] in self.facts.names.functions or dotted(call.func) in self.facts.names.imports
-            )
-            return known and not host.TRAINERS.search(full)
-        on_class = (root_key(call.func.value) or "") in BUILTINS - {"super"}
+            return full in names.functions or name in names.imports
+        receiver = root_key(call.func.value)
+        on_class = receiver is None or receiver in BUILTINS
         return not on_class and not looked_at(full, call.func.attr.value, bool(call.args))
 
     def _only_shows(self, call: cst.Call, receiver: str) -> bool:

@@ -30,6 +30,10 @@ COLLECTS = re.compile(
     "|observe|info|debug|warning|error|print|display|plot|line|update_dict|setdefault"
 )
 """Methods that take a value and give none back to the training: of lists, meters, loggers, files, progress bars."""
+SPEAKS_OF_LOGS = re.compile(
+    "log(?!it|in)|report|flush|print|show|display|progress|summar|metric|monitor|plot|track|record"
+)
+"""Words in the name of a function that may do no more than that, though nothing says so."""
 
 
 _ASKS_RANK = words(
