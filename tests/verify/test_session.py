@@ -406,3 +406,38 @@ def _started(scratch):
                 return int(found[1])
         time.sleep(0.05)
     raise AssertionError("the process did not start")
+
+
+STEPS = """\
+if torch.cuda.is_available(): net.cuda()
+def train(step):
+    loss = net(torch.randn(8, 16)).pow(2).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+    print(f"step {step} loss {loss.item():.6f}")
+    loss.data /= 4
+ctx = contextlib.nullcontext()
+for step in range(1000):
+    with ctx:
+        train(step)
+"""
+
+
+def test_a_step_function_that_prints_later_is_right_and_a_drain_that_is_missing_is_found(project):
+    """The hunk says that nobody looked at the rest of the project: the run did, and finds the lines that are lost."""
+    path = script(project, "import contextlib\n" + TRAIN[: TRAIN.index("def main():")] + STEPS)
+    line = path.read_text().splitlines().index(next(one for one in STEPS.splitlines() if "item()" in one)) + 1
+    reads = Edit("defer-read", interval=10, locations=(Location("train.py", line),))
+    patch = recipes.make(project, path, (reads,), (), recipes.PatchOptions(lossy=False))
+    assert [hunk.tier for hunk in patch.hunks] == ["checked"], patch.declined
+    assert "what the rest of the project does in a batch is not looked at" in patch.hunks[0].unproved
+    main, helper = patch.files
+    finish = b"def _finish(self) -> None:\n"
+    lost = replace(helper, after=helper.after.replace(finish, finish + b"        return\n"))
+    spoiled = PatchedVersion(replace(patch, files=(main, lost)), "no drain", None, 10)
+    found = session(path, PatchedVersion(patch, "right", None, 10), spoiled)
+    found.compare_numbers()
+    right, drain = (result.build_verification(found.measurements(version, ())) for version in found.versions)
+    assert right.numbers_equal is True and right.details["numbers"]["compared"]["lines"] > 0, right.verdict
+    assert drain.outcome == "different numbers"
