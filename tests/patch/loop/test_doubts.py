@@ -33,6 +33,23 @@ SUSPECTED = {
         """,
         "a function defined here uses the results (line 22)",
     ),
+    "a bar that was made with the optimizer": (
+        """
+        class Bar:
+            def __init__(self, optimizer):
+                self.lines = []
+            def set_postfix(self, **given):
+                self.lines.append(sorted(given.items()))
+        def main():
+            bar = Bar(optimizer)
+            for x, y in loader:
+                STEP
+                bar.set_postfix(loss=loss.item())  # fires
+            return bar.lines
+        lines = main()
+        """,
+        "`bar` was given `optimizer`, which the loop trains",
+    ),
     "a block of no known kind": (
         """
         import contextlib

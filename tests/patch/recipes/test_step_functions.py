@@ -111,6 +111,13 @@ def test_a_step_function_stays_where_its_results_are_needed_in_the_same_batch(na
     assert any(why in one.obstacle for one in patch.declined), patch.declined
 
 
+def test_a_method_that_is_called_as_those_of_torch_are_is_found(tmp_path: Path) -> None:
+    text = script(METHOD.replace("BREAK", "pass").replace("train_step(", "step("))
+    patch = patch_of(tmp_path, text)
+    assert [hunk.tier for hunk in patch.hunks] == ["checked"]
+    assert_same(tmp_path, text, patch)
+
+
 def test_without_checked_hunks_it_stays(tmp_path: Path) -> None:
     patch = patch_of(tmp_path, script(FUNCTION.replace("BREAK", "pass")), checked=False)
     assert patch.empty and [hunk.tier for hunk in patch.left_out] == ["checked"]

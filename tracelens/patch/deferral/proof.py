@@ -29,8 +29,8 @@ MAX_SENTENCES = 3
 """Of what is not known, so many sentences are shown."""
 _GONE_THROUGH = re.compile(r"(the loader|a `\w*(Dataset|Loader|Sampler)`)( between two batches)?$")
 """How a reason ends that means what a progress bar goes through; the bar holds it, and its text is no part of it."""
-_OF_LIBRARY = re.compile(r"the (data|writer|logger|file|stream)( between two batches)?$")
-"""How a reason ends that means any object of that kind; in another file it may be another one."""
+_OF_LIBRARY = re.compile(r"the (data|writer|logger|file|stream|accelerator)( between two batches)?$|looks at files$")
+"""How a reason ends that means any object or file of that kind; in a function elsewhere it may be another one."""
 _NAMELESS = ("the same list or dict", "the same object", "`<text>`")
 """How a reason ends that cannot say which of the results is met: objects are told apart by the place that makes them,
 and one of no name may be another one that was made there, such as the list of modules of any `nn.Sequential`."""
@@ -87,9 +87,16 @@ def _only_suspected(reason: Reason, deferral: Deferral) -> bool:
     """Whether an obstacle is one for want of knowledge, or is told already: an object of no name, a block, a clock."""
     told = reason.kind == "moment" and "clock" in reason.text and any(LOOKS in one for one in deferral.doubts)
     of_bar = bool(_GONE_THROUGH.search(reason.text)) and heads.shows_bar(deferral.facts)
-    far = reason.path != deferral.facts.source.shown and bool(_OF_LIBRARY.search(reason.text))
+    far = _is_far(reason, deferral) and bool(_OF_LIBRARY.search(reason.text))
     of_block = reason.kind == "block" and "`with`" in reason.text
     return told or of_bar or far or of_block or reason.text.endswith(_NAMELESS)
+
+
+def _is_far(reason: Reason, deferral: Deferral) -> bool:
+    """Whether a reason stands in a function that the loop calls, or in what it goes through."""
+    source, loop = deferral.facts.source, deferral.facts.loop
+    inside = source.line(loop) < reason.line <= source.last_line(loop)
+    return reason.path != source.shown or not inside
 
 
 def _kept(deferral: Deferral) -> Iterator[cst.CSTNode]:

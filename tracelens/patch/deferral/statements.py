@@ -11,13 +11,16 @@ from __future__ import annotations
 import libcst as cst
 
 from tracelens.patch.code.names import WHOLE_SELF, dotted, is_output, rebound, root_key
-from tracelens.patch.code.outside import looked_at
+from tracelens.patch.code.outside import looked_at, words
 from tracelens.patch.deferral.expressions import ExpressionCaptures
 from tracelens.patch.deferral.kept_parts import kept_parts
 from tracelens.patch.loop import guards, host, moments
 from tracelens.patch.loop.doubts import doubt
 from tracelens.patch.loop.loops import BUILTINS, Blocked
 from tracelens.patch.loop.sites import reads_in
+
+_SHOWS_BESIDE_A_BAR = words("set_postfix set_postfix_str set_description set_description_str")
+"""Methods of progress bars alone: what they are given is text."""
 
 
 class StatementCaptures(ExpressionCaptures):
@@ -115,7 +118,11 @@ class StatementCaptures(ExpressionCaptures):
         holds = self.facts.held_by(frozenset({receiver})) & self.facts.trained
         if method in host.TRAINS or holds or host.TRAINERS.search(receiver.rpartition(".")[2]):
             obstacle = f"the value reaches `{dotted(call.func)}(…)`, which takes part in the training"
-            raise Blocked(call, obstacle, "hand it the tensor instead of the number, if it can use that")
+            blocked = Blocked(call, obstacle, "hand it the tensor instead of the number, if it can use that")
+            if method not in _SHOWS_BESIDE_A_BAR:
+                raise blocked
+            held = f"`{receiver}` was given `{min(holds)}`, which the loop trains" if holds else obstacle
+            doubt(self.facts, Blocked(call, obstacle if self.facts.doubts is None else held, blocked.by_hand))
         if _handed_out(call.func.value):
             obstacle = f"`{receiver}(…)` hands out an object that others may have too"
             doubt(self.facts, Blocked(call, obstacle, "give it a name before the loop, and use that"))

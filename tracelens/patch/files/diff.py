@@ -29,9 +29,14 @@ def _file(one: FilePatch, root: Path) -> str:
     if one.before is None:
         head.append("new file mode 100644\n")
     before, after = _lines(one.before or b""), _lines(one.after)
-    from_name = "/dev/null" if one.before is None else old
-    body = difflib.unified_diff(before, after, from_name, new, n=CONTEXT_LINES)
+    from_name = "/dev/null" if one.before is None else _ended(old)
+    body = difflib.unified_diff(before, after, from_name, _ended(new), n=CONTEXT_LINES)
     return "".join([*head, *_marked(body)])
+
+
+def _ended(name: str) -> str:
+    """With the tab by which git ends a name that has spaces: `patch` would take the first word alone."""
+    return f"{name}\t" if " " in name and not name.startswith('"') else name
 
 
 def _marked(lines: Iterable[str]) -> Iterator[str]:

@@ -31,6 +31,8 @@ from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Targ
 
 _BY_HAND = "return the tensor, and take its number where it is logged, every N batches"
 _AROUND = 2
+_STEPPERS = re.compile(r"optim|opt$|sched|scaler", re.IGNORECASE)
+"""Names of objects of torch, whose methods are no methods of the file."""
 _MORE = (cst.Call, cst.NamedExpr, cst.Await)
 """What a loop's condition may not hold: it moves into a function of its own."""
 
@@ -180,6 +182,8 @@ def _mentions(source: SourceFile, name: str, is_method: bool) -> Iterator[cst.CS
     """Where the file means the function: `self.step`, or any `step` of an object that is not known; a plain name."""
     for node in walk(source.module):
         if isinstance(node, cst.Attribute) and is_method and node.attr.value == name:
+            if _STEPPERS.search(dotted(node.value).rpartition(".")[2]):
+                continue  # `self.optimizer.step()`
             yield node if dotted(node) == f"self.{name}" else node.attr  # another object's: no call of this one
         elif isinstance(node, cst.SimpleString) and node.evaluated_value == name:
             yield node
