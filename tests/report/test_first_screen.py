@@ -85,6 +85,18 @@ def test_variants_of_one_lever_share_its_number_and_the_recommended_one_stands_f
     assert rows[1].lever.startswith("or ")
 
 
+def test_levers_within_the_range_of_one_another_are_about_the_same() -> None:
+    found = (
+        lever("best", (1.5, 1.45, 1.55), 1),
+        lever("second", (1.3, 1.2, 1.4), 2),
+        lever("third", (1.25, 1.15, 1.35), 3),
+        lever("last", (1.1, 1.05, 1.15), 4),
+    )
+    rows = first_screen.first_screen(replace(cases.recommended(), levers=found)).levers
+    assert [row.like_last for row in rows] == [False, False, True, False]
+    assert screen_text._same_ranks(rows) == ["2–3"]
+
+
 @pytest.mark.parametrize(
     ("lines", "said"), [([], ""), ([83], "83"), ([83, 84], "83–84"), ([68, 76, 77], "68, 76–77"), ([1, 2, 3], "1–3")]
 )

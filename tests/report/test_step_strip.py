@@ -11,7 +11,7 @@ from tracelens.model import DrawnSpan, DrawnStep
 from tracelens.report import fix_card, screen_text, text
 from tracelens.report.first_screen import first_screen
 from tracelens.report.on_baseline import factor
-from tracelens.report.step_strip import GPU, Segment, StripLane
+from tracelens.report.step_strip import GPU, PYTHON, Segment, StripLane, StripStep, _moved
 from tracelens.report.terminal import TerminalStyle
 
 
@@ -47,6 +47,16 @@ def test_page_and_terminal_draw_the_same_steps() -> None:
         assert sum(part.ns for part in step.gpu.segments) == pytest.approx(step.step_ns, rel=0.01)
     drawn = text.recommendation(cases.recommended(), TerminalStyle(80)).splitlines()
     assert [line.split()[0] for line in drawn if "█" in line][:2] == ["now", "then"]
+
+
+@pytest.mark.parametrize(("waits", "told"), [((1_000_000, 4_300_000), True), ((1_000_000, 1_300_000), False)])
+def test_a_wait_for_a_batch_that_grows_is_explained(waits: tuple[int, int], told: bool) -> None:
+    steps = [
+        StripStep("", 10_000_000, "", (StripLane(PYTHON, (Segment("await", ns, 0, 1, "", "", ""),), ""),), 1)
+        for ns in waits
+    ]
+    assert _moved(steps, 10_000_000).startswith("Waiting for a batch goes from 1.0 to 4.3 ms") is told
+    assert _moved(steps[:1], 10_000_000) == ""
 
 
 def test_without_steps_nothing_is_drawn() -> None:

@@ -12,7 +12,8 @@ from pathlib import PurePath
 
 from tracelens.messages import capital, joined, say
 from tracelens.model import Diagnosis, Lever, Location, PlannedDiagnosis, Verification
-from tracelens.report import formatting, lever_names, line_times, next_commands, step_strip, wording
+from tracelens.report import edit_excerpt, formatting, lever_names, line_times, next_commands, step_strip, wording
+from tracelens.report.edit_excerpt import EditExcerpt
 from tracelens.report.formatting import DASH, short_ms
 from tracelens.report.line_times import CostlyLine
 from tracelens.report.on_baseline import factor
@@ -44,6 +45,8 @@ class LeverRow:
     id: str = ""
     command: str = ""
     """What to type for it; empty where nothing can be."""
+    like_last: bool = False
+    """Whether it is about the same as the numbered row before it: each lies in the range of the other."""
     acts: bool = False
     """Whether `step` is what it acts on."""
 
@@ -65,6 +68,8 @@ class FirstScreen:
     """What the lines give back together; empty where each tells for itself."""
     then: BestLever | None
     """What becomes of the step; None where no lever gains for certain."""
+    edit: EditExcerpt | None
+    """What the recommended change looks like; None where no patch makes it."""
     strip: StepStrip | None
     """One step now, and with the recommended change; on one scale. None where nothing can be drawn."""
     levers: tuple[LeverRow, ...]
@@ -91,6 +96,7 @@ def first_screen(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> Firs
         batch=_of_a_batch(diagnosis),
         beside_lines=_beside(diagnosis),
         then=then,
+        edit=edit_excerpt.edit_excerpt(diagnosis),
         strip=step_strip.step_strip(diagnosis, then),
         levers=lever_rows(rows[:MOST_LEVERS], diagnosis, typed),
         more_levers=max(0, len(rows) - MOST_LEVERS),
@@ -224,6 +230,7 @@ def lever_rows(levers: Sequence[Lever], diagnosis: PlannedDiagnosis, typed: Sequ
     """Variants of one lever share its number."""
     out: list[LeverRow] = []
     number = 0
+    leader: Lever | None = None
     for place, lever in enumerate(levers):
         row = replace(_row(lever, diagnosis), command=next_commands.with_lever(lever, diagnosis, typed))
         variant = place > 0 and _setting(levers[place - 1]) == _setting(lever)
@@ -231,9 +238,18 @@ def lever_rows(levers: Sequence[Lever], diagnosis: PlannedDiagnosis, typed: Sequ
             row = replace(row, rank="", lever=say("or {lever}", lever=row.lever))
         elif row.rank != DASH:
             number += 1
-            row = replace(row, rank=str(number))
+            row = replace(row, rank=str(number), like_last=_about_the_same(leader, lever))
+            leader = leader if row.like_last else lever
         out.append(row)
     return tuple(out)
+
+
+def _about_the_same(first: Lever | None, second: Lever) -> bool:
+    """Whether both are known in the same way, and each lies in the range of the other."""
+    if first is None or first.known is None or second.known is None or first.state != second.state:
+        return False
+    pairs = ((first.known, second.known), (second.known, first.known))
+    return all(one.low <= other.speedup <= one.high for one, other in pairs)
 
 
 def _row(lever: Lever, diagnosis: PlannedDiagnosis) -> LeverRow:
@@ -328,5 +344,5 @@ def _how(trial: Verification) -> str:
     same = say("same results, bit for bit") if trial.numbers_equal else say("results not the same")
     steps = trial.details.get("steps")
     if not isinstance(steps, int):
-        return say("Measured, original and changed script in turns: {same}.", same=same)
-    return say("Measured over {steps} steps, original and changed script in turns: {same}.", steps=steps, same=same)
+        return say("Measured, both scripts in turns: {same}.", same=same)
+    return say("Measured over {steps} steps, both scripts in turns: {same}.", steps=steps, same=same)

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from tracelens.messages import joined, say, say_count, shown
 from tracelens.report import terminal
+from tracelens.report.edit_excerpt import EditExcerpt
 from tracelens.report.first_screen import FirstScreen, LeverRow
 from tracelens.report.formatting import DASH, clean, short_ms
 from tracelens.report.line_times import CostlyLine
@@ -33,6 +34,7 @@ def blocks(screen: FirstScreen, next_command: str) -> Iterator[RenderableType]:
     yield from head(screen)
     yield from annotated(screen.lines, screen.time_columns, screen.beside_lines)
     yield from pictured(screen.strip)
+    yield from edited(screen.edit)
     if screen.levers:
         yield Text()
         yield _Levers(screen.levers)
@@ -95,6 +97,19 @@ def pictured(strip: StepStrip | None) -> Iterator[RenderableType]:
         yield _Lanes(lanes)
 
 
+def edited(edit: EditExcerpt | None) -> Iterator[RenderableType]:
+    """One line that goes and the one that takes its place."""
+    if edit is None:
+        return
+    yield Text()
+    number = str(edit.line)
+    for kind, text in (("del", edit.removed), ("add", edit.added)):
+        mark, style = terminal.MARKS[kind]
+        if text:
+            yield _Cut(f"{number:>{len(str(edit.line))}} {mark} {clean(text)}", style)
+            number = ""
+
+
 def _what_it_does(command: str) -> str:
     """Whether the next command touches a file is what one asks before typing it; empty where it only shows."""
     if command == "fix":
@@ -109,14 +124,48 @@ def _notes(screen: FirstScreen) -> Iterator[str]:
         yield screen.measured
     if screen.about_patch:
         yield screen.about_patch
-    if any(row.acts for row in screen.levers):
-        yield say("acts on: so much of the step, in ms, it can save at most.")
+    about = list(_of_rows(screen.levers))
+    if about:
+        yield joined(" ", about)
+    if any(row.id == "event-sync" for row in screen.levers):
+        yield say("event: a mark behind a step's work; Python waits for it, not for all work.")
     more = []
     if screen.more_levers:
         more.append(say_count("{count} more lever", "{count} more levers", screen.more_levers))
     if screen.unjudged:
         more.append(say_count("{count} thing not judged", "{count} things not judged", screen.unjudged))
     yield say("With -v: {more}.", more=joined(", ", [*more, say("scores, the plan and the diff")]))
+
+
+def _of_rows(rows: Sequence[LeverRow]) -> Iterator[str]:
+    """What the rows leave open: which of them are no better than one another, and what a ceiling is."""
+    same = _same_ranks(rows)
+    if same:
+        yield say("{ranks}: about the same.", ranks=joined(", ", same))
+    if any(row.acts for row in rows):
+        yield say("acts on: so many ms of a step it can save at most.")
+
+
+def _same_ranks(rows: Sequence[LeverRow]) -> list[str]:
+    """'2–4' for rows that are about the same as the one before them."""
+    groups: list[list[str]] = []
+    for row in rows:
+        if row.like_last and groups:
+            groups[-1].append(row.rank)
+        elif row.rank.isdigit():
+            groups.append([row.rank])
+    return [f"{group[0]}–{group[-1]}" for group in groups if len(group) > 1]
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """A line that ends where the screen does."""
+
+    text: str
+    style: str
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield _row(_cut(self.text, options.max_width - terminal.INDENT), self.style)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ from tracelens.report.on_baseline import factor
 from tracelens.report.outcome import BestLever, union_ns
 
 TICKS = 5
+MOVED_SHARE = 0.05
+"""Of the step: a wait that grows by less needs no explanation."""
 ROOM, NARROW_ROOM = 9.0, 18.0
 """Percent of the picture that a label needs, on a wide window and on a phone."""
 PYTHON, GPU = say("Python thread"), say("GPU")
@@ -75,6 +77,8 @@ class StepStrip:
     ticks: tuple[tuple[float, str], ...]
     saved: str
     kinds: tuple[str, ...]
+    moved: str = ""
+    """Why Python waits longer for a batch although the step is shorter; empty where it does not."""
 
 
 Totals = dict[str, tuple[tuple[str, float], ...]]
@@ -100,7 +104,20 @@ def step_strip(diagnosis: PlannedDiagnosis, then: BestLever | None) -> StepStrip
         )
     kinds = tuple(dict.fromkeys(s.kind for step in steps for lane in step.lanes for s in lane.segments))
     saved = say("{saved} ms less", saved=short_ms(base_ns - then.step_ns)) if then and then.step_ns < base_ns else ""
-    return StepStrip(tuple(steps), _ticks(longest), saved, kinds)
+    return StepStrip(tuple(steps), _ticks(longest), saved, kinds, _moved(steps, base_ns))
+
+
+def _moved(steps: Sequence[StripStep], base_ns: int) -> str:
+    waits = [
+        sum(segment.ns for lane in step.lanes for segment in lane.segments if segment.kind == "await") for step in steps
+    ]
+    if len(waits) < 2 or waits[1] - waits[0] < MOVED_SHARE * base_ns:
+        return ""
+    return say(
+        "Waiting for a batch goes from {before} to {after} ms: the GPU is done sooner, the workers are not.",
+        before=short_ms(round(waits[0])),
+        after=short_ms(round(waits[1])),
+    )
 
 
 # --------------------------------------------------------------------------------------------------------- totals
