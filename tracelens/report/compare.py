@@ -318,7 +318,7 @@ def _by_place(stalls: Sequence[Stall]) -> dict[str, tuple[Stall, ...]]:
             else ""
         )
         file = stall.location.path if stall.location else stall_place(stall)
-        name = f"{stall.call or stall.api}{function} ({file})"
+        name = say("{call}{function} ({file})", call=stall.call or stall.api, function=function, file=file)
         out[name] = (*out.get(name, ()), stall)
     return out
 

@@ -148,7 +148,7 @@ def _gate(result: Gate, next_command: str) -> Iterator[str]:
 
 def _issues(title: str, issues: Sequence[Issue]) -> Iterator[str]:
     if issues:
-        yield f"## {title}"
+        yield f"## {plain(title)}"
         rows = [
             (
                 plain(issue.title),
