@@ -27,13 +27,14 @@ TYPED = re.compile(
     |--?[a-z][\w-]*(?:[ =][\w./:=,-]+)?         # an option with its value
     |\[?\b[A-Z][A-Z_]+\b(?:[:=\[|][\w\[\]:,|./=]+)?\]?(?:\.\.\.)?  # what stands for a value
     |(?:[\w.~-]+)?/[\w./~-]*                    # a path
-    |\b[\w-]+\.(?:py|json|patch|html|svg|png)\b
+    |\b[\w-]+\.(?:py|json(?:\.gz)?|patch|html|svg|png|md)\b
+    |\bTL\d+(?:-\d+)?\b                       # a change
     |`[^`]*`|'[^']*'                            # quoted: typed so
     """,
     re.VERBOSE,
 )
 """What is typed or written so in every language."""
-CODE = re.compile(r"[-+@]|diff |\s*[╭├│╰>]?\s*\d+  |\s*\d+ \|")
+CODE = re.compile(r"[-+@]|diff |\s*(?:\d+ )?[-+] |\s*[╭├│╰>]?\s*\d+  |\s*\d+ \|")
 """Lines of a diff, and of the script with its times."""
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 TIERS = ("safe", "unsafe", "checked")
@@ -168,7 +169,7 @@ def run(command: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[str
 def of_rules() -> Iterator[str]:
     """What a rule shows as it is: forms, examples, sections of the documents that a number is from."""
     rules = load()
-    yield from (*CRITERIA, *TIERS, "value", *(lever.family for lever in rules.levers))
+    yield from (*CRITERIA, *TIERS, "value", "allow_tf32", *(lever.family for lever in rules.levers))
     for span in (span for rule in rules.schemes for span in (*rule.gain, *rule.days, *rule.lines)):
         yield from (span.seed, span.section)
     for rule in rules.schemes:
@@ -220,4 +221,4 @@ def test_the_error_of(
     code, printed = run(command, capsys)
     assert code != 0 and printed
     named = values_of(cli.root.commands.get(command.split(maxsplit=1)[0], cli.root))
-    assert latin("\n".join(printed), {*data, *of_rules(), *command.split(), *named, "html"}) == []
+    assert latin("\n".join(printed), {*data, *of_rules(), *re.split("[ =]", command), *named, "html"}) == []

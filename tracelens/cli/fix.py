@@ -91,7 +91,7 @@ def fix(
         raise UsageError(say("--yes and --no-write exclude each other"), hint=say("leave one of them out"))
     if budget < LEAST_BUDGET_S:
         raise Inconclusive(
-            say("{budget:g} s are too short to measure anything", budget=budget), hint="give --budget 2m"
+            say("{budget:g} s are too short to measure anything", budget=budget), hint=say("give --budget 2m")
         )
     effort = _Effort(began, budget, seed)
     folder = None

@@ -223,5 +223,5 @@ def _check_budget(diagnosis: PlannedDiagnosis, options: FixOptions) -> None:
             budget=duration_text(max(options.left_s, 0)),
             needed=duration_text(needed),
         ),
-        hint=f"give --budget {minutes}m",
+        hint=say("give --budget {minutes}m", minutes=minutes),
     )

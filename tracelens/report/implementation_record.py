@@ -209,7 +209,7 @@ def _diff(change: Patch) -> str:
     note = say("Added beside the script: {added}.", added=joined(", ", (code(name) for name in added))) if added else ""
     if len(lines) > MOST_DIFF_LINES:
         return say("{note} The diff has {count} lines; it is in tracelens.patch.", note=note, count=len(lines)).strip()
-    return "\n\n".join(part for part in (block("\n".join(lines), "diff"), note) if part)
+    return joined("\n\n", (part for part in (block("\n".join(lines), "diff"), note) if part))
 
 
 # ------------------------------------------------------------------------------------------------ was it true
@@ -322,7 +322,14 @@ def _results(
         ratio = trial.ratio
         value, low, high = (formatting.gain(1 / bound) for bound in (ratio.value, ratio.high, ratio.low))
         measured = say("{value} ({low} to {high})", value=value, low=low, high=high)
-    claims = "; ".join(f"{claim.value} ({claim.source})" for claim in subject.claims if claim.what == "gain")
+    claims = joined(
+        "; ",
+        (
+            say("{value} ({source})", value=claim.value, source=claim.source)
+            for claim in subject.claims
+            if claim.what == "gain"
+        ),
+    )
     yield table(
         (say("training faster by"), say("value")),
         [

@@ -155,7 +155,7 @@ def check_budget(request: LeverRequest, levers: int) -> None:
                 budget=duration_text(request.budget_s),
                 needed=duration_text(least),
             ),
-            hint=f"give --budget {minutes}m",
+            hint=say("give --budget {minutes}m", minutes=minutes),
         )
 
 
