@@ -75,6 +75,7 @@ def _forked(
     boot: Path,
     on_poll: Callable[[int], None],
     started: Callable[[int], None],
+    _interrupted: Callable[[], None] | None = None,
 ) -> int:
     """What `supervisor.run` does, with a forked process in which the agent is armed at once."""
     import importlib

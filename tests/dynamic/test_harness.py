@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import inspect
 import json
 import os
 import subprocess
@@ -12,6 +14,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+
+from tracelens.launch import supervisor
 
 HARNESS = Path(__file__).parent
 SCRIPT = """\
@@ -63,6 +67,14 @@ patches.assumed = right
 row.Row(broken, setting).run()
 shutil.rmtree(scratch)
 """
+
+
+def test_a_recording_can_be_forked_in_the_place_of_a_started_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The harness stands in for `supervisor.run`, by position: a new argument there broke every row on a GPU."""
+    monkeypatch.syspath_prepend(str(HARNESS))
+    patches = importlib.import_module("patches")
+    own = list(inspect.signature(patches._forked).parameters)
+    assert [name.lstrip("_") for name in own[3:]] == list(inspect.signature(supervisor.run).parameters)
 
 
 @pytest.mark.programs

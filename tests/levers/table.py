@@ -1,4 +1,4 @@
-"""The table of docs/try.md from the raw rows in docs/data/levers.
+"""The tables of docs/try.md from the raw rows in docs/data/levers.
 
     python tests/levers/table.py [--check]
 
@@ -8,6 +8,7 @@ Between markers; the words around them are written by hand.
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "docs" / "data" / "levers"
 PAGE = ROOT / "docs" / "try.md"
-BEGIN, END = "<!-- levers:begin -->", "<!-- levers:end -->"
+LEAST_HAND_GAIN = 0.02
+"""A hand-made loop that gains less has no gain of which there could be a share."""
 RESULTS = {"inside_seed_band": "inside the band", "outside_seed_band": "**outside** the band", "same": "same results"}
 
 
@@ -29,10 +31,34 @@ def main() -> int:
 
 
 def filled(page: str) -> str:
-    """The page with its table as the data has it."""
+    """The page with its tables as the data has them."""
     rows = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(DATA.glob("*.json"))]
-    head, tail = page[: page.index(BEGIN) + len(BEGIN)], page[page.index(END) :]
-    return f"{head}\n{table(rows)}\n{tail}"
+    for name, part in (("levers", table(rows)), ("best", best(rows))):
+        begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+        head, tail = page[: page.index(begin) + len(begin)], page[page.index(end) :]
+        page = f"{head}\n{part}\n{tail}"
+    return page
+
+
+def best(rows: list[dict[str, Any]]) -> str:
+    """One line per session in which there is a hand-made loop: its gain, and that of the best that was found."""
+    lines = ["| loop | best | times as fast | by hand | share of its gain |", "|---|---|---|---|---|"]
+    for row in rows:
+        found, hand = row["try"]["combination"], row["by_hand"]
+        if hand is None or not hand["pairs_us"]:
+            continue
+        if found is None:
+            lines.append(f"| {row['loop']} | none gains beyond doubt | – | {_faster(hand)} | – |")
+            continue
+        made = _middle(hand) - 1
+        share = "–" if made < LEAST_HAND_GAIN else f"{(_middle(found) - 1) / made:.2f}"
+        lines.append(f"| {row['loop']} | `{found['id']}` | {_faster(found)} | {_faster(hand)} | {share} |")
+    return "\n".join(lines)
+
+
+def _middle(one: dict[str, Any]) -> float:
+    logs = [math.log(original / changed) for original, changed in one["pairs_us"]]
+    return math.exp(sum(logs) / len(logs))
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -42,7 +68,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        tried = [one for one in row["try"]["levers"] if one["id"] != "by-hand"]
+        tried = [one for one in row["try"]["levers"] if one["id"] != "by-hand" and not one["members"]]
         together = row["try"]["combination"]
         several = [together] if together is not None and len(together["members"]) > 1 else []
         for one in (row["by_hand"], *tried, *several):
@@ -62,11 +88,10 @@ def _line(row: dict[str, Any], one: dict[str, Any]) -> str:
 
 
 def _faster(one: dict[str, Any]) -> str:
-    """With its interval; a single pair has none."""
+    """With its interval; where too little was measured there is none."""
     found = one["speedup"]
     if found is None:
-        ((original, changed),) = one["pairs_us"]
-        return f"{original / changed:.2f}"
+        return f"{_middle(one):.2f}"
     return f"{found['speedup']:.2f} ({found['low']:.2f} to {found['high']:.2f})"
 
 
