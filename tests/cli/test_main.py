@@ -31,6 +31,14 @@ def run(*words: str, cwd: Path = ROOT, **environment: str) -> subprocess.Complet
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=variables)
 
 
+def test_only_a_process_of_our_own_ends_without_a_search_for_garbage(monkeypatch: pytest.MonkeyPatch) -> None:
+    frozen: list[int] = []
+    monkeypatch.setattr("gc.freeze", lambda: frozen.append(1))
+    monkeypatch.setattr(sys, "argv", ["tracelens", "--help"])
+    assert main(["--help"]) == 0 and frozen == []  # somebody who calls main goes on living
+    assert main() == 0 and frozen == [1]
+
+
 def test_the_commands_are_listed_in_the_order_of_the_work(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     listed = capsys.readouterr().out.partition("Commands:")[2].split("\n")

@@ -130,6 +130,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _explain(error)
     finally:
         output.flush()
+        if argv is None:  # the process ends: Python would look through all objects once more before it frees them
+            gc.freeze()
 
 
 def _explain(error: Exception) -> int:
