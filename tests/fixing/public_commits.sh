@@ -1,0 +1,233 @@
+#!/usr/bin/env bash
+# `tracelens fix` on four public commits before a known speed-up, beside the commits themselves (docs/fix.md).
+#
+#   bash tests/fixing/public_commits.sh prepare CLONES DIR     clones are CLONES/<owner>+<name>; DIR gets what is run
+#   bash tests/fixing/public_commits.sh run DIR OUT NAME…      NAME: peft, minimind, diffusers, style; BUDGET in seconds
+#
+# No code of these projects is here: `prepare` takes both versions out of the clones, puts random data and models in the
+# place of downloads, and changes names that newer packages dropped, in both versions alike. `run` needs a GPU,
+# transformers, peft, accelerate, torchvision and tensorboard. OUT/NAME holds what `fix` said, its diff, and the times.
+set -eu
+
+versions() { # CLONE COMMIT NAME PATH…: both versions
+  local clone=$1 commit=$2 name=$3
+  shift 3
+  for version in before after; do
+    mkdir -p "$dir/$name/$version"
+    git -C "$clone" archive "$([ $version = before ] && echo "$commit~1" || echo "$commit")" "$@" | tar -x -C "$dir/$name/$version"
+  done
+}
+
+prepare() {
+  clones=$(cd "$1" && pwd) dir=$(mkdir -p "$2" && cd "$2" && pwd)
+  versions "$clones/huggingface+peft" 90d3fc05d peft method_comparison/MetaMathQA
+  versions "$clones/jingyaogong+minimind" 7eae14f minimind trainer model dataset
+  versions "$clones/huggingface+diffusers" f7278638e4 diffusers src/diffusers examples/unconditional_image_generation
+  versions "$clones/rosinality+style-based-gan-pytorch" 038db65 style train.py dataset.py model.py
+  mkdir -p "$dir/stand/datasets/utils" "$dir/llama"
+  cp "$dir"/minimind/before/model/tokenizer*.json "$dir/llama"
+  cat >"$dir/data.py" <<'PYTHON'
+"""Rows of random tokens, as many as the data set has, in the place of the download."""
+
+import random
+
+
+class Rows:
+    def __init__(self, count, seed):
+        self.count, self.seed = count, seed
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, part):
+        ids = []
+        for index in range(*part.indices(self.count)):
+            drawn = random.Random(self.seed * 1_000_003 + index)
+            ids.append([drawn.randrange(10, 6000) for _ in range(drawn.randrange(120, 360))])
+        return {"input_ids": ids, "attention_mask": [[1] * len(one) for one in ids], "response": [""] * len(ids)}
+
+
+def get_train_valid_test_datasets(*, tokenizer, query_template, print_fn):
+    return Rows(370_000, 1), Rows(50, 2), Rows(50, 3)
+PYTHON
+  cat >"$dir/dataset.py" <<'PYTHON'
+"""Random images in the place of the lmdb data set."""
+
+import numpy as np
+from PIL import Image
+from torch.utils.data import Dataset
+
+
+class MultiResolutionDataset(Dataset):
+    def __init__(self, path, transform, resolution=8):
+        self.resolution = resolution
+        self.transform = transform
+
+    def __len__(self):
+        return 70_000
+
+    def __getitem__(self, index):
+        drawn = np.random.default_rng(index)
+        pixels = drawn.integers(0, 256, (self.resolution, self.resolution, 3), dtype=np.uint8)
+        return self.transform(Image.fromarray(pixels))
+PYTHON
+  cat >"$dir/stand/datasets/__init__.py" <<'PYTHON'
+"""Random images in the place of the hub's data sets."""
+import numpy as np
+from PIL import Image
+from . import utils
+
+__version__ = "2.10.0"
+
+
+class Images:
+    def __init__(self, count):
+        self.count, self.transform = count, None
+
+    def __len__(self):
+        return self.count
+
+    def set_transform(self, transform):
+        self.transform = transform
+
+    def __getitem__(self, index):
+        drawn = np.random.default_rng(int(index))
+        image = Image.fromarray(drawn.integers(0, 256, (72, 72, 3), dtype=np.uint8))
+        return {name: values[0] for name, values in self.transform({"image": [image]}).items()}
+
+
+def load_dataset(*_, **__):
+    return Images(8192)
+PYTHON
+  echo "from . import logging" >"$dir/stand/datasets/utils/__init__.py"
+  cat >"$dir/stand/datasets/utils/logging.py" <<'PYTHON'
+def set_verbosity_warning():
+    pass
+
+
+def set_verbosity_error():
+    pass
+PYTHON
+  cat >"$dir/make_inputs.py" <<'PYTHON'
+"""Stand-ins for models and data, from a seed: python make_inputs.py FOLDER WIDTH LAYERS"""
+import json, random, sys, shutil
+from pathlib import Path
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+here = Path(__file__).parent
+folder, width, layers = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+torch.manual_seed(0)
+config = LlamaConfig(vocab_size=6400, hidden_size=width, intermediate_size=width * 8 // 3 // 64 * 64, num_hidden_layers=layers, num_attention_heads=width // 64, num_key_value_heads=max(1, width // 256), max_position_embeddings=2048, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+model = LlamaForCausalLM(config).to(torch.bfloat16)
+model.save_pretrained(folder / "llama")
+for where in ("before", "after"):
+    drawn = random.Random(1)
+    words = ["the", "sum", "of", "two", "numbers", "is", "found", "by", "adding", "a", "model", "learns", "what", "it", "is", "shown"]
+    with (folder / "minimind" / where / "dataset/sft.jsonl").open("w") as out:
+        for _ in range(12000):
+            talk = []
+            for role in ("user", "assistant", "user", "assistant"):
+                talk.append({"role": role, "content": " ".join(drawn.choice(words) for _ in range(drawn.randrange(10, 60)))})
+            out.write(json.dumps({"conversations": talk}) + "\n")
+PYTHON
+  cat >"$dir/time_steps.py" <<'PYTHON'
+"""Time of a training step: python time_steps.py STEPS SCRIPT [ARGUMENT…]; prints ms per optimizer step pair and ends."""
+import json, os, runpy, sys, time
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+WARM = 20
+steps = int(sys.argv[1])
+state = {"n": 0}
+def sync():
+    if torch.cuda.is_available(): torch.cuda.synchronize()
+def after(optimizer, args, kwargs):
+    if state.setdefault("first", id(optimizer)) != id(optimizer):
+        return
+    state["n"] += 1
+    if state["n"] == WARM:
+        sync(); state["t"] = time.perf_counter(); state["c"] = time.process_time()
+    elif state["n"] == WARM + steps:
+        sync()
+        ms = 1e3 * (time.perf_counter() - state["t"]) / steps
+        print("\nTIMED " + json.dumps({"ms": ms, "cpu_ms": 1e3 * (time.process_time() - state["c"]) / steps}), flush=True)
+        os._exit(0)
+register_optimizer_step_post_hook(after)
+sys.argv = sys.argv[2:]
+sys.path.insert(0, os.path.dirname(os.path.abspath(sys.argv[0])))
+runpy.run_path(sys.argv[0], run_name="__main__")
+PYTHON
+  (cd "$dir" && python3 - <<'PYTHON'
+"""What newer packages dropped, in both versions alike."""
+import shutil
+from pathlib import Path
+for where in ("before", "after"):
+    root = Path("diffusers") / where
+    home = root / "run"
+    if home.exists(): shutil.rmtree(home)
+    home.mkdir()
+    shutil.copytree(root / "src/diffusers", home / "diffusers")
+    shutil.copy(root / "examples/unconditional_image_generation/train_unconditional.py", home)
+    def edit(path, *pairs):
+        text = (home / path).read_text()
+        for old, new in pairs:
+            assert old in text, (path, old)
+            text = text.replace(old, new)
+        (home / path).write_text(text)
+    edit("train_unconditional.py", ("from huggingface_hub import HfFolder, Repository, create_repo, whoami\n", ""),
+         ("        logging_dir=logging_dir,\n        project_config", "        project_dir=logging_dir,\n        project_config"))
+    edit("diffusers/utils/dynamic_modules_utils.py", ("from distutils.version import StrictVersion\n", ""), ("from huggingface_hub import HfFolder, cached_download, hf_hub_download, model_info\n", "from huggingface_hub import hf_hub_download, model_info\n"))
+    edit("diffusers/utils/hub_utils.py", ("from huggingface_hub import HfFolder, ModelCard, ModelCardData, whoami", "from huggingface_hub import ModelCard, ModelCardData, whoami"))
+    edit("diffusers/utils/constants.py", ("from huggingface_hub.constants import HUGGINGFACE_HUB_CACHE, hf_cache_home", "from huggingface_hub.constants import HUGGINGFACE_HUB_CACHE\n\nhf_cache_home = os.path.expanduser(\"~/.cache/huggingface\")"))
+    text = (home / "diffusers/utils/import_utils.py").read_text()
+    at = text.index("# docstyle-ignore")
+    off = "\n".join(f"{name} = False" for name in ("_flax_available", "_tf_available", "_transformers_available", "_onnx_available", "_scipy_available", "_wandb_available", "_xformers_available"))
+    (home / "diffusers/utils/import_utils.py").write_text(text[:at] + off + "\n\n" + text[at:])
+PYTHON
+  )
+  for version in before after; do
+    local home=$dir/peft/$version/method_comparison/MetaMathQA
+    rm -rf "$home"/experiments/* "$home"/{results,temporary_results,cancelled_results}
+    mkdir -p "$home"/{results,temporary_results,cancelled_results,experiments/lora/small} "$dir/style/$version"/{sample,checkpoint}
+    mv "$home/utils.py" "$home/utils.old"
+    sed -e '/^import bitsandbytes$/d' -e '/^import datasets$/d' -e '/^def get_peft_branch/,/^    )$/c\def get_peft_branch() -> str:\n    return "stand-in"' "$home/utils.old" >"$home/utils.py"
+    rm "$home/utils.old"
+    cp "$dir/data.py" "$home"
+    echo '{"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 32, "lora_alpha": 64, "lora_dropout": 0.0, "target_modules": ["q_proj", "v_proj"], "base_model_name_or_path": null, "inference_mode": false}' >"$home/experiments/lora/small/adapter_config.json"
+    echo "{\"model_id\": \"$dir/llama\", \"eval_steps\": 5000, \"max_steps\": 5000}" >"$home/experiments/lora/small/training_params.json"
+    cp "$dir/dataset.py" "$dir/style/$version"
+    sed -i -e 's/range=(-1, 1)/value_range=(-1, 1)/' -e 's/add_(1 - decay, par2\[k\].data)/add_(par2[k].data, alpha=1 - decay)/' "$dir/style/$version/train.py"
+  done
+  python3 "$dir/make_inputs.py" "$dir" 2048 8
+}
+
+run() {
+  dir=$(cd "$1" && pwd) out=$(mkdir -p "$2" && cd "$2" && pwd)
+  shift 2
+  export PYTHONPATH=$dir/stand:$PWD${PYTHONPATH:+:$PYTHONPATH} TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1
+  for name in "$@"; do one "$name"; done
+}
+
+one() { # NAME: fix, then before, after and fixed in fresh processes by turns
+  local name=$1 steps=100 budget=${BUDGET:-600} folder=. script words
+  case $name in
+    peft) folder=method_comparison/MetaMathQA script=run.py words="experiments/lora/small" steps=30 ;;
+    minimind) folder=trainer script=train_full_sft.py words="--data_path ../dataset/sft.jsonl --from_weight none --save_interval 100000 --log_interval 100000" ;;
+    diffusers) folder=run script=train_unconditional.py words="--dataset_name x --resolution 64 --center_crop --train_batch_size 16 --num_epochs 100 --gradient_accumulation_steps 1 --use_ema --learning_rate 1e-4 --lr_warmup_steps 500 --mixed_precision no --output_dir o --checkpointing_steps 1000000" steps=40 ;;
+    style) script=train.py words="x --sched --mixing" ;;
+  esac
+  mkdir -p "$out/$name"
+  rm -rf "${dir:?}/$name/fixed"
+  cp -r "$dir/$name/before" "$dir/$name/fixed"
+  # shellcheck disable=SC2086
+  (cd "$dir/$name/fixed/$folder" && timeout $((budget + 30)) python3 -m tracelens fix "$script" --yes --format json --budget "${budget}s" -- $words \
+    >"$out/$name/answer.json" 2>"$out/$name/said.txt" && echo 0 || echo $?) | tee "$out/$name/exit.txt"
+  diff -ru "$dir/$name/before" "$dir/$name/fixed" -x tracelens-runs -x __pycache__ -x o >"$out/$name/applied.diff" || true
+  for _ in 1 2 3; do
+    for version in before after fixed; do
+      # shellcheck disable=SC2086
+      (cd "$dir/$name/$version/$folder" && timeout 120 python3 "$dir/time_steps.py" $steps "$script" $words 2>&1 | grep TIMED | sed "s/^/$version /" | tee -a "$out/$name/timed.txt") || true
+    done
+  done
+}
+
+"$@"
