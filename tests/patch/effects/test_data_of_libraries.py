@@ -120,11 +120,12 @@ def test_a_change_to_weights_or_groups_is_refused(part: str, around: str, files:
 
 @pytest.mark.parametrize("files", [one_file, two_files])
 @pytest.mark.parametrize("settings", SETTINGS)
-def test_settings_of_a_library_may_be_those_of_another_object(
+def test_settings_of_a_library_are_told_apart_from_those_of_others(
     settings: str, files: Callable[..., dict[str, str]]
 ) -> None:
     answer = asked(files(SETTINGS[settings], SURROUNDINGS["function"]))
-    assert (answer.tier, {reason.kind for reason in answer.reasons}) == ("checked", {"object"}), answer
+    assert (answer.tier, {reason.kind for reason in answer.reasons}) == ("refused", {"object"}), answer
+    assert [reason.text for reason in answer.reasons if reason.known] == ["`rate.get()` looks at `last`"]
 
 
 @pytest.mark.parametrize("numbers", OWN_NUMBERS)

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from tracelens.patch.effects import classes, vocabulary
 from tracelens.patch.effects.durations import is_timed
+from tracelens.patch.effects.holders import behind, is_holder
 from tracelens.patch.effects.memory import (
     ANY_KEY,
     DATA,
@@ -22,7 +23,6 @@ from tracelens.patch.effects.memory import (
     PLAIN,
     REPLACED,
     SHARED,
-    WEIGHTS,
     Memory,
     Objects,
     Unit,
@@ -57,7 +57,7 @@ FLUSHED = "<flushed>"
 """What of a file is on the disk."""
 TEXT = "<text>"
 """What a progress bar says beside how far it is."""
-_RATES = frozenset(f"['{name}']" for name in ("lr", "initial_lr", "lr_scale", "momentum", "weight_decay", "name"))
+RATES = frozenset(f"['{name}']" for name in ("lr", "initial_lr", "lr_scale", "momentum", "weight_decay", "name"))
 """What groups of optimizers keep as numbers: who took one has it as it was."""
 _SHOWN = frozenset({"property", "cached_property"})
 
@@ -98,7 +98,7 @@ class Libraries(Protocol):
 
 
 class Attributes(ABC):
-    """The meaning of attributes and elements."""
+    """The meaning of attributes, and what elements there are."""
 
     libraries: Libraries
     first: Callable[[Module], None]
@@ -142,26 +142,27 @@ class Attributes(ABC):
     def _of_library(self, owner: Object, name: str, here: Here) -> Objects:
         """A member of what a library made, beside what the project stored in it."""
         if isinstance(owner, Name):
-            return self._field(owner, name, here) | self._member(f"{owner.full}.{name}", owner.receiver, here)
+            own = self._field(owner, name, here) | self.load(self.held_behind(owner, here), name, here)
+            return own | self._member(f"{owner.full}.{name}", owner.receiver, here)
         if isinstance(owner, Thing):
-            own = self._field(owner, name, here) if owner is not DATA else NONE
+            own = self._field(owner, name, here)
             own |= self.memory.read(REPLACED, name, here.unit) | self.load(self.held_behind(owner, here), name, here)
+            if is_holder(owner) and vocabulary.knows(f"<data>.{name}"):  # it may be the array that it seems to be
+                held = filter(_is_code, self.held_behind(owner, here))
+                return own | self._member(f"<data>.{name}", owner, here) | frozenset(held)
             return own | self._member(f"<{owner.kind}>.{name}", owner, here)
         if isinstance(owner, Plain):
             member = self._member(f"<plain>.{name}", owner, here)
             return member | {owner} if is_timed(owner) else member
-        return self._member(f"<list>.{name}", owner, here) if vocabulary.knows(f"<list>.{name}") else NONE
+        known = vocabulary.knows(f"<list>.{name}") or name.startswith("__")
+        return self._member(f"<list>.{name}", owner, here) if known else NONE
 
     def held_behind(self, owner: Object, here: Here) -> Objects:
-        """What a library's object that only holds others holds, also through further ones of its kind."""
-        out, waiting = set[Object](), [owner]
-        while waiting:
-            one = waiting.pop()
-            if isinstance(one, Thing) and one.kind == "holder":
-                new = self.memory.read(one, HELD, here.unit) - out - {owner}
-                out |= new
-                waiting += new
-        return frozenset(one for one in out if not (isinstance(one, Thing) and one.kind == "holder"))
+        """What may come out of a library's object that only holds others, or of a part that nobody knows more of."""
+        entry = vocabulary.lookup(owner.full) if isinstance(owner, Name) else None
+        if isinstance(owner, Name) and vocabulary.knows(owner.full) and entry is not None and entry.gives != "held":
+            return NONE
+        return behind(owner, self.memory, here.unit)
 
     def _member(self, full: str, receiver: Object | None, here: Here) -> Objects:
         return self.libraries.read(full, receiver, here)
@@ -246,12 +247,14 @@ class Attributes(ABC):
 
     def store(self, objects: Iterable[Object], name: str, value: Objects, here: Here) -> None:
         """`object.name = value`; what is stored in an unknown object can turn up in every other."""
-        for owner in map(_owner, objects):
+        for stored_in in objects:
+            owner = owner_of(stored_in)
             if isinstance(owner, Plain):
                 continue
             if owner is DATA:  # nobody can tell which object of a library it is, nor when it calls what it was given
                 self.memory.effect(here.unit, here.node, Effect(WRITES, DATA, name))
                 self.memory.write(ELSEWHERE, HELD, filter(_is_code, value))
+                self.memory.write(DATA, name, filter(is_kept, value))
                 continue
             target = SHARED if isinstance(owner, Unknown) else owner
             self.memory.write(target, name, value)
@@ -260,7 +263,7 @@ class Attributes(ABC):
                 self.memory.effect(here.unit, here.node, Effect(WRITES, target, STATE))
                 self.memory.write(owner, HELD, filter(_is_code, value))
             self._replace(owner, name, value)
-            self.store(self.held_behind(owner, here), name, value, here)
+            self.store(self.held_behind(stored_in, here), name, value, here)
             if target is SHARED:
                 self.memory.write(SHARED, ANY_KEY, value)
             if isinstance(owner, Instance):
@@ -288,50 +291,6 @@ class Attributes(ABC):
 
     # ------------------------------------------------------------------------------------------------------- items
 
-    def item(self, objects: Iterable[Object], key: str, here: Here) -> Objects:
-        """`object[key]`; `key` is `ANY_KEY` where it is not a constant text."""
-        out = NONE
-        for owner in objects:
-            if isinstance(owner, Container):
-                out |= self.elements(owner, key, here) | self._made_by_factory(owner, here)
-            elif isinstance(owner, Instance):
-                method = self.in_order(classes.order(owner.made, self.memory, here.unit), owner, "__getitem__", here)
-                out |= (
-                    self.invoke(method, Arguments((frozenset({PLAIN}),)), here)
-                    if method
-                    else self.elements(owner, key, here)
-                )
-                if not method and {"loader", "module", "list"} & set(classes.kinds(owner.made, self.memory, here.unit)):
-                    out |= self.elements(owner, HELD, here)
-            elif isinstance(owner, Thing) and owner is not DATA:
-                out |= self.elements(owner, key, here) | self.item(self.held_behind(owner, here), key, here)
-                if owner.kind == "data":  # a view; of what an optimizer has, what has a name is a number
-                    out |= {PLAIN if owner is WEIGHTS and key in _RATES else owner}
-                else:
-                    out |= self._member(f"<{owner.kind}>.__getitem__", owner, here)
-                if owner.kind in ("loader", "module", "lazy", "pairs", "numbered"):
-                    out |= self.libraries.passes(owner, here)
-            elif isinstance(owner, Unknown):
-                self.memory.effect(here.unit, here.node, Effect(READS, SHARED, key))
-                out |= self.memory.read(SHARED, key, here.unit) | {owner}
-            elif isinstance(owner, (Class, Plain)) or owner is DATA:
-                out |= {owner}
-            elif isinstance(owner, Module):
-                out |= self._everything(owner, here)
-            elif isinstance(owner, Name):
-                self.memory.effect(here.unit, here.node, Effect(READS, owner, key))
-                out |= self.libraries.passes(owner, here)
-        return out
-
-    def _made_by_factory(self, owner: Container, here: Here) -> Objects:
-        """What a `defaultdict` makes where it has no such key."""
-        factory = self.memory.read(owner, FACTORY, here.unit)
-        made = self.invoke(factory, Arguments(), here)
-        if factory:
-            self.memory.effect(here.unit, here.node, Effect(WRITES, owner, ANY_KEY))
-        self.memory.write(owner, ANY_KEY, made)
-        return made
-
     def elements(self, owner: Object, key: str, here: Here) -> Objects:
         """What an object holds under a key, or under all of them."""
         self.memory.effect(here.unit, here.node, Effect(READS, owner, key))
@@ -347,29 +306,17 @@ class Attributes(ABC):
     def as_dict(self, owner: Object, here: Here) -> Objects:
         """`globals()`, `vars(owner)`, `owner.__dict__`: all fields by their names."""
         made = self.memory.make(Container, owner, AS_DICT)
-        self.memory.write(made, ANY_KEY, self._everything(owner, here))
+        self.memory.write(made, ANY_KEY, self.everything(owner, here))
         return frozenset({made})
 
-    def _everything(self, owner: Object, here: Here) -> Objects:
+    def everything(self, owner: Object, here: Here) -> Objects:
         self.memory.effect(here.unit, here.node, Effect(READS, owner, "", deep=True))
         return NONE.union(*(self.memory.read(owner, name, here.unit) for name in self.memory.names(owner, here.unit)))
 
-    def store_item(self, objects: Iterable[Object], key: str, value: Objects, here: Here) -> None:
-        """`object[key] = value`."""
-        for owner in map(_owner, objects):
-            if isinstance(owner, Plain):
-                continue
-            target = SHARED if isinstance(owner, Unknown) else owner
-            if isinstance(owner, Instance):
-                method = self.in_order(classes.order(owner.made, self.memory, here.unit), owner, "__setitem__", here)
-                self.invoke(method or NONE, Arguments((frozenset({PLAIN}), value)), here)
-            self.store_item(self.held_behind(owner, here), key, value, here)
-            if isinstance(owner, Container) and owner.maker == AS_DICT and isinstance(owner.site, Object):
-                target, key = owner.site, key[2:-2] if key.startswith("['") else "*"
-            field_name = key
-            if target is not DATA:
-                self.memory.write(target, field_name, value)
-            self.memory.effect(here.unit, here.node, Effect(WRITES, target, field_name))
+
+def is_kept(one: Object) -> bool:
+    """Whether an object stays itself in a library's object that nobody can tell from others."""
+    return isinstance(one, (Function, Method, Instance, Container)) or (isinstance(one, Thing) and one.kind != "data")
 
 
 def _is_code(one: Object) -> bool:
@@ -377,7 +324,7 @@ def _is_code(one: Object) -> bool:
     return isinstance(one, (Function, Method, Instance))
 
 
-def _owner(stored_in: Object) -> Object:
+def owner_of(stored_in: Object) -> Object:
     """The object that changes when a part of a library's object does: `layer.weight.data[0] = 1` changes the layer."""
     while isinstance(stored_in, Name) and isinstance(stored_in.receiver, (Thing, Name)):
         stored_in = stored_in.receiver

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from tracelens.patch.effects import classes
 from tracelens.patch.effects.dispatch import HELD, RETURN, Arguments, Dispatch, Here
-from tracelens.patch.effects.memory import ANY_KEY, DATA, ELSEWHERE, NONE, SHARED, Memory, Objects
+from tracelens.patch.effects.memory import ANY_KEY, DATA, ELSEWHERE, NONE, SHARED, Memory, Objects, is_tensor
 from tracelens.patch.effects.objects import (
     Callbacks,
     Class,
@@ -73,7 +73,7 @@ class CallbackRules:
     def through(self, objects: Objects, protocol: str, here: Here) -> Objects:
         """Enter the calls that a library makes which has these objects."""
         if protocol not in ("all", "unknown"):
-            objects = frozenset(one for one in objects if isinstance(one, (*_ACTIVE, Container)))
+            objects = frozenset(one for one in objects if _is_active(one) or isinstance(one, Container))
         if not any(isinstance(one, (*_ACTIVE, Container, Thing, Unknown, Name)) for one in objects):
             return NONE
         holder = self.memory.make(Container, here.node, "<call>")
@@ -86,7 +86,7 @@ class CallbackRules:
         """Find what can be called by now through a holder, and enter it."""
         objects: Iterable[Object] = self.memory.reach([unit.holder]) if unit.protocol == "unknown" else self._near(unit)
         known = self._known.setdefault(unit, {})
-        for one in [one for one in objects if isinstance(one, _ACTIVE) and one not in known]:
+        for one in [one for one in objects if _is_active(one) and one not in known]:
             known[one] = None
             self._enter(unit, one)
 
@@ -118,7 +118,7 @@ class CallbackRules:
         waiting: list[Object] = [unit.holder]
         while waiting:
             one = waiting.pop()
-            if one in out or (one is not unit.holder and not isinstance(one, (*_ACTIVE, *further))):
+            if one in out or (one is not unit.holder and not (_is_active(one) or isinstance(one, further))):
                 continue
             out[one] = None
             if one is unit.holder or isinstance(one, further):
@@ -129,7 +129,8 @@ class CallbackRules:
         return list(out)
 
     def _called_back(self, one: Object, protocol: str, given: Arguments, here: Here) -> Objects:
-        if isinstance(one, (Function, Method)) and protocol in ("all", "functions", "pass", "unknown", "later"):
+        function = isinstance(one, (Function, Method)) or is_bound(one)
+        if function and protocol in ("all", "functions", "pass", "unknown", "later"):
             return self.dispatch.invoke({one}, given, here)
         if isinstance(one, Generator) and protocol in ("all", "pass", "unknown", "later"):
             return self.dispatch.passes({one}, here)
@@ -166,6 +167,15 @@ class CallbackRules:
             ]
             return tuple(made)
         return _CALLED
+
+
+def is_bound(one: Object) -> bool:
+    """Whether an object is a method of a list or of an array that is told apart: `kept.append`."""
+    return isinstance(one, Name) and (isinstance(one.receiver, Container) or is_tensor(one.receiver))
+
+
+def _is_active(one: Object) -> bool:
+    return isinstance(one, _ACTIVE) or is_bound(one)
 
 
 def has_content(one: Object) -> bool:

@@ -10,7 +10,8 @@ import ast
 from collections.abc import Iterable
 
 from tracelens.patch.effects import classes, durations
-from tracelens.patch.effects.attributes import HELD, RETURN, STATE, TEXT, Arguments, Attributes, Here
+from tracelens.patch.effects.attributes import HELD, RETURN, STATE, TEXT, Arguments, Here
+from tracelens.patch.effects.items import Items
 from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, REPLACED, SHARED, Objects
 from tracelens.patch.effects.objects import (
     READS,
@@ -35,7 +36,7 @@ from tracelens.patch.effects.objects import (
 __all__ = ["HELD", "RETURN", "STATE", "TEXT", "Arguments", "Dispatch", "Here"]
 
 
-class Dispatch(Attributes):
+class Dispatch(Items):
     """The meaning of calls and passes, and of attributes."""
 
     def invoke(self, called: Iterable[Object] | None, given: Arguments, here: Here) -> Objects:
@@ -151,6 +152,10 @@ class Dispatch(Attributes):
         ]
         for name, value in (*zip(names, given.positional, strict=False), *given.named.items()):
             self.store({instance}, name, value, here)
+        if not names and given.objects:  # an exception
+            held = self.memory.make(Thing, "holder", instance, "args")
+            self.memory.write(held, HELD, (one for one in given.objects if not isinstance(one, Plain)))
+            self.memory.write(instance, "args", {held})
         for name in names if given.rest else ():
             self.store({instance}, name, given.rest, here)
         if any(True for kind in classes.kinds(instance.made, self.memory, here.unit)):
@@ -176,7 +181,7 @@ class Dispatch(Attributes):
                 case Unknown():
                     out |= self.unknown(owner.why, NONE, here)
                 case Module() | Activation():
-                    out |= self._everything(owner, here)
+                    out |= self.everything(owner, here)
                 case _:
                     out |= {owner if isinstance(owner, Plain) else PLAIN}
         return out
@@ -233,7 +238,7 @@ class Dispatch(Attributes):
                 out |= self.passes({owner}, here)
             elif isinstance(owner, Unknown):
                 out |= self.unknown(owner.why, NONE, here)
-            elif isinstance(owner, Thing):
+            elif isinstance(owner, (Thing, Container)):
                 out |= {owner}
         return out
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from tracelens.patch.effects import durations, names
 from tracelens.patch.effects.dispatch import Arguments, Dispatch, Here
@@ -273,7 +273,8 @@ class Expressions:
         value = self._operand(node.operand)
         wanted = ("__bool__", "__len__") if isinstance(node.op, ast.Not) else ("__neg__", "__invert__", "__pos__")
         out = self.dispatch.special(value, wanted, Arguments(), self.here(node)) | durations.only_timed(value)
-        return out | {DATA if any(isinstance(one, (Thing, Name)) for one in value) else PLAIN}
+        kinds = {DATA if any(isinstance(one, (Thing, Name)) for one in value) else PLAIN}
+        return out | kinds | (value if isinstance(node.op, ast.UAdd) else NONE)
 
     def truth(self, node: ast.expr) -> Objects:
         """An expression that is only asked whether it is true."""
@@ -349,8 +350,7 @@ class Expressions:
         return frozenset({PLAIN, DATA})
 
     def _yield_from(self, node: ast.YieldFrom) -> Objects:
-        over = self.value(node.value)
-        self._hand_out(self.dispatch.passes(over, self.here(node)), node)
+        self._hand_out(self.dispatch.passes(self.value(node.value), self.here(node)), node)
         return frozenset({PLAIN})
 
     def _hand_out(self, objects: Objects, node: ast.AST) -> None:
@@ -360,8 +360,8 @@ class Expressions:
 
     def _parts(self, node: ast.expr) -> Objects:
         """Whatever else an expression is: its parts are evaluated."""
-        parts: Iterable[ast.AST] = ast.iter_child_nodes(node)
-        return NONE.union(*(self.value(part) for part in parts if isinstance(part, ast.expr))) or frozenset({PLAIN})
+        parts = (part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr))
+        return NONE.union(*map(self.value, parts)) or frozenset({PLAIN})
 
 
 def key(node: ast.Subscript) -> str:

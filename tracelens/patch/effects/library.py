@@ -10,7 +10,6 @@ import ast
 from collections.abc import Iterable
 
 from tracelens.patch.effects import durations, vocabulary
-from tracelens.patch.effects.attributes import FACTORY, VIEW
 from tracelens.patch.effects.callbacks import CallbackRules, has_content
 from tracelens.patch.effects.dispatch import HELD, STATE, TEXT, Arguments, Dispatch, Here
 from tracelens.patch.effects.memory import (
@@ -48,6 +47,7 @@ from tracelens.patch.effects.objects import (
     Plain,
     Thing,
 )
+from tracelens.patch.effects.results import Results
 from tracelens.patch.effects.special import METHODS, SPECIAL, LibraryCall
 from tracelens.patch.effects.vocabulary import Entry
 
@@ -65,6 +65,7 @@ class Library:
         self.memory = memory
         self.dispatch = dispatch
         self.callbacks = CallbackRules(memory, dispatch)
+        self.results = Results(memory, dispatch)
         self._passing: set[Thing] = set()
         """What is gone through at present, the one within the other."""
 
@@ -83,13 +84,10 @@ class Library:
         entry = vocabulary.lookup(full)
         if entry is not None and entry.gives == "held" and isinstance(receiver, Thing):
             return member | self.memory.read(receiver, HELD, here.unit)
-        return member | self._weights(receiver) if entry is not None and entry.gives == "weights" else member
-
-    def _weights(self, receiver: Object | None) -> Objects:
-        """Parts of a module or optimizer, which from now on is known to have some."""
-        if receiver is not None and has_content(receiver):
-            self.memory.write(receiver, HELD, {WEIGHTS})
-        return frozenset({WEIGHTS})
+        if entry is None or entry.gives != "weights":
+            return member
+        own = self.memory.read(receiver, HELD, here.unit) if isinstance(receiver, Thing) else ()
+        return member | self.results.weights(receiver) | frozenset(filter(is_tensor, own))
 
     def _kind_after(self, full: str) -> str:
         entry = vocabulary.lookup(full)
@@ -113,7 +111,7 @@ class Library:
             if called.receiver is None and vocabulary.knows(f"{called.full}.*"):
                 return NONE  # a module, which nobody calls: it is one of several things that a name can stand for
             if called.full.startswith("builtins.") and called.full.endswith(_ERRORS):
-                return frozenset({PLAIN})
+                return self.results.holder(given.objects, here)
             receiver = frozenset({called.receiver} if called.receiver is not None else ())
             return self.dispatch.unknown(f"`{called.full}(…)`", given.objects | receiver, here)
         if vocabulary.is_general(called.full):
@@ -122,7 +120,9 @@ class Library:
         self._hooks(called, given, here)
         results = self.callbacks.enter(entry, called, given, here) | self._unnamed(entry, called, here)
         self._show(entry, given.objects | results, here)
-        return self._result(entry, called, given, results, here) | self._timed(entry, called, given, results, here)
+        return self.results.result(entry, called, given, results, here) | self._timed(
+            entry, called, given, results, here
+        )
 
     def _unnamed(self, entry: Entry, called: Name, here: Here) -> Objects:
         """What runs though the call does not name it: parts of loggers, special methods behind a base's method."""
@@ -176,9 +176,9 @@ class Library:
     def _changes_receiver(self, entry: Entry, called: Name, given: Arguments, here: Here) -> None:
         """A method reads its object, and may change it."""
         note, receiver = self.memory.effect, called.receiver
-        changed = entry.changes in ("self", "weights", "text") or (
-            called.full.startswith("<data>.") and called.full.endswith("_")
-        )
+        array = is_tensor(receiver) and not vocabulary.knows(called.full)
+        in_place = called.full.startswith("<data>.") and (array or called.full.endswith("_"))
+        changed = in_place or entry.changes in ("self", "weights", "text")
         if receiver is None or not has_content(receiver):
             return
         if entry.changes == "text" and isinstance(receiver, Thing):  # neither how far it is nor what it runs over
@@ -196,10 +196,13 @@ class Library:
     def _changes_others(self, entry: Entry, called: Name, given: Arguments, here: Here) -> None:
         """A function may change what it is given, the weights, or the one state of its library."""
         note = self.memory.effect
-        if entry.changes == "args" or (called.full.startswith("torch.") and called.full.endswith("_")):
-            for one in filter(has_content, given.objects):
+        if entry.changes == "args" or (not entry.changes and _may_change(entry, called, given, here)):
+            content = frozenset(filter(has_content if entry.changes == "args" else _is_told_apart, given.objects))
+            for one in content:
                 note(here.unit, here.node, Effect(WRITES, one, ANY_KEY))
                 note(here.unit, here.node, Effect(WRITES, one, STATE))
+                if isinstance(one, Container):  # `heapq.heappush(kept, one)`
+                    self.memory.write(one, ANY_KEY, content - {one})
             self._change_tensors((one for one in given.objects if isinstance(one, (Container, Thing))), here)
         elif entry.changes == "weights":
             note(here.unit, here.node, Effect(WRITES, WEIGHTS, STATE))
@@ -250,94 +253,6 @@ class Library:
             for holder in (HOOKS, REPLACED):
                 self.memory.calls(here.unit, here.node, self.memory.make(Callbacks, holder, "later"))
 
-    # -------------------------------------------------------------------------------------------------------- results
-
-    def _result(self, entry: Entry, called: Name, given: Arguments, results: Objects, here: Here) -> Objects:
-        if entry.gives.startswith("<"):
-            kind = entry.gives[1:-1]
-            thing = self.memory.make(Thing, kind, *self._site(kind, called, here))
-            self.memory.write(thing, HELD, filter(has_content, given.objects))
-            return frozenset({thing})
-        match entry.gives:
-            case "args" | "views":
-                none = frozenset({DATA}) if entry.gives == "views" else self._decorator(here)
-                out = frozenset(filter(has_content, given.objects)) or none
-            case "self":
-                out = frozenset({called.receiver or DATA})
-            case "held":
-                out = self._held(called, here) | {DATA}
-            case "called":
-                out = frozenset({DATA})
-            case "elements":
-                out = self._elements(called, given, here)
-            case "list":
-                return self._list(called, given, results, here)
-            case "weights":
-                out = self._weights(called.receiver)
-            case "copy" if called.receiver is not WEIGHTS:
-                out = frozenset({called.receiver or DATA})
-            case "new data" | "copy":
-                out = frozenset({self.memory.make(Thing, "data", here.node, here.maker)})
-            case "data":
-                out = frozenset({called.receiver if called.full.startswith("<data>") and called.receiver else DATA})
-            case _:
-                return frozenset({PLAIN})
-        return out | results
-
-    def _decorator(self, here: Here) -> Objects:
-        """What a call without a function gives that is one: it is handed the function in another call."""
-        return frozenset({self.memory.make(Thing, "context", here.node, here.maker), PLAIN})
-
-    def _site(self, kind: str, called: Name, here: Here) -> tuple[object, object]:
-        """Loggers and trackers are one each; other objects are told apart by the place that makes them."""
-        if kind in ("logger", "tracker", "figure", "screen"):
-            return kind, None
-        if called.receiver is not None and isinstance(called.receiver, Thing) and called.receiver.kind == kind:
-            return called.receiver.site, called.receiver.maker
-        return here.node, here.maker
-
-    def _held(self, called: Name, here: Here) -> Objects:
-        receiver = called.receiver
-        if isinstance(receiver, Thing) and receiver is not DATA:
-            return self.memory.read(receiver, HELD, here.unit) | {receiver}
-        if isinstance(receiver, Instance):
-            return (
-                frozenset(self.memory.reach([receiver]))
-                if called.full.endswith(("modules", "children", "submodule"))
-                else NONE
-            )
-        return NONE
-
-    def _elements(self, called: Name, given: Arguments, here: Here) -> Objects:
-        if called.full.startswith("<list>") and called.receiver is not None:
-            return self._inside(called.receiver, here) | given.objects | {PLAIN}
-        return self.dispatch.passes(given.objects - {PLAIN}, here) | (given.objects & {DATA}) | {PLAIN}
-
-    def _inside(self, owner: Object, here: Here) -> Objects:
-        return NONE.union(*(self.memory.read(owner, name, here.unit) for name in self.memory.keys(owner, here.unit)))
-
-    def _list(self, called: Name, given: Arguments, results: Objects, here: Here) -> Objects:
-        made = self.memory.make(Container, here.node, here.maker)
-        inside = results | NONE.union(*given.named.values())
-        if called.receiver is not None and called.full.startswith("<list>"):
-            inside |= self._inside(called.receiver, here)
-        functions = [one for one in given.objects if isinstance(one, (Function, Method, Class, Name))]
-        inside |= self.dispatch.passes(given.objects.difference(functions, {PLAIN}), here)
-        if called.full == "collections.defaultdict":
-            inside |= self.dispatch.invoke(functions, Arguments(), here)
-            self.memory.write(made, FACTORY, {PLAIN, *(one for one in functions if not isinstance(one, Name))})
-        if called.full.endswith((".items", ".values", ".keys")) and isinstance(called.receiver, Container):
-            self.memory.write(made, VIEW, {called.receiver})
-        if called.full.startswith(("builtins.dict", "collections.")):
-            pairs = [one for one in inside if isinstance(one, Container)]
-            inside |= NONE.union(*(self.dispatch.elements(one, ANY_KEY, here) for one in pairs))
-        if called.full.endswith((".items", ".most_common")):
-            pair = self.memory.make(Container, here.node, "<pair>")
-            self.memory.write(pair, ANY_KEY, inside | {PLAIN})
-            inside = frozenset({pair})
-        self.memory.write(made, ANY_KEY, inside | {PLAIN})
-        return frozenset({made})
-
     # --------------------------------------------------------------------------------------------------------- passes
 
     def passes(self, over: Thing | Name, here: Here) -> Objects:
@@ -364,11 +279,12 @@ class Library:
             self.memory.effect(here.unit, here.node, Effect(DISK_READ))
             return frozenset({PLAIN})
         if over.kind == "data":
-            return frozenset({over})
+            names = self.memory.keys(over, here.unit)
+            return NONE.union({over}, *(self.memory.read(over, name, here.unit) for name in names))
         if over.kind == "loader":  # it may draw the order of its samples
             self.memory.effect(here.unit, here.node, Effect(GENERAL, None, "<loader>.__iter__"))
         if over.kind == "holder":
-            return held | self.dispatch.passes(self.dispatch.held_behind(over, here), here) | {PLAIN}
+            return held | self.dispatch.passes(self.dispatch.held_behind(over, here), here) | {over, PLAIN, DATA}
         return self.call(self.memory.make(Name, f"<{over.kind}>.__next__", over), Arguments(), here)
 
     def _pass_name(self, over: Name, here: Here) -> Objects:
@@ -391,3 +307,18 @@ class Library:
             self.memory.write(pair, "[0]", {PLAIN})
         self.memory.write(pair, "[1]" if over.kind == "numbered" else ANY_KEY, given)
         return frozenset({pair})
+
+
+def _is_told_apart(one: Object) -> bool:
+    """Whether an object is a list or an array."""
+    return isinstance(one, Container) or is_tensor(one)
+
+
+def _may_change(entry: Entry, called: Name, given: Arguments, here: Here) -> bool:
+    """Whether a function may change what it is given: torch says so, others that only a pattern knows may."""
+    if not called.full.startswith("torch."):
+        return not (entry.fresh or vocabulary.knows(called.full)) and entry.gives in ("data", "new data")
+    if called.full.endswith("_") or "inplace" in given.named:
+        return True
+    flags = (getattr(one, "value", None) is True for one in getattr(here.node, "args", ())[1:])
+    return ".functional." in called.full and any(flags)

@@ -51,6 +51,8 @@ REPLACED = Thing("replaced", "replaced", None)
 """Holds the functions that the project puts in the place of a library's, each under its name."""
 HOOKS = Thing("hooks", "hooks", None)
 """Holds what torch calls on its own: hooks of modules and tensors, `backward` of the project's functions."""
+RAISED = Thing("raised", "raised", None)
+"""Holds the exceptions that the project raises."""
 ELSEWHERE = Thing("later", "later", None)
 """Holds what runs at any time: handlers of signals, functions of threads."""
 MAX_TENSORS = 6
@@ -222,7 +224,7 @@ def _is_time(one: Object) -> bool:
     return isinstance(one, (Moment, Duration))
 
 
-def is_tensor(one: Object) -> bool:
+def is_tensor(one: Object | None) -> bool:
     """Whether an object is a tensor that is told apart from others."""
     return isinstance(one, Thing) and one.kind == "data" and one not in (DATA, ANY_DATA, WEIGHTS)
 

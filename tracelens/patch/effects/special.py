@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tracelens.patch.effects import classes
 from tracelens.patch.effects.attributes import FLUSHED
 from tracelens.patch.effects.dispatch import HELD, Arguments, Dispatch, Here
-from tracelens.patch.effects.memory import DATA, HOOKS, NONE, PLAIN, Memory, Objects
+from tracelens.patch.effects.memory import ANY_KEY, DATA, HOOKS, NONE, PLAIN, Memory, Objects
 from tracelens.patch.effects.names import module_of
 from tracelens.patch.effects.objects import (
     DISK_READ,
@@ -24,10 +24,12 @@ from tracelens.patch.effects.objects import (
     Activation,
     Callbacks,
     Class,
+    Container,
     Effect,
     Instance,
     Module,
     Name,
+    Object,
     Thing,
     Unknown,
 )
@@ -52,6 +54,52 @@ def _lazy(call: LibraryCall) -> Objects:
     thing = call.memory.make(Thing, kind, call.here.node, call.here.maker)
     call.memory.write(thing, HELD, call.given.objects)
     return frozenset({thing})
+
+
+def _tuples(call: LibraryCall) -> Objects:
+    """Tuples of elements, or of iterators over them: a tuple that may hold tuples."""
+    thing = call.memory.make(Thing, "pairs", call.here.node, call.here.maker)
+    pair = call.memory.make(Container, call.here.node, "<pair>")
+    call.memory.write(thing, HELD, call.given.objects)
+    call.memory.write(pair, ANY_KEY, {pair})
+    return frozenset({thing})
+
+
+def _repeat(call: LibraryCall) -> Objects:
+    """The same object again and again."""
+    again = call.memory.make(Container, call.here.node, "<repeated>")
+    call.memory.write(again, ANY_KEY, call.given.objects)
+    return _lazy(replace(call, given=Arguments((frozenset({again}),))))
+
+
+def _tee(call: LibraryCall) -> Objects:
+    """A tuple of iterators over the same."""
+    made = call.memory.make(Container, call.here.node, "<tee>")
+    call.memory.write(made, ANY_KEY, _lazy(call))
+    return frozenset({made})
+
+
+def _register(call: LibraryCall) -> Objects:
+    """A module's buffer or parameter is an attribute of it from then on."""
+    value = NONE.union(*call.given.positional[1:], *call.given.named.values())
+    if call.name.receiver is not None:
+        call.dispatch.store({call.name.receiver}, _constant(call.here.node, 0) or "*", value, call.here)
+    return frozenset({PLAIN})
+
+
+def _argument(call: LibraryCall) -> Objects:
+    """A parser's argument: its default and what its type makes come out again."""
+    named, parser = call.given.named, call.name.receiver
+    assert parser is not None
+    nothing = frozenset[Object]({PLAIN})
+    made = call.dispatch.invoke(named.get("type", NONE), Arguments((nothing,)), call.here)
+    actions = call.dispatch.invoke(named.get("action", NONE), Arguments(rest=nothing), call.here)
+    parsed = Arguments((frozenset({parser}), frozenset({parser}), nothing, nothing))
+    call.dispatch.special(actions, ("__call__",), parsed, call.here)
+    kept = made.union(call.given.rest, *(named.get(one, NONE) for one in ("default", "const", "choices")))
+    call.memory.write(parser, HELD, kept - {PLAIN, DATA})
+    call.memory.effect(call.here.unit, call.here.node, Effect(WRITES, parser, HELD))
+    return frozenset({parser})
 
 
 def _next(call: LibraryCall) -> Objects:
@@ -220,10 +268,8 @@ _ARGUMENTS = (
     " contextlib.asynccontextmanager dataclasses.dataclass"
 )
 _CHANGES = ("update", "pop", "setdefault", "clear", "popitem")
-_PASSES = (
-    "accumulate batched chain chain.from_iterable combinations combinations_with_replacement compress cycle dropwhile "
-    "filterfalse groupby islice pairwise permutations product repeat starmap takewhile tee zip_longest"
-)
+_PASSES = "accumulate chain chain.from_iterable compress cycle dropwhile filterfalse islice starmap takewhile"
+_TUPLES = "batched combinations combinations_with_replacement groupby pairwise permutations product zip_longest"
 METHODS: Mapping[str, Callable[[LibraryCall], Objects]] = {"__new__": _new, "__setattr__": _plain_setattr}
 """Of every class of a library."""
 SPECIAL: Mapping[str, Callable[[LibraryCall], Objects]] = {
@@ -248,4 +294,9 @@ SPECIAL: Mapping[str, Callable[[LibraryCall], Objects]] = {
     **dict.fromkeys(_ARGUMENTS.split(), _gives_arguments),
     **dict.fromkeys((f"builtins.{name}" for name in ("enumerate", "zip", "map", "filter", "reversed", "iter")), _lazy),
     **dict.fromkeys((f"itertools.{name}" for name in _PASSES.split()), _lazy),
+    **dict.fromkeys((f"itertools.{name}" for name in _TUPLES.split()), _tuples),
+    "itertools.repeat": _repeat,
+    "itertools.tee": _tee,
+    "<holder>.add_argument": _argument,
+    **dict.fromkeys(("<module>.register_buffer", "<module>.register_parameter"), _register),
 }

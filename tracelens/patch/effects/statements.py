@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from tracelens.patch.effects.classes import marks
-from tracelens.patch.effects.dispatch import RETURN, STATE, Arguments, Dispatch
+from tracelens.patch.effects.dispatch import HELD, RETURN, STATE, Arguments, Dispatch
 from tracelens.patch.effects.expressions import STAR, Expressions, key
-from tracelens.patch.effects.memory import ANY_KEY, BASES, DATA, NONE, PLAIN, Objects
+from tracelens.patch.effects.memory import ANY_KEY, BASES, DATA, NONE, PLAIN, RAISED, Objects
 from tracelens.patch.effects.objects import (
     RAISES,
     WRITES,
@@ -139,7 +139,7 @@ class Statements(Expressions):
         for handler in node.handlers:
             self.value(handler.type)
             if handler.name:
-                self.bind(handler.name, frozenset({PLAIN}), handler)
+                self.bind(handler.name, self.memory.read(RAISED, HELD, self.unit) | {PLAIN}, handler)
             self.run(handler.body)
         self.run(node.orelse)
         self.run(node.finalbody)
@@ -159,7 +159,8 @@ class Statements(Expressions):
         self.memory.write(self.unit, RETURN, self.value(node.value) if node.value is not None else {PLAIN})
 
     def _raise(self, node: ast.Raise) -> None:
-        self.value(node.exc)
+        raised = self.value(node.exc)
+        self.memory.write(RAISED, HELD, (one for one in raised if isinstance(one, (Instance, Thing))))
         self.value(node.cause)
         self.memory.effect(self.unit, node, Effect(RAISES))
 

@@ -51,7 +51,7 @@ class Touched:
         effect = deed.effect
         if effect.kind not in (READS, WRITES) or effect.target is None:
             return None
-        if not self._through_unknown and (deed.perhaps or isinstance(effect.target, Unknown)):
+        if not self._through_unknown and (deed.perhaps or isinstance(effect.target, Unknown) or effect.target is DATA):
             return None
         tables = (self._written, self._read) if effect.kind == WRITES else (self._written,)
         if effect.deep:

@@ -40,13 +40,17 @@ _WIDE = (
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of the vocabulary; `does` are kinds of effects."""
+    """One entry of the vocabulary; `does` are kinds of effects.
+
+    `fresh`: what it gives has none of its arguments; so does what a name gives that stands there by itself.
+    """
 
     why: str
     does: tuple[str, ...] = ()
     gives: str = "plain"
     changes: str = ""
     calls: str = ""
+    fresh: bool = False
 
 
 def knows(full: str) -> bool:
@@ -79,9 +83,8 @@ def _entries() -> dict[str, Entry]:
     out: dict[str, Entry] = {}
     for record in yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
         does = tuple(_EFFECTS[word] for word in record.get("does", ()))
-        entry = Entry(
-            record["why"], does, record.get("gives", "plain"), record.get("changes", ""), record.get("calls", "")
-        )
+        words = (record.get("gives", "plain"), record.get("changes", ""), record.get("calls", ""))
+        entry = Entry(record["why"], does, *words, fresh=record.get("fresh", False))
         for name in record["names"].split():
             if name in out:
                 raise ValueError(f"vocabulary.yaml has `{name}` twice")

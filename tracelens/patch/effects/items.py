@@ -1,0 +1,114 @@
+"""What elements of objects are: `object[key]`, read and stored.
+
+In: the objects that an expression can stand for, and a key. Out: the objects that the element can be; apart from
+`attributes`, because a key says less than a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tracelens.patch.effects import classes
+from tracelens.patch.effects.attributes import (
+    AS_DICT,
+    FACTORY,
+    HELD,
+    RATES,
+    Arguments,
+    Attributes,
+    Here,
+    is_kept,
+    owner_of,
+)
+from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, SHARED, WEIGHTS, Objects
+from tracelens.patch.effects.objects import (
+    READS,
+    WRITES,
+    Class,
+    Container,
+    Effect,
+    Instance,
+    Module,
+    Name,
+    Object,
+    Plain,
+    Thing,
+    Unknown,
+)
+
+_GONE_THROUGH = ("loader", "module", "lazy", "pairs", "numbered")
+
+
+class Items(Attributes):
+    """The meaning of elements, and of attributes."""
+
+    def item(self, objects: Iterable[Object], key: str, here: Here) -> Objects:
+        """`object[key]`; `key` is `ANY_KEY` where it is not a constant text."""
+        return NONE.union(*(self._item(owner, key, here) for owner in objects))
+
+    def _item(self, owner: Object, key: str, here: Here) -> Objects:
+        out = NONE
+        match owner:
+            case Container():
+                out = self.elements(owner, key, here) | self._made_by_factory(owner, here)
+            case Instance():
+                out = self._of_instances(owner, key, here)
+            case Thing():
+                out = self._of_things(owner, key, here)
+            case Unknown():
+                self.memory.effect(here.unit, here.node, Effect(READS, SHARED, key))
+                out = self.memory.read(SHARED, key, here.unit) | {owner}
+            case Class() | Plain():
+                out = frozenset({owner})
+            case Module():
+                out = self.everything(owner, here)
+            case Name():
+                self.memory.effect(here.unit, here.node, Effect(READS, owner, key))
+                out = self.libraries.passes(owner, here) | self.held_behind(owner, here)
+        return out
+
+    def _of_instances(self, owner: Instance, key: str, here: Here) -> Objects:
+        method = self.in_order(classes.order(owner.made, self.memory, here.unit), owner, "__getitem__", here)
+        if method:
+            return self.invoke(method, Arguments((frozenset({PLAIN}),)), here)
+        out = self.elements(owner, key, here)
+        if {"loader", "module", "list"} & set(classes.kinds(owner.made, self.memory, here.unit)):
+            out |= self.elements(owner, HELD, here)
+        return out
+
+    def _of_things(self, owner: Thing, key: str, here: Here) -> Objects:
+        if owner is DATA:
+            return self.memory.read(owner, key, here.unit) | self.memory.read(owner, ANY_KEY, here.unit) | {owner}
+        out = self.elements(owner, key, here) | self.item(self.held_behind(owner, here), key, here)
+        if owner.kind == "data":  # a view; of what an optimizer has, what has a name is a number
+            return out | {PLAIN if owner is WEIGHTS and key in RATES else owner}
+        out |= self._member(f"<{owner.kind}>.__getitem__", owner, here)
+        return out | self.libraries.passes(owner, here) if owner.kind in _GONE_THROUGH else out
+
+    def _made_by_factory(self, owner: Container, here: Here) -> Objects:
+        """What a `defaultdict` makes where it has no such key."""
+        factory = self.memory.read(owner, FACTORY, here.unit)
+        made = self.invoke(factory, Arguments(), here)
+        if factory:
+            self.memory.effect(here.unit, here.node, Effect(WRITES, owner, ANY_KEY))
+        self.memory.write(owner, ANY_KEY, made)
+        return made
+
+    def store_item(self, objects: Iterable[Object], key: str, value: Objects, here: Here) -> None:
+        """`object[key] = value`."""
+        for stored_in in objects:
+            owner = owner_of(stored_in)
+            if isinstance(owner, Plain):
+                continue
+            target = SHARED if isinstance(owner, Unknown) else owner
+            if isinstance(owner, Instance):
+                method = self.in_order(classes.order(owner.made, self.memory, here.unit), owner, "__setitem__", here)
+                self.invoke(method or NONE, Arguments((frozenset({PLAIN}), value)), here)
+            self.store_item(self.held_behind(stored_in, here), key, value, here)
+            if isinstance(owner, Container) and owner.maker == AS_DICT and isinstance(owner.site, Object):
+                target, key = owner.site, key[2:-2] if key.startswith("['") else "*"
+            number = target is WEIGHTS and key in RATES
+            self.memory.write(target, key, NONE if number else filter(is_kept, value) if target is DATA else value)
+            if isinstance(target, Thing) and key.startswith("['"):  # `vars(settings)["name"]`
+                self.memory.write(target, key[2:-2], filter(is_kept, value))
+            self.memory.effect(here.unit, here.node, Effect(WRITES, target, key))

@@ -1,0 +1,196 @@
+"""What a call of a library gives, by the vocabulary: something new, or what it was handed, as it is or within another.
+
+In: a call and its entry. Out: objects. Whatever the vocabulary does not declare to be new may be, or have, each of the
+arguments: views of arrays, settings, records, iterators, decorators.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from tracelens.patch.effects import vocabulary
+from tracelens.patch.effects.attributes import FACTORY, VIEW
+from tracelens.patch.effects.callbacks import has_content
+from tracelens.patch.effects.dispatch import HELD, STATE, Arguments, Dispatch, Here
+from tracelens.patch.effects.holders import is_holder
+from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, WEIGHTS, Memory, Objects
+from tracelens.patch.effects.objects import (
+    WRITES,
+    Class,
+    Container,
+    Effect,
+    Function,
+    Instance,
+    Method,
+    Name,
+    Object,
+    Thing,
+)
+from tracelens.patch.effects.vocabulary import Entry
+
+FRESH = "<fresh>"
+"""Marks an object whose calls give new tensors: a loss."""
+IN_PLACE = "<in place>"
+"""Marks a module that changes what it is given: `nn.ReLU(inplace=True)`."""
+_DISPLAYS = (ast.List, ast.Tuple, ast.Set, ast.Dict)
+
+
+class Results:
+    """Applies what the entries say that calls give."""
+
+    def __init__(self, memory: Memory, dispatch: Dispatch) -> None:
+        self.memory = memory
+        self.dispatch = dispatch
+
+    def result(self, entry: Entry, called: Name, given: Arguments, results: Objects, here: Here) -> Objects:
+        """The objects that a call can give; `results` are those of what it calls back."""
+        if entry.gives.startswith("<"):
+            return self._made(entry, called, given, here)
+        match entry.gives:
+            case "args":
+                out = frozenset(filter(has_content, given.objects)) or self._decorator(here)
+            case "self":
+                out = frozenset({called.receiver or DATA})
+            case "held":
+                out = self._held(called, here) | {DATA}
+            case "called":
+                out = self._tensors(called, given, here) | {DATA}
+            case "elements":
+                out = self._elements(called, given, here)
+            case "list":
+                return self._list(called, given, results, here)
+            case "weights":
+                out = self.weights(called.receiver)
+            case "copy" if called.receiver is not WEIGHTS:
+                out = frozenset({called.receiver or DATA})
+            case "new data" | "new views" | "copy":
+                made = self.memory.make(Thing, "data", here.node, here.maker)
+                out = self._handed_on(entry, called, given, here) | {made}
+            case "data" | "views":
+                own = called.receiver if called.full.startswith("<data>") and called.receiver else DATA
+                out = self._handed_on(entry, called, given, here) | {own}
+            case _:
+                return frozenset({PLAIN})
+        return out | results
+
+    def _made(self, entry: Entry, called: Name, given: Arguments, here: Here) -> Objects:
+        kind = entry.gives[1:-1]
+        thing = self.memory.make(Thing, kind, *self._site(kind, called, here))
+        self.memory.write(thing, HELD, filter(has_content, given.objects))
+        if entry.fresh:
+            self.memory.write(thing, FRESH, {PLAIN})
+        if kind == "module" and ("inplace" in given.named or any(map(_is_true, getattr(here.node, "args", ())))):
+            self.memory.write(thing, IN_PLACE, {PLAIN})
+        return frozenset({thing})
+
+    # ------------------------------------------------------------------------------------------- what may be the same
+
+    def _handed_on(self, entry: Entry, called: Name, given: Arguments, here: Here) -> Objects:
+        """Tensors of which the result may be a view, and an object that has the other arguments."""
+        exact = vocabulary.knows(called.full) and entry.gives not in ("views", "new views")
+        if (exact or entry.fresh) and "inplace" not in given.named:
+            return NONE
+        receiver = called.receiver if isinstance(called.receiver, Thing) and not _is_data(called.receiver) else None
+        content = [one for one in (*given.objects, receiver or PLAIN) if has_content(one)]
+        method = called.full.startswith("<data>.") and not called.full.endswith("__call__")
+        out = {one for one in content if _is_data(one) and not method}
+        kept = [one for one in content if not _is_data(one) and not self._is_plain(one, here)]
+        a_class = called.receiver is None and called.full.rpartition(".")[2][:1].isupper()
+        return self.holder(kept, here) | out if kept or a_class else frozenset(out)
+
+    def holder(self, kept: Iterable[Object], here: Here) -> Objects:
+        """An object of which no more is known than what it has."""
+        holder = self.memory.make(Thing, "holder", here.node, here.maker)
+        self.memory.write(holder, HELD, filter(has_content, kept))
+        return frozenset({holder})
+
+    def _is_plain(self, one: Object, here: Here) -> bool:
+        """Whether an argument only says something: a setting, or a list of numbers that is written there."""
+        if isinstance(one, Name):
+            return one.receiver is not None and is_holder(one.receiver)
+        if not isinstance(one, Container) or not isinstance(one.site, _DISPLAYS):
+            return False
+        written = isinstance(one.site, ast.Tuple) or one.site in getattr(here.node, "args", ())
+        inside = (self.memory.read(one, name, here.unit) for name in self.memory.keys(one, here.unit))
+        return written and not any(has_content(part) for held in inside for part in held)
+
+    def _tensors(self, called: Name, given: Arguments, here: Here) -> Objects:
+        """What a module of a library may give as it is: `nn.Flatten()(x)`, `nn.Identity()(x)`."""
+        receiver = called.receiver
+        if not isinstance(receiver, Thing) or receiver is DATA or self.memory.read(receiver, FRESH, here.unit):
+            return NONE
+        tensors = frozenset(one for one in given.objects if _is_data(one) and one is not WEIGHTS)
+        for one in tensors if self.memory.read(receiver, IN_PLACE, here.unit) else ():
+            self.memory.effect(here.unit, here.node, Effect(WRITES, one, STATE))
+        return tensors
+
+    # ------------------------------------------------------------------------------------------------- by their words
+
+    def weights(self, receiver: Object | None) -> Objects:
+        """Parts of a module or optimizer, which from now on is known to have some."""
+        if receiver is not None and has_content(receiver):
+            self.memory.write(receiver, HELD, {WEIGHTS})
+        return frozenset({WEIGHTS})
+
+    def _decorator(self, here: Here) -> Objects:
+        """What a call without a function gives that is one: it is handed the function in another call."""
+        return frozenset({self.memory.make(Thing, "context", here.node, here.maker), PLAIN})
+
+    def _site(self, kind: str, called: Name, here: Here) -> tuple[object, object]:
+        """Loggers and trackers are one each; other objects are told apart by the place that makes them."""
+        if kind in ("logger", "tracker", "figure", "screen"):
+            return kind, None
+        if called.receiver is not None and isinstance(called.receiver, Thing) and called.receiver.kind == kind:
+            return called.receiver.site, called.receiver.maker
+        return here.node, here.maker
+
+    def _held(self, called: Name, here: Here) -> Objects:
+        receiver = called.receiver
+        if isinstance(receiver, Thing) and receiver is not DATA:
+            return self.memory.read(receiver, HELD, here.unit) | {receiver}
+        if isinstance(receiver, Instance):
+            return (
+                frozenset(self.memory.reach([receiver]))
+                if called.full.endswith(("modules", "children", "submodule"))
+                else NONE
+            )
+        return NONE
+
+    def _elements(self, called: Name, given: Arguments, here: Here) -> Objects:
+        if called.full.startswith("<list>") and called.receiver is not None:
+            return self._inside(called.receiver, here) | given.objects | {PLAIN}
+        return self.dispatch.passes(given.objects - {PLAIN}, here) | (given.objects & {DATA}) | {PLAIN}
+
+    def _inside(self, owner: Object, here: Here) -> Objects:
+        return NONE.union(*(self.memory.read(owner, name, here.unit) for name in self.memory.keys(owner, here.unit)))
+
+    def _list(self, called: Name, given: Arguments, results: Objects, here: Here) -> Objects:
+        made = self.memory.make(Container, here.node, here.maker)
+        inside = results | NONE.union(*given.named.values())
+        if called.receiver is not None and called.full.startswith("<list>"):
+            inside |= self._inside(called.receiver, here)
+        functions = [one for one in given.objects if isinstance(one, (Function, Method, Class, Name))]
+        inside |= self.dispatch.passes(given.objects.difference(functions, {PLAIN}), here)
+        if called.full == "collections.defaultdict":
+            inside |= self.dispatch.invoke(functions, Arguments(), here)
+            self.memory.write(made, FACTORY, {PLAIN, *(one for one in functions if not isinstance(one, Name))})
+        if called.full.endswith((".items", ".values", ".keys")) and isinstance(called.receiver, Container):
+            self.memory.write(made, VIEW, {called.receiver})
+        if called.full.startswith(("builtins.dict", "collections.")):
+            pairs = [one for one in inside if isinstance(one, Container)]
+            inside |= NONE.union(*(self.dispatch.elements(one, ANY_KEY, here) for one in pairs))
+        if called.full.endswith((".items", ".most_common", ".popitem")):
+            pair = self.memory.make(Container, here.node, "<pair>")
+            self.memory.write(pair, ANY_KEY, inside | {PLAIN})
+            inside = frozenset({pair})
+        self.memory.write(made, ANY_KEY, inside | {PLAIN})
+        return frozenset({made})
+
+
+def _is_true(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True
+
+
+def _is_data(one: Object) -> bool:
+    return isinstance(one, Thing) and one.kind == "data"
