@@ -7,7 +7,7 @@ summary of each function that can run. Of these, one that nobody calls is looked
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,17 @@ from tracelens.patch.effects import classes
 from tracelens.patch.effects.dispatch import RETURN, Arguments, Dispatch, Here
 from tracelens.patch.effects.library import Library
 from tracelens.patch.effects.memory import ELSEWHERE, PLAIN, Memory, Objects, TooLarge, Unit
-from tracelens.patch.effects.objects import Activation, Callbacks, Class, Function, Instance, Module, Object
+from tracelens.patch.effects.objects import (
+    SHOWS,
+    Activation,
+    Callbacks,
+    Class,
+    Duration,
+    Function,
+    Instance,
+    Module,
+    Object,
+)
 from tracelens.patch.effects.project import Project
 from tracelens.patch.effects.scopes import Function as FunctionNode
 from tracelens.patch.effects.statements import Statements
@@ -45,6 +55,21 @@ class Analysis:
             for node, called in summary.calls:
                 out.setdefault(called, []).append((unit, node))
         return out
+
+    @cached_property
+    def timed_places(self) -> frozenset[ast.AST]:
+        """The places that read the clocks of all durations."""
+        return _places_of(self.memory.objects(Duration))
+
+    @cached_property
+    def shown_places(self) -> frozenset[ast.AST]:
+        """The places that read the clocks of all durations that the project shows to people."""
+        effects = (effect for summary in self.memory.summaries.values() for _, effect in summary.effects)
+        return _places_of(one.target for one in effects if one.kind == SHOWS and isinstance(one.target, Duration))
+
+
+def _places_of(durations: Iterable[Duration]) -> frozenset[ast.AST]:
+    return frozenset(place for one in durations for place in (one.first, one.last))
 
 
 def analyse(project: Project, started: Sequence[Path], asked: Sequence[FunctionNode]) -> Analysis:

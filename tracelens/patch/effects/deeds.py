@@ -69,8 +69,10 @@ class Deeds:
     def chosen_deeds(self, chosen: Callable[[ast.AST], bool]) -> list[Deed]:
         """What the nodes of the unit do that are chosen."""
         summary = self.memory.summaries[self.unit]
-        out = [Deed(node, self.unit, node, effect) for node, effect in summary.effects if chosen(node)]
-        out += self._behind([(node, called) for node, called in summary.calls if chosen(node)])
+        nodes = dict.fromkeys(node for node, _ in (*summary.effects, *summary.calls))
+        wanted = frozenset(filter(chosen, nodes))
+        out = [Deed(node, self.unit, node, effect) for node, effect in summary.effects if node in wanted]
+        out += self._behind([(node, called) for node, called in summary.calls if node in wanted])
         return [one for one in out if self._counts(one)]
 
     def behind(self, at: ast.AST, called: Unit) -> list[Deed]:

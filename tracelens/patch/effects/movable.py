@@ -7,7 +7,7 @@ run later keep their order among themselves; they may not meet what stays in the
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -33,14 +33,12 @@ from tracelens.patch.effects.objects import (
     RAISES,
     RANDOM,
     READS,
-    SHOWS,
     SUSPENDS,
     UNKNOWN,
     WAITS,
     WRITES,
     Activation,
     Callbacks,
-    Duration,
     Effect,
     Module,
     Name,
@@ -246,7 +244,7 @@ class _Judge:
         """What binds a statement to the moment at which it stands."""
         for deed in self.moved:
             kind = deed.effect.kind
-            if kind == CLOCK and deed.node not in self._places_of(self.memory.objects(Duration)):
+            if kind == CLOCK and deed.node not in self.analysis.timed_places:
                 continue  # a moment that only stands on a line is that of the line
             if kind in (RANDOM, CLOCK, COLLECTIVE, NAMES, SUSPENDS):
                 yield self._reason("moment", f"it {kind}", deed)
@@ -332,22 +330,11 @@ class _Judge:
 
     def _of_time(self) -> Iterator[Reason]:
         """Durations that people read, and that had the wait in them."""
-        shown = self._shown_places
         for deed in self.staying:
-            if deed.effect.kind == CLOCK and deed.node in shown and not self._is_synchronized(deed):
+            shown = deed.effect.kind == CLOCK and deed.node in self.analysis.shown_places
+            if shown and not self._is_synchronized(deed):
                 text = "a duration that is shown is measured in the loop, and the wait that goes is a part of it"
                 yield self._reason("time", text, deed, known=False)
-
-    @cached_property
-    def _shown_places(self) -> frozenset[ast.AST]:
-        """The places that read the clocks of all durations that the project shows to people."""
-        effects = (effect for summary in self.memory.summaries.values() for _, effect in summary.effects)
-        shown = [one.target for one in effects if one.kind == SHOWS and isinstance(one.target, Duration)]
-        return self._places_of(shown)
-
-    def _places_of(self, durations: Iterable[Duration]) -> frozenset[ast.AST]:
-        """The places that read the clocks of the durations."""
-        return frozenset(place for one in durations for place in (one.first, one.last))
 
     def _is_synchronized(self, deed: Deed) -> bool:
         """Whether the GPU is done when the clock is read: the statement before it always waits for the GPU."""

@@ -13,6 +13,7 @@ from functools import lru_cache
 from tracelens.patch.effects.scopes import FUNCTIONS
 from tracelens.patch.effects.scopes import Function as FunctionNode
 
+_PLACED = (ast.stmt, ast.expr, ast.excepthandler, ast.arg, ast.keyword, ast.alias)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 Loop = ast.For | ast.AsyncFor | ast.While
 KEPT_TREES = 64
@@ -30,16 +31,17 @@ class Span:
 
     def holds(self, node: ast.AST) -> bool:
         """Whether a node stands within the piece; one without a place stands nowhere."""
-        inside = span_of(node)
-        if inside is None:
+        if not isinstance(node, _PLACED):
             return False
-        starts = (self.line, self.column) <= (inside.line, inside.column)
-        return starts and (inside.end_line, inside.end_column) <= (self.end_line, self.end_column)
+        if node.lineno < self.line or (node.lineno == self.line and node.col_offset < self.column):
+            return False
+        end = node.end_lineno or node.lineno
+        return end < self.end_line or (end == self.end_line and (node.end_col_offset or 0) <= self.end_column)
 
 
 def span_of(node: ast.AST) -> Span | None:
     """Where a node stands; None for one without a place."""
-    if not isinstance(node, (ast.stmt, ast.expr, ast.excepthandler, ast.arg, ast.keyword, ast.alias)):
+    if not isinstance(node, _PLACED):
         return None
     return Span(node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or 0)
 
