@@ -106,7 +106,7 @@ def edited(edit: EditExcerpt | None) -> Iterator[RenderableType]:
     for kind, text in (("del", edit.removed), ("add", edit.added)):
         mark, style = terminal.MARKS[kind]
         if text:
-            yield _Cut(f"{number:>{len(str(edit.line))}} {mark} {clean(text)}", style)
+            yield _CutLine(f"{number:>{len(str(edit.line))}} {mark} {clean(text)}", style)
             number = ""
 
 
@@ -158,7 +158,7 @@ def _same_ranks(rows: Sequence[LeverRow]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Cut:
+class _CutLine:
     """A line that ends where the screen does."""
 
     text: str
