@@ -112,3 +112,39 @@ def test_an_error_that_is_caught_around_the_loop_is_not_proved_to_be_the_same_la
     text, tier = HANDLERS[name]
     patch = patch_of(tmp_path, script(PERPLEXITY + text), lossy=False)
     assert [hunk.tier for hunk in patch.hunks] == [tier]
+
+
+RATIO = "print(i, loss.item() / (y > 9).sum().item())  # fires"
+EARLY = "    for i, (x, y) in enumerate(loader):\n        STEP\n        {}\n        {}\n"
+LATE_ERRORS = {
+    "a return": "def train():\n" + EARLY.format(RATIO, "if i == 5:\n            return i") + "train()\n",
+    "an exit": "import sys\ndef train():\n" + EARLY.format(RATIO, "if i == 5:\n            sys.exit(0)") + "train()\n",
+    "a checkpoint": "def train():\n" + EARLY.format(RATIO, "torch.save(model.state_dict(), 'last.pt')") + "train()\n",
+}
+TIMELY = {
+    "a break": LATE_ERRORS["a return"].replace("return i", "break"),
+    "a return of a function in the loop": "def train():\n"
+    + EARLY.format("def half():\n            return 1\n        " + RATIO, "half()")
+    + "train()\n",
+    "a return, and nothing that can fail": LATE_ERRORS["a return"].replace(" / (y > 9).sum().item()", ""),
+    "a return, and a division by a number": LATE_ERRORS["a return"].replace("(y > 9).sum().item()", "8"),
+    "a return, and a division where it stands": LATE_ERRORS["a return"].replace(
+        "loss.item() / (y > 9).sum().item()", "i / len(y), loss.item()"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LATE_ERRORS)
+def test_an_error_that_would_be_lost_or_come_after_a_file_is_not_proved_to_be_the_same_later(
+    name: str, tmp_path: Path
+) -> None:
+    """Nobody drains before `return`: the error is raised where Python ignores it, and the script ends with 0."""
+    (hunk,) = patch_of(tmp_path, script(LATE_ERRORS[name]), lossy=False).hunks
+    assert hunk.tier == "checked"
+    assert "an error in it would" in (hunk.unproved or "")
+
+
+@pytest.mark.parametrize("name", TIMELY)
+def test_an_error_that_only_comes_later_or_cannot_come_is_no_doubt(name: str, tmp_path: Path) -> None:
+    (hunk,) = patch_of(tmp_path, script(TIMELY[name]), lossy=False).hunks
+    assert hunk.tier == "safe"

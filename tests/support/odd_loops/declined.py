@@ -445,6 +445,17 @@ for i, (x, y) in enumerate(loader):
 """,
         "it keeps `info` itself, which the loop changes",
     ),
+    "tensor added to and stored": (
+        """
+counts = torch.zeros(3); rows = []
+for i, (x, y) in enumerate(loader):
+    counts += torch.bincount(y, minlength=3)
+    STEP
+    rows.append((loss.item(), counts))
+print([row[1].tolist() for row in rows])
+""",
+        "it keeps `counts` itself, which the loop changes",
+    ),
     "config dict stored": (
         """
 cfg = {"lr": 0.1}; rows = []

@@ -197,6 +197,15 @@ for i, (x, y) in enumerate(loader):
     w.writerow([i, loss.item()])
 f.close()
 """,
+    "numbers added to and stored": """
+rows, n, seen = [], 0, 0
+for i, (x, y) in enumerate(loader):
+    STEP
+    n += 1
+    seen += y.size(0)
+    rows.append((loss.item(), n, seen))
+print(rows)
+""",
     "numpy view of weights": """
 rows = []
 for i, (x, y) in enumerate(loader):

@@ -13,6 +13,7 @@ import libcst as cst
 
 from tracelens.patch.code.names import variables, walk
 from tracelens.patch.code.naming import name_for
+from tracelens.patch.deferral import value_types
 from tracelens.patch.loop import host
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import Blocked
@@ -55,7 +56,8 @@ def keep(known: dict[str, Capture], facts: LoopFacts, wanted: CaptureRequest) ->
     source = wanted.tensor if wanted.tensor is not None else node
     text = facts.source.code(source)
     name = node.value if stays and isinstance(node, cst.Name) else name_for(source, read)
-    if wanted.stores and ((stays and name in facts.mutated) or text in facts.changed_parts):
+    changed = (stays and name in facts.mutated) or text in facts.changed_parts
+    if wanted.stores and (changed or _is_added_to(source, text, facts)):
         obstacle = f"it keeps `{text}` itself, which the loop changes"
         raise Blocked(node, obstacle, "keep a copy of it, or do this every N batches")
     moment = sum(capture.loud for capture in known.values())
@@ -72,6 +74,16 @@ def keep(known: dict[str, Capture], facts: LoopFacts, wanted: CaptureRequest) ->
     loud = host.is_loud(source, facts)
     chosen = name if stays else _free(known, facts, name)
     known[chosen] = Capture(chosen, text, read, () if stays else (node,), source, loud, moment + loud)
+
+
+def _is_added_to(node: cst.BaseExpression, text: str, facts: LoopFacts) -> bool:
+    """Whether the loop has `counts += …` of what may be a tensor, which is the same object afterwards."""
+    if not isinstance(node, (cst.Name, cst.Attribute)) or value_types.is_number(node, facts):
+        return False
+    sums = (leaf for leaf in facts.leaves if isinstance(leaf, cst.AugAssign))
+    added = [leaf for leaf in sums if facts.source.code(leaf.target) == text]
+    own = isinstance(node, cst.Name)
+    return any(own or not value_types.is_number(leaf.value, facts) for leaf in added)
 
 
 def replaces(known: dict[str, Capture], node: cst.CSTNode) -> bool:

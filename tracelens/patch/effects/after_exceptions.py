@@ -7,9 +7,9 @@ what waits then. An exception that nobody catches ends the process; one that is 
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeGuard
 
 from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.deeds import Deed, closed_over
@@ -30,9 +30,11 @@ from tracelens.patch.effects.objects import (
     Unknown,
 )
 from tracelens.patch.effects.places import Loop, path_to
+from tracelens.patch.effects.scopes import FUNCTIONS
 
 Seen = Literal["lines", "results"]
 _ENDS = ("KeyboardInterrupt", "SystemExit")
+_EXITS = ("sys.exit", "exit", "quit", "os._exit")
 _CANNOT_FAIL = frozenset(
     [
         *("add", "add_scalar", "append", "cpu", "debug", "detach", "error", "float", "format", "info", "item", "len"),
@@ -83,7 +85,23 @@ def _may_be_caught(analysis: Analysis, unit: Module | Activation, loop: Loop, st
     return False
 
 
-def handler_of_errors(analysis: Analysis, unit: Module | Activation, loop: Loop) -> tuple[str, int] | None:
+def late_errors(analysis: Analysis, unit: Module | Activation, loop: Loop) -> Iterator[tuple[str, str, int]]:
+    """Why an error in a statement of the loop may not come some batches later: words, file and line."""
+    handler = _handler_of_errors(analysis, unit, loop)
+    if handler is not None:
+        yield "an error in it is caught there, and would be some batches later", *handler
+    inside = _walk_without(loop, lambda node: isinstance(node, FUNCTIONS))
+    early = next(filter(_leaves, inside), None)
+    if early is not None:
+        yield "an error in it would be lost where the loop is left here", module_of(unit).file.shown, early.lineno
+
+
+def _leaves(node: ast.AST) -> TypeGuard[ast.Return | ast.Call]:
+    """Whether it leaves a loop other than by its end or a `break`: an error that waits then has nowhere to go."""
+    return isinstance(node, ast.Return) or (isinstance(node, ast.Call) and ast.unparse(node.func) in _EXITS)
+
+
+def _handler_of_errors(analysis: Analysis, unit: Module | Activation, loop: Loop) -> tuple[str, int] | None:
     """File and line of what catches errors around the loop, and goes on after them."""
     for current, node, _ in _ways_to(analysis, unit, loop):
         if isinstance(current, Callbacks):
@@ -115,23 +133,38 @@ def _goes_on(handler: ast.ExceptHandler) -> bool:
         return False
     last = handler.body[-1]
     call = last.value if isinstance(last, ast.Expr) else None
-    ends = isinstance(call, ast.Call) and ast.unparse(call.func) in ("sys.exit", "exit", "quit", "os._exit")
+    ends = isinstance(call, ast.Call) and ast.unparse(call.func) in _EXITS
     return not (ends or isinstance(last, ast.Raise))
 
 
-def may_raise(statement: ast.AST) -> bool:
-    """Whether a statement does more than what cannot fail: sums, lists, lines."""
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Call):
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if name not in _CANNOT_FAIL:
-                return True
-        elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)):
-            if not (isinstance(node.left, ast.Constant) and isinstance(node.left.value, str)):
-                return True
-        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
-            return True
-    return False
+def may_raise(statement: ast.AST, is_kept: Callable[[ast.AST], bool]) -> bool:
+    """Whether a statement does more than what cannot fail: sums, lists, lines. `is_kept`: what has its value already,
+    so that an error in it comes where it stands."""
+    return any(map(_may_raise, _walk_without(statement, is_kept)))
+
+
+def _walk_without(node: ast.AST, is_kept: Callable[[ast.AST], bool]) -> Iterator[ast.AST]:
+    if not is_kept(node):
+        yield node
+        for child in ast.iter_child_nodes(node):
+            yield from _walk_without(child, is_kept)
+
+
+def _may_raise(node: ast.AST) -> bool:
+    if isinstance(node, ast.Call):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        return name not in _CANNOT_FAIL
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)):
+        return not (_is_text(node.left) or _is_number_but_zero(node.right))
+    return isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _is_number_but_zero(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and node.value != 0
 
 
 def _is_guarded(analysis: Analysis, unit: Module | Activation, node: ast.AST) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from tracelens.patch.effects import names
-from tracelens.patch.effects.after_exceptions import Seen, handler_of_errors, is_plain_block, may_raise, seen_of
+from tracelens.patch.effects.after_exceptions import Seen, is_plain_block, late_errors, may_raise, seen_of
 from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.attributes import FLUSHED
 from tracelens.patch.effects.deeds import Deed, Deeds
@@ -233,12 +233,14 @@ class _Judge:
                     )
 
     def _of_errors(self) -> Iterator[Reason]:
-        """Errors that somebody catches around the loop, who would then go on some batches later."""
-        if not any(map(may_raise, self.statements)):
+        """Errors that would come some batches later, where more than the end of the process depends on them."""
+        if not any(may_raise(one, self._is_kept) for one in self.statements):
             return
-        handler = handler_of_errors(self.analysis, self.unit, self.loop)
-        if handler is not None:
-            yield Reason(False, "moment", "an error in it is caught there, and would be some batches later", *handler)
+        for text, path, line in late_errors(self.analysis, self.unit, self.loop):
+            yield Reason(False, "moment", text, path, line)
+        written = next((deed for deed in self.staying if deed.effect.kind == DISK_WRITE), None)
+        if written is not None:
+            yield self._reason("moment", "an error in it would come after more has been written", written, known=False)
 
     def _of_the_moment(self) -> Iterator[Reason]:
         """What binds a statement to the moment at which it stands."""
