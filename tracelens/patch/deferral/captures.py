@@ -57,7 +57,7 @@ def keep(known: dict[str, Capture], facts: LoopFacts, wanted: CaptureRequest) ->
     text = facts.source.code(source)
     name = node.value if stays and isinstance(node, cst.Name) else name_for(source, read)
     changed = (stays and name in facts.mutated) or text in facts.changed_parts
-    if wanted.stores and (changed or _is_added_to(source, text, facts)):
+    if wanted.stores and (changed or (wanted.tensor is None and _is_added_to(node, text, facts))):
         obstacle = f"it keeps `{text}` itself, which the loop changes"
         raise Blocked(node, obstacle, "keep a copy of it, or do this every N batches")
     moment = sum(capture.loud for capture in known.values())

@@ -33,7 +33,7 @@ _OF_LIBRARY = re.compile(r"the (data|writer|logger|file|stream|accelerator)( bet
 """How a reason ends that means any object or file of that kind; in a function elsewhere it may be another one."""
 _NAMELESS = ("the same list or dict", "the same object", "`<text>`")
 """How a reason ends that cannot say which of the results is met: objects are told apart by the place that makes them,
-and one of no name may be another one that was made there, such as the list of modules of any `nn.Sequential`."""
+and one of no name in another file may be another one that was made there, such as the modules of any `Sequential`."""
 _NOT_ASKED = "what the rest of the project does in a batch is not looked at"
 _BY_HAND = "read the value every N batches"
 
@@ -85,11 +85,13 @@ def _accepted(reason: Reason, deferral: Deferral) -> bool:
 
 def _only_suspected(reason: Reason, deferral: Deferral) -> bool:
     """Whether an obstacle is one for want of knowledge, or is told already: an object of no name, a block, a clock."""
+    source = deferral.facts.source.shown
     told = reason.kind == "moment" and "clock" in reason.text and any(LOOKS in one for one in deferral.doubts)
     of_bar = bool(_GONE_THROUGH.search(reason.text)) and heads.shows_bar(deferral.facts)
     far = _is_far(reason, deferral) and bool(_OF_LIBRARY.search(reason.text))
     of_block = reason.kind == "block" and "`with`" in reason.text
-    return told or of_bar or far or of_block or reason.text.endswith(_NAMELESS)
+    nameless = reason.path != source and reason.text.endswith(_NAMELESS)
+    return told or of_bar or far or of_block or nameless
 
 
 def _is_far(reason: Reason, deferral: Deferral) -> bool:

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 import libcst as cst
 
 from tracelens.patch.code.names import dotted, key, meets, rebound, root_key, touched, variables, walk
-from tracelens.patch.code.outside import BESIDES, words
+from tracelens.patch.code.outside import words
 from tracelens.patch.loop.between import Looks, looks
-from tracelens.patch.loop.doubts import doubt
 from tracelens.patch.loop.facts import PURE_BUILTINS, LoopFacts
 from tracelens.patch.loop.loops import Blocked, head
 from tracelens.patch.loop.reach import shares_passes
@@ -47,10 +46,7 @@ def check(facts: LoopFacts, members: Sequence[cst.CSTNode], state: frozenset[str
     is_bar = not any(isinstance(node, cst.Attribute) and root_key(node) in read for node in walk(loop.iter))
     if meets(facts.gone_through.seen, state):
         obstacle = "the iterator uses the results between two batches"
-        blocked = Blocked(loop.iter, obstacle, "read the value every N batches")
-        if meets(facts.gone_through.seen, state - BESIDES):
-            raise blocked
-        doubt(facts, blocked)  # lines or files: which iterator is meant, and when, is asked of the effects
+        raise Blocked(loop.iter, obstacle, "read the value every N batches")
     shown = {name for name in read if is_bar and _is_shown(facts, members, name)}
     if len(read - shown) > 1:
         obstacle = f"the loop runs over `{min(read - shown)}`, which can show the results between two batches"

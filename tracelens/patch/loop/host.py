@@ -57,7 +57,10 @@ def check_behind(call: cst.Call, facts: LoopFacts, state: frozenset[str]) -> Non
     if behind.draws:
         raise Blocked(call, f"`{dotted(call.func)}(…)` draws random numbers", "call it every N batches")
     if EVERYTHING in behind.seen or behind.seen & WHOLE_SELF:
-        doubt(facts, Blocked(call, f"`{dotted(call.func)}(…)` may look at anything", "call it every N batches"))
+        blocked = Blocked(call, f"`{dotted(call.func)}(…)` may look at anything", "call it every N batches")
+        if EVERYTHING in behind.seen:  # `globals()` stands there in its own words
+            raise blocked
+        doubt(facts, blocked)
     changing = (facts.varying | facts.changed_inside) & behind.seen - state - behind.changed
     if changing:
         obstacle = f"`{dotted(call.func)}(…)` looks at `{min(changing)}`, which the loop changes"
