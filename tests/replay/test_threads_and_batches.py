@@ -12,7 +12,7 @@ import pytest
 from tests.support.builders import Machine
 from tests.support.replaying import COPY, READ, SYNC, build, time_us, timeline_and_stalls
 from tracelens.model import Abstention, Edit, Estimate, StepClock
-from tracelens.replay import bounds, estimate, explanations, trace_builder
+from tracelens.replay import bounds, estimate, explanations, preconditions, trace_builder
 from tracelens.replay.calibration import Calibration
 from tracelens.replay.replay_trace import editable_host_ops
 
@@ -155,7 +155,7 @@ def test_a_refusal_names_the_work_from_before_the_window() -> None:
     picture, _ = timeline_and_stalls(body)
     ops = picture.tables.ops
     before = replace(picture.tables, ops=ops.assign(call=ops["call"].where(ops.index >= len(ops) // 2, -1)))
-    refused = trace_builder._unexplained(0.5, replace(picture, tables=before), build(body))
+    refused = preconditions.unexplained(0.5, replace(picture, tables=before), build(body))
     assert "50 % of the recorded GPU time is work from before the recording began" in refused.missing
     assert "off by +50 %:" in refused.missing
     assert "competes" not in refused.missing

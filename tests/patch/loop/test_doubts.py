@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.patching import assert_same, patch_of, patched_text, script
+from tests.support.patching import assert_same, defer, patch_of, patched_text, script
 
 SUSPECTED = {
     "a function of no known meaning": (
@@ -116,3 +116,20 @@ def test_gradients_that_are_on_or_off_are_no_doubt(tmp_path: Path) -> None:
     patch = patch_of(tmp_path, text)
     assert len(patch.hunks) == 1 and "with" not in patch.hunks[0].unproved
     assert_same(tmp_path, text, patch)
+
+
+KEPT = "rows = []\nfor x, y in loader:\n    STEP\n    rows.append((loss.item(), {}))  # fires\nprint(rows)\n"
+
+
+@pytest.mark.parametrize("kept", ["model.bias.detach()", "model.weight.grad", "model.bias.data"])
+def test_a_tensor_that_shares_the_weights_memory_may_change_before_it_is_kept(kept: str, tmp_path: Path) -> None:
+    """The original keeps the memory itself, which shows the last weights at the end; the helper would keep a copy."""
+    text = script(KEPT.format(kept))
+    assert all(hunk.tier != "safe" for hunk in patch_of(tmp_path, text).hunks)
+    (hunk,) = patch_of(tmp_path, text, defer(text), checked=True).hunks
+    assert "may be a tensor that training changes" in (hunk.unproved or "")
+
+
+def test_a_size_of_the_batch_is_kept_as_it_is(tmp_path: Path) -> None:
+    (hunk,) = patch_of(tmp_path, script(KEPT.format("x.shape[0]")), lossy=False).hunks
+    assert hunk.tier == "safe"

@@ -13,10 +13,15 @@ import libcst as cst
 
 from tracelens.patch.code.names import variables, walk
 from tracelens.patch.code.naming import name_for
+from tracelens.patch.code.outside import words
 from tracelens.patch.deferral import value_types
 from tracelens.patch.loop import host
+from tracelens.patch.loop.doubts import doubt
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import Blocked
+
+_SHARING = words("data grad detach weight bias running_mean running_var view t squeeze unsqueeze")
+"""Attributes and methods of tensors and modules that give memory which somebody else has, too."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,9 @@ def keep(known: dict[str, Capture], facts: LoopFacts, wanted: CaptureRequest) ->
     if wanted.stores and (changed or (wanted.tensor is None and _is_added_to(node, text, facts))):
         obstacle = f"it keeps `{text}` itself, which the loop changes"
         raise Blocked(node, obstacle, "keep a copy of it, or do this every N batches")
+    if wanted.stores and wanted.tensor is None and _is_live(node, facts):
+        by_hand = "keep a copy of it, or do this every N batches"
+        doubt(facts, Blocked(node, f"it keeps `{text}`, which may be a tensor that training changes", by_hand))
     moment = sum(capture.loud for capture in known.values())
     for taken, other in known.items():
         same = (other.text, other.read) == (text, read) and read != "comprehension"  # each is an object of its own
@@ -74,6 +82,14 @@ def keep(known: dict[str, Capture], facts: LoopFacts, wanted: CaptureRequest) ->
     loud = host.is_loud(source, facts)
     chosen = name if stays else _free(known, facts, name)
     known[chosen] = Capture(chosen, text, read, () if stays else (node,), source, loud, moment + loud)
+
+
+def _is_live(node: cst.BaseExpression, facts: LoopFacts) -> bool:
+    """Whether a value may share its memory with a tensor that lasts: `model.bias.detach()`, `inputs[0]`."""
+    inner = node.func if isinstance(node, cst.Call) and not node.args else node
+    if isinstance(inner, cst.Attribute):
+        return inner.attr.value in _SHARING
+    return isinstance(node, cst.Subscript) and value_types.is_tensor(node.value, facts)
 
 
 def _is_added_to(node: cst.BaseExpression, text: str, facts: LoopFacts) -> bool:
