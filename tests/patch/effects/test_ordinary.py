@@ -78,6 +78,8 @@ UNUSUAL = {
     "import torch.nn.utils.parametrize as p": "`torch.nn.utils.parametrize`",
     "frame.f_locals": "`f_locals`",
     "globals()['a'] = 1": "`globals`",
+    "K = type('K', (), {'h': h})": "`type` with three arguments",
+    "self.__dict__.update(kw)": "`__dict__.update`",
 }
 
 

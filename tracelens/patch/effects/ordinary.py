@@ -50,6 +50,7 @@ _METHODS = _words(
 )
 """Special methods that run where the text shows it: at a call, an index, a loop, a `with`, a line that is written."""
 _CALLS = _words("__import__ compile delattr eval exec globals memoryview")
+_FILLS = _words("clear pop setdefault update")
 _FRAMES = _words("cr_frame f_back f_globals f_locals gi_frame set_defaults tb_frame")
 """Ways to variables of other code; a parser's defaults turn up as attributes of what it parses."""
 _READS = _words("detach item tolist")
@@ -113,8 +114,18 @@ def _unusual(node: ast.AST, file: _File) -> Iterator[tuple[int, str]]:
             yield from _unusual_function(node)
         case ast.ClassDef():
             yield from _unusual_class(node, file.imported)
+        case ast.Call():
+            yield from _unusual_call(node, file)
+
+
+def _unusual_call(node: ast.Call, file: _File) -> Iterator[tuple[int, str]]:
+    match node:
         case ast.Call(func=ast.Name(id=name)) if name in _CALLS:
             yield node.lineno, f"`{name}`"
+        case ast.Call(func=ast.Name(id="type"), args=[_, _, _]):
+            yield node.lineno, "`type` with three arguments"
+        case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="__dict__"), attr=method)) if method in _FILLS:
+            yield node.lineno, f"`__dict__.{method}`"
         case ast.Call(func=ast.Name(id="vars"), args=[ast.Name(id=name)]) if name in file.imported:
             yield node.lineno, f"`vars({name})`"
         case ast.Call(func=ast.Name(id="setattr"), args=[owner, name, value]):
