@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from tracelens.model import Declined, Location
+from tracelens.model import Location
 from tracelens.patch.code.names import dotted, walk
 from tracelens.patch.code.source import SourceFile, Splice
-from tracelens.patch.loop.loops import Blocked, check_framework
+from tracelens.patch.loop.loops import Blocked
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
-from tracelens.patch.recipes.tensor_loops import check_replaceable, loop_at, method_call, unused_name
+from tracelens.patch.recipes.tensor_loops import answer, check_replaceable, loop_at, method_call, unused_name
 
 BY_HAND = "write torch._foreach_mul_ and torch._foreach_add_, or torch._foreach_lerp_, over lists of the tensors"
 NO_LOOP = "no loop on this line that averages tensors of two sets in one statement"
@@ -44,19 +44,13 @@ class _Average:
 
 
 def propose(request: RecipeRequest) -> RecipeAnswer:
-    proposals: dict[int, Proposal] = {}
-    declined: list[Declined] = []
-    for target in request.targets:
-        place = Location(request.source.shown, target.line)
-        try:
-            check_framework(request.names)
-            found = _average(request.source, _found_loop(request.source, target.line))
-            check_replaceable(request, found.loop, found.variables, BY_HAND)
-        except Blocked as blocked:
-            declined.append(Declined(request.edit.kind, place, blocked.obstacle, blocked.by_hand))
-            continue
-        proposals[id(found.loop)] = _proposal(request, found)
-    return RecipeAnswer(tuple(proposals.values()), tuple(declined))
+    return answer(request, _averaged)
+
+
+def _averaged(request: RecipeRequest, line: int | None) -> tuple[cst.CSTNode, Proposal]:
+    found = _average(request.source, _found_loop(request.source, line))
+    check_replaceable(request, found.loop, found.variables, BY_HAND)
+    return found.loop, _proposal(request, found)
 
 
 def _found_loop(source: SourceFile, line: int | None) -> cst.For:

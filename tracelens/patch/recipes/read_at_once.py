@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from tracelens.model import Declined, Location
+from tracelens.model import Location
 from tracelens.patch.code.names import dotted, rebound, walk
 from tracelens.patch.code.source import SourceFile, Splice
-from tracelens.patch.loop.loops import Blocked, check_framework
+from tracelens.patch.loop.loops import Blocked
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
 from tracelens.patch.recipes.scalar_expressions import is_one_number
-from tracelens.patch.recipes.tensor_loops import check_replaceable, loop_at, method_call, unused_name
+from tracelens.patch.recipes.tensor_loops import answer, check_replaceable, loop_at, method_call, unused_name
 
 BY_HAND = "keep the values on the GPU in a list, and read them at once: torch.stack(values).tolist()"
 NO_LOOP = "no loop over tensors on this line that reads one value of each"
@@ -61,18 +61,7 @@ class _Values:
 
 
 def propose(request: RecipeRequest) -> RecipeAnswer:
-    proposals: dict[int, Proposal] = {}
-    declined: list[Declined] = []
-    for target in request.targets:
-        place = Location(request.source.shown, target.line)
-        try:
-            check_framework(request.names)
-            node, proposal = _found(request, target.line)
-        except Blocked as blocked:
-            declined.append(Declined(request.edit.kind, place, blocked.obstacle, blocked.by_hand))
-            continue
-        proposals[id(node)] = proposal
-    return RecipeAnswer(tuple(proposals.values()), tuple(declined))
+    return answer(request, _found)
 
 
 def _found(request: RecipeRequest, line: int | None) -> tuple[cst.CSTNode, Proposal]:
