@@ -100,7 +100,6 @@ def test_without_a_main_guard_workers_must_be_forked(tmp_path: Path, monkeypatch
     text = loading(call="main()")
     monkeypatch.setattr("multiprocessing.get_all_start_methods", lambda: ["fork", "spawn", "forkserver"])
     assert "workers must be forked" in unsafe(tmp_path, text, "more-workers").hunks[0].reason
-    text += "# asked anew: what a recipe says of a file is kept\n"
     monkeypatch.setattr("multiprocessing.get_all_start_methods", lambda: ["forkserver", "spawn", "fork"])
     assert "starts workers by forkserver" in reasons(unsafe(tmp_path, text, "more-workers"), "more-workers")[0]
 

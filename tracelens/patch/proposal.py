@@ -67,6 +67,8 @@ class RecipeRequest:
     """Whether such hunks may lose values where an exception or a signal ends the loop."""
     changing: frozenset[int] = frozenset()
     """First lines of the loops in which a synchronize or a guard changes."""
+    start_method: str = "fork"
+    """How the Python that runs the script starts workers, where the script does not choose."""
 
     @property
     def own_movers(self) -> tuple[Location, ...]:

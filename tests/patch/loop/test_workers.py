@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable
 from pathlib import Path
 
@@ -45,8 +44,8 @@ def parts(source: SourceFile) -> tuple[cst.Call, cst.For]:
     return call_of(source, "DataLoader"), loop
 
 
-def started(source: SourceFile) -> str:
-    return workers.startable(source, *parts(source))
+def started(source: SourceFile, default: str = "fork") -> str:
+    return workers.startable(source, *parts(source), default)
 
 
 def obstacle(ask: Callable[[SourceFile], object], source: SourceFile) -> str:
@@ -55,23 +54,21 @@ def obstacle(ask: Callable[[SourceFile], object], source: SourceFile) -> str:
     return blocked.value.obstacle
 
 
-@pytest.fixture(params=["fork", "forkserver"])
-def default_start(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """How this Python starts processes where nobody says so: by fork up to 3.13, by forkserver from 3.14 on."""
-    monkeypatch.setattr(multiprocessing, "get_all_start_methods", lambda: [request.param, "spawn"])
-    return str(request.param)
+ways = pytest.mark.parametrize("default", ["fork", "forkserver"])
+"""How Python starts processes where nobody says so: by fork up to 3.13, by forkserver from 3.14 on."""
 
 
 # ------------------------------------------------------------------------------------------------- how they start
 
 
-@pytest.mark.usefixtures("default_start")
-def test_behind_a_main_guard_workers_start_in_any_way(tmp_path: Path) -> None:
-    assert started(script(tmp_path)) == (
+@ways
+def test_behind_a_main_guard_workers_start_in_any_way(default: str, tmp_path: Path) -> None:
+    assert started(script(tmp_path), default) == (
         "the script has a main guard and its data set looks picklable, so workers start by fork and by spawn"
     )
 
 
+@ways
 @pytest.mark.parametrize(
     ("start", "arguments", "why"),
     [
@@ -81,19 +78,23 @@ def test_behind_a_main_guard_workers_start_in_any_way(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_started_anew_must_be_forked(
-    start: str, arguments: str, why: str, default_start: str, tmp_path: Path
+    start: str, arguments: str, why: str, default: str, tmp_path: Path
 ) -> None:
     source = script(tmp_path, start, arguments)
-    if default_start == "fork":
-        assert started(source) == f"{why}, so workers must be forked, as Linux does up to Python 3.13"
+    if default == "fork":
+        assert started(source, default) == f"{why}, so workers must be forked, as Linux does up to Python 3.13"
     else:
-        assert obstacle(started, source) == f"{why}, and this Python starts workers by forkserver"
+        assert (
+            obstacle(lambda one: started(one, default), source)
+            == f"{why}, and this Python starts workers by forkserver"
+        )
 
 
-@pytest.mark.usefixtures("default_start")
-def test_a_script_that_asks_for_fork_gets_it(tmp_path: Path) -> None:
+@ways
+def test_a_script_that_asks_for_fork_gets_it(default: str, tmp_path: Path) -> None:
     start = f'import multiprocessing\nmultiprocessing.set_start_method("fork")\n{BARE}'
-    assert started(script(tmp_path, start)).startswith("the script has no main guard, so workers must be forked")
+    found = started(script(tmp_path, start), default)
+    assert found.startswith("the script has no main guard, so workers must be forked")
 
 
 @pytest.mark.parametrize(

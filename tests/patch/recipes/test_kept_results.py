@@ -31,27 +31,27 @@ def request(text: bytes = b"a = 1\n") -> RecipeRequest:
     return RecipeRequest(source, source.names, Edit("defer-read"), (Target(1),))
 
 
+OTHERS: tuple[dict[str, object], ...] = (
+    {"edit": Edit("defer-read", interval=10)},
+    {"targets": (Target(2),)},
+    {"unsafe": True},
+    {"workers": 4},
+    {"root": Path("/elsewhere")},
+    {"checked": False},
+    {"lossy": False},
+    {"changing": frozenset({3})},
+    {"start_method": "forkserver"},
+    {"source": parse(Path("/project/train.py"), "train.py", b"a = 2\n")},
+)
+
+
 def test_the_same_question_is_answered_once() -> None:
     recipe = Recipe()
     assert answered(recipe, request()) is answered(recipe, request())
     assert len(recipe.asked) == 1
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"edit": Edit("defer-read", interval=10)},
-        {"targets": (Target(2),)},
-        {"unsafe": True},
-        {"workers": 4},
-        {"root": Path("/elsewhere")},
-        {"checked": False},
-        {"lossy": False},
-        {"changing": frozenset({3})},
-        {"source": parse(Path("/project/train.py"), "train.py", b"a = 2\n")},
-    ],
-    ids=lambda other: next(iter(other)),
-)
+@pytest.mark.parametrize("other", OTHERS, ids=lambda other: next(iter(other)))
 def test_another_question_is_asked_again(other: dict[str, object]) -> None:
     recipe = Recipe()
     answered(recipe, request())
@@ -60,7 +60,7 @@ def test_another_question_is_asked_again(other: dict[str, object]) -> None:
 
 
 def test_every_field_of_a_request_is_part_of_the_question() -> None:
-    told_apart = {"edit", "targets", "unsafe", "workers", "root", "checked", "lossy", "changing", "source"}
+    told_apart = {name for other in OTHERS for name in other}
     assert told_apart | {"names"} == set(RecipeRequest.__dataclass_fields__)  # names are the source's
 
 

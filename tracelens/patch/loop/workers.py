@@ -6,8 +6,6 @@ way. Read from the source: a data set that is made elsewhere is followed through
 
 from __future__ import annotations
 
-import multiprocessing
-
 import libcst as cst
 
 from tracelens.patch.code.names import FileNames, dotted, key, rebound, root_key, targets, variables, walk
@@ -28,8 +26,11 @@ _POSITIONAL_PLAIN = 3
 _POSITIONS = {"dataset": 0, "collate_fn": 6, "worker_init_fn": 10, "multiprocessing_context": 11}
 
 
-def startable(source: SourceFile, call: cst.Call, loop: Loop) -> str:
-    """How workers of this loader can be started, in words; raises `Blocked` where they could not, or would repeat."""
+def startable(source: SourceFile, call: cst.Call, loop: Loop, default: str) -> str:
+    """How workers of this loader can be started, in words; raises `Blocked` where they could not, or would repeat.
+
+    `default`: how they are started where the script does not choose.
+    """
     _check_dataset(source, call)
     _check_items(source, call, loop)
     context = keyword(call, "multiprocessing_context", _POSITIONS["multiprocessing_context"])
@@ -40,7 +41,6 @@ def startable(source: SourceFile, call: cst.Call, loop: Loop) -> str:
         return "the script has a main guard and its data set looks picklable, so workers start by fork and by spawn"
     if context is not None or chosen in ("spawn", "forkserver"):
         raise Blocked(call, pickles or "the script has no main guard, and its workers are not forked", _MAIN_GUARD)
-    default = multiprocessing.get_all_start_methods()[0]
     if default != "fork" and chosen != "fork":
         why = pickles or "the script has no main guard"
         raise Blocked(call, f"{why}, and this Python starts workers by {default}", _MAIN_GUARD)

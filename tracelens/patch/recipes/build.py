@@ -5,6 +5,7 @@ In: Edits, Stalls and the project's files. Out: a `Patch`.
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -130,6 +131,7 @@ class _Project:
                 checked=options.checked,
                 lossy=options.lossy,
                 changing=frozenset(p.loop_line for p in proposals if p.replaced_by is not None or p.guards),
+                start_method=multiprocessing.get_all_start_methods()[0],
             )
             if source.replaced:
                 declined += [whole_file.replaced(request, place) for place in places]

@@ -7,6 +7,7 @@ two states of a file: a changed file is another SourceFile.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from dataclasses import fields
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -15,6 +16,8 @@ from tracelens.patch.proposal import RecipeAnswer, RecipeRequest
 
 Result = TypeVar("Result")
 
+_ASKED = tuple(one.name for one in fields(RecipeRequest) if one.name not in ("source", "names"))
+"""The source is what the answers are kept by, and the names are its own."""
 _KEPT: WeakKeyDictionary[SourceFile, dict[Hashable, Any]] = WeakKeyDictionary()
 
 
@@ -29,15 +32,5 @@ def once(source: SourceFile, asked: Hashable, work: Callable[[], Result]) -> Res
 
 def answered(propose: Callable[[RecipeRequest], RecipeAnswer], request: RecipeRequest) -> RecipeAnswer:
     """What a recipe answers to a request."""
-    asked = (
-        propose,
-        request.edit,
-        request.targets,
-        request.unsafe,
-        request.workers,
-        request.root,
-        request.checked,
-        request.lossy,
-        request.changing,
-    )
-    return once(request.source, asked, lambda: propose(request))
+    asked = tuple(getattr(request, name) for name in _ASKED)
+    return once(request.source, (propose, *asked), lambda: propose(request))

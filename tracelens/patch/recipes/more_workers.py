@@ -114,7 +114,7 @@ def _proposal(request: RecipeRequest, loading: Loading) -> Proposal | None:
     now = given.evaluated_value if isinstance(given, cst.Integer) else 0
     if wanted <= now:
         return None
-    start = workers.startable(source, call, loading.loop)
+    start = workers.startable(source, call, loading.loop, request.start_method)
     workers.check_same_in_workers(call, loading.loop)
     more = f"{wanted} worker{'s' * (wanted > 1)} instead of {now or 'none'}"
     splice = (
