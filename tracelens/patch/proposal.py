@@ -81,7 +81,7 @@ class RecipeRequest:
     def decline(self, node: cst.CSTNode | None, blocked: Blocked) -> Declined:
         """Decline the place at `node`. The obstacle's line is named where it is another one."""
         obstacle = blocked.obstacle
-        if blocked.node is not None and node is not None and blocked.node in self.source.positions:
+        if blocked.node is not None and node is not None and blocked.node in self.source.spans:
             line = self.source.line(blocked.node)
             if line != self.source.line(node):
                 obstacle = f"{self.source.shown}:{line}: {obstacle}"

@@ -8,20 +8,20 @@ newline need no care anywhere else.
 from __future__ import annotations
 
 import ast
+import bisect
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import cast
 
 import libcst as cst
-from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
 from tracelens.patch.code import clocked, elsewhere
 from tracelens.patch.code.names import FileNames, children, dotted, rebound, walk
 from tracelens.patch.code.replaced import replaced
+from tracelens.patch.code.spans import Span, text_and_spans
 from tracelens.patch.code.survey import survey
 from tracelens.patch.effects.file_effects import FileEffects, file_effects
 
@@ -61,7 +61,7 @@ class SourceFile:
     data: bytes
     text: str
     module: cst.Module
-    positions: Mapping[cst.CSTNode, CodeRange]
+    spans: Mapping[cst.CSTNode, Span]
     entry: Path | None = None
     """The script that was started: it hands its models, data sets and callbacks to the functions of other files."""
 
@@ -139,9 +139,6 @@ class SourceFile:
     def newline(self) -> str:
         return self.module.default_newline
 
-    def offset(self, line: int, column: int = 0) -> int:
-        return self.line_starts[line - 1] + column
-
     def line_start(self, line: int) -> int:
         """Where the line begins; the end of the text for the line after the last."""
         return self.line_starts[line - 1] if line <= len(self.line_starts) else len(self.text)
@@ -149,10 +146,9 @@ class SourceFile:
     def line_text(self, line: int) -> str:
         return self.text[self.line_start(line) : self.line_start(line + 1)]
 
-    def span(self, node: cst.CSTNode) -> tuple[int, int]:
+    def span(self, node: cst.CSTNode) -> Span:
         """The characters of a node, without the parentheses around it."""
-        where = self.positions[node]
-        return self.offset(where.start.line, where.start.column), self.offset(where.end.line, where.end.column)
+        return self.spans[node]
 
     def outer_span(self, node: cst.BaseExpression) -> tuple[int, int]:
         """The characters of an expression, with the parentheses around it."""
@@ -171,10 +167,10 @@ class SourceFile:
         return self.text[start:end]
 
     def line(self, node: cst.CSTNode) -> int:
-        return self.positions[node].start.line
+        return bisect.bisect_right(self.line_starts, self.spans[node][0])
 
     def last_line(self, node: cst.CSTNode) -> int:
-        return self.positions[node].end.line
+        return bisect.bisect_right(self.line_starts, self.spans[node][1])
 
     def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
         return self.parents.get(node)
@@ -207,20 +203,11 @@ class SourceFile:
 @lru_cache(maxsize=PARSED_FILES)
 def parse(path: Path, shown: str, data: bytes, entry: Path | None = None) -> SourceFile:
     """Take a file apart; raises `Unreadable` if it is no Python that this program can give back to the byte."""
-    wrapper, text = _tree_and_text(shown, data)
-    try:
-        positions = cast(Mapping[cst.CSTNode, CodeRange], wrapper.resolve(PositionProvider))
-    except RecursionError:
-        raise Unreadable("is nested too deeply") from None
-    return SourceFile(path, shown, data, text, wrapper.module, positions, entry)
-
-
-def _tree_and_text(shown: str, data: bytes) -> tuple[MetadataWrapper, str]:
     _check_syntax(shown, data)
     try:
-        wrapper = MetadataWrapper(cst.parse_module(data), unsafe_skip_copy=True)  # fresh: no node occurs twice
-        text = wrapper.module.code
-        same = text.encode(wrapper.module.encoding) == data
+        module = cst.parse_module(data)
+        text, spans = text_and_spans(module)
+        same = text.encode(module.encoding) == data
     except cst.ParserSyntaxError as error:
         raise Unreadable(f"does not parse as Python 3, line {error.raw_line}") from None
     except (UnicodeError, LookupError, SyntaxError) as error:  # SyntaxError: no, or a wrong, coding line
@@ -229,7 +216,7 @@ def _tree_and_text(shown: str, data: bytes) -> tuple[MetadataWrapper, str]:
         raise Unreadable("is nested too deeply") from None
     if not same:
         raise Unreadable("cannot be written back byte for byte")
-    return wrapper, text
+    return SourceFile(path, shown, data, text, module, spans, entry)
 
 
 def _check_syntax(shown: str, data: bytes) -> None:

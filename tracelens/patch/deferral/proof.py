@@ -138,6 +138,7 @@ def _shown(deferral: Deferral) -> Iterator[tuple[Path, Span]]:
 
 def _span(source: SourceFile, node: cst.CSTNode) -> Span:
     """Where a node stands, as Python's parser counts: columns in bytes."""
-    where = source.positions[node]
-    start, end = (source.line_text(at.line)[: at.column] for at in (where.start, where.end))
-    return Span(where.start.line, len(start.encode()), where.end.line, len(end.encode()))
+    first, last = source.line(node), source.last_line(node)
+    start, end = source.span(node)
+    before = source.text[source.line_start(first) : start], source.text[source.line_start(last) : end]
+    return Span(first, len(before[0].encode()), last, len(before[1].encode()))

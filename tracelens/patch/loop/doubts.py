@@ -44,7 +44,7 @@ def doubt(facts: LoopFacts, blocked: Blocked) -> None:
     if facts.doubts is None:
         raise blocked
     node = blocked.node
-    place = f" (line {facts.source.line(node)})" if node is not None and node in facts.source.positions else ""
+    place = f" (line {facts.source.line(node)})" if node is not None and node in facts.source.spans else ""
     facts.doubts.note(f"{blocked.obstacle}{place}")
 
 

@@ -18,8 +18,7 @@ def with_argument(source: SourceFile, call: cst.Call, text: str) -> Splice:
     last = call.args[-1]
     _, end = source.outer_span(last.value)
     line = source.line(last)
-    own_line = source.line_text(line)[: source.positions[last].start.column].strip() == ""
-    if own_line and isinstance(last.comma, cst.Comma) and source.last_line(last.value) == line:
-        indent = source.line_text(line)[: source.positions[last].start.column]
+    indent = source.text[source.line_start(line) : source.span(last)[0]]
+    if not indent.strip() and isinstance(last.comma, cst.Comma) and source.last_line(last.value) == line:
         return Splice(end, end, f",\n{indent}{text}")
     return Splice(end, end, f", {text}")
