@@ -27,6 +27,11 @@ os.environ['WORLD_SIZE'] = '1'
 sys.stdout.flush()
 state.step = state.step + 1
 self.step = lambda: 1
+n = sum(p.numel() for p in model.parameters())
+opt = torch.optim.SGD((p for p in model.parameters()), lr=0.1)
+lines.extend(', '.join(str(x) for x in row) for row in rows)
+for i, one in enumerate(f(x) for x in rows):
+    pass
 setattr(args, 'lr', 0.1)
 print(model.__class__.__name__, args.__dict__)
 logging.getLogger(__name__).addHandler(logging.StreamHandler())
@@ -65,6 +70,13 @@ UNUSUAL = {
     "parser.set_defaults(history=history)": "`set_defaults`",
     "import torch\nprint(torch.cuda.max_memory_allocated())": "`torch.cuda.max_memory_allocated`",
     "it = (len(h) for _ in range(9))": "a generator expression with a name",
+    "it: object = (len(h) for _ in range(9))": "a generator expression with a name",
+    "it = zip(x, map(f, (len(h) for _ in x)))": "a generator expression with a name",
+    "def g():\n    return (len(h) for _ in range(9))": "a generator expression that is handed on",
+    "class K: pass\nK(len(h) for _ in range(9))": "a generator expression that is handed on",
+    "from config import K\nk = K(a=enumerate(len(h) for _ in x))": "a generator expression that is handed on",
+    "keeper.take(len(h) for _ in range(9))": "a generator expression that is handed on",
+    "f([(len(h) for _ in range(9))])": "a generator expression that is kept",
     "import traceback\ntraceback.TracebackException(t, e, b, capture_locals=True)": "`traceback.TracebackException`",
     "model.forward, model.keep = (lambda x: x), 1": "an assignment to `model.forward`",
     "import torch.nn.functional as F\nvars(F)['relu'] = f": "`vars(F)`",

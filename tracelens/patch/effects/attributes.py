@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tracelens.patch.effects import classes, vocabulary
+from tracelens.patch.effects.callables import is_partial
 from tracelens.patch.effects.durations import is_timed
 from tracelens.patch.effects.holders import behind, is_holder
 from tracelens.patch.effects.memory import (
@@ -271,7 +272,7 @@ class Attributes(ABC):
 
     def _replace(self, owner: Object, name: str, value: Objects) -> None:
         """Let functions of the project that are put in the place of a library's run wherever that one may."""
-        functions = frozenset(one for one in value if isinstance(one, (Function, Method)))
+        functions = frozenset(one for one in value if isinstance(one, (Function, Method)) or is_partial(one))
         if functions and isinstance(owner, Name):
             self.memory.write(REPLACED, name, functions)
             self.memory.write(REPLACED, HELD, functions)
@@ -321,7 +322,7 @@ def is_kept(one: Object) -> bool:
 
 def _is_code(one: Object) -> bool:
     """Whether a library can call it."""
-    return isinstance(one, (Function, Method, Instance))
+    return isinstance(one, (Function, Method, Instance)) or is_partial(one)
 
 
 def owner_of(stored_in: Object) -> Object:

@@ -10,16 +10,15 @@ import ast
 from collections.abc import Iterable
 
 from tracelens.patch.effects import classes
+from tracelens.patch.effects.callables import is_function, is_partial
 from tracelens.patch.effects.dispatch import HELD, RETURN, Arguments, Dispatch, Here
-from tracelens.patch.effects.memory import ANY_KEY, DATA, ELSEWHERE, NONE, SHARED, Memory, Objects, is_tensor
+from tracelens.patch.effects.memory import ANY_KEY, DATA, ELSEWHERE, NONE, SHARED, Memory, Objects
 from tracelens.patch.effects.objects import (
     Callbacks,
     Class,
     Container,
-    Function,
     Generator,
     Instance,
-    Method,
     Name,
     Object,
     Plain,
@@ -33,7 +32,7 @@ NOWHERE = ast.Pass()
 _TEXT = ("__str__", "__repr__", "__format__")
 _NUMBERS = ("__len__", "__bool__", "__int__", "__float__", "__hash__", "__abs__", "__round__", "__index__")
 _SAVED = ("__deepcopy__", "__copy__", "__getstate__", "__setstate__", "__reduce__")
-_ACTIVE = (Function, Method, Generator, Class, Instance)
+_ACTIVE = (Generator, Instance)
 _CALLED = ("__call__", "forward", "__getitem__", "__len__", "__iter__", "__next__")
 
 
@@ -57,12 +56,12 @@ class CallbackRules:
         if isinstance(receiver, Instance):
             return self._own(entry, called, receiver, given, here)
         objects = given.objects | ({receiver} if isinstance(receiver, Thing) else NONE)
-        return self.through(frozenset(filter(has_content, objects)), entry.calls, here)
+        return self.through(frozenset(filter(acts, objects)), entry.calls, here)
 
     def _own(self, entry: Entry, called: Name, receiver: Instance, given: Arguments, here: Here) -> Objects:
         """A library's method on an object of the project: it calls what the class overrides, and what it was given."""
         last = called.full.rpartition(".")[2]
-        objects = frozenset(filter(has_content, given.objects))
+        objects = frozenset(filter(acts, given.objects))
         if not called.full.startswith("<module>"):
             objects |= self.memory.read(receiver, HELD, here.unit) | {receiver}
         elif last in ("__call__", "forward", "generate"):
@@ -74,7 +73,7 @@ class CallbackRules:
         """Enter the calls that a library makes which has these objects."""
         if protocol not in ("all", "unknown"):
             objects = frozenset(one for one in objects if _is_active(one) or isinstance(one, Container))
-        if not any(isinstance(one, (*_ACTIVE, Container, Thing, Unknown, Name)) for one in objects):
+        if not any(_is_active(one) or isinstance(one, (Container, Thing, Unknown, Name)) for one in objects):
             return NONE
         holder = self.memory.make(Container, here.node, "<call>")
         self.memory.write(holder, ANY_KEY, objects)
@@ -105,13 +104,14 @@ class CallbackRules:
             return frozenset({SHARED})
         if unit.protocol != "later":
             return frozenset({DATA})
-        others = (one for one in self._near(unit) if not isinstance(one, (Function, Method, Class)))
+        others = (one for one in self._near(unit) if not is_function(one))
         return frozenset(one for one in others if one is not unit.holder) | {DATA}
 
     def _near(self, unit: Callbacks) -> list[Object]:
         """What the library has: what it is handed, what its own objects hold, and what is within lists of these.
 
-        It goes on through objects of the library, never through those of the project: these it can only call.
+        It goes on through objects of the library, never through those of the project, nor through the arguments that a
+        function has been given: these it can only call.
         """
         further = (Container,) if unit.protocol not in ("all", "later") else (Container, Thing)
         out: dict[Object, None] = {}
@@ -121,7 +121,7 @@ class CallbackRules:
             if one in out or (one is not unit.holder and not (_is_active(one) or isinstance(one, further))):
                 continue
             out[one] = None
-            if one is unit.holder or isinstance(one, further):
+            if one is unit.holder or (isinstance(one, further) and not is_partial(one)):
                 fields = self.memory.fields.get(one, {})
                 waiting += [
                     held for name, inside in fields.items() if name == HELD or name.startswith("[") for held in inside
@@ -129,8 +129,8 @@ class CallbackRules:
         return list(out)
 
     def _called_back(self, one: Object, protocol: str, given: Arguments, here: Here) -> Objects:
-        function = isinstance(one, (Function, Method)) or is_bound(one)
-        if function and protocol in ("all", "functions", "pass", "unknown", "later"):
+        called = is_function(one) and not isinstance(one, Class)
+        if called and protocol in ("all", "functions", "pass", "unknown", "later"):
             return self.dispatch.invoke({one}, given, here)
         if isinstance(one, Generator) and protocol in ("all", "pass", "unknown", "later"):
             return self.dispatch.passes({one}, here)
@@ -169,13 +169,13 @@ class CallbackRules:
         return _CALLED
 
 
-def is_bound(one: Object) -> bool:
-    """Whether an object is a method of a list or of an array that is told apart: `kept.append`."""
-    return isinstance(one, Name) and (isinstance(one.receiver, Container) or is_tensor(one.receiver))
-
-
 def _is_active(one: Object) -> bool:
-    return isinstance(one, _ACTIVE) or is_bound(one)
+    return isinstance(one, _ACTIVE) or is_function(one)
+
+
+def acts(one: Object) -> bool:
+    """Whether an object has content, or is a library's function that others notice."""
+    return has_content(one) or is_function(one)
 
 
 def has_content(one: Object) -> bool:

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterable
 
 from tracelens.patch.effects import durations, vocabulary
+from tracelens.patch.effects.callables import is_function
 from tracelens.patch.effects.callbacks import CallbackRules, has_content
 from tracelens.patch.effects.dispatch import HELD, STATE, TEXT, Arguments, Dispatch, Here
 from tracelens.patch.effects.memory import (
@@ -34,13 +35,10 @@ from tracelens.patch.effects.objects import (
     READS,
     WRITES,
     Callbacks,
-    Class,
     Container,
     Duration,
     Effect,
-    Function,
     Instance,
-    Method,
     Moment,
     Name,
     Object,
@@ -297,7 +295,7 @@ class Library:
 
     def _pass_lazily(self, over: Thing, held: Objects, here: Here) -> Objects:
         methods = {one for one in held if isinstance(one, Name) and has_content(one)}
-        functions = methods.union(one for one in held if isinstance(one, (Function, Method, Class)))
+        functions = methods.union(filter(is_function, held))
         given = self.dispatch.passes(held - functions, here)
         results = self.dispatch.invoke(functions, Arguments((given,), rest=given), here)
         if over.kind == "lazy":

@@ -185,7 +185,15 @@ class _Judge:
         path = names.module_of(self.unit).file.path
         if any(path == where and span.holds(node) for where, span in self.question.drained):
             return False
-        return (node is self.loop or self._in_loop(node)) and not self._is_later(node)
+        inside = node is self.loop or self._in_loop(node) or any(span.holds(node) for span in self._in_head)
+        return inside and not self._is_later(node)
+
+    @cached_property
+    def _in_head(self) -> tuple[Span, ...]:
+        """The generator expressions that the loop goes through: they run between two batches."""
+        head = self.loop.test if isinstance(self.loop, ast.While) else self.loop.iter
+        spans = (span_of(part) for part in ast.walk(head) if isinstance(part, ast.GeneratorExp))
+        return tuple(span for span in spans if span is not None)
 
     def _in_loop(self, node: ast.AST) -> bool:
         parts = [*self.loop.body, self.loop.test if isinstance(self.loop, ast.While) else self.loop.target]

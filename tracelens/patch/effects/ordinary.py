@@ -51,6 +51,10 @@ _METHODS = _words(
 """Special methods that run where the text shows it: at a call, an index, a loop, a `with`, a line that is written."""
 _CALLS = _words("__import__ compile delattr eval exec globals memoryview")
 _FILLS = _words("clear pop setdefault update")
+_LAZY = _words("chain enumerate filter islice iter map reversed tqdm zip")
+"""What goes through its arguments when it is gone through itself."""
+_GONE_THROUGH = _words("difference extend from_iterable intersection join union update writelines writerows")
+"""Methods that go through their arguments at once."""
 _FRAMES = _words("cr_frame f_back f_globals f_locals gi_frame set_defaults tb_frame")
 """Ways to variables of other code; a parser's defaults turn up as attributes of what it parses."""
 _READS = _words("detach item tolist")
@@ -81,7 +85,7 @@ def unusual(tree: ast.Module, is_own: Callable[[str], bool]) -> tuple[int, str] 
     nodes = tuple(ast.walk(tree))
     names = dict(_imported(nodes))
     own = {name for name, full in names.items() if is_own(full)}
-    defined = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
+    defined = {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
     file = _File({name: full for name, full in names.items() if name not in own}, frozenset(own | defined))
     return min((place for node in nodes for place in _unusual(node, file)), default=None)
 
@@ -104,8 +108,12 @@ def _unusual(node: ast.AST, file: _File) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, f"`{one}`") for one in libraries if not _is_known(one))
         case ast.Attribute():
             yield from _unusual_attribute(node, file)
-        case ast.Assign(value=ast.GeneratorExp()) | ast.NamedExpr(value=ast.GeneratorExp()):
+        case ast.Assign(value=value) | ast.NamedExpr(value=value) | ast.AnnAssign(value=value) if _goes_on(value):
             yield node.lineno, "a generator expression with a name"
+        case ast.Return(value=value) | ast.Yield(value=value) if _goes_on(value):
+            yield node.lineno, "a generator expression that is handed on"
+        case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Dict(values=parts) if any(map(_goes_on, parts)):
+            yield node.lineno, "a generator expression that is kept"
         case ast.Assign(value=value, targets=targets):
             for target in (part for one in targets for part in ast.walk(one)):
                 if isinstance(target, ast.Attribute) and _hides(target, value, file):
@@ -132,6 +140,26 @@ def _unusual_call(node: ast.Call, file: _File) -> Iterator[tuple[int, str]]:
             attribute = ast.Attribute(owner, str(name.value) if isinstance(name, ast.Constant) else "", ast.Store())
             if _hides(attribute, value, file) or not (isinstance(name, ast.Constant) or _is_self(owner)):
                 yield node.lineno, f"`{ast.unparse(node)}`"
+        case ast.Call(args=values, keywords=words) if _is_kept_by(node, file):
+            if any(map(_goes_on, (*values, *(word.value for word in words)))):
+                yield node.lineno, "a generator expression that is handed on"
+
+
+def _goes_on(value: ast.expr | None) -> bool:
+    """Whether a value is a generator expression, or goes through one later: it runs where nobody can read it."""
+    if not isinstance(value, ast.Call):
+        return isinstance(value, ast.GeneratorExp)
+    called = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
+    return called in _LAZY and any(map(_goes_on, value.args))
+
+
+def _is_kept_by(call: ast.Call, file: _File) -> bool:
+    """Whether a call may keep a generator expression that it is handed."""
+    if isinstance(call.func, ast.Name):
+        return call.func.id in file.functions
+    return isinstance(call.func, ast.Attribute) and not (
+        call.func.attr in _GONE_THROUGH or call.func.attr in _LAZY or _full(call.func, file.imported)
+    )
 
 
 def _unusual_attribute(node: ast.Attribute, file: _File) -> Iterator[tuple[int, str]]:

@@ -11,18 +11,16 @@ from collections.abc import Iterable
 
 from tracelens.patch.effects import vocabulary
 from tracelens.patch.effects.attributes import FACTORY, VIEW
-from tracelens.patch.effects.callbacks import has_content
+from tracelens.patch.effects.callables import is_function
+from tracelens.patch.effects.callbacks import acts, has_content
 from tracelens.patch.effects.dispatch import HELD, STATE, Arguments, Dispatch, Here
 from tracelens.patch.effects.holders import is_holder
 from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, WEIGHTS, Memory, Objects
 from tracelens.patch.effects.objects import (
     WRITES,
-    Class,
     Container,
     Effect,
-    Function,
     Instance,
-    Method,
     Name,
     Object,
     Thing,
@@ -77,7 +75,7 @@ class Results:
     def _made(self, entry: Entry, called: Name, given: Arguments, here: Here) -> Objects:
         kind = entry.gives[1:-1]
         thing = self.memory.make(Thing, kind, *self._site(kind, called, here))
-        self.memory.write(thing, HELD, filter(has_content, given.objects))
+        self.memory.write(thing, HELD, filter(acts, given.objects))
         if entry.fresh:
             self.memory.write(thing, FRESH, {PLAIN})
         if kind == "module" and ("inplace" in given.named or any(map(_is_true, getattr(here.node, "args", ())))):
@@ -170,7 +168,7 @@ class Results:
         inside = results | NONE.union(*given.named.values())
         if called.receiver is not None and called.full.startswith("<list>"):
             inside |= self._inside(called.receiver, here)
-        functions = [one for one in given.objects if isinstance(one, (Function, Method, Class, Name))]
+        functions = [one for one in given.objects if isinstance(one, Name) or is_function(one)]
         inside |= self.dispatch.passes(given.objects.difference(functions, {PLAIN}), here)
         if called.full == "collections.defaultdict":
             inside |= self.dispatch.invoke(functions, Arguments(), here)

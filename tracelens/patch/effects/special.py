@@ -9,7 +9,7 @@ import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from tracelens.patch.effects import classes
+from tracelens.patch.effects import classes, partials
 from tracelens.patch.effects.attributes import FLUSHED
 from tracelens.patch.effects.dispatch import HELD, Arguments, Dispatch, Here
 from tracelens.patch.effects.memory import ANY_KEY, DATA, HOOKS, NONE, PLAIN, Memory, Objects
@@ -207,22 +207,12 @@ def _gives_arguments(call: LibraryCall) -> Objects:
 
 
 def _partial(call: LibraryCall) -> Objects:
-    thing = call.memory.make(Thing, "partial", call.here.node, call.here.maker)
-    call.memory.write(thing, "<function>", call.given.positional[0] if call.given.positional else call.given.rest)
-    call.memory.write(thing, HELD, NONE.union(*call.given.positional[1:], *call.given.named.values(), call.given.rest))
-    for name, value in call.given.named.items():
-        call.memory.write(thing, f"<named>{name}", value)
-    return frozenset({thing})
+    return partials.made(call.given, call.memory, call.here)
 
 
 def _call_partial(call: LibraryCall) -> Objects:
-    thing = call.name.receiver
-    assert thing is not None
-    functions = call.memory.read(thing, "<function>", call.here.unit)
-    stored = call.memory.read(thing, HELD, call.here.unit)
-    return call.dispatch.invoke(
-        functions, Arguments(call.given.positional, call.given.named, call.given.rest | stored), call.here
-    )
+    assert call.name.receiver is not None
+    return partials.called(call.name.receiver, call.given, call.dispatch, call.here)
 
 
 def _field(call: LibraryCall) -> Objects:
