@@ -7,19 +7,17 @@ that chooses statements by the text of one loop, and this knows what the rest of
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from tracelens.patch.code.clocks import LOOKS
 from tracelens.patch.code.names import walk
 from tracelens.patch.code.source import SourceFile
-from tracelens.patch.effects.movable import Answer, Question, Reason
+from tracelens.patch.effects.movable import Answer, Question
 from tracelens.patch.effects.places import Span
-from tracelens.patch.loop import heads
+from tracelens.patch.effects.reasons import Reason
 from tracelens.patch.loop.loops import Blocked
 
 if TYPE_CHECKING:
@@ -27,13 +25,6 @@ if TYPE_CHECKING:
 
 MAX_SENTENCES = 3
 """Of what is not known, so many sentences are shown."""
-_GONE_THROUGH = re.compile(r"(the loader|a `\w*(Dataset|Loader|Sampler)`)( between two batches)?$")
-"""How a reason ends that means what a progress bar goes through; the bar holds it, and its text is no part of it."""
-_OF_LIBRARY = re.compile(r"the (data|writer|logger|file|stream|accelerator)( between two batches)?$|looks at files$")
-"""How a reason ends that means any object or file of that kind; in a function elsewhere it may be another one."""
-_NAMELESS = ("the same list or dict", "the same object", "`<text>`")
-"""How a reason ends that cannot say which of the results is met: objects are told apart by the place that makes them,
-and one of no name in another file may be another one that was made there, such as the modules of any `Sequential`."""
 _NOT_ASKED = "what the rest of the project does in a batch is not looked at"
 _BY_HAND = "read the value every N batches"
 
@@ -48,7 +39,7 @@ def unproved(deferral: Deferral) -> str:
         return "; ".join([_NOT_ASKED, *deferral.doubts])
     answer = judged(deferral)
     reasons = [one for one in answer.reasons if not _accepted(one, deferral)]
-    known = next((one for one in reasons if one.known and not _only_suspected(one, deferral)), None)
+    known = next((one for one in reasons if one.known), None)
     if known is not None:
         raise Blocked(None, sentence(known, deferral.facts.source), _BY_HAND)
     said = list(dict.fromkeys([*deferral.doubts, *(sentence(one, deferral.facts.source) for one in reasons)]))
@@ -81,24 +72,6 @@ def _accepted(reason: Reason, deferral: Deferral) -> bool:
     if deferral.facts.guards and reason.kind == "leaves":
         return True
     return bool(deferral.facts.spans) and reason.kind == "time"
-
-
-def _only_suspected(reason: Reason, deferral: Deferral) -> bool:
-    """Whether an obstacle is one for want of knowledge, or is told already: an object of no name, a block, a clock."""
-    source = deferral.facts.source.shown
-    told = reason.kind == "moment" and "clock" in reason.text and any(LOOKS in one for one in deferral.doubts)
-    of_bar = bool(_GONE_THROUGH.search(reason.text)) and heads.shows_bar(deferral.facts)
-    far = _is_far(reason, deferral) and bool(_OF_LIBRARY.search(reason.text))
-    of_block = reason.kind == "block" and "`with`" in reason.text
-    nameless = reason.path != source and reason.text.endswith(_NAMELESS)
-    return told or of_bar or far or of_block or nameless
-
-
-def _is_far(reason: Reason, deferral: Deferral) -> bool:
-    """Whether a reason stands in a function that the loop calls, or in what it goes through."""
-    source, loop = deferral.facts.source, deferral.facts.loop
-    inside = source.line(loop) < reason.line <= source.last_line(loop)
-    return reason.path != source.shown or not inside
 
 
 def _kept(deferral: Deferral) -> Iterator[cst.CSTNode]:

@@ -14,11 +14,12 @@ from pathlib import Path
 
 from tracelens.patch.effects.analysis import Analysis, analyse
 from tracelens.patch.effects.memory import TooLarge
-from tracelens.patch.effects.movable import Answer, Question, Reason, judge
+from tracelens.patch.effects.movable import Answer, Question, judge
 from tracelens.patch.effects.objects import Module
 from tracelens.patch.effects.ordinary import unusual
 from tracelens.patch.effects.places import function_of, functions_around, functions_with_loops, loop_at
 from tracelens.patch.effects.project import Project, ProjectFile
+from tracelens.patch.effects.reasons import Reason, not_known
 from tracelens.patch.effects.scopes import Function as FunctionNode
 
 MAX_IMPORTERS = 40
@@ -54,7 +55,7 @@ class FileEffects:
         analysis = self._together or self._analysed_alone(file.tree, loop)
         if analysis is None:
             return _unknown("the project is too large to be followed", question)
-        hidden = tuple(Reason(False, "hidden", text, file.shown, question.line) for text in self._hidden)
+        hidden = tuple(not_known(text, file.shown, question.line) for text in self._hidden)
         answer = _with(judge(analysis, question, self.started or self.path), hidden)
         return answer if answer.reasons else _with(answer, self._unusual(analysis))
 
@@ -82,7 +83,7 @@ class FileEffects:
         files = dict.fromkeys(module.file for module in analysis.memory.objects(Module))
         found = ((file.shown, self._unusual_places(file)) for file in files)
         return tuple(
-            Reason(False, "hidden", f"what {place[1]} hides is not known", shown, place[0])
+            not_known(f"what {place[1]} hides is not known", shown, place[0])
             for shown, place in found
             if place is not None
         )
@@ -136,7 +137,7 @@ def _state(path: Path) -> tuple[str, int, int]:
 
 
 def _unknown(text: str, question: Question) -> Answer:
-    reason = Reason(False, "hidden", text, question.path.name, question.line)
+    reason = not_known(text, question.path.name, question.line)
     return Answer("checked", (reason,), seen_after_exceptions="results")
 
 

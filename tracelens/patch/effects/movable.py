@@ -19,6 +19,7 @@ from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.attributes import FLUSHED
 from tracelens.patch.effects.deeds import Deed, Deeds
 from tracelens.patch.effects.dispatch import TEXT
+from tracelens.patch.effects.identity import Identities
 from tracelens.patch.effects.kept import evaluated_in_place
 from tracelens.patch.effects.memory import DATA, ELSEWHERE, SHARED
 from tracelens.patch.effects.names import code_of
@@ -35,7 +36,6 @@ from tracelens.patch.effects.objects import (
     READS,
     SUSPENDS,
     UNKNOWN,
-    WAITS,
     WRITES,
     Activation,
     Callbacks,
@@ -53,14 +53,24 @@ from tracelens.patch.effects.places import (
     nodes_in,
     path_to,
     span_of,
-    statement_before,
 )
-from tracelens.patch.effects.touched import Touched, described
+from tracelens.patch.effects.reasons import (
+    CLOCKS,
+    CODE,
+    FILES,
+    LINES,
+    Distance,
+    Reason,
+    ReasonKind,
+    Subject,
+    certainty,
+    not_known,
+    subject_of,
+)
+from tracelens.patch.effects.surroundings import follows_a_wait, goes_through_bar
+from tracelens.patch.effects.touched import Touched
 
 Tier = Literal["safe", "checked", "refused"]
-ReasonKind = Literal["leaves", "block", "moment", "object", "output", "time", "hidden"]
-"""leaves: it ends the loop. block: a block around it is over. moment: it is bound to it. object: others meet what it
-reads or changes. output: so do lines and files. time: a duration has the wait in it. hidden: what cannot be seen."""
 _DISPLAYS = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Starred, ast.JoinedStr, ast.FormattedValue)
 _LEAVES = (ast.Break, ast.Continue, ast.Return, ast.Yield, ast.YieldFrom, ast.Await)
 
@@ -79,17 +89,6 @@ class Question:
     kept: tuple[Span, ...] | None = None
     drained: tuple[tuple[Path, Span], ...] = ()
     column: int | None = None
-
-
-@dataclass(frozen=True, order=True)
-class Reason:
-    """Why a move is not proved; `known`: there is an obstacle, rather than something that is not known."""
-
-    known: bool
-    kind: ReasonKind
-    text: str
-    path: str
-    line: int
 
 
 @dataclass(frozen=True)
@@ -119,8 +118,8 @@ def judge(analysis: Analysis, question: Question, started: Path) -> Answer:
     reasons = {reason for one in judges for reason in one.reasons()}
     seen = {seen_of(analysis, one.unit, loop, one.moved, started) for one in judges} or {"results"}
     if not units:
-        reasons = {Reason(False, "hidden", "who runs the loop is not known", file.shown, loop.lineno)}
-    ordered = tuple(sorted(reasons, key=lambda one: (not one.known, one.line, one.text)))
+        reasons = {not_known("who runs the loop is not known", file.shown, loop.lineno)}
+    ordered = tuple(sorted(reasons, key=lambda one: one.order))
     tier: Tier = "refused" if any(one.known for one in ordered) else "checked" if ordered else "safe"
     after: Seen | None = "lines" if "lines" in seen else "results" if "results" in seen else None
     return Answer(tier, ordered, after)
@@ -211,44 +210,48 @@ class _Judge:
         yield from self._of_lines()
         yield from self._of_time()
 
-    def _reason(self, kind: ReasonKind, text: str, deed: Deed, known: bool = True) -> Reason:
+    def _reason(self, kind: ReasonKind, about: Subject, text: str, deed: Deed, known: bool = True) -> Reason:
         path, line = deed.place
-        return Reason(known and not deed.perhaps, kind, text, path or self.shown, line)
+        shown = path or self.shown
+        inside = self.loop.lineno < line <= (self.loop.end_lineno or line)
+        distance = Distance(shown != self.shown or not inside, self._below_bar)
+        return Reason(certainty(about, distance, known and not deed.perhaps), kind, about, text, shown, line)
+
+    @cached_property
+    def _identities(self) -> Identities:
+        return Identities(self.analysis, self.unit, self.loop)
+
+    @cached_property
+    def _below_bar(self) -> bool:
+        """Whether the loop goes through a progress bar, counted or not."""
+        return not isinstance(self.loop, ast.While) and goes_through_bar(self.analysis, self.unit, self.loop.iter)
 
     def _of_the_text(self) -> Iterator[Reason]:
         """Statements that end something, and blocks around them that are over when they run."""
         for statement in self.statements:
             if any(isinstance(part, _LEAVES) for part in ast.walk(statement)):
-                yield Reason(
-                    True,
-                    "leaves",
-                    "it leaves the loop, or hands control to somebody else",
-                    self.shown,
-                    _line(statement),
-                )
+                text = "it leaves the loop, or hands control to somebody else"
+                yield Reason("known", "leaves", CODE, text, self.shown, _line(statement))
             for block in path_to(self.loop, statement)[1:-1]:
                 if isinstance(block, (ast.Try, ast.TryStar)) and (block.handlers or block.finalbody):
-                    yield Reason(True, "block", "it runs where an exception may be caught", self.shown, _line(block))
+                    text = "it runs where an exception may be caught"
+                    yield Reason("known", "block", CODE, text, self.shown, _line(block))
                 if isinstance(block, (ast.With, ast.AsyncWith)) and not all(
                     is_plain_block(self.analysis, self.unit, item) for item in block.items
                 ):
-                    yield Reason(
-                        True,
-                        "block",
-                        "the `with` block around it is over when it runs",
-                        self.shown,
-                        _line(block),
-                    )
+                    text = "the `with` block around it is over when it runs"
+                    yield Reason("suspected", "block", CODE, text, self.shown, _line(block))
 
     def _of_errors(self) -> Iterator[Reason]:
         """Errors that would come some batches later, where more than the end of the process depends on them."""
         if not any(may_raise(one, self._is_kept) for one in self.statements):
             return
         for text, path, line in late_errors(self.analysis, self.unit, self.loop):
-            yield Reason(False, "moment", text, path, line)
+            yield Reason("suspected", "moment", CODE, text, path, line)
         written = next((deed for deed in self.staying if deed.effect.kind == DISK_WRITE), None)
         if written is not None:
-            yield self._reason("moment", "an error in it would come after more has been written", written, known=False)
+            text = "an error in it would come after more has been written"
+            yield self._reason("moment", FILES, text, written, known=False)
 
     def _of_the_moment(self) -> Iterator[Reason]:
         """What binds a statement to the moment at which it stands."""
@@ -256,24 +259,31 @@ class _Judge:
             kind = deed.effect.kind
             if kind == CLOCK and deed.node not in self.analysis.timed_places:
                 continue  # a moment that only stands on a line is that of the line
-            if kind in (RANDOM, CLOCK, COLLECTIVE, NAMES, SUSPENDS):
-                yield self._reason("moment", f"it {kind}", deed)
+            if kind == CLOCK:
+                yield self._reason("moment", CLOCKS, f"it {kind}", deed, not self._shows_itself(deed.at))
+            elif kind in (RANDOM, COLLECTIVE, NAMES, SUSPENDS):
+                yield self._reason("moment", CODE, f"it {kind}", deed)
             elif kind == RAISES:
-                yield self._reason("moment", "it may raise, some batches later than it does now", deed, known=False)
+                text = "it may raise, some batches later than it does now"
+                yield self._reason("moment", CODE, text, deed, known=False)
             elif kind == GENERAL:
                 text = f"`{deed.effect.field.strip('<>')}` may do more than to compute"
-                yield self._reason("hidden", text.replace(">.", "."), deed, known=False)
+                yield self._reason("hidden", CODE, text.replace(">.", "."), deed, known=False)
             elif kind == UNKNOWN:
-                yield self._reason("moment", f"what {_why(deed)} does is not known", deed, known=False)
+                yield self._reason("moment", CODE, f"what {_why(deed)} does is not known", deed, known=False)
         for deed in self.staying:
             if deed.effect.kind == DISK_WRITE and any(span.holds(deed.at) for span in self.question.later):
-                yield self._reason(
-                    "moment", "a file is opened, which is closed when the line has run", deed, known=False
-                )
+                text = "a file is opened, which is closed when the line has run"
+                yield self._reason("moment", FILES, text, deed, known=False)
             if deed.effect.kind == NAMES:
-                yield self._reason("moment", "the loop looks names up by their text", deed)
+                yield self._reason("moment", CODE, "the loop looks names up by their text", deed)
             elif deed.effect.kind == SUSPENDS and deed.unit is self.unit:
-                yield self._reason("moment", "the loop hands control to its caller, who may look at anything", deed)
+                text = "the loop hands control to its caller, who may look at anything"
+                yield self._reason("moment", CODE, text, deed)
+
+    def _shows_itself(self, node: ast.AST) -> bool:
+        """Whether the clock is read by a function whose call is a statement: it shows the time of several batches."""
+        return any(_is_of_its_own(part, node) for statement in self.statements for part in ast.walk(statement))
 
     def _of_objects(self) -> Iterator[Reason]:
         """Variables and objects that both touch, and one of them changes."""
@@ -284,7 +294,7 @@ class _Judge:
         for deed in self.moved:
             if deed.effect.kind == WRITES and deed.effect.target is DATA:
                 text = "what it changes may be a part of the model, the optimizer or the settings, which the loop uses"
-                yield self._reason("object", text, deed, known=False)
+                yield self._reason("object", CODE, text, deed, known=False)
         for deed in self.staying:
             met = certain.meets(deed)
             if met is not None:
@@ -295,23 +305,26 @@ class _Judge:
                 yield self._met(deed, met, known=False)
 
     def _met(self, deed: Deed, what: Effect, known: bool = True) -> Reason:
-        name, known = described(what), known and deed.effect.field != FLUSHED
+        about, known = subject_of(what, self._identities), known and deed.effect.field != FLUSHED
+        name = about.name
         if deed.effect.target is SHARED:
             unknown = next((one for one in self.staying if one.effect.kind == UNKNOWN and one.at is deed.at), None)
             who = _why(unknown) if unknown is not None else "unknown code"
-            return self._reason("object", f"{who} is not known, and was handed what holds {name}", deed, known=False)
+            text = f"{who} is not known, and was handed what holds {name}"
+            return self._reason("object", about, text, deed, known=False)
         if deed.effect.kind == READS and deed.effect.field == TEXT:
             text = "the bar is drawn between two batches, and shows the text of a batch before until then"
-            return self._reason("object", text, deed, known=False)
+            return self._reason("object", about, text, deed, known=False)
         if deed.at is self.loop and not deed.elsewhere:
-            return self._reason("object", f"the loop's iterator {_verb(deed)} {name} between two batches", deed, known)
-        return self._reason("object", f"{self._who(deed)} {_verb(deed)} {name}", deed, known)
+            text = f"the loop's iterator {_verb(deed)} {name} between two batches"
+            return self._reason("object", about, text, deed, known)
+        return self._reason("object", about, f"{self._who(deed)} {_verb(deed)} {name}", deed, known)
 
     def _of_lines(self) -> Iterator[Reason]:
         """Lines on the screen keep their order, and what reads a file finds what was written before."""
-        for moved, other, text in (
-            (OUTPUT, OUTPUT, "writes lines of its own"),
-            (DISK_WRITE, DISK_READ, "looks at files"),
+        for moved, other, about, text in (
+            (OUTPUT, OUTPUT, LINES, "writes lines of its own"),
+            (DISK_WRITE, DISK_READ, FILES, "looks at files"),
         ):
             own = [deed for deed in self.moved if deed.effect.kind == moved]
             if not own:
@@ -320,11 +333,10 @@ class _Judge:
             for deed in self.staying:
                 if deed.effect.kind == other:
                     surely = certain and not self._is_occasional(deed)
-                    yield self._reason("output", f"{self._who(deed)} {text}", deed, surely)
+                    yield self._reason("output", about, f"{self._who(deed)} {text}", deed, surely)
                 elif deed.effect.kind == UNKNOWN and moved == OUTPUT:
-                    yield self._reason(
-                        "output", f"whether {_why(deed)} writes lines of its own is not known", deed, known=False
-                    )
+                    asked = f"whether {_why(deed)} writes lines of its own is not known"
+                    yield self._reason("output", about, asked, deed, known=False)
 
     def _is_occasional(self, deed: Deed) -> bool:
         """Whether another function does it only under a condition, or only at times of its own: a handler, a thread."""
@@ -342,37 +354,19 @@ class _Judge:
         """Durations that people read, and that had the wait in them."""
         for deed in self.staying:
             shown = deed.effect.kind == CLOCK and deed.node in self.analysis.shown_places
-            if shown and not self._is_synchronized(deed):
+            if shown and not follows_a_wait(self.analysis, deed):
                 text = "a duration that is shown is measured in the loop, and the wait that goes is a part of it"
-                yield self._reason("time", text, deed, known=False)
+                yield self._reason("time", CLOCKS, text, deed, known=False)
 
-    def _is_synchronized(self, deed: Deed) -> bool:
-        """Whether the GPU is done when the clock is read: the statement before it always waits for the GPU."""
-        if isinstance(deed.unit, Callbacks):
-            return False
-        before = statement_before(code_of(deed.unit), deed.node)
-        if isinstance(before, ast.If) and _asks_for_a_gpu(before.test) and len(before.body) == 1:
-            before = before.body[0]
-        call = before.value if isinstance(before, ast.Expr) else None
-        if not isinstance(call, ast.Call) or not ast.unparse(call.func).endswith("cuda.synchronize"):
-            return False
-        effects = self.memory.summaries[deed.unit].effects
-        return (call, Effect(WAITS)) in effects and not self._is_replaced(call, deed.unit)
 
-    def _is_replaced(self, call: ast.Call, unit: Module | Activation) -> bool:
-        """Whether a call of a library's function may run something that the project put in its place."""
-        return len(self.analysis.value(unit, call.func)) != 1
+def _is_of_its_own(statement: ast.AST, node: ast.AST) -> bool:
+    """Whether a call of a name stands as a statement, as that of a bar does which shows how long a batch took."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return call is node and isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
 
 
 def _why(deed: Deed) -> str:
     return deed.effect.target.why if isinstance(deed.effect.target, Unknown) else "a function"
-
-
-def _asks_for_a_gpu(test: ast.expr) -> bool:
-    """Whether a test holds wherever there is a GPU: `torch.cuda.is_available()`, `device.type == "cuda"`."""
-    if isinstance(test, ast.Call):
-        return ast.unparse(test).endswith("cuda.is_available()")
-    return isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq) and "cuda" in ast.unparse(test)
 
 
 def _verb(deed: Deed) -> str:

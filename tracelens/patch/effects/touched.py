@@ -1,6 +1,6 @@
 """Whether two pieces of code meet: the variables and objects that one reads and changes, asked by those of the other.
 
-In: the `Deed`s of the statements that run later. Out: the effect that a deed of what stays may not pass, and its words.
+In: the `Deed`s of the statements that run later. Out: the effect that a deed of what stays may not pass.
 """
 
 from __future__ import annotations
@@ -8,16 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tracelens.patch.effects.deeds import Deed
-from tracelens.patch.effects.dispatch import HELD, STATE
-from tracelens.patch.effects.memory import ANY_DATA, ANY_KEY, DATA, SHARED, WEIGHTS, Memory, is_tensor
+from tracelens.patch.effects.dispatch import STATE
+from tracelens.patch.effects.memory import ANY_DATA, ANY_KEY, DATA, SHARED, Memory, is_tensor
 from tracelens.patch.effects.objects import (
     READS,
     WRITES,
-    Class,
-    Container,
     Effect,
-    Instance,
-    Name,
     Object,
     Thing,
     Unknown,
@@ -97,28 +93,3 @@ def _same_field(one: str, other: str) -> bool:
     if one == other or "" in (one, other) or "*" in (one, other):
         return True
     return ANY_KEY in (one, other) and one.startswith("[") and other.startswith("[")
-
-
-def described(effect: Effect) -> str:
-    """A variable or a part of an object, for people."""
-    if effect.field in ("", STATE, ANY_KEY, HELD):
-        return f"{_object(effect.target)}"
-    if isinstance(effect.target, (Instance, Class)):
-        return f"`{effect.field}` of {_object(effect.target)}"
-    return f"`{effect.field.strip('[]')}`"
-
-
-def _object(target: Object | None) -> str:
-    match target:
-        case Instance():
-            return f"a `{target.made.node.name}`"
-        case Class():
-            return f"the class `{target.node.name}`"
-        case Thing():
-            return "the model's weights" if target is WEIGHTS else f"the {target.kind}"
-        case Name():
-            return f"the {target.full.strip('<>')}"
-        case Container():
-            return "the same list or dict"
-        case _:
-            return "the same object"

@@ -1,0 +1,134 @@
+"""Why a move is not proved: what a reason is about, and how certain it is. Whether a place is declined follows from it.
+
+In: what stays in the loop, and the effect of the moved statements that it meets. Out: `Subject`s and certainties.
+
+Objects are told apart by the place that makes them. One that was made by the same place may be another one, in a
+function that the loop calls: an obstacle that is about one of many is suspected there. In which file the function
+stands decides nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tracelens.patch.effects import classes
+from tracelens.patch.effects.dispatch import HELD, STATE, TEXT
+from tracelens.patch.effects.identity import Identities
+from tracelens.patch.effects.memory import ANY_KEY, WEIGHTS, Memory, Unit
+from tracelens.patch.effects.objects import Class, Container, Effect, Instance, Name, Object, Thing
+
+ReasonKind = Literal["leaves", "block", "moment", "object", "output", "time", "hidden"]
+"""leaves: it ends the loop. block: a block around it is over. moment: it is bound to it. object: others meet what it
+reads or changes. output: so do lines and files. time: a duration has the wait in it. hidden: what cannot be seen."""
+Certainty = Literal["known", "suspected"]
+"""known: there is an obstacle. suspected: there may be one, which nobody can tell from the text."""
+SubjectKind = Literal["code", "clock", "object", "one of many", "of a library", "gone through", "line", "files"]
+"""code: what the text says. object: a variable, an object of the project, a part that has a name, the only list that
+its place makes. one of many: a list or a text whose place makes others. of a library: a file, a writer, a tensor.
+gone through: a loader, a data set."""
+_MANY = frozenset({"data", "writer", "logger", "file", "stream", "accelerator"})
+"""Kinds of objects of a library of which a project has many, or which are one here."""
+_WHOLE = ("", STATE, ANY_KEY, HELD)
+
+
+@dataclass(frozen=True, order=True)
+class Subject:
+    """What a reason is about; `name`: in words, where it is an object."""
+
+    kind: SubjectKind
+    name: str = ""
+
+
+CODE, CLOCKS, LINES, FILES = Subject("code"), Subject("clock"), Subject("line"), Subject("files")
+
+
+@dataclass(frozen=True, order=True)
+class Distance:
+    """Where an obstacle stands, seen from the loop."""
+
+    outside: bool = False
+    """In a function that the loop calls, or in what it goes through."""
+    below_bar: bool = False
+    """The loop goes through a progress bar, which has what it shows the progress of: its text is no part of that."""
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a move is not proved. `text` is for people: nothing is decided by it."""
+
+    certainty: Certainty
+    kind: ReasonKind
+    subject: Subject
+    text: str
+    path: str
+    line: int
+
+    @property
+    def known(self) -> bool:
+        return self.certainty == "known"
+
+    @property
+    def order(self) -> tuple[bool, int, str]:
+        """Obstacles first, and those by their lines."""
+        return not self.known, self.line, self.text
+
+
+def not_known(text: str, path: str, line: int) -> Reason:
+    """The reason that something cannot be seen."""
+    return Reason("suspected", "hidden", CODE, text, path, line)
+
+
+def certainty(subject: Subject, distance: Distance, known: bool = True) -> Certainty:
+    """How certain an obstacle is that is about the subject; `known`: nobody doubts that it is met at all."""
+    another = {
+        "one of many": distance.outside,
+        "of a library": distance.outside,
+        "files": distance.outside,
+        "gone through": distance.below_bar,
+    }
+    return "known" if known and not another.get(subject.kind, False) else "suspected"
+
+
+def subject_of(effect: Effect, identities: Identities) -> Subject:
+    """The variable, the object or the part of one that an effect is about."""
+    target, whole = effect.target, effect.field in _WHOLE
+    if _is_gone_through(target, identities.analysis.memory, identities.unit):
+        return Subject("gone through", described(effect))
+    if isinstance(target, Thing) and target.kind in _MANY and whole and target is not WEIGHTS:
+        return Subject("of a library", described(effect))
+    told_apart = isinstance(target, (Instance, Class, Thing, Name)) or not whole
+    if (told_apart and effect.field != TEXT) or not identities.is_one_of_many(target):
+        return Subject("object", described(effect))
+    return Subject("one of many", described(effect))
+
+
+def _is_gone_through(target: Object | None, memory: Memory, unit: Unit) -> bool:
+    if isinstance(target, Instance):
+        return "loader" in classes.kinds(target.made, memory, unit)
+    return isinstance(target, Thing) and target.kind == "loader"
+
+
+def described(effect: Effect) -> str:
+    """A variable or a part of an object, for people."""
+    if effect.field in _WHOLE:
+        return f"{_object(effect.target)}"
+    if isinstance(effect.target, (Instance, Class)):
+        return f"`{effect.field}` of {_object(effect.target)}"
+    return f"`{effect.field.strip('[]')}`"
+
+
+def _object(target: Object | None) -> str:
+    match target:
+        case Instance():
+            return f"a `{target.made.node.name}`"
+        case Class():
+            return f"the class `{target.node.name}`"
+        case Thing():
+            return "the model's weights" if target is WEIGHTS else f"the {target.kind}"
+        case Name():
+            return f"the {target.full.strip('<>')}"
+        case Container():
+            return "the same list or dict"
+        case _:
+            return "the same object"
