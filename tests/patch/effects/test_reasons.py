@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.moves import SURROUNDINGS, Case, asked, one_file, two_files
-from tracelens.patch.effects.reasons import CODE, Distance, Reason, Subject, certainty
+from tracelens.patch.effects.reasons import CODE, About, Distance, Reason, certainty
 
 WRITER = "from torch.utils.tensorboard import SummaryWriter\n"
 CASES = {
@@ -79,22 +79,22 @@ CASES = {
 def test_each_reason_says_what_it_is_about_and_how_certain_it_is(name: str) -> None:
     case, wanted = CASES[name]
     found = asked(one_file(case, SURROUNDINGS["function"]))
-    told = {(one.certainty, one.subject.kind) for one in found.reasons}
+    told = {(one.certainty, one.about.kind) for one in found.reasons}
     assert told >= set(wanted), found
     assert (found.tier == "refused") == ("known" in {certain for certain, _ in told})
 
 
 def test_the_words_decide_nothing() -> None:
-    """The same subject at the same distance is as certain under any name."""
+    """What is about the same kind of thing at the same distance is as certain under any name."""
     near, far = Distance(), Distance(outside=True)
     for name in ("the writer", "the same list or dict", "a `Loader`", "it reads a clock"):
-        assert certainty(Subject("object", name), far) == "known"
-        assert certainty(Subject("of a library", name), near) == "known"
-        assert certainty(Subject("of a library", name), far) == "suspected"
-        assert certainty(Subject("one of many", name), far) == "suspected"
-        assert certainty(Subject("one of many", name), near) == "known"
-        assert certainty(Subject("gone through", name), replace(near, below_bar=True)) == "suspected"
-        assert certainty(Subject("gone through", name), near) == "known"
+        assert certainty(About("object", name), far) == "known"
+        assert certainty(About("of a library", name), near) == "known"
+        assert certainty(About("of a library", name), far) == "suspected"
+        assert certainty(About("one of many", name), far) == "suspected"
+        assert certainty(About("one of many", name), near) == "known"
+        assert certainty(About("gone through", name), replace(near, below_bar=True)) == "suspected"
+        assert certainty(About("gone through", name), near) == "known"
     assert certainty(CODE, near, known=False) == "suspected"
 
 

@@ -59,13 +59,13 @@ from tracelens.patch.effects.reasons import (
     CODE,
     FILES,
     LINES,
+    About,
     Distance,
     Reason,
     ReasonKind,
-    Subject,
+    about_of,
     certainty,
     not_known,
-    subject_of,
 )
 from tracelens.patch.effects.surroundings import follows_a_wait, goes_through_bar
 from tracelens.patch.effects.touched import Touched
@@ -210,7 +210,7 @@ class _Judge:
         yield from self._of_lines()
         yield from self._of_time()
 
-    def _reason(self, kind: ReasonKind, about: Subject, text: str, deed: Deed, known: bool = True) -> Reason:
+    def _reason(self, kind: ReasonKind, about: About, text: str, deed: Deed, known: bool = True) -> Reason:
         path, line = deed.place
         shown = path or self.shown
         inside = self.loop.lineno < line <= (self.loop.end_lineno or line)
@@ -305,7 +305,7 @@ class _Judge:
                 yield self._met(deed, met, known=False)
 
     def _met(self, deed: Deed, what: Effect, known: bool = True) -> Reason:
-        about, known = subject_of(what, self._identities), known and deed.effect.field != FLUSHED
+        about, known = about_of(what, self._identities), known and deed.effect.field != FLUSHED
         name = about.name
         if deed.effect.target is SHARED:
             unknown = next((one for one in self.staying if one.effect.kind == UNKNOWN and one.at is deed.at), None)

@@ -1,6 +1,6 @@
 """Why a move is not proved: what a reason is about, and how certain it is. Whether a place is declined follows from it.
 
-In: what stays in the loop, and the effect of the moved statements that it meets. Out: `Subject`s and certainties.
+In: what stays in the loop, and the effect of the moved statements that it meets. Out: `About`s and certainties.
 
 Objects are told apart by the place that makes them. One that was made by the same place may be another one, in a
 function that the loop calls: an obstacle that is about one of many is suspected there. In which file the function
@@ -23,7 +23,7 @@ ReasonKind = Literal["leaves", "block", "moment", "object", "output", "time", "h
 reads or changes. output: so do lines and files. time: a duration has the wait in it. hidden: what cannot be seen."""
 Certainty = Literal["known", "suspected"]
 """known: there is an obstacle. suspected: there may be one, which nobody can tell from the text."""
-SubjectKind = Literal["code", "clock", "object", "one of many", "of a library", "gone through", "line", "files"]
+AboutKind = Literal["code", "clock", "object", "one of many", "of a library", "gone through", "line", "files"]
 """code: what the text says. object: a variable, an object of the project, a part that has a name, the only list that
 its place makes. one of many: a list or a text whose place makes others. of a library: a file, a writer, a tensor.
 gone through: a loader, a data set."""
@@ -33,14 +33,14 @@ _WHOLE = ("", STATE, ANY_KEY, HELD)
 
 
 @dataclass(frozen=True, order=True)
-class Subject:
+class About:
     """What a reason is about; `name`: in words, where it is an object."""
 
-    kind: SubjectKind
+    kind: AboutKind
     name: str = ""
 
 
-CODE, CLOCKS, LINES, FILES = Subject("code"), Subject("clock"), Subject("line"), Subject("files")
+CODE, CLOCKS, LINES, FILES = About("code"), About("clock"), About("line"), About("files")
 
 
 @dataclass(frozen=True, order=True)
@@ -59,7 +59,7 @@ class Reason:
 
     certainty: Certainty
     kind: ReasonKind
-    subject: Subject
+    about: About
     text: str
     path: str
     line: int
@@ -79,28 +79,28 @@ def not_known(text: str, path: str, line: int) -> Reason:
     return Reason("suspected", "hidden", CODE, text, path, line)
 
 
-def certainty(subject: Subject, distance: Distance, known: bool = True) -> Certainty:
-    """How certain an obstacle is that is about the subject; `known`: nobody doubts that it is met at all."""
+def certainty(about: About, distance: Distance, known: bool = True) -> Certainty:
+    """How certain an obstacle of that kind is; `known`: nobody doubts that it is met at all."""
     another = {
         "one of many": distance.outside,
         "of a library": distance.outside,
         "files": distance.outside,
         "gone through": distance.below_bar,
     }
-    return "known" if known and not another.get(subject.kind, False) else "suspected"
+    return "known" if known and not another.get(about.kind, False) else "suspected"
 
 
-def subject_of(effect: Effect, identities: Identities) -> Subject:
+def about_of(effect: Effect, identities: Identities) -> About:
     """The variable, the object or the part of one that an effect is about."""
     target, whole = effect.target, effect.field in _WHOLE
     if _is_gone_through(target, identities.analysis.memory, identities.unit):
-        return Subject("gone through", described(effect))
+        return About("gone through", described(effect))
     if isinstance(target, Thing) and target.kind in _MANY and whole and target is not WEIGHTS:
-        return Subject("of a library", described(effect))
+        return About("of a library", described(effect))
     told_apart = isinstance(target, (Instance, Class, Thing, Name)) or not whole
     if (told_apart and effect.field != TEXT) or not identities.is_one_of_many(target):
-        return Subject("object", described(effect))
-    return Subject("one of many", described(effect))
+        return About("object", described(effect))
+    return About("one of many", described(effect))
 
 
 def _is_gone_through(target: Object | None, memory: Memory, unit: Unit) -> bool:
