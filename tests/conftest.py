@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-gc.disable()  # until the tests are collected: what is loaded stays
+gc.disable()  # tests are short: garbage is looked for between them
 os.environ["LANGUAGE"] = "en"  # whatever the language of who runs the tests
 # jsonschema builds a grammar with it at once, 2.5 s in each process, to check formats; no validator here does.
 sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
@@ -29,8 +29,20 @@ def pytest_configure() -> None:
             signal.signal(number, lambda *_: None)
 
 
+MOST_NEW_OBJECTS = 2_000_000
+"""So many more objects than at the last search for garbage are some 300 MB."""
+
+
 def pytest_collection_finish() -> None:
-    """Keep what is loaded by now out of garbage collections: a tenth of the suite's time."""
-    gc.collect()
+    """Keep what is loaded by now out of searches for garbage."""
     gc.freeze()
-    gc.enable()
+
+
+def pytest_runtest_logfinish() -> None:
+    """Look for garbage where much has come together: Python's own rhythm is a tenth of the suite's time.
+
+    What is left is kept by caches, and no later search looks at it.
+    """
+    if gc.get_count()[0] > MOST_NEW_OBJECTS:
+        gc.collect()
+        gc.freeze()
