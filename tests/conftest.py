@@ -16,7 +16,14 @@ sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
 pytest.register_assert_rewrite("tests.support")
 pytest_plugins = ["tests.support.purity"]
 
+from tests.support import lean  # noqa: E402
 from tests.support.browsing import browser, open_page  # noqa: E402, F401  (fixtures of the tests that open the page)
+
+
+@pytest.fixture
+def lean_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The programs that the test starts get torch without its compiler (`tests/support/lean.py`)."""
+    monkeypatch.setenv("PYTHONPATH", lean.SITE)
 
 
 def pytest_configure() -> None:

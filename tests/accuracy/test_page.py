@@ -19,6 +19,7 @@ import pytest
 from tests.accuracy import noise, placement, rounds, rows, stats, table, targets
 from tests.accuracy.judge import Measured, beyond, judged
 from tests.accuracy.made_row import document
+from tests.support import lean
 from tests.support.places import ROOT
 
 
@@ -371,7 +372,9 @@ assert arm.forked(placed, 60.0, log, place)
 assert os.sched_getaffinity(0) == set(cpus)
 """
     command = [sys.executable, "-W", "ignore", "-c", program]
-    subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=120)
+    subprocess.run(
+        command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": lean.SITE}, timeout=120
+    )
     seen = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
     assert len(seen["block_us"]) == 2
     assert all(0 < value < 1e6 for value in seen["block_us"])

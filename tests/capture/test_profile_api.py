@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.lean import PRELUDE
+from tests.support import lean
 from tests.support.places import ROOT
 from tracelens import run
 from tracelens.trace import chrome, timeline
@@ -40,24 +40,28 @@ def train(steps):
 
 
 """
-LEAN = PRELUDE + LOOP
+PATHS = f"{lean.SITE}:{ROOT}"
 
 
-def python(folder: Path, text: str, *words: str, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+def python(
+    folder: Path, text: str, *, before: tuple[str, ...] = (), paths: str = PATHS
+) -> subprocess.CompletedProcess[str]:
     (folder / "train.py").write_text(text)
-    command = [sys.executable, *before, "train.py", *words]
-    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(folder), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, *before, "train.py"]
+    environment = {"PYTHONPATH": paths, "PATH": "/usr/bin:/bin", "HOME": str(folder), "OMP_NUM_THREADS": "1"}
     return subprocess.run(
         command, cwd=folder, capture_output=True, text=True, check=False, timeout=300, env=environment
     )
 
 
 def test_a_block_records_steps_of_an_optimizer_that_was_made_before(tmp_path: Path) -> None:
+    """With all of torch, as users have it."""
     done = python(
         tmp_path,
         LOOP
         + "with tracelens.profile('out', steps=4) as recording:\n    train(200)\n"
         + "print(recording.complete, recording.reason, recording.folder.name)\n",
+        paths=str(ROOT),
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "True None out\n"
@@ -76,7 +80,7 @@ def test_a_block_records_steps_of_an_optimizer_that_was_made_before(tmp_path: Pa
 
 
 def test_a_second_block_in_the_same_process_counts_afresh(tmp_path: Path) -> None:
-    text = LEAN + (
+    text = LOOP + (
         "for name in 'ab':\n"
         "    with tracelens.profile(name, steps=2, monitor=False, quiet=True) as recording:\n"
         "        train(200)\n"
@@ -111,7 +115,7 @@ def test_a_second_block_in_the_same_process_counts_afresh(tmp_path: Path) -> Non
 
 
 def test_a_step_that_raised_does_not_hide_the_next_ones(tmp_path: Path) -> None:
-    text = LEAN + (
+    text = LOOP + (
         "failing = torch.optim.LBFGS(model.parameters())\n"
         "with tracelens.profile('out', steps=2, monitor=False, quiet=True) as recording:\n"
         "    try:\n"
@@ -131,7 +135,7 @@ def test_a_step_that_raised_does_not_hide_the_next_ones(tmp_path: Path) -> None:
 
 
 def test_inside_tracelens_profile_the_block_stands_aside(tmp_path: Path) -> None:
-    text = LEAN + "with tracelens.profile('mine', quiet=True) as r:\n    train(200)\nprint(r.reason)\n"
+    text = LOOP + "with tracelens.profile('mine', quiet=True) as r:\n    train(200)\nprint(r.reason)\n"
     done = python(tmp_path, text, before=("-m", "tracelens", "profile", "-q", "-o", "theirs"))
     assert done.returncode == 0, done.stderr
     assert "already recorded" in done.stdout
@@ -140,7 +144,7 @@ def test_inside_tracelens_profile_the_block_stands_aside(tmp_path: Path) -> None
 
 
 def test_the_handler_of_an_owned_profiler_keeps_each_trace(tmp_path: Path) -> None:
-    text = LEAN + (
+    text = LOOP + (
         "from torch.profiler import profile, schedule, ProfilerActivity\n"
         "with profile(activities=[ProfilerActivity.CPU], schedule=schedule(wait=1, warmup=1, active=3, repeat=2),\n"
         "             on_trace_ready=tracelens.on_trace_ready('runs')) as owned:\n"
@@ -170,7 +174,7 @@ def test_the_handler_of_an_owned_profiler_keeps_each_trace(tmp_path: Path) -> No
 
 
 def test_the_ranks_of_a_launch_write_one_folder(tmp_path: Path) -> None:
-    text = LEAN.replace("import tracelens", "import tracelens\ntorch.distributed.init_process_group('gloo')") + (
+    text = LOOP.replace("import tracelens", "import tracelens\ntorch.distributed.init_process_group('gloo')") + (
         "with tracelens.profile(steps=3, quiet=True) as recording:\n    train(150)\n"
         "torch.distributed.destroy_process_group()\n"
     )
@@ -188,7 +192,7 @@ def test_a_cell_magic_records_and_gives_the_verdict(tmp_path: Path) -> None:
         "from IPython.core.interactiveshell import InteractiveShell\n"
         "shell = InteractiveShell.instance()\n"
         "shell.run_line_magic('load_ext', 'tracelens')\n"
-        f"shell.run_cell({LEAN!r})\n"
+        f"shell.run_cell({LOOP!r})\n"
         "shell.run_cell_magic('tracelens', '--steps 3 -o out', 'train(200); print(\"ran\")')\n"
         "shell.run_cell_magic('tracelens', '--steps none', 'print(\"not run\")')\n"
         "shell.run_cell_magic('tracelens', \"-o '\", 'print(\"not run\")')\n"
@@ -237,7 +241,7 @@ def notebook(path: Path, *cells: str) -> None:
 def execute(folder: Path, *before: str) -> tuple[subprocess.CompletedProcess[str], list[str]]:
     """Run `book.ipynb` as one does without a browser; what came of it, and what its cells printed."""
     command = [sys.executable, *before, "-m", "nbconvert", "--to", "notebook", "--execute", "book.ipynb"]
-    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(folder), "OMP_NUM_THREADS": "1"}
+    environment = {"PYTHONPATH": PATHS, "PATH": "/usr/bin:/bin", "HOME": str(folder), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [*command, "--output", "done.ipynb"],
         cwd=folder, capture_output=True, text=True, check=False, timeout=300, env=environment,
@@ -249,7 +253,7 @@ def execute(folder: Path, *before: str) -> tuple[subprocess.CompletedProcess[str
 
 def test_a_notebook_that_nbconvert_executes_records_its_cell(tmp_path: Path) -> None:
     notebook(
-        tmp_path / "book.ipynb", "%load_ext tracelens", LEAN, "%%tracelens --steps 3 -o out\ntrain(200)\nprint('ran')"
+        tmp_path / "book.ipynb", "%load_ext tracelens", LOOP, "%%tracelens --steps 3 -o out\ntrain(200)\nprint('ran')"
     )
     _, printed = execute(tmp_path)
     assert printed[2].startswith("ran\ntracelens: ")

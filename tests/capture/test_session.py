@@ -256,6 +256,7 @@ def test_a_step_is_what_the_script_repeats(tmp_path: Path, loop: str, shares: li
         assert (names == "aten::addmm").sum() == 7 * forwards[loop]
 
 
+@pytest.mark.usefixtures("lean_programs")
 def test_two_ranks_under_torchrun_stop_after_their_windows(tmp_path: Path) -> None:
     torchrun = Path(sys.executable).parent / "torchrun"
     if not torchrun.exists():

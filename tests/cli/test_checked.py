@@ -16,7 +16,7 @@ from tests.support.places import ROOT
 from tracelens import pipeline
 from tracelens.cli import main
 
-pytestmark = [pytest.mark.slow, pytest.mark.programs]
+pytestmark = [pytest.mark.slow, pytest.mark.programs, pytest.mark.usefixtures("lean_programs")]
 
 Capture = pytest.CaptureFixture[str]
 SCHEMA = json.loads((ROOT / "docs" / "apply.schema.json").read_text())

@@ -174,6 +174,7 @@ def test_profile_names_the_next_command_where_nothing_was_recorded(
 
 
 @pytest.mark.programs
+@pytest.mark.usefixtures("lean_programs")
 def test_a_script_that_fails_or_ends_early_is_recorded_again(tmp_path: Path) -> None:
     """A doctor for the machine helps neither; and nothing was recorded in a folder that is named all the same."""
     loop = "import torch\nw = torch.ones(1, requires_grad=True)\no = torch.optim.SGD([w], lr=0.1)\n"

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import lean
 from tracelens.launch import supervisor
 
 HARNESS = Path(__file__).parent
@@ -85,7 +86,7 @@ def test_a_wrong_patch_is_found_and_a_right_one_passes(tmp_path: Path) -> None:
     (source / "broken.py").write_text(
         SCRIPT.replace("        total +=", "        if i == 3: raise ValueError(i)\n        total +=")
     )
-    environment = dict(os.environ, OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
+    environment = dict(os.environ, OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="", PYTHONPATH=lean.SITE)
     words = [sys.executable, "-c", DRIVER, str(HARNESS), str(tmp_path)]
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -243,7 +244,7 @@ def _hosted(folder: Path, scripts: dict[str, str]) -> dict[str, Any]:
         (folder / name).mkdir()
         (folder / name / "train.py").write_text(text)
     words = [sys.executable, "-c", HOSTED, str(HARNESS), str(folder), *list(scripts)[3:]]
-    environment = dict(os.environ, OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
+    environment = dict(os.environ, OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="", PYTHONPATH=lean.SITE)
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=100)
     found = [line for line in done.stdout.splitlines() if "FOUND" in line]
     assert found, done.stderr[-2000:]

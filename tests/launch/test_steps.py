@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from tests.support import lean
 from tests.support.places import ROOT, SCRIPTS
 from tracelens.launch.inside.steps import StepRule
 
@@ -113,7 +114,7 @@ def test_steps_that_pass_unseen_count_as_those_that_are_seen() -> None:
     pytest.importorskip("torch")
     done = subprocess.run(
         (sys.executable, SCRIPTS / "fast_path.py", "1", "20"),
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "PYTHONPATH": f"{lean.SITE}:{ROOT}", "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         check=False,

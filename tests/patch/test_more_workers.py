@@ -59,6 +59,7 @@ def test_what_the_loop_copies_to_the_gpu_is_not_its_data_set(tmp_path: Path) -> 
 
 
 @pytest.mark.programs
+@pytest.mark.usefixtures("lean_programs")
 def test_workers_are_added_and_the_script_runs(tmp_path: Path) -> None:
     text = loading()
     patch = unsafe(tmp_path, text, "more-workers")
@@ -138,6 +139,7 @@ def test_a_named_set_of_tensors_is_followed_to_its_only_value(tmp_path: Path) ->
 
 
 @pytest.mark.programs
+@pytest.mark.usefixtures("lean_programs")
 def test_workers_of_a_set_of_tensors_change_no_number(tmp_path: Path) -> None:
     head = "from torch.utils.data import TensorDataset\n"
     tensors = "TensorDataset(torch.randn(16, 4), torch.arange(16) % 3), batch_size=4, shuffle=True"
@@ -148,6 +150,7 @@ def test_workers_of_a_set_of_tensors_change_no_number(tmp_path: Path) -> None:
 
 
 @pytest.mark.programs
+@pytest.mark.usefixtures("lean_programs")
 def test_workers_that_stay_alive_change_the_second_epoch_only(tmp_path: Path) -> None:
     text = loading(f"{ITEMS}, num_workers=1")
     patch = unsafe(tmp_path, text, "persistent-workers")

@@ -166,6 +166,7 @@ def test_a_hunk_that_is_left_out_is_the_one_that_would_be_written(tmp_path: Path
 
 
 @pytest.mark.programs
+@pytest.mark.usefixtures("lean_programs")
 def test_a_kill_loses_no_line_that_the_script_prints_every_few_batches(tmp_path: Path) -> None:
     text = script(WINDOW).replace(
         "if i % 5 == 4:", "if i == 12:\n            import os; os._exit(1)\n        if i % 5 == 4:"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("torch")
-pytestmark = [pytest.mark.programs, pytest.mark.slow]
+pytestmark = [pytest.mark.programs, pytest.mark.slow, pytest.mark.usefixtures("lean_programs")]
 
 SCRIPT = """
 import gc
@@ -49,15 +49,10 @@ def said(folder: Path, *words: str) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    project = tmp_path_factory.mktemp("host")
-    (project / "train.py").write_text(SCRIPT.lstrip())
-    said(project, "profile", "-o", "run", "--stop-after-window", "train.py")
-    return project
-
-
-def test_it_is_named_mended_and_measured(folder: Path) -> None:
+def test_it_is_named_mended_and_measured(tmp_path: Path) -> None:
+    folder = tmp_path
+    (folder / "train.py").write_text(SCRIPT.lstrip())
+    said(folder, "profile", "-o", "run", "--stop-after-window", "train.py")
     answer = json.loads(said(folder, "recommend", "run", "--format", "json"))
     assert answer["headline"].startswith("gc.collect() takes ")
     assert f"train.py:{LINE} (gc.collect)" in answer["verdict"]
@@ -70,7 +65,7 @@ def test_it_is_named_mended_and_measured(folder: Path) -> None:
     assert "        if step % 100 == 0:  # thinned by tracelens\n            gc.collect()\n" in text
 
     (entry,) = json.loads(
-        said(folder, "verify", "run", "--lever", "gc-collect", "--steps", "20", "--budget", "30s", "--format", "json")
+        said(folder, "verify", "run", "--lever", "gc-collect", "--steps", "20", "--budget", "2s", "--format", "json")
     )["entries"]
     assert entry["scheme"] == "gc-collect"
     assert entry["numbers_equal"] is True

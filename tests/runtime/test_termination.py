@@ -40,12 +40,14 @@ def ended(body: str, every: int | None = 10) -> tuple[int, str]:
 
 
 @pytest.mark.programs
+@pytest.mark.usefixtures("lean_programs")
 @pytest.mark.parametrize("every", [10, None])
 def test_lines_that_wait_are_written_before_the_process_dies_of_the_signal(every: int | None) -> None:
     assert ended("LOOP", every) == (-signal.SIGTERM, FOUR_LINES)
 
 
 @pytest.mark.programs
+@pytest.mark.usefixtures("lean_programs")
 @pytest.mark.parametrize(
     ("handler", "status", "rest"),
     [
@@ -67,6 +69,7 @@ LOOP
 
 
 @pytest.mark.programs
+@pytest.mark.usefixtures("lean_programs")
 def test_a_signal_while_lines_are_written_waits_until_they_are() -> None:
     body = """
 def show(step, value):
@@ -81,6 +84,7 @@ for step in ahead.iterate(range(10)):
 
 
 @pytest.mark.programs
+@pytest.mark.usefixtures("lean_programs")
 def test_a_forked_child_dies_without_running_what_its_parent_waits_for() -> None:
     body = """
 ahead = DeferredReads(every=10)
