@@ -43,9 +43,13 @@ def is_data_loader(call: cst.Call, names: FileNames) -> bool:
 
 def construction(source: SourceFile, names: FileNames, loader: cst.BaseExpression) -> cst.Call | None:
     """The one `DataLoader(…)` call that makes this loader, if the file shows it."""
-    found = _constructions(source, names, loader, _DEEPEST)
-    distinct = {id(call): call for call in found}
-    return next(iter(distinct.values())) if len(distinct) == 1 else None
+    found = constructions(source, names, loader)
+    return found[0] if len(found) == 1 else None
+
+
+def constructions(source: SourceFile, names: FileNames, loader: cst.BaseExpression) -> tuple[cst.Call, ...]:
+    """The `DataLoader(…)` calls that make it: one per branch, where a resumed training has a loader of its own."""
+    return tuple({id(call): call for call in _constructions(source, names, loader, _DEEPEST)}.values())
 
 
 def keyword(call: cst.Call, name: str, position: int) -> cst.BaseExpression | None:

@@ -15,8 +15,8 @@ import libcst as cst
 from tracelens.model import Declined
 from tracelens.patch.code.names import walk
 from tracelens.patch.code.source import Splice
-from tracelens.patch.loop import workers
-from tracelens.patch.loop.loaders import construction, has_hidden_arguments, keyword, loader_of
+from tracelens.patch.loop import options, workers
+from tracelens.patch.loop.loaders import constructions, has_hidden_arguments, keyword, loader_of
 from tracelens.patch.loop.loops import Blocked, check_framework, training_loop
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
 from tracelens.patch.recipes.arguments import with_argument
@@ -26,6 +26,7 @@ DRAWS = (
     "random draws of the data set and its transforms come from the workers' generators: numbers change where there are"
 )
 UNPROVED = "whether the data set, its transforms or the collation draw random numbers"
+BY_DEFAULT = " where the command does not say how many"
 NO_DRAWS = "the data set holds tensors and draws nothing, so batches stay the same"
 
 
@@ -43,7 +44,7 @@ def propose(request: RecipeRequest) -> RecipeAnswer:
 
 def of_each_loader(request: RecipeRequest, make: Callable[[RecipeRequest, Loading], Proposal | None]) -> RecipeAnswer:
     """What `make` proposes for the loaders that the targets mean, each once; it raises `Blocked` to decline one."""
-    proposals: dict[int, Proposal] = {}
+    proposals: dict[tuple[Splice, ...], Proposal] = {}  # two loaders may have their number from one option
     declined: list[Declined] = []
     for loading in _loadings(request, declined):
         try:
@@ -52,7 +53,7 @@ def of_each_loader(request: RecipeRequest, make: Callable[[RecipeRequest, Loadin
             declined.append(request.decline(_place(loading.call, blocked), blocked))
             continue
         if proposal is not None:
-            proposals[id(loading.call)] = proposal
+            proposals.setdefault(proposal.splices, proposal)
     return RecipeAnswer(tuple(proposals.values()), tuple(declined))
 
 
@@ -65,24 +66,27 @@ def _loadings(request: RecipeRequest, declined: list[Declined]) -> Iterator[Load
     """The training loops that the targets mean, by a line or all of the file, with their loaders."""
     for loop in _loops(request):
         try:
-            yield Loading(loop, _loader_call(request, loop))
+            calls = _loader_calls(request, loop)
         except Blocked as blocked:
             declined.append(request.decline(loop, blocked))
+        else:
+            yield from (Loading(loop, call) for call in calls)
 
 
-def _loader_call(request: RecipeRequest, loop: cst.For) -> cst.Call:
-    """The call whose arguments may be changed; raises `Blocked`."""
+def _loader_calls(request: RecipeRequest, loop: cst.For) -> tuple[cst.Call, ...]:
+    """The calls whose arguments may be changed; raises `Blocked`."""
     source, names = request.source, request.names
     check_framework(names)
     loader = loader_of(loop, names)
-    call = construction(source, names, loader) if loader is not None else None
-    if call is None:
+    calls = constructions(source, names, loader) if loader is not None else ()
+    if not calls:
         raise Blocked(None, "the loader is made elsewhere", "change the arguments of its DataLoader")
-    if has_hidden_arguments(call):
-        raise Blocked(call, "the loader's arguments are hidden in `*` or `**`", "change them there")
-    if source.kept_by_comment(call):
-        raise Blocked(call, "it is marked `# tracelens: keep`", "remove the comment to have it patched")
-    return call
+    for call in calls:
+        if has_hidden_arguments(call):
+            raise Blocked(call, "the loader's arguments are hidden in `*` or `**`", "change them there")
+        if source.kept_by_comment(call):
+            raise Blocked(call, "it is marked `# tracelens: keep`", "remove the comment to have it patched")
+    return calls
 
 
 def _loops(request: RecipeRequest) -> Iterator[cst.For]:
@@ -107,11 +111,8 @@ def _loops(request: RecipeRequest) -> Iterator[cst.For]:
 
 def _proposal(request: RecipeRequest, loading: Loading) -> Proposal | None:
     source, call, wanted = request.source, loading.call, request.edit.workers
-    given = keyword(call, WORKERS, WORKERS_POSITION)
-    if given is not None and not isinstance(given, cst.Integer):
-        text = source.code(given)
-        raise Blocked(given, f"the number of workers comes from `{text}`", f"set `{text}` to {wanted}")
-    now = given.evaluated_value if isinstance(given, cst.Integer) else 0
+    given = _number(request, call)
+    now = given.evaluated_value if given is not None else 0
     if wanted <= now:
         return None
     start = workers.startable(source, call, loading.loop, request.start_method)
@@ -122,6 +123,8 @@ def _proposal(request: RecipeRequest, loading: Loading) -> Proposal | None:
         if given is None
         else Splice(*source.outer_span(given), str(wanted))
     )
+    if given is not None and given is not keyword(call, WORKERS, WORKERS_POSITION):
+        more += BY_DEFAULT
     if request.edit.kind == "loader-workers":
         return _as_lever(request, call, (more, start), splice)
     reason = f"{more}: {DRAWS}; {start}"
@@ -137,10 +140,26 @@ def _proposal(request: RecipeRequest, loading: Loading) -> Proposal | None:
     )
 
 
+def _number(request: RecipeRequest, call: cst.Call) -> cst.Integer | None:
+    """The number of workers as it is written, in the call or as the default of a command-line option; None where the
+    loader has none. Raises `Blocked` where it comes from somewhere else."""
+    given = keyword(call, WORKERS, WORKERS_POSITION)
+    if given is None or isinstance(given, cst.Integer):
+        return given
+    default = options.default_of(request.source, given)
+    if default is None:
+        text = request.source.code(given)
+        raise Blocked(given, f"the number of workers comes from `{text}`", f"set `{text}` to {request.edit.workers}")
+    if request.source.kept_by_comment(default):
+        raise Blocked(default, "it is marked `# tracelens: keep`", "remove the comment to have it patched")
+    return default
+
+
 def _as_lever(request: RecipeRequest, call: cst.Call, words: tuple[str, str], splice: Splice) -> Proposal:
     """The change by itself: proved for a data set of tensors, else to be checked."""
     more, start = words
-    draws_nothing = workers.holds_tensors(request.source, request.names, call)
+    of_this_call = not words[0].endswith(BY_DEFAULT)  # an option may be read at other places, too
+    draws_nothing = of_this_call and workers.holds_tensors(request.source, request.names, call)
     proposal = Proposal(
         edit="loader-workers",
         tier="safe",
