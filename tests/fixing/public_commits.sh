@@ -2,11 +2,13 @@
 # `tracelens fix` on four public commits before a known speed-up, beside the commits themselves (docs/fix.md).
 #
 #   bash tests/fixing/public_commits.sh prepare CLONES DIR     clones are CLONES/<owner>+<name>; DIR gets what is run
-#   bash tests/fixing/public_commits.sh run DIR OUT NAME…      NAME: peft, minimind, diffusers, style; BUDGET in seconds
+#   bash tests/fixing/public_commits.sh run DIR OUT NAME…      NAME: peft, minimind, diffusers, style, or the folder of
+#                                     DIR that holds before/train.py and after/train.py; BUDGET in seconds, ROUNDS of times
 #
-# No code of these projects is here: `prepare` takes both versions out of the clones, puts random data and models in the
-# place of downloads, and changes names that newer packages dropped, in both versions alike. `run` needs a GPU,
-# transformers, peft, accelerate, torchvision and tensorboard. OUT/NAME holds what `fix` said, its diff, and the times.
+# No code of these projects is here: `prepare` takes both versions out of the clones, puts random data in the place of downloads,
+# and changes names that newer packages dropped, in both versions alike; DIR can then go to another machine. `run` makes
+# the models that stand in for downloads; it needs a GPU, transformers, peft, accelerate, torchvision and tensorboard.
+# OUT/NAME holds what `fix` said, its diff, and the times of before, after and fixed by turns.
 set -eu
 
 versions() { # CLONE COMMIT NAME PATH…: both versions
@@ -109,21 +111,25 @@ def set_verbosity_error():
     pass
 PYTHON
   cat >"$dir/make_inputs.py" <<'PYTHON'
-"""Stand-ins for models and data, from a seed: python make_inputs.py FOLDER WIDTH LAYERS"""
-import json, random, sys, shutil
+"""The model that peft trains, from a seed: python make_inputs.py FOLDER WIDTH LAYERS"""
+import sys
 from pathlib import Path
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
-here = Path(__file__).parent
 folder, width, layers = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 torch.manual_seed(0)
 config = LlamaConfig(vocab_size=6400, hidden_size=width, intermediate_size=width * 8 // 3 // 64 * 64, num_hidden_layers=layers, num_attention_heads=width // 64, num_key_value_heads=max(1, width // 256), max_position_embeddings=2048, bos_token_id=1, eos_token_id=2, pad_token_id=0)
 model = LlamaForCausalLM(config).to(torch.bfloat16)
 model.save_pretrained(folder / "llama")
+PYTHON
+  cat >"$dir/make_talks.py" <<'PYTHON'
+"""Chats of random words for minimind, from a seed: python make_talks.py FOLDER"""
+import json, random, sys
+from pathlib import Path
 for where in ("before", "after"):
     drawn = random.Random(1)
     words = ["the", "sum", "of", "two", "numbers", "is", "found", "by", "adding", "a", "model", "learns", "what", "it", "is", "shown"]
-    with (folder / "minimind" / where / "dataset/sft.jsonl").open("w") as out:
+    with (Path(sys.argv[1]) / "minimind" / where / "dataset/sft.jsonl").open("w") as out:
         for _ in range(12000):
             talk = []
             for role in ("user", "assistant", "user", "assistant"):
@@ -193,11 +199,23 @@ PYTHON
     rm "$home/utils.old"
     cp "$dir/data.py" "$home"
     echo '{"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 32, "lora_alpha": 64, "lora_dropout": 0.0, "target_modules": ["q_proj", "v_proj"], "base_model_name_or_path": null, "inference_mode": false}' >"$home/experiments/lora/small/adapter_config.json"
-    echo "{\"model_id\": \"$dir/llama\", \"eval_steps\": 5000, \"max_steps\": 5000}" >"$home/experiments/lora/small/training_params.json"
     cp "$dir/dataset.py" "$dir/style/$version"
     sed -i -e 's/range=(-1, 1)/value_range=(-1, 1)/' -e 's/add_(1 - decay, par2\[k\].data)/add_(par2[k].data, alpha=1 - decay)/' "$dir/style/$version/train.py"
   done
-  python3 "$dir/make_inputs.py" "$dir" 2048 8
+}
+
+inputs() { # what is too large to be taken along, and where it lies on this machine
+  local version
+  case $1 in
+    peft)
+      [ -e "$dir/llama/config.json" ] || python3 "$dir/make_inputs.py" "$dir" "${WIDTH:-2048}" "${LAYERS:-8}"
+      for version in before after; do
+        echo "{\"model_id\": \"$dir/llama\", \"eval_steps\": 5000, \"max_steps\": 5000}" \
+          >"$dir/peft/$version/method_comparison/MetaMathQA/experiments/lora/small/training_params.json"
+      done
+      ;;
+    minimind) python3 "$dir/make_talks.py" "$dir" ;;
+  esac
 }
 
 run() {
@@ -208,13 +226,14 @@ run() {
 }
 
 one() { # NAME: fix, then before, after and fixed in fresh processes by turns
-  local name=$1 steps=100 budget=${BUDGET:-600} folder=. script words
+  local name=$1 steps=100 budget=${BUDGET:-600} folder=. script=train.py words=
   case $name in
     peft) folder=method_comparison/MetaMathQA script=run.py words="experiments/lora/small" steps=30 ;;
     minimind) folder=trainer script=train_full_sft.py words="--data_path ../dataset/sft.jsonl --from_weight none --save_interval 100000 --log_interval 100000" ;;
     diffusers) folder=run script=train_unconditional.py words="--dataset_name x --resolution 64 --center_crop --train_batch_size 16 --num_epochs 100 --gradient_accumulation_steps 1 --use_ema --learning_rate 1e-4 --lr_warmup_steps 500 --mixed_precision no --output_dir o --checkpointing_steps 1000000" steps=40 ;;
-    style) script=train.py words="x --sched --mixing" ;;
+    style) words="x --sched --mixing" ;;
   esac
+  inputs "$name"
   mkdir -p "$out/$name"
   rm -rf "${dir:?}/$name/fixed"
   cp -r "$dir/$name/before" "$dir/$name/fixed"
@@ -222,7 +241,7 @@ one() { # NAME: fix, then before, after and fixed in fresh processes by turns
   (cd "$dir/$name/fixed/$folder" && timeout $((budget + 30)) python3 -m tracelens fix "$script" --yes --format json --budget "${budget}s" -- $words \
     >"$out/$name/answer.json" 2>"$out/$name/said.txt" && echo 0 || echo $?) | tee "$out/$name/exit.txt"
   diff -ru "$dir/$name/before" "$dir/$name/fixed" -x tracelens-runs -x __pycache__ -x o >"$out/$name/applied.diff" || true
-  for _ in 1 2 3; do
+  for _ in $(seq "${ROUNDS:-3}"); do
     for version in before after fixed; do
       # shellcheck disable=SC2086
       (cd "$dir/$name/$version/$folder" && timeout 120 python3 "$dir/time_steps.py" $steps "$script" $words 2>&1 | grep TIMED | sed "s/^/$version /" | tee -a "$out/$name/timed.txt") || true
