@@ -6,7 +6,7 @@ out of it by a method, an index or an attribute. The unit that asks is looked at
 
 from __future__ import annotations
 
-from tracelens.patch.effects.memory import ANY_KEY, DATA, MANY, NONE, PLAIN, SHARED, Memory, Objects, Unit
+from tracelens.patch.effects.memory import ANY_KEY, DATA, MANY, NONE, PLAIN, SHARED, Memory, Objects, SeenFields, Unit
 from tracelens.patch.effects.objects import Container, Instance, Name, Object, Plain, Thing
 
 MAX_BEHIND = 64
@@ -27,28 +27,36 @@ def behind(owner: Object, memory: Memory, unit: Unit) -> Objects:
     """All that may come out of a holder or a part; nothing for other objects."""
     if not is_holder(owner) and not is_part(owner):
         return NONE
+    found = memory.found(owner, _search, unit)
+    if len(found) > MAX_BEHIND:
+        memory.write(SHARED, ANY_KEY, found)
+        return frozenset({MANY})
+    return found
+
+
+def _search(owner: Object, fields: SeenFields) -> Objects:
+    """All that is behind an object; where that is too much, the holders and parts on the way as well."""
     out: dict[Object, None] = {}
-    waiting = list(_inside(owner, memory, unit))
-    while waiting:
+    waiting = list(_inside(owner, fields))
+    while waiting and len(out) <= MAX_BEHIND:
         one = waiting.pop()
         if one in out or one is owner or one is DATA or isinstance(one, Plain):
             continue
         out[one] = None
-        if len(out) > MAX_BEHIND:
-            memory.write(SHARED, ANY_KEY, out)
-            return frozenset({MANY})
-        waiting += _inside(one, memory, unit)
+        waiting += _inside(one, fields)
+    if len(out) > MAX_BEHIND:
+        return frozenset(out)
     return frozenset(one for one in out if not is_holder(one) and not is_part(one))
 
 
-def _inside(one: Object, memory: Memory, unit: Unit) -> Objects:
+def _inside(one: Object, fields: SeenFields) -> Objects:
     """What an object has itself."""
     while isinstance(one, Name) and one.receiver is not None:
         one = one.receiver
     if isinstance(one, Container) or (isinstance(one, Thing) and one.kind == "data"):
-        names = memory.keys(one, unit) if one is not DATA else ()
+        names = tuple(name for name in fields.names(one) if name.startswith("[")) if one is not DATA else ()
     elif isinstance(one, (Instance, Thing)):
-        names = tuple(name for name in memory.names(one, unit) if name != "__class__")
+        names = tuple(name for name in fields.names(one) if name != "__class__")
     else:
         names = ()
-    return NONE.union(*(memory.read(one, name, unit) for name in names)) - {PLAIN}
+    return NONE.union(*(fields.read(one, name) for name in names)) - {PLAIN}

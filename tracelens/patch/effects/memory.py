@@ -5,7 +5,7 @@ Everything here only grows. A function whose field grew after it was read is loo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -71,6 +71,31 @@ class UnitSummary:
     calls: dict[tuple[Any, Unit], None] = field(default_factory=dict)
 
 
+@dataclass(eq=False)
+class SearchResult:
+    """What a search found, the fields that it read, and the units that have asked for it since."""
+
+    objects: Objects
+    read: tuple[tuple[Object, str], ...]
+    units: set[Unit] = field(default_factory=set)
+
+
+@dataclass(frozen=True, eq=False)
+class SeenFields:
+    """What a search sees of the memory; it enters what it read."""
+
+    memory: Memory
+    entered: dict[tuple[Object, str], None]
+
+    def read(self, owner: Object, name: str) -> Objects:
+        self.entered[owner, name] = None
+        return self.memory.content(owner, name)
+
+    def names(self, owner: Object) -> tuple[str, ...]:
+        self.entered[owner, _ALL] = None
+        return tuple(self.memory.fields.get(owner, ()))
+
+
 class Memory:
     """The fields of all objects, the summaries of all units, and the units that are to be looked at (again)."""
 
@@ -81,6 +106,11 @@ class Memory:
         self.final = False
         """Whether all that can be told is told: an empty value is then one that nobody can tell."""
         self._readers: dict[tuple[Object, str], set[Unit]] = {}
+        self._contents: dict[tuple[Object, str], Objects] = {}
+        """What fields hold, as it was last given out; dropped where one grows."""
+        self._findings: dict[Object, SearchResult] = {}
+        self._found_through: dict[tuple[Object, str], set[Object]] = {}
+        """The objects at which the searches started that read each field."""
         self._objects: dict[tuple[Any, ...], Object] = {}
         self._scopes: dict[Code, Scope] = {}
         self.changes = 0
@@ -110,7 +140,28 @@ class Memory:
     def read(self, owner: Object, name: str, unit: Unit) -> Objects:
         """What a field can hold; the unit is looked at again when it can hold more."""
         self._readers.setdefault((owner, name), set()).add(unit)
-        return frozenset(self.fields.get(owner, {}).get(name, ()))
+        return self.content(owner, name)
+
+    def content(self, owner: Object, name: str) -> Objects:
+        """What a field holds by now."""
+        known = self._contents.get((owner, name))
+        if known is None:
+            known = self._contents[owner, name] = frozenset(self.fields.get(owner, {}).get(name, ()))
+        return known
+
+    def found(self, owner: Object, search: Callable[[Object, SeenFields], Objects], unit: Unit) -> Objects:
+        """What a search that starts at an object finds: it is made again once a field that it read can hold more."""
+        known = self._findings.get(owner)
+        if known is None:
+            read: dict[tuple[Object, str], None] = {}
+            known = self._findings[owner] = SearchResult(search(owner, SeenFields(self, read)), tuple(read))
+            for place in read:
+                self._found_through.setdefault(place, set()).add(owner)
+        if unit not in known.units:
+            known.units.add(unit)
+            for field_read in known.read:
+                self._readers.setdefault(field_read, set()).add(unit)
+        return known.objects
 
     def has(self, owner: Object, name: str) -> bool:
         return bool(self.fields.get(owner, {}).get(name))
@@ -137,6 +188,7 @@ class Memory:
                 held.add(ANY_DATA)
         if len(held) > MAX_HELD and owner is not SHARED and not isinstance(owner, Callbacks):
             everything = tuple(held)
+            self._contents.pop((owner, name), None)
             held.clear()
             held.update((MANY, *filter(_is_time, everything)))
             self.write(SHARED, ANY_KEY, (one for one in everything if not isinstance(one, (Plain, Unknown))))
@@ -145,6 +197,9 @@ class Memory:
 
     def _grown(self, owner: Object, name: str) -> None:
         self.changes += 1
+        self._contents.pop((owner, name), None)
+        for start in self._found_through.pop((owner, name), ()):
+            self._findings.pop(start, None)
         self.changed_bases += name.startswith(BASES)
         for unit in self._readers.get((owner, name), ()):
             self.waiting[unit] = None
