@@ -39,7 +39,6 @@ from tracelens.model import (
     Diagnosis,
     Edit,
     Estimate,
-    Hunk,
     IllustratedDiagnosis,
     Patch,
     PlannedDiagnosis,
@@ -51,6 +50,7 @@ from tracelens.model import (
     Stall,
     StepTimes,
     Timeline,
+    UnsafeOffer,
     Verification,
     carried_over,
 )
@@ -203,7 +203,7 @@ def plan(examined: Examined, options: Options | None = None) -> PlannedDiagnosis
     facts = _facts(examined, by_scheme, trials)
     schemes = score.judge(rules, facts)
     answer = advise.recommend(rules, schemes, facts, options.limits)
-    unsafe: tuple[Hunk, ...] = ()
+    unsafe: UnsafeOffer | None = None
     if options.count_unsafe and not options.unsafe:
         without = by_scheme.get(options.forced or answer.scheme or "")
         with_unsafe = planning.edits(rules, diagnosis.stalls, diagnosis.inventory, interval, offers)
@@ -224,7 +224,7 @@ class _Judged:
     answer: Recommendation
     trials: tuple[Verification, ...]
     offers: Mapping[str, tuple[Edit, ...]]
-    unsafe: tuple[Hunk, ...]
+    unsafe: UnsafeOffer | None
     set_aside: tuple[Abstention, ...]
     interval: int
     workers: tuple[int, ...]

@@ -24,11 +24,11 @@ from tracelens.model import (
     Edit,
     EditKind,
     Estimate,
-    Hunk,
     Location,
     Patch,
     Run,
     Stall,
+    UnsafeOffer,
     Verification,
 )
 from tracelens.replay import estimate
@@ -180,8 +180,8 @@ def worth_asking(
     fitted: Mapping[str, tuple[Edit, ...] | str],
     offers: Mapping[str, tuple[Edit, ...]],
     without: Remedy | None = None,
-) -> tuple[Hunk, ...]:
-    """The hunks that --unsafe would add and that pay more than the remedy `without` it, or than no change at all.
+) -> UnsafeOffer | None:
+    """What --unsafe would add that pays more than the remedy `without` it, or than no change at all.
 
     Only the schemes that offer the most are tried: what these cannot make, the others mostly cannot either.
     """
@@ -194,8 +194,8 @@ def worth_asking(
         hunks = remedy.patch.hunks if remedy.patch is not None else ()
         found = tuple(hunk for hunk in hunks if hunk.tier == "unsafe" and hunk.edit in UNSAFE_EDITS)
         if found and _pays(remedy.estimate, best):
-            return found
-    return ()
+            return UnsafeOffer(name, found)
+    return None
 
 
 def _pays(after: Estimate | Abstention | None, best: Estimate | None) -> bool:
@@ -267,7 +267,7 @@ def _left_out(edit: Edit, paying: tuple[Edit, ...], program: ReplayTrace, name: 
         why = say("left out, it buys nothing here: {gain} beside the rest (predicted)", gain=units.signed_percent(gain))
     else:
         why = say("left out, what it buys could not be predicted")
-    by_hand = say("to have it all the same: --scheme {name} --unsafe", name=name)
+    by_hand = say("to have it all the same: --lever {name} --unsafe", name=name)
     return [Declined(edit.kind, place, why, by_hand) for place in edit.locations or (Location("?", None),)]
 
 

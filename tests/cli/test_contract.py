@@ -93,7 +93,7 @@ def test_the_record_names_the_run_to_revert_as_the_user_does(project: Path, caps
     assert main(["report", named, "--format", "markdown", "-o", "-", "--interval", "5"]) == 0
     lines = [line for line in said(capsys).splitlines() if line.startswith("tracelens ")]
     assert f"tracelens revert {shlex.quote(named)}" in lines
-    assert f"tracelens apply {shlex.quote(named)} --interval 5 --scheme event-sync" in lines
+    assert f"tracelens apply {shlex.quote(named)} --interval 5 --lever event-sync" in lines
 
 
 def trial(outcome: str) -> Verification:
@@ -105,7 +105,7 @@ def test_the_command_after_the_report_depends_on_what_was_measured_and_applied()
     fresh = replace(report_cases.recommended(), verifications=())
     assert fresh.recommendation is not None and fresh.recommendation.scheme == "event-interval"
     typed = ("my run", "--interval", "10")
-    words = "'my run' --interval 10 --scheme event-interval"
+    words = "'my run' --interval 10 --lever event-interval"
     assert next_commands.after_report(fresh, typed) == f"tracelens verify {words}"
     short = replace(fresh, verifications=(trial("inconclusive"),))
     assert next_commands.after_report(short, typed) == f"tracelens verify {words} --budget 1200s"
@@ -175,7 +175,7 @@ def test_profile_names_the_next_command_where_nothing_was_recorded(
 
 @pytest.mark.programs
 @pytest.mark.usefixtures("lean_programs")
-def test_a_script_that_fails_or_ends_early_is_recorded_again(tmp_path: Path) -> None:
+def test_a_script_that_fails_is_mended_first_and_one_that_ends_early_is_recorded_again(tmp_path: Path) -> None:
     """A doctor for the machine helps neither; and nothing was recorded in a folder that is named all the same."""
     loop = "import torch\nw = torch.ones(1, requires_grad=True)\no = torch.optim.SGD([w], lr=0.1)\n"
     loop += "for i in range(3):\n    o.zero_grad(); (2 * w).sum().backward(); o.step()\n"
@@ -189,7 +189,11 @@ def test_a_script_that_fails_or_ends_early_is_recorded_again(tmp_path: Path) -> 
         done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False)
         assert done.returncode == code
         assert "recorded in" not in done.stderr and "run folder: " in done.stderr, done.stderr
-        assert next_line(done.stderr) == ["tracelens", "profile", *after]
+        if code:
+            assert "is the next thing to mend" in done.stderr and "next: " not in done.stderr
+            assert shlex.split(done.stderr.splitlines()[-1]) == ["tracelens", "profile", *after]
+        else:
+            assert next_line(done.stderr) == ["tracelens", "profile", *after]
 
 
 @pytest.mark.parametrize(("found", "kept"), [("cpu", False), ("NVIDIA H200", True), (None, True)])

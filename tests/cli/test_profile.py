@@ -71,7 +71,23 @@ def test_after_a_usage_error_the_next_command_does_not_repeat_it(
     refused = session.Outcome(tmp_path, 2, False, "the script ended", 0, False)
     monkeypatch.setattr(session, "profile", lambda *_: refused)
     assert main(["profile", "train.py", "--steps=9"]) == 2
-    assert capsys.readouterr().err.rstrip().endswith("next: tracelens profile --steps=9 train.py")
+    said = capsys.readouterr().err.rstrip()
+    assert said.endswith("next: tracelens profile --steps=9 train.py")
+    assert "train.py does not know --steps=9. For TraceLens, put it first" in said
+
+
+def test_after_a_crash_the_scripts_own_error_comes_first_and_no_command_repeats_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Capture
+) -> None:
+    crashed = session.Outcome(tmp_path, 1, False, "the script ended", 0, False)
+    monkeypatch.setattr(session, "profile", lambda *_: crashed)
+    assert main(["profile", "train.py", "--lr", "3"]) == 1
+    said = capsys.readouterr().err
+    assert "next: " not in said
+    assert said.rstrip().endswith(
+        "the script failed (exit code 1): its own error, above, is the next thing to mend. Then:\n"
+        "           tracelens profile train.py --lr 3"
+    )
 
 
 def test_the_scripts_exit_code_comes_back(recorded: list[session.ProfileOptions], capsys: Capture) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -188,7 +190,9 @@ def test_without_unsafe_nothing_is_made_and_the_guard_is_named(folder: Path) -> 
     assert all(patch.empty for patch in found.patches.values())
     told = [one for patch in found.patches.values() for one in patch.declined if one.edit == "move-guard"]
     assert told and all("needs --unsafe: the guard looks every 10 batches" in one.obstacle for one in told)
-    assert [(hunk.id, hunk.edit, hunk.location.line) for hunk in found.unsafe] == [("TL601", "move-guard", GUARD_LINE)]
+    assert [(hunk.id, hunk.edit, hunk.location.line) for hunk in found.unsafe.hunks] == [
+        ("TL601", "move-guard", GUARD_LINE)
+    ]
 
 
 def test_with_unsafe_the_guard_is_moved_and_predicted(folder: Path) -> None:
@@ -202,7 +206,7 @@ def test_with_unsafe_the_guard_is_moved_and_predicted(folder: Path) -> None:
     hunks = found.patches[name].hunks
     assert [(hunk.id, hunk.tier) for hunk in hunks] == [("TL601", "unsafe")]
     assert "per step host-blocked" in hunks[0].evidence
-    assert found.unsafe == (), "it was asked for"
+    assert found.unsafe is None, "it was asked for"
 
 
 LOGGED = SCRIPT.replace(
@@ -223,7 +227,7 @@ def test_a_change_that_buys_nothing_beside_the_rest_is_left_out_with_its_number(
     assert [hunk.id for hunk in patch.hunks] == ["TL101"]
     told = [one for one in patch.left_alone if one.edit == "thin-logs"]
     assert len(told) == 1 and "it buys nothing here: +0 % beside" in told[0].obstacle
-    assert f"--scheme {name} --unsafe" in told[0].by_hand
+    assert f"--lever {name} --unsafe" in told[0].by_hand
     forced = planned(made, unsafe=True, forced=name)
     assert [hunk.id for hunk in forced.patches[name].hunks] == ["TL501"], "the line is rare: nothing is left to defer"
     choice = remedies.HunkChoice(only=("TL501",))
@@ -242,7 +246,9 @@ def test_apply_names_what_needs_unsafe_and_makes_it_when_asked(
     assert main(["apply", str(made)]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert f"1 more change needs --unsafe: move-guard at train.py:{GUARD_LINE}" in shown
-    assert "--unsafe --dry-run" in shown
+    (promised,) = re.findall(r"see each with its reason: tracelens (apply .+? --lever \S+ --unsafe --dry-run)", shown)
+    assert main(shlex.split(promised)) == 0
+    assert "TL601" in capsys.readouterr().out
     assert (tmp_path / "train.py").read_text() == SCRIPT
     assert main(["apply", str(made), "--format", "json", "--dry-run"]) == 0
     document = json.loads(capsys.readouterr().out)
@@ -316,7 +322,7 @@ def test_a_condition_on_a_tensor_is_offered_though_its_scheme_does_not_apply(
     found = planned(made, count_unsafe=True)
     reasons = {one.id: one.reasons for one in found.schemes}
     assert "decides what the host does next" in reasons["interval-sync"][0]
-    assert [hunk.id for hunk in found.unsafe] == ["TL601"]
+    assert [hunk.id for hunk in found.unsafe.hunks] == ["TL601"]
     asked = planned(made, unsafe=True)
     assert "ahead.number(torch.isnan(loss))" in asked.patches["interval-sync"].diff
     assert asked.recommendation is not None and asked.recommendation.scheme is not None

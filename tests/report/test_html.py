@@ -145,7 +145,7 @@ def test_a_recommendation_without_its_patch_says_why_and_sends_nobody_to_verify(
     for shown in (html.render(unpatched), text.recommendation(unpatched, TerminalStyle(120, color=False))):
         assert "train.py changed since it was recorded; record again" in shown
         assert "verify tracelens-runs/r1" not in shown
-    assert "verify tracelens-runs/r1 --scheme event-interval" in html.render(replace(base, recommendation=answer))
+    assert "verify tracelens-runs/r1 --lever event-interval" in html.render(replace(base, recommendation=answer))
 
 
 def test_a_page_that_leaves_the_decision_to_a_trial_has_its_command() -> None:

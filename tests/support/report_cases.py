@@ -206,7 +206,7 @@ def planned(**changes: Any) -> IllustratedDiagnosis:
         combination=None,
         edits_of_levers={},
         offers={},
-        unsafe=(),
+        unsafe=None,
         what_if=None,
         drawn=(),
     )

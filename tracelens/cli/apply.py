@@ -18,7 +18,7 @@ from tracelens.messages import say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracelens.model import Hunk, IllustratedDiagnosis, Patch, PlannedDiagnosis
+    from tracelens.model import Hunk, IllustratedDiagnosis, Patch, PlannedDiagnosis, UnsafeOffer
     from tracelens.remedies import HunkChoice
 
 SAID = {
@@ -56,7 +56,10 @@ def apply(
         )
     done = _apply(diagnosis, folder, plan_options, remedies.HunkChoice(only, skip), dry_run)
     more = _more(diagnosis, folder, plan_options, done.change.hunks if done.change is not None else ())
-    answer = CommandOutcome(lambda: _text(done, shown, more), _document(done, diagnosis.unsafe))
+    answer = CommandOutcome(
+        lambda: _text(done, shown, more),
+        _document(done, diagnosis.unsafe),
+    )
     output.result(render(shown.renderer.outcome, answer, shown))
     if done.outcome == "written" and done.change is not None and shown.for_people:
         output.note(say("written: {paths}", paths=", ".join(output.shown(file.path) for file in done.change.files)))
@@ -92,8 +95,7 @@ def _apply(
         return ApplyResult("nothing", verdict, None, None, next_commands.line("report", *again))
     change = chosen_patches.patch_to_write(diagnosis, name, hunks, pipeline_options(plan_options))
     check = next_commands.check(diagnosis, again, name)
-    flag = "--lever" if name in diagnosis.edits_of_levers else "--scheme"
-    verify = check if change.left_out else next_commands.line("verify", *again, flag, name)
+    verify = check if change.left_out else next_commands.line("verify", *again, "--lever", name)
     if change.empty and name in diagnosis.edits_of_levers:
         verify = next_commands.line("try", str(folder), name)
     if patcher.is_applied(change, runs.applied_patch(folder / runs.BACKUP_FOLDER)):
@@ -119,14 +121,13 @@ def _more(diagnosis: PlannedDiagnosis, folder: Path, plan_options: PlanOptions, 
 
     if plan_options.unsafe and not any(hunk.tier == "unsafe" for hunk in shown):
         return say("Nothing here needs --unsafe: the change is the same without it.")
-    if not diagnosis.unsafe:
+    if diagnosis.unsafe is None:
         return ""
-    chosen = ("--scheme", plan_options.scheme) if plan_options.scheme else ()
-    command = next_commands.line("apply", *typed((folder,), plan_options), *chosen, "--unsafe", "--dry-run")
+    words = typed((folder,), plan_options)
     return say(
         "{need_unsafe}; see each with its reason: {command}",
-        need_unsafe=wording.need_unsafe(diagnosis.unsafe),
-        command=command,
+        need_unsafe=wording.need_unsafe(diagnosis.unsafe.hunks),
+        command=next_commands.with_unsafe(diagnosis.unsafe, words),
     )
 
 
@@ -147,7 +148,7 @@ def _text(done: ApplyResult, shown: Presentation, more: str) -> str:
     return text.patch(change, shown.style(), done.next_command, done.check, more)
 
 
-def _document(done: ApplyResult, unsafe: tuple[Hunk, ...]) -> dict[str, Any]:
+def _document(done: ApplyResult, unsafe: UnsafeOffer | None) -> dict[str, Any]:
     """docs/apply.schema.json."""
     from tracelens.report.text import hunk_document, patch_document
 
@@ -157,14 +158,14 @@ def _document(done: ApplyResult, unsafe: tuple[Hunk, ...]) -> dict[str, Any]:
         "scheme": done.scheme,
         "verdict": done.verdict,
         "patch": patch_document(done.change, done.check) if done.change is not None else None,
-        "needs_unsafe": [hunk_document(hunk) for hunk in unsafe],
+        "needs_unsafe": [hunk_document(hunk) for hunk in (unsafe.hunks if unsafe is not None else ())],
         "next": done.next_command,
     }
 
 
 def _choice(plan_options: PlanOptions, hunks: HunkChoice) -> tuple[str, ...]:
     """The options that chose what was shown, for the command that writes it."""
-    words = ["--scheme", plan_options.scheme] if plan_options.scheme else []
+    words = ["--lever", plan_options.scheme] if plan_options.scheme else []
     pairs = (("--only", hunks.only), ("--skip", hunks.skip))
     words += [word for flag, names in pairs for name in names for word in (flag, name)]
     return (*words, "--unsafe") if plan_options.unsafe else tuple(words)

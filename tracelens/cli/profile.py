@@ -89,9 +89,10 @@ def profile(
     announcement = _Announcement(quiet)
     outcome = session.profile(wanted, announcement.start)
     announcement.wait()
-    failed = meant is not None and outcome.status == USAGE_ERROR
-    again = next_commands.line("profile", *(meant.moved if failed and meant else (*_elsewhere(before), *words)))
-    _conclude(outcome, announcement, again, quiet)
+    unknown = meant if outcome.status == USAGE_ERROR else None
+    again = unknown.moved if unknown is not None else (*_elsewhere(before), *words)
+    mended = "" if unknown is None else _unknown_to(words[0], unknown)
+    _conclude(outcome, announcement, _Again(next_commands.line("profile", *again), mended), quiet)
     return 0 if outcome.stopped else supervisor.end_as(outcome.status)
 
 
@@ -122,11 +123,24 @@ def _as_option(meant: MisplacedOptions, script: str) -> str:
     )
 
 
+def _unknown_to(script: str, meant: MisplacedOptions) -> str:
+    words = joined(" ", meant.words)
+    return say("tracelens: {script} does not know {words}. For TraceLens, put it first:", script=script, words=words)
+
+
 USAGE_ERROR = 2
 """Status of a script that does not know its arguments (argparse)."""
 AFTER_NOTHING = "tracelens doctor"
 """Where nothing was recorded and the script neither failed nor ended early, the first question is whether this machine
 can record."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Again:
+    """The command that records once more, and what is mended in it: options of ours that the script did not know."""
+
+    command: str
+    mended: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +195,7 @@ class _Announcement:
             output.note(say("tracelens: {steps} recorded; report: {page}", steps=steps, page=page))
 
 
-def _conclude(outcome: Outcome, announcement: _Announcement, again: str, quiet: bool) -> None:
+def _conclude(outcome: Outcome, announcement: _Announcement, again: _Again, quiet: bool) -> None:
     failed = outcome.status != 0 and not outcome.stopped
     if outcome.reason:
         output.note(say("tracelens: the recording is not complete: {reason}", reason=outcome.reason))
@@ -198,15 +212,20 @@ def _conclude(outcome: Outcome, announcement: _Announcement, again: str, quiet: 
         output.note(say("\nnext: {recommend}", recommend=_recommend(outcome.folder)))
         return
     output.note(say("tracelens: run folder: {folder}", folder=output.shown(outcome.folder)))
-    if failed and outcome.status > 0:  # its own error stands above; nothing of ours is to be mended
+    if again.mended:
+        output.note(again.mended)
+    elif failed and outcome.status > 0:  # the same command would end in the same error: it is not the next one
         output.note(
             say(
-                "tracelens: the script failed (exit code {status}); its own error is above: mend it first",
+                "tracelens: the script failed (exit code {status}): its own error, above, is the next thing to mend. "
+                "Then:\n           {again}",
                 status=outcome.status,
+                again=again.command,
             )
         )
+        return
     mendable = outcome.status != 0 or _made_steps(outcome.folder)
-    output.note(say("\nnext: {again}", again=again if mendable else AFTER_NOTHING))
+    output.note(say("\nnext: {again}", again=again.command if mendable else AFTER_NOTHING))
 
 
 def _close(closing: _Closing, failed: int) -> None:

@@ -58,8 +58,8 @@ def report(
 
     if plan_options.scheme is not None and shown.form != "markdown":
         raise UsageError(
-            say("--scheme chooses the record of --format markdown; {form} is about all schemes", form=shown.form),
-            hint=say("add --format markdown, or leave --scheme out"),
+            say("--lever chooses the record of --format markdown; {form} is about all levers", form=shown.form),
+            hint=say("add --format markdown, or leave --lever out"),
         )
     if card_file is not None and card_file.suffix not in CARD_SUFFIXES:
         raise UsageError(

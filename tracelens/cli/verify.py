@@ -78,7 +78,7 @@ def verify(words: Sequence[str], every: bool, effort: Effort, plan_options: Plan
     from tracelens.report import next_commands, wording
 
     if every and plan_options.scheme is not None:
-        raise UsageError(say("--all and --scheme exclude each other"), hint=say("leave one of them out"))
+        raise UsageError(say("--all and --lever exclude each other"), hint=say("leave one of them out"))
     tell = _silence if shown.quiet else output.note
     trial_options = trials.TrialOptions(effort.steps, effort.budget, effort.seed, tell)
     folder = None

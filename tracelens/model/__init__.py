@@ -52,7 +52,7 @@ from tracelens.model.levers import (
 )
 from tracelens.model.lines import GarbageCollection, LineLog, LinePlace, LoggedStep
 from tracelens.model.owners import OWNER_KINDS, BatchPart, BatchTimes, Owner, OwnerKind, Owners
-from tracelens.model.patch import Declined, FilePatch, Hunk, Patch
+from tracelens.model.patch import Declined, FilePatch, Hunk, Patch, UnsafeOffer
 from tracelens.model.pictures import Combination, DrawnSpan, DrawnStep, WhatIf
 from tracelens.model.plan import (
     CRITERIA,
@@ -147,6 +147,7 @@ __all__ = [
     "Toggle",
     "ToggleKind",
     "Trace",
+    "UnsafeOffer",
     "Verdict",
     "Verification",
     "WaitKind",

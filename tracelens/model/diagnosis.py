@@ -25,7 +25,7 @@ from tracelens.model.findings import (
 )
 from tracelens.model.levers import Lever, LeverCombination
 from tracelens.model.owners import Owners
-from tracelens.model.patch import Hunk, Patch
+from tracelens.model.patch import Patch, UnsafeOffer
 from tracelens.model.pictures import DrawnStep, WhatIf
 from tracelens.model.plan import Edit, Estimate, Measure, Recommendation, Scheme
 from tracelens.model.recording import Run
@@ -102,8 +102,8 @@ class PlannedDiagnosis(Diagnosis):
     """Per id of a lever that a recipe writes, with its value, the Edits that do so."""
     offers: Mapping[str, tuple[Edit, ...]]
     """Per scheme id, the Edits that only --unsafe makes."""
-    unsafe: tuple[Hunk, ...]
-    """Hunks that --unsafe would add and that the replay finds worth it; empty where it was not asked, or was given."""
+    unsafe: UnsafeOffer | None
+    """What --unsafe would add and the replay finds worth it; None where it was not asked, or was given."""
 
     @property
     def recommended(self) -> Scheme | None:

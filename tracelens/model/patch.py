@@ -67,6 +67,14 @@ class FilePatch:
 
 
 @dataclass(frozen=True, slots=True)
+class UnsafeOffer:
+    """What --unsafe would add, and the lever that it is a part of: by another name it may not be made."""
+
+    lever: str
+    hunks: tuple[Hunk, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Patch:
     """Files before and after, the diff, its hunks, and what was declined."""
 

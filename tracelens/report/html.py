@@ -12,7 +12,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
@@ -87,7 +87,7 @@ def _content(diagnosis: IllustratedDiagnosis, source: SourceScope) -> dict[str, 
         "answer": answer.answer(diagnosis),
         "columns": first_screen.time_columns(diagnosis),
         "redacted": bool(diagnosis.run and diagnosis.run.meta.get("redacted")),
-        "unsafe_command": next_commands.with_unsafe(diagnosis),
+        "unsafe_command": partial(next_commands.with_unsafe, words=next_commands.plan(diagnosis)),
         "levers": lever_section.lever_table(diagnosis),
         "overlap": lever_section.same_idle_time(diagnosis),
         **_source(diagnosis, source),

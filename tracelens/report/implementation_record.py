@@ -375,7 +375,7 @@ def _next(diagnosis: PlannedDiagnosis, scheme: Scheme, typed: Sequence[str]) -> 
     if diagnosis.run is None:
         yield f"{block(next_commands.line('profile', 'SCRIPT'), 'sh')}"
         return
-    words_of_run = (*(typed or next_commands.plan(diagnosis)), "--scheme", scheme.id)
+    words_of_run = (*(typed or next_commands.plan(diagnosis)), "--lever", scheme.id)
     lines = [next_commands.line("verify", *words_of_run), next_commands.line("apply", *words_of_run)]
     yield block("\n".join([*lines, next_commands.line("revert", *next_commands.which(diagnosis, typed))]), "sh")
 

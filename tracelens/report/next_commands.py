@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tracelens.messages import say
-from tracelens.model import Diagnosis, Lever, PlannedDiagnosis, Run, Stage, Verification
+from tracelens.model import Diagnosis, Lever, PlannedDiagnosis, Run, Stage, UnsafeOffer, Verification
 
 SEEDS_INTERVAL = 10
 MOST_TWICE = 100_000
@@ -123,9 +123,9 @@ def check(diagnosis: PlannedDiagnosis, typed: Sequence[str] = (), scheme: str | 
     return line("verify", *(typed or plan(diagnosis)), "--lever", chosen)
 
 
-def with_unsafe(diagnosis: PlannedDiagnosis) -> str:
-    """Shows the changes that --unsafe would add, and writes nothing."""
-    return line("apply", *plan(diagnosis), "--unsafe", "--dry-run")
+def with_unsafe(offer: UnsafeOffer, words: Sequence[str]) -> str:
+    """Shows the changes that --unsafe would add, by the lever that they are a part of, and writes nothing."""
+    return line("apply", *words, "--lever", offer.lever, "--unsafe", "--dry-run")
 
 
 def advice(stage: Stage, diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> str:
@@ -137,7 +137,7 @@ def advice(stage: Stage, diagnosis: PlannedDiagnosis, typed: Sequence[str] = ())
         return say("try {lever} on a run of your own: {command}", lever=scheme, command=line("profile", "SCRIPT"))
     if scheme not in diagnosis.patches:
         return say("no patch for {lever}: {reason}", lever=scheme, reason=no_source(diagnosis))
-    shell = line(command, *(typed or plan(diagnosis)), "--scheme", scheme)
+    shell = line(command, *(typed or plan(diagnosis)), "--lever", scheme)
     return say("{advice}: {command}", advice=stage.advice, command=shell)
 
 
@@ -154,7 +154,7 @@ def patch_commands(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> tu
     chosen = _chosen(diagnosis)
     if chosen is None:
         return ()
-    words = (*(typed or plan(diagnosis)), "--scheme", chosen)
+    words = (*(typed or plan(diagnosis)), "--lever", chosen)
     again = _trial(diagnosis, chosen) is not None
     measure = (
         say("Measure it again: original against patched, same results?")
@@ -177,7 +177,7 @@ def after_report(diagnosis: PlannedDiagnosis, typed: Sequence[str] = (), applied
     if applied is not None and unwanted(_trial(diagnosis, applied)):
         return line("revert", *which(diagnosis, typed))
     if (maybe := _to_measure(diagnosis)) is not None:
-        return line("verify", *(typed or plan(diagnosis)), "--scheme", maybe)
+        return line("verify", *(typed or plan(diagnosis)), "--lever", maybe)
     if chosen is None:
         return beside_report(diagnosis, typed)
     return _after_trial(diagnosis, typed, chosen, chosen == applied)
@@ -191,7 +191,7 @@ def beside_report(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> str
 
 def _after_trial(diagnosis: PlannedDiagnosis, typed: Sequence[str], chosen: str, is_applied: bool) -> str:
     """What the last trial of the recommended scheme leaves to be done."""
-    words = (*(typed or plan(diagnosis)), "--scheme", chosen)
+    words = (*(typed or plan(diagnosis)), "--lever", chosen)
     trial = _trial(diagnosis, chosen)
     if trial is None:
         return line("verify", *words)

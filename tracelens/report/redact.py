@@ -23,7 +23,7 @@ def redacted(diagnosis: IllustratedDiagnosis) -> IllustratedDiagnosis:
     aliases = _aliases(diagnosis)
     names = _Names(aliases)
     bare = dataclasses.replace(
-        diagnosis, sources={}, patches={}, written={}, unsafe=(), run=None, traces=(), monitor=(), verifications=()
+        diagnosis, sources={}, patches={}, written={}, unsafe=None, run=None, traces=(), monitor=(), verifications=()
     )
     whole = _replaced(dataclasses.replace(bare, timeline=None), names)  # type: ignore[arg-type]
     timeline = _timeline(diagnosis.timeline, aliases)

@@ -135,7 +135,7 @@ def _fixes(diagnosis: PlannedDiagnosis) -> dict[str, Any]:
     ]
     if len(changes) < len(places):
         return {}
-    command = f"tracelens apply --scheme {diagnosis.recommendation.scheme}"
+    command = f"tracelens apply --lever {diagnosis.recommendation.scheme}"
     fix = {"description": {"text": command}, "artifactChanges": changes}
     return {formatting.clean(str(hunk.location)): fix for hunk in change.hunks if hunk.tier != "manual"}
 
