@@ -5,15 +5,20 @@ from __future__ import annotations
 from tracelens.messages import say
 
 
+def minus(number: str) -> str:
+    """The number with a real minus sign, which is as wide as a plus sign and no hyphen."""
+    return number.replace("-", "−")
+
+
 def ms(ns: float) -> str:
     """`ns` in ms; in µs what would round to nothing there, because 0.00 ms is a zero that nobody measured."""
     value = ns / 1e6
     if value == 0:
         return "0 ms"
     if abs(value) < 0.01:
-        return f"{1000 * value:.2g} µs"
+        return minus(f"{1000 * value:.2g} µs")
     digits = 3 if abs(value) < 0.1 else 2 if abs(value) < 100 else 0
-    return f"{value:.{digits}f} ms"
+    return minus(f"{value:.{digits}f} ms")
 
 
 LEAST_MS = 0.01
@@ -26,7 +31,7 @@ def said_ms(ns: float) -> str:
     size = abs(value)
     if 0 < size < LEAST_MS:
         return f"<{LEAST_MS} ms"
-    return f"{value:.{0 if size >= 100 else 1 if size >= 1 else 2}f} ms"
+    return minus(f"{value:.{0 if size >= 100 else 1 if size >= 1 else 2}f} ms")
 
 
 def signed_percent(value: float) -> str:

@@ -69,7 +69,7 @@ def test_the_answer_fits_on_one_screen(width: int) -> None:
 
 def test_the_long_form_is_behind_verbose() -> None:
     short, long = (text.recommendation(cases.recommended(), TerminalStyle(100, everything=wanted)) for wanted in (0, 1))
-    assert "Scores: this run (prior)" in long and "Scores" not in short.replace("scores, the plan", "")
+    assert "Scores: this run (rating before it)" in long and "Scores" not in short.replace("scores, the plan", "")
 
 
 def test_variants_of_one_lever_share_its_number_and_the_recommended_one_stands_first() -> None:

@@ -43,6 +43,14 @@ def test_calls_for_memory_while_the_gpu_idles_count_as_exposed_waits() -> None:
     assert budget.judge_budgets(diagnosis, budget.Budgets(exposed_ms=1.0), 0, {"s1"})[0].within is True
 
 
+def test_nothing_is_told_per_step_where_no_step_was_found() -> None:
+    """The whole recording stands for a step there: within a budget for one step it would be by chance."""
+    base = cases.diagnosis()
+    unsure = replace(base, steps=replace(base.steps, source="none"))
+    items = budget.judge_budgets(unsure, budget.Budgets(1.0, 1.0, 0.3, 9.6), 0)
+    assert [(item.value, item.within) for item in items] == [(None, None), (None, None), (0.25, True), (None, None)]
+
+
 def test_budgets_say_within_above_and_not_measured() -> None:
     limits = budget.Budgets(syncs_per_step=1.0, exposed_ms=1.0, idle_share=0.3, step_ms=9.6)
     items = budget.judge_budgets(cases.diagnosis(), limits, None)

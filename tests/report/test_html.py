@@ -112,7 +112,8 @@ def test_the_diff_on_the_page_is_the_diff() -> None:
     out = html.render(cases.recommended())
     raw = re.search(r'data-tl="diff">(.*?)</pre>', out, re.DOTALL)
     assert raw is not None and unescape(raw[1]) == cases.DIFF
-    assert out.count("<ins>") == 1 and out.count("<del>") == 2
+    below = out[out.index('<section id="source"') :]
+    assert below.count("<ins>") == 1 and below.count("<del>") == 2
 
 
 def test_a_diagnosis_without_gpu_steps_or_schemes_renders() -> None:

@@ -22,7 +22,9 @@ def test_samples_before_and_after_the_training_are_not_averaged() -> None:
 
 def test_too_few_samples_of_the_training_are_no_average() -> None:
     rows = [{"unix_ns": n * SECOND} for n in range(10)]
-    assert taken_in(rows, (3 * SECOND, 4 * SECOND)) == taken_in(rows, None) == (True,) * 10
+    assert taken_in(rows, (3 * SECOND, 4 * SECOND)) == taken_in(rows, None) == (False,) * 10
+    drawn = charts.utilization(rows, {"GPU": [50.0] * 10}, taken_in(rows, None))
+    assert drawn is not None and drawn.curves[0].mean == "–" and not drawn.averaged
 
 
 def test_the_training_begins_with_the_steps_without_the_profiler() -> None:
@@ -36,7 +38,7 @@ def test_the_training_begins_with_the_steps_without_the_profiler() -> None:
     assert begun == (1_000 * SECOND + first - timed, 1_000 * SECOND + last)
 
 
-def test_without_the_time_of_the_recording_all_samples_count() -> None:
+def test_without_the_time_of_the_recording_no_window_is_known() -> None:
     diagnosis = cases.recommended()
     trace = replace(diagnosis.timeline.trace, base_unix_ns=None)
     assert training_window(replace(diagnosis, timeline=replace(diagnosis.timeline, trace=trace))) is None

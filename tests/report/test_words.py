@@ -39,7 +39,7 @@ INSTEAD = {
     "noise floor": "same results",
     "held out": "",
 }
-"""Words of the program that a reader would have to look up; `-v`, the documentation and JSON may have them. What stands
+"""Words of the program that a reader would have to look up; the documentation and JSON may have them. What stands
 in code on a page is an id or source."""
 OPTION = re.compile(r"--[\w-]+|\bHUNK\b")
 """Names of options are typed, not read."""
@@ -105,6 +105,17 @@ def test_the_screen_of_a_command_is_plain_and_fits(
     diff = [line for line in lines if line[:1] in "+-@ " and "apply" in words]
     assert len(lines) - len(diff) <= 35 and max(len(line) for line in lines if line not in diff) <= int(columns)
     assert lines[-1].startswith("next: tracelens ") or words[0] == "revert"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["sync_every_batch", "gpu_bound"])
+def test_the_long_form_has_the_same_words(
+    case: str, sample: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(sample)
+    assert main(["recommend", f"{case}/run", "-v"]) == 0
+    streams = capsys.readouterr()
+    assert unwanted(streams.out) == [] and unwanted(streams.err) == []
 
 
 def test_the_answers_of_verify_and_profile() -> None:

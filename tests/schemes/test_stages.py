@@ -111,6 +111,12 @@ def test_a_stage_without_a_scheme_that_pays_is_skipped_with_the_first_reason() -
     assert stage(()).advice == "skip: no lever of it was considered"
 
 
+def test_a_stage_that_does_not_apply_has_no_goals() -> None:
+    wanted = (GoalRule("faster", "gain_percent", 3, "", ""),)
+    assert stage((scheme("a", "nothing waits", pays=False),), goals=wanted).goals == ()
+    assert stage((scheme("a", rank=1),), goals=wanted).goals == (Goal("faster", None, "not measured"),)
+
+
 def test_an_open_question_is_not_a_reason_to_skip() -> None:
     open_question = replace(scheme("a", "no replay could be made", pays=False), applicable=True)
     assert stage((open_question,)).advice == "not judged: no replay could be made"

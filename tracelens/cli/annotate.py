@@ -40,7 +40,7 @@ def annotate(path: Path, out: Path, steps: tuple[int, int] | None, shown: Presen
     from tracelens.report import perfetto
 
     inputs = options.opened((path,))
-    with output.progress(say("replaying what each scheme would buy")):
+    with output.progress(say("predicting what each lever would give")):
         examined = pipeline.examine(inputs)
         diagnosis = pipeline.illustrate(examined, pipeline.plan(examined))
     source = Path(diagnosis.timeline.trace.path)

@@ -64,7 +64,7 @@ def planned(
 
     inputs = options.opened(paths)
     wanted = replace(pipeline_options(plan_options, constraints), count_unsafe=count_unsafe)
-    with output.progress(say("replaying what each scheme would buy")):
+    with output.progress(say("predicting what each lever would give")):
         examined = pipeline.examine(inputs, wanted)
         return pipeline.illustrate(examined, pipeline.plan(examined, wanted))
 

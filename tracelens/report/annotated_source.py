@@ -15,6 +15,7 @@ from typing import Literal
 from tracelens.model import PlannedDiagnosis
 from tracelens.report import diff, line_times
 from tracelens.report.diff import ChangedFile, DiffRow
+from tracelens.report.edit_excerpt import EditExcerpt
 from tracelens.report.formatting import short_ms
 from tracelens.report.line_times import CostlyLine
 
@@ -105,14 +106,42 @@ class _Marks:
         return TimeBar(short_ms(ns), round(100 * ns / self.most_ns, 1)) if ns else None
 
 
-def frame(diagnosis: PlannedDiagnosis, lines: Sequence[CostlyLine]) -> tuple[AnnotatedFile, ...]:
-    """The costly lines of the first screen, with a gap where lines between them are left out."""
+def frame(
+    diagnosis: PlannedDiagnosis, lines: Sequence[CostlyLine], edit: EditExcerpt | None
+) -> tuple[AnnotatedFile, ...]:
+    """The costly lines of the first screen, with a gap where lines between them are left out, and the edit in its
+    place: one line out, one in."""
     marks = _marks(diagnosis, lines)
     by_path: dict[str, list[CostlyLine]] = defaultdict(list)
     for line in lines:
         by_path[line.place.path].append(line)
-    shown = {path: _dedented(list(_frame_rows(marks, path, own))) for path, own in by_path.items()}
-    return tuple(AnnotatedFile(path, _with_gaps(_pieces(rows))) for path, rows in shown.items())
+    rows_of = {path: list(_frame_rows(marks, path, own)) for path, own in by_path.items()}
+    if edit is not None:
+        source = diagnosis.sources.get(edit.path, "").expandtabs(4).splitlines()
+        rows_of[edit.path] = list(_with_edit(rows_of.get(edit.path, ()), edit, source, marks))
+    return tuple(AnnotatedFile(path, _with_gaps(_pieces(_dedented(rows)))) for path, rows in rows_of.items() if rows)
+
+
+def _with_edit(
+    rows: Sequence[SourceRow], edit: EditExcerpt, source: Sequence[str], marks: _Marks
+) -> Iterator[SourceRow]:
+    """The rows with that of the removed line marked, and the added one behind it."""
+    removed = ""
+    gone: tuple[SourceRow, ...] = ()
+    if edit.removed and edit.line <= len(source):
+        removed = source[edit.line - 1]
+        known = next((row for row in rows if row.number == edit.line), None)
+        gone = (replace(known or marks.row(edit.path, edit.line, removed), kind="del"),)
+    within: Bracket = "inside" if gone and gone[0].group in ("first", "inside") else ""
+    added = _margin(removed)[: len(_margin(removed)) - len(_margin(edit.removed))] + edit.added
+    come = (SourceRow("add", None, added, group=within),) if edit.added else ()
+    yield from (row for row in rows if (row.number or 0) < edit.line)
+    yield from (*gone, *come)
+    yield from (row for row in rows if (row.number or 0) > edit.line or (row.number == edit.line and not gone))
+
+
+def _margin(text: str) -> str:
+    return text[: len(text) - len(text.lstrip())]
 
 
 def annotated_source(diagnosis: PlannedDiagnosis) -> AnnotatedSource:

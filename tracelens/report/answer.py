@@ -71,7 +71,7 @@ def answer(diagnosis: IllustratedDiagnosis) -> ReportAnswer:
         figures=tuple(_figures(diagnosis, screen.then)),
         command=command,
         command_note=_note(command, screen.then),
-        frame=annotated_source.frame(diagnosis, screen.lines),
+        frame=annotated_source.frame(diagnosis, screen.lines, screen.edit),
     )
 
 

@@ -54,12 +54,18 @@ def judge_budgets(
 ) -> tuple[BudgetResult, ...]:
     """Every limit that was set, in the order of the options; `allowed` are ids of waits that are not counted."""
     steps = diagnosis.steps
-    step_ns = steps.best_known_ns if steps.certain else steps.unprofiled_median_ns
+    found = steps.source != "none"  # else the whole recording stands for a step
+    step_ns = (steps.best_known_ns if steps.certain else steps.unprofiled_median_ns) if found else None
     waits = [stall for stall in diagnosis.stalls if stall.id not in allowed]
     counted = [s for s in waits if s.kind in WAITING and s.verdict != "window_edge"]
     values = (
-        (say("synchronizations per step"), _counted(diagnosis, counted), limits.syncs_per_step, ""),
-        (say("time that waits cost per step"), _exposed_ms(exposed_ns, waits), limits.exposed_ms, " ms"),
+        (say("synchronizations per step"), _counted(diagnosis, counted) if found else None, limits.syncs_per_step, ""),
+        (
+            say("time that waits cost per step"),
+            _exposed_ms(exposed_ns, waits) if found else None,
+            limits.exposed_ms,
+            " ms",
+        ),
         (say("idle share of the GPU"), diagnosis.idle_share, limits.idle_share, ""),
         (say("step time"), None if step_ns is None else step_ns / 1e6, limits.step_ms, " ms"),
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 from tracelens.messages import say
 from tracelens.model import Breakdown, Verification
-from tracelens.report.formatting import gain
+from tracelens.report.formatting import DASH, gain, says
 from tracelens.report.wording import PARTS, shown_parts
 
 WIDTH = 920.0
@@ -65,6 +65,12 @@ class Utilization:
     curves: tuple[UtilizationCurve, ...]
     seconds: float
     ticks: tuple[tuple[float, str], ...]
+    averaged: bool
+    """Whether enough samples are known to be of the training; else there is no mean."""
+
+    @property
+    def has_means(self) -> bool:
+        return says(curve.mean for curve in self.curves)
 
 
 def breakdown(times: Breakdown | None) -> tuple[BreakdownSegment, ...]:
@@ -101,23 +107,24 @@ def utilization(
     rows: Sequence[Mapping[str, Any]], series: Mapping[str, Sequence[float | None]], counted: Sequence[bool] = ()
 ) -> Utilization | None:
     """Curves over the time of the samples; `rows` carry `unix_ns`, `series` one value or None per row. `counted` says
-    which rows an average is over; all without it."""
+    which rows an average is over; all without it. Where it says none, there is no average."""
     times = [int(row["unix_ns"]) for row in rows if "unix_ns" in row]
     if len(times) < 2 or len(times) != len(rows) or times[-1] <= times[0]:
         return None
     span = times[-1] - times[0]
     x = [(t - times[0]) / span * (WIDTH - 60.0) + 50.0 for t in times]
     every = max(1, len(times) // SAMPLE_POINTS)
+    chosen = counted or [True] * len(rows)
     curves = tuple(
         UtilizationCurve(
             name,
             _pieces(x[::every], list(values)[::every]),
-            _mean([value for value, one in zip(values, counted or [True] * len(rows), strict=True) if one]),
+            _mean(values, chosen),
         )
         for name, values in series.items()
     )
     ticks = tuple((round(50.0 + k * (WIDTH - 60.0) / 4, 1), f"{span / 4e9 * k:.1f} s") for k in range(5))
-    return Utilization(curves, span / 1e9, ticks)
+    return Utilization(curves, span / 1e9, ticks, any(chosen))
 
 
 def _pieces(x: Sequence[float], values: Sequence[float | None]) -> tuple[str, ...]:
@@ -130,6 +137,9 @@ def _pieces(x: Sequence[float], values: Sequence[float | None]) -> tuple[str, ..
     return tuple(" ".join(piece) for piece in pieces if len(piece) > 1)
 
 
-def _mean(values: Sequence[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    return f"{sum(known) / len(known):.0f} %" if known else say("not available")
+def _mean(values: Sequence[float | None], chosen: Sequence[bool]) -> str:
+    """Of the chosen samples; a dash where none of those has a value."""
+    if all(value is None for value in values):
+        return say("not available")
+    known = [value for value, one in zip(values, chosen, strict=True) if one and value is not None]
+    return f"{sum(known) / len(known):.0f} %" if known else DASH

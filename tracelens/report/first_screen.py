@@ -57,6 +57,8 @@ class FirstScreen:
     headline: str
     verdict: str
     """What the headline leaves out."""
+    steps_found: bool
+    """Else times are of the whole recording."""
     instead: str
     """What the recommended change comes to; empty where none is recommended."""
     lines: tuple[CostlyLine, ...]
@@ -90,6 +92,7 @@ def first_screen(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> Firs
         subject=subject(diagnosis),
         headline=diagnosis.headline,
         verdict=wording.beside_headline(diagnosis),
+        steps_found=diagnosis.steps.source != "none",
         instead=_instead(diagnosis),
         lines=costly_lines(diagnosis),
         time_columns=time_columns(diagnosis),

@@ -6,7 +6,7 @@ In: numbers in the program's units, text of any origin. Out: short strings.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tracelens import units
 from tracelens.messages import capital, joined, say
@@ -18,6 +18,16 @@ DASH = "–"
 SMALL_NS = 50_000
 """Below this a time is written `<0.1`: a first screen has one decimal."""
 LARGE_NS = 100_000_000
+
+
+def said_columns(count: int, rows: Sequence[Sequence[object]]) -> tuple[int, ...]:
+    """The places of the columns in which a row says something, of `count`; all where there is no row."""
+    return tuple(place for place in range(count) if not rows or says(str(row[place]) for row in rows))
+
+
+def says(cells: Iterable[str]) -> bool:
+    """Whether any of these cells of a column has more than a dash."""
+    return any(cell.strip() not in ("", DASH) for cell in cells)
 
 
 def clean(text: str) -> str:

@@ -147,7 +147,7 @@ def _evidence(diagnosis: IllustratedDiagnosis) -> dict[str, Any]:
     return {
         "measured": list(zip(evidence.trials(diagnosis), graded, strict=True)),
         "estimated": sections.estimates(diagnosis),
-        "scored": [scheme for scheme in schemes if scheme.scores and scheme.estimate is not None],
+        "scored": [scheme for scheme in schemes if scheme.total is not None],
         "criteria": CRITERIA,
         "weights": diagnosis.weights,
         "score_note": sections.score_note(diagnosis),
@@ -192,7 +192,7 @@ def _scoring(diagnosis: PlannedDiagnosis, schemes: Sequence[Scheme]) -> dict[str
                 "measured": scheme.estimate.evidence == "measured",
             }
             for scheme in schemes
-            if scheme.estimate is not None and scheme.scores
+            if scheme.estimate is not None and scheme.total is not None
         ],
     }
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from tracelens.messages import say
 from tracelens.model import Lever, PlannedDiagnosis, Speedup
 from tracelens.report import first_screen, next_commands, wording
 from tracelens.report.first_screen import LeverRow
-from tracelens.report.formatting import DASH, listed, short_ms
+from tracelens.report.formatting import DASH, listed, says, short_ms
 from tracelens.report.sections import Code, Section, Table
 
 MOST_UNTRIED = 4
@@ -65,6 +66,17 @@ class LeverTable:
     now: float
     now_text: str
     rest: tuple[Section, ...]
+    steps_found: bool
+    """Else the scale is the whole recording."""
+
+    def has_word(self, column: Literal["rank", "gain"]) -> bool:
+        """Whether any line says something in this column of the page."""
+        return says(getattr(line, column) for line in self.lines)
+
+    @property
+    def says_next(self) -> bool:
+        """Whether any line has a command or an advice."""
+        return any(line.command or line.advice for line in self.lines)
 
     @property
     def table(self) -> Table:
@@ -96,7 +108,8 @@ def lever_table(diagnosis: PlannedDiagnosis) -> LeverTable | None:
     rows = first_screen.lever_rows(levers, diagnosis)
     lines = tuple(_line(lever, row, diagnosis, scale) for lever, row in zip(levers, rows, strict=True))
     rest = tuple(_rest(diagnosis, frozenset(lever.id for lever in levers)))
-    return LeverTable(lines, round(base_ns * scale, 2), short_ms(base_ns), rest)
+    found = diagnosis.steps.source != "none"
+    return LeverTable(lines, round(base_ns * scale, 2), short_ms(base_ns), rest, found)
 
 
 def _shown(diagnosis: PlannedDiagnosis) -> Sequence[Lever]:

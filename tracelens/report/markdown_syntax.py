@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from tracelens.messages import shown
-from tracelens.report.formatting import clean
+from tracelens.report.formatting import clean, said_columns
 
 SPECIAL = re.compile(r"[\\`*_\[\]<>|~#!$]")
 """What Markdown or HTML could act on in the middle of a line."""
@@ -40,9 +40,12 @@ def block(text: str, language: str = "") -> str:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], numbers: frozenset[int] = frozenset()) -> str:
-    """A table; columns in `numbers` are set flush right. Cells are Markdown already."""
-    rule = ["--:" if index in numbers else "---" for index in range(len(columns))]
-    return "\n".join("| " + " | ".join(map(shown, row)) + " |" for row in (columns, rule, *rows))
+    """A table; columns in `numbers` are set flush right, those without a word are left out. Cells are Markdown."""
+    cells = list(rows)
+    kept = said_columns(len(columns), cells)
+    rule = ["--:" if place in numbers else "---" for place in range(len(columns))]
+    lines = ([shown(row[place]) for place in kept] for row in (columns, rule, *cells))
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def checklist(items: Iterable[tuple[bool | None, str]]) -> str:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from tracelens.messages import say
 from tracelens.model import Diagnosis, RankTimes
-from tracelens.report.formatting import milliseconds, percent
+from tracelens.report.formatting import milliseconds, percent, says
 
 MOST_ROWS = 64
 """Above it: a map of all ranks and a table of the slowest."""
@@ -48,6 +49,10 @@ class RankComparison:
     rows: tuple[RankRow, ...]
     cells: tuple[RankCell, ...]
     left_out: int
+
+    def has_word(self, column: Literal["busy", "alone", "note"]) -> bool:
+        """Whether any rank says something in this column."""
+        return says(getattr(row, column) for row in self.rows)
 
 
 def compare_ranks(diagnosis: Diagnosis) -> RankComparison | None:

@@ -16,7 +16,7 @@ from tracelens.messages import joined, say, say_count, shown
 from tracelens.report import terminal
 from tracelens.report.edit_excerpt import EditExcerpt
 from tracelens.report.first_screen import FirstScreen, LeverRow
-from tracelens.report.formatting import DASH, clean, short_ms
+from tracelens.report.formatting import clean, says, short_ms
 from tracelens.report.line_times import CostlyLine
 from tracelens.report.step_strip import StepStrip, StripLane
 
@@ -37,7 +37,7 @@ def blocks(screen: FirstScreen, next_command: str) -> Iterator[RenderableType]:
     yield from edited(screen.edit)
     if screen.levers:
         yield Text()
-        yield _Levers(screen.levers)
+        yield _Levers(screen.levers, say("step, ms") if screen.steps_found else say("recording, ms"))
     yield Text()
     for note in _notes(screen):
         yield terminal.paragraph(note, "dim")
@@ -124,7 +124,7 @@ def _notes(screen: FirstScreen) -> Iterator[str]:
         yield screen.measured
     if screen.about_patch:
         yield screen.about_patch
-    about = list(_of_rows(screen.levers))
+    about = list(_of_rows(screen.levers, screen.steps_found))
     if about:
         yield joined(" ", about)
     if any(row.id == "event-sync" for row in screen.levers):
@@ -137,13 +137,16 @@ def _notes(screen: FirstScreen) -> Iterator[str]:
     yield say("With -v: {more}.", more=joined(", ", [*more, say("scores, the plan and the diff")]))
 
 
-def _of_rows(rows: Sequence[LeverRow]) -> Iterator[str]:
+def _of_rows(rows: Sequence[LeverRow], steps_found: bool) -> Iterator[str]:
     """What the rows leave open: which of them are no better than one another, and what a ceiling is."""
     same = _same_ranks(rows)
     if same:
         yield say("{ranks}: about the same.", ranks=joined(", ", same))
     if any(row.acts for row in rows):
-        yield say("acts on: so many ms of a step it can save at most.")
+        if steps_found:
+            yield say("acts on: so many ms of a step it can save at most.")
+        else:
+            yield say("acts on: so many ms of the whole recording it can save at most; steps were not found.")
 
 
 def _same_ranks(rows: Sequence[LeverRow]) -> list[str]:
@@ -173,17 +176,19 @@ class _Levers:
     """A table of levers; where there is room, with what to type for each."""
 
     rows: Sequence[LeverRow]
+    time: str
+    """What the times are of."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         columns = [
             ("", [row.rank for row in self.rows]),
             (say("lever"), [row.lever for row in self.rows]),
             (say("lines"), [row.lines for row in self.rows]),
-            (say("step, ms"), [row.step for row in self.rows]),
+            (self.time, [row.step for row in self.rows]),
             (say("gain"), [row.gain for row in self.rows]),
             (say("evidence"), [row.evidence for row in self.rows]),
         ]
-        shown = [(name, cells) for name, cells in columns if set(cells) - {"", DASH} or name in ("", "lever")]
+        shown = [(name, cells) for name, cells in columns if says(cells)]
         commands = (say("to measure or write it"), [row.command or say("by hand") for row in self.rows])
         if any(row.command for row in self.rows) and _width([*shown, commands]) <= options.max_width:
             shown.append(commands)

@@ -20,6 +20,7 @@ from tracelens.report.formatting import (
     milliseconds,
     percent,
     readable_id,
+    said_columns,
     short_ms,
 )
 from tracelens.report.on_baseline import factor, on_baseline
@@ -38,12 +39,20 @@ class Code(str):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """`numbers` are columns set flush right; `anchors` are the rows' ids, where something links to them."""
+    """`numbers` are columns set flush right; `anchors` are the rows' ids, where something links to them. A column of
+    which no row says anything is left out."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     numbers: frozenset[int] = frozenset()
     anchors: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        kept = said_columns(len(self.columns), self.rows)
+        numbers = frozenset(new for new, place in enumerate(kept) if place in self.numbers)
+        object.__setattr__(self, "columns", tuple(self.columns[place] for place in kept))
+        object.__setattr__(self, "rows", tuple(tuple(row[place] for place in kept) for row in self.rows))
+        object.__setattr__(self, "numbers", numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +286,7 @@ def beyond(diagnosis: PlannedDiagnosis) -> Section | None:
     """Measures of the training speed guide that the loop does not have; opinions, and said to be."""
     rows = tuple(map(_measure, wording.untried(diagnosis)))
     table = Table(
-        (say("measure"), say("what it is"), say("the guide expects"), say("here at most"), say("watch out")),
+        (say("lever"), say("what it is"), say("the guide expects"), say("acts on"), say("watch out")),
         rows,
         frozenset({3}),
     )

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from tracelens.messages import say, say_count, shown
 from tracelens.report.diff import ChangedFile
-from tracelens.report.formatting import clean
+from tracelens.report.formatting import clean, said_columns
 from tracelens.report.source_excerpt import Excerpt
 
 INDENT = 2
@@ -98,9 +98,12 @@ def flush_right(text: str, width: int) -> str:
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], numbers: frozenset[int]) -> RenderableType:
     """A table without lines; columns in `numbers` are set flush right and never broken. Where the terminal is too
-    narrow for that, each row becomes a small list."""
+    narrow for that, each row becomes a small list. A column of which no row says anything is not there."""
     cells = [tuple(cell if isinstance(cell, Text) else Text(clean(shown(cell))) for cell in row) for row in rows]
-    return _Table(tuple(map(shown, columns)), cells, numbers)
+    kept = said_columns(len(columns), cells)
+    names = tuple(shown(columns[place]) for place in kept)
+    flush_right = frozenset(new for new, place in enumerate(kept) if place in numbers)
+    return _Table(names, [tuple(row[place] for place in kept) for row in cells], flush_right)
 
 
 @dataclass(frozen=True)

@@ -137,14 +137,14 @@ def by_rank(diagnosis: PlannedDiagnosis) -> tuple[Scheme, ...]:
 def _schemes(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:
     shown = [scheme for scheme in by_rank(diagnosis) if scheme.estimate is not None]
     if shown:
-        yield terminal.heading(say("Schemes on this run"))
+        yield terminal.heading(say("Changes of the loop"))
         columns = (
             say("rank"),
-            say("scheme"),
+            say("lever"),
             say("step (range)"),
             say("faster by"),
-            say("how it is known"),
-            say("prior"),
+            say("evidence"),
+            say("rating before"),
             say("score"),
         )
         yield terminal.table(columns, [_scheme_row(scheme) for scheme in shown], frozenset({0, 2, 3, 5, 6}))
@@ -152,7 +152,7 @@ def _schemes(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:
     if reasons:
         yield terminal.heading(say("Why not"))
         yield terminal.table(
-            (say("scheme"), say("reason")), [(", ".join(ids), reason) for ids, reason in reasons], frozenset()
+            (say("lever"), say("reason")), [(", ".join(ids), reason) for ids, reason in reasons], frozenset()
         )
 
 
@@ -173,13 +173,13 @@ def _scheme_row(scheme: Scheme) -> tuple[str, ...]:
 
 def _criteria(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:
     """Score of each criterion with where it comes from, prior beside it."""
-    scored = [scheme for scheme in by_rank(diagnosis) if scheme.scores and scheme.estimate is not None]
+    scored = [scheme for scheme in by_rank(diagnosis) if scheme.total is not None]
     if not scored:
         return
-    yield terminal.heading(say("Scores: this run (prior), 10 is best"))
+    yield terminal.heading(say("Scores: this run (rating before it), 10 is best"))
     rows = [(scheme.id, *(_score(scheme, criterion) for criterion in CRITERIA)) for scheme in scored]
     yield terminal.table(
-        (say("scheme"), *(wording.CRITERION_WORD[one] for one in CRITERIA)),
+        (say("lever"), *(wording.CRITERION_WORD[one] for one in CRITERIA)),
         rows,
         frozenset(range(1, len(CRITERIA) + 1)),
     )
@@ -260,7 +260,7 @@ def _measures(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:
     if measures:
         yield terminal.heading(wording.BEYOND)
         rows = [(measure.id, measure.how, wording.expected(measure), wording.at_most(measure)) for measure in measures]
-        columns = (say("measure"), say("what it is"), say("the guide expects"), say("here at most"))
+        columns = (say("lever"), say("what it is"), say("the guide expects"), say("acts on"))
         yield terminal.table(columns, rows, frozenset({3}))
         yield terminal.paragraph(wording.BEYOND_NOTE, "dim")
 

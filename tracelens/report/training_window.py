@@ -28,9 +28,8 @@ def training_window(diagnosis: Diagnosis) -> tuple[int, int] | None:
 
 
 def taken_in(rows: Sequence[Mapping[str, Any]], window: tuple[int, int] | None) -> tuple[bool, ...]:
-    """Which samples were taken while it trained; all of them where that is not known, or too few were."""
-    if window is not None:
-        found = tuple("unix_ns" in row and window[0] <= int(row["unix_ns"]) <= window[1] for row in rows)
-        if sum(found) >= FEWEST:
-            return found
-    return tuple(True for _ in rows)
+    """Which samples were taken while it trained; none where that is not known, or where too few were for an average."""
+    if window is None:
+        return tuple(False for _ in rows)
+    found = tuple("unix_ns" in row and window[0] <= int(row["unix_ns"]) <= window[1] for row in rows)
+    return found if sum(found) >= FEWEST else tuple(False for _ in rows)

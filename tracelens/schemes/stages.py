@@ -31,7 +31,8 @@ def stages(rules: Rules, schemes: Sequence[Scheme], facts: Facts) -> tuple[Stage
 def _stage(rule: StageRule, schemes: Sequence[Scheme], facts: Facts) -> Stage:
     own = [scheme for scheme in schemes if scheme.id in rule.schemes]
     trial = _best_trial(rule, facts)
-    goals = tuple(_goal(goal, trial) for goal in rule.goals if _applies(goal, trial, own))
+    concerned = trial is not None or any(scheme.applicable for scheme in own)
+    goals = tuple(_goal(goal, trial) for goal in rule.goals if concerned and _applies(goal, trial, own))
     found = _next(own, goals, trial)
     if isinstance(found, str):
         return Stage(rule.number, rule.title, rule.schemes, goals, found, None)

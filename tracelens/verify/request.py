@@ -187,7 +187,7 @@ def check(request: VerificationRequest, changes: tuple[PatchedVersion, ...]) -> 
     if len(set(names)) != len(names):
         raise UsageError(
             say("a scheme was given twice: {names}", names=joined(", ", sorted(names))),
-            hint=say("name each scheme once"),
+            hint=say("name each lever once"),
         )
 
 

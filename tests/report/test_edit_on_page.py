@@ -1,0 +1,69 @@
+"""The first screen of the page shows the edit in its place: the same line out and line in as the terminal."""
+
+from __future__ import annotations
+
+import html as markup
+import re
+
+import pytest
+
+from tests.support import report_cases as cases
+from tests.support.places import SAMPLES
+from tracelens import pipeline
+from tracelens.model import Location
+from tracelens.report import annotated_source, html, text
+from tracelens.report.edit_excerpt import EditExcerpt
+from tracelens.report.line_times import CostlyLine
+from tracelens.report.terminal import TerminalStyle
+
+SOURCE = "for x in y:\n    if ready:\n        wait()  # each step\n    total += x.item()\n"
+
+
+def rows(edit: EditExcerpt, *numbers: int) -> list[tuple[str, int | None, str]]:
+    lines = tuple(
+        CostlyLine(Location("train.py", number, "main"), SOURCE.splitlines()[number - 1], 1_000_000, None)
+        for number in numbers
+    )
+    diagnosis = cases.recommended(sources={"train.py": SOURCE})
+    (file,) = annotated_source.frame(diagnosis, lines, edit)
+    return [(row.kind, row.number, row.text) for row in file.rows]
+
+
+def test_the_added_line_stands_behind_the_one_that_goes_with_its_indentation() -> None:
+    edit = EditExcerpt("train.py", 3, "wait()  # each step", "mark()", 1, 1, ())
+    assert rows(edit, 1, 3, 4) == [
+        ("same", 1, "for x in y:"),
+        ("gap", None, ""),
+        ("del", 3, "        wait()  # each step"),
+        ("add", None, "        mark()"),
+        ("same", 4, "    total += x.item()"),
+    ]
+
+
+def test_a_line_that_takes_no_time_is_shown_where_it_goes() -> None:
+    edit = EditExcerpt("train.py", 4, "total += x.item()", "later(x)", 1, 1, ())
+    assert rows(edit, 3) == [
+        ("same", 3, "    wait()  # each step"),
+        ("del", 4, "total += x.item()"),
+        ("add", None, "later(x)"),
+    ]
+
+
+def test_a_line_that_only_comes_has_none_before_it() -> None:
+    assert rows(EditExcerpt("train.py", 1, "", "import fast", 1, 0, ()), 1) == [
+        ("add", None, "import fast"),
+        ("same", 1, "for x in y:"),
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["sync_every_batch", "pageable_copies"])
+def test_page_and_terminal_show_the_same_edit(case: str) -> None:
+    examined = pipeline.examine(pipeline.open_inputs((SAMPLES / case / "run",)))
+    diagnosis = pipeline.illustrate(examined, pipeline.plan(examined))
+    page = html.render(diagnosis)
+    answer = page[page.index('<section id="answer"') :].partition("</section>")[0]
+    on_page = [markup.unescape(found) for found in re.findall(r"<(?:del|ins)>(.*?)</(?:del|ins)>", answer)]
+    screen = text.recommendation(diagnosis, TerminalStyle(120))
+    in_terminal = re.findall(r"^ +\d* [-+] (.+)$", screen, re.MULTILINE)
+    assert [line.strip() for line in on_page] == [line.strip() for line in in_terminal] and len(on_page) == 2
