@@ -134,6 +134,60 @@ TIMELY = {
 }
 
 
+CAN_FAIL = {
+    "a place in a list": "table[i] = loss.item()",
+    "a sum in a dict": "sums['loss'] += loss.item()",
+    "a quotient": "total /= loss.item()",
+    "an assertion": "assert loss.item() < 9",
+    "parts": "a, b = meter, loss.item(), i",
+    "the whole of a slice": "table[:] = [loss.item()]",
+}
+CANNOT_FAIL = {
+    "a key of a dict": "sums['loss'] = loss.item()",
+    "a key of a dict with its number": "sums[f'loss {i}'] = loss.item()",
+    "a sum": "total += loss.item() * 2",
+    "a half": "total /= 2; mean = loss.item() / 2",
+    "two values": "a, b = loss.item(), i",
+    "a choice": "total = loss.item() if i > 3 else -1.0",
+}
+WHILE_CAUGHT = (
+    "table, sums, total, mean, meter = [0.0] * 9, {{'loss': 0.0}}, 1.0, 0.0, 1\ntry:\n"
+    "    for i, (x, y) in enumerate(loader):\n        STEP\n        {}  # fires\nexcept Exception:\n    print(i)\n"
+    "print(table, sums, total, mean)\n"
+)
+
+
+METERS = {
+    "a table that is full": ("self.rows[self.count] = value", "checked"),
+    "behind a method": ("self.keep(value)", "checked"),
+    "behind a lambda": ("(lambda: self.rows[value])()", "checked"),
+    "a list that grows": ("self.rows.append(value)", "safe"),
+    "a sum": ("self.total = self.total + value * 2", "safe"),
+}
+METER = (
+    "class Meter:\n    def __init__(self):\n        self.rows, self.count, self.total = [0.0] * 9, 0, 0.0\n"
+    "    def keep(self, value):\n        self.rows[self.count] = value\n"
+    "    def append(self, value):\n        {}\n"
+    "meter = Meter()\n"
+)
+
+
+@pytest.mark.parametrize("name", METERS)
+def test_an_error_in_a_method_that_is_called_like_one_of_a_list_counts_too(name: str, tmp_path: Path) -> None:
+    body, tier = METERS[name]
+    text = METER.format(body) + WHILE_CAUGHT.format("meter.append(loss.item())").replace(", meter = ", ", _ = ")
+    patch = patch_of(tmp_path, script(text), lossy=False)
+    assert [hunk.tier for hunk in patch.hunks] == [tier]
+
+
+@pytest.mark.parametrize("statement", [*CAN_FAIL.values(), *CANNOT_FAIL.values()], ids=[*CAN_FAIL, *CANNOT_FAIL])
+def test_a_loop_that_an_error_ends_ends_at_the_same_batch(statement: str, tmp_path: Path) -> None:
+    """With a handler around the loop: the table that is full stops the training at once, not some batches later."""
+    patch = patch_of(tmp_path, script(WHILE_CAUGHT.format(statement)), lossy=False)
+    tiers = {hunk.tier for hunk in patch.hunks}
+    assert tiers == ({"safe"} if statement in CANNOT_FAIL.values() else tiers - {"safe"})
+
+
 @pytest.mark.parametrize("name", LATE_ERRORS)
 def test_an_error_that_would_be_lost_or_come_after_a_file_is_not_proved_to_be_the_same_later(
     name: str, tmp_path: Path

@@ -7,7 +7,7 @@ what waits then. An exception that nobody catches ends the process; one that is 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Literal, TypeGuard
 
@@ -30,17 +30,12 @@ from tracelens.patch.effects.objects import (
     Unknown,
 )
 from tracelens.patch.effects.places import Loop, path_to
+from tracelens.patch.effects.raising import walk_without
 from tracelens.patch.effects.scopes import FUNCTIONS
 
 Seen = Literal["lines", "results"]
 _ENDS = ("KeyboardInterrupt", "SystemExit")
 _EXITS = ("sys.exit", "exit", "quit", "os._exit")
-_CANNOT_FAIL = frozenset(
-    [
-        *("add", "add_scalar", "append", "cpu", "debug", "detach", "error", "float", "format", "info", "item", "len"),
-        *("print", "set_postfix", "str", "tolist", "warning", "write"),
-    ]
-)
 _MADE = (Container, Instance)
 
 
@@ -90,7 +85,7 @@ def late_errors(analysis: Analysis, unit: Module | Activation, loop: Loop) -> It
     handler = _handler_of_errors(analysis, unit, loop)
     if handler is not None:
         yield "an error in it is caught there, and would be some batches later", *handler
-    inside = _walk_without(loop, lambda node: isinstance(node, FUNCTIONS))
+    inside = walk_without(loop, lambda node: isinstance(node, FUNCTIONS))
     early = next(filter(_leaves, inside), None)
     if early is not None:
         yield "an error in it would be lost where the loop is left here", module_of(unit).file.shown, early.lineno
@@ -135,36 +130,6 @@ def _goes_on(handler: ast.ExceptHandler) -> bool:
     call = last.value if isinstance(last, ast.Expr) else None
     ends = isinstance(call, ast.Call) and ast.unparse(call.func) in _EXITS
     return not (ends or isinstance(last, ast.Raise))
-
-
-def may_raise(statement: ast.AST, is_kept: Callable[[ast.AST], bool]) -> bool:
-    """Whether a statement does more than what cannot fail: sums, lists, lines. `is_kept`: what has its value already,
-    so that an error in it comes where it stands."""
-    return any(map(_may_raise, _walk_without(statement, is_kept)))
-
-
-def _walk_without(node: ast.AST, is_kept: Callable[[ast.AST], bool]) -> Iterator[ast.AST]:
-    if not is_kept(node):
-        yield node
-        for child in ast.iter_child_nodes(node):
-            yield from _walk_without(child, is_kept)
-
-
-def _may_raise(node: ast.AST) -> bool:
-    if isinstance(node, ast.Call):
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        return name not in _CANNOT_FAIL
-    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)):
-        return not (_is_text(node.left) or _is_number_but_zero(node.right))
-    return isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)
-
-
-def _is_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
-
-
-def _is_number_but_zero(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and node.value != 0
 
 
 def _is_guarded(analysis: Analysis, unit: Module | Activation, node: ast.AST) -> bool:

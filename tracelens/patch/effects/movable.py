@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from tracelens.patch.effects import names
-from tracelens.patch.effects.after_exceptions import Seen, is_plain_block, late_errors, may_raise, seen_of
+from tracelens.patch.effects.after_exceptions import Seen, is_plain_block, late_errors, seen_of
 from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.attributes import FLUSHED
 from tracelens.patch.effects.deeds import Deed, Deeds
@@ -54,6 +54,7 @@ from tracelens.patch.effects.places import (
     path_to,
     span_of,
 )
+from tracelens.patch.effects.raising import may_raise
 from tracelens.patch.effects.reasons import (
     CLOCKS,
     CODE,
@@ -244,7 +245,7 @@ class _Judge:
 
     def _of_errors(self) -> Iterator[Reason]:
         """Errors that would come some batches later, where more than the end of the process depends on them."""
-        if not any(may_raise(one, self._is_kept) for one in self.statements):
+        if not any(may_raise(self.analysis, self.unit, one, self._is_kept) for one in self.statements):
             return
         for text, path, line in late_errors(self.analysis, self.unit, self.loop):
             yield Reason("suspected", "moment", CODE, text, path, line)
