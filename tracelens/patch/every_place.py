@@ -15,8 +15,10 @@ import libcst as cst
 from tracelens.edit_kinds import EditKind, WaitGroup, definition
 from tracelens.model import Edit, FilePatch, Location, Patch, Stall
 from tracelens.patch.code.batches import batches, parsed
+from tracelens.patch.code.import_roots import import_root
 from tracelens.patch.code.names import walk
 from tracelens.patch.code.source import SourceFile, Unreadable, parse
+from tracelens.patch.effects.project import Project
 from tracelens.patch.files import diff, vendored
 from tracelens.patch.loop import guards
 from tracelens.patch.loop.never import never_runs
@@ -38,7 +40,11 @@ def patch_files(scripts: Iterable[Path], root: Path, intervals: Mapping[EditKind
 
     Raises `InputError` if a script cannot be read.
     """
-    patches = [patch_script(script, root, intervals, options) for script in dict.fromkeys(scripts)]
+    project = Project(root.resolve())
+    patches = [
+        patch_script(script, root, intervals, replace(options, helper_folder=import_root(script.resolve(), project)))
+        for script in dict.fromkeys(scripts)
+    ]
     files: dict[Path, FilePatch] = {}
     for patch in patches:
         files |= {file.path: _joined(files.get(file.path), file) for file in patch.files}

@@ -55,8 +55,11 @@ def offers(helpers: bytes) -> frozenset[str]:
     return frozenset(name for name in out if not name.startswith("_") and "._" not in name)
 
 
-def place(script: Path) -> Path:
-    """Beside the script, where `import tracelens_runtime` finds it; above its package where it is a module of one."""
+def place(script: Path, known: Path | None = None) -> Path:
+    """Beside the script, where `import tracelens_runtime` finds it; above its package where it is a module of one. A
+    folder that is `known` goes before."""
+    if known is not None:
+        return known / f"{MODULE}.py"
     text = script.read_bytes() if script.is_file() else b""
     folder = script.parent
     for _ in range(_dots(text)):

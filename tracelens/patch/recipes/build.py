@@ -176,7 +176,7 @@ class _Project:
 
     def _runtime(self, called: frozenset[str]) -> list[FilePatch]:
         """The helper file with what the patched files call, and what it has already for other scripts."""
-        path = vendored.place(self.script)
+        path = vendored.place(self.script, self.options.helper_folder)
         before = path.read_bytes() if path.is_file() else None
         if before is not None and not vendored.is_ours(before):
             raise UsageError(f"{path} exists and is not a file of TraceLens", hint="rename it, then apply again")

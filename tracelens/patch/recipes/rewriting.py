@@ -43,6 +43,8 @@ class PatchOptions:
     lossy: bool = True
     """Among these, forms that lose values where an exception or a signal ends the loop. A trial ends its loop so: it
     would find that they are lost."""
+    helper_folder: Path | None = None
+    """Where the file with the helpers goes; None: beside the script, which was started."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,57 @@
+"""From which folder a project imports one of its files: there a module that this file needs is found.
+
+In: a file and its project. Out: a folder. For files of which nobody knows who starts them; beside a script that was
+recorded stands what it imports.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from tracelens.patch.effects.project import Project
+
+
+def import_root(path: Path, project: Project) -> Path | None:
+    """The outermost folder that import statements of the project name `path` from: for `from core.trainer import fit`
+    the one that holds core/. None where nobody imports it, and for a script that can be started by itself."""
+    own = project.file(path)
+    if own is None or own.tree is None or _is_started(own.tree):
+        return None
+    roots = {root for importer in project.importers(path) for root in _roots(path, importer, project)}
+    return min(roots, key=lambda folder: len(folder.parts), default=None)
+
+
+def _is_started(tree: ast.Module) -> bool:
+    """Whether it has code for the case that it is started: `if __name__ == "__main__"`."""
+    return any(
+        isinstance(part, ast.Name) and part.id == "__name__"
+        for node in tree.body
+        if isinstance(node, ast.If)
+        for part in ast.walk(node.test)
+    )
+
+
+def _roots(path: Path, importer: Path, project: Project) -> Iterator[Path]:
+    file = project.file(importer)
+    for node in ast.walk(file.tree) if file is not None and file.tree is not None else ():
+        for name, dots in _imported(node):
+            if project.module(name, dots, importer) == path:
+                yield _above_package(path.parent) if dots else path.parents[name.count(".")]
+
+
+def _imported(node: ast.AST) -> Iterator[tuple[str, int]]:
+    """What may be modules among what a statement imports, each with the dots before its name."""
+    if isinstance(node, ast.Import):
+        yield from ((alias.name, 0) for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        module = node.module or ""
+        yield module, node.level
+        yield from ((f"{module}.{alias.name}".lstrip("."), node.level) for alias in node.names)
+
+
+def _above_package(folder: Path) -> Path:
+    while (folder / "__init__.py").is_file():
+        folder = folder.parent
+    return folder
