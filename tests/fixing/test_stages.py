@@ -13,17 +13,20 @@ from tracelens.fixing import stages
 from tracelens.verify.request import Pace, seconds_needed
 
 
-@pytest.mark.parametrize(("left_s", "steps"), [(2000.0, 200), (700.0, 100), (420.0, 50), (300.0, 25), (1.0, 25)])
+@pytest.mark.parametrize(
+    ("left_s", "steps"), [(2000.0, 200), (900.0, 100), (700.0, 50), (500.0, 50), (400.0, 25), (1.0, 25)]
+)
 def test_a_short_budget_takes_steps_from_each_process_before_it_gives_up(
     left_s: float, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Eleven processes of 10 s and half a second per step: 1210 s with 200 steps, 247 with 25."""
+    """Eleven processes of 10 s and half a second per step: 1210 s with 200 steps, 247 with 25; a quarter is left over,
+    because two originals may differ and run once more."""
     diagnosis: Any = SimpleNamespace(steps=SimpleNamespace(best_known_ns=500_000_000))
     monkeypatch.setattr(trials, "start_seconds", lambda _: 10.0)
     options: Any = SimpleNamespace(left_s=left_s)
     chosen = stages._steps(diagnosis, options)
     assert chosen == steps
-    assert left_s < 300 or seconds_needed(Pace(10.0, 0.5), chosen) <= left_s
+    assert left_s < 400 or 1.25 * seconds_needed(Pace(10.0, 0.5), chosen) <= left_s
 
 
 def test_what_is_left_counts_from_the_start_of_the_command() -> None:

@@ -211,11 +211,12 @@ def test_a_script_with_a_seed_from_the_clock_is_inconclusive_about_numbers(proje
 
 
 def test_the_whole_of_torch_runs_under_deterministic_algorithms(project):
-    asks = "print('deterministic', torch.are_deterministic_algorithms_enabled())\ndef main():"
+    fused = "[getattr(torch.backends.cuda, f'{one}_sdp_enabled')() for one in ('flash', 'mem_efficient', 'cudnn')]"
+    asks = f"print('deterministic', torch.are_deterministic_algorithms_enabled(), any({fused}))\ndef main():"
     record, _ = one_process(
         whole_script(project, TRAIN.replace("def main():", asks)), "numbers", 10, deterministic=True
     )
-    assert (record.stdout.splitlines()[0], record.steps) == ("deterministic True", 10)
+    assert (record.stdout.splitlines()[0], record.steps) == ("deterministic True False", 10)
 
 
 RESUMING = TRAIN.replace(

@@ -27,7 +27,7 @@ from tracelens.verify import equality, store
 from tracelens.verify.equality import TrialSubject
 from tracelens.verify.lever_trial import LEVER_POLICY
 from tracelens.verify.policy import POLICY
-from tracelens.verify.request import Pace, duration_text, seconds_needed
+from tracelens.verify.request import BUDGET_MARGIN, Pace, duration_text, seconds_needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +199,10 @@ def _pace(diagnosis: PlannedDiagnosis) -> Pace:
 
 
 def _steps(diagnosis: PlannedDiagnosis, options: FixOptions) -> int:
-    """The most steps per process, of the usual number and its halves, with which a verdict fits into what is left."""
+    """The most steps per process, of the usual number and its halves, with which a verdict fits into what is left, also
+    where the machine is slower than it was, or two originals differ and are compared once more."""
     steps, pace = POLICY.default_steps, _pace(diagnosis)
-    while steps // 2 >= POLICY.least_steps and seconds_needed(pace, steps) > options.left_s:
+    while steps // 2 >= POLICY.least_steps and BUDGET_MARGIN * seconds_needed(pace, steps) > options.left_s:
         steps //= 2
     return steps
 

@@ -101,8 +101,15 @@ def _shifted(set_seed: Any, shift: int) -> Any:
 
 
 def _be_deterministic(torch: Any) -> None:
-    """Deterministic algorithms where torch has them; the script's `benchmark = True` is undone at its first forward."""
+    """Deterministic algorithms where torch has them; the script's `benchmark = True` is undone at its first forward.
+
+    What has none may run all the same (`warn_only`); but then the fused attention kernels keep their other order of
+    additions, too, so that attention is computed step by step.
+    """
     torch.use_deterministic_algorithms(True, warn_only=True)
+    for name in ("flash", "mem_efficient", "cudnn"):
+        if (enable := getattr(torch.backends.cuda, f"enable_{name}_sdp", None)) is not None:
+            enable(False)
 
     def overrule(*_: Any) -> None:
         torch.backends.cudnn.benchmark = False
