@@ -7,9 +7,11 @@ key too many makes the patcher decline and a key too few would make it wrong.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache, lru_cache
+from operator import attrgetter
+from typing import Any
 
 import libcst as cst
 
@@ -21,6 +23,9 @@ WHOLE_SELF = frozenset({"self", "cls", "self.__dict__"})
 """Keys of the object as a whole: whoever has one of them can see all its attributes."""
 KEPT_STATEMENTS = 4096
 """Statements whose names are looked up again and again while a loop is planned; that is some files' worth."""
+KEPT_WALKS = 256
+"""Blocks whose parts are kept; a file that is patched has some dozens."""
+_BLOCKS = (cst.Module, cst.IndentedBlock, cst.FunctionDef, cst.ClassDef, cst.For, cst.While, cst.If, cst.With, cst.Try)
 CONSTANTS = frozenset({"True", "False", "None"})
 """Names to LibCST, values to Python: nothing can change them, and no parameter can be called so."""
 _PRINTERS = frozenset({"print", "open", "pprint.pprint", "display"})
@@ -104,8 +109,7 @@ def bound_name(alias: cst.ImportAlias) -> str:
 def children(node: cst.CSTNode) -> Sequence[cst.CSTNode]:
     """The parts of a node that mean something: no white space, no punctuation."""
     out: list[cst.CSTNode] = []
-    for name in _meaningful_fields(type(node)):
-        value = getattr(node, name)
+    for value in _reader(type(node))(node):
         kind = type(value)
         if kind is tuple or kind is list:
             out += value
@@ -116,6 +120,16 @@ def children(node: cst.CSTNode) -> Sequence[cst.CSTNode]:
 
 def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """The node and everything below it, in the order of the text."""
+    return iter(_kept_walk(node)) if type(node) in _BLOCKS else _walk(node)
+
+
+@lru_cache(maxsize=KEPT_WALKS)
+def _kept_walk(block: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
+    """Every recipe goes through the same files, functions and loops, again for each place."""
+    return tuple(_walk(block))
+
+
+def _walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     waiting = [node]
     while waiting:
         current = waiting.pop()
@@ -295,8 +309,12 @@ def _is_node(kind: type[object]) -> bool:
 
 
 @cache
-def _meaningful_fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind) if not field.name.startswith(_PUNCTUATION))
+def _reader(kind: type[cst.CSTNode]) -> Callable[[cst.CSTNode], tuple[Any, ...]]:
+    """What reads the fields of such a node that mean something, all at once."""
+    names = [field.name for field in fields(kind) if not field.name.startswith(_PUNCTUATION)]
+    if len(names) > 1:
+        return attrgetter(*names)
+    return (lambda node: (getattr(node, names[0]),)) if names else lambda _: ()
 
 
 def _label(node: cst.CSTNode) -> cst.CSTNode | None:

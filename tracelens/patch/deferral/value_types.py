@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 import libcst as cst
 
-from tracelens.patch.code.names import rebound, targets, walk
+from tracelens.patch.code.names import KEPT_WALKS, rebound, targets, walk
 from tracelens.patch.code.outside import words
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import own_nodes
@@ -42,6 +43,10 @@ _COUNTS = words("len int float round")
 _REAL = words("eq ne gt ge lt le float double half bfloat16 long abs norm argmax")
 _TO_HOST = words("item tolist numpy")
 _SIZES = words("size numel dim item")
+_BINDING = (
+    *(cst.Assign, cst.AugAssign, cst.AnnAssign, cst.For, cst.With, cst.Import, cst.ImportFrom, cst.Del),
+    *(cst.NamedExpr, cst.ExceptHandler),
+)
 _Names = frozenset[str]
 """Names whose assignments are being followed: one that leads back to itself adds nothing."""
 _Question = Callable[[cst.BaseExpression, LoopFacts, _Names], bool]
@@ -283,7 +288,7 @@ def _all_bindings(name: str, facts: LoopFacts, seen: _Names, is_kind: _Question)
 def values_of(name: str, facts: LoopFacts) -> Iterator[cst.BaseExpression | None]:
     """The values that a name is given; None for one that the text does not show."""
     bound = False
-    for node in own_nodes(facts.scope):
+    for node in _binding_nodes(facts.scope):
         if isinstance(node, cst.Assign) and name in rebound(node):
             bound = True
             yield from _assigned(name, node)
@@ -305,8 +310,14 @@ def values_of(name: str, facts: LoopFacts) -> Iterator[cst.BaseExpression | None
             yield from _of_file(name, facts)
 
 
+@lru_cache(maxsize=KEPT_WALKS)
+def _binding_nodes(scope: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
+    """The nodes that may give a name a value, of all that are the scope's own."""
+    return tuple(node for node in own_nodes(scope) if type(node) in _BINDING)
+
+
 def _of_file(name: str, facts: LoopFacts) -> Iterator[cst.BaseExpression | None]:
-    for node in own_nodes(facts.source.module):
+    for node in _binding_nodes(facts.source.module):
         if isinstance(node, cst.Assign) and name in rebound(node):
             yield from _assigned(name, node)
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 import libcst as cst
 
 from tracelens.patch.code.clocks import CLOCKS, MOMENTS
-from tracelens.patch.code.names import FileNames, children, dotted, walk
+from tracelens.patch.code.names import KEPT_WALKS, FileNames, children, dotted, walk
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
 
 Scope = cst.FunctionDef | cst.Module
@@ -179,14 +179,17 @@ def clock_reads(loop: Loop, names: FileNames) -> list[cst.Call]:
     return [n for n in walk(loop.body) if isinstance(n, cst.Call) and names.qualified(n.func) in CLOCKS | MOMENTS]
 
 
-def own_nodes(scope: cst.CSTNode) -> Iterator[cst.CSTNode]:
+@lru_cache(maxsize=KEPT_WALKS)
+def own_nodes(scope: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
     """Everything in a function (or module) that is not in a function or class defined inside it."""
+    out: list[cst.CSTNode] = []
     waiting = list(_direct(scope))[::-1]
     while waiting:
         current = waiting.pop()
-        yield current
-        if not isinstance(current, (cst.FunctionDef, cst.ClassDef, cst.Lambda)):
+        out.append(current)
+        if type(current) not in (cst.FunctionDef, cst.ClassDef, cst.Lambda):
             waiting += children(current)[::-1]
+    return tuple(out)
 
 
 def globals_of(scope: Scope) -> frozenset[str]:
