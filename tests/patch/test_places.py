@@ -128,7 +128,7 @@ def functions(count: int) -> str:
 @pytest.mark.slow
 def test_the_time_for_a_patch_grows_with_the_length_of_the_file_and_not_faster(tmp_path: Path) -> None:
     seconds = []
-    for count in (20, 80):
+    for count in (12, 48):
         text = functions(count)
         lines = [n for n, line in enumerate(text.splitlines(), 1) if "loss.item()" in line]
         edits = (Edit("defer-read", locations=tuple(Location("train.py", n) for n in lines), interval=10),)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import html as markup
 import json
 import re
-import shutil
 from typing import Any
 
 import pytest
 
-from tests.support.places import SAMPLES
+from tests.support.sample_plans import sample_plan
 from tracelens.cli import renderers
 from tracelens.cli.options import Presentation
-from tracelens.cli.planning import PlanOptions, planned
+from tracelens.cli.planning import PlanOptions
 from tracelens.cli.renderers.renderer import PlanAnswer, render
 from tracelens.report import text
 from tracelens.report.formatting import gain, milliseconds, percent, short_ms
@@ -26,11 +25,9 @@ Answers = dict[str, Any]
 
 
 @pytest.fixture(scope="module", params=CASES)
-def answers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Answers:
+def answers(request: pytest.FixtureRequest) -> Answers:
     """What `report` says of a recorded Run in each format."""
-    folder = tmp_path_factory.mktemp("agreement") / "case"
-    shutil.copytree(SAMPLES / request.param, folder)
-    diagnosis = planned((folder / "run",), PlanOptions())
+    diagnosis = sample_plan(request.param)
     answer = PlanAnswer(diagnosis, (), PlanOptions())
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", "120")  # a narrow terminal gets lists, which have no rows to compare

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from typing import Any
 
 import pytest
 
-from tests.support.places import SAMPLES
+from tests.support.sample_plans import sample_plan
 from tracelens.cli import renderers
 from tracelens.cli.options import Presentation
-from tracelens.cli.planning import PlanOptions, planned
+from tracelens.cli.planning import PlanOptions
 from tracelens.cli.renderers.renderer import PlanAnswer, render
 
 pytestmark = pytest.mark.slow  # every bundled Run is planned and reported
@@ -25,12 +24,9 @@ BUSY = re.compile(r"(?:GPU busy|GPU-bound:) (\d+) %(?! →)")  # not the windows
 
 
 @pytest.fixture(scope="module", params=CASES)
-def said(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], list[str]]:
+def said(request: pytest.FixtureRequest) -> tuple[dict[str, Any], list[str]]:
     """The JSON of a recorded Run, and what each format for people says."""
-    folder = tmp_path_factory.mktemp("baseline") / "case"
-    shutil.copytree(SAMPLES / request.param, folder)
-    diagnosis = planned((folder / "run",), PlanOptions())
-    answer = PlanAnswer(diagnosis, (), PlanOptions())
+    answer = PlanAnswer(sample_plan(request.param), (), PlanOptions())
     texts = []
     for renderer in renderers.RENDERERS:
         for verbose in (False, True) if renderer.name == "text" else (False,):

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.browsing import Opened, marks
-from tests.support.places import SAMPLES, TRACES
+from tests.support.places import TRACES
+from tests.support.sample_plans import sample_plan
 from tracelens import pipeline
+from tracelens.model import IllustratedDiagnosis
 from tracelens.report import html
 
 pytestmark = [*marks, pytest.mark.slow]
@@ -28,19 +30,19 @@ CUT = (
 )
 
 
-def path_of(name: str) -> Path:
+def plan_of(name: str) -> IllustratedDiagnosis:
     if name in RUNS:
-        return SAMPLES / name / "run"
+        return sample_plan(name)
     found = sorted((TRACES / name).parent.glob(f"{Path(name).name}*.gz"))
     if not found:
         pytest.skip(f"{name} is not among the shared traces beside this checkout")
-    return found[0]
+    examined = pipeline.examine(pipeline.open_inputs((found[0],)))
+    return pipeline.illustrate(examined, pipeline.plan(examined))
 
 
 @pytest.mark.parametrize("name", [*RUNS, *RECORDED_ELSEWHERE])
 def test_a_page_is_short_and_nothing_in_it_is_cut(open_page: Callable[..., Opened], name: str) -> None:
-    examined = pipeline.examine(pipeline.open_inputs((path_of(name),)))
-    page = html.render(pipeline.illustrate(examined, pipeline.plan(examined)))
+    page = html.render(plan_of(name))
     opened = open_page(page, viewport=SCREEN)
     wide = opened.page
     assert opened.complaints == []

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support import report_cases as cases
 from tests.support.places import SAMPLES
-from tracelens import pipeline
+from tests.support.sample_plans import sample_plan
 from tracelens.cli import main, root
 from tracelens.report import html, text
 from tracelens.report.terminal import TerminalStyle
@@ -72,8 +72,7 @@ def test_the_help_of_a_command(name: str, capsys: Capture) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ["sync_every_batch", "pageable_copies", "gpu_bound", "loader_bound", "host_bound"])
 def test_a_page_with_everything_unfolded(case: str) -> None:
-    examined = pipeline.examine(pipeline.open_inputs((SAMPLES / case / "run",)))
-    page = html.render(pipeline.illustrate(examined, pipeline.plan(examined)))
+    page = html.render(sample_plan(case))
     shown = re.sub(r"(?s)<(script|style|pre|code)\b.*?</\1>|<[^>]+>", " ", page)
     assert unwanted(markup.unescape(shown)) == []
 
