@@ -121,7 +121,17 @@ def test_gradients_that_are_on_or_off_are_no_doubt(tmp_path: Path) -> None:
 KEPT = "rows = []\nfor x, y in loader:\n    STEP\n    rows.append((loss.item(), {}))  # fires\nprint(rows)\n"
 
 
-@pytest.mark.parametrize("kept", ["model.bias.detach()", "model.weight.grad", "model.bias.data"])
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "model.bias.detach()",
+        "model.weight.grad",
+        "model.bias.data",
+        "model.weight.view(-1)",
+        "model.weight.transpose(0, 1)",
+        "model.bias.expand(2, 2)",
+    ],
+)
 def test_a_tensor_that_shares_the_weights_memory_may_change_before_it_is_kept(kept: str, tmp_path: Path) -> None:
     """The original keeps the memory itself, which shows the last weights at the end; the helper would keep a copy."""
     text = script(KEPT.format(kept))

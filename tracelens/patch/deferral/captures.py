@@ -13,15 +13,12 @@ import libcst as cst
 
 from tracelens.patch.code.names import variables, walk
 from tracelens.patch.code.naming import name_for
-from tracelens.patch.code.outside import words
 from tracelens.patch.deferral import value_types
+from tracelens.patch.effects.vocabulary import shares_memory
 from tracelens.patch.loop import host
 from tracelens.patch.loop.doubts import doubt
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import Blocked
-
-_SHARING = words("data grad detach weight bias running_mean running_var view t squeeze unsqueeze")
-"""Attributes and methods of tensors and modules that give memory which somebody else has, too."""
 
 
 @dataclass(frozen=True)
@@ -86,9 +83,9 @@ def keep(known: dict[str, Capture], facts: LoopFacts, wanted: CaptureRequest) ->
 
 def _is_live(node: cst.BaseExpression, facts: LoopFacts) -> bool:
     """Whether a value may share its memory with a tensor that lasts: `model.bias.detach()`, `inputs[0]`."""
-    inner = node.func if isinstance(node, cst.Call) and not node.args else node
+    inner = node.func if isinstance(node, cst.Call) else node
     if isinstance(inner, cst.Attribute):
-        return inner.attr.value in _SHARING
+        return shares_memory(inner.attr.value)
     return isinstance(node, cst.Subscript) and value_types.is_tensor(node.value, facts)
 
 

@@ -43,6 +43,7 @@ class Entry:
     """One entry of the vocabulary; `does` are kinds of effects.
 
     `fresh`: what it gives has none of its arguments; so does what a name gives that stands there by itself.
+    `shares`: what it gives shares the memory of the tensor or module of which it is a member.
     """
 
     why: str
@@ -51,11 +52,17 @@ class Entry:
     changes: str = ""
     calls: str = ""
     fresh: bool = False
+    shares: bool = False
 
 
 def knows(full: str) -> bool:
     """Whether a name has an entry by itself, not by a pattern."""
     return full in _entries()
+
+
+def shares_memory(member: str) -> bool:
+    """Whether an attribute or a method of a tensor or a module gives memory that it has as well: `weight`, `detach`."""
+    return any(full in _entries() and _entries()[full].shares for full in (f"<data>.{member}", f"<module>.{member}"))
 
 
 @lru_cache(maxsize=1 << 14)
@@ -84,7 +91,7 @@ def _entries() -> dict[str, Entry]:
     for record in yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
         does = tuple(_EFFECTS[word] for word in record.get("does", ()))
         words = (record.get("gives", "plain"), record.get("changes", ""), record.get("calls", ""))
-        entry = Entry(record["why"], does, *words, fresh=record.get("fresh", False))
+        entry = Entry(record["why"], does, *words, record.get("fresh", False), record.get("shares", False))
         for name in record["names"].split():
             if name in out:
                 raise ValueError(f"vocabulary.yaml has `{name}` twice")
