@@ -26,6 +26,7 @@ from tracelens.patch.effects.names import code_of
 from tracelens.patch.effects.objects import (
     CLOCK,
     COLLECTIVE,
+    DISK_LOOK,
     DISK_READ,
     DISK_WRITE,
     GENERAL,
@@ -68,7 +69,7 @@ from tracelens.patch.effects.reasons import (
     certainty,
     not_known,
 )
-from tracelens.patch.effects.surroundings import follows_a_wait, goes_through_bar
+from tracelens.patch.effects.surroundings import follows_a_wait, goes_through_bar, logs_to_files
 from tracelens.patch.effects.touched import Touched
 
 Tier = Literal["safe", "checked", "refused"]
@@ -338,6 +339,12 @@ class _Judge:
                 elif deed.effect.kind == UNKNOWN and moved == OUTPUT:
                     asked = f"whether {_why(deed)} writes lines of its own is not known"
                     yield self._reason("output", about, asked, deed, known=False)
+
+        if logs_to_files(self.memory, self.moved):
+            for deed in self.staying:
+                if deed.effect.kind == DISK_LOOK and deed.at is not self.loop:  # the loader reads its data set
+                    text = f"{self._who(deed)} looks at a file, which may be the log"
+                    yield self._reason("output", FILES, text, deed, known=False)
 
     def _is_occasional(self, deed: Deed) -> bool:
         """Whether another function does it only under a condition, or only at times of its own: a handler, a thread."""

@@ -35,6 +35,7 @@ _PARTS: Mapping[str, frozenset[str]] = {
         "CRITICAL DEBUG ERROR FileHandler Formatter INFO Logger StreamHandler WARNING basicConfig critical debug "
         "disable error exception getLogger handlers info log warn warning"
     ),
+    "logging.handlers": _words("RotatingFileHandler SysLogHandler TimedRotatingFileHandler WatchedFileHandler"),
     "operator": _words("add itemgetter mul sub truediv"),
     "sys": _words(
         "argv byteorder executable exit float_info getsizeof maxsize path platform stderr stdin stdout version "
@@ -226,6 +227,9 @@ def _is_known(full: str) -> bool:
     module, _, rest = full.partition(".")
     if module not in sys.stdlib_module_names:
         return not full.startswith(_TORCH)
+    inner, _, part = rest.partition(".")
+    if part and f"{module}.{inner}" in _PARTS:
+        return part.partition(".")[0] in _PARTS[f"{module}.{inner}"]
     if module in _PARTS:
-        return not rest or rest.partition(".")[0] in _PARTS[module]
+        return not inner or inner in _PARTS[module]
     return module in _WHOLE

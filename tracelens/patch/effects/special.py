@@ -15,6 +15,7 @@ from tracelens.patch.effects.dispatch import HELD, Arguments, Dispatch, Here
 from tracelens.patch.effects.memory import ANY_KEY, DATA, HOOKS, NONE, PLAIN, Memory, Objects
 from tracelens.patch.effects.names import module_of
 from tracelens.patch.effects.objects import (
+    DISK_LOOK,
     DISK_READ,
     DISK_WRITE,
     NAMES,
@@ -179,7 +180,8 @@ def _vars(call: LibraryCall) -> Objects:
 
 def _open(call: LibraryCall) -> Objects:
     mode = _constant(call.here.node, 1) or _keyword(call.here.node, "mode") or "r"
-    call.memory.effect(call.here.unit, call.here.node, Effect(DISK_WRITE if set(mode) & set("wax+") else DISK_READ))
+    for kind in (DISK_WRITE,) if set(mode) & set("wax+") else (DISK_READ, DISK_LOOK):
+        call.memory.effect(call.here.unit, call.here.node, Effect(kind))
     return frozenset({call.memory.make(Thing, "file", call.here.node, call.here.maker)})
 
 

@@ -1,4 +1,5 @@
-"""What stands around a piece of a loop: the bar that the loop goes through, the wait before a clock is read.
+"""What stands around a piece of a loop: the bar that the loop goes through, the wait before a clock is read,
+and where the lines of a logger go.
 
 In: an analysis, and a node with its unit. Out: yes or no.
 """
@@ -6,16 +7,31 @@ In: an analysis, and a node with its unit. Out: yes or no.
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Iterable
 
 from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.deeds import Deed
 from tracelens.patch.effects.dispatch import HELD
-from tracelens.patch.effects.names import code_of
-from tracelens.patch.effects.objects import WAITS, Activation, Callbacks, Effect, Module, Object, Thing
+from tracelens.patch.effects.memory import Memory
+from tracelens.patch.effects.names import code_of, module_of
+from tracelens.patch.effects.objects import (
+    WAITS,
+    WRITES,
+    Activation,
+    Callbacks,
+    Effect,
+    Module,
+    Name,
+    Object,
+    Thing,
+)
 from tracelens.patch.effects.places import statement_before
 
 _LAZY = frozenset({"lazy", "pairs", "numbered"})
 """Kinds of iterators that only hand on what they go through."""
+_LOG_FILE = re.compile(r"FileHandler|\bfilename\s*=|\b(?:dict|file)Config\b|\b(?:logger|log)\.add\(")
+"""What a project whose loggers write to files has in its text."""
 
 
 def goes_through_bar(analysis: Analysis, unit: Module | Activation, head: ast.expr) -> bool:
@@ -53,3 +69,15 @@ def _asks_for_a_gpu(test: ast.expr) -> bool:
     if isinstance(test, ast.Call):
         return ast.unparse(test).endswith("cuda.is_available()")
     return isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq) and "cuda" in ast.unparse(test)
+
+
+def logs_to_files(memory: Memory, moved: Iterable[Deed]) -> bool:
+    """Whether a moved line goes to the loggers of a project that writes logs to files."""
+    if not any(deed.effect.kind == WRITES and _is_logging(deed.effect.target) for deed in moved):
+        return False
+    files = {module_of(unit).file for unit in memory.summaries if isinstance(unit, (Module, Activation))}
+    return any(_LOG_FILE.search(file.text) for file in files)
+
+
+def _is_logging(target: Object | None) -> bool:
+    return isinstance(target, Name) and target.full == "<logging>"

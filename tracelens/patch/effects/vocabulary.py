@@ -19,6 +19,7 @@ _EFFECTS: Mapping[str, str] = {
     "output": objects.OUTPUT,
     "bar": objects.BAR,
     "disk-read": objects.DISK_READ,
+    "disk-look": objects.DISK_LOOK,
     "disk-write": objects.DISK_WRITE,
     "random": objects.RANDOM,
     "clock": objects.CLOCK,

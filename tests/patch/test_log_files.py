@@ -1,0 +1,64 @@
+"""Lines that wait for a logger are in its file some batches later: what looks into a file meanwhile may miss them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.patching import patch_of, script
+
+LOOKS = {
+    "a copy": "shutil.copyfile('run.log', 'copy.log')",
+    "its length": "x = x * os.path.getsize('run.log')",
+    "its length by a path": "x = x * Path('run.log').stat().st_size",
+    "its text": "x = x * len(open('run.log').read())",
+    "its lines by a path": "x = x * len(Path('run.log').open().readlines())",
+    "its numbers": "x = x * float(np.loadtxt('run.log').sum())",
+    "its text by a path": "x = x * len(Path('run.log').read_text())",
+    "another program": "os.system('wc -l run.log')",
+}
+NO_LOOKS = {
+    "a checkpoint": "torch.save(model.state_dict(), 'last.pt')",
+    "a folder": "os.makedirs('out', exist_ok=True)",
+    "whether it is there": "x = x * os.path.exists('last.pt')",
+}
+LOOP = (
+    "import logging, os, shutil\nimport numpy as np\nfrom pathlib import Path\n{}\nlog = logging.getLogger('t')\n"
+    "for i, (x, y) in enumerate(loader):\n    if i % 5 == 0:\n        {}\n    STEP\n"
+    "    log.info('%.4f', loss.item())  # fires\n"
+)
+TO_FILE, TO_SCREEN = "logging.basicConfig(filename='run.log', level=20)", "logging.basicConfig(level=20)"
+
+
+def tiers(folder: Path, config: str, look: str) -> set[str]:
+    return {hunk.tier for hunk in patch_of(folder, script(LOOP.format(config, look)), lossy=False).hunks}
+
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_what_looks_into_a_file_finds_the_log_as_it_was(name: str, tmp_path: Path) -> None:
+    text = script(LOOP.format(TO_FILE, LOOKS[name]))
+    patch = patch_of(tmp_path, text, lossy=False)
+    safe = {hunk.tier for hunk in patch.hunks} == {"safe"}
+    assert not safe or "ahead.drain()\n        " + LOOKS[name] in patch.files[0].after.decode()
+
+
+@pytest.mark.parametrize("name", NO_LOOKS)
+def test_what_looks_into_no_file_does_not_see_the_log(name: str, tmp_path: Path) -> None:
+    assert tiers(tmp_path, TO_FILE, NO_LOOKS[name]) == {"safe"}
+
+
+def test_a_log_on_the_screen_is_in_no_file(tmp_path: Path) -> None:
+    assert tiers(tmp_path, TO_SCREEN, LOOKS["a copy"]) == {"safe"}
+
+
+def test_a_handler_that_keeps_the_lines_is_nothing_ordinary(tmp_path: Path) -> None:
+    kept = "import logging.handlers\nkept = logging.handlers.MemoryHandler(99)\nlogging.getLogger().addHandler(kept)"
+    assert "safe" not in tiers(tmp_path, kept, "x = x * len(kept.buffer)")
+
+
+def test_a_handler_that_begins_new_files_is_ordinary(tmp_path: Path) -> None:
+    rotating = (
+        "import logging.handlers\nlogging.getLogger().addHandler(logging.handlers.RotatingFileHandler('run.log'))"
+    )
+    assert tiers(tmp_path, rotating, "pass") == {"safe"}
