@@ -11,7 +11,7 @@ from tracelens.patch.effects.ordinary import unusual
 
 ORDINARY = """
 from __future__ import annotations
-import argparse, json, logging, os, random, sys
+import argparse, json, logging, os, random, sys, warnings
 from collections import OrderedDict, defaultdict, deque
 from dataclasses import dataclass
 from functools import partial
@@ -35,6 +35,8 @@ for i, one in enumerate(f(x) for x in rows):
 setattr(args, 'lr', 0.1)
 print(model.__class__.__name__, args.__dict__)
 logging.getLogger(__name__).addHandler(logging.StreamHandler())
+with warnings.catch_warnings():
+    warnings.simplefilter('ignore')
 
 @dataclass
 class Config:
@@ -90,6 +92,8 @@ UNUSUAL = {
     "import torch.nn.utils.parametrize as p": "`torch.nn.utils.parametrize`",
     "frame.f_locals": "`f_locals`",
     "globals()['a'] = 1": "`globals`",
+    "import logging.handlers\nlogging.handlers.MemoryHandler(9)": "`logging.handlers.MemoryHandler`",
+    "import warnings\nwarnings.catch_warnings(record=True)": "`catch_warnings` that keeps the warnings",
     "K = type('K', (), {'h': h})": "`type` with three arguments",
     "self.__dict__.update(kw)": "`__dict__.update`",
 }

@@ -131,6 +131,8 @@ def _unusual_call(node: ast.Call, file: _File) -> Iterator[tuple[int, str]]:
     match node:
         case ast.Call(func=ast.Name(id=name)) if name in _CALLS:
             yield node.lineno, f"`{name}`"
+        case ast.Call(func=ast.Attribute(attr="catch_warnings"), keywords=[_, *_]):
+            yield node.lineno, "`catch_warnings` that keeps the warnings"
         case ast.Call(func=ast.Name(id="type"), args=[_, _, _]):
             yield node.lineno, "`type` with three arguments"
         case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="__dict__"), attr=method)) if method in _FILLS:

@@ -5,13 +5,19 @@ In: a file before and after. Out: nothing, or a sentence that says what is wrong
 
 from __future__ import annotations
 
+import ast
+import builtins
 import io
 import tokenize
 import warnings
 from collections import Counter
 from functools import lru_cache
+from typing import NamedTuple
 
 from tracelens.patch.code.source import PARSED_FILES, SourceFile, Unreadable, parse
+
+_WRITTEN = frozenset(dir(builtins)) | {"torch"}
+"""Names that recipes write without asking for whom they stand."""
 
 
 def rewrite_mistake(before: SourceFile, after: bytes) -> str | None:
@@ -26,6 +32,9 @@ def rewrite_mistake(before: SourceFile, after: bytes) -> str | None:
             compile(after, before.shown, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
         return f"the patched file does not compile: {error}"
+    own = _other_meaning(before.data, after)
+    if own is not None:
+        return f"the file has a `{own}` of its own, and the change needs Python's or torch's"
     lost = _comments(before.data) - _comments(after)
     if lost:
         return f"a comment would be lost: {next(iter(lost))}"
@@ -36,3 +45,38 @@ def rewrite_mistake(before: SourceFile, after: bytes) -> str | None:
 def _comments(data: bytes) -> Counter[str]:
     tokens = tokenize.tokenize(io.BytesIO(data).readline)
     return Counter(token.string.strip() for token in tokens if token.type == tokenize.COMMENT)
+
+
+def _other_meaning(before: bytes, after: bytes) -> str | None:
+    """A name that the rewritten file uses more often, for a builtin or torch, and that means something else in it."""
+    old, new = _names(before), _names(after)
+    more = sorted(name for name in new.used.keys() & _WRITTEN if new.used[name] > old.used[name])
+    return next((name for name in more if name in old.bound), None)
+
+
+class _Names(NamedTuple):
+    """The names that a file reads, with how often, and those that it binds other than by importing torch."""
+
+    used: Counter[str]
+    bound: frozenset[str]
+
+
+@lru_cache(maxsize=PARSED_FILES)
+def _names(data: bytes) -> _Names:
+    used: Counter[str] = Counter()
+    bound: set[str] = set()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tree = ast.parse(data)
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Load()):
+                used[name] += 1
+            case ast.Name(id=name) | ast.arg(arg=name) | ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                bound.add(name)
+            case ast.AsyncFunctionDef(name=name) | ast.ExceptHandler(name=str(name)):
+                bound.add(name)
+            case ast.alias(name=full, asname=asname):
+                name = asname or full.partition(".")[0]
+                bound |= {name} - ({"torch"} if full.partition(".")[0] == "torch" else set())
+    return _Names(used, frozenset(bound))
