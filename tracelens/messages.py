@@ -87,8 +87,7 @@ def say_count(one: str, many: str, count: int, /, **values: object) -> Message:
 
 def joined(separator: str, parts: Iterable[str]) -> Message:
     """Parts side by side; the separator is in the catalogue too, because not every language writes `, `."""
-    parts = tuple(parts)
-    return _JoinedMessage(separator.join(parts), separator, {str(place): part for place, part in enumerate(parts)})
+    return _joined(separator, tuple(parts))
 
 
 def capital(text: str) -> Message:
@@ -105,6 +104,33 @@ def value_in(text: str, name: str) -> str:
         return own
     inner = (value_in(value, name) for value in text.values.values() if isinstance(value, str))
     return next(filter(None, inner), "")
+
+
+def parts_of(text: str) -> tuple[str, ...]:
+    """The sentences that were joined to this one; itself where it is a single one, nothing where it is empty."""
+    if isinstance(text, _JoinedMessage):
+        return tuple(str(part) if not isinstance(part, str) else part for part in text.values.values())
+    return (text,) if text else ()
+
+
+def with_value(text: str, old: str, new: str) -> str:
+    """The sentence made anew with `new` where it was made with `old`, however deep."""
+    if text == old:
+        return new
+    if not isinstance(text, Message):
+        return text
+    values = {
+        name: with_value(value, old, new) if isinstance(value, str) else value for name, value in text.values.items()
+    }
+    if isinstance(text, _JoinedMessage):
+        return _joined(
+            text.template, tuple(str(part) if not isinstance(part, str) else part for part in values.values())
+        )
+    return Message(text.template.format(**values), text.template, values) if not text.many and text.template else text
+
+
+def _joined(separator: str, parts: tuple[str, ...]) -> Message:
+    return _JoinedMessage(separator.join(parts), separator, {str(place): part for place, part in enumerate(parts)})
 
 
 def _capitalized(text: str) -> str:

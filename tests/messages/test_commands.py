@@ -101,6 +101,8 @@ ANSWERS = (
     "report run --card card.svg",
     "apply run --dry-run",
     "apply run --quiet --dry-run",
+    "apply run --unsafe --dry-run",
+    "patch train.py --every-place --dry-run",
     "apply run",
     "revert run",
     "compare run run",
@@ -116,8 +118,8 @@ ANSWERS = (
     "rules bf16",
     "completion bash",
 )
-"""In this order, in one folder: `revert` undoes what `apply` wrote. What runs a script is in `test_screens.py`; `patch`
-says little but what the patcher says, which is not in the catalogue yet."""
+"""In this order, in one folder: `revert` undoes what `apply` wrote. What runs a script is in `test_screens.py`, what is
+said of all kinds of changes in `test_patcher.py`."""
 ERRORS = (
     "analyze none.json",
     "analyze --max-bytes 0 run",

@@ -8,8 +8,7 @@ import re
 import pytest
 
 from tests.support import report_cases as cases
-from tests.support.places import SAMPLES
-from tracelens import pipeline
+from tests.support.sample_plans import sample_plan
 from tracelens.model import Location
 from tracelens.report import annotated_source, html, text
 from tracelens.report.edit_excerpt import EditExcerpt
@@ -59,8 +58,7 @@ def test_a_line_that_only_comes_has_none_before_it() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ["sync_every_batch", "pageable_copies"])
 def test_page_and_terminal_show_the_same_edit(case: str) -> None:
-    examined = pipeline.examine(pipeline.open_inputs((SAMPLES / case / "run",)))
-    diagnosis = pipeline.illustrate(examined, pipeline.plan(examined))
+    diagnosis = sample_plan(case)
     page = html.render(diagnosis)
     answer = page[page.index('<section id="answer"') :].partition("</section>")[0]
     on_page = [markup.unescape(found) for found in re.findall(r"<(?:del|ins)>(.*?)</(?:del|ins)>", answer)]

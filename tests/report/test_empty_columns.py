@@ -7,8 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from tests.support.places import SAMPLES
-from tracelens import pipeline
+from tests.support.recordings import RECORDED_ELSEWHERE, RUNS, plan_of
 from tracelens.report import html, markdown_syntax, terminal
 from tracelens.report.sections import Table
 from tracelens.report.terminal import TerminalStyle
@@ -87,7 +86,6 @@ def test_an_empty_column_of_a_page_is_found() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ["sync_every_batch", "pageable_copies", "gpu_bound", "loader_bound", "host_bound"])
-def test_on_the_page(case: str) -> None:
-    examined = pipeline.examine(pipeline.open_inputs((SAMPLES / case / "run",)))
-    assert list(empty_columns(html.render(pipeline.illustrate(examined, pipeline.plan(examined))))) == []
+@pytest.mark.parametrize("name", [*RUNS, *RECORDED_ELSEWHERE])
+def test_on_the_page(name: str) -> None:
+    assert list(empty_columns(html.render(plan_of(name)))) == []

@@ -4,40 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from tests.support.browsing import Opened, marks
-from tests.support.places import TRACES
-from tests.support.sample_plans import sample_plan
-from tracelens import pipeline
-from tracelens.model import IllustratedDiagnosis
+from tests.support.recordings import RECORDED_ELSEWHERE, RUNS, plan_of
 from tracelens.report import html
 
 pytestmark = [*marks, pytest.mark.slow]
-RUNS = ("sync_every_batch", "loader_bound", "gpu_bound", "host_bound", "pageable_copies")
-RECORDED_ELSEWHERE = (
-    "amd/mi300_resnet_training_stacks",
-    "hta/v100_world2_multistream_5steps",
-    "h200/tf_base_ns",
-)
 SCREEN = {"width": 1280, "height": 800}
 CUT = (
     "[...document.querySelectorAll('.scroll, table.lev, .src')].filter(one => one.checkVisibility())"
     ".filter(one => !one.querySelector('#scoring, svg.wide') && one.scrollWidth > one.clientWidth + 1)"
     ".map(one => one.outerHTML.slice(0, 90))"
 )
-
-
-def plan_of(name: str) -> IllustratedDiagnosis:
-    if name in RUNS:
-        return sample_plan(name)
-    found = sorted((TRACES / name).parent.glob(f"{Path(name).name}*.gz"))
-    if not found:
-        pytest.skip(f"{name} is not among the shared traces beside this checkout")
-    examined = pipeline.examine(pipeline.open_inputs((found[0],)))
-    return pipeline.illustrate(examined, pipeline.plan(examined))
 
 
 @pytest.mark.parametrize("name", [*RUNS, *RECORDED_ELSEWHERE])

@@ -55,6 +55,7 @@ HELPERS = {
     "returned_reads",
     "rewriting",
     "scalar_expressions",
+    "step_bodies",
     "step_functions",
     "tensor_loops",
     "wait_dependents",

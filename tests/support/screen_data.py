@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import get_args
 
-from tracelens.edit_kinds import EDIT_DEFINITIONS
+from tracelens.edit_kinds import EDIT_DEFINITIONS, Tier
 from tracelens.findings import DETECTORS
 from tracelens.model import IllustratedDiagnosis
 from tracelens.schemes.rules import load
@@ -25,7 +26,7 @@ def data_of(diagnosis: IllustratedDiagnosis) -> set[str]:
     trace, run, rules = diagnosis.timeline.trace, diagnosis.run, load()
     found = {trace.device or "", *(name for name in _names(diagnosis))}
     found |= {line.strip() for source in diagnosis.sources.values() for line in source.splitlines()}
-    found |= {*diagnosis.sources, "tracelens_runtime.py", *PYTORCH, *_of_patches(diagnosis)}
+    found |= {*diagnosis.sources, "tracelens_runtime.py", *PYTORCH, *get_args(Tier)}
     if run is not None:
         found |= {
             run.path.name,
@@ -58,13 +59,3 @@ def _names(diagnosis: IllustratedDiagnosis) -> Iterator[str]:
             str(stall.location or ""),
             (stall.location and stall.location.function) or "",
         )
-
-
-def _of_patches(diagnosis: IllustratedDiagnosis) -> Iterator[str]:
-    """What the patcher says of changes, which is not in the catalogue yet."""
-    for patch in diagnosis.patches.values():
-        for item in (*patch.by_hand, *patch.left_alone):
-            yield from (str(item.obstacle), str(item.by_hand))
-        for hunk in (*patch.hunks, *patch.left_out):
-            yield from (str(hunk.explanation), str(hunk.reason), str(hunk.unproved), hunk.tier)
-        yield from (str(declined.obstacle) for declined in patch.declined)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tracelens.edit_kinds import UNSAFE_EDITS, EditKind, Tier
-from tracelens.messages import say
+from tracelens.messages import joined, say
 from tracelens.model.source import Location
 
 
@@ -39,7 +39,7 @@ class Hunk:
             parts.append(say("not proved: {unproved}", unproved=self.unproved))
         if self.checked:
             parts.append(say("checked: {checked}", checked=self.checked))
-        return "; ".join(parts)
+        return joined("; ", parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 import libcst as cst
 
 from tracelens.edit_kinds import EditKind, WaitGroup, definition
+from tracelens.messages import say
 from tracelens.model import Edit, FilePatch, Location, Patch, Stall
 from tracelens.patch.code.batches import batches, parsed
 from tracelens.patch.code.import_roots import import_root
@@ -25,7 +26,7 @@ from tracelens.patch.loop.never import never_runs
 from tracelens.patch.loop.sites import SiteKind, find
 from tracelens.patch.recipes import PatchOptions, make
 
-NOT_RECORDED = "nothing was recorded: what it costs is not known"
+NOT_RECORDED = say("nothing was recorded: what it costs is not known")
 ONE_PER_STEP = 1.0
 SELDOM = 0.1
 """Calls per step of a place below `if step % k == 0`: k is seldom known, and most often 10 or more."""

@@ -14,7 +14,7 @@ from typing import Literal
 import libcst as cst
 
 from tracelens.edit_kinds import EditKind, Tier, definition
-from tracelens.messages import say
+from tracelens.messages import joined, parts_of, say, say_count
 from tracelens.model import Declined, Edit, Location, Stall
 from tracelens.patch.code import devices, formats, movers
 from tracelens.patch.code.names import FileNames, walk
@@ -25,18 +25,18 @@ from tracelens.patch.loop.sites import Site, SiteKind, find
 from tracelens.units import ms
 
 DECIDES = (
-    "the value decides what the same batch does next",
-    "keep the check, or make it every N batches on a tensor kept on the GPU",
+    say("the value decides what the same batch does next"),
+    say("keep the check, or make it every N batches on a tensor kept on the GPU"),
 )
 """Obstacle and what to do by hand, for a value that a condition looks at."""
 
 ON_CPU = (
-    "nothing in this script uses a GPU: on the CPU each value is there as soon as it is computed",
-    "nothing to do; move the model and its batches to a GPU first",
+    say("nothing in this script uses a GPU: on the CPU each value is there as soon as it is computed"),
+    say("nothing to do; move the model and its batches to a GPU first"),
 )
 """The same for every place of a script that runs on the CPU alone."""
 
-NO_RECORD = "no wait was recorded for it; found by its call"
+NO_RECORD = say("no wait was recorded for it; found by its call")
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class RecipeRequest:
         if blocked.node is not None and node is not None and blocked.node in self.source.spans:
             line = self.source.line(blocked.node)
             if line != self.source.line(node):
-                obstacle = f"{self.source.shown}:{line}: {obstacle}"
+                obstacle = say("{path}:{line}: {obstacle}", path=self.source.shown, line=line, obstacle=obstacle)
         by_hand = definition(self.edit.kind).by_hand_in_helper if blocked.by_hand == RETURN_TENSOR else ""
         return Declined(self.edit.kind, self.place(node), obstacle, by_hand or blocked.by_hand)
 
@@ -132,11 +132,11 @@ class Proposal:
         sentence joins its reason, which a person reads before --unsafe.
         """
         if self.tier not in ("safe", "checked"):
-            return replace(self, reason=f"{self.reason}; not proved: {unproved}")
-        known = self.unproved.split("; ") if self.unproved else []
+            return replace(self, reason=say("{reason}; not proved: {unproved}", reason=self.reason, unproved=unproved))
+        known = parts_of(self.unproved)
         if unproved in known:
             return self
-        return replace(self, tier="checked", unproved="; ".join([*known, unproved]))
+        return replace(self, tier="checked", unproved=joined("; ", [*known, *parts_of(unproved)]))
 
 
 @dataclass(frozen=True)
@@ -192,8 +192,12 @@ def _unlocated(request: RecipeRequest, sites: Sequence[Site]) -> tuple[list[Site
     source = request.source
     loops = {id(loop): loop for site in sites for loop in [_loop_with_backward(source, site.node)] if loop is not None}
     if len(loops) != 1:
-        count = "no training loop" if not loops else f"{len(loops)} training loops"
-        return [], f"the recording does not say where it is, and the file has {count} with such a call"
+        count = (
+            say_count("{count} training loop", "{count} training loops", len(loops))
+            if loops
+            else say("no training loop")
+        )
+        return [], say("the recording does not say where it is, and the file has {count} with such a call", count=count)
     loop = next(iter(loops.values()))
     inside = [s for s in sites if _loop_with_backward(source, s.node) is loop and not _guarded(source, s.node, loop)]
     return [s for s in inside if not _uncertain(s)], None
@@ -230,17 +234,22 @@ def _nothing_there(request: RecipeRequest, target: Target, kind: SiteKind, reaso
     text = request.source.line_text(line).strip() if known and line is not None else ""
     location = Location(request.source.shown, line)
     if "scaler.step" in text or "scaler.update" in text:
-        obstacle = "GradScaler checks for overflow on the host"
-        by_hand = "use a fused optimizer (`fused=True`), which checks on the GPU, or train in bfloat16 without a scaler"
+        obstacle: str = say("GradScaler checks for overflow on the host")
+        by_hand: str = say(
+            "use a fused optimizer (`fused=True`), which checks on the GPU, or train in bfloat16 without a scaler"
+        )
     elif reason is not None:
-        obstacle, by_hand = reason, "record again with `tracelens profile`, which notes the source line of each wait"
+        obstacle, by_hand = (
+            reason,
+            say("record again with `tracelens profile`, which notes the source line of each wait"),
+        )
     elif known and kind == "read" and _is_condition(request.source, line):
         obstacle, by_hand = DECIDES
     elif kind == "read" and line is not None and (why := unread.why(request.source, line)):
         obstacle, by_hand = why
     else:
-        obstacle = f"no call on this line that {request.edit.kind} changes"
-        by_hand = "look at what this line calls: the wait is inside"
+        obstacle = say("no call on this line that {kind} changes", kind=request.edit.kind)
+        by_hand = say("look at what this line calls: the wait is inside")
     return Declined(request.edit.kind, location, obstacle, by_hand)
 
 

@@ -143,12 +143,13 @@ def _source(diagnosis: PlannedDiagnosis, source: SourceScope) -> dict[str, Any]:
 
 def _evidence(diagnosis: IllustratedDiagnosis) -> dict[str, Any]:
     schemes = by_rank(diagnosis)
+    scored = [scheme for scheme in schemes if scheme.total is not None]
     graded = (charts.prediction_grade(trial) for trial in diagnosis.verifications)
     return {
         "measured": list(zip(evidence.trials(diagnosis), graded, strict=True)),
         "estimated": sections.estimates(diagnosis),
-        "scored": [scheme for scheme in schemes if scheme.total is not None],
-        "criteria": CRITERIA,
+        "scored": scored,
+        "criteria": [name for name in CRITERIA if any(name in scheme.scores for scheme in scored)],
         "weights": diagnosis.weights,
         "score_note": sections.score_note(diagnosis),
         "scoring": _scoring(diagnosis, schemes),

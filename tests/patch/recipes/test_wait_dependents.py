@@ -92,7 +92,7 @@ def test_a_loop_that_asks_until_it_is_over_waits_by_itself(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("text", "name"), [("import cupy as cp", "cupy"), ("from numba import cuda", "numba.cuda")])
 def test_a_library_with_streams_of_its_own(text: str, name: str, tmp_path: Path) -> None:
-    assert meanings(tmp_path, text) == [wait_dependents.OTHERS.format(name=name)]
+    assert meanings(tmp_path, text) == [wait_dependents.of_library(name)]
 
 
 def test_memory_that_goes_to_other_processes(tmp_path: Path) -> None:

@@ -12,12 +12,13 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 
+from tracelens.messages import say
 from tracelens.patch.code.elsewhere import full_name
 from tracelens.patch.code.outside import words
 
-LOOKS = "looks at a clock"
-MAY_LOOK = "may look at a clock"
-MEETS = "waits for other ranks"
+LOOKS = say("looks at a clock")
+MAY_LOOK = say("may look at a clock")
+MEETS = say("waits for other ranks")
 
 CLOCKS = words(
     "time.time time.time_ns time.perf_counter time.perf_counter_ns time.monotonic time.monotonic_ns time.process_time"

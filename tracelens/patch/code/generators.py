@@ -13,7 +13,9 @@ import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tracelens.messages import say
 from tracelens.patch.code.outside import words
+from tracelens.patch.code.source import ReasonedError
 
 _KEEPS_NOTHING = words("str repr format print len type isinstance hasattr getattr id super")
 """Calls that are given the object and keep nothing of it."""
@@ -24,7 +26,7 @@ _HIDES = (ast.FunctionDef, ast.Lambda, ast.Global, ast.Nonlocal)
 _BINDS = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.NamedExpr, ast.For, ast.withitem)
 
 
-class Unproven(Exception):
+class Unproven(ReasonedError):
     """Why the source does not show it, in words that follow "`log_every` …"."""
 
 
@@ -60,11 +62,11 @@ class _Generator:
 
     def __init__(self, function: ast.FunctionDef) -> None:
         if function.decorator_list or function.args.vararg is not None or function.args.kwarg is not None:
-            raise Unproven("is decorated, or takes any number of arguments")
+            raise Unproven(say("is decorated, or takes any number of arguments"))
         if any(isinstance(node, _HIDES) for part in function.body for node in ast.walk(part)):
-            raise Unproven("has a function of its own, or names of the whole file")
+            raise Unproven(say("has a function of its own, or names of the whole file"))
         if hands_on(function):
-            raise Unproven("hands its object on")
+            raise Unproven(say("hands its object on"))
         self._function = function
         arguments = function.args
         self._parameters = {one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
@@ -77,14 +79,16 @@ class _Generator:
         loop, behind = self._loop, self._function.body.index(self._loop) + 1
         for statement in (*loop.body[: self._at], *self._function.body[behind:], *loop.orelse):
             if self._mentions(statement):
-                raise Unproven(f"looks at its object in each pass, or at its end (line {statement.lineno})")
+                raise Unproven(
+                    say("looks at its object in each pass, or at its end (line {lineno})", lineno=statement.lineno)
+                )
         found = [
             self._looking_at(statement, number)
             for number, statement in enumerate(loop.body[self._at + 1 :], self._at + 1)
             if self._mentions(statement)
         ]
         if not found:
-            raise Unproven("looks at its object in no place that can be told")
+            raise Unproven(say("looks at its object in no place that can be told"))
         whole = found[0] if len(found) == 1 else ast.BoolOp(ast.Or(), found)
         text = ast.unparse(ast.fix_missing_locations(whole))
         looking = [one for one in loop.body[self._at + 1 :] if self._mentions(one)]
@@ -94,9 +98,9 @@ class _Generator:
     def _looking_at(self, statement: ast.stmt, number: int) -> ast.expr:
         """The condition of a statement that looks at the object, counting batches from 0."""
         if not isinstance(statement, ast.If) or self._mentions(statement.test):
-            raise Unproven(f"looks at its object in each pass (line {statement.lineno})")
+            raise Unproven(say("looks at its object in each pass (line {lineno})", lineno=statement.lineno))
         if any(self._mentions(other) for other in statement.orelse):
-            raise Unproven(f"looks at its object in an `else` (line {statement.lineno})")
+            raise Unproven(say("looks at its object in an `else` (line {lineno})", lineno=statement.lineno))
         shift = self._first + (1 if self._raised < number else 0)
         condition = self._necessary(statement.test)
         return _replaced(condition, {self._counter: _plus(self._counter, shift)}) if shift else condition
@@ -108,9 +112,9 @@ class _Generator:
                 alone = isinstance(statement, ast.Expr) and [statement.value] == yields
                 if isinstance(loop, ast.For) and alone and isinstance(yields[0], ast.Yield):
                     if any(isinstance(node, _LEAVES) for part in loop.body for node in ast.walk(part)):
-                        raise Unproven("can leave its loop in the middle")
+                        raise Unproven(say("can leave its loop in the middle"))
                     return loop, at
-        raise Unproven("has not just one `yield`, in one loop")
+        raise Unproven(say("has not just one `yield`, in one loop"))
 
     def _made_of_object(self) -> set[str]:
         """Names that were made of the object, or handed a part of it: they may show what it holds."""
@@ -147,11 +151,11 @@ class _Generator:
                     first = self._assigned_before(name.id)
                     if isinstance(first, ast.Constant) and type(first.value) is int and self._stores(name.id) == 2:
                         return name.id, first.value, at
-        raise Unproven("does not count its passes in a way that can be told")
+        raise Unproven(say("does not count its passes in a way that can be told"))
 
     def _check_parameter(self, over: ast.expr) -> None:
         if not (isinstance(over, ast.Name) and over.id in self._parameters and self._stores(over.id) == 0):
-            raise Unproven("runs over something else than what it is given")
+            raise Unproven(say("runs over something else than what it is given"))
 
     def _assigned_before(self, name: str) -> ast.expr | None:
         """What a name is assigned by the one plain assignment before the loop."""
@@ -174,7 +178,9 @@ class _Generator:
         constants = {name: value for name in _names(test) for value in [self._constant(name)] if value is not None}
         closed = _replaced(test, constants)
         if not all(self._is_closed(node) for node in ast.walk(closed)):
-            raise Unproven(f"looks at its object when more than the batch's number says so (line {test.lineno})")
+            raise Unproven(
+                say("looks at its object when more than the batch's number says so (line {lineno})", lineno=test.lineno)
+            )
         return closed
 
     def _perhaps(self, part: ast.expr) -> Iterator[ast.expr]:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import libcst as cst
 
+from tracelens.messages import say
 from tracelens.patch.code import clocked, elsewhere
 from tracelens.patch.code.names import FileNames, children, dotted, rebound, walk
 from tracelens.patch.code.replaced import replaced
@@ -33,11 +34,19 @@ PARSED_FILES = 16
 """Parsed files that are kept: a patch per scheme is made of the same few files, and each is parsed before and after."""
 
 
-class Unreadable(Exception):
-    """The file cannot be taken apart; the message says why, for people."""
+class ReasonedError(Exception):
+    """Something that cannot be done; `reason` says why, for people, in their language."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
-class Conflict(Exception):
+class Unreadable(ReasonedError):
+    """The file cannot be taken apart."""
+
+
+class Conflict(ReasonedError):
     """Two splices want the same text."""
 
 
@@ -95,7 +104,7 @@ class SourceFile:
         files = {self.shown: self.text}
         files |= {path.name: path.read_text(encoding="utf-8", errors="replace") for path in self.others}
         found = ((shown, replaced(text)) for shown, text in files.items())
-        return next((f"{shown} replaces `{name}`" for shown, name in found if name), "")
+        return next((say("{shown} replaces `{name}`", shown=shown, name=name) for shown, name in found if name), "")
 
     @cached_property
     def project_text(self) -> str:
@@ -209,13 +218,13 @@ def parse(path: Path, shown: str, data: bytes, entry: Path | None = None) -> Sou
         text, spans = text_and_spans(module)
         same = text.encode(module.encoding) == data
     except cst.ParserSyntaxError as error:
-        raise Unreadable(f"does not parse as Python 3, line {error.raw_line}") from None
+        raise Unreadable(say("does not parse as Python 3, line {raw_line}", raw_line=error.raw_line)) from None
     except (UnicodeError, LookupError, SyntaxError) as error:  # SyntaxError: no, or a wrong, coding line
-        raise Unreadable(f"cannot be decoded: {error}") from None
+        raise Unreadable(say("cannot be decoded: {error}", error=error)) from None
     except RecursionError:
-        raise Unreadable("is nested too deeply") from None
+        raise Unreadable(say("is nested too deeply")) from None
     if not same:
-        raise Unreadable("cannot be written back byte for byte")
+        raise Unreadable(say("cannot be written back byte for byte"))
     return SourceFile(path, shown, data, text, module, spans, entry)
 
 
@@ -226,10 +235,11 @@ def _check_syntax(shown: str, data: bytes) -> None:
             warnings.simplefilter("ignore")  # about the user's code, not for them here
             compile(data, shown, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
     except SyntaxError as error:
-        where = f", line {error.lineno}" if error.lineno else f": {error.msg}"
-        raise Unreadable(f"does not parse as Python 3{where}") from None
+        if error.lineno:
+            raise Unreadable(say("does not parse as Python 3, line {line}", line=error.lineno)) from None
+        raise Unreadable(say("does not parse as Python 3: {error}", error=error.msg)) from None
     except (ValueError, RecursionError, MemoryError) as error:
-        raise Unreadable(f"cannot be parsed: {error or 'it is nested too deeply'}") from None
+        raise Unreadable(say("cannot be parsed: {error}", error=error or say("it is nested too deeply"))) from None
 
 
 def apply_splices(source: SourceFile, splices: Sequence[Splice]) -> bytes:
@@ -238,7 +248,7 @@ def apply_splices(source: SourceFile, splices: Sequence[Splice]) -> bytes:
     pieces, position = [], 0
     for splice in ordered:
         if splice.start < position:
-            raise Conflict(f"two changes overlap at character {splice.start}")
+            raise Conflict(say("two changes overlap at character {start}", start=splice.start))
         pieces += [source.text[position : splice.start], _with_newlines(splice.text, source.newline)]
         position = splice.end
     pieces.append(source.text[position:])

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import libcst as cst
 
+from tracelens.messages import say
 from tracelens.patch.code.names import variables, walk
 from tracelens.patch.code.naming import name_for
 from tracelens.patch.deferral import value_types
@@ -60,11 +61,14 @@ def keep(known: dict[str, Capture], facts: LoopFacts, wanted: CaptureRequest) ->
     name = node.value if stays and isinstance(node, cst.Name) else name_for(source, read)
     changed = (stays and name in facts.mutated) or text in facts.changed_parts
     if wanted.stores and (changed or (wanted.tensor is None and _is_added_to(node, text, facts))):
-        obstacle = f"it keeps `{text}` itself, which the loop changes"
-        raise Blocked(node, obstacle, "keep a copy of it, or do this every N batches")
+        obstacle = say("it keeps `{text}` itself, which the loop changes", text=text)
+        raise Blocked(node, obstacle, say("keep a copy of it, or do this every N batches"))
     if wanted.stores and wanted.tensor is None and _is_live(node, facts):
-        by_hand = "keep a copy of it, or do this every N batches"
-        doubt(facts, Blocked(node, f"it keeps `{text}`, which may be a tensor that training changes", by_hand))
+        by_hand = say("keep a copy of it, or do this every N batches")
+        doubt(
+            facts,
+            Blocked(node, say("it keeps `{text}`, which may be a tensor that training changes", text=text), by_hand),
+        )
     moment = sum(capture.loud for capture in known.values())
     for taken, other in known.items():
         same = (other.text, other.read) == (text, read) and read != "comprehension"  # each is an object of its own
@@ -108,8 +112,8 @@ def replaces(known: dict[str, Capture], node: cst.CSTNode) -> bool:
 def _check_branch(facts: LoopFacts, wanted: CaptureRequest, definite: frozenset[str]) -> None:
     needs = {v.value for v in variables(wanted.node) if isinstance(v, cst.Name)} & facts.varying
     if wanted.read or not isinstance(wanted.node, cst.Name) or not needs <= definite:
-        obstacle = "the value is read only where a result decides it"
-        raise Blocked(wanted.node, obstacle, "read the value every N batches")
+        obstacle = say("the value is read only where a result decides it")
+        raise Blocked(wanted.node, obstacle, say("read the value every N batches"))
 
 
 def _free(known: dict[str, Capture], facts: LoopFacts, wanted: str) -> str:

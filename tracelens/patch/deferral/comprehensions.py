@@ -14,6 +14,7 @@ from itertools import count
 
 import libcst as cst
 
+from tracelens.messages import say
 from tracelens.patch.code.names import dotted, variables, walk
 from tracelens.patch.code.outside import words
 from tracelens.patch.code.source import SourceFile
@@ -24,7 +25,7 @@ from tracelens.patch.loop.sites import Read, read_of, reads_in
 
 _GOES_THROUGH = words("sum min max list tuple sorted set any all dict frozenset join")
 """What a generator is handed to: it takes all elements at once, or may, since reading them changes nothing."""
-_BY_HAND = "write it as a loop"
+_BY_HAND = say("write it as a loop")
 
 
 Comprehension = cst.ListComp | cst.SetComp | cst.DictComp | cst.GeneratorExp
@@ -51,14 +52,14 @@ def check(comprehension: Comprehension, facts: LoopFacts) -> None:
         for part in walk(comprehension)
     )
     if inner or head.asynchronous is not None:
-        raise Blocked(comprehension, "a comprehension within another computes with the value", _BY_HAND)
+        raise Blocked(comprehension, say("a comprehension within another computes with the value"), _BY_HAND)
     outside = [head.iter, *(condition.test for condition in head.ifs)]
     if any(True for part in outside for _ in reads_in(part)):
-        raise Blocked(comprehension, "the value decides what the comprehension goes through", _BY_HAND)
+        raise Blocked(comprehension, say("the value decides what the comprehension goes through"), _BY_HAND)
     if isinstance(comprehension, cst.GeneratorExp):
         _check_generator(comprehension, facts)
     if isinstance(comprehension, cst.SetComp) and _is_read(comprehension.elt):
-        raise Blocked(comprehension, "a set of values has no order to read them in", "make it a list")
+        raise Blocked(comprehension, say("a set of values has no order to read them in"), say("make it a list"))
     if not _is_whole(comprehension):
         _check_elements(comprehension, facts)
 
@@ -119,7 +120,7 @@ def _check_generator(comprehension: cst.GeneratorExp, facts: LoopFacts) -> None:
         called = call.func.attr.value
     known = called == "join" if method else called in _GOES_THROUGH and called not in facts.names.functions
     if not takes or not known or not host.repeats(_head(comprehension).iter, facts):
-        raise Blocked(comprehension, "a generator may stop early, or run later", "make it a list")
+        raise Blocked(comprehension, say("a generator may stop early, or run later"), say("make it a list"))
 
 
 def _check_elements(comprehension: Comprehension, facts: LoopFacts) -> None:
@@ -131,11 +132,17 @@ def _check_elements(comprehension: Comprehension, facts: LoopFacts) -> None:
             if id(part) in kept:
                 continue
             if isinstance(part, cst.Name) and part.value in facts.varying - own:
-                raise Blocked(comprehension, f"the comprehension needs `{part.value}` of its batch", _BY_HAND)
+                raise Blocked(
+                    comprehension, say("the comprehension needs `{part}` of its batch", part=part.value), _BY_HAND
+                )
             if isinstance(part, cst.Call):
                 method = part.func.attr.value if isinstance(part.func, cst.Attribute) else ""
                 if not is_pure(facts.names.qualified(part.func)) and method != "format":
-                    raise Blocked(comprehension, f"the value goes into `{dotted(part.func) or method}(…)`", _BY_HAND)
+                    raise Blocked(
+                        comprehension,
+                        say("the value goes into `{call}(…)`", call=dotted(part.func) or method),
+                        _BY_HAND,
+                    )
 
 
 def _needed(comprehension: Comprehension) -> list[str]:

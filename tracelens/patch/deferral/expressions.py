@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
+from tracelens.messages import say
 from tracelens.patch.code import formats
 from tracelens.patch.code.names import children, dotted, is_output, meets, variables, walk
 from tracelens.patch.code.outside import words
@@ -65,7 +66,7 @@ class ExpressionCaptures:
 
     def _parts(self, node: cst.BaseExpression) -> None:
         if isinstance(node, (cst.Await, cst.Yield, cst.NamedExpr, cst.Lambda)):
-            raise Blocked(node, "the expression cannot be evaluated later", "take it out of the statement")
+            raise Blocked(node, say("the expression cannot be evaluated later"), say("take it out of the statement"))
         if isinstance(node, (cst.Name, cst.Attribute)):
             moments.check(node, self.facts)
         if isinstance(node, cst.BaseComp):
@@ -110,10 +111,12 @@ class ExpressionCaptures:
             text_method = text_method or (method in formats.ON_ARRAYS and self._is_array(owner))
             if method in host.TRAINS or (self._independent(owner) and not text_method):
                 name = dotted(node.func) or method
-                raise Blocked(node, f"the value goes into `{name}(…)`", "call it every N batches")
+                raise Blocked(node, say("the value goes into `{name}(…)`", name=name), say("call it every N batches"))
             self.expression(owner)
         elif not host.host_only(full, self.facts.names):
-            blocked = Blocked(node, f"the value goes into `{full or 'a call'}(…)`", "call it every N batches")
+            blocked = Blocked(
+                node, say("the value goes into `{full}(…)`", full=full or "a call"), say("call it every N batches")
+            )
             if not self.facts.names.is_library(dotted(node.func).partition(".")[0]):
                 raise blocked
             doubt(self.facts, blocked)
@@ -135,7 +138,7 @@ class ExpressionCaptures:
                 if isinstance(spec, cst.FormattedStringExpression):
                     self.expression(spec.expression)
             if part.equal is not None and replaces(self.captures, part.expression):
-                raise Blocked(part, "`{…=}` prints the expression itself", "print the value without `=`")
+                raise Blocked(part, say("`{{…=}}` prints the expression itself"), say("print the value without `=`"))
 
     def _shown(self, node: cst.BaseExpression, asked: str, as_number: bool) -> None:
         """A value that becomes text: `as_number` if it may be a tensor, whose text is then that of its number."""
@@ -172,12 +175,12 @@ class ExpressionCaptures:
             self._choice_of_state(node)
             return
         if not self._independent(node) or any(True for _ in reads_in(node.test)):
-            raise Blocked(node, "the value decides which branch is taken", "read the value every N batches")
+            raise Blocked(node, say("the value decides which branch is taken"), say("read the value every N batches"))
         for branch in branches:
             first = next(iter(reads_in(branch)), None)
             if first is not None and (first.node is not branch or first.kind == "number"):
                 raise Blocked(
-                    node, "only one branch reads the value, and computes with it", "compute below, in an `if`"
+                    node, say("only one branch reads the value, and computes with it"), say("compute below, in an `if`")
                 )
         self._capture(node, "choice")
 
@@ -197,18 +200,24 @@ class ExpressionCaptures:
         own = {v.value for p in walk(node) if isinstance(p, cst.CompFor) for v in variables(p.target)}
         for part in walk(node):
             if isinstance(part, cst.Name) and part.value in self.facts.varying - self.state - own:
-                raise Blocked(node, f"the comprehension needs `{part.value}` of its batch", "write it as a loop")
+                raise Blocked(
+                    node,
+                    say("the comprehension needs `{part}` of its batch", part=part.value),
+                    say("write it as a loop"),
+                )
 
     def _values_of(self, node: cst.BaseComp) -> None:
         """A comprehension that reads a value per element: what it goes through is gone through where it stands."""
         if not isinstance(node, comprehensions.Comprehension) or not self._independent(node):
-            raise Blocked(node, "the comprehension also needs what the loop adds up", "write it as a loop")
+            raise Blocked(node, say("the comprehension also needs what the loop adds up"), say("write it as a loop"))
         comprehensions.check(node, self.facts)
         self._capture(node, "comprehension")
 
     def _without_reads(self, node: cst.BaseExpression) -> None:
         if any(self._readable(read) for read in reads_in(node)):
-            raise Blocked(node, "whether the value is read depends on another one", "read the value every N batches")
+            raise Blocked(
+                node, say("whether the value is read depends on another one"), say("read the value every N batches")
+            )
         self._perhaps(node)
 
     def _perhaps(self, node: cst.BaseExpression) -> None:
@@ -283,16 +292,16 @@ class ExpressionCaptures:
     def _check_printer(self, call: cst.Call) -> None:
         name = dotted(call.func)
         if host.names_its_line(call, self.facts.source):
-            raise Blocked(call, "the log names the line and function that write to it", "log every N batches")
+            raise Blocked(call, say("the log names the line and function that write to it"), say("log every N batches"))
         if name in self.facts.names.functions and not host.host_only(name, self.facts.names):
-            blocked = Blocked(call, f"`{name}(…)` does more than print", "call it every N batches")
+            blocked = Blocked(call, say("`{name}(…)` does more than print", name=name), say("call it every N batches"))
             if not self.facts.source.clocked.call("", name):
                 raise blocked
             doubt(self.facts, blocked)
         for argument in call.args:
             if isinstance(argument.value, cst.Name) and argument.value.value in self.facts.tensors - self.state:
-                obstacle = f"it prints the tensor `{argument.value.value}` itself, not its value"
-                raise Blocked(argument.value, obstacle, "print the tensor every N batches")
+                obstacle = say("it prints the tensor `{argument}` itself, not its value", argument=argument.value.value)
+                raise Blocked(argument.value, obstacle, say("print the tensor every N batches"))
 
     def _read_by_both(self, one: cst.CSTNode, another: cst.CSTNode) -> Iterator[Read]:
         """Reads that are made whichever branch is taken, so that they may be made before it is known which."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 import libcst as cst
 
+from tracelens.messages import say
 from tracelens.patch.code.names import dotted, meets, touched, walk, written
 from tracelens.patch.code.outside import FILES, OUTPUT
 from tracelens.patch.deferral.kept_parts import changed_later
@@ -18,7 +19,7 @@ from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import Blocked, globals_of
 from tracelens.patch.loop.reach import hidden_uses
 
-_RECEIVES_SELF, _HAND_OVER = "a call receives `self` and could see the results", "hand the results to it"
+_RECEIVES_SELF, _HAND_OVER = say("a call receives `self` and could see the results"), say("hand the results to it")
 
 
 def check(facts: LoopFacts, members: Iterable[cst.CSTNode], state: frozenset[str]) -> None:
@@ -27,13 +28,17 @@ def check(facts: LoopFacts, members: Iterable[cst.CSTNode], state: frozenset[str
     behind = {name for member in members for name in changed_later(facts, member)}
     used = facts.inner_use(names - behind.difference(*(written(member, facts.names) for member in members)))
     if used is not None:
-        blocked = Blocked(used, "a function defined here uses the results", "hand the results to it as arguments")
+        blocked = Blocked(
+            used, say("a function defined here uses the results"), say("hand the results to it as arguments")
+        )
         if not _is_made_behind(facts, used):
             raise blocked
         doubt(facts, blocked)
     for leaf in facts.leaves:
         if isinstance(leaf, (cst.FunctionDef, cst.ClassDef)) and meets(touched(leaf, facts.names), state):
-            raise Blocked(leaf, "a function defined in the loop uses the value", "read the value every N batches")
+            raise Blocked(
+                leaf, say("a function defined in the loop uses the value"), say("read the value every N batches")
+            )
     for member in members:
         bare_self = any(
             isinstance(n, cst.Arg) and isinstance(n.value, cst.Name) and n.value.value == "self" for n in walk(member)
@@ -42,8 +47,8 @@ def check(facts: LoopFacts, members: Iterable[cst.CSTNode], state: frozenset[str
             raise Blocked(member, _RECEIVES_SELF, _HAND_OVER)
     for function, seen in hidden_uses(facts.names, facts.loop):
         if meets(seen, state):
-            obstacle = f"`{function.name.value}`, which is called without its name, uses the results"
-            raise Blocked(function, obstacle, "read the value every N batches")
+            obstacle = say("`{name}`, which is called without its name, uses the results", name=function.name.value)
+            raise Blocked(function, obstacle, say("read the value every N batches"))
     shared = {name for name in names if name.startswith("self.")} | (names & globals_of(facts.scope))
     if shared:
         _check_called(facts, frozenset(shared))
@@ -60,7 +65,9 @@ def _check_called(facts: LoopFacts, names: frozenset[str]) -> None:
         if isinstance(node, cst.Arg) and isinstance(node.value, cst.Name) and node.value.value == "self":
             raise Blocked(node, _RECEIVES_SELF, _HAND_OVER)
         if isinstance(node, cst.Call) and _sees(node, facts, names, set()):
-            raise Blocked(node, f"`{dotted(node.func)}()` uses the results", "call it every N batches")
+            raise Blocked(
+                node, say("`{call}()` uses the results", call=dotted(node.func)), say("call it every N batches")
+            )
 
 
 def _sees(call: cst.Call, facts: LoopFacts, names: frozenset[str], seen: set[str]) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import libcst as cst
 
+from tracelens.messages import say
 from tracelens.patch.code import elsewhere
 from tracelens.patch.code.names import dotted, meets, rebound, touched, walk, written
 from tracelens.patch.code.outside import BESIDES, words
@@ -104,7 +105,7 @@ def _plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode], wait_for_rare: bool) -
     missing = [seed for seed in seeds if not any(_holds(run, seed) for run in runs)]
     if missing or not runs:
         node = missing[0] if missing else facts.loop
-        raise Blocked(node, "it is read only in few batches", "nothing to do: it costs little")
+        raise Blocked(node, say("it is read only in few batches"), say("nothing to do: it costs little"))
     moved = frozenset(node for run in runs for statement in run.statements for node in walk(statement))
     for leaf in moved:
         if isinstance(leaf, cst.BaseSmallStatement):
@@ -123,7 +124,7 @@ def _check_results(facts: LoopFacts, leaf: cst.BaseSmallStatement, state: frozen
     results = written(leaf, facts.names)
     if not results <= state:
         StatementCaptures(facts, state | results).small(leaf)  # raises why they were left out
-        raise Blocked(leaf, "it uses the value in the same batch", "read the value every N batches")
+        raise Blocked(leaf, say("it uses the value in the same batch"), say("read the value every N batches"))
 
 
 def _closure(
@@ -248,7 +249,9 @@ class _Planner:
             if isinstance(statement, cst.With):
                 _check_context(statement, self.facts)
             return self._both(statement.body, getattr(statement, "orelse", None))
-        raise Blocked(statement, "the value is used where an exception may be caught", "read it every N batches")
+        raise Blocked(
+            statement, say("the value is used where an exception may be caught"), say("read it every N batches")
+        )
 
     def _line(self, line: cst.SimpleStatementLine) -> tuple[tuple[StatementRun, ...], tuple[cst.CSTNode, ...]]:
         if len(line.body) == 1:
@@ -291,27 +294,35 @@ class _Planner:
     def _why_not(self, node: cst.CSTNode) -> tuple[str, str]:
         """The reason why a statement that touches the results cannot run later, in words."""
         if self.facts.source.kept_by_comment(node):
-            return "it is marked `# tracelens: keep`", "remove the comment to have it patched"
+            return say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched")
         if isinstance(node, (cst.If, cst.While)) and node not in self.facts.guards:
-            why = "the value decides what the same batch does next"
-            return why, "keep the check, or make it every N batches on a tensor kept on the GPU"
+            why = say("the value decides what the same batch does next")
+            return why, say("keep the check, or make it every N batches on a tensor kept on the GPU")
         if isinstance(node, (cst.For, cst.With)):
-            return "the value is used by the head of a block", "read it every N batches"
+            return say("the value is used by the head of a block"), say("read it every N batches")
         if (loud := self._loud(node)) is not None:
-            why = f"`{loud}(…)` {self._writes(loud)}, which keep their place among those that would wait"
-            return why, "write these lines every N batches too, or not at all"
+            why = say(
+                "`{loud}(…)` {writes}, which keep their place among those that would wait",
+                loud=loud,
+                writes=self._writes(loud),
+            )
+            return why, say("write these lines every N batches too, or not at all")
         try:
             recorder = self._recorder()
             recorder.small(node) if isinstance(node, cst.BaseSmallStatement) else recorder.statement(node)
         except Blocked as blocked:
             return blocked.obstacle, blocked.by_hand
-        return "it uses the value in the same batch", "read the value every N batches"
+        return say("it uses the value in the same batch"), say("read the value every N batches")
 
     def _writes(self, called: str) -> str:
         name, names = called.rpartition(".")[2], self.facts.names
         known = name in names.functions or name in names.classes or any(names.elsewhere.get(name, ()))
         own = known or name in elsewhere.STEPS
-        return "writes lines or files itself" if own else "may write lines or files: a `forward` of the project does"
+        return (
+            say("writes lines or files itself")
+            if own
+            else say("may write lines or files: a `forward` of the project does")
+        )
 
     def _loud(self, node: cst.CSTNode) -> str | None:
         """Returns the name of the first call that writes output, for a statement that uses no result otherwise.
@@ -351,15 +362,27 @@ def _check_context(node: cst.With, facts: LoopFacts) -> None:
         name = last if isinstance(last, str) else ""
         if item.asname is None and any(word in name for word in _PLAIN_CONTEXTS):
             continue
-        blocked = Blocked(node, "the value is used inside a `with`", "read it after the block")
+        blocked = Blocked(node, say("the value is used inside a `with`"), say("read it after the block"))
         if item.asname is not None or node.asynchronous is not None or name in _HOLDING_CONTEXTS:
             raise blocked
-        doubt(facts, Blocked(node, f"what `with {facts.source.code(item.item)}` changes is not known", blocked.by_hand))
+        doubt(
+            facts,
+            Blocked(
+                node, say("what `with {code}` changes is not known", code=facts.source.code(item.item)), blocked.by_hand
+            ),
+        )
 
 
 def _notes(facts: LoopFacts, looks: Looks | None) -> Iterator[str]:
     if looks is not None:
-        yield f"all that waits runs before `{looks.function}` ({looks.place}) shows it, so its lines stay the same"
-        yield f"times and GPU memory that `{looks.function}` itself measures are those of a host that runs ahead"
+        yield say(
+            "all that waits runs before `{function}` ({place}) shows it, so its lines stay the same",
+            function=looks.function,
+            place=looks.place,
+        )
+        yield say(
+            "times and GPU memory that `{function}` itself measures are those of a host that runs ahead",
+            function=looks.function,
+        )
     if clock_reads(facts.loop, facts.names):
-        yield "times that this loop measures no longer include the wait for the GPU"
+        yield say("times that this loop measures no longer include the wait for the GPU")

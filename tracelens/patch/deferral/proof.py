@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
+from tracelens.messages import joined, say
 from tracelens.patch.code.names import walk
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.effects.movable import Answer, Question
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
 MAX_SENTENCES = 3
 """Of what is not known, so many sentences are shown."""
-_NOT_ASKED = "what the rest of the project does in a batch is not looked at"
-_BY_HAND = "read the value every N batches"
+_NOT_ASKED = say("what the rest of the project does in a batch is not looked at")
+_BY_HAND = say("read the value every N batches")
 
 
 def unproved(deferral: Deferral) -> str:
@@ -36,15 +37,17 @@ def unproved(deferral: Deferral) -> str:
     """
     doubts = deferral.facts.doubts
     if doubts is not None and not doubts.asks_project:
-        return "; ".join([_NOT_ASKED, *deferral.doubts])
+        return joined("; ", [_NOT_ASKED, *deferral.doubts])
     answer = judged(deferral)
     reasons = [one for one in answer.reasons if not _accepted(one, deferral)]
     known = next((one for one in reasons if one.known), None)
     if known is not None:
         raise Blocked(None, sentence(known, deferral.facts.source), _BY_HAND)
     said = list(dict.fromkeys([*deferral.doubts, *(sentence(one, deferral.facts.source) for one in reasons)]))
-    more = f", and {len(said) - MAX_SENTENCES} more" if len(said) > MAX_SENTENCES else ""
-    return "; ".join(said[:MAX_SENTENCES]) + more
+    few = joined("; ", said[:MAX_SENTENCES])
+    return (
+        say("{few}, and {count} more", few=few, count=len(said) - MAX_SENTENCES) if len(said) > MAX_SENTENCES else few
+    )
 
 
 def judged(deferral: Deferral) -> Answer:
@@ -63,8 +66,8 @@ def judged(deferral: Deferral) -> Answer:
 
 def sentence(reason: Reason, source: SourceFile) -> str:
     """The reason with its line, where that is in another file."""
-    place = f"line {reason.line}" if reason.path == source.shown else f"{reason.path}:{reason.line}"
-    return f"{reason.text} ({place})"
+    place = say("line {line}", line=reason.line) if reason.path == source.shown else f"{reason.path}:{reason.line}"
+    return say("{reason} ({place})", reason=reason.text, place=place)
 
 
 def _accepted(reason: Reason, deferral: Deferral) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import libcst as cst
 
+from tracelens.messages import say
 from tracelens.patch.code.names import WHOLE_SELF, dotted, is_output, rebound, root_key
 from tracelens.patch.code.outside import looked_at, words
 from tracelens.patch.deferral.expressions import ExpressionCaptures
@@ -36,7 +37,9 @@ class StatementCaptures(ExpressionCaptures):
         elif isinstance(node, cst.With) and host.opens_file(node):
             self._file(node)
         else:
-            raise Blocked(node, "a loop, with or try around the results cannot run later", "read every N batches")
+            raise Blocked(
+                node, say("a loop, with or try around the results cannot run later"), say("read every N batches")
+            )
 
     def small(self, node: cst.CSTNode) -> None:
         if guards.ends(self.facts, node):
@@ -47,12 +50,16 @@ class StatementCaptures(ExpressionCaptures):
             self._assignment(node)
         elif not isinstance(node, cst.Pass):
             word = type(node).__name__.lower()
-            raise Blocked(node, f"`{word}` depends on the value in the same batch", "keep it, or check every N batches")
+            raise Blocked(
+                node,
+                say("`{word}` depends on the value in the same batch", word=word),
+                say("keep it, or check every N batches"),
+            )
         captured = {id(part) for capture in self.captures.values() for part in capture.nodes}
         for part in kept_parts(self.facts, node):
             if id(part) not in captured:
-                obstacle = "what it calls changes things that the loop goes on with"
-                raise Blocked(part, obstacle, "call it in a statement of its own")
+                obstacle = say("what it calls changes things that the loop goes on with")
+                raise Blocked(part, obstacle, say("call it in a statement of its own"))
 
     def _file(self, node: cst.With) -> None:
         """`with open(path, "a") as file:`, whose whole body writes into the file."""
@@ -93,7 +100,9 @@ class StatementCaptures(ExpressionCaptures):
         if isinstance(call, cst.BaseString):
             return
         if not isinstance(call, cst.Call):
-            raise Blocked(node, "the statement does more than log or accumulate", "read the value every N batches")
+            raise Blocked(
+                node, say("the statement does more than log or accumulate"), say("read the value every N batches")
+            )
         if not kept_parts(self.facts, node):
             host.check_behind(call, self.facts, self.state)
         self._stores = not is_output(call, self.facts.names)
@@ -101,8 +110,8 @@ class StatementCaptures(ExpressionCaptures):
             self._check_printer(call)
         elif not self._collects(call):
             text = dotted(call.func) or "a function"
-            obstacle = f"`{text}(…)` may do more than log or accumulate"
-            blocked = Blocked(node, obstacle, "call it every N batches")
+            obstacle = say("`{text}(…)` may do more than log or accumulate", text=text)
+            blocked = Blocked(node, obstacle, say("call it every N batches"))
             if not self._may_collect(call):
                 raise blocked
             doubt(self.facts, blocked)
@@ -117,15 +126,19 @@ class StatementCaptures(ExpressionCaptures):
         method = call.func.attr.value
         holds = self.facts.held_by(frozenset({receiver})) & self.facts.trained
         if method in host.TRAINS or holds or host.TRAINERS.search(receiver.rpartition(".")[2]):
-            obstacle = f"the value reaches `{dotted(call.func)}(…)`, which takes part in the training"
-            blocked = Blocked(call, obstacle, "hand it the tensor instead of the number, if it can use that")
+            obstacle = say("the value reaches `{call}(…)`, which takes part in the training", call=dotted(call.func))
+            blocked = Blocked(call, obstacle, say("hand it the tensor instead of the number, if it can use that"))
             if method not in _SHOWS_BESIDE_A_BAR:
                 raise blocked
-            held = f"`{receiver}` was given `{min(holds)}`, which the loop trains" if holds else obstacle
+            held = (
+                say("`{receiver}` was given `{holds}`, which the loop trains", receiver=receiver, holds=min(holds))
+                if holds
+                else obstacle
+            )
             doubt(self.facts, Blocked(call, obstacle if self.facts.doubts is None else held, blocked.by_hand))
         if _handed_out(call.func.value):
-            obstacle = f"`{receiver}(…)` hands out an object that others may have too"
-            doubt(self.facts, Blocked(call, obstacle, "give it a name before the loop, and use that"))
+            obstacle = say("`{receiver}(…)` hands out an object that others may have too", receiver=receiver)
+            doubt(self.facts, Blocked(call, obstacle, say("give it a name before the loop, and use that")))
         if receiver in BUILTINS - {"super"}:  # `list.append(losses, …)`: what it changes is an argument
             return False
         if looked_at(self.facts.names.qualified(call.func), method, bool(call.args)):
@@ -173,13 +186,13 @@ class StatementCaptures(ExpressionCaptures):
             self._receiver(target.value)
             for part in target.slice:
                 if not isinstance(part.slice, cst.Index):
-                    raise Blocked(target, "it stores into a slice", "store every N batches")
+                    raise Blocked(target, say("it stores into a slice"), say("store every N batches"))
                 self.expression(part.slice.value)
         elif isinstance(target, (cst.Name, cst.Attribute)):
             moments.check(target, self.facts)
             self._receiver(target)
         elif not isinstance(target, cst.Name):
-            raise Blocked(target, "it stores where that cannot be followed", "store every N batches")
+            raise Blocked(target, say("it stores where that cannot be followed"), say("store every N batches"))
 
     def _receiver(self, node: cst.BaseExpression) -> None:
         """The object a method is called on, or stored into: indices on the way to it are kept like other values."""

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Literal, TypeGuard
 
+from tracelens.messages import say
 from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.deeds import Deed, closed_over
 from tracelens.patch.effects.memory import SHARED, Unit
@@ -84,11 +85,11 @@ def late_errors(analysis: Analysis, unit: Module | Activation, loop: Loop) -> It
     """Why an error in a statement of the loop may not come some batches later: words, file and line."""
     handler = _handler_of_errors(analysis, unit, loop)
     if handler is not None:
-        yield "an error in it is caught there, and would be some batches later", *handler
+        yield say("an error in it is caught there, and would be some batches later"), *handler
     inside = walk_without(loop, lambda node: isinstance(node, FUNCTIONS))
     early = next(filter(_leaves, inside), None)
     if early is not None:
-        yield "an error in it would be lost where the loop is left here", module_of(unit).file.shown, early.lineno
+        yield say("an error in it would be lost where the loop is left here"), module_of(unit).file.shown, early.lineno
 
 
 def _leaves(node: ast.AST) -> TypeGuard[ast.Return | ast.Call]:

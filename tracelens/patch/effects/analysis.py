@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from tracelens.messages import say
 from tracelens.patch.effects import classes
 from tracelens.patch.effects.dispatch import RETURN, Arguments, Dispatch, Here
 from tracelens.patch.effects.library import Library
@@ -158,7 +159,10 @@ class _Runner:
             return
         name = getattr(node, "name", "a lambda")
         for function in functions:
-            given = {one: self.memory.unknown(f"`{one}`, which `{name}` is handed,") for one in _parameters(node)}
+            given = {
+                one: self.memory.unknown(say("`{one}`, which `{name}` is handed,", one=one, name=name))
+                for one in _parameters(node)
+            }
             for receiver in self._receivers(function):
                 if receiver is not None:
                     given.pop(next(iter(given), ""), None)
@@ -176,7 +180,7 @@ class _Runner:
                     yield made
                     continue
                 known = [one for one in self.memory.objects(Instance) if one.made is made]
-                why = f"what `{made.node.name}` is made of"
+                why = say("what `{name}` is made of", name=made.node.name)
                 if not known:
                     self.dispatch.instantiate(
                         made, Arguments(rest=self.memory.unknown(why)), Here(made.module, made.node)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from tracelens.messages import say
 from tracelens.patch.effects import classes, vocabulary
 from tracelens.patch.effects.callables import is_partial
 from tracelens.patch.effects.durations import is_timed
@@ -302,7 +303,11 @@ class Attributes(ABC):
         if inside or not self.memory.final or not isinstance(owner, Container):
             return inside
         # nobody ever put anything in: what is done with the elements is never done
-        return self.memory.unknown("what unknown code puts in") if self.memory.is_shared(owner) else frozenset({PLAIN})
+        return (
+            self.memory.unknown(say("what unknown code puts in"))
+            if self.memory.is_shared(owner)
+            else frozenset({PLAIN})
+        )
 
     def as_dict(self, owner: Object, here: Here) -> Objects:
         """`globals()`, `vars(owner)`, `owner.__dict__`: all fields by their names."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 
+from tracelens.messages import say
 from tracelens.patch.effects.analysis import Analysis, analyse
 from tracelens.patch.effects.memory import TooLarge
 from tracelens.patch.effects.movable import Answer, Question, judge
@@ -48,13 +49,13 @@ class FileEffects:
     def _answer(self, question: Question) -> Answer:
         file = self.project.file(question.path)
         if file is None or file.tree is None:
-            return _unknown("Python's parser cannot read the file", question)
+            return _unknown(say("Python's parser cannot read the file"), question)
         loop = loop_at(file.tree, question.line, question.column)
         if loop is None:
             raise ValueError(f"no loop starts at {question.path}:{question.line}")
         analysis = self._together or self._analysed_alone(file.tree, loop)
         if analysis is None:
-            return _unknown("the project is too large to be followed", question)
+            return _unknown(say("the project is too large to be followed"), question)
         hidden = tuple(not_known(text, file.shown, question.line) for text in self._hidden)
         answer = _with(judge(analysis, question, self.started or self.path), hidden)
         return answer if answer.reasons else _with(answer, self._unusual(analysis))
@@ -83,7 +84,7 @@ class FileEffects:
         files = dict.fromkeys(module.file for module in analysis.memory.objects(Module))
         found = ((file.shown, self._unusual_places(file)) for file in files)
         return tuple(
-            not_known(f"what {place[1]} hides is not known", shown, place[0])
+            not_known(say("what {place} hides is not known", place=place[1]), shown, place[0])
             for shown, place in found
             if place is not None
         )
@@ -105,12 +106,12 @@ class FileEffects:
     @cached_property
     def _hidden(self) -> tuple[str, ...]:
         """What of the project cannot be looked at."""
-        out = ["the project has more files than are read"] if not self.project.complete else []
-        out += ["more files import this one than are read"] if len(self._importers) > MAX_IMPORTERS else []
+        out = [say("the project has more files than are read")] if not self.project.complete else []
+        out += [say("more files import this one than are read")] if len(self._importers) > MAX_IMPORTERS else []
         for path in self._importers[:MAX_IMPORTERS]:
             file = self.project.file(path)
             if file is None or file.tree is None:
-                out.append(f"{path.name} imports this file, and Python's parser cannot read it")
+                out.append(say("{name} imports this file, and Python's parser cannot read it", name=path.name))
         return tuple(out)
 
 

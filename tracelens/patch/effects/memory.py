@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from tracelens.messages import say
 from tracelens.patch.effects.objects import (
     Activation,
     Callbacks,
@@ -32,9 +33,9 @@ BASES = "<bases>"
 """The fields with a class's bases: this and their number."""
 ANY_KEY = "[]"
 """The field of an element whose key is not a constant text."""
-SHARED = Unknown("something that is not known")
+SHARED = Unknown(say("something that is not known"))
 """Its fields hold all that was handed to unknown code, and what was stored in unknown objects."""
-MANY = Unknown("one of very many things")
+MANY = Unknown(say("one of very many things"))
 """In place of all that a field can hold, where that is more than `MAX_HELD`."""
 MAX_HELD = 64
 MAX_CALLS = 200_000

@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
+from tracelens.messages import say
 from tracelens.patch.effects import names
 from tracelens.patch.effects.after_exceptions import Seen, is_plain_block, late_errors, seen_of
 from tracelens.patch.effects.analysis import Analysis
@@ -120,7 +121,7 @@ def judge(analysis: Analysis, question: Question, started: Path) -> Answer:
     reasons = {reason for one in judges for reason in one.reasons()}
     seen = {seen_of(analysis, one.unit, loop, one.moved, started) for one in judges} or {"results"}
     if not units:
-        reasons = {not_known("who runs the loop is not known", file.shown, loop.lineno)}
+        reasons = {not_known(say("who runs the loop is not known"), file.shown, loop.lineno)}
     ordered = tuple(sorted(reasons, key=lambda one: one.order))
     tier: Tier = "refused" if any(one.known for one in ordered) else "checked" if ordered else "safe"
     after: Seen | None = "lines" if "lines" in seen else "results" if "results" in seen else None
@@ -232,16 +233,16 @@ class _Judge:
         """Statements that end something, and blocks around them that are over when they run."""
         for statement in self.statements:
             if any(isinstance(part, _LEAVES) for part in ast.walk(statement)):
-                text = "it leaves the loop, or hands control to somebody else"
+                text = say("it leaves the loop, or hands control to somebody else")
                 yield Reason("known", "leaves", CODE, text, self.shown, _line(statement))
             for block in path_to(self.loop, statement)[1:-1]:
                 if isinstance(block, (ast.Try, ast.TryStar)) and (block.handlers or block.finalbody):
-                    text = "it runs where an exception may be caught"
+                    text = say("it runs where an exception may be caught")
                     yield Reason("known", "block", CODE, text, self.shown, _line(block))
                 if isinstance(block, (ast.With, ast.AsyncWith)) and not all(
                     is_plain_block(self.analysis, self.unit, item) for item in block.items
                 ):
-                    text = "the `with` block around it is over when it runs"
+                    text = say("the `with` block around it is over when it runs")
                     yield Reason("suspected", "block", CODE, text, self.shown, _line(block))
 
     def _of_errors(self) -> Iterator[Reason]:
@@ -252,7 +253,7 @@ class _Judge:
             yield Reason("suspected", "moment", CODE, text, path, line)
         written = next((deed for deed in self.staying if deed.effect.kind == DISK_WRITE), None)
         if written is not None:
-            text = "an error in it would come after more has been written"
+            text = say("an error in it would come after more has been written")
             yield self._reason("moment", FILES, text, written, known=False)
 
     def _of_the_moment(self) -> Iterator[Reason]:
@@ -262,25 +263,27 @@ class _Judge:
             if kind == CLOCK and deed.node not in self.analysis.timed_places:
                 continue  # a moment that only stands on a line is that of the line
             if kind == CLOCK:
-                yield self._reason("moment", CLOCKS, f"it {kind}", deed, not self._shows_itself(deed.at))
+                yield self._reason("moment", CLOCKS, say("it {kind}", kind=kind), deed, not self._shows_itself(deed.at))
             elif kind in (RANDOM, COLLECTIVE, NAMES, SUSPENDS):
-                yield self._reason("moment", CODE, f"it {kind}", deed)
+                yield self._reason("moment", CODE, say("it {kind}", kind=kind), deed)
             elif kind == RAISES:
-                text = "it may raise, some batches later than it does now"
+                text = say("it may raise, some batches later than it does now")
                 yield self._reason("moment", CODE, text, deed, known=False)
             elif kind == GENERAL:
-                text = f"`{deed.effect.field.strip('<>')}` may do more than to compute"
+                text = say("`{what}` may do more than to compute", what=deed.effect.field.strip("<>"))
                 yield self._reason("hidden", CODE, text.replace(">.", "."), deed, known=False)
             elif kind == UNKNOWN:
-                yield self._reason("moment", CODE, f"what {_why(deed)} does is not known", deed, known=False)
+                yield self._reason(
+                    "moment", CODE, say("what {why} does is not known", why=_why(deed)), deed, known=False
+                )
         for deed in self.staying:
             if deed.effect.kind == DISK_WRITE and any(span.holds(deed.at) for span in self.question.later):
-                text = "a file is opened, which is closed when the line has run"
+                text = say("a file is opened, which is closed when the line has run")
                 yield self._reason("moment", FILES, text, deed, known=False)
             if deed.effect.kind == NAMES:
-                yield self._reason("moment", CODE, "the loop looks names up by their text", deed)
+                yield self._reason("moment", CODE, say("the loop looks names up by their text"), deed)
             elif deed.effect.kind == SUSPENDS and deed.unit is self.unit:
-                text = "the loop hands control to its caller, who may look at anything"
+                text = say("the loop hands control to its caller, who may look at anything")
                 yield self._reason("moment", CODE, text, deed)
 
     def _shows_itself(self, node: ast.AST) -> bool:
@@ -295,7 +298,9 @@ class _Judge:
         anything = Touched([*visible, *parts], self.memory, through_unknown=True)
         for deed in self.moved:
             if deed.effect.kind == WRITES and deed.effect.target is DATA:
-                text = "what it changes may be a part of the model, the optimizer or the settings, which the loop uses"
+                text = say(
+                    "what it changes may be a part of the model, the optimizer or the settings, which the loop uses"
+                )
                 yield self._reason("object", CODE, text, deed, known=False)
         for deed in self.staying:
             met = certain.meets(deed)
@@ -311,23 +316,26 @@ class _Judge:
         name = about.name
         if deed.effect.target is SHARED:
             unknown = next((one for one in self.staying if one.effect.kind == UNKNOWN and one.at is deed.at), None)
-            who = _why(unknown) if unknown is not None else "unknown code"
-            text = f"{who} is not known, and was handed what holds {name}"
+            who = _why(unknown) if unknown is not None else say("unknown code")
+            text = say("{who} is not known, and was handed what holds {name}", who=who, name=name)
             return self._reason("object", about, text, deed, known=False)
         if deed.effect.kind == READS and deed.effect.field == TEXT:
-            text = "the bar is drawn between two batches, and shows the text of a batch before until then"
+            text = say("the bar is drawn between two batches, and shows the text of a batch before until then")
             return self._reason("object", about, text, deed, known=False)
         if deed.at is self.loop and not deed.elsewhere:
-            text = f"the loop's iterator {_verb(deed)} {name} between two batches"
+            if deed.effect.kind == WRITES:
+                text = say("the loop's iterator changes {name} between two batches", name=name)
+            else:
+                text = say("the loop's iterator looks at {name} between two batches", name=name)
             return self._reason("object", about, text, deed, known)
-        return self._reason("object", about, f"{self._who(deed)} {_verb(deed)} {name}", deed, known)
+        told = {"who": self._who(deed), "name": name}
+        changes = deed.effect.kind == WRITES
+        text = say("{who} changes {name}", **told) if changes else say("{who} looks at {name}", **told)
+        return self._reason("object", about, text, deed, known)
 
     def _of_lines(self) -> Iterator[Reason]:
         """Lines on the screen keep their order, and what reads a file finds what was written before."""
-        for moved, other, about, text in (
-            (OUTPUT, OUTPUT, LINES, "writes lines of its own"),
-            (DISK_WRITE, DISK_READ, FILES, "looks at files"),
-        ):
+        for moved, other, about in ((OUTPUT, OUTPUT, LINES), (DISK_WRITE, DISK_READ, FILES)):
             own = [deed for deed in self.moved if deed.effect.kind == moved]
             if not own:
                 continue
@@ -335,15 +343,15 @@ class _Judge:
             for deed in self.staying:
                 if deed.effect.kind == other:
                     surely = certain and not self._is_occasional(deed)
-                    yield self._reason("output", about, f"{self._who(deed)} {text}", deed, surely)
+                    yield self._reason("output", about, self._seen(deed, other), deed, surely)
                 elif deed.effect.kind == UNKNOWN and moved == OUTPUT:
-                    asked = f"whether {_why(deed)} writes lines of its own is not known"
+                    asked = say("whether {why} writes lines of its own is not known", why=_why(deed))
                     yield self._reason("output", about, asked, deed, known=False)
 
         if logs_to_files(self.memory, self.moved):
             for deed in self.staying:
                 if deed.effect.kind == DISK_LOOK and deed.at is not self.loop:  # the loader reads its data set
-                    text = f"{self._who(deed)} looks at a file, which may be the log"
+                    text = say("{who} looks at a file, which may be the log", who=self._who(deed))
                     yield self._reason("output", FILES, text, deed, known=False)
 
     def _is_occasional(self, deed: Deed) -> bool:
@@ -353,17 +361,21 @@ class _Judge:
         around = path_to(code_of(deed.unit), deed.node)
         return deed.elsewhere or any(isinstance(one, (ast.If, ast.IfExp, ast.ExceptHandler)) for one in around)
 
+    def _seen(self, deed: Deed, kind: str) -> str:
+        who = self._who(deed)
+        return say("{who} writes lines of its own", who=who) if kind == OUTPUT else say("{who} looks at files", who=who)
+
     def _who(self, deed: Deed) -> str:
         if deed.elsewhere:
-            return "what runs beside the loop"
-        return "the loop's iterator" if deed.at is self.loop else f"`{_text(deed.at)}`"
+            return say("what runs beside the loop")
+        return say("the loop's iterator") if deed.at is self.loop else f"`{_text(deed.at)}`"
 
     def _of_time(self) -> Iterator[Reason]:
         """Durations that people read, and that had the wait in them."""
         for deed in self.staying:
             shown = deed.effect.kind == CLOCK and deed.node in self.analysis.shown_places
             if shown and not follows_a_wait(self.analysis, deed):
-                text = "a duration that is shown is measured in the loop, and the wait that goes is a part of it"
+                text = say("a duration that is shown is measured in the loop, and the wait that goes is a part of it")
                 yield self._reason("time", CLOCKS, text, deed, known=False)
 
 
@@ -374,11 +386,7 @@ def _is_of_its_own(statement: ast.AST, node: ast.AST) -> bool:
 
 
 def _why(deed: Deed) -> str:
-    return deed.effect.target.why if isinstance(deed.effect.target, Unknown) else "a function"
-
-
-def _verb(deed: Deed) -> str:
-    return "changes" if deed.effect.kind == WRITES else "looks at"
+    return deed.effect.target.why if isinstance(deed.effect.target, Unknown) else say("a function")
 
 
 def _text(node: ast.AST) -> str:

@@ -10,6 +10,7 @@ import ast
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tracelens.messages import say
 from tracelens.patch.effects.project import ProjectFile
 from tracelens.patch.effects.scopes import Function as FunctionNode
 
@@ -163,18 +164,18 @@ class Effect(NamedTuple):
 
 
 READS, WRITES = "reads", "writes"
-OUTPUT = "prints"
-BAR = "draws a progress bar"
-DISK_READ, DISK_WRITE = "reads files", "writes files"
-DISK_LOOK = "reads or copies what stands in a file"
+OUTPUT = say("prints")
+BAR = say("draws a progress bar")
+DISK_READ, DISK_WRITE = say("reads files"), say("writes files")
+DISK_LOOK = say("reads or copies what stands in a file")
 """Beside DISK_READ, where the file may be one that the script itself writes: no picture, no table of a data set."""
-RANDOM = "draws random numbers"
-CLOCK = "reads a clock"
-COLLECTIVE = "waits for other ranks"
-RAISES = "raises"
-WAITS = "waits for the GPU"
-UNKNOWN = "is unknown"
-GENERAL = "is known by a pattern only"
-NAMES = "sees every name"
-SHOWS = "shows a duration"
-SUSPENDS = "hands control to its caller"
+RANDOM = say("draws random numbers")
+CLOCK = say("reads a clock")
+COLLECTIVE = say("waits for other ranks")
+RAISES = say("raises")
+WAITS = say("waits for the GPU")
+UNKNOWN = say("is unknown")
+GENERAL = say("is known by a pattern only")
+NAMES = say("sees every name")
+SHOWS = say("shows a duration")
+SUSPENDS = say("hands control to its caller")

@@ -12,6 +12,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from tracelens.messages import say
+
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -110,15 +112,15 @@ def _unusual(node: ast.AST, file: _File) -> Iterator[tuple[int, str]]:
         case ast.Attribute():
             yield from _unusual_attribute(node, file)
         case ast.Assign(value=value) | ast.NamedExpr(value=value) | ast.AnnAssign(value=value) if _goes_on(value):
-            yield node.lineno, "a generator expression with a name"
+            yield node.lineno, say("a generator expression with a name")
         case ast.Return(value=value) | ast.Yield(value=value) if _goes_on(value):
-            yield node.lineno, "a generator expression that is handed on"
+            yield node.lineno, say("a generator expression that is handed on")
         case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Dict(values=parts) if any(map(_goes_on, parts)):
-            yield node.lineno, "a generator expression that is kept"
+            yield node.lineno, say("a generator expression that is kept")
         case ast.Assign(value=value, targets=targets):
             for target in (part for one in targets for part in ast.walk(one)):
                 if isinstance(target, ast.Attribute) and _hides(target, value, file):
-                    yield node.lineno, f"an assignment to `{ast.unparse(target)}`"
+                    yield node.lineno, say("an assignment to `{target}`", target=ast.unparse(target))
         case ast.AsyncFunctionDef() | ast.FunctionDef():
             yield from _unusual_function(node)
         case ast.ClassDef():
@@ -132,9 +134,9 @@ def _unusual_call(node: ast.Call, file: _File) -> Iterator[tuple[int, str]]:
         case ast.Call(func=ast.Name(id=name)) if name in _CALLS:
             yield node.lineno, f"`{name}`"
         case ast.Call(func=ast.Attribute(attr="catch_warnings"), keywords=[_, *_]):
-            yield node.lineno, "`catch_warnings` that keeps the warnings"
+            yield node.lineno, say("`catch_warnings` that keeps the warnings")
         case ast.Call(func=ast.Name(id="type"), args=[_, _, _]):
-            yield node.lineno, "`type` with three arguments"
+            yield node.lineno, say("`type` with three arguments")
         case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="__dict__"), attr=method)) if method in _FILLS:
             yield node.lineno, f"`__dict__.{method}`"
         case ast.Call(func=ast.Name(id="vars"), args=[ast.Name(id=name)]) if name in file.imported:
@@ -145,7 +147,7 @@ def _unusual_call(node: ast.Call, file: _File) -> Iterator[tuple[int, str]]:
                 yield node.lineno, f"`{ast.unparse(node)}`"
         case ast.Call(args=values, keywords=words) if _is_kept_by(node, file):
             if any(map(_goes_on, (*values, *(word.value for word in words)))):
-                yield node.lineno, "a generator expression that is handed on"
+                yield node.lineno, say("a generator expression that is handed on")
 
 
 def _goes_on(value: ast.expr | None) -> bool:
@@ -171,7 +173,7 @@ def _unusual_attribute(node: ast.Attribute, file: _File) -> Iterator[tuple[int, 
     if node.attr in _FRAMES or (dunder and node.attr not in _METHODS | _SHOWN):
         yield node.lineno, f"`{node.attr}`"
     elif isinstance(node.ctx, ast.Store) and dunder:
-        yield node.lineno, f"an assignment to `{ast.unparse(node)}`"
+        yield node.lineno, say("an assignment to `{name}`", name=ast.unparse(node))
     elif isinstance(node.ctx, ast.Load) and full is not None and not _is_known(full):
         yield node.lineno, f"`{full}`"
 
@@ -203,14 +205,14 @@ def _unusual_function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[
 
 def _unusual_class(node: ast.ClassDef, imported: Mapping[str, str]) -> Iterator[tuple[int, str]]:
     for word in node.keywords:
-        yield node.lineno, f"`{word.arg or '**'}=` of a class"
+        yield node.lineno, say("`{name}=` of a class", name=word.arg or "**")
     for part in node.body:
         if isinstance(part, ast.FunctionDef) and part.name in _READS:
-            yield part.lineno, f"`{part.name}` of a class"
+            yield part.lineno, say("`{name}` of a class", name=part.name)
     for base in node.bases:
         full = _full(base, imported) or (base.id if isinstance(base, ast.Name) else "")
         if full in _BASES or full.rpartition(".")[2] in _TENSORS:
-            yield node.lineno, f"a class made of `{full}`"
+            yield node.lineno, say("a class made of `{full}`", full=full)
 
 
 def _full(node: ast.expr, imported: Mapping[str, str]) -> str | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from tracelens.messages import say
 from tracelens.patch.effects import classes
 from tracelens.patch.effects.dispatch import HELD, STATE, TEXT
 from tracelens.patch.effects.identity import Identities
@@ -112,23 +113,23 @@ def _is_gone_through(target: Object | None, memory: Memory, unit: Unit) -> bool:
 def described(effect: Effect) -> str:
     """A variable or a part of an object, for people."""
     if effect.field in _WHOLE:
-        return f"{_object(effect.target)}"
+        return _object(effect.target)
     if isinstance(effect.target, (Instance, Class)):
-        return f"`{effect.field}` of {_object(effect.target)}"
+        return say("`{field}` of {object}", field=effect.field, object=_object(effect.target))
     return f"`{effect.field.strip('[]')}`"
 
 
 def _object(target: Object | None) -> str:
     match target:
         case Instance():
-            return f"a `{target.made.node.name}`"
+            return say("a `{name}`", name=target.made.node.name)
         case Class():
-            return f"the class `{target.node.name}`"
+            return say("the class `{name}`", name=target.node.name)
         case Thing():
-            return "the model's weights" if target is WEIGHTS else f"the {target.kind}"
+            return say("the model's weights") if target is WEIGHTS else say("the {kind}", kind=target.kind)
         case Name():
-            return f"the {target.full.strip('<>')}"
+            return say("the {name}", name=target.full.strip("<>"))
         case Container():
-            return "the same list or dict"
+            return say("the same list or dict")
         case _:
-            return "the same object"
+            return say("the same object")

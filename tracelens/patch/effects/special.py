@@ -9,6 +9,7 @@ import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from tracelens.messages import say
 from tracelens.patch.effects import classes, partials
 from tracelens.patch.effects.attributes import FLUSHED
 from tracelens.patch.effects.dispatch import HELD, Arguments, Dispatch, Here
@@ -166,7 +167,7 @@ def _locals(call: LibraryCall) -> Objects:
 def _module_by_text(call: LibraryCall) -> Objects:
     """Any module of the project, or one that is not known."""
     call.memory.effect(call.here.unit, call.here.node, Effect(NAMES))
-    return frozenset(call.memory.objects(Module)) | call.memory.unknown("a module that is imported by its text")
+    return frozenset(call.memory.objects(Module)) | call.memory.unknown(say("a module that is imported by its text"))
 
 
 def _vars(call: LibraryCall) -> Objects:

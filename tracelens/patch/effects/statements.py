@@ -9,6 +9,7 @@ import ast
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from tracelens.messages import say
 from tracelens.patch.effects.classes import marks
 from tracelens.patch.effects.dispatch import HELD, RETURN, STATE, Arguments, Dispatch
 from tracelens.patch.effects.expressions import STAR, Expressions, key
@@ -224,7 +225,7 @@ class Statements(Expressions):
         if path is None and not dots:
             return frozenset({self.memory.make(Name, name, None)})
         if file is None or file.tree is None:
-            return self.memory.unknown(f"the module `{name or '.'}`")
+            return self.memory.unknown(say("the module `{name}`", name=name or "."))
         module = self.memory.make(Module, file)
         if module is not self.unit:
             self.memory.calls(self.unit, node, module)

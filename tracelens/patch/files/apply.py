@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tracelens import run
 from tracelens.errors import InputError, Refused
+from tracelens.messages import say
 from tracelens.model import FilePatch, Patch
 from tracelens.patch.files.folder_lock import exclusive
 from tracelens.run.backup import MANIFEST, BackupEntry, backup_entries, file_digest, new_mark, write_manifest
@@ -62,8 +63,8 @@ def check_not_edited(backup: Path) -> None:
     ]
     if edited:
         names = ", ".join(str(path) for path in edited)
-        hint = "undo these edits and `tracelens revert`, then apply again; or apply from a new recording"
-        raise Refused(f"a patch is applied already, and edited since: {names}", hint=hint)
+        hint = say("undo these edits and `tracelens revert`, then apply again; or apply from a new recording")
+        raise Refused(say("a patch is applied already, and edited since: {names}", names=names), hint=hint)
 
 
 def is_applied(patch: Patch, applied: run.AppliedPatch | None) -> bool:
@@ -104,7 +105,9 @@ def _write(patch: Patch, backup: Path, scheme: str | None) -> None:
             run.write_bytes(one.path, one.after, mark=entry.mark)
     except OSError as error:
         _take_back(entries, backup)
-        raise Refused(f"{_what_failed(error)}; nothing was changed", hint=_cure(error)) from error
+        raise Refused(
+            say("{what_failed}; nothing was changed", what_failed=_what_failed(error)), hint=_cure(error)
+        ) from error
     except BaseException:  # an interrupt between two files
         _take_back(entries, backup)
         raise
@@ -115,24 +118,34 @@ def _revert(backup: Path, projects: Sequence[Path]) -> tuple[Path, ...]:
     homes = [project.resolve() for project in projects]
     strange = [entry.path for entry in entries if homes and not any(map(entry.path.is_relative_to, homes))]
     if strange:
-        hint = "a backup only holds files of the project that was patched; look at it before you trust it"
-        raise Refused(f"{backup} names a file outside the project: {strange[0]}", hint=hint)
+        hint = say("a backup only holds files of the project that was patched; look at it before you trust it")
+        raise Refused(
+            say("{backup} names a file outside the project: {strange}", backup=backup, strange=strange[0]), hint=hint
+        )
     edited = [entry for entry in entries if _is_edited(entry)]
     if edited:
         names = ", ".join(str(entry.path) for entry in edited)
-        hint = f"undo these edits first; the files as they were are in {backup}"
-        raise Refused(f"edited since the patch was applied: {names}", hint=hint)
+        hint = say("undo these edits first; the files as they were are in {backup}", backup=backup)
+        raise Refused(say("edited since the patch was applied: {names}", names=names), hint=hint)
     for entry in entries:
         whole = entry.before is None or (entry.copy.is_file() and run.sha256(entry.copy.read_bytes()) == entry.before)
         if not whole:
-            raise InputError(f"the backup of {entry.path} is damaged: {entry.copy}", hint="restore it from git")
+            raise InputError(
+                say("the backup of {path} is damaged: {copy}", path=entry.path, copy=entry.copy),
+                hint=say("restore it from git"),
+            )
     try:
         _sweep(entries)
         for entry in entries:
             _restore(entry)
     except OSError as error:
-        hint = f"make the file and its folder writable, then `tracelens revert` again; the backup {backup} is complete"
-        raise Refused(f"not all files were put back: {_what_failed(error)}", hint=hint) from error
+        hint = say(
+            "make the file and its folder writable, then `tracelens revert` again; the backup {backup} is complete",
+            backup=backup,
+        )
+        raise Refused(
+            say("not all files were put back: {what_failed}", what_failed=_what_failed(error)), hint=hint
+        ) from error
     _discard(backup)
     return tuple(entry.path for entry in entries)
 
@@ -144,21 +157,35 @@ def _check_backup_is_free(backup: Path) -> None:
         digests = [file_digest(entry.path) for entry in entries]
         if any(digest != entry.before for digest, entry in zip(digests, entries, strict=True)):
             whole = all(digest != entry.before for digest, entry in zip(digests, entries, strict=True))
-            said = "a patch is applied already" if whole else "a patch was written in part when TraceLens was ended"
-            hint = "run `tracelens revert` first, or give another run" if whole else "run `tracelens revert` first"
-            raise Refused(f"{said}; its backup is in {backup}", hint=hint)
+            said = (
+                say("a patch is applied already")
+                if whole
+                else say("a patch was written in part when TraceLens was ended")
+            )
+            hint = (
+                say("run `tracelens revert` first, or give another run")
+                if whole
+                else say("run `tracelens revert` first")
+            )
+            raise Refused(say("{said}; its backup is in {backup}", said=said, backup=backup), hint=hint)
         _discard(backup)  # ended before the first file was written, or after the last was put back
     shutil.rmtree(backup, ignore_errors=True)  # no manifest: never finished, or done with; no file is changed by it
 
 
 def _check_unchanged(one: FilePatch) -> None:
     if one.path.is_symlink():
-        raise Refused(f"{one.path} is a symbolic link", hint="give the project that holds the file itself")
+        raise Refused(
+            say("{path} is a symbolic link", path=one.path), hint=say("give the project that holds the file itself")
+        )
     if one.before is None:
         if one.path.exists():
-            raise Refused(f"{one.path} has appeared since the patch was made", hint="make the patch again")
+            raise Refused(
+                say("{path} has appeared since the patch was made", path=one.path), hint=say("make the patch again")
+            )
     elif file_digest(one.path) != run.sha256(one.before):
-        raise Refused(f"{one.path} has changed since the patch was made", hint="make the patch again")
+        raise Refused(
+            say("{path} has changed since the patch was made", path=one.path), hint=say("make the patch again")
+        )
 
 
 def _back_up(files: Sequence[FilePatch], backup: Path, scheme: str | None) -> list[BackupEntry]:
@@ -191,8 +218,13 @@ def _take_back(entries: Sequence[BackupEntry], backup: Path) -> None:
                 _restore(entry)
     except (OSError, InputError) as error:
         cure = _cure(error) if isinstance(error, OSError) else error.hint
-        hint = f"{cure}; then `tracelens revert`; the files as they were are in {backup}"
-        raise Refused(f"the patch is written in part: {error}", hint=hint) from error
+        hint = say("{cure}; then `tracelens revert`; the files as they were are in {backup}", cure=cure, backup=backup)
+        raise Refused(
+            say(
+                "the patch is written in part: {error}", error=error.message if isinstance(error, InputError) else error
+            ),
+            hint=hint,
+        ) from error
     _discard(backup)
 
 
@@ -205,10 +237,10 @@ def _discard(backup: Path) -> None:
 
 def _what_failed(error: OSError) -> str:
     name = error.filename2 or error.filename or "a file"  # of a rename that failed, the file it was to become
-    return f"{name} cannot be written: {error.strerror or error}"
+    return say("{name} cannot be written: {strerror}", name=name, strerror=error.strerror or error)
 
 
 def _cure(error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "free some space"
-    return "make the file and its folder writable"
+        return say("free some space")
+    return say("make the file and its folder writable")

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tracelens.errors import Refused
+from tracelens.messages import say
 
 WAIT_SECONDS = 30.0
 """Writing a patch takes milliseconds: a longer lock means a stopped process (Ctrl-Z) or a slow disk."""
@@ -56,8 +57,12 @@ def _lock(folder: Path, handle: int, ends: float) -> None:
             return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > ends:
-                hint = "wait for it, or end it (a stopped job still holds its folder: `jobs`, `fg`), then try again"
-                raise Refused(f"another tracelens is writing in {folder}; nothing was changed", hint=hint) from None
+                hint = say(
+                    "wait for it, or end it (a stopped job still holds its folder: `jobs`, `fg`), then try again"
+                )
+                raise Refused(
+                    say("another tracelens is writing in {folder}; nothing was changed", folder=folder), hint=hint
+                ) from None
             time.sleep(_PAUSE_SECONDS)
         except OSError:
             return None  # this disk locks no folders

@@ -14,6 +14,7 @@ from collections import Counter
 from functools import lru_cache
 from typing import NamedTuple
 
+from tracelens.messages import say
 from tracelens.patch.code.source import PARSED_FILES, SourceFile, Unreadable, parse
 
 _WRITTEN = frozenset(dir(builtins)) | {"torch"}
@@ -25,19 +26,19 @@ def rewrite_mistake(before: SourceFile, after: bytes) -> str | None:
     try:
         parse(before.path, before.shown, after, before.entry)  # kept for those who read the result
     except Unreadable as error:
-        return f"the patched file {error}"
+        return say("the patched file {reason}", reason=error.reason)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the user's own code, such as invalid escapes: not ours to report
             compile(after, before.shown, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
-        return f"the patched file does not compile: {error}"
+        return say("the patched file does not compile: {error}", error=error)
     own = _other_meaning(before.data, after)
     if own is not None:
-        return f"the file has a `{own}` of its own, and the change needs Python's or torch's"
+        return say("the file has a `{own}` of its own, and the change needs Python's or torch's", own=own)
     lost = _comments(before.data) - _comments(after)
     if lost:
-        return f"a comment would be lost: {next(iter(lost))}"
+        return say("a comment would be lost: {lost}", lost=next(iter(lost)))
     return None
 
 

@@ -14,6 +14,7 @@ from functools import lru_cache
 
 import libcst as cst
 
+from tracelens.messages import say
 from tracelens.patch.code import elsewhere
 from tracelens.patch.code.generators import Shown, Unproven, hands_on, shown
 from tracelens.patch.code.names import dotted, rebound, walk
@@ -21,7 +22,7 @@ from tracelens.patch.code.outside import words
 from tracelens.patch.loop.facts import LoopFacts, is_pure
 from tracelens.patch.loop.loops import RUNTIME, Blocked, head, own_nodes
 
-_BY_HAND = "hand it the value every N batches, where N divides its printing interval"
+_BY_HAND = say("hand it the value every N batches, where N divides its printing interval")
 _BASES = words("object dict defaultdict OrderedDict")
 _ON_NUMBERS = words("len int float round abs min max bool")
 
@@ -44,7 +45,7 @@ class Looks:
 def looks(facts: LoopFacts, seen: str) -> Looks:
     """When the iterator of the loop looks at its object `seen`; raises `Blocked`."""
     call = _generator_call(head(facts.loop))
-    obstacle = f"the loop runs over `{seen}`, which can show the results between two batches"
+    obstacle = say("the loop runs over `{seen}`, which can show the results between two batches", seen=seen)
     if call is None or dotted(call.func).rpartition(".")[0] != seen:
         raise Blocked(facts.loop, obstacle, _BY_HAND)
     method = dotted(call.func).rpartition(".")[2]
@@ -54,8 +55,9 @@ def looks(facts: LoopFacts, seen: str) -> Looks:
         _check_class(facts, method, owner)
         found = shown(function)
         given = _given(facts, call, function, found)
-    except Unproven as why:
-        raise Blocked(facts.loop, f"{obstacle}: `{method}` {why}", _BY_HAND) from None
+    except Unproven as error:
+        told = say("{obstacle}: `{method}` {why}", obstacle=obstacle, method=method, why=error.reason)
+        raise Blocked(facts.loop, told, _BY_HAND) from None
     return Looks(method, place, found.counter, given, found.condition, found.lines)
 
 
@@ -74,10 +76,10 @@ def _definition(facts: LoopFacts, method: str) -> tuple[ast.ClassDef, ast.Functi
         for owner, function in _methods(data).get(method, ())
     ]
     if not found:
-        raise Unproven("is not in a file of the project")
+        raise Unproven(say("is not in a file of the project"))
     owner, function, place = found[0]
     if len(found) > 1 or owner is None:
-        raise Unproven("is defined more than once, or outside of a class")
+        raise Unproven(say("is defined more than once, or outside of a class"))
     return owner, function, place
 
 
@@ -111,7 +113,7 @@ def _check_object(facts: LoopFacts, name: str, owner: ast.ClassDef, place: str) 
     parameters = walk(scope.params) if isinstance(scope, cst.FunctionDef) else ()
     handed = any(isinstance(part, cst.Param) and part.name.value == name for part in parameters)
     if handed or not makers or name in facts.varying or not all(_means(facts, full, owner, place) for full in makers):
-        raise Unproven("belongs to an object that was made elsewhere")
+        raise Unproven(say("belongs to an object that was made elsewhere"))
 
 
 def _means(facts: LoopFacts, full: str, owner: ast.ClassDef, place: str) -> bool:
@@ -129,12 +131,12 @@ def _check_class(facts: LoopFacts, method: str, owner: ast.ClassDef) -> None:
     """The method is not replaced, and no other of the class hands the object on."""
     text = facts.source.project_text
     if any(written in text for written in (f".{method} =", f".{method}=", f'"{method}"', f"'{method}'")):
-        raise Unproven("is replaced by another function")
+        raise Unproven(say("is replaced by another function"))
     if owner.decorator_list or owner.keywords or any(ast.unparse(base) not in _BASES for base in owner.bases):
-        raise Unproven("belongs to a class that has a part of another, which could hand the object on")
+        raise Unproven(say("belongs to a class that has a part of another, which could hand the object on"))
     for part in owner.body:
         if isinstance(part, ast.FunctionDef) and part.name != method and hands_on(part):
-            raise Unproven(f"belongs to a class whose `{part.name}` hands the object on")
+            raise Unproven(say("belongs to a class whose `{name}` hands the object on", name=part.name))
 
 
 def _given(facts: LoopFacts, call: cst.Call, function: ast.FunctionDef, found: Shown) -> tuple[tuple[str, str], ...]:
@@ -144,16 +146,16 @@ def _given(facts: LoopFacts, call: cst.Call, function: ast.FunctionDef, found: S
     handed = _defaults(arguments, ordered)
     for position, argument in enumerate(call.args, 1):
         if argument.star or (argument.keyword is None and position >= len(ordered)):
-            raise Unproven("gets arguments that are hidden in `*` or `**`")
+            raise Unproven(say("gets arguments that are hidden in `*` or `**`"))
         name = argument.keyword.value if argument.keyword is not None else ordered[position]
         value = _unwrapped(argument.value)
         if name in found.needs and not _evaluates_again(facts, value):
-            raise Unproven(f"gets a `{name}` that may be another one when it is evaluated again")
+            raise Unproven(say("gets a `{name}` that may be another one when it is evaluated again", name=name))
         handed[name] = facts.source.code(value)
     if found.needs - set(handed):
-        raise Unproven("has parameters whose values cannot be told")
+        raise Unproven(say("has parameters whose values cannot be told"))
     if "len" in found.condition and ("len" in facts.names.functions or "len" in facts.names.imports):
-        raise Unproven("needs a `len` that means something else here")
+        raise Unproven(say("needs a `len` that means something else here"))
     return tuple((name, handed[name]) for name in handed if name in found.needs)
 
 

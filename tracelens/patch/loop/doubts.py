@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from tracelens.messages import say
 from tracelens.patch.loop.loops import REMEMBERED, Blocked
 
 if TYPE_CHECKING:
@@ -44,8 +45,10 @@ def doubt(facts: LoopFacts, blocked: Blocked) -> None:
     if facts.doubts is None:
         raise blocked
     node = blocked.node
-    place = f" (line {facts.source.line(node)})" if node is not None and node in facts.source.spans else ""
-    facts.doubts.note(f"{blocked.obstacle}{place}")
+    said = blocked.obstacle
+    if node is not None and node in facts.source.spans:
+        said = say("{obstacle} (line {line})", obstacle=said, line=facts.source.line(node))
+    facts.doubts.note(said)
 
 
 @lru_cache(maxsize=REMEMBERED)

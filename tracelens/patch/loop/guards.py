@@ -14,6 +14,7 @@ from functools import lru_cache
 
 import libcst as cst
 
+from tracelens.messages import say
 from tracelens.patch.code.names import FileNames, dotted, walk, written
 from tracelens.patch.code.outside import OUTPUT, words
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
@@ -28,7 +29,7 @@ _EXITS = words("sys.exit exit quit")
 _SAVES = re.compile(r"save|checkpoint|ckpt|\bdump\b|state_dict$", re.IGNORECASE)
 """Calls that may write the weights somewhere: no name that says so is ever called with weights nobody looked at."""
 
-GUARD_BY_HAND = "keep the check, or make it every N batches on a tensor kept on the GPU"
+GUARD_BY_HAND = say("keep the check, or make it every N batches on a tensor kept on the GPU")
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +40,8 @@ class Guard:
     ending: str
     """`raises an error`, `ends the program`, `ends the loop`; "" where it does something else."""
     other: str = ""
+    breaks: bool = False
+    """Whether it ends the loop alone."""
 
 
 @lru_cache(maxsize=PARSED_FILES)
@@ -47,7 +50,7 @@ def find(source: SourceFile) -> tuple[Guard, ...]:
     found = []
     for node in walk(source.module):
         if isinstance(node, cst.Assert) and is_check(node.test, source):
-            found.append(Guard(node, "raises an error"))
+            found.append(Guard(node, say("raises an error")))
         elif isinstance(node, cst.If) and is_check(node.test, source):
             found.append(_guard(node, source))
     return tuple(found)
@@ -140,13 +143,13 @@ def lookouts(facts: LoopFacts, moved: frozenset[cst.CSTNode]) -> tuple[cst.CSTNo
         if not saves and not isinstance(leaf, cst.Return):
             continue
         if not any(isinstance(one, cst.If) for one in _up_to(facts.source, leaf, facts.loop)):
-            obstacle = "the loop saves in each batch, and the guard has to look before that"
-            raise Blocked(leaf, obstacle, "save every N batches")
+            obstacle = say("the loop saves in each batch, and the guard has to look before that")
+            raise Blocked(leaf, obstacle, say("save every N batches"))
         line = facts.source.parent(leaf)
         alone = isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1
         out.append(line if alone and line is not None else leaf)
         if _breaks(facts) and not leaves_loop(facts, out[-1]):
-            raise Blocked(leaf, "a `break` that comes later would not stop this", "keep the check")
+            raise Blocked(leaf, say("a `break` that comes later would not stop this"), say("keep the check"))
     return tuple(out)
 
 
@@ -177,22 +180,26 @@ def _guard(node: cst.If, source: SourceFile) -> Guard:
     last = _last(node)
     doing = [part for part in walk(node.body) if isinstance(part, (cst.Continue, cst.Return, cst.Raise, cst.Break))]
     if node.orelse is not None:
-        return Guard(node, "", "it has an `else`")
+        return Guard(node, "", say("it has an `else`"))
     if any(part is not last for part in doing) or last is None:
         word = type(doing[0]).__name__.lower() if doing else ""
-        return Guard(node, "", f"it does something else than to end the training (`{word}`)" if word else _OTHER)
+        return Guard(
+            node, "", say("it does something else than to end the training (`{word}`)", word=word) if word else _OTHER
+        )
     if isinstance(last, cst.Raise) and last.cause is None:
         other = _GENERATORS if _ends_generators(last.exc) else ""
-        return Guard(node, "" if other else "raises an error", other)
+        return Guard(node, "" if other else say("raises an error"), other)
     if isinstance(last, cst.Assert) or is_exit(last, source.names):
-        return Guard(node, "raises an error" if isinstance(last, cst.Assert) else "ends the program")
+        return Guard(node, say("raises an error") if isinstance(last, cst.Assert) else say("ends the program"))
     if isinstance(last, cst.Break):
-        return Guard(node, "ends the loop")
+        return Guard(node, say("ends the loop"), breaks=True)
     word = type(last).__name__.lower() if doing else ""
-    return Guard(node, "", f"it does something else than to end the training (`{word}`)" if word else _OTHER)
+    return Guard(
+        node, "", say("it does something else than to end the training (`{word}`)", word=word) if word else _OTHER
+    )
 
 
-_GENERATORS = "it raises what ends a generator, and the loop runs over one then"
+_GENERATORS = say("it raises what ends a generator, and the loop runs over one then")
 
 
 def _ends_generators(raised: cst.BaseExpression | None) -> bool:
@@ -200,7 +207,7 @@ def _ends_generators(raised: cst.BaseExpression | None) -> bool:
     return dotted(called) in ("StopIteration", "StopAsyncIteration", "GeneratorExit")
 
 
-_OTHER = "it does something else than to end the training"
+_OTHER = say("it does something else than to end the training")
 
 
 def _last(node: cst.If) -> cst.CSTNode | None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import libcst as cst
 
+from tracelens.messages import say
 from tracelens.patch.code.names import dotted, key, meets, rebound, root_key, touched, variables, walk
 from tracelens.patch.code.outside import words
 from tracelens.patch.loop.between import Looks, looks
@@ -40,31 +41,40 @@ def check(facts: LoopFacts, members: Sequence[cst.CSTNode], state: frozenset[str
         return None
     bound = {key(v) for v in variables(loop.target)} & state
     if bound:
-        obstacle = f"`{min(bound)}` is another object in each pass of the loop, and the statement changes it"
-        raise Blocked(loop, obstacle, "keep the objects in a list, and fill them after the loop")
+        obstacle = say(
+            "`{bound}` is another object in each pass of the loop, and the statement changes it", bound=min(bound)
+        )
+        raise Blocked(loop, obstacle, say("keep the objects in a list, and fill them after the loop"))
     read = {key(v) for v in variables(loop.iter)} & state
     is_bar = not any(isinstance(node, cst.Attribute) and root_key(node) in read for node in walk(loop.iter))
     if meets(facts.gone_through.seen, state):
-        obstacle = "the iterator uses the results between two batches"
-        raise Blocked(loop.iter, obstacle, "read the value every N batches")
+        obstacle = say("the iterator uses the results between two batches")
+        raise Blocked(loop.iter, obstacle, say("read the value every N batches"))
     shown = {name for name in read if is_bar and _is_shown(facts, members, name)}
     if len(read - shown) > 1:
-        obstacle = f"the loop runs over `{min(read - shown)}`, which can show the results between two batches"
-        raise Blocked(loop.iter, obstacle, "hand it the value every N batches, where N divides its printing interval")
+        obstacle = say(
+            "the loop runs over `{read}`, which can show the results between two batches", read=min(read - shown)
+        )
+        raise Blocked(
+            loop.iter, obstacle, say("hand it the value every N batches, where N divides its printing interval")
+        )
     return looks(facts, min(read - shown)) if read - shown else None
 
 
 def _check_condition(facts: LoopFacts, loop: cst.While, state: frozenset[str]) -> None:
     """The condition moves into a function, from which a StopIteration would end the loop without a word."""
     if touched(loop.test, facts.names) & state:
-        raise Blocked(loop.test, "the value decides whether the loop goes on", "look at it every N batches")
+        raise Blocked(loop.test, say("the value decides whether the loop goes on"), say("look at it every N batches"))
     for node in walk(loop.test):
         if isinstance(node, (cst.NamedExpr, cst.Await, cst.Yield)):
-            raise Blocked(loop.test, "the loop's condition binds a name", "bind it in the loop")
+            raise Blocked(loop.test, say("the loop's condition binds a name"), say("bind it in the loop"))
         called = facts.names.qualified(node.func) if isinstance(node, cst.Call) else ""
         if isinstance(node, cst.Call) and called not in PURE_BUILTINS and not called.startswith("time."):
-            obstacle = f"the loop's condition calls `{called or 'something'}(…)`, which may end it in another way"
-            raise Blocked(node, obstacle, "call it in the loop, and break")
+            obstacle = say(
+                "the loop's condition calls `{called}(…)`, which may end it in another way",
+                called=called or "something",
+            )
+            raise Blocked(node, obstacle, say("call it in the loop, and break"))
 
 
 def _is_shown(facts: LoopFacts, members: Sequence[cst.CSTNode], name: str) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from tracelens.messages import say
 from tracelens.patch.code import elsewhere
 from tracelens.patch.code.names import WHOLE_SELF, FileNames, dotted, root_key, walk
 from tracelens.patch.code.outside import EVERYTHING, words
@@ -55,16 +56,22 @@ def check_behind(call: cst.Call, facts: LoopFacts, state: frozenset[str]) -> Non
     moments.check(call, facts)
     behind = facts.behind(call)
     if behind.draws:
-        raise Blocked(call, f"`{dotted(call.func)}(…)` draws random numbers", "call it every N batches")
+        raise Blocked(
+            call, say("`{call}(…)` draws random numbers", call=dotted(call.func)), say("call it every N batches")
+        )
     if EVERYTHING in behind.seen or behind.seen & WHOLE_SELF:
-        blocked = Blocked(call, f"`{dotted(call.func)}(…)` may look at anything", "call it every N batches")
+        blocked = Blocked(
+            call, say("`{call}(…)` may look at anything", call=dotted(call.func)), say("call it every N batches")
+        )
         if EVERYTHING in behind.seen:  # `globals()` stands there in its own words
             raise blocked
         doubt(facts, blocked)
     changing = (facts.varying | facts.changed_inside) & behind.seen - state - behind.changed
     if changing:
-        obstacle = f"`{dotted(call.func)}(…)` looks at `{min(changing)}`, which the loop changes"
-        raise Blocked(call, obstacle, "hand it over as an argument")
+        obstacle = say(
+            "`{call}(…)` looks at `{changing}`, which the loop changes", call=dotted(call.func), changing=min(changing)
+        )
+        raise Blocked(call, obstacle, say("hand it over as an argument"))
 
 
 def check_no_tensor(node: cst.BaseExpression, tensors: frozenset[str]) -> None:
@@ -75,8 +82,8 @@ def check_no_tensor(node: cst.BaseExpression, tensors: frozenset[str]) -> None:
             stays_tensor = chain.attr.value in _TENSOR_TO_TENSOR
         chain = chain.func if isinstance(chain, cst.Call) else chain.value
     if isinstance(chain, cst.Name) and chain.value in tensors and stays_tensor:
-        obstacle = f"it uses the tensor `{chain.value}` itself, not its value"
-        raise Blocked(node, obstacle, f"use `{chain.value}.item()`, or do this every N batches")
+        obstacle = say("it uses the tensor `{chain}` itself, not its value", chain=chain.value)
+        raise Blocked(node, obstacle, say("use `{chain}.item()`, or do this every N batches", chain=chain.value))
 
 
 def repeats(node: cst.CSTNode, facts: LoopFacts) -> bool:

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import libcst as cst
 
+from tracelens.messages import say
 from tracelens.patch.code.clocks import CLOCKS, MOMENTS
 from tracelens.patch.code.names import KEPT_WALKS, FileNames, children, dotted, walk
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
@@ -24,7 +25,7 @@ RUNTIME = "tracelens_runtime"
 _ITERATES = frozenset({"iterate", "iterate_while", "over", "over_while"})
 """Methods of that module in the head of a patched loop. The last two are their names up to version 5."""
 BUILTINS = frozenset(dir(builtins))
-RETURN_TENSOR = "return the tensor, and take its number where it is logged, every N batches"
+RETURN_TENSOR = say("return the tensor, and take its number where it is logged, every N batches")
 FIRST_BATCHES = 10
 """`step > n` up to this n is taken for all batches but the first ones."""
 REMEMBERED = 64 * PARSED_FILES
@@ -76,7 +77,7 @@ def training_loop(source: SourceFile, node: cst.CSTNode) -> Loop:
         raise Blocked(node, *_outside(source, node))
     chosen = next((loop for loop in loops if _steps(loop)), None) or next((p for p in loops if _goes_back(p)), loops[0])
     if isinstance(chosen, cst.For) and chosen.asynchronous is not None:
-        raise Blocked(chosen, "the training loop is an async for", "read the values every N batches")
+        raise Blocked(chosen, say("the training loop is an async for"), say("read the values every N batches"))
     return chosen
 
 
@@ -85,13 +86,17 @@ def _outside(source: SourceFile, node: cst.CSTNode) -> tuple[str, str]:
     function = next((a for a in source.ancestors(node) if isinstance(a, cst.FunctionDef)), None)
     by_hand = RETURN_TENSOR
     if function is None:
-        return "it is not in a loop of its own function", "move it into the training loop"
+        return say("it is not in a loop of its own function"), say("move it into the training loop")
     name = function.name.value
     for call in walk(source.module):
         called = isinstance(call, cst.Call) and dotted(call.func).rpartition(".")[2] == name
         if called and any(isinstance(ancestor, Loop) for ancestor in source.ancestors(call)):
-            return f"it is not in a loop of its own function: line {source.line(call)} calls `{name}` in one", by_hand
-    return "it is not in a loop of its own function", by_hand
+            return say(
+                "it is not in a loop of its own function: line {line} calls `{name}` in one",
+                line=source.line(call),
+                name=name,
+            ), by_hand
+    return say("it is not in a loop of its own function"), by_hand
 
 
 def trains(loop: Loop) -> bool:
@@ -103,7 +108,9 @@ def loop_over_batches(source: SourceFile, node: cst.CSTNode) -> cst.For:
     """The training loop, where it is one that takes its batches from its `for` line. Raises `Blocked`."""
     loop = training_loop(source, node)
     if isinstance(loop, cst.While):
-        raise Blocked(loop, "the training loop is a while loop", "copy with non_blocking=True, from a pinned loader")
+        raise Blocked(
+            loop, say("the training loop is a while loop"), say("copy with non_blocking=True, from a pinned loader")
+        )
     return loop
 
 
@@ -112,7 +119,7 @@ def check_unpatched(loop: Loop, names: FileNames) -> None:
     iterated = loop.iter if isinstance(loop, cst.For) else None
     called = dotted(iterated.func) if isinstance(iterated, cst.Call) else ""
     if called.rpartition(".")[2] in _ITERATES and RUNTIME in names.imports:
-        raise Blocked(loop, "the loop is patched already", "revert the patch first, then apply again")
+        raise Blocked(loop, say("the loop is patched already"), say("revert the patch first, then apply again"))
 
 
 def head(loop: Loop) -> cst.BaseExpression:
@@ -126,7 +133,7 @@ def scope_of(source: SourceFile, node: cst.CSTNode) -> Scope:
         if isinstance(ancestor, (cst.FunctionDef, cst.Module)):
             return ancestor
         if isinstance(ancestor, (cst.ClassDef, cst.Lambda)):
-            raise Blocked(node, "it stands in a class body or a lambda", "move the loop into a function")
+            raise Blocked(node, say("it stands in a class body or a lambda"), say("move the loop into a function"))
     return source.module
 
 
@@ -147,11 +154,11 @@ def check_framework(names: FileNames, reads: bool = False) -> None:
         root = full.partition(".")[0]
         own = root in _LEAVE_THE_LOOP or (root in _WITH_FABRIC and _only_fabric(names, name, full))
         if root in _FRAMEWORKS and not (reads and own):
-            obstacle = f"the file uses {_FRAMEWORKS[root]}, which owns a part of the loop"
-            raise Blocked(None, obstacle, "log every N steps through the framework's own setting")
+            obstacle = say("the file uses {frameworks}, which owns a part of the loop", frameworks=_FRAMEWORKS[root])
+            raise Blocked(None, obstacle, say("log every N steps through the framework's own setting"))
         if full in ("transformers.Trainer", "transformers.Seq2SeqTrainer"):
-            by_hand = "set logging_steps and dataloader_pin_memory"
-            raise Blocked(None, "the loop belongs to transformers.Trainer", by_hand)
+            by_hand = say("set logging_steps and dataloader_pin_memory")
+            raise Blocked(None, say("the loop belongs to transformers.Trainer"), by_hand)
 
 
 def _only_fabric(names: FileNames, name: str, full: str) -> bool:
@@ -233,13 +240,13 @@ def _holds_mostly(test: cst.BaseExpression) -> bool:
 @lru_cache(maxsize=REMEMBERED)
 def _scope_obstacle(scope: Scope) -> tuple[cst.CSTNode, str, str] | None:
     if isinstance(scope, cst.FunctionDef) and scope.asynchronous is not None:
-        return scope, "the loop is in an async function", "read the values every N batches"
+        return scope, say("the loop is in an async function"), say("read the values every N batches")
     for node in own_nodes(scope):
         if isinstance(node, (cst.Yield, cst.Await)):
-            return node, "the loop is in a generator", "read the values every N batches"
+            return node, say("the loop is in a generator"), say("read the values every N batches")
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and _sees_all(node, scope):
-            obstacle = f"`{node.func.value}()` can see every name of the function"
-            return node, obstacle, "name the values that it needs"
+            obstacle = say("`{call}()` can see every name of the function", call=node.func.value)
+            return node, obstacle, say("name the values that it needs")
     return None
 
 
@@ -279,13 +286,15 @@ def _outside_inner_loops(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
             yield from _outside_inner_loops(child)
 
 
-SIDE_STREAMS = "uses side streams"
+SIDE_STREAMS = say("uses side streams")
 _SIDE_WORK: dict[frozenset[str], str] = {
     frozenset({"torch.cuda.Stream", "torch.cuda.stream", "torch.cuda.ExternalStream"}): SIDE_STREAMS,
-    frozenset({"torch.cuda.CUDAGraph", "torch.cuda.graph", "torch.cuda.make_graphed_callables"}): "captures graphs",
-    frozenset({"threading.Thread", "concurrent.futures.ThreadPoolExecutor"}): "starts threads",
+    frozenset({"torch.cuda.CUDAGraph", "torch.cuda.graph", "torch.cuda.make_graphed_callables"}): say(
+        "captures graphs"
+    ),
+    frozenset({"threading.Thread", "concurrent.futures.ThreadPoolExecutor"}): say("starts threads"),
     frozenset(
         {"torch.distributed.init_process_group", "torch.nn.parallel.DistributedDataParallel", "torch.nn.DataParallel"}
-    ): "runs on several GPUs, whose communication has streams of its own",
-    frozenset({"os.fork", "torch.multiprocessing.spawn"}): "starts processes that may share GPU memory",
+    ): say("runs on several GPUs, whose communication has streams of its own"),
+    frozenset({"os.fork", "torch.multiprocessing.spawn"}): say("starts processes that may share GPU memory"),
 }

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import libcst as cst
 
+from tracelens.messages import say
 from tracelens.patch.code.clocks import MEETS
 from tracelens.patch.code.names import dotted
 from tracelens.patch.loop.doubts import doubt
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import Blocked
 
-_BY_HAND = "do this in the loop and hand the result over, or do it every N batches"
+_BY_HAND = say("do this in the loop and hand the result over, or do it every N batches")
 
 
 def check(node: cst.CSTNode, facts: LoopFacts) -> None:
@@ -31,10 +32,12 @@ def check(node: cst.CSTNode, facts: LoopFacts) -> None:
     elif isinstance(node, cst.Name):
         why = clocked.text(node.value)
     if why:
-        blocked = Blocked(node, f"`{shown or 'a part of it'}` {why}", _BY_HAND)
+        blocked = Blocked(node, say("`{shown}` {why}", shown=shown or say("a part of it"), why=why), _BY_HAND)
         if why == MEETS or not _shows_itself(node, facts):
             raise blocked
-        shows = f"{blocked.obstacle}, and times that it shows are those of several batches at once"
+        shows = say(
+            "{obstacle}, and times that it shows are those of several batches at once", obstacle=blocked.obstacle
+        )
         doubt(facts, Blocked(node, blocked.obstacle if facts.doubts is None else shows, _BY_HAND))
 
 

@@ -15,6 +15,7 @@ from functools import lru_cache
 
 import libcst as cst
 
+from tracelens.messages import say
 from tracelens.patch.code.names import targets, walk
 from tracelens.patch.code.outside import words
 from tracelens.patch.code.source import SourceFile
@@ -28,8 +29,8 @@ _ELSEWHERE = words("torch.cuda.set_stream torch.cuda.ExternalStream torch.cuda.S
 _CURRENT = words("torch.cuda.current_stream torch.cuda.default_stream")
 _OF_STREAM = words("synchronize wait_stream wait_event record_event")
 _WITH_STREAM = words("wait_stream record wait record_stream")
-_SIDE = "the file uses side streams, and"
-_BY_HAND = "make the streams in the function of the loop, and use each by its name"
+_SIDE = say("the file uses side streams, and")
+_BY_HAND = say("make the streams in the function of the loop, and use each by its name")
 
 
 @dataclass(frozen=True)
@@ -159,17 +160,21 @@ def _own(source: SourceFile, loop: Loop) -> tuple[OwnStream, ...]:
     for node in walk(source.module):
         full = source.names.qualified(node.func) if isinstance(node, cst.Call) else ""
         if full in _ELSEWHERE:
-            raise Blocked(node, f"{_SIDE} changes which is the current one", _BY_HAND)
+            raise Blocked(node, say("{side} changes which is the current one", side=_SIDE), _BY_HAND)
         if full == _STREAM:
             if not source.code(cst.ensure_type(node, cst.Call).func).endswith(".Stream"):
-                raise Blocked(node, "`Stream` is imported by itself", "import torch, and write torch.cuda.Stream()")
+                raise Blocked(
+                    node, say("`Stream` is imported by itself"), say("import torch, and write torch.cuda.Stream()")
+                )
             found.append(_made(source, loop, node, inside))
     known = {one.name for one in found}
     if len(known) < len(found):
-        raise Blocked(None, f"{_SIDE} one name stands for two of them", _BY_HAND)
+        raise Blocked(None, say("{side} one name stands for two of them", side=_SIDE), _BY_HAND)
     for node in walk(source.module):
         if _calls(source, node, _CONTEXT) and not _enters(source, node, known, inside):
-            raise Blocked(node, f"{_SIDE} work is issued to one that the loop's function does not make", _BY_HAND)
+            raise Blocked(
+                node, say("{side} work is issued to one that the loop's function does not make", side=_SIDE), _BY_HAND
+            )
     for node in walk(scope):  # names of a function mean nothing outside
         if isinstance(node, cst.Name) and node.value in known and not _is_label(source, node):
             _check_use(source, node, inside)
@@ -180,7 +185,7 @@ def _made(source: SourceFile, loop: Loop, call: cst.CSTNode, inside: set[cst.CST
     """The name that a new stream gets, once and before the loop."""
     above = list(source.ancestors(call))
     statement = next((part for part in above if isinstance(part, cst.BaseSmallStatement)), None)
-    obstacle = f"{_SIDE} one is made where no name tells which it is"
+    obstacle = say("{side} one is made where no name tells which it is", side=_SIDE)
     if statement is None or call not in inside or not isinstance(statement, cst.Assign):
         raise Blocked(call, obstacle, _BY_HAND)
     if any(isinstance(part, (cst.For, cst.While, cst.BaseComp)) for part in above) and not _around(above, loop, source):
@@ -228,7 +233,7 @@ def _check_use(source: SourceFile, node: cst.Name, inside: set[cst.CSTNode]) -> 
         bound = isinstance(statement, cst.Assign) and any(part is node for part in targets(statement))
         allowed = bound and _STREAM in {source.names.qualified(c.func) for c in _called(statement)}
     if not allowed or node not in inside:
-        raise Blocked(node, f"{_SIDE} `{node.value}` may be used by other code", _BY_HAND)
+        raise Blocked(node, say("{side} `{name}` may be used by other code", side=_SIDE, name=node.value), _BY_HAND)
 
 
 def _called(statement: cst.CSTNode | None) -> Iterator[cst.Call]:

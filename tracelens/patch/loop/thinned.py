@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import libcst as cst
 
+from tracelens.messages import say
 from tracelens.patch.code.names import dotted, is_output, is_property, key, root_key, targets, variables, walk
 from tracelens.patch.code.outside import SEES_NAMES, words
 from tracelens.patch.code.source import SourceFile
@@ -17,7 +18,7 @@ from tracelens.patch.loop.loops import Blocked, own_nodes
 MARK = "# thinned by tracelens"
 """Behind the condition: it tells readers where it comes from, and a second run that nothing is left to do."""
 
-BY_HAND = "write the line every N batches: if step % N == 0"
+BY_HAND = say("write the line every N batches: if step % N == 0")
 _USED_UP = words("iter zip map filter reversed enumerate open defaultdict collections.defaultdict itertools.count")
 """What is another thing after somebody has looked: an iterator, a dict that makes what it lacks."""
 _READS_BACK = ("tell", "getvalue", "read", "readlines", "seek", "truncate")
@@ -38,7 +39,7 @@ def is_thinned(source: SourceFile, node: cst.CSTNode) -> bool:
 def check_not_thinned(source: SourceFile, node: cst.CSTNode) -> None:
     """Raise `Blocked` where a patch has made a read rare already."""
     if is_thinned(source, node):
-        raise Blocked(None, "it is thinned out already", "nothing to do")
+        raise Blocked(None, say("it is thinned out already"), say("nothing to do"))
 
 
 def check_unwatched(facts: LoopFacts, line: cst.SimpleStatementLine) -> None:
@@ -48,17 +49,21 @@ def check_unwatched(facts: LoopFacts, line: cst.SimpleStatementLine) -> None:
         if above is facts.loop:
             break
         if isinstance(above, (cst.Try, cst.TryStar)):
-            raise Blocked(line, "an error in the line is caught, and the loop goes on in another way", BY_HAND)
+            raise Blocked(line, say("an error in the line is caught, and the loop goes on in another way"), BY_HAND)
     if isinstance(small, cst.Assign):
         seers = (n for n in walk(facts.source.module) if isinstance(n, cst.Call) and dotted(n.func) in SEES_NAMES)
         seer = next(seers, None)
         if seer is not None:
-            raise Blocked(seer, f"`{dotted(seer.func)}()` can see every name of the function", BY_HAND)
+            raise Blocked(seer, say("`{call}()` can see every name of the function", call=dotted(seer.func)), BY_HAND)
         return
     for variable in variables(small):
         made = set(names.makers.get(key(variable), ())) & _USED_UP
         if made and not (isinstance(small, cst.Expr) and "open" in made):
-            raise Blocked(line, f"`{key(variable)}` is another thing after somebody has looked at it", BY_HAND)
+            raise Blocked(
+                line,
+                say("`{variable}` is another thing after somebody has looked at it", variable=key(variable)),
+                BY_HAND,
+            )
     call = small.value if isinstance(small, cst.Expr) else None
     if isinstance(call, cst.Call):
         _check_stream(facts, call)
@@ -66,7 +71,9 @@ def check_unwatched(facts: LoopFacts, line: cst.SimpleStatementLine) -> None:
         for function in definitions:
             looks = (name.startswith("__") and name not in _NO_LOOKS) or is_property(function)
             if looks and _counts(function):
-                raise Blocked(line, f"`{name}` of the file changes its object when it is looked at", BY_HAND)
+                raise Blocked(
+                    line, say("`{name}` of the file changes its object when it is looked at", name=name), BY_HAND
+                )
 
 
 def _check_stream(facts: LoopFacts, call: cst.Call) -> None:
@@ -77,16 +84,16 @@ def _check_stream(facts: LoopFacts, call: cst.Call) -> None:
     named = {argument.keyword.value: argument.value for argument in call.args if argument.keyword is not None}
     printed = (n for n in walk(facts.loop.body) if isinstance(n, cst.Call) and dotted(n.func) == "print")
     if dotted(call.func) == "print" and any(_leaves_line_open(one) for one in printed):
-        raise Blocked(call, "it writes a part of a line, to which others write the rest", BY_HAND)
+        raise Blocked(call, say("it writes a part of a line, to which others write the rest"), BY_HAND)
     stream = named["file"] if "file" in named else call.func.value if isinstance(call.func, cst.Attribute) else None
     root = root_key(stream) if stream is not None else None
     if root and any(f"{root}.{method}(" in facts.source.text for method in _READS_BACK):
-        raise Blocked(call, f"what was written to `{root}` is looked at again", BY_HAND)
+        raise Blocked(call, say("what was written to `{root}` is looked at again", root=root), BY_HAND)
     if not is_output(call, facts.names):
         return
     logs = isinstance(call.func, cst.Attribute) and set(facts.names.functions) & _LISTENS
     if logs:
-        raise Blocked(call, f"`{min(logs)}` of the file may count the lines of a log", BY_HAND)
+        raise Blocked(call, say("`{logs}` of the file may count the lines of a log", logs=min(logs)), BY_HAND)
 
 
 def _leaves_line_open(call: cst.Call) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from tracelens.messages import say
 from tracelens.patch.code.names import dotted, rebound, variables, walk
 from tracelens.patch.code.outside import words
 from tracelens.patch.loop.facts import LoopFacts
@@ -19,7 +20,7 @@ from tracelens.patch.loop.sites import statement_of
 
 SECONDS = words("time.time time.perf_counter time.monotonic timeit.default_timer")
 """Clocks whose differences are seconds, as those of events will be."""
-_BY_HAND = "time every N batches as a whole, or with pairs of CUDA events"
+_BY_HAND = say("time every N batches as a whole, or with pairs of CUDA events")
 
 
 @dataclass(frozen=True)
@@ -34,19 +35,21 @@ def time_measurements(facts: LoopFacts) -> Timing:
     """How the loop measures time; empty where it does not."""
     measured = next(_measured(facts, facts.loop.body), None)
     if measured is not None:
-        raise Blocked(measured, "the time between two CUDA events is asked for, when both must be over", _BY_HAND)
+        raise Blocked(measured, say("the time between two CUDA events is asked for, when both must be over"), _BY_HAND)
     reads = clock_reads(facts.loop, facts.names)
     if not reads:
         return Timing((), ())
     for read in reads:
         if facts.names.qualified(read.func) not in SECONDS or read.args:
-            raise Blocked(read, "the loop reads a clock that does not count in seconds", _BY_HAND)
+            raise Blocked(read, say("the loop reads a clock that does not count in seconds"), _BY_HAND)
     starts, names = _assigned(facts, reads)
     spans = tuple(_spans(facts, names))
     within = {id(part) for span in spans for part in (span.left, span.right)}
     for read in reads:
         if id(read) not in within and not any(read is start for start in starts):
-            raise Blocked(read, "the loop reads the clock, and the synchronize makes what it measures true", _BY_HAND)
+            raise Blocked(
+                read, say("the loop reads the clock, and the synchronize makes what it measures true"), _BY_HAND
+            )
     _check_other_uses(facts, names, within)
     return Timing(starts, spans)
 
@@ -55,8 +58,8 @@ def check_events(facts: LoopFacts) -> None:
     """Raise `Blocked` where a read may be all that waits for the events whose time is asked for."""
     for measured in _measured(facts, facts.loop.body):
         if not _waited_for(facts, measured):
-            obstacle = "the time between two CUDA events is asked for, and this read is what waits for them"
-            raise Blocked(measured, obstacle, "synchronize the later event before that, or ask every N batches")
+            obstacle = say("the time between two CUDA events is asked for, and this read is what waits for them")
+            raise Blocked(measured, obstacle, say("synchronize the later event before that, or ask every N batches"))
 
 
 def _measured(facts: LoopFacts, node: cst.CSTNode) -> Iterator[cst.Call]:
@@ -107,7 +110,7 @@ def _assigned(facts: LoopFacts, reads: list[cst.Call]) -> tuple[tuple[cst.Call, 
     for leaf in facts.leaves:
         other = rebound(leaf) & names
         if other and not (isinstance(leaf, cst.Assign) and any(leaf.value is start for start in starts)):
-            raise Blocked(leaf, f"`{min(other)}` is a time, and something else as well", _BY_HAND)
+            raise Blocked(leaf, say("`{other}` is a time, and something else as well", other=min(other)), _BY_HAND)
     return tuple(starts), frozenset(names)
 
 
@@ -133,7 +136,9 @@ def _check_other_uses(facts: LoopFacts, names: frozenset[str], within: set[int])
             parent = facts.source.parent(node)
             label = isinstance(parent, (cst.Attribute, cst.Arg)) and getattr(parent, "value", None) is not node
             if not label:
-                raise Blocked(node, f"the time in `{node.value}` is used in another way than to measure", _BY_HAND)
+                raise Blocked(
+                    node, say("the time in `{name}` is used in another way than to measure", name=node.value), _BY_HAND
+                )
     for inner in inner_functions(facts.scope):
         if any(isinstance(v, cst.Name) and v.value in names for v in variables(inner)):
-            raise Blocked(inner, "a function defined here uses a time of the loop", _BY_HAND)
+            raise Blocked(inner, say("a function defined here uses a time of the loop"), _BY_HAND)

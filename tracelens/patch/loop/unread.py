@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from tracelens.messages import say
 from tracelens.patch.code import formats
 from tracelens.patch.code.names import dotted, is_output, walk
 from tracelens.patch.code.outside import words
@@ -19,7 +20,7 @@ from tracelens.patch.loop.sites import is_tensor, tensor_names
 _SHAPED_BY_VALUES = words("nonzero masked_select unique unique_consecutive argwhere")
 _COMPARES = words("eq ne gt lt ge le isnan isinf isfinite bool logical_and logical_or logical_not")
 _RESHAPES = words("unsqueeze squeeze expand expand_as view reshape flatten repeat to cuda")
-_SHAPE_BY_HAND = "keep the shape: torch.where, or a product with the mask, whose zeros the loss leaves out"
+_SHAPE_BY_HAND = say("keep the shape: torch.where, or a product with the mask, whose zeros the loss leaves out")
 
 
 def why(source: SourceFile, line: int) -> tuple[str, str] | None:
@@ -34,13 +35,17 @@ def why(source: SourceFile, line: int) -> tuple[str, str] | None:
     if shown is None:
         return next(_on_the_host(source, line), None)
     text = source.code(shown)
-    obstacle = f"the text of the tensor `{text}` itself is written: more than its number (type, device, graph)"
-    return obstacle, f"write `{text}.item()`, which can wait, or do this every N batches"
+    obstacle = say(
+        "the text of the tensor `{text}` itself is written: more than its number (type, device, graph)", text=text
+    )
+    return obstacle, say("write `{text}.item()`, which can wait, or do this every N batches", text=text)
 
 
 def _shaped(source: SourceFile, node: cst.BaseExpression) -> tuple[str, str]:
     text = " ".join(source.code(node).split())
-    return f"the shape of `{text}` depends on values, which the host must know before it goes on", _SHAPE_BY_HAND
+    return say(
+        "the shape of `{text}` depends on values, which the host must know before it goes on", text=text
+    ), _SHAPE_BY_HAND
 
 
 def _on_the_host(source: SourceFile, line: int) -> Iterator[tuple[str, str]]:
@@ -48,7 +53,10 @@ def _on_the_host(source: SourceFile, line: int) -> Iterator[tuple[str, str]]:
     for node in _on(source, line):
         if isinstance(node, cst.Call) and not node.args and _last_name(node.func) in ("cpu", "numpy"):
             text = " ".join(source.code(node).split())
-            yield f"`{text}` is used on the host in the same batch", "compute with it on the GPU, or every N batches"
+            yield (
+                say("`{text}` is used on the host in the same batch", text=text),
+                say("compute with it on the GPU, or every N batches"),
+            )
 
 
 def _shown(source: SourceFile, line: int) -> Iterator[cst.BaseExpression]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import libcst as cst
 
+from tracelens.messages import say
 from tracelens.patch.code.names import FileNames, dotted, key, rebound, root_key, targets, variables, walk
 from tracelens.patch.code.outside import words
 from tracelens.patch.code.source import SourceFile
@@ -38,16 +39,23 @@ def startable(source: SourceFile, call: cst.Call, loop: Loop, default: str) -> s
     pickles = _cannot_be_pickled(source, call)
     guarded = _guarded(source)
     if pickles is None and guarded:
-        return "the script has a main guard and its data set looks picklable, so workers start by fork and by spawn"
+        return say(
+            "the script has a main guard and its data set looks picklable, so workers start by fork and by spawn"
+        )
     if context is not None or chosen in ("spawn", "forkserver"):
-        raise Blocked(call, pickles or "the script has no main guard, and its workers are not forked", _MAIN_GUARD)
+        raise Blocked(call, pickles or say("the script has no main guard, and its workers are not forked"), _MAIN_GUARD)
     if default != "fork" and chosen != "fork":
-        why = pickles or "the script has no main guard"
-        raise Blocked(call, f"{why}, and this Python starts workers by {default}", _MAIN_GUARD)
-    return f"{pickles or 'the script has no main guard'}, so workers must be forked, as Linux does up to Python 3.13"
+        why = pickles or say("the script has no main guard")
+        raise Blocked(
+            call, say("{why}, and this Python starts workers by {default}", why=why, default=default), _MAIN_GUARD
+        )
+    return say(
+        "{pickles}, so workers must be forked, as Linux does up to Python 3.13",
+        pickles=pickles or say("the script has no main guard"),
+    )
 
 
-_MAIN_GUARD = "put the script below `if __name__ == '__main__':`, and functions and classes at the top of a file"
+_MAIN_GUARD = say("put the script below `if __name__ == '__main__':`, and functions and classes at the top of a file")
 
 
 def holds_tensors(source: SourceFile, names: FileNames, call: cst.Call) -> bool:
@@ -77,10 +85,12 @@ def check_same_in_workers(call: cst.Call, loop: Loop) -> None:
     name = root_key(given) if given is not None else None
     for node in walk(loop.body):
         if isinstance(node, cst.Attribute) and node.attr.value == "dataset":
-            raise Blocked(node, "the loop uses the data set of its loader", "change it between two epochs")
+            raise Blocked(node, say("the loop uses the data set of its loader"), say("change it between two epochs"))
         touches = isinstance(node, (cst.Name, cst.Attribute)) and name is not None
         if touches and isinstance(node, cst.Name) and node.value == name:
-            raise Blocked(node, f"the loop uses its data set `{name}`", "change it between two epochs")
+            raise Blocked(
+                node, say("the loop uses its data set `{name}`", name=name), say("change it between two epochs")
+            )
 
 
 def _check_items(source: SourceFile, call: cst.Call, loop: Loop) -> None:
@@ -94,12 +104,18 @@ def _check_items(source: SourceFile, call: cst.Call, loop: Loop) -> None:
             own = own_names(part)
             used = {v.value for v in variables(part.body) if isinstance(v, cst.Name)} - own
             if used & changed:
-                obstacle = f"`__getitem__` looks at `{min(used & changed)}`, which the loop changes"
-                raise Blocked(part, f"{obstacle}: workers would not see that", "hand it to the loop, not to the items")
+                obstacle = say("`__getitem__` looks at `{used}`, which the loop changes", used=min(used & changed))
+                raise Blocked(
+                    part,
+                    say("{obstacle}: workers would not see that", obstacle=obstacle),
+                    say("hand it to the loop, not to the items"),
+                )
             left = next((node for node in walk(part.body) if _leaves_behind(node, own)), None)
             if left is not None:
-                obstacle = "`__getitem__` counts, takes from a list or prints, which each worker would do for itself"
-                raise Blocked(left, obstacle, "make an item of its number alone")
+                obstacle = say(
+                    "`__getitem__` counts, takes from a list or prints, which each worker would do for itself"
+                )
+                raise Blocked(left, obstacle, say("make an item of its number alone"))
 
 
 def _changed(node: cst.CSTNode) -> set[str]:
@@ -130,20 +146,25 @@ def _check_dataset(source: SourceFile, call: cst.Call) -> None:
     text = source.project_text
     for word in _STREAMS:
         if word in text:
-            obstacle = f"a data set of the project may be a stream (`{word}`), which each worker would read as a whole"
-            raise Blocked(call, obstacle, "share it out by get_worker_info(), then give it workers")
+            obstacle = say(
+                "a data set of the project may be a stream (`{word}`), which each worker would read as a whole",
+                word=word,
+            )
+            raise Blocked(call, obstacle, say("share it out by get_worker_info(), then give it workers"))
     for word in _OPEN_HANDLES:
         if word in text:
-            obstacle = f"the project keeps a file open (`{word}…)`), which forked workers would share"
-            raise Blocked(call, obstacle, "open it in each worker, then give it workers")
+            obstacle = say("the project keeps a file open (`{word}…)`), which forked workers would share", word=word)
+            raise Blocked(call, obstacle, say("open it in each worker, then give it workers"))
     for node in _made(source, call):
         if _on_gpu(node):
-            raise Blocked(node, "the data set is on the GPU, which forked workers cannot use", "keep it on the CPU")
+            raise Blocked(
+                node, say("the data set is on the GPU, which forked workers cannot use"), say("keep it on the CPU")
+            )
     for given in _classes(source, call):
         for part in walk(given):
             if isinstance(part, cst.FunctionDef) and part.name.value == "__getitem__" and _on_gpu(part):
-                by_hand = "return CPU tensors from __getitem__, and copy the batch"
-                raise Blocked(part, "`__getitem__` uses the GPU, which forked workers cannot", by_hand)
+                by_hand = say("return CPU tensors from __getitem__, and copy the batch")
+                raise Blocked(part, say("`__getitem__` uses the GPU, which forked workers cannot"), by_hand)
 
 
 def _made(source: SourceFile, call: cst.Call) -> list[cst.CSTNode]:
@@ -178,14 +199,14 @@ def _cannot_be_pickled(source: SourceFile, call: cst.Call) -> str | None:
     """Why the loader's data set or functions would not survive the way to a process that was not forked."""
     for node in _made(source, call):
         if any(isinstance(part, cst.Lambda) for part in walk(node)):
-            return "the data set or a function of the loader is a lambda"
+            return say("the data set or a function of the loader is a lambda")
         if any(isinstance(part, cst.GeneratorExp) for part in walk(node)) and isinstance(node, cst.GeneratorExp):
-            return "the data set is a generator"
+            return say("the data set is a generator")
     inside = {n.name.value for f in walk(source.module) if isinstance(f, cst.FunctionDef) for n in _inner(f)}
     used = {dotted(part.func) for node in _made(source, call) for part in walk(node) if isinstance(part, cst.Call)}
     used |= {dotted(node) for node in _made(source, call) if isinstance(node, (cst.Name, cst.Attribute))}
     local = sorted(inside & used)
-    return f"`{local[0]}` is defined inside a function" if local else None
+    return say("`{local}` is defined inside a function", local=local[0]) if local else None
 
 
 def _inner(function: cst.FunctionDef) -> list[cst.ClassDef | cst.FunctionDef]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import libcst as cst
 
+from tracelens.messages import say
 from tracelens.patch.code.names import FileNames, root_key, targets, walk
 from tracelens.patch.code.outside import words
 from tracelens.patch.code.source import SourceFile
@@ -49,28 +50,32 @@ def copy_loop(request: RecipeRequest, site: Site) -> cst.For:
     """The loop whose batch a call copies to the GPU; raises `Blocked` if it is no such copy."""
     source = site.source
     if source.kept_by_comment(site.statement):
-        raise Blocked(None, "it is marked `# tracelens: keep`", "remove the comment to have it patched")
+        raise Blocked(None, say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched"))
     if any(isinstance(n, cst.SimpleString) and n.value.strip("\"'") == "mps" for n in walk(source.module)):
-        obstacle = "the script can run on MPS, where such copies can return wrong values"
-        raise Blocked(None, obstacle, "copy without blocking only where device.type is cuda")
+        obstacle = say("the script can run on MPS, where such copies can return wrong values")
+        raise Blocked(None, obstacle, say("copy without blocking only where device.type is cuda"))
     check_framework(request.names)
     loop = _loop_of_batch(source, site)
     call = call_of(site)
     if is_built_on_gpu(call, request.names):
-        by_hand = "make it on the GPU (other random numbers), or make it pinned, one batch ahead"
-        raise Blocked(None, "its values are made on the host in each batch", by_hand)
+        by_hand = say("make it on the GPU (other random numbers), or make it pinned, one batch ahead")
+        raise Blocked(None, say("its values are made on the host in each batch"), by_hand)
     owner = cst.ensure_type(call.func, cst.Attribute).value
     if not _is_batch(owner, batch_names(loop)) or not _still_from_loader(loop, site, owner):
-        by_hand = "copy the batch as the loader gives it, and convert it on the GPU afterwards"
-        raise Blocked(None, "it does not copy the batch as the loader gives it", by_hand)
+        by_hand = say("copy the batch as the loader gives it, and convert it on the GPU afterwards")
+        raise Blocked(None, say("it does not copy the batch as the loader gives it"), by_hand)
     if request.own_movers:
-        obstacle = f"{request.own_movers[0]} defines a `to` or `cuda` that does not know `non_blocking`"
-        raise Blocked(None, obstacle, "let it pass `non_blocking` on, where the batch can hold such an object")
+        obstacle = say(
+            "{own_movers} defines a `to` or `cuda` that does not know `non_blocking`", own_movers=request.own_movers[0]
+        )
+        raise Blocked(None, obstacle, say("let it pass `non_blocking` on, where the batch can hold such an object"))
     if has_hidden_arguments(call):
-        raise Blocked(None, "its arguments are hidden in `*` or `**`", "add non_blocking=True to them")
+        raise Blocked(None, say("its arguments are hidden in `*` or `**`"), say("add non_blocking=True to them"))
     for sign, meaning in wait_dependents.signs(source, "copy"):
-        by_hand = "wait for an event before the host uses that memory again, then copy without blocking"
-        raise Blocked(sign, f"the file {meaning}, and this copy may be what keeps it safe", by_hand)
+        by_hand = say("wait for an event before the host uses that memory again, then copy without blocking")
+        raise Blocked(
+            sign, say("the file {meaning}, and this copy may be what keeps it safe", meaning=meaning), by_hand
+        )
     _check_type(request, loop, call, owner)
     _check_not_written(request.names, loop, site, owner)
     return loop
@@ -86,7 +91,7 @@ def _loop_of_batch(source: SourceFile, site: Site) -> cst.For:
     """The training loop, also for a copy inside a comprehension over the batch."""
     node: cst.CSTNode = site.statement
     if isinstance(node, cst.BaseCompoundStatement) or not isinstance(node, cst.BaseSmallStatement):
-        raise Blocked(None, "it is not a statement of a loop", "copy the batch at the top of the loop")
+        raise Blocked(None, say("it is not a statement of a loop"), say("copy the batch at the top of the loop"))
     return loop_over_batches(source, node)
 
 
@@ -120,11 +125,15 @@ def _check_type(request: RecipeRequest, loop: cst.For, call: cst.Call, owner: cs
     known = {full.partition(".")[0] for full in request.names.imports.values()}
     stiff = sorted(known & (_STIFF | ({"transformers"} if _is_undivided(loop, owner) else set())))
     if stiff and isinstance(owner, cst.Name):
-        obstacle = f"`{owner.value}` may be an object of {stiff[0]}, whose `to` need not know `non_blocking`"
-        raise Blocked(call, obstacle, "add non_blocking=True where its version knows it")
+        obstacle = say(
+            "`{owner}` may be an object of {stiff}, whose `to` need not know `non_blocking`",
+            owner=owner.value,
+            stiff=stiff[0],
+        )
+        raise Blocked(call, obstacle, say("add non_blocking=True where its version knows it"))
     if any(request.names.qualified(argument.value) in _SMALL_INTEGERS for argument in call.args):
-        obstacle = "it converts to a small integer, which the GPU does otherwise where a value does not fit"
-        raise Blocked(call, obstacle, "convert after the copy, if all values fit")
+        obstacle = say("it converts to a small integer, which the GPU does otherwise where a value does not fit")
+        raise Blocked(call, obstacle, say("convert after the copy, if all values fit"))
 
 
 def _is_undivided(loop: cst.For, owner: cst.BaseExpression) -> bool:
@@ -148,7 +157,9 @@ def _check_not_written(names: FileNames, loop: cst.For, site: Site, owner: cst.B
         part = isinstance(node, cst.Call) and in_place and (root_key(node.func) in whole)
         if part or writes_into(node, memory, names):
             line = site.source.code(node).strip().partition("\n")[0]
-            raise Blocked(node, f"`{line}` may write into the batch during the copy", "write to the copy")
+            raise Blocked(
+                node, say("`{line}` may write into the batch during the copy", line=line), say("write to the copy")
+            )
 
 
 def _copies(request: RecipeRequest, members: Found) -> list[Proposal]:
@@ -161,7 +172,7 @@ def _copies(request: RecipeRequest, members: Found) -> list[Proposal]:
             edit="async-copy",
             tier="safe",
             location=request.place(first.node, first.function),
-            reason="the host does not wait for the copy; kernels that use the batch still do",
+            reason=say("the host does not wait for the copy; kernels that use the batch still do"),
             evidence=evidence([stall for _, target in open_calls for stall in target.stalls]),
             splices=tuple(with_argument(request.source, call_of(site), "non_blocking=True") for site, _ in open_calls),
         )

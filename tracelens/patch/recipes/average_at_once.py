@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from tracelens.messages import say
 from tracelens.model import Location
 from tracelens.patch.code.names import dotted, walk
 from tracelens.patch.code.source import SourceFile, Splice
@@ -20,12 +21,12 @@ from tracelens.patch.loop.loops import Blocked
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
 from tracelens.patch.recipes.tensor_loops import answer, check_replaceable, loop_at, method_call, unused_name
 
-BY_HAND = "write torch._foreach_mul_ and torch._foreach_add_, or torch._foreach_lerp_, over lists of the tensors"
-NO_LOOP = "no loop on this line that averages tensors of two sets in one statement"
-REASON = "the same operations for all tensors, in {calls} instead of {per} per tensor"
-UNPROVED = (
-    "whether the kernels for many tensors round as those for one, whether both sets have as many tensors, whether one "
-    "of them is in a set twice, and whether somebody keeps an average that is assigned anew"
+BY_HAND = say("write torch._foreach_mul_ and torch._foreach_add_, or torch._foreach_lerp_, over lists of the tensors")
+NO_LOOP = say("no loop on this line that averages tensors of two sets in one statement")
+UNPROVED = say(
+    "whether the kernels for many tensors round as those for one, whether both sets have "
+    "as many tensors, whether one of them is in a set twice, and whether somebody keeps "
+    "an average that is assigned anew"
 )
 _SETS = ("parameters", "buffers", "values")
 _SAME = ("data", "detach")
@@ -98,7 +99,7 @@ def _by_name(
         raise Blocked(loop, NO_LOOP, BY_HAND)
     names = tuple(_indexed(node, key) for node in (average, own))
     if names[0] != dotted(over):
-        raise Blocked(loop, "it runs over another set than the one that is averaged", BY_HAND)
+        raise Blocked(loop, say("it runs over another set than the one that is averaged"), BY_HAND)
     first, second = (
         (name.rpartition(".")[2], f"[{source.code(node)} for {key} in {source.code(loop.iter)}]")
         for name, node in zip(names, (average, own), strict=True)
@@ -113,7 +114,7 @@ def _indexed(node: cst.BaseExpression, key: str) -> str:
     index = slices[0].slice if len(slices) == 1 else None
     named = isinstance(index, cst.Index) and isinstance(index.value, cst.Name) and index.value.value == key
     if not isinstance(inner, cst.Subscript) or not named or not dotted(inner.value):
-        raise Blocked(node, f"it does more with `{key}`", BY_HAND)
+        raise Blocked(node, say("it does more with `{key}`", key=key), BY_HAND)
     return dotted(inner.value)
 
 
@@ -130,7 +131,7 @@ def _zipped(source: SourceFile, loop: cst.For) -> tuple[tuple[str, str], tuple[s
         raise Blocked(loop, NO_LOOP, BY_HAND)
     first, second = call.args[0], call.args[1]
     if first.star or second.star or not (_is_set(first.value) and _is_set(second.value)):
-        raise Blocked(loop, "what it runs over is not the parameters, buffers or values of something", BY_HAND)
+        raise Blocked(loop, say("what it runs over is not the parameters, buffers or values of something"), BY_HAND)
     return (one.value, other.value), (source.code(first.value), source.code(second.value))
 
 
@@ -157,7 +158,7 @@ def _operations(
     if _plain(own, variables, None) and weight.keyword is None:  # torch before 1.5: add_(w, own)
         own, weight = weight, own.with_changes(keyword=cst.Name("alpha"))
     if not _plain(weight, variables, "alpha") or not _plain(inner[2][0], variables, None):
-        raise Blocked(None, "its factors are not plain numbers", BY_HAND)
+        raise Blocked(None, say("its factors are not plain numbers"), BY_HAND)
     factor, alpha = source.code(inner[2][0].value), source.code(weight.value)
     return (
         (
@@ -223,7 +224,7 @@ def _taken(source: SourceFile, node: cst.BaseExpression, variable: str) -> str:
     """`p`, `p.data` or `p.detach()`."""
     inner = _behind(node)
     if not isinstance(inner, cst.Name) or inner.value != variable:
-        raise Blocked(node, f"it does more with `{variable}`", BY_HAND)
+        raise Blocked(node, say("it does more with `{variable}`", variable=variable), BY_HAND)
     return source.code(node)
 
 
@@ -247,8 +248,11 @@ def _proposal(request: RecipeRequest, found: _Average) -> Proposal:
         edit="average-at-once",
         tier="safe",
         location=request.place(loop, source.function_around(loop)),
-        reason=REASON.format(calls=f"{len(found.calls)} calls", per=len(found.calls)),
-        evidence="the loop keeps Python busy in each batch (recorded)",
+        reason=say(
+            "the same operations for all tensors, in {calls} calls instead of {calls} per tensor",
+            calls=len(found.calls),
+        ),
+        evidence=say("the loop keeps Python busy in each batch (recorded)"),
         splices=(Splice(start, end, f"{newline}{indent}".join(head) + (newline if text.endswith(newline) else "")),),
         covers=(Location(source.shown, source.line(loop)),),
     ).as_checked(UNPROVED)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from tracelens.edit_kinds import EditKind, definition, hunk_id
 from tracelens.errors import InputError, UsageError
+from tracelens.messages import joined, say, with_value
 from tracelens.model import Declined, Edit, FilePatch, Hunk, Location, Patch, Stall
 from tracelens.patch.code.names import FileNames
 from tracelens.patch.code.source import SourceFile, Unreadable, parse
@@ -108,9 +109,12 @@ class _Project:
             try:
                 files.append((parse(path, shown, path.read_bytes(), self.script), targets))
             except Unreadable as error:
-                declined += [whole_file.unreadable(edit, shown, str(error)) for edit in targets]
+                declined += [whole_file.unreadable(edit, shown, error.reason) for edit in targets]
             except OSError as error:
-                raise InputError(f"{path} cannot be read: {error}", hint="give the script with --script") from error
+                raise InputError(
+                    say("{path} cannot be read: {error}", path=path, error=error),
+                    hint=say("give the script with --script"),
+                ) from error
         return files, declined
 
     def draft(self, source: SourceFile, targets: Targets) -> _Draft:
@@ -179,11 +183,14 @@ class _Project:
         path = vendored.place(self.script, self.options.helper_folder)
         before = path.read_bytes() if path.is_file() else None
         if before is not None and not vendored.is_ours(before):
-            raise UsageError(f"{path} exists and is not a file of TraceLens", hint="rename it, then apply again")
-        if before is not None and (vendored.version(before) or 0) < vendored.FIRST_WITH_THESE_NAMES:
-            hint = "take that patch back (`tracelens revert`, or git), or remove the file if no script uses it"
             raise UsageError(
-                f"{path} belongs to a patch of an earlier TraceLens, which a newer one would break", hint=hint
+                say("{path} exists and is not a file of TraceLens", path=path), hint=say("rename it, then apply again")
+            )
+        if before is not None and (vendored.version(before) or 0) < vendored.FIRST_WITH_THESE_NAMES:
+            hint = say("take that patch back (`tracelens revert`, or git), or remove the file if no script uses it")
+            raise UsageError(
+                say("{path} belongs to a patch of an earlier TraceLens, which a newer one would break", path=path),
+                hint=hint,
             )
         after = vendored.content(called | (vendored.offers(before) if before is not None else frozenset()))
         return [] if before == after else [FilePatch(path, before, after)]
@@ -197,7 +204,11 @@ class _Project:
             now = [(p, _moved(new.lines, p.line)) for p in places]
             moved[edit] = [replace(p, line=line) for p, line in now if line is not None or p.line is None]
         again = self.draft(parse(draft.source.path, draft.source.shown, new.data, self.script), moved)
-        return f"a second run would change {again.proposals[0].location} again" if again.proposals else None
+        return (
+            say("a second run would change {location} again", location=again.proposals[0].location)
+            if again.proposals
+            else None
+        )
 
     def _places(self, edit: Edit) -> list[tuple[Location | None, tuple[Stall, ...]]]:
         """The places of an Edit, each with its recorded waits; one unknown place if it names none."""
@@ -242,7 +253,10 @@ def _choose(drafts: Sequence[_Draft], options: PatchOptions) -> _Chosen:
     unknown = sorted({*options.only, *options.skip} - names)
     if unknown:
         known = ", ".join(sorted(names)) or "none"
-        raise UsageError(f"no hunk is called {', '.join(unknown)}", hint=f"the hunks of this patch: {known}")
+        raise UsageError(
+            say("no hunk is called {unknown}", unknown=joined(", ", unknown)),
+            hint=say("the hunks of this patch: {known}", known=known),
+        )
     asked = [
         row for row in numbered if (not options.only or row[2].id in options.only) and row[2].id not in options.skip
     ]
@@ -278,7 +292,7 @@ def _once(rows: Sequence[Row]) -> list[Row]:
             out.append((draft, proposal, hunk))
         elif left or proposal.guards:
             before, now = (defer_read.counted(len(sites)) for sites in (proposal.sites, left))
-            told = replace(hunk, reason=hunk.reason.replace(before, now, 1))
+            told = replace(hunk, reason=with_value(hunk.reason, before, now))
             out.append((draft, replace(proposal, sites=left), told))
     return out
 

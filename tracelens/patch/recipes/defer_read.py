@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import libcst as cst
 
+from tracelens.messages import joined, say, say_count
 from tracelens.model import Declined, Location
 from tracelens.patch.code.names import meets, walk
 from tracelens.patch.code.outside import FILES, OUTPUT
@@ -40,7 +41,7 @@ SEVERAL = 1.5
 OFTEN = 0.5
 """Calls per step from which a read below `if step % k == 0` is taken for one of every batch (k is 1 by default)."""
 
-FEW_BATCHES = ("it is read only in few batches", "nothing to do: it costs little")
+FEW_BATCHES = (say("it is read only in few batches"), say("nothing to do: it costs little"))
 
 
 def propose(request: RecipeRequest) -> RecipeAnswer:
@@ -53,10 +54,10 @@ def propose(request: RecipeRequest) -> RecipeAnswer:
     if not moved.call_lines <= lines:
         return answer
     names = ", ".join(f"`{name}`" for name in sorted(moved.functions))
-    note = f"{names} returns the tensor, whose value is read in the loop"
+    note = say("{names} returns the tensor, whose value is read in the loop", names=names)
     places = tuple(Location(request.source.shown, line) for line in sorted(moved.lines))
     proposals = (
-        replace(one, hoists=moved.splices, reason=f"{one.reason}; {note}", covers=(*one.covers, *places))
+        replace(one, hoists=moved.splices, reason=joined("; ", [one.reason, note]), covers=(*one.covers, *places))
         for one in waiting.proposals
     )
     return RecipeAnswer(tuple(proposals), waiting.declined)
@@ -94,8 +95,8 @@ def _propose(request: RecipeRequest) -> RecipeAnswer:
             loops = [one for one in loops if one not in within]
             continue
         if any(_shares(request, facts, members, inner, more) for inner, more in within):
-            by_hand = "read the values of both loops in one of them"
-            blocked = Blocked(within[0][0], "a training loop inside this one shares its results", by_hand)
+            by_hand = say("read the values of both loops in one of them")
+            blocked = Blocked(within[0][0], say("a training loop inside this one shares its results"), by_hand)
             declined += [request.decline(site.node, blocked) for site, _ in members]
             continue
         kept, deferral = _largest_plan(request, facts, members, declined)
@@ -105,8 +106,10 @@ def _propose(request: RecipeRequest) -> RecipeAnswer:
         if wait is None:
             proposals.append(_proposal(request, facts, deferral, kept))
         else:
-            obstacle = f"the wait in line {wait.line} stays in each batch, right beside it: nothing would be gained"
-            blocked = Blocked(None, obstacle, "take that wait out first")
+            obstacle = say(
+                "the wait in line {line} stays in each batch, right beside it: nothing would be gained", line=wait.line
+            )
+            blocked = Blocked(None, obstacle, say("take that wait out first"))
             declined += [request.decline(site.node, blocked) for site, _ in kept]
     return RecipeAnswer(tuple(proposals), tuple(declined))
 
@@ -155,18 +158,18 @@ def _lasts(request: RecipeRequest, site: Site, target: Target, found: Found, dec
     rounds = sum(stall.calls_per_step for stall in target.stalls) / reads
     if trains(loop) or not SEVERAL < rounds <= request.edit.interval:
         return True
-    obstacle = f"its loop makes {rounds:.3g} rounds in each batch, after which the sum is needed"
-    by_hand = "add the tensors up, and read their sum where it is logged, every N batches"
+    obstacle = say("its loop makes {rounds:.3g} rounds in each batch, after which the sum is needed", rounds=rounds)
+    by_hand = say("add the tensors up, and read their sum where it is logged, every N batches")
     declined.append(request.decline(site.node, Blocked(loop, obstacle, by_hand)))
     return False
 
 
 def _loop(request: RecipeRequest, site: Site) -> Loop:
     if site.source.kept_by_comment(site.statement):
-        raise Blocked(None, "it is marked `# tracelens: keep`", "remove the comment to have it patched")
+        raise Blocked(None, say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched"))
     loop = loop_of_read(request, site.node, own_streams=True)
     if isinstance(site.statement, cst.Return):
-        raise Blocked(None, "the value is returned", "return the tensor and read it where it is logged")
+        raise Blocked(None, say("the value is returned"), say("return the tensor and read it where it is logged"))
     if not isinstance(site.statement, cst.BaseSmallStatement):
         raise Blocked(None, *DECIDES)
     return loop
@@ -186,8 +189,12 @@ def loop_of_read(request: RecipeRequest, node: cst.CSTNode, own_streams: bool = 
         if meaning == SIDE_STREAMS and own_streams:
             stream_order.check(facts_of(request.source, loop))
             continue
-        by_hand = "make the stream or the copy safe by an event (wait_stream, record_stream), then read every N batches"
-        raise Blocked(sign, f"the file {meaning}, and this read may be what keeps it safe", by_hand)
+        by_hand = say(
+            "make the stream or the copy safe by an event (wait_stream, record_stream), then read every N batches"
+        )
+        raise Blocked(
+            sign, say("the file {meaning}, and this read may be what keeps it safe", meaning=meaning), by_hand
+        )
     return loop
 
 
@@ -237,17 +244,17 @@ def _proposal(request: RecipeRequest, facts: LoopFacts, deferral: Deferral, memb
     first = members[0][0]
     reads = _plain(request, facts, deferral, members)
     chosen = deferral if reads is None else reads.deferral
-    values = f"{counted(len(members))} read in each batch and only logged or summed"
-    words = [f"{values}: read {_when(request, reads)} instead"]
+    values = say("{values} read in each batch and only logged or summed", values=counted(len(members)))
+    words: list[str] = [say("{values}: read {when} instead", values=values, when=_when(request, reads))]
     if OUTPUT in chosen.state:
-        words.append("the same lines are printed in the same order, later")
+        words.append(say("the same lines are printed in the same order, later"))
     words += chosen.notes
     every = find(request.source)
     proposal = Proposal(
         edit="defer-read",
         tier="safe",
         location=request.place(first.node, first.function),
-        reason="; ".join(words),
+        reason=joined("; ", words),
         evidence=evidence([stall for _, target in members for stall in target.stalls]),
         loop_line=request.source.line(deferral.facts.loop),
         sites=tuple(_number(every, site) for site, _ in members),
@@ -273,8 +280,14 @@ def _plain(request: RecipeRequest, facts: LoopFacts, deferral: Deferral, members
 
 def _when(request: RecipeRequest, reads: PlainPlan | None) -> str:
     if reads is not None and not reads.reads_every_n:
-        return "where the results are shown, and after the loop" if reads.deferral.drains else "after the loop"
-    return f"every {request.edit.interval} batches" if request.edit.interval > 1 else "as soon as the GPU has it"
+        return (
+            say("where the results are shown, and after the loop") if reads.deferral.drains else say("after the loop")
+        )
+    return (
+        say("every {interval} batches", interval=request.edit.interval)
+        if request.edit.interval > 1
+        else say("as soon as the GPU has it")
+    )
 
 
 def _unproved(deferral: Deferral, reads: PlainPlan | None, interval: int) -> Iterator[str]:
@@ -283,20 +296,22 @@ def _unproved(deferral: Deferral, reads: PlainPlan | None, interval: int) -> Ite
         yield deferral.unproved
     if reads is None:
         return
-    last = f"of the last {interval - 1} batches at most"
+    last = say("of the last {interval} batches at most", interval=interval - 1)
     names = ", ".join(f"`{name}`" for name in sorted(reads.lost - {OUTPUT, FILES}))
     if reads.lost & {OUTPUT, FILES}:
-        yield f"where an exception or a signal ends the loop, lines {last} are not written"
+        yield say("where an exception or a signal ends the loop, lines {last} are not written", last=last)
     elif names:
-        yield f"where an exception or a signal ends the loop, {names} lacks the values {last}"
+        yield say(
+            "where an exception or a signal ends the loop, {names} lacks the values {last}", names=names, last=last
+        )
     for value in dict.fromkeys(reads.assumed):
-        yield f"`{value}` is taken for a tensor"
+        yield say("`{value}` is taken for a tensor", value=value)
     for rate in reads.rates:
-        yield f"`{rate}` is taken for a number, which it is unless the optimizer keeps it in a tensor"
+        yield say("`{rate}` is taken for a number, which it is unless the optimizer keeps it in a tensor", rate=rate)
 
 
 def counted(values: int) -> str:
-    return f"{values} value{'s' * (values > 1)}"
+    return say_count("{count} value", "{count} values", values)
 
 
 def _number(sites: Sequence[Site], wanted: Site) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import libcst as cst
 
+from tracelens.messages import say
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.loop import workers
 from tracelens.patch.loop.loaders import keyword
@@ -19,11 +20,10 @@ from tracelens.patch.recipes.more_workers import WORKERS, WORKERS_POSITION, Load
 
 AHEAD, PINNED = "prefetch_factor", "pin_memory"
 _AHEAD_POSITION, _PINNED_POSITION = 99, 7
-EARLIER = "each worker prepares {n} batches ahead instead of {now}; they are the same batches in the same order"
-UNPROVED_AHEAD = "whether the data set or a sampler of the project notices that its batches are made earlier"
-PINNING = "batches are put into pinned memory, from which copies to the GPU are faster; their values are the same"
-UNPROVED_PINNING = "whether a batch of the project's own class is the same after it was asked to pin itself"
-EVIDENCE = "the loop waits for its loader or its copies (recorded)"
+UNPROVED_AHEAD = say("whether the data set or a sampler of the project notices that its batches are made earlier")
+PINNING = say("batches are put into pinned memory, from which copies to the GPU are faster; their values are the same")
+UNPROVED_PINNING = say("whether a batch of the project's own class is the same after it was asked to pin itself")
+EVIDENCE = say("the loop waits for its loader or its copies (recorded)")
 USUAL_AHEAD = 2
 """torch's own number where none is given."""
 
@@ -36,7 +36,11 @@ def _ahead(request: RecipeRequest, loading: Loading) -> Proposal | None:
     call, wanted = loading.call, request.edit.depth
     given = keyword(call, AHEAD, _AHEAD_POSITION)
     if given is not None and not isinstance(given, cst.Integer):
-        raise Blocked(call, f"{AHEAD} comes from `{request.source.code(given)}`", f"set it to {wanted}")
+        raise Blocked(
+            call,
+            say("{ahead} comes from `{code}`", ahead=AHEAD, code=request.source.code(given)),
+            say("set it to {wanted}", wanted=wanted),
+        )
     now = given.evaluated_value if isinstance(given, cst.Integer) else USUAL_AHEAD
     if wanted <= now:
         return None
@@ -47,7 +51,12 @@ def _ahead(request: RecipeRequest, loading: Loading) -> Proposal | None:
         if given is None
         else Splice(*request.source.outer_span(given), value)
     )
-    return _proposed(request, call, splice, (EARLIER.format(n=wanted, now=now), UNPROVED_AHEAD))
+    earlier = say(
+        "each worker prepares {wanted} batches ahead instead of {now}; they are the same batches in the same order",
+        wanted=wanted,
+        now=now,
+    )
+    return _proposed(request, call, splice, (earlier, UNPROVED_AHEAD))
 
 
 def _where_there_are_workers(source: SourceFile, call: cst.Call, wanted: int) -> str:
@@ -58,8 +67,12 @@ def _where_there_are_workers(source: SourceFile, call: cst.Call, wanted: int) ->
     if isinstance(given, (cst.Name, cst.Attribute)):
         return f"{wanted} if {source.code(given)} > 0 else None"
     if given is None or isinstance(given, cst.Integer):
-        raise Blocked(call, "the loader has no workers", "nothing to do")
-    raise Blocked(call, f"the number of workers comes from `{source.code(given)}`", f"add {AHEAD}={wanted}")
+        raise Blocked(call, say("the loader has no workers"), say("nothing to do"))
+    raise Blocked(
+        call,
+        say("the number of workers comes from `{code}`", code=source.code(given)),
+        say("add {ahead}={wanted}", ahead=AHEAD, wanted=wanted),
+    )
 
 
 def _pinned(request: RecipeRequest, loading: Loading) -> Proposal | None:
@@ -73,7 +86,11 @@ def _pinned(request: RecipeRequest, loading: Loading) -> Proposal | None:
     elif isinstance(given, cst.Name) and given.value == "True":
         return None
     else:
-        raise Blocked(call, f"{PINNED} comes from `{source.code(given)}`", "set it to True where there is a GPU")
+        raise Blocked(
+            call,
+            say("{pinned} comes from `{code}`", pinned=PINNED, code=source.code(given)),
+            say("set it to True where there is a GPU"),
+        )
     return _proposed(request, call, splice, (PINNING, UNPROVED_PINNING))
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from tracelens.messages import say, say_count
 from tracelens.model import Declined
 from tracelens.patch.code.names import walk
 from tracelens.patch.code.source import Splice
@@ -22,12 +23,11 @@ from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
 from tracelens.patch.recipes.arguments import with_argument
 
 WORKERS, WORKERS_POSITION = "num_workers", 5
-DRAWS = (
+DRAWS = say(
     "random draws of the data set and its transforms come from the workers' generators: numbers change where there are"
 )
-UNPROVED = "whether the data set, its transforms or the collation draw random numbers"
-BY_DEFAULT = " where the command does not say how many"
-NO_DRAWS = "the data set holds tensors and draws nothing, so batches stay the same"
+UNPROVED = say("whether the data set, its transforms or the collation draw random numbers")
+NO_DRAWS = say("the data set holds tensors and draws nothing, so batches stay the same")
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,12 @@ def _loader_calls(request: RecipeRequest, loop: cst.For) -> tuple[cst.Call, ...]
     loader = loader_of(loop, names)
     calls = constructions(source, names, loader) if loader is not None else ()
     if not calls:
-        raise Blocked(None, "the loader is made elsewhere", "change the arguments of its DataLoader")
+        raise Blocked(None, say("the loader is made elsewhere"), say("change the arguments of its DataLoader"))
     for call in calls:
         if has_hidden_arguments(call):
-            raise Blocked(call, "the loader's arguments are hidden in `*` or `**`", "change them there")
+            raise Blocked(call, say("the loader's arguments are hidden in `*` or `**`"), say("change them there"))
         if source.kept_by_comment(call):
-            raise Blocked(call, "it is marked `# tracelens: keep`", "remove the comment to have it patched")
+            raise Blocked(call, say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched"))
     return calls
 
 
@@ -117,25 +117,33 @@ def _proposal(request: RecipeRequest, loading: Loading) -> Proposal | None:
         return None
     start = workers.startable(source, call, loading.loop, request.start_method)
     workers.check_same_in_workers(call, loading.loop)
-    more = f"{wanted} worker{'s' * (wanted > 1)} instead of {now or 'none'}"
+    more = say_count(
+        "{count} worker instead of {now}", "{count} workers instead of {now}", wanted, now=now or say("none")
+    )
     splice = (
         with_argument(source, call, f"{WORKERS}={wanted}")
         if given is None
         else Splice(*source.outer_span(given), str(wanted))
     )
-    if given is not None and given is not keyword(call, WORKERS, WORKERS_POSITION):
-        more += BY_DEFAULT
+    is_default = given is not None and given is not keyword(call, WORKERS, WORKERS_POSITION)
+    if is_default:
+        more = say("{change} where the command does not say how many", change=more)
     if request.edit.kind == "loader-workers":
-        return _as_lever(request, call, (more, start), splice)
-    reason = f"{more}: {DRAWS}; {start}"
+        # an option may be read at other places, too
+        draws_nothing = not is_default and workers.holds_tensors(source, request.names, call)
+        reason = _reason(more, NO_DRAWS if draws_nothing else DRAWS, start)
+        return _as_lever(request, call, reason, splice, draws_nothing)
+    reason = _reason(more, DRAWS, start)
     if not request.unsafe:
-        raise Blocked(None, f"needs --unsafe: {reason}", "apply with --unsafe, then compare with `verify`")
+        raise Blocked(
+            None, say("needs --unsafe: {reason}", reason=reason), say("apply with --unsafe, then compare with `verify`")
+        )
     return Proposal(
         edit="more-workers",
         tier="unsafe",
         location=request.place(call),
         reason=reason,
-        evidence="the loop waits for its loader (replayed)",
+        evidence=say("the loop waits for its loader (replayed)"),
         splices=(splice,),
     )
 
@@ -149,23 +157,28 @@ def _number(request: RecipeRequest, call: cst.Call) -> cst.Integer | None:
     default = options.default_of(request.source, given)
     if default is None:
         text = request.source.code(given)
-        raise Blocked(given, f"the number of workers comes from `{text}`", f"set `{text}` to {request.edit.workers}")
+        raise Blocked(
+            given,
+            say("the number of workers comes from `{text}`", text=text),
+            say("set `{text}` to {workers}", text=text, workers=request.edit.workers),
+        )
     if request.source.kept_by_comment(default):
-        raise Blocked(default, "it is marked `# tracelens: keep`", "remove the comment to have it patched")
+        raise Blocked(default, say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched"))
     return default
 
 
-def _as_lever(request: RecipeRequest, call: cst.Call, words: tuple[str, str], splice: Splice) -> Proposal:
+def _reason(change: str, draws: str, start: str) -> str:
+    return say("{change}: {draws}; {start}", change=change, draws=draws, start=start)
+
+
+def _as_lever(request: RecipeRequest, call: cst.Call, reason: str, splice: Splice, draws_nothing: bool) -> Proposal:
     """The change by itself: proved for a data set of tensors, else to be checked."""
-    more, start = words
-    of_this_call = not words[0].endswith(BY_DEFAULT)  # an option may be read at other places, too
-    draws_nothing = of_this_call and workers.holds_tensors(request.source, request.names, call)
     proposal = Proposal(
         edit="loader-workers",
         tier="safe",
         location=request.place(call),
-        reason=f"{more}: {NO_DRAWS if draws_nothing else DRAWS}; {start}",
-        evidence="the loop waits for its loader (recorded)",
+        reason=reason,
+        evidence=say("the loop waits for its loader (recorded)"),
         splices=(splice,),
     )
     return proposal if draws_nothing else proposal.as_checked(UNPROVED)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import libcst as cst
 
+from tracelens.messages import joined, say, say_count
 from tracelens.model import Declined, Location
 from tracelens.patch.code.names import rebound, touched
 from tracelens.patch.deferral.planning import Deferral, plan
@@ -23,11 +24,6 @@ from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Targ
 from tracelens.patch.recipes import defer_read
 
 Found = list[tuple[Site, Target]]
-
-LATER = (
-    "the guard looks every {n} batches, so up to {more} further updates are made before it {ending}; what the loop "
-    "saves under a name that says so, it saves after the guard has looked"
-)
 
 
 def propose(request: RecipeRequest) -> RecipeAnswer:
@@ -111,20 +107,20 @@ def _proposal(request: RecipeRequest, loop: Loop, found: Sequence[Guard]) -> Pro
     if not movable:
         _refuse(request, found)
     defer_read.loop_of_read(request, movable[0].node)
-    if any(guard.ending == "ends the loop" for guard in movable) and _has_else(loop):
-        raise Blocked(loop, "the loop has an `else`, which a `break` skips", GUARD_BY_HAND)
+    if any(guard.breaks for guard in movable) and _has_else(loop):
+        raise Blocked(loop, say("the loop has an `else`, which a `break` skips"), GUARD_BY_HAND)
     for guard in movable:
-        if guard.ending == "ends the loop" and _inner_loop(request, guard) is not loop:
-            raise Blocked(guard.node, "its `break` ends an inner loop", GUARD_BY_HAND)
+        if guard.breaks and _inner_loop(request, guard) is not loop:
+            raise Blocked(guard.node, say("its `break` ends an inner loop"), GUARD_BY_HAND)
     facts = replace(facts_of(request.source, loop), guards=frozenset(guard.node for guard in movable))
     planned = _planned(request, loop, facts, movable)
     own = _own(request, facts, planned, movable)
     if not own and all(any(True for _ in _fed_by(request, loop, guard)) for guard in movable):
-        raise Blocked(None, "what it looks at is read in each batch all the same", GUARD_BY_HAND)
+        raise Blocked(None, say("what it looks at is read in each batch all the same"), GUARD_BY_HAND)
     reason = _reason(request, movable, planned, own)
     if not request.unsafe:
-        by_hand = "apply with --unsafe, or check every N batches on a tensor kept on the GPU"
-        raise Blocked(None, f"needs --unsafe: {reason}", by_hand)
+        by_hand = say("apply with --unsafe, or check every N batches on a tensor kept on the GPU")
+        raise Blocked(None, say("needs --unsafe: {reason}", reason=reason), by_hand)
     every, known = find(request.source), guards.find(request.source)
     first = movable[0].node
     return Proposal(
@@ -144,7 +140,7 @@ def _proposal(request: RecipeRequest, loop: Loop, found: Sequence[Guard]) -> Pro
 def _refuse(request: RecipeRequest, found: Sequence[Guard]) -> None:
     guard = found[0]
     if request.source.kept_by_comment(guard.node):
-        raise Blocked(None, "it is marked `# tracelens: keep`", "remove the comment to have it patched")
+        raise Blocked(None, say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched"))
     raise Blocked(None, guard.other, GUARD_BY_HAND)
 
 
@@ -179,7 +175,7 @@ def _own(request: RecipeRequest, facts: LoopFacts, planned: _Plan, movable: Sequ
     others = {id(every[n].node) for one in safe.proposals if one.loop_line == line for n in one.sites}
     own = [one for one in planned.members if id(one[0].node) not in others]
     if len(own) + len(others) > len(planned.members):
-        raise Blocked(None, "it cannot wait together with the other values of the loop", GUARD_BY_HAND)
+        raise Blocked(None, say("it cannot wait together with the other values of the loop"), GUARD_BY_HAND)
     try:
         plan(facts, _seeds(own, [guard.node for guard in movable]))
     except Blocked:
@@ -190,11 +186,21 @@ def _own(request: RecipeRequest, facts: LoopFacts, planned: _Plan, movable: Sequ
 def _reason(request: RecipeRequest, movable: Sequence[Guard], planned: _Plan, own: Found) -> str:
     n = request.edit.interval
     endings = list(dict.fromkeys(guard.ending for guard in movable))
-    ending = " or ".join(endings) + (", whose names then hold a later batch" if "ends the loop" in endings else "")
-    said = LATER.format(n=n, more=n - 1, ending=ending)
+    ending: str = joined(" or ", endings)
+    if any(guard.breaks for guard in movable):
+        ending = say("{ending}, whose names then hold a later batch", ending=ending)
+    said = [
+        say(
+            "the guard looks every {n} batches, so up to {more} further updates are made before it {ending}",
+            n=n,
+            more=n - 1,
+            ending=ending,
+        ),
+        say("what the loop saves under a name that says so, it saves after the guard has looked"),
+    ]
     if own:
-        said += f"; {len(own)} {'value is' if len(own) == 1 else 'values are'} read with it"
-    return "; ".join([said, *planned.deferral.notes])
+        said.append(say_count("{count} value is read with it", "{count} values are read with it", len(own)))
+    return joined("; ", [*said, *planned.deferral.notes])
 
 
 def _targets(request: RecipeRequest, movable: Sequence[Guard], own: Found) -> list[Target]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import libcst as cst
 
+from tracelens.messages import say
 from tracelens.patch.code.names import dotted, targets, walk
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.loop import workers
@@ -19,9 +20,10 @@ from tracelens.patch.recipes.arguments import with_argument
 from tracelens.patch.recipes.more_workers import WORKERS, WORKERS_POSITION, Loading, of_each_loader
 
 PERSISTENT, _KEYWORD_ONLY = "persistent_workers", 99
-SHUFFLE = (
-    "the workers are started once and not in each epoch; the loader then draws its base seed once only, so from the "
-    "second epoch on the shuffle and the random numbers drawn on the CPU differ"
+SHUFFLE = say(
+    "the workers are started once and not in each epoch; the loader then draws its base "
+    "seed once only, so from the second epoch on the shuffle and the random numbers "
+    "drawn on the CPU differ"
 )
 
 
@@ -35,12 +37,12 @@ def _proposal(request: RecipeRequest, loading: Loading) -> Proposal | None:
         return None
     value = _value(request, call)
     if not _runs_again(source, loading.loop):
-        raise Blocked(loading.loop, "the loop runs once: there is no second epoch", "nothing to do")
+        raise Blocked(loading.loop, say("the loop runs once: there is no second epoch"), say("nothing to do"))
     workers.check_same_in_workers(call, loading.loop)
     _check_dataset_stays(source, call)
     if not request.unsafe:
-        by_hand = "apply with --unsafe, then compare with `verify`"
-        raise Blocked(None, f"needs --unsafe: {SHUFFLE}", by_hand)
+        by_hand = say("apply with --unsafe, then compare with `verify`")
+        raise Blocked(None, say("needs --unsafe: {reason}", reason=SHUFFLE), by_hand)
     return Proposal(
         edit="persistent-workers",
         tier="unsafe",
@@ -58,11 +60,15 @@ def _value(request: RecipeRequest, call: cst.Call) -> str:
         return f"{request.source.code(given)} > 0"
     if isinstance(given, cst.Integer) and given.evaluated_value > 0:
         if given.evaluated_value == request.workers:
-            raise Blocked(call, "its workers are new", "record the run with them first")
+            raise Blocked(call, say("its workers are new"), say("record the run with them first"))
         return "True"
     if given is None or isinstance(given, cst.Integer):
-        raise Blocked(call, "the loader has no workers", "nothing to do")
-    raise Blocked(call, f"the number of workers comes from `{request.source.code(given)}`", f"add {PERSISTENT}=True")
+        raise Blocked(call, say("the loader has no workers"), say("nothing to do"))
+    raise Blocked(
+        call,
+        say("the number of workers comes from `{code}`", code=request.source.code(given)),
+        say("add {persistent}=True", persistent=PERSISTENT),
+    )
 
 
 def _runs_again(source: SourceFile, loop: Loop) -> bool:
@@ -88,8 +94,10 @@ def _check_dataset_stays(source: SourceFile, call: cst.Call) -> None:
             name = dotted(changed)
             same = name != "" and (name.endswith(".dataset") or (given is not None and name == dotted(given)))
             if same and any(isinstance(above, (cst.For, cst.While)) for above in source.ancestors(node)):
-                obstacle = "the data set may change between two epochs, which workers that stay alive would not see"
-                raise Blocked(node, obstacle, "start the workers anew where that happens")
+                obstacle = say(
+                    "the data set may change between two epochs, which workers that stay alive would not see"
+                )
+                raise Blocked(node, obstacle, say("start the workers anew where that happens"))
 
 
 def _changed(node: cst.CSTNode) -> list[cst.BaseExpression]:

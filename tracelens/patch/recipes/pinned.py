@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
+from tracelens.messages import joined, say
 from tracelens.model import Stall
 from tracelens.patch.code.names import FileNames, dotted, targets, variables, walk
 from tracelens.patch.code.source import SourceFile
@@ -29,7 +30,8 @@ _MAKES_ITEMS = re.compile(
     r"^(?P<indent>[ \t]*)def (?:__getitems?__|\w*collate\w*)\b.*?(?=^(?P=indent)\S|\Z)", re.MULTILINE | re.DOTALL
 )
 _TO_GPU = re.compile(r"""\.cuda\(|\.to\(\s*(?!["']cpu|torch\.(?!device)|\w*dtype)|\bdevice\s*=\s*(?!["']cpu|None)""")
-_BY_HAND = "pass pin_memory=torch.cuda.is_available()"
+_ARGUMENT = "pin_memory=torch.cuda.is_available()"
+_BY_HAND = say("pass {argument}", argument=_ARGUMENT)
 
 
 def propose(request: RecipeRequest, loop: cst.For, stalls: Sequence[Stall]) -> list[Proposal]:
@@ -38,7 +40,11 @@ def propose(request: RecipeRequest, loop: cst.For, stalls: Sequence[Stall]) -> l
     loader = loader_of(loop, names)
     call = construction(source, names, loader) if loader is not None else None
     if call is None:
-        raise Blocked(None, "the loader is made elsewhere", f"give its DataLoader {_BY_HAND.removeprefix('pass ')}")
+        raise Blocked(
+            None,
+            say("the loader is made elsewhere"),
+            say("give its DataLoader {argument}", argument=_ARGUMENT),
+        )
     hidden_names = hidden.names(source, call)
     if keyword(call, PIN, _PIN_POSITION) is not None or PIN in (hidden_names or ()):
         return []
@@ -48,9 +54,10 @@ def propose(request: RecipeRequest, loop: cst.For, stalls: Sequence[Stall]) -> l
     workers = keyword(call, "num_workers", _WORKERS_POSITION)
     none = workers is None and "num_workers" not in (hidden_names or ())
     alone = none or (isinstance(workers, cst.Integer) and workers.evaluated_value == 0)
-    reason = "copies from pinned memory are faster and need not block"
+    reason = say("copies from pinned memory are faster and need not block")
     if alone:
-        reason += "; without workers the pinning itself runs in the main process and can cost more than it saves"
+        slow = say("without workers the pinning itself runs in the main process and can cost more than it saves")
+        reason = joined("; ", [reason, slow])
     return [
         Proposal(
             edit="async-copy",
@@ -65,14 +72,14 @@ def propose(request: RecipeRequest, loop: cst.For, stalls: Sequence[Stall]) -> l
 
 def _obstacle(source: SourceFile, names: FileNames, call: cst.Call) -> str | None:
     if hidden.names(source, call) is None:
-        return "the loader's arguments are hidden in `*` or `**`, and pin_memory may be among them"
+        return say("the loader's arguments are hidden in `*` or `**`, and pin_memory may be among them")
     if source.kept_by_comment(call):
-        return "it is marked `# tracelens: keep`"
+        return say("it is marked `# tracelens: keep`")
     if not _torch(names):
-        return "the file does not import torch by name"
+        return say("the file does not import torch by name")
     made_there = any(is_copy_to_device(part) for part in _made(source, call) if isinstance(part, cst.Call))
     if made_there or any(_TO_GPU.search(found[0]) for found in _MAKES_ITEMS.finditer(source.project_text)):
-        return "a part of its items may be on the GPU already, and only memory of the host can be pinned"
+        return say("a part of its items may be on the GPU already, and only memory of the host can be pinned")
     return None
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from tracelens.messages import joined, say
 from tracelens.model import Tier
 from tracelens.patch.code.names import dotted, key, rebound, root_key, variables, walk
 from tracelens.patch.code.source import SourceFile, Splice
@@ -25,14 +26,14 @@ from tracelens.patch.recipes.loop_groups import Found, by_loop
 
 _SHAPES = frozenset({"size", "shape", "dim", "ndim", "numel", "dtype"})
 _WORKERS_POSITION = 5
-_SAMPLING = "a sampler of the script's own may draw random numbers when it is asked one batch earlier"
+_SAMPLING = say("a sampler of the script's own may draw random numbers when it is asked one batch earlier")
 _MOVED = (
     ("sampler", _SAMPLING),
     ("batch_sampler", _SAMPLING),
-    ("generator", "its generator may be used by others as well, who would draw before it and not after"),
+    ("generator", say("its generator may be used by others as well, who would draw before it and not after")),
 )
 _PERSISTENT = "persistent_workers"
-_ONE_MORE = "the loop can end early, and workers that live on would have drawn random numbers for one batch more"
+_ONE_MORE = say("the loop can end early, and workers that live on would have drawn random numbers for one batch more")
 
 
 def propose(request: RecipeRequest) -> RecipeAnswer:
@@ -54,11 +55,15 @@ def _proposal(request: RecipeRequest, loop: cst.For, members: Found) -> Proposal
     check_framework(names)
     for sign, meaning in side_work(names, source.module):
         if "threads" not in meaning:
-            raise Blocked(sign, f"the file {meaning}", "use the prefetcher that the training already has")
+            raise Blocked(
+                sign,
+                say("the file {meaning}", meaning=meaning),
+                say("use the prefetcher that the training already has"),
+            )
     loader = loader_of(loop, names)
     if loader is None:
-        by_hand = "wrap the DataLoader where it is made: tracelens_runtime.prefetch(loader, device)"
-        raise Blocked(None, "the loop does not run over a loader that can be wrapped here", by_hand)
+        by_hand = say("wrap the DataLoader where it is made: tracelens_runtime.prefetch(loader, device)")
+        raise Blocked(None, say("the loop does not run over a loader that can be wrapped here"), by_hand)
     if isinstance(loader, cst.Call) and dotted(loader.func).endswith("prefetch"):
         return None
     device = _device(request, loop)
@@ -74,7 +79,11 @@ def _proposal(request: RecipeRequest, loop: cst.For, members: Found) -> Proposal
         evidence=evidence([stall for _, target in members for stall in target.stalls]),
         splices=(
             Splice(start, start, f"{MODULE}.prefetch("),
-            Splice(end, end, f"{argument}, depth={max(1, request.edit.depth)}{extra})"),
+            Splice(
+                end,
+                end,
+                f"{argument}, depth={max(1, request.edit.depth)}{extra})",
+            ),
         ),
         needs_runtime=True,
     )
@@ -82,8 +91,8 @@ def _proposal(request: RecipeRequest, loop: cst.For, members: Found) -> Proposal
 
 def _draws(request: RecipeRequest, loop: cst.For, loader: cst.BaseExpression) -> tuple[Tier, str, str]:
     """Whether fetching ahead moves random draws: it does where the main process makes the items or chooses them."""
-    ahead = "the next batch is copied on a stream of its own while the current one is computed"
-    checked = f"{ahead}, if the loader has workers and samples by itself (checked at run time)"
+    ahead = say("the next batch is copied on a stream of its own while the current one is computed")
+    checked = say("{ahead}, if the loader has workers and samples by itself (checked at run time)", ahead=ahead)
     early = ", leaves_early=True" if _leaves_early(loop) else ""
     call = construction(request.source, request.names, loader)
     if call is None:
@@ -95,12 +104,14 @@ def _draws(request: RecipeRequest, loop: cst.For, loader: cst.BaseExpression) ->
         moved = _ONE_MORE
     workers = keyword(call, "num_workers", _WORKERS_POSITION)
     if moved is None and (workers is None or getattr(workers, "value", "") == "0") and "num_workers" not in given:
-        moved = "without workers, items are made one batch earlier, which moves their random draws: numbers change"
+        moved = say("without workers, items are made one batch earlier, which moves their random draws: numbers change")
     if moved is None:
         return "safe", early, ahead if isinstance(workers, cst.Integer) else checked
     if not request.unsafe:
-        raise Blocked(call, f"needs --unsafe: {moved}", "apply with --unsafe, then compare with `verify`")
-    return "unsafe", ", move_random_draws=True", f"{ahead}; {moved}"
+        raise Blocked(
+            call, say("needs --unsafe: {reason}", reason=moved), say("apply with --unsafe, then compare with `verify`")
+        )
+    return "unsafe", ", move_random_draws=True", joined("; ", [ahead, moved])
 
 
 def _leaves_early(loop: cst.For) -> bool:
@@ -116,16 +127,16 @@ def _device(request: RecipeRequest, loop: cst.For) -> str:
     devices: dict[str, cst.Call] = {}
     for call in _batch_copies(request, loop):
         if is_typed_copy(call, request.names):
-            by_hand = "copy with `.to(device)`, or wrap the loader by hand"
-            raise Blocked(call, "the device is hidden in a type of tensor", by_hand)
+            by_hand = say("copy with `.to(device)`, or wrap the loader by hand")
+            raise Blocked(call, say("the device is hidden in a type of tensor"), by_hand)
         chosen = call.args[0] if call.args else None
         if chosen is not None and chosen.keyword is not None:
             chosen = next((a for a in call.args if a.keyword is not None and a.keyword.value == "device"), None)
         if chosen is not None and any(key(v) in facts.varying for v in variables(chosen.value)):
-            raise Blocked(call, "the device changes in the loop", "copy to one device")
+            raise Blocked(call, say("the device changes in the loop"), say("copy to one device"))
         devices[request.source.code(chosen.value) if chosen is not None else ""] = call
     if len(devices) != 1:
-        raise Blocked(loop, "the parts of the batch go to different devices", "wrap the loader by hand")
+        raise Blocked(loop, say("the parts of the batch go to different devices"), say("wrap the loader by hand"))
     return next(iter(devices))
 
 
@@ -163,8 +174,8 @@ def _check_uses(request: RecipeRequest, loop: cst.For) -> None:
         if line > behind.get(_taken_from(request.source, variable), line):
             continue
         if not _only_shape_or_unpacking(request, variable, names):
-            by_hand = "copy it to the GPU before it is used, or leave it out of the batch"
-            raise Blocked(variable, f"`{name}` is used on the CPU", by_hand)
+            by_hand = say("copy it to the GPU before it is used, or leave it out of the batch")
+            raise Blocked(variable, say("`{name}` is used on the CPU", name=name), by_hand)
 
 
 def _loads(loop: cst.For) -> Iterator[cst.Name]:

@@ -9,13 +9,14 @@ may notice that it comes later decides between `safe` and `checked`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 import libcst as cst
 
+from tracelens.messages import joined, say
 from tracelens.model import Declined, Location
 from tracelens.patch.code import movers
 from tracelens.patch.code.names import dotted, rebound, walk
@@ -26,37 +27,41 @@ from tracelens.patch.loop.thinned import MARK, is_thinned
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target
 from tracelens.patch.recipes.every_nth import below, condition, groups, line_at
 
-BY_HAND = "put the call below `if step % N == 0`, or take it out of the loop"
-NO_PLACE = "no call on this line that rare-call makes rarer"
+BY_HAND = say("put the call below `if step % N == 0`, or take it out of the loop")
+NO_PLACE = say("no call on this line that rare-call makes rarer")
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
     """A call that may be made more rarely: what happens then, and who could notice."""
 
-    effect: str
+    effect: Callable[[str], str]
+    """What happens then, of how many passes."""
     noticed_by: re.Pattern[bytes]
     """Text anywhere in the project after which nobody knows whether it is noticed."""
     unproved: str
 
 
 _COLLECT = _Kind(
-    "objects in reference cycles stay in memory for up to {passes}",
+    lambda passes: say("objects in reference cycles stay in memory for up to {passes}", passes=passes),
     re.compile(
         rb"weakref|__del__|tracemalloc|ResourceWarning|gc\.(?:disable|freeze|garbage|callbacks|get_|set_|isenabled)"
     ),
-    "whether finalizers, weak references or settings of the collector in this project depend on when it runs",
+    say("whether finalizers, weak references or settings of the collector in this project depend on when it runs"),
 )
 _EMPTY = _Kind(
-    "memory that PyTorch keeps for reuse goes back to the driver every {passes}; where it runs out of memory, "
-    "PyTorch gives it back by itself",
+    lambda passes: say(
+        "memory that PyTorch keeps for reuse goes back to the driver every {passes}; where "
+        "it runs out of memory, PyTorch gives it back by itself",
+        passes=passes,
+    ),
     re.compile(rb"memory_(?:reserved|stats|snapshot|summary|cached)|mem_get_info|nvidia-smi|pynvml|\bnvml"),
-    "whether the project acts on how much memory is free",
+    say("whether the project acts on how much memory is free"),
 )
 _FLUSH = _Kind(
-    "lines are written out every {passes}, and at the end",
+    lambda passes: say("lines are written out every {passes}, and at the end", passes=passes),
     re.compile(rb""),  # always: other programs, and this one, can read a file
-    "whether somebody reads the file while the training runs",
+    say("whether somebody reads the file while the training runs"),
 )
 _DEVICES = ("cuda", "cuda.memory", "accelerator", "accelerator.memory", "xpu", "mps")
 _FUNCTIONS = {"gc.collect": _COLLECT} | {f"torch.{device}.empty_cache": _EMPTY for device in _DEVICES}
@@ -96,7 +101,7 @@ def _where(request: RecipeRequest, line: cst.SimpleStatementLine) -> _Where:
     loop = _loop(source, line)
     counted = _counter_above(source, loop, line)
     if counted is not None and _is_certain(counted):
-        raise Blocked(line, "it is made every few batches only", "nothing to do")
+        raise Blocked(line, say("it is made every few batches only"), say("nothing to do"))
     if loop is None or counted is not None:
         return _Where(None, around)
     if not all(source.means_builtin(name) for name in ("enumerate", "range")):
@@ -137,15 +142,15 @@ def _place(request: RecipeRequest, target: Target) -> tuple[_Where, cst.SimpleSt
     source = request.source
     line = line_at(source, target.line)
     if line is None or _kind(request, line) is None:
-        raise Blocked(None, NO_PLACE, "take the call that this line makes out of the loop")
+        raise Blocked(None, NO_PLACE, say("take the call that this line makes out of the loop"))
     check_framework(request.names)
     if is_thinned(source, line):
-        raise Blocked(line, "it is made every few batches only", "nothing to do")
+        raise Blocked(line, say("it is made every few batches only"), say("nothing to do"))
     where = _where(request, line)
     if source.kept_by_comment(line.body[0]):
-        raise Blocked(line, "it is marked `# tracelens: keep`", "remove the comment to have it patched")
+        raise Blocked(line, say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched"))
     if not isinstance(source.parent(line), cst.IndentedBlock):
-        raise Blocked(line, "it does not stand in a block of its own", BY_HAND)
+        raise Blocked(line, say("it does not stand in a block of its own"), BY_HAND)
     return where, line
 
 
@@ -203,13 +208,14 @@ def _proposal(
             test = f"next({counters[-1]}) % {every} == 0"
         splices += below(source, group, f"if {test}:  {MARK}")
     kinds = list(dict.fromkeys(kind for line in ordered if (kind := _kind(request, line)) is not None))
-    passes = f"{every} {'batches' if where.loop is not None else 'calls'}"
+    count = {"every": every}
+    passes = say("{every} batches", **count) if where.loop is not None else say("{every} calls", **count)
     proposal = Proposal(
         edit="rare-call",
         tier="safe",
         location=request.place(ordered[0], source.function_around(ordered[0])),
-        reason="; ".join(kind.effect.format(passes=passes) for kind in kinds),
-        evidence="the line keeps Python busy in each batch (recorded)",
+        reason=joined("; ", (kind.effect(passes) for kind in kinds)),
+        evidence=say("the line keeps Python busy in each batch (recorded)"),
         splices=(*splices, *_counters(source, ordered[0], counters)),
         covers=tuple(Location(source.shown, source.line(line)) for line in ordered),
     )

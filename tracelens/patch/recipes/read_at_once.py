@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from tracelens.messages import say
 from tracelens.model import Location
 from tracelens.patch.code.names import dotted, rebound, walk
 from tracelens.patch.code.source import SourceFile, Splice
@@ -21,12 +22,12 @@ from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
 from tracelens.patch.recipes.scalar_expressions import is_one_number
 from tracelens.patch.recipes.tensor_loops import answer, check_replaceable, loop_at, method_call, unused_name
 
-BY_HAND = "keep the values on the GPU in a list, and read them at once: torch.stack(values).tolist()"
-NO_LOOP = "no loop over tensors on this line that reads one value of each"
-REASON = "one copy reads the values of all tensors, where each had a wait of its own"
-UNPROVED = (
-    "whether all values are of one type and on one device, and whether what is done with one value changes a tensor "
-    "that is read after it"
+BY_HAND = say("keep the values on the GPU in a list, and read them at once: torch.stack(values).tolist()")
+NO_LOOP = say("no loop over tensors on this line that reads one value of each")
+REASON = say("one copy reads the values of all tensors, where each had a wait of its own")
+UNPROVED = say(
+    "whether all values are of one type and on one device, and whether what is done with "
+    "one value changes a tensor that is read after it"
 )
 _NEVER_EMPTY = ("parameters", "named_parameters")
 _EVALUATED_ONCE = (
@@ -86,12 +87,12 @@ def _of_comprehension(request: RecipeRequest, node: _Comprehension) -> Proposal:
     source, over = request.source, node.for_in
     statement = _statement_around(source, node)
     if over.inner_for_in is not None or over.asynchronous is not None:
-        raise Blocked(node, "it runs over more than one set", BY_HAND)
+        raise Blocked(node, say("it runs over more than one set"), BY_HAND)
     reads = _reads_in(node.elt)
     variables = _names_in(over.target)
     number = _one_number(source, reads, variables, {})
     if _mentioned(node.elt, reads) & variables:
-        raise Blocked(node, "it uses the tensor, or its name, beside the value", BY_HAND)
+        raise Blocked(node, say("it uses the tensor, or its name, beside the value"), BY_HAND)
     conditions = tuple(_condition(source, each.test, {}) for each in over.ifs)
     values = _values(source, (over.target, over.iter), number, conditions, _value_name(reads[0]))
     check_replaceable(request, node, (), BY_HAND)
@@ -115,7 +116,7 @@ def _statement_around(source: SourceFile, node: cst.CSTNode) -> cst.SimpleStatem
             return above
         if not isinstance(above, _EVALUATED_ONCE):
             break
-    raise Blocked(node, "it is not part of a plain statement", BY_HAND)
+    raise Blocked(node, say("it is not part of a plain statement"), BY_HAND)
 
 
 # ------------------------------------------------------------------------------------------------------------ loops
@@ -167,7 +168,7 @@ def _after_preparing(
         rest = rest[1:]
     lines = [each for each in rest if isinstance(each, cst.SimpleStatementLine)]
     if len(lines) != len(rest) or not lines or any(len(each.body) != 1 for each in lines):
-        raise Blocked(body, "it does more with each tensor than read one value", BY_HAND)
+        raise Blocked(body, say("it does more with each tensor than read one value"), BY_HAND)
     return lines
 
 
@@ -193,14 +194,14 @@ def _check_used(
     for statement in statements:
         small = statement.body[0]
         if not isinstance(small, (cst.Expr, cst.Assign, cst.AugAssign)):
-            raise Blocked(statement, "what it does with a value may end the loop", BY_HAND)
+            raise Blocked(statement, say("what it does with a value may end the loop"), BY_HAND)
         if any(isinstance(node, (cst.Yield, cst.Await, cst.NamedExpr)) for node in walk(small)):
             raise Blocked(statement, NO_LOOP, BY_HAND)
         if _mentioned(small, reads) & own:
-            raise Blocked(statement, "it uses the tensor, or its name, beside the value", BY_HAND)
+            raise Blocked(statement, say("it uses the tensor, or its name, beside the value"), BY_HAND)
         written = {name.partition(".")[0] for name in rebound(small)}
         if written & (_names_in(cst.parse_expression(number)) | _names_in(loop.iter)):
-            raise Blocked(statement, "what it reads of one tensor depends on the values before", BY_HAND)
+            raise Blocked(statement, say("what it reads of one tensor depends on the values before"), BY_HAND)
 
 
 def _with_values(source: SourceFile, statement: cst.SimpleStatementLine, reads: Sequence[cst.Call], name: str) -> str:
@@ -231,7 +232,7 @@ def _behind(read: cst.Call) -> cst.BaseExpression:
     """What a read reads; a move to the CPU before it goes with it."""
     method = method_call(read)
     if method is not None and read.args:
-        raise Blocked(read, "it reads one element of several", BY_HAND)
+        raise Blocked(read, say("it reads one element of several"), BY_HAND)
     inner = method[0] if method is not None else read.args[0].value if len(read.args) == 1 else read
     while (moved := method_call(inner)) is not None and moved[1] == "cpu" and not moved[2]:
         inner = moved[0]
@@ -244,10 +245,10 @@ def _one_number(
     """The text of what all reads read, made of the loop's variables alone."""
     texts = {_inlined(source, _behind(read), bound) for read in reads}
     if len(texts) != 1:
-        raise Blocked(reads[0] if reads else None, NO_LOOP if not reads else "it reads several values", BY_HAND)
+        raise Blocked(reads[0] if reads else None, NO_LOOP if not reads else say("it reads several values"), BY_HAND)
     (text,) = texts
     if not is_one_number(cst.parse_expression(text), variables):
-        raise Blocked(reads[0], "what it reads is not known to be one number of each tensor", BY_HAND)
+        raise Blocked(reads[0], say("what it reads is not known to be one number of each tensor"), BY_HAND)
     return text
 
 
@@ -275,7 +276,7 @@ def _condition(
 ) -> str:
     """A test that runs nothing, as text."""
     if any(isinstance(node, (cst.Call, cst.Await, cst.Yield, cst.NamedExpr, cst.Subscript)) for node in walk(test)):
-        raise Blocked(test, "whether a tensor counts is decided by a call", BY_HAND)
+        raise Blocked(test, say("whether a tensor counts is decided by a call"), BY_HAND)
     text = _inlined(source, test, bound)
     if not negated:
         return text
@@ -322,7 +323,7 @@ def _proposal(request: RecipeRequest, node: cst.CSTNode, splices: tuple[Splice, 
         tier="safe",
         location=request.place(node, source.function_around(node)),
         reason=REASON,
-        evidence="each read waits for all work before it (recorded)",
+        evidence=say("each read waits for all work before it (recorded)"),
         splices=splices,
         covers=(Location(source.shown, source.line(node)),),
     ).as_checked(UNPROVED)

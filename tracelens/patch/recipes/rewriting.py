@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tracelens.edit_kinds import EditKind, one_change
+from tracelens.messages import say
 from tracelens.patch.code.source import Conflict, SourceFile, Unreadable, apply_splices, moved_lines, parse
 from tracelens.patch.deferral.forms import Wish, planned
 from tracelens.patch.deferral.loop_rewrite import LoopChange, file_splices, import_splice, needs_helper
@@ -69,10 +70,12 @@ def _checked(
 ) -> Rewritten | str:
     try:
         new = _rewritten(source, proposals, kinds, script, options)
-    except (Conflict, Blocked) as error:
-        return str(error)
+    except Conflict as error:
+        return error.reason
+    except Blocked as error:
+        return error.obstacle
     except Unreadable as error:
-        return f"the patched file {error}"
+        return say("the patched file {reason}", reason=error.reason)
     wrong = rewrite_checks.rewrite_mistake(source, new.data)
     return new if wrong is None else wrong
 

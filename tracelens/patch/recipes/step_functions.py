@@ -14,22 +14,33 @@ from dataclasses import dataclass, replace
 
 import libcst as cst
 
+from tracelens.messages import joined, say, say_count
 from tracelens.patch.code import movers
 from tracelens.patch.code.names import dotted, is_output, key, walk
 from tracelens.patch.code.outside import BESIDES, FILES, OUTPUT
-from tracelens.patch.code.source import SourceFile, Splice, parse
+from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.deferral import loop_lines
 from tracelens.patch.deferral.function import DeferredFunction, name_of
 from tracelens.patch.deferral.planning import Deferral, plan_between
 from tracelens.patch.files.vendored import MODULE
 from tracelens.patch.loop.doubts import Doubts
 from tracelens.patch.loop.facts import facts_of
-from tracelens.patch.loop.loops import Blocked, Loop, check_scope, head, inner_functions, is_rare, own_nodes, scope_of
+from tracelens.patch.loop.loops import (
+    RETURN_TENSOR,
+    Blocked,
+    Loop,
+    check_scope,
+    head,
+    inner_functions,
+    is_rare,
+    own_nodes,
+    scope_of,
+)
 from tracelens.patch.loop.reach import own_names
 from tracelens.patch.loop.sites import Site, find
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target, evidence, matched
+from tracelens.patch.recipes.step_bodies import in_loop, top_of, unused
 
-_BY_HAND = "return the tensor, and take its number where it is logged, every N batches"
 _AROUND = 2
 _STEPPERS = re.compile(r"optim|opt$|sched|scaler", re.IGNORECASE)
 """Names of objects of torch, whose methods are no methods of the file."""
@@ -94,22 +105,22 @@ def _proposal(
 ) -> Proposal:
     source = request.source
     if any(source.line(loop) in taken for loop in step.loops):
-        raise Blocked(step.loops[0], "the loop that calls it is changed already", _BY_HAND)
-    made = _in_loop(source, step.node)
+        raise Blocked(step.loops[0], say("the loop that calls it is changed already"), RETURN_TENSOR)
+    made = in_loop(source, step.node)
     spans = {source.span(site.node) for site, _ in members}
     seeds = [site for site in find(made.source) if site.kind == "read" and made.before(site.node) in spans]
     if any(isinstance(site.statement, cst.Return) for site in seeds):
-        raise Blocked(None, "the value is returned", _BY_HAND)
+        raise Blocked(None, say("the value is returned"), RETURN_TENSOR)
     if not all(isinstance(site.statement, cst.BaseSmallStatement) for site in seeds) or not seeds:
-        raise Blocked(None, "the value decides what the same batch does next", _BY_HAND)
+        raise Blocked(None, say("the value decides what the same batch does next"), RETURN_TENSOR)
     statements = list({id(site.statement): site.statement for site in seeds}.values())
     facts = replace(facts_of(made.source, made.loop), doubts=Doubts(asks_project=False))
     deferral = plan_between(facts, statements)
     if any(not deferral.facts.in_rare_branch(drain) for drain in deferral.drains):
-        raise Blocked(None, f"`{step.name}` uses the value in the same batch", _BY_HAND)
+        raise Blocked(None, say("`{name}` uses the value in the same batch", name=step.name), RETURN_TENSOR)
     drains = list(_drains(source, step, _results(step.node, deferral)))
-    ahead = _unused(source, "ahead", used)
-    names = [_unused(source, name_of(facts, run), used) for run in deferral.runs]
+    ahead = unused(source, "ahead", used)
+    names = [unused(source, name_of(facts, run), used) for run in deferral.runs]
     moved = [DeferredFunction(facts, run, name, ahead) for run, name in zip(deferral.runs, names, strict=True)]
     inside = [one.call() for one in moved]
     inside += [_drain(made.source, node, ahead) for node in deferral.drains if isinstance(node, cst.BaseStatement)]
@@ -131,23 +142,35 @@ def _told(
     splices: tuple[Splice, ...],
 ) -> Proposal:
     source, interval = request.source, request.edit.interval
-    count = f"{len(members)} value{'s' * (len(members) > 1)}"
-    values = f"{count} read in each call of `{step.name}` and only logged or summed"
-    when = f"every {interval} batches" if interval > 1 else "as soon as the GPU has it"
+    values = say_count(
+        "{count} value read in each call of `{name}` and only logged or summed",
+        "{count} values read in each call of `{name}` and only logged or summed",
+        len(members),
+        name=step.name,
+    )
+    when = say("every {interval} batches", interval=interval) if interval > 1 else say("as soon as the GPU has it")
     lines = ", ".join(str(source.line(loop)) for loop in dict.fromkeys(step.loops))
     proposal = Proposal(
         edit="defer-read",
         tier="safe",
         location=request.place(members[0][0].node, step.name),
-        reason="; ".join((f"{values}: read {when} of the loop in line {lines} instead", *deferral.notes)),
+        reason=joined(
+            "; ",
+            (
+                say("{values}: read {when} of the loop in line {lines} instead", values=values, when=when, lines=lines),
+                *deferral.notes,
+            ),
+        ),
         evidence=evidence([stall for _, target in members for stall in target.stalls]),
         splices=splices,
         needs_runtime=True,
         covers=tuple(request.place(site.node) for site, _ in members),
     )
     names = ", ".join(f"`{name}`" for name in sorted(deferral.state - {OUTPUT, FILES} - _bound_by(step.node)))
-    looked = f"who looks at {names} or at lines" if names else "who looks at lines"
-    proposal = proposal.as_checked(f"{looked} between two calls of `{step.name}` is followed by names only")
+    looked = say("who looks at {names} or at lines", names=names) if names else say("who looks at lines")
+    proposal = proposal.as_checked(
+        say("{looked} between two calls of `{name}` is followed by names only", looked=looked, name=step.name)
+    )
     return proposal.as_checked(deferral.unproved) if deferral.unproved else proposal
 
 
@@ -160,14 +183,16 @@ def step_function(source: SourceFile, function: cst.FunctionDef) -> CalledStep:
     inner = any(True for _ in inner_functions(function))
     plain = not function.decorators and function.asynchronous is None and not inner
     if not plain or any(isinstance(node, (cst.Yield, cst.Await)) for node in own_nodes(function)):
-        raise Blocked(function, f"`{name}` is decorated, a generator, or defines functions", _BY_HAND)
+        raise Blocked(
+            function, say("`{name}` is decorated, a generator, or defines functions", name=name), RETURN_TENSOR
+        )
     mentions = list(_mentions(source, name, isinstance(owner, cst.ClassDef)))
     calls = tuple(parent for parent in map(source.parent, mentions) if isinstance(parent, cst.Call))
     called = all(call.func in mentions for call in calls) and len(calls) == len(mentions) > 0
     if owner is None or not called or len(source.names.functions.get(name, ())) != 1:
-        raise Blocked(function, f"who calls `{name}` cannot be told from this file", _BY_HAND)
+        raise Blocked(function, say("who calls `{name}` cannot be told from this file", name=name), RETURN_TENSOR)
     if _known_elsewhere(source, name):
-        raise Blocked(function, f"another file, which imports this one, knows `{name}`", _BY_HAND)
+        raise Blocked(function, say("another file, which imports this one, knows `{name}`", name=name), RETURN_TENSOR)
     return CalledStep(function, calls, tuple(_loop_around(source, call) for call in calls))
 
 
@@ -222,7 +247,7 @@ def _loop_around(source: SourceFile, call: cst.Call) -> Loop:
             return ancestor
         if isinstance(ancestor, (cst.FunctionDef, cst.Lambda, cst.ClassDef, cst.BaseComp)):
             break
-    raise Blocked(call, "it is called outside of a plain loop", _BY_HAND)
+    raise Blocked(call, say("it is called outside of a plain loop"), RETURN_TENSOR)
 
 
 # --------------------------------------------------------------------------------------- who sees the results
@@ -238,8 +263,8 @@ def _results(function: cst.FunctionDef, deferral: Deferral) -> frozenset[str]:
     parameters = {part.name.value for part in walk(function.params) if isinstance(part, cst.Param)}
     handed = sorted((deferral.state & parameters) - {"self"})
     if handed or "self" in deferral.state:
-        obstacle = f"`{(handed or ['self'])[0]}` was handed over, and is known by other names"
-        raise Blocked(function, obstacle, _BY_HAND)
+        obstacle = say("`{handed}` was handed over, and is known by other names", handed=(handed or ["self"])[0])
+        raise Blocked(function, obstacle, RETURN_TENSOR)
     return deferral.state - _bound_by(function)
 
 
@@ -254,7 +279,7 @@ def _drains(source: SourceFile, step: CalledStep, results: frozenset[str]) -> It
             around = (one for one in source.ancestors(node) if isinstance(one, cst.If) and _rarely(one, node))
             block = next(around, None)
             if block is None or not isinstance(block.body, cst.IndentedBlock):
-                raise Blocked(node, f"it {why} in each batch", _BY_HAND)
+                raise Blocked(node, say("it {why} in each batch", why=why), RETURN_TENSOR)
             done |= set(walk(block.body))
             yield block.body.body[0]
 
@@ -275,11 +300,11 @@ def _between(source: SourceFile, step: CalledStep) -> Iterator[cst.CSTNode]:
 
 def _sees(source: SourceFile, node: cst.CSTNode, results: frozenset[str]) -> str:
     if isinstance(node, (cst.Name, cst.Attribute)) and key(node) in results - BESIDES:
-        return f"uses `{key(node)}`"
+        return say("uses `{name}`", name=key(node))
     if isinstance(node, cst.Attribute) and f"self.{node.attr.value}" in results:
-        return f"uses `{source.code(node)}`"
+        return say("uses `{name}`", name=source.code(node))
     if isinstance(node, cst.Call) and results & BESIDES and is_output(node, source.names):
-        return "writes lines"
+        return say("writes lines")
     return ""
 
 
@@ -290,68 +315,12 @@ def _rarely(block: cst.If, node: cst.CSTNode) -> bool:
 # ------------------------------------------------------------------------------------------------- lines
 
 
-@dataclass(frozen=True)
-class _InLoop:
-    """The file in which the function's body is that of a loop. Its text is the same but for one line more.
-
-    The loop's first line is indented by one space more than the function, and the body stays where it is. It takes
-    the place of an empty line above the function, where there is one, so that lines keep their numbers.
-    """
-
-    source: SourceFile
-    loop: cst.For
-    moved: int
-    """By how much places in the body moved."""
-
-    def before(self, node: cst.CSTNode) -> tuple[int, int]:
-        """The characters of a node of the body in the file itself."""
-        start, end = self.source.span(node)
-        return start - self.moved, end - self.moved
-
-    def outside(self, splice: Splice) -> Splice:
-        """A splice of the body, for the file itself."""
-        return replace(splice, start=splice.start - self.moved, end=splice.end - self.moved)
-
-
-def _in_loop(source: SourceFile, function: cst.FunctionDef) -> _InLoop:
-    body = function.body
-    if not isinstance(body, cst.IndentedBlock):
-        raise Blocked(function, "its body stands on one line", _BY_HAND)
-    start = _body_start(source, function)
-    indent = source.indentation(function)
-    number = source.line(function)
-    above = source.line_start(max(number - 1, 1))
-    empty = number > 1 and not source.line_text(number - 1).strip()
-    line = f"{indent} for {_unused(source, 'batch_of_step', set())} in (0,):{source.newline}"
-    removed = source.text[above : source.line_start(number)] if empty else ""
-    text = source.text[:above] + source.text[above + len(removed) : start] + line + source.text[start:]
-    changed = parse(source.path, source.shown, text.encode(source.module.encoding), source.entry)
-    loop = next(
-        node
-        for node in walk(changed.module)
-        if isinstance(node, cst.For) and changed.span(node)[0] == start - len(removed) + len(indent) + 1
-    )
-    return _InLoop(changed, loop, len(line) - len(removed))
-
-
-def _body_start(source: SourceFile, function: cst.FunctionDef) -> int:
-    """Where the first line of the body begins, comments above its first statement included."""
-    return source.line_start(_top(source, function.body.body[0]))
-
-
-def _top(source: SourceFile, statement: cst.CSTNode) -> int:
-    """The line of a statement, or of the comments directly above it."""
-    if isinstance(statement, (cst.SimpleStatementLine, cst.BaseCompoundStatement)):
-        return loop_lines.first_line(source, statement)
-    return source.line(statement)
-
-
 def _defined(source: SourceFile, step: CalledStep, deferral: Deferral, moved: Sequence[DeferredFunction]) -> Splice:
     """The definitions, at the top of the function, below its docstring."""
     statements = list(step.node.body.body)
     documented = step.node.get_docstring() is not None and len(statements) > 1
     first = statements[1 if documented else 0]
-    top = source.line_start(_top(source, first))
+    top = source.line_start(top_of(source, first))
     indent = source.indentation(first)
     gone = frozenset(node for run in deferral.runs for statement in run.statements for node in walk(statement))
     bindings = [f"{indent}{name} = None\n" for name in sorted({n for one in moved for n in one.unbound(gone)})]
@@ -368,7 +337,7 @@ def _around(source: SourceFile, loop: Loop, ahead: str) -> Iterator[Splice]:
     """The loop's first line, which then tells where batches begin and end, and what runs after a `break`."""
     start, end = source.outer_span(head(loop))
     if isinstance(loop, cst.While):
-        name = _unused(source, "_batch", set())
+        name = unused(source, "_batch", set())
         yield Splice(source.span(loop)[0], start, f"for {name} in {ahead}.iterate_while(lambda: ")
         yield Splice(end, end, ")", _AROUND)
     else:
@@ -390,11 +359,3 @@ def _made(source: SourceFile, step: CalledStep, ahead: str, every: int) -> Splic
     interval = every if every > 1 else None
     apart = "\n\n" if isinstance(first, (cst.FunctionDef, cst.ClassDef)) else ""
     return Splice(top, top, f"{ahead} = {MODULE}.DeferredReads(every={interval})\n{apart}", loop_lines.BEFORE)
-
-
-def _unused(source: SourceFile, wanted: str, used: set[str]) -> str:
-    name, number = wanted, 2
-    while name in source.identifiers or name in used:
-        name, number = f"{wanted}_{number}", number + 1
-    used.add(name)
-    return name

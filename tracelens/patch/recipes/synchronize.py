@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import libcst as cst
 
+from tracelens.messages import joined, say
 from tracelens.patch.code.names import FileNames, dotted, walk
 from tracelens.patch.deferral.planning import Deferral, plan
 from tracelens.patch.loop import stream_order, timing
@@ -41,22 +42,26 @@ def _loop(request: RecipeRequest, site: Site) -> Loop:
     """The loop whose batches the call waits for; raises `Blocked` where the call has to stay."""
     source, names = site.source, request.names
     if source.kept_by_comment(site.statement):
-        raise Blocked(None, "it is marked `# tracelens: keep`", "remove the comment to have it patched")
+        raise Blocked(None, say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched"))
     check_framework(names)
     loop = training_loop(source, site.node)
     check_unpatched(loop, names)
     facts = facts_of(source, loop)
     check_scope(facts.scope)
     if not isinstance(site.statement, cst.Expr):
-        raise Blocked(None, "it is a part of a larger statement", "synchronize every N batches")
+        raise Blocked(None, say("it is a part of a larger statement"), say("synchronize every N batches"))
     if facts.in_rare_branch(site.node):
-        raise Blocked(site.statement, "it is made only in some batches already", "nothing to do")
+        raise Blocked(site.statement, say("it is made only in some batches already"), say("nothing to do"))
     timed(facts, ())
     for sign, meaning in wait_dependents.signs(source, "sync"):
         if meaning == SIDE_STREAMS:
             stream_order.check(facts)
             continue
-        raise Blocked(sign, f"the file {meaning}", "keep it unless you can show that nothing relies on it")
+        raise Blocked(
+            sign,
+            say("the file {meaning}", meaning=meaning),
+            say("keep it unless you can show that nothing relies on it"),
+        )
     return loop
 
 
@@ -69,7 +74,9 @@ def timed(facts: LoopFacts, reads: Sequence[cst.CSTNode]) -> tuple[Deferral | No
     statements = [statement_of(facts.source, span) for span in found.spans]
     for statement in statements:
         if not isinstance(statement, cst.BaseSmallStatement):
-            raise Blocked(statement, "the time decides what the same batch does next", "look at it every N batches")
+            raise Blocked(
+                statement, say("the time decides what the same batch does next"), say("look at it every N batches")
+            )
     every = {id(statement): statement for statement in (*reads, *statements)}
     return plan(measuring, list(every.values())), found
 
@@ -78,22 +85,33 @@ def _proposal(request: RecipeRequest, loop: Loop, members: Found) -> Proposal:
     first = members[0][0]
     interval = request.edit.interval
     if request.edit.kind == "interval-sync":
-        reason = f"waits every {interval} batches and after the loop, not in each batch"
+        reason = say("waits every {interval} batches and after the loop, not in each batch", interval=interval)
     else:
-        often = f"waited for every {interval} batches" if interval > 1 else "waited for after the loop"
-        reason = f"an event marks the batch and is {often}; the host goes on"
+        often = (
+            say("waited for every {interval} batches", interval=interval)
+            if interval > 1
+            else say("waited for after the loop")
+        )
+        reason = say("an event marks the batch and is {often}; the host goes on", often=often)
+    reasons: list[str] = [reason]
     if timing.time_measurements(facts_of(request.source, loop)).spans:
-        reason += "; times between clock reads are measured by events, so they are the GPU's alone and known later"
+        reasons.append(
+            say("times between clock reads are measured by events, so they are the GPU's alone and known later")
+        )
     timer = _own_iterator(loop, request.names)
     if timer:
-        reason += f"; times that `{timer}(…)` may measure between the batches no longer include the wait for the GPU"
+        told = say(
+            "times that `{timer}(…)` may measure between the batches no longer include the wait for the GPU",
+            timer=timer,
+        )
+        reasons.append(told)
     nodes = [site.node for site, _ in members]
     every = find(request.source)
     proposal = Proposal(
         edit=request.edit.kind,
         tier="safe",
         location=request.place(first.node, first.function),
-        reason=reason,
+        reason=joined("; ", reasons),
         evidence=evidence([stall for _, target in members for stall in target.stalls]),
         loop_line=request.source.line(loop),
         sites=tuple(n for n, site in enumerate(every) if site.node in nodes),
@@ -113,8 +131,8 @@ def merged(proposals: Iterable[Proposal]) -> tuple[Proposal, ...]:
             out.append(proposal)
             continue
         event, wait = (twin, proposal) if twin.replaced_by == "record" else (proposal, twin)
-        joined = replace(event, reason=f"an event marks the batch; the host {wait.reason}")
-        out[out.index(twin)] = joined.as_checked(wait.unproved) if wait.unproved else joined
+        both = replace(event, reason=say("an event marks the batch; the host {reason}", reason=wait.reason))
+        out[out.index(twin)] = both.as_checked(wait.unproved) if wait.unproved else both
     return tuple(out)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 
 import libcst as cst
 
+from tracelens.messages import say
 from tracelens.model import Declined, Location
 from tracelens.patch.code.names import walk
 from tracelens.patch.code.source import SourceFile
@@ -55,16 +56,16 @@ def check_replaceable(request: RecipeRequest, node: cst.CSTNode, variables: Coll
     """Raise `Blocked` where torch is not known by its name, or variables that `node` binds are used outside of it."""
     source = request.source
     if request.names.qualified(cst.Name("torch")) != "torch":
-        raise Blocked(node, "the file does not import torch by that name", by_hand)
+        raise Blocked(node, say("the file does not import torch by that name"), by_hand)
     if source.kept_by_comment(node):
-        raise Blocked(node, "it is marked `# tracelens: keep`", "remove the comment to have it patched")
+        raise Blocked(node, say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched"))
     inside = {id(each) for each in walk(node)}
     scope = next((above for above in source.ancestors(node) if isinstance(above, cst.FunctionDef)), source.module)
     for each in walk(scope):
         if not isinstance(each, cst.Name) or each.value not in variables or id(each) in inside:
             continue
         if not _is_over(source, each, node, scope) and not _bound_nearby(source, each):
-            raise Blocked(node, f"`{each.value}` is used outside of the loop, too", by_hand)
+            raise Blocked(node, say("`{each}` is used outside of the loop, too", each=each.value), by_hand)
 
 
 def _is_over(source: SourceFile, name: cst.Name, loop: cst.CSTNode, scope: cst.CSTNode) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from tracelens.messages import say
 from tracelens.model import Declined, Location
 from tracelens.patch.code.names import dotted, is_output, key, root_key, variables, walk
 from tracelens.patch.code.outside import BESIDES, words
@@ -28,8 +29,6 @@ from tracelens.patch.loop.sites import find, read_of
 from tracelens.patch.loop.thinned import BY_HAND, MARK, check_unwatched, is_thinned
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target, evidence
 from tracelens.patch.recipes.every_nth import below, condition, groups, line_at
-
-FEWER = "only the lines of every {n}th batch are written: the others are lost"
 
 _SHOWS = words(
     "set_postfix set_postfix_str set_description set_description_str add_scalar add_scalars add_text write"
@@ -57,8 +56,9 @@ def propose(request: RecipeRequest) -> RecipeAnswer:
     if request.unsafe:
         return RecipeAnswer(tuple(proposals), tuple(declined))
     for proposal in proposals:
-        why = f"needs --unsafe: {proposal.reason}"
-        declined.append(Declined("thin-logs", proposal.location, why, "apply with --unsafe, or " + BY_HAND))
+        why = say("needs --unsafe: {reason}", reason=proposal.reason)
+        by_hand = say("apply with --unsafe, or {else_}", else_=BY_HAND)
+        declined.append(Declined("thin-logs", proposal.location, why, by_hand))
     return RecipeAnswer((), tuple(declined))
 
 
@@ -137,17 +137,17 @@ def _check(request: RecipeRequest, place: _Place) -> None:
     check_framework(request.names, reads=True)
     check_unpatched(place.loop, request.names)
     if place.loop.asynchronous is not None:
-        raise Blocked(place.loop, "the training loop is an async for", BY_HAND)
+        raise Blocked(place.loop, say("the training loop is an async for"), BY_HAND)
     if not all(request.source.means_builtin(name) for name in ("enumerate", "range")):
-        raise Blocked(place.loop, "`enumerate` or `range` is the file's own", BY_HAND)
+        raise Blocked(place.loop, say("`enumerate` or `range` is the file's own"), BY_HAND)
     facts = facts_of(request.source, place.loop)
     for line in place.lines:
         small = line.body[0]
         check_unwatched(facts, line)
         if request.source.kept_by_comment(small):
-            raise Blocked(line, "it is marked `# tracelens: keep`", "remove the comment to have it patched")
+            raise Blocked(line, say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched"))
         if not isinstance(request.source.parent(line), cst.IndentedBlock):
-            raise Blocked(line, "it does not stand in a block of its own", BY_HAND)
+            raise Blocked(line, say("it does not stand in a block of its own"), BY_HAND)
         values = [small.value] if isinstance(small, cst.Assign) else _values(small)
         for value in values:
             _check_value(value, facts)
@@ -166,23 +166,25 @@ def _check_call(call: cst.Call, facts: LoopFacts) -> None:
     name = dotted(call.func)
     root = root_key(call.func.value) if isinstance(call.func, cst.Attribute) else ""
     if name in facts.names.functions and not _only_shows(call, name, facts):
-        raise Blocked(call, f"`{name}(…)` does more than print", BY_HAND)
+        raise Blocked(call, say("`{name}(…)` does more than print", name=name), BY_HAND)
     if root and (host.TRAINERS.search(root.rpartition(".")[2]) or root in facts.trained):
-        raise Blocked(call, f"the value reaches `{name}(…)`, which takes part in the training", BY_HAND)
+        raise Blocked(call, say("the value reaches `{name}(…)`, which takes part in the training", name=name), BY_HAND)
     method = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
     if method and (method in facts.names.functions or method in facts.names.elsewhere):  # a class of the project
-        raise Blocked(call, f"`{name}(…)` may do more than write a line", BY_HAND)
+        raise Blocked(call, say("`{name}(…)` may do more than write a line", name=name), BY_HAND)
 
 
 def _check_value(value: cst.BaseExpression, facts: LoopFacts) -> None:
     """Whatever is not evaluated any more must not have changed anything: no draw, no update, no other batch taken."""
     for part in walk(value):
         if isinstance(part, (cst.NamedExpr, cst.Await, cst.Yield)):
-            raise Blocked(part, "the line also binds a name, or waits", BY_HAND)
+            raise Blocked(part, say("the line also binds a name, or waits"), BY_HAND)
         if isinstance(part, cst.Call) and not _tells(part, facts):
-            raise Blocked(part, f"`{dotted(part.func) or 'a call'}(…)` in it may change something", BY_HAND)
+            raise Blocked(
+                part, say("`{call}(…)` in it may change something", call=dotted(part.func) or "a call"), BY_HAND
+            )
         if isinstance(part, cst.Attribute) and facts.behind(part).changed:
-            raise Blocked(part, f"`{part.attr.value}` in it may change something", BY_HAND)
+            raise Blocked(part, say("`{attr}` in it may change something", attr=part.attr.value), BY_HAND)
 
 
 def _tells(call: cst.Call, facts: LoopFacts) -> bool:
@@ -221,7 +223,7 @@ def _proposal(request: RecipeRequest, loop: Loop, members: Sequence[tuple[_Place
         edit="thin-logs",
         tier="unsafe",
         location=request.place(ordered[0], source.function_around(ordered[0])),
-        reason=FEWER.format(n=every),
+        reason=say("only the lines of every {every}th batch are written: the others are lost", every=every),
         evidence=evidence([stall for _, target in members for stall in target.stalls]),
         splices=tuple(splices),
         rare=tuple(n for n, site in enumerate(sites) if id(site.node) in inside),

@@ -14,6 +14,7 @@ from typing import Literal
 
 import libcst as cst
 
+from tracelens.messages import say
 from tracelens.patch.code.names import dotted, targets, walk
 from tracelens.patch.code.outside import words
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
@@ -23,16 +24,20 @@ from tracelens.patch.recipes.memory_writes import text_of, writes_into
 Wait = Literal["sync", "read", "copy"]
 Sign = tuple[cst.CSTNode, str]
 
-HOST_COPIES = "copies to the host without blocking, which only a wait makes safe to read"
-KEPT_MEMORY = "writes again into pinned memory that it copies from without blocking"
-ASKED = "asks whether an event is over"
-OTHERS = "uses the GPU by `{name}`, whose streams a mark on torch's own does not see"
-PROCESSES = "hands memory to other processes, which do not wait for the GPU"
+HOST_COPIES = say("copies to the host without blocking, which only a wait makes safe to read")
+KEPT_MEMORY = say("writes again into pinned memory that it copies from without blocking")
+ASKED = say("asks whether an event is over")
+PROCESSES = say("hands memory to other processes, which do not wait for the GPU")
 
 _OTHER_LIBRARIES = words("cupy numba.cuda pycuda tensorrt nvidia.dali horovod cuda warp jax")
 _PROCESSES = words("Process Queue SimpleQueue JoinableQueue Pipe Pool Manager")
 _STREAMS: dict[Wait, frozenset[str]] = {"read": frozenset({SIDE_STREAMS}), "copy": frozenset()}
 """What of other streams matters here: a copy changes nothing for them, a read may be what orders them."""
+
+
+def of_library(library: str) -> str:
+    """The meaning of a library with streams of its own."""
+    return say("uses the GPU by `{library}`, whose streams a mark on torch's own does not see", library=library)
 
 
 @lru_cache(maxsize=3 * PARSED_FILES)
@@ -151,7 +156,7 @@ def _others(source: SourceFile) -> Iterator[Sign]:
     for full in source.names.imports.values():
         for library in _OTHER_LIBRARIES:
             if full == library or full.startswith(f"{library}."):
-                yield source.module, OTHERS.format(name=library)
+                yield source.module, of_library(library)
     for node in walk(source.module):
         full = source.names.qualified(node.func) if isinstance(node, cst.Call) else ""
         package, _, last = full.rpartition(".")

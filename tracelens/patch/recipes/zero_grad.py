@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import libcst as cst
 
+from tracelens.messages import say
 from tracelens.model import Declined, Location
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.loop.loops import Blocked, check_framework
@@ -16,12 +17,13 @@ from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
 from tracelens.patch.recipes.every_nth import line_at
 
 ARGUMENT, METHOD = "set_to_none", "zero_grad"
-NO_PLACE = "no zero_grad(set_to_none=False) on this line"
-BY_HAND = "call zero_grad() without set_to_none=False"
-REASON = "gradients are freed instead of being filled with zeros, and the backward pass stores instead of adding"
-UNPROVED = (
-    "whether a parameter that gets no gradient in some step is moved by momentum, averages or weight decay, and "
-    "whether something reads .grad before the next backward pass"
+NO_PLACE = say("no zero_grad(set_to_none=False) on this line")
+BY_HAND = say("call zero_grad() without set_to_none=False")
+REASON = say("gradients are freed instead of being filled with zeros, and the backward pass stores instead of adding")
+UNPROVED = say(
+    "whether a parameter that gets no gradient in some step is moved by momentum, "
+    "averages or weight decay, and whether something reads .grad before the next "
+    "backward pass"
 )
 
 
@@ -48,9 +50,9 @@ def _call(source: SourceFile, line: int | None) -> cst.Call:
     if not isinstance(call, cst.Call) or not plain or not _fills(call):
         raise Blocked(statement, NO_PLACE, BY_HAND)
     if source.line(call) != source.last_line(call):
-        raise Blocked(statement, "the call has more than one line", BY_HAND)
+        raise Blocked(statement, say("the call has more than one line"), BY_HAND)
     if small is not None and source.kept_by_comment(small):
-        raise Blocked(statement, "it is marked `# tracelens: keep`", "remove the comment to have it patched")
+        raise Blocked(statement, say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched"))
     return call
 
 
@@ -72,7 +74,7 @@ def _proposal(request: RecipeRequest, call: cst.Call) -> Proposal:
         tier="safe",
         location=request.place(call, source.function_around(call)),
         reason=REASON,
-        evidence="filling them takes a part of the step (recorded)",
+        evidence=say("filling them takes a part of the step (recorded)"),
         splices=(Splice(opening, end - 1, ""),),
         covers=(Location(source.shown, source.line(call)),),
     ).as_checked(UNPROVED)

@@ -53,7 +53,8 @@
       const whole = Object.values(weights).reduce((sum, weight) => sum + weight, 0);
       for (const name of Object.keys(weights)) {
         const share = whole ? (100 * weights[name]) / whole : 0;
-        document.querySelector(`output[data-weight=${name}]`).textContent = `${Number(share.toFixed(1))} %`;
+        const shown = document.querySelector(`output[data-weight=${name}]`);  // none for what nobody could score
+        if (shown) shown.textContent = `${Number(share.toFixed(1))} %`;
       }
       const rows = ranked(data.schemes.map((one) => ({ ...one, now: one.rank === null ? null : total(one.scores, weights) })));
       rows.forEach((one, place) => {
