@@ -14,6 +14,7 @@ import ast
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
@@ -61,8 +62,21 @@ def default_folder() -> Path:
 
 def load(folder: Path | None = None, weights: Mapping[str, float] | None = None) -> Rules:
     """All rules; raises `RuleError` with all mistakes at once."""
+    ours = default_folder()
+    bundled = folder is None and weights is None
+    return _bundled(ours, tuple(EDIT_DEFINITIONS)) if bundled else _read(ours, folder, weights)
+
+
+@cache
+def _bundled(ours: Path, kinds: tuple[EditKind, ...]) -> Rules:
+    """Ours alone: they are part of the program, and several stages ask for them."""
+    del kinds  # each has a recipe here: part of the key alone
+    return _read(ours, None, None)
+
+
+def _read(ours: Path, theirs: Path | None, weights: Mapping[str, float] | None) -> Rules:
     mistakes: list[str] = []
-    files = RuleFiles(default_folder(), folder, mistakes)
+    files = RuleFiles(ours, theirs, mistakes)
     found, scales, stages = _weights_file(files)
     schemes = tuple(sorted(_each(files, "schemes/*/rule.yaml", _scheme, _folder_name), key=_seed_order))
     texts = _each(files, "findings/*.yaml", _finding, _file_stem)

@@ -17,11 +17,14 @@ from tracelens.patch.code.names import (
     dotted,
     is_output,
     key,
+    of_kinds,
     rebound,
     targets,
     variables,
     walk,
 )
+
+_SURVEYED = (cst.Attribute, cst.Assign, cst.AnnAssign, cst.ClassDef, cst.Import, cst.ImportFrom, cst.FunctionDef)
 
 
 def survey(module: cst.Module, elsewhere: Functions) -> FileNames:
@@ -33,7 +36,7 @@ def survey(module: cst.Module, elsewhere: Functions) -> FileNames:
     functions: dict[str, tuple[cst.FunctionDef, ...]] = {}
     types: set[str] = set()
     members: dict[str, frozenset[str]] = {}
-    for node in walk(module):
+    for node in of_kinds(module, _SURVEYED):
         if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name):
             members[node.value.value] = members.get(node.value.value, frozenset()) | {node.attr.value}
         if isinstance(node, cst.Assign) and _names_cuda_type(node.value):

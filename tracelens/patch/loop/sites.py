@@ -14,13 +14,14 @@ from typing import Literal
 import libcst as cst
 
 from tracelens.patch.code import formats
-from tracelens.patch.code.names import FileNames, dotted, rebound, walk
+from tracelens.patch.code.names import FileNames, dotted, of_kinds, rebound, walk
 from tracelens.patch.code.outside import words
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
 
 SiteKind = Literal["read", "sync", "copy"]
 ReadKind = Literal["item", "number", "formatted", "tolist", "numpy", "host", "values"]
 
+_MAY_BE_SITES = (cst.Call, cst.FormattedStringExpression, cst.BinaryOperation)
 _DETACHING = frozenset({"detach", "cpu"})
 _READING_METHODS: dict[str, ReadKind] = {"item": "item", "tolist": "tolist", "numpy": "numpy"}
 _TYPES = words(
@@ -79,7 +80,7 @@ def find(source: SourceFile) -> tuple[Site, ...]:
     """All sites of a file, by line."""
     found = []
     tensors = tensor_names(source)
-    for node in walk(source.module):
+    for node in of_kinds(source.module, _MAY_BE_SITES):
         kind = _kind(node, source, tensors)
         if kind is not None:
             found.append(Site(kind, source, node, statement_of(source, node)))
@@ -98,7 +99,7 @@ def statement_of(source: SourceFile, node: cst.CSTNode) -> cst.CSTNode:
 def tensor_names(source: SourceFile) -> frozenset[str]:
     """Names that the file uses as tensors, or that it reduces one to."""
     out: set[str] = set()
-    for node in walk(source.module):
+    for node in of_kinds(source.module, (cst.Attribute, cst.Assign)):
         if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.attr.value in _OF_TENSORS:
             out.add(node.value.value)
         elif isinstance(node, cst.Assign) and formats.reduces(node.value):
