@@ -55,7 +55,7 @@ def _other_meaning(before: bytes, after: bytes) -> str | None:
     return next((name for name in more if name in old.bound), None)
 
 
-class _Names(NamedTuple):
+class _NameUses(NamedTuple):
     """The names that a file reads, with how often, and those that it binds other than by importing torch."""
 
     used: Counter[str]
@@ -63,7 +63,7 @@ class _Names(NamedTuple):
 
 
 @lru_cache(maxsize=PARSED_FILES)
-def _names(data: bytes) -> _Names:
+def _names(data: bytes) -> _NameUses:
     used: Counter[str] = Counter()
     bound: set[str] = set()
     with warnings.catch_warnings():
@@ -80,4 +80,4 @@ def _names(data: bytes) -> _Names:
             case ast.alias(name=full, asname=asname):
                 name = asname or full.partition(".")[0]
                 bound |= {name} - ({"torch"} if full.partition(".")[0] == "torch" else set())
-    return _Names(used, frozenset(bound))
+    return _NameUses(used, frozenset(bound))
