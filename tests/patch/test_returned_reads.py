@@ -42,6 +42,11 @@ class Trainer:
 trainer = Trainer()
 trainer.run()
 """
+BOUND = ONE.replace("return loss.item()  # fires", "value = loss.item()  # fires\n    return value")
+BOUND_TWICE = TWO.replace(
+    "return loss.item(), (out.argmax(1) == y).sum().item()  # fires",
+    "value = loss.item()  # fires\n    hits = (out.argmax(1) == y).sum().item()  # fires\n    return value, hits",
+)
 LOOP = """
 def main():
     total, history = 0.0, []
@@ -60,10 +65,22 @@ WAITS = {
     "in two places": (ONE, "total += train_step(x, y)\n        history.append(train_step(x, y))"),
     "unpacked": (TWO, "loss, hits = train_step(x, y)\n        total += loss\n        history.append(hits)"),
     "a dict": (NAMED, "found = train_step(x, y)\n        total += found['loss']\n        history.append(found)"),
+    "bound to a name first": (BOUND, "total += train_step(x, y)"),
+    "bound to two names first": (BOUND_TWICE, "loss, hits = train_step(x, y)\n        total += loss + hits"),
     "beside another read": (ONE, "total += train_step(x, y)\n        history.append(x.sum().item())  # fires"),
 }
 STAYS = {
     "decorated": (ONE.replace("def", "@torch.enable_grad()\ndef"), "total += train_step(x, y)"),
+    "bound, and looked at": (
+        BOUND.replace("return value", "return value if value else 1.0"),
+        "total += train_step(x, y)",
+    ),
+    "bound before the weights change": (
+        ONE.replace("STEP", "value = model.weight.sum().item()  # fires\n    STEP").replace(
+            "return loss.item()  # fires", "return value"
+        ),
+        "total += train_step(x, y)",
+    ),
     "compiled": (ONE, "total += torch.compile(train_step)(x, y)"),
     "named in a text": (ONE + "text = 'train_step'\n", "total += train_step(x, y)"),
     "returned early": (

@@ -80,6 +80,8 @@ class ExpressionCaptures:
             self._call(node)
         elif isinstance(node, cst.FormattedString):
             self._formatted_string(node)
+        elif isinstance(node, cst.Attribute):  # its name is no variable: `state.loss` has nothing to do with `loss`
+            self.expression(node.value)
         elif isinstance(node, cst.BinaryOperation) and formats.percent(node):
             for value, letter in formats.percent(node):
                 self._shown(value, "number", letter in formats.NUMERIC and self._is_tensor(value))

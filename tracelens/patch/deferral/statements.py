@@ -13,6 +13,7 @@ import libcst as cst
 from tracelens.messages import say
 from tracelens.patch.code.names import WHOLE_SELF, dotted, is_output, rebound, root_key
 from tracelens.patch.code.outside import looked_at, words
+from tracelens.patch.deferral import value_types
 from tracelens.patch.deferral.expressions import ExpressionCaptures
 from tracelens.patch.deferral.kept_parts import kept_parts
 from tracelens.patch.loop import guards, host, moments
@@ -125,7 +126,8 @@ class StatementCaptures(ExpressionCaptures):
         receiver = root_key(call.func.value) or ""
         method = call.func.attr.value
         holds = self.facts.held_by(frozenset({receiver})) & self.facts.trained
-        if method in host.TRAINS or holds or host.TRAINERS.search(receiver.rpartition(".")[2]):
+        trainer = host.TRAINERS.search(receiver.rpartition(".")[2]) and not self._is_plain_list(receiver)
+        if method in host.TRAINS or holds or trainer:
             obstacle = say("the value reaches `{call}(…)`, which takes part in the training", call=dotted(call.func))
             blocked = Blocked(call, obstacle, say("hand it the tensor instead of the number, if it can use that"))
             if method not in _SHOWS_BESIDE_A_BAR:
@@ -144,6 +146,11 @@ class StatementCaptures(ExpressionCaptures):
         if looked_at(self.facts.names.qualified(call.func), method, bool(call.args)):
             return False
         return bool(host.COLLECTS.fullmatch(method)) or (receiver in self.state and self._only_shows(call, receiver))
+
+    def _is_plain_list(self, name: str) -> bool:
+        """Whether a name stands for a list or dict that is written there, whatever it is called: `dist = []`."""
+        values = list(value_types.values_of(name, self.facts))
+        return bool(values) and all(isinstance(value, (cst.List, cst.Dict, cst.ListComp)) for value in values)
 
     def _may_collect(self, call: cst.Call) -> bool:
         """Whether a call, by its name, takes the value and no more: `writer.flush()`, `report(loss)`."""

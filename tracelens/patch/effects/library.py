@@ -56,6 +56,15 @@ MAX_DEPTH = 8
 """Dots in the name of a library's function; there are no longer ones, but an assignment in a loop could make some."""
 
 
+_COMPUTE = frozenset(f"<module>.{name}" for name in ("__call__", "forward", "generate", "__getitem__", "__next__"))
+"""Calls of a module, or of one of its parts."""
+
+_OF_TRACKERS = frozenset({"<accelerator>.log", "<accelerator>.log_images", "<accelerator>.print"})
+"""They look at the trackers, and at which rank this is: nothing that a step of the training changes."""
+
+_CHANGE_TRACKERS = frozenset({"<accelerator>.init_trackers", "<accelerator>.end_training"})
+
+
 class Library:
     """Applies the vocabulary."""
 
@@ -183,6 +192,11 @@ class Library:
             for shown in (TEXT, "desc", "postfix"):
                 note(here.unit, here.node, Effect(WRITES, receiver, shown))
             return
+        if called.full in _CHANGE_TRACKERS:
+            note(here.unit, here.node, Effect(WRITES, receiver, "trackers"))
+        if called.full in _OF_TRACKERS:
+            note(here.unit, here.node, Effect(READS, receiver, "trackers"))
+            return
         name = ANY_KEY if called.full.startswith("<list>") else STATE
         note(here.unit, here.node, Effect(READS, receiver, name))
         if isinstance(receiver, Thing):
@@ -228,7 +242,9 @@ class Library:
                     self.memory.effect(here.unit, here.node, Effect(DISK_WRITE))
 
     def _keep(self, called: Name, receiver: Object, given: Arguments, here: Here) -> None:
-        """What an object is given it may hold from then on."""
+        """What an object is given it may hold from then on; a module computes with it, and holds none of it."""
+        if isinstance(receiver, Thing) and receiver.kind == "module" and called.full in _COMPUTE:
+            return
         kept = frozenset(filter(has_content, given.objects))
         if not called.full.startswith("<list>"):
             self.memory.write(receiver, HELD, kept)

@@ -51,7 +51,7 @@ class Results:
             case "self":
                 out = frozenset({called.receiver or DATA})
             case "held":
-                out = self._held(called, here) | {DATA}
+                out = self._held(called, given, here) | {DATA}
             case "called":
                 out = self._tensors(called, given, here) | {DATA}
             case "elements":
@@ -143,7 +143,9 @@ class Results:
             return called.receiver.site, called.receiver.maker
         return here.node, here.maker
 
-    def _held(self, called: Name, here: Here) -> Objects:
+    def _held(self, called: Name, given: Arguments, here: Here) -> Objects:
+        if called.full == "<module>.__getitem__":  # `self.layers[i](x)`: the part computes
+            return self._tensors(called, given, here)
         receiver = called.receiver
         if isinstance(receiver, Thing) and receiver is not DATA:
             return self.memory.read(receiver, HELD, here.unit) | {receiver}

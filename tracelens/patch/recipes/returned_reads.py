@@ -20,6 +20,8 @@ from tracelens.patch.loop.loops import inner_functions, own_nodes
 from tracelens.patch.loop.sites import Site, find, read_of
 from tracelens.patch.proposal import RecipeRequest, Target
 
+_BOUND_AND_RETURNED = 2
+
 
 @dataclass(frozen=True)
 class StepFunction:
@@ -118,10 +120,35 @@ def _returned(
         parts = [item.value for item in items] if len(items) == len(value.elements) else []
     elif value is not None:
         parts = [value]
+    parts = [_named_before(source, function, returns[0], part) for part in parts]
     reads = [part for part in parts if isinstance(part, cst.Call) and _is_item(part)]
     if not reads or len(reads) < len(parts) or value is None:
         return None
     return (type(value) if isinstance(value, (cst.Tuple, cst.Dict)) else cst.Call), tuple(reads)
+
+
+def _named_before(
+    source: SourceFile, function: cst.FunctionDef, returned: cst.Return, part: cst.BaseExpression
+) -> cst.BaseExpression:
+    """The value of a name that is given to it right above the `return`, and is used nowhere else."""
+    line = source.parent(returned)
+    block = source.parent(line) if line is not None else None
+    if (
+        not isinstance(part, cst.Name)
+        or not isinstance(block, cst.IndentedBlock)
+        or not isinstance(line, cst.BaseStatement)
+    ):
+        return part
+    above = list(block.body[: block.body.index(line)])
+    while above and isinstance(last := above.pop(), cst.SimpleStatementLine) and len(last.body) == 1:
+        small = last.body[0]
+        target = small.targets[0].target if isinstance(small, cst.Assign) and len(small.targets) == 1 else None
+        if not isinstance(small, cst.Assign) or not isinstance(small.value, cst.Call) or not _is_item(small.value):
+            break
+        if isinstance(target, cst.Name) and target.value == part.value:
+            uses = [node for node in walk(function) if isinstance(node, cst.Name) and node.value == part.value]
+            return small.value if len(uses) == _BOUND_AND_RETURNED else part
+    return part
 
 
 def _is_item(node: cst.Call) -> bool:
