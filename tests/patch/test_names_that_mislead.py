@@ -64,3 +64,18 @@ def test_a_value_that_the_training_looks_at_stays(before: str, lines: str, tmp_p
     patch = patch_of(tmp_path, script(before + LOOP.format(lines=lines), batches=12))
     assert not patch.hunks
     assert [one.edit for one in patch.declined] == ["defer-read"]
+
+
+ACCELERATOR = """
+from accelerate import Accelerator
+accelerator = Accelerator()
+"""
+
+
+@pytest.mark.parametrize(("line", "waits"), [("", True), ("\n    accelerator.end_training()", False)])
+def test_a_log_of_accelerate_waits_beside_its_steps(line: str, waits: bool, tmp_path: Path) -> None:
+    """What a step changes of the accelerator is nothing that its trackers look at; what closes them is."""
+    lines = f"accelerator.backward(loss)\n    accelerator.log({{'loss': loss.item()}}, step=i)  # fires{line}"
+    patch = patch_of(tmp_path, script(ACCELERATOR + LOOP.format(lines=lines), batches=12))
+    deferred = [hunk for hunk in patch.hunks if hunk.edit == "defer-read"]
+    assert bool(deferred) == waits, patch.declined
