@@ -25,7 +25,7 @@ for step in range(100_000):
     opt.zero_grad()
     loss.backward()
     opt.step()
-    time.sleep(0.03)
+    time.sleep(0.012)
     if loss.dtype == torch.bfloat16:
         raise TypeError("bfloat16 cannot be printed here")
 """
