@@ -185,6 +185,7 @@ def of_rules() -> Iterator[str]:
         yield from (text for said in lever.references for text in (said.text, said.url or ""))
 
 
+@pytest.mark.slow  # each is a whole command on a bundled Run
 @pytest.mark.parametrize("command", ANSWERS)
 def test_the_answer_of(
     command: str,
@@ -201,6 +202,7 @@ def test_the_answer_of(
     assert latin("\n".join(shown), {*data, *of_rules()}) == []
 
 
+@pytest.mark.slow
 def test_the_markdown_record(
     recorded: Path, data: set[str], language: PseudoLanguage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

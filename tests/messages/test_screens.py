@@ -21,6 +21,8 @@ from tracelens.report import budget, card, compare_text, gate, html, text
 from tracelens.report.terminal import TerminalStyle
 from tracelens.verify import verdict
 
+pytestmark = pytest.mark.slow  # every bundled Run is planned
+
 CASES = ("sync_every_batch", "gpu_bound", "host_bound", "loader_bound", "pageable_copies")
 COMMAND = re.compile(r"tracelens (?:[\w.-]+(?:/\S*)?|--?\S+|[A-Z]+)(?: [\w./=-]+)*")
 HUNK = re.compile(r"\bTL\d+(?:-\d+)?\b")
