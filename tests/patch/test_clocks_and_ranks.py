@@ -61,11 +61,11 @@ STAYS = {
     "a filter of the log": (
         CLOCK,
         "import logging\nlog = logging.getLogger()\nclass Often(logging.Filter):\n"
-        "    def filter(self, record): return time.time() % 2 > 1",
+        "    def filter(self, record): return time.time() % 2 > 1\nlog.addFilter(Often())",
         "log.info('%f', loss.item())",
     ),
     "an event on the GPU": (
-        "torch.cuda.Event(enable_timing=True)",
+        "torch.cuda.Event(enable_timing=True).record()",
         "meter = Speed()",
         "meter.update(loss.item())",
     ),

@@ -186,22 +186,6 @@ DECLINED = {
         """,
         "self",
     ),
-    "a method called in the loop uses the sum": (
-        """
-        class Trainer:
-            def __init__(self):
-                self.total = 0.0
-            def fit(self):
-                for x, y in loader:
-                    STEP
-                    self.total += loss.item()  # fires
-                    self.report()
-            def report(self):
-                print(self.total)
-        Trainer().fit()
-        """,
-        "uses the results",
-    ),
     "generator": (
         """
         def train():

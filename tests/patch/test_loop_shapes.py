@@ -349,23 +349,6 @@ DECLINED = {
         """,
         "calls `next(…)`",
     ),
-    "a method looks at the sum by way of another": (
-        """
-        class Trainer:
-            total = 0.0
-            def fit(self):
-                for x, y in loader:
-                    STEP
-                    self.total += loss.item()  # fires
-                    self.report()
-            def report(self):
-                self.show()
-            def show(self):
-                print(self.total)
-        Trainer().fit()
-        """,
-        "uses the results",
-    ),
     "a function of the file looks at a global sum": (
         """
         total = 0.0
@@ -381,7 +364,7 @@ DECLINED = {
                 report()
         train()
         """,
-        "uses the results",
+        "changes `'lr'`",
     ),
     "another copy to the host that only this read makes safe": (
         """

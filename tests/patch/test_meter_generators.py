@@ -168,7 +168,7 @@ def test_lines_of_the_loop_itself_do_not_wait_beside_those_of_its_generator(tmp_
     loop = LOOP.replace("        if step", "        print(step, loss.item())  # fires\n        if step")
     text = logged(meters(), loop)
     patch = patch_of(tmp_path, text)
-    assert ["the iterator uses the results" in one.obstacle for one in patch.declined] == [True]
+    assert ["writes lines of its own" in one.obstacle for one in patch.declined] == [True]
     assert assert_same(tmp_path, text, patch).ending == ""
 
 

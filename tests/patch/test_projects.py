@@ -307,7 +307,7 @@ def test_a_writer_whose_step_takes_the_time_keeps_its_place_and_with_it_the_mete
         "self.step, self.rows = 0, []", "self.step, self.rows, self.at = 0, [], 0.0"
     )
     patch = same(tmp_path, {"main.py": main(), "engine.py": TRACKED, "tracking.py": timed})
-    assert "looks at a clock" in obstacles(patch)
+    assert "`self.writer.set_step(step)` changes `step`" in obstacles(patch)
 
 
 def test_a_logger_that_only_keeps_the_model_for_the_end_is_no_reason(tmp_path: Path) -> None:

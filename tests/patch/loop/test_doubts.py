@@ -33,23 +33,6 @@ SUSPECTED = {
         """,
         "a function defined here uses the results (line 22)",
     ),
-    "a bar that was made with the optimizer": (
-        """
-        class Bar:
-            def __init__(self, optimizer):
-                self.lines = []
-            def set_postfix(self, **given):
-                self.lines.append(sorted(given.items()))
-        def main():
-            bar = Bar(optimizer)
-            for x, y in loader:
-                STEP
-                bar.set_postfix(loss=loss.item())  # fires
-            return bar.lines
-        lines = main()
-        """,
-        "`bar` was given `optimizer`, which the loop trains",
-    ),
     "a block of no known kind": (
         """
         import contextlib
@@ -77,7 +60,7 @@ SUSPECTED = {
                 bar(step, f"{total:.4f}")
         main()
         """,
-        "`bar(…)` looks at a clock, and times that it shows are those of several batches at once (line 24)",
+        "`bar(…)` reads a clock, and times that it shows are those of several batches at once (line 24)",
     ),
 }
 
@@ -115,6 +98,26 @@ def test_gradients_that_are_on_or_off_are_no_doubt(tmp_path: Path) -> None:
         """)
     patch = patch_of(tmp_path, text)
     assert len(patch.hunks) == 1 and "with" not in patch.hunks[0].unproved
+    assert_same(tmp_path, text, patch)
+
+
+def test_a_bar_that_only_keeps_the_optimizer_is_no_doubt(tmp_path: Path) -> None:
+    text = script("""
+        class Bar:
+            def __init__(self, optimizer):
+                self.lines = []
+            def set_postfix(self, **given):
+                self.lines.append(sorted(given.items()))
+        def main():
+            bar = Bar(optimizer)
+            for x, y in loader:
+                STEP
+                bar.set_postfix(loss=loss.item())  # fires
+            return bar.lines
+        lines = main()
+        """)
+    patch = patch_of(tmp_path, text)
+    assert [hunk.tier for hunk in patch.hunks] == ["safe"], patch.declined
     assert_same(tmp_path, text, patch)
 
 

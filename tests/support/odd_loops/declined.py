@@ -32,7 +32,7 @@ for i, (x, y) in enumerate(loader):
     total += loss.item()
     lr()
 """,
-        "`lr(…)` may look at anything",
+        "`lr()` looks at `total`",
     ),
     "sys.modules main": (
         """
@@ -113,7 +113,7 @@ class T:
             optimizer.param_groups[0]["lr"] = 0.1 / (1 + len(self))
 T().fit()
 """,
-        "a call receives `self` and could see the results",
+        "the value reaches `optimizer.zero_grad(…)`, which takes part in the training",
     ),
     "self alias": (
         """
@@ -127,7 +127,7 @@ class T:
             optimizer.param_groups[0]["lr"] = 0.1 / (1 + len(me.hist))
 T().fit()
 """,
-        "the value reaches `optimizer.zero_grad(…)`, which takes part in the training",
+        "`len(me.hist)` looks at the same list or dict",
     ),
     "self named differently": (
         """
@@ -141,7 +141,7 @@ class T:
             this.lr()
 T().fit()
 """,
-        "the value reaches `optimizer.zero_grad(…)`, which takes part in the training",
+        "`optimizer.zero_grad()` changes `'lr'`",
     ),
     "class attribute vs self": (
         """
@@ -154,7 +154,7 @@ class T:
             optimizer.param_groups[0]["lr"] = 0.1 / (1 + len(T.hist))
 T().fit()
 """,
-        "the value reaches `optimizer.zero_grad(…)`, which takes part in the training",
+        "`len(T.hist)` looks at the same list or dict",
     ),
     "global instance vs self": (
         """
@@ -168,7 +168,7 @@ class T:
 trainer = T()
 trainer.fit()
 """,
-        "the value reaches `optimizer.zero_grad(…)`, which takes part in the training",
+        "`len(trainer.hist)` looks at the same list or dict",
     ),
     "bound method handed over": (
         """
@@ -239,7 +239,7 @@ for i, (x, y) in enumerate(loader):
     print(i, loss.item())
 """,
         },
-        "(…)` may write lines or files: a `forward` of the project does",
+        "`criterion(…)` writes lines or files itself, which keep their place among those that would wait",
     ),
     "imported dataset prints": (
         {
@@ -259,7 +259,7 @@ for i, (x, y) in enumerate(data):
     print(i, loss.item())
 """,
         },
-        "the iterator uses the results between two batches",
+        "the loop's iterator writes lines of its own",
     ),
     "logging funcName": (
         """
@@ -515,7 +515,7 @@ for i, (x, y) in enumerate(loader):
     sys.stdout = io.StringIO() if i % 2 else keep
 sys.stdout = keep
 """,
-        "the value is read only where a result decides it",
+        "it changes a setting of a library",
     ),
     "super update": (
         """
@@ -618,7 +618,7 @@ for i, (x, y) in enumerate(loader):
     STEP
     log.info("loss %f", loss.item())
 """,
-        "`log.info(…)` looks at `F`, which the loop changes",
+        "the value goes into `criterion(…)`",
     ),
     "checkpoint each batch": (
         """
@@ -672,30 +672,6 @@ for i, (x, y) in enumerate(loader):
     h.append((bump(), loss.item(), n, bump()))
 """,
         "the value goes into `bump(…)`",
-    ),
-    "class trainer": (
-        """
-class Meter:
-    def __init__(self): self.sum = 0.0; self.count = 0
-    def update(self, v, n=1): self.sum += v * n; self.count += n
-    @property
-    def avg(self): return self.sum / max(1, self.count)
-
-class Trainer:
-    def __init__(self): self.meters = {"loss": Meter(), "acc": Meter()}; self.step = 0
-    def log(self, k, v): self.meters[k].update(v)
-    def epoch(self):
-        for x, y in loader:
-            STEP
-            self.log("loss", loss.item())
-            self.meters["acc"].update(loss.item())
-            self.step += 1
-            if self.step % 5 == 0:
-                print(self.step, {k: m.avg for k, m in self.meters.items()})
-t = Trainer()
-t.epoch(); t.epoch()
-""",
-        "`self.log()` uses the results",
     ),
     "slices": (
         """
@@ -780,23 +756,6 @@ optimizer = Noisy(model.parameters(), lr=0.1)
 for i, (x, y) in enumerate(loader):
     STEP
     print(loss.item())
-""",
-        "(…)` writes lines or files itself",
-    ),
-    "scheduler of the file prints": (
-        """
-class S:
-    def __init__(self, o): self.o = o; self.n = 0
-    def step(self):
-        self.n += 1
-        if self.n % 5 == 0:
-            self.o.param_groups[0]["lr"] *= 0.5
-            print("lr", self.o.param_groups[0]["lr"])
-sched = S(optimizer)
-for i, (x, y) in enumerate(loader):
-    STEP
-    print(loss.item(), optimizer.param_groups[0]["lr"])
-    sched.step()
 """,
         "(…)` writes lines or files itself",
     ),
@@ -950,7 +909,7 @@ for i, (x, y) in enumerate(loader):
         STEP
     print(loss.item())
 """,
-        "`__iadd__`, which is called without its name, uses the results",
+        "the value is used by the head of a block",
     ),
     "__getattr__ reads": (
         """
@@ -1000,7 +959,7 @@ t = T()
 t.callbacks.append(CB(t))
 t.fit()
 """,
-        "the value reaches `optimizer.zero_grad(…)`, which takes part in the training",
+        "`cb.on_batch_end(…)` may do more than log or accumulate",
     ),
     "callback attribute with trainer": (
         """
@@ -1017,7 +976,7 @@ class T:
 t = T()
 t.fit()
 """,
-        "may do more than log or accumulate",
+        "`optimizer.zero_grad()` changes `'lr'`",
     ),
     "callback set from outside": (
         """
@@ -1048,7 +1007,7 @@ for i, (x, y) in enumerate(loader):
     STEP
     model.hist.append(loss.item())
 """,
-        "the value reaches `optimizer.zero_grad(…)`, which takes part in the training",
+        "the value goes into `criterion(…)`",
     ),
     "model buffer": (
         """
@@ -1061,7 +1020,7 @@ for i, (x, y) in enumerate(loader):
     STEP
     model.last = loss.item()
 """,
-        "the value reaches `optimizer.zero_grad(…)`, which takes part in the training",
+        "the value goes into `criterion(…)`",
     ),
     "criterion holds the value": (
         """
@@ -1097,7 +1056,7 @@ for x, y in bar:
     STEP
     bar.set_postfix(loss=loss.item(), lr=optimizer.param_groups[0]["lr"])
 """,
-        "the loop runs over `bar`, which can show the results between two batches",
+        "the loop's iterator changes `n` of a `Bar` between two batches",
     ),
     "pathlib log": (
         """
@@ -1137,18 +1096,6 @@ def main():
 main()
 """,
         "`C(…)` may do more than log or accumulate",
-    ),
-    "destructor prints": (
-        """
-class C:
-    def __del__(self): print("gone")
-for i, (x, y) in enumerate(loader):
-    c = C()
-    STEP
-    print(loss.item())
-c = 0
-""",
-        "`__del__`, which is called without its name, uses the results",
     ),
     "object stored in list": (
         """
@@ -1202,7 +1149,7 @@ for i, (x, y) in enumerate(loader):
     ev.run(i)
 """,
         },
-        "(…)` writes lines or files itself",
+        "it is not in a loop of its own function",
     ),
     "imported evaluate": (
         {
@@ -1221,5 +1168,17 @@ for i, (x, y) in enumerate(loader):
 """,
         },
         "(…)` writes lines or files itself",
+    ),
+    "destructor prints": (
+        """
+class C:
+    def __del__(self): print("gone")
+for i, (x, y) in enumerate(loader):
+    c = C()
+    STEP
+    print(loss.item())
+c = 0
+""",
+        "`C(…)` writes lines or files itself",
     ),
 }

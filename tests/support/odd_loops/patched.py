@@ -803,4 +803,52 @@ for i, (x, y) in enumerate(loader):
     hist.append({k: v.item() for k, v in losses.items()})
     losses.clear()
 """,
+    "a class that logs by a method of its own": """
+class Meter:
+    def __init__(self): self.sum = 0.0; self.count = 0
+    def update(self, v, n=1): self.sum += v * n; self.count += n
+    @property
+    def avg(self): return self.sum / max(1, self.count)
+
+class Trainer:
+    def __init__(self): self.meters = {"loss": Meter(), "acc": Meter()}; self.step = 0
+    def log(self, k, v): self.meters[k].update(v)
+    def epoch(self):
+        for x, y in loader:
+            STEP
+            self.log("loss", loss.item())
+            self.meters["acc"].update(loss.item())
+            self.step += 1
+            if self.step % 5 == 0:
+                print(self.step, {k: m.avg for k, m in self.meters.items()})
+t = Trainer()
+t.epoch(); t.epoch()
+""",
+    "a method called in the loop uses the sum": """
+class Trainer:
+    def __init__(self):
+        self.total = 0.0
+    def fit(self):
+        for x, y in loader:
+            STEP
+            self.total += loss.item()
+            self.report()
+    def report(self):
+        print(self.total)
+Trainer().fit()
+""",
+    "a method looks at the sum by way of another": """
+class Trainer:
+    total = 0.0
+    def fit(self):
+        for x, y in loader:
+            STEP
+            self.total += loss.item()
+            self.report()
+    def report(self):
+        self.show()
+    def show(self):
+        print(self.total)
+Trainer().fit()
+""",
 }

@@ -71,8 +71,6 @@ class FileNames:
     """Functions of this file that write lines, themselves or through one another."""
     cuda_types: frozenset[str] = frozenset()
     """Names bound to a tensor type on the GPU: `Tensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor`."""
-    elsewhere: Functions = field(default_factory=dict)
-    """Functions of the project's other files that this one imports."""
     classes: dict[str, cst.ClassDef] = field(default_factory=dict)
     attributes: frozenset[str] = frozenset()
     """Keys of what is stored on self anywhere in the file: an attribute that is called is not always a method."""
@@ -81,6 +79,7 @@ class FileNames:
     members: dict[str, frozenset[str]] = field(default_factory=dict)
     """What is taken of a name by a dot anywhere in the file: `Fabric` of `L.Fabric`."""
     touches: dict[cst.CSTNode, frozenset[str]] = field(default_factory=dict)
+    elsewhere: Functions = field(default_factory=dict)
 
     def is_library(self, name: str) -> bool:
         """Whether a name stands for a module whose functions keep nothing that a loop could look at later."""
@@ -209,6 +208,18 @@ def touched(node: cst.CSTNode, names: FileNames) -> frozenset[str]:
             elif full == MODULES:
                 out.add(EVERYTHING)
     return names.touches.setdefault(node, frozenset(out))
+
+
+def own_names(node: cst.CSTNode) -> set[str]:
+    """Names that a function binds for itself, so that it means another thing by them."""
+    out = {part.name.value for part in walk(node) if isinstance(part, cst.Param)}
+    shared = {item.name.value for p in walk(node) if isinstance(p, (cst.Global, cst.Nonlocal)) for item in p.names}
+    for part in walk(node):
+        if isinstance(part, (cst.BaseSmallStatement, cst.For, cst.With)):
+            out |= rebound(part)
+        if isinstance(part, cst.CompFor):
+            out |= {v.value for v in variables(part.target) if isinstance(v, cst.Name)}
+    return out - shared
 
 
 def meets(keys: frozenset[str], others: frozenset[str]) -> bool:

@@ -19,11 +19,10 @@ from pathlib import Path
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.patch.code import clocked, elsewhere
 from tracelens.patch.code.names import FileNames, children, dotted, rebound, walk
-from tracelens.patch.code.replaced import replaced
 from tracelens.patch.code.spans import Span, text_and_spans
 from tracelens.patch.code.survey import survey
+from tracelens.patch.effects import places
 from tracelens.patch.effects.file_effects import FileEffects, file_effects
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -81,7 +80,7 @@ class SourceFile:
 
     @cached_property
     def names(self) -> FileNames:
-        return survey(self.module, elsewhere.functions(self.path, self.root, self.entry))
+        return survey(self.module)
 
     @cached_property
     def effects(self) -> FileEffects:
@@ -89,22 +88,10 @@ class SourceFile:
         return file_effects(self.root, self.entry, self.path, self.text)
 
     @cached_property
-    def clocked(self) -> clocked.Clocked:
-        """Which functions of this file and of the project's files that it imports read a clock."""
-        return clocked.clock_readers(self.data, tuple(path.read_bytes() for path in self.others))
-
-    @cached_property
     def others(self) -> tuple[Path, ...]:
         """The project's files whose functions can be behind a call in this one."""
-        return elsewhere.files(self.path, self.root, self.entry)
-
-    @cached_property
-    def replaced(self) -> str:
-        """Which function of torch this file or one of the others replaces, as a clause; empty where none does."""
-        files = {self.shown: self.text}
-        files |= {path.name: path.read_text(encoding="utf-8", errors="replace") for path in self.others}
-        found = ((shown, replaced(text)) for shown, text in files.items())
-        return next((say("{shown} replaces `{name}`", shown=shown, name=name) for shown, name in found if name), "")
+        started = [] if self.entry is None else [self.entry]
+        return self.effects.project.imported(self.path, *started)
 
     @cached_property
     def project_text(self) -> str:
@@ -199,6 +186,13 @@ class SourceFile:
         """The white space before a statement that begins its line."""
         line = self.line(statement)
         return self.text[self.line_start(line) : self.span(statement)[0]]
+
+    def place(self, node: cst.CSTNode) -> places.Span:
+        """Where a node stands, as Python's parser counts: columns in bytes."""
+        first, last = self.line(node), self.last_line(node)
+        start, end = self.span(node)
+        before = self.text[self.line_start(first) : start], self.text[self.line_start(last) : end]
+        return places.Span(first, len(before[0].encode()), last, len(before[1].encode()))
 
     def kept_by_comment(self, node: cst.CSTNode) -> bool:
         """Whether `# tracelens: keep` stands on one of the node's lines or alone on the line above."""

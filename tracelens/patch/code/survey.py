@@ -1,6 +1,6 @@
 """What names mean in one file: its imports, functions and classes, and which of its names write lines.
 
-In: a parsed file, and the functions of other files that it imports. Out: `FileNames`.
+In: a parsed file. Out: `FileNames`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from tracelens.patch.code.elsewhere import Functions
 from tracelens.patch.code.names import (
     CONSTANTS,
     FileNames,
@@ -27,7 +26,7 @@ from tracelens.patch.code.names import (
 _SURVEYED = (cst.Attribute, cst.Assign, cst.AnnAssign, cst.ClassDef, cst.Import, cst.ImportFrom, cst.FunctionDef)
 
 
-def survey(module: cst.Module, elsewhere: Functions) -> FileNames:
+def survey(module: cst.Module) -> FileNames:
     """Read the imports and functions of a file."""
     classes: dict[str, cst.ClassDef] = {}
     attributes: set[str] = set()
@@ -61,9 +60,7 @@ def survey(module: cst.Module, elsewhere: Functions) -> FileNames:
             functions[node.name.value] = (*functions.get(node.name.value, ()), node)
     names = FileNames(imports, functions, frozenset())
     printing = _printing(names) | _other_printers(module, names)
-    return FileNames(
-        imports, functions, printing, frozenset(types), elsewhere, classes, frozenset(attributes), makers, members
-    )
+    return FileNames(imports, functions, printing, frozenset(types), classes, frozenset(attributes), makers, members)
 
 
 def _made(statement: cst.Assign | cst.AnnAssign) -> Iterator[tuple[str, str]]:

@@ -99,7 +99,7 @@ class ExpressionCaptures:
     def _call(self, node: cst.Call) -> None:
         full = self.facts.names.qualified(node.func)
         method = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
-        host.check_behind(node, self.facts, self.state)
+        host.check_behind(node, self.facts)
         if is_output(node, self.facts.names):
             self._check_printer(node)
         elif is_pure(full):
@@ -297,7 +297,7 @@ class ExpressionCaptures:
             raise Blocked(call, say("the log names the line and function that write to it"), say("log every N batches"))
         if name in self.facts.names.functions and not host.host_only(name, self.facts.names):
             blocked = Blocked(call, say("`{name}(…)` does more than print", name=name), say("call it every N batches"))
-            if not self.facts.source.clocked.call("", name):
+            if not self.facts.alone(call).bound:
                 raise blocked
             doubt(self.facts, blocked)
         for argument in call.args:

@@ -37,9 +37,8 @@ def _values(facts: LoopFacts, statement: cst.CSTNode) -> Iterator[cst.BaseExpres
         yield statement.value
     elif isinstance(statement, cst.Expr) and isinstance(statement.value, cst.Call):
         func = statement.value.func
-        name = func.attr.value if isinstance(func, cst.Attribute) else func.value if isinstance(func, cst.Name) else ""
         plain = isinstance(func, cst.Name) or (isinstance(func, cst.Attribute) and isinstance(func.value, cst.Name))
-        if plain and name not in facts.names.functions and name not in facts.names.elsewhere:
+        if plain and not facts.alone(statement.value).of_project:
             yield from (argument.value for argument in statement.value.args)
 
 

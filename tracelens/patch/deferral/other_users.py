@@ -11,15 +11,12 @@ from collections.abc import Iterable
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.patch.code.names import dotted, meets, touched, walk, written
+from tracelens.patch.code.names import meets, touched, written
 from tracelens.patch.code.outside import FILES, OUTPUT
 from tracelens.patch.deferral.kept_parts import changed_later
 from tracelens.patch.loop.doubts import doubt
 from tracelens.patch.loop.facts import LoopFacts
-from tracelens.patch.loop.loops import Blocked, globals_of
-from tracelens.patch.loop.reach import hidden_uses
-
-_RECEIVES_SELF, _HAND_OVER = say("a call receives `self` and could see the results"), say("hand the results to it")
+from tracelens.patch.loop.loops import Blocked
 
 
 def check(facts: LoopFacts, members: Iterable[cst.CSTNode], state: frozenset[str]) -> None:
@@ -39,47 +36,8 @@ def check(facts: LoopFacts, members: Iterable[cst.CSTNode], state: frozenset[str
             raise Blocked(
                 leaf, say("a function defined in the loop uses the value"), say("read the value every N batches")
             )
-    for member in members:
-        bare_self = any(
-            isinstance(n, cst.Arg) and isinstance(n.value, cst.Name) and n.value.value == "self" for n in walk(member)
-        )
-        if bare_self:
-            raise Blocked(member, _RECEIVES_SELF, _HAND_OVER)
-    for function, seen in hidden_uses(facts.names, facts.loop):
-        if meets(seen, state):
-            obstacle = say("`{name}`, which is called without its name, uses the results", name=function.name.value)
-            raise Blocked(function, obstacle, say("read the value every N batches"))
-    shared = {name for name in names if name.startswith("self.")} | (names & globals_of(facts.scope))
-    if shared:
-        _check_called(facts, frozenset(shared))
 
 
 def _is_made_behind(facts: LoopFacts, function: cst.CSTNode) -> bool:
     """Whether a function without a name is made below the loop, as one that is handed to an evaluation."""
     return isinstance(function, cst.Lambda) and facts.source.line(function) > facts.source.last_line(facts.loop)
-
-
-def _check_called(facts: LoopFacts, names: frozenset[str]) -> None:
-    """Results kept in attributes or globals must not be seen by what the loop calls, nor by code that gets `self`."""
-    for node in walk(facts.loop.body):
-        if isinstance(node, cst.Arg) and isinstance(node.value, cst.Name) and node.value.value == "self":
-            raise Blocked(node, _RECEIVES_SELF, _HAND_OVER)
-        if isinstance(node, cst.Call) and _sees(node, facts, names, set()):
-            raise Blocked(
-                node, say("`{call}()` uses the results", call=dotted(node.func)), say("call it every N batches")
-            )
-
-
-def _sees(call: cst.Call, facts: LoopFacts, names: frozenset[str], seen: set[str]) -> bool:
-    """Whether a function of the file, or one that it calls in turn, touches one of the names."""
-    owner, _, name = dotted(call.func).rpartition(".")
-    if owner not in ("", "self", "cls") or name in seen:
-        return False
-    seen.add(name)
-    for function in facts.names.functions.get(name, ()):
-        if function is facts.scope:
-            continue
-        inner = (node for node in walk(function) if isinstance(node, cst.Call))
-        if touched(function, facts.names) & names or any(_sees(one, facts, names, seen) for one in inner):
-            return True
-    return False

@@ -156,7 +156,7 @@ def _keys(deferral: Deferral, run: StatementRun) -> frozenset[str]:
     touched = frozenset(name for statement in run.statements for name in facts.touched(statement))
     changed = frozenset(name for statement in run.statements for name in changed_by(facts, statement))
     results = frozenset(name for name in touched | changed if meets(frozenset({name}), deferral.state))
-    return facts.aliases(results & deferral.state, results) | results
+    return facts.aliases(results & deferral.state) | results
 
 
 def _joined(deferral: Deferral, runs: Sequence[StatementRun]) -> StatementRun | None:

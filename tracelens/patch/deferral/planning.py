@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.patch.code import elsewhere
 from tracelens.patch.code.names import dotted, meets, rebound, touched, walk, written
 from tracelens.patch.code.outside import BESIDES, words
 from tracelens.patch.deferral import other_users, proof
@@ -33,6 +32,10 @@ _PLAIN_CONTEXTS = words(
 )
 _HOLDING_CONTEXTS = words("open redirect_stdout redirect_stderr suppress catch_warnings ZipFile lock Lock RLock raises")
 """What runs after such a block does something else than within it."""
+
+
+MAX_JOINING = 6
+"""Statements without a read that are taken into a plan because it may not pass them."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,23 @@ def plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode]) -> Deferral:
     return _first(facts, seeds, [(one, rare) for one in (facts, doubting(facts)) for rare in (False, True)])
 
 
+def _grown(facts: LoopFacts, seeds: Sequence[cst.CSTNode]) -> Deferral:
+    """A plan that takes in the statements that another plan may not pass, as long as there are such."""
+    wanted, first = list(seeds), None
+    while True:
+        try:
+            return _plan(facts, wanted, wait_for_rare=False)
+        except proof.NotMovable as refused:
+            first = first or refused
+            there = (leaf for leaf in facts.leaves if facts.source.line(leaf) == refused.at and leaf not in wanted)
+            more = [leaf for leaf in there if isinstance(leaf, cst.BaseSmallStatement)]
+            wanted += more
+            if not more or len(wanted) > len(seeds) + MAX_JOINING:
+                raise first from None
+        except Blocked as blocked:
+            raise first or blocked from None
+
+
 def plan_between(facts: LoopFacts, seeds: Sequence[cst.CSTNode]) -> Deferral:
     """Plan to defer the statements in `seeds`, with every statement of a rare branch left where it stands.
 
@@ -85,7 +105,7 @@ def _first(facts: LoopFacts, seeds: Sequence[cst.CSTNode], ways: Iterable[tuple[
     told: tuple[bool, Blocked] | None = None
     for given, wait_for_rare in ways:
         try:
-            return _plan(given, seeds, wait_for_rare)
+            return _plan(given, seeds, True) if wait_for_rare else _grown(given, seeds)
         except Blocked as blocked:
             doubts = given.doubts is not None
             if told is None or doubts > told[0]:
@@ -155,7 +175,7 @@ def _results(facts: LoopFacts, state: frozenset[str], statements: Sequence[cst.C
     keys = {key for statement in statements for key in written(statement, facts.names)}
     keys |= {key for statement in statements for key in changed_later(facts, statement)}
     objects = keys - {name for statement in statements for name in rebound(statement) - facts.kept_by(statement)}
-    return state | keys | facts.aliases(frozenset(objects), frozenset(keys))
+    return state | keys | facts.aliases(frozenset(objects))
 
 
 def _recordable(facts: LoopFacts, state: frozenset[str], leaf: cst.BaseSmallStatement) -> bool:
@@ -302,9 +322,8 @@ class _Planner:
             return say("the value is used by the head of a block"), say("read it every N batches")
         if (loud := self._loud(node)) is not None:
             why = say(
-                "`{loud}(…)` {writes}, which keep their place among those that would wait",
+                "`{loud}(…)` writes lines or files itself, which keep their place among those that would wait",
                 loud=loud,
-                writes=self._writes(loud),
             )
             return why, say("write these lines every N batches too, or not at all")
         try:
@@ -313,16 +332,6 @@ class _Planner:
         except Blocked as blocked:
             return blocked.obstacle, blocked.by_hand
         return say("it uses the value in the same batch"), say("read the value every N batches")
-
-    def _writes(self, called: str) -> str:
-        name, names = called.rpartition(".")[2], self.facts.names
-        known = name in names.functions or name in names.classes or any(names.elsewhere.get(name, ()))
-        own = known or name in elsewhere.STEPS
-        return (
-            say("writes lines or files itself")
-            if own
-            else say("may write lines or files: a `forward` of the project does")
-        )
 
     def _loud(self, node: cst.CSTNode) -> str | None:
         """Returns the name of the first call that writes output, for a statement that uses no result otherwise.

@@ -30,6 +30,14 @@ _NOT_ASKED = say("what the rest of the project does in a batch is not looked at"
 _BY_HAND = say("read the value every N batches")
 
 
+class NotMovable(Blocked):
+    """A line of the project forbids the plan; `at` is the line of the loop that leads to it."""
+
+    def __init__(self, obstacle: str, at: int) -> None:
+        super().__init__(None, obstacle, _BY_HAND)
+        self.at = at
+
+
 def unproved(deferral: Deferral) -> str:
     """What is not known of the plan, as one sentence; empty for a plan that is proved.
 
@@ -42,7 +50,7 @@ def unproved(deferral: Deferral) -> str:
     reasons = [one for one in answer.reasons if not _accepted(one, deferral)]
     known = next((one for one in reasons if one.known), None)
     if known is not None:
-        raise Blocked(None, sentence(known, deferral.facts.source), _BY_HAND)
+        raise NotMovable(sentence(known, deferral.facts.source), known.at)
     said = list(dict.fromkeys([*deferral.doubts, *(sentence(one, deferral.facts.source) for one in reasons)]))
     few = joined("; ", said[:MAX_SENTENCES])
     return (
@@ -57,9 +65,9 @@ def judged(deferral: Deferral) -> Answer:
     question = Question(
         source.path,
         source.line(deferral.facts.loop),
-        later=tuple(_span(source, node) for node in statements),
-        kept=tuple(_span(source, node) for node in _kept(deferral)),
-        drained=(*((source.path, _span(source, node)) for node in _drained(deferral)), *_shown(deferral)),
+        later=tuple(source.place(node) for node in statements),
+        kept=tuple(source.place(node) for node in _kept(deferral)),
+        drained=(*((source.path, source.place(node)) for node in _drained(deferral)), *_shown(deferral)),
     )
     return source.effects.answer(question)
 
@@ -110,11 +118,3 @@ def _shown(deferral: Deferral) -> Iterator[tuple[Path, Span]]:
         path, _, _ = looks.place.rpartition(":")
         root = deferral.facts.source.root
         yield from ((root / path, Span(first, 0, last + 1, 0)) for first, last in looks.lines)
-
-
-def _span(source: SourceFile, node: cst.CSTNode) -> Span:
-    """Where a node stands, as Python's parser counts: columns in bytes."""
-    first, last = source.line(node), source.last_line(node)
-    start, end = source.span(node)
-    before = source.text[source.line_start(first) : start], source.text[source.line_start(last) : end]
-    return Span(first, len(before[0].encode()), last, len(before[1].encode()))

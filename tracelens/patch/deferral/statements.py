@@ -105,7 +105,7 @@ class StatementCaptures(ExpressionCaptures):
                 node, say("the statement does more than log or accumulate"), say("read the value every N batches")
             )
         if not kept_parts(self.facts, node):
-            host.check_behind(call, self.facts, self.state)
+            host.check_behind(call, self.facts)
         self._stores = not is_output(call, self.facts.names)
         if not self._stores:
             self._check_printer(call)
@@ -173,7 +173,8 @@ class StatementCaptures(ExpressionCaptures):
         if receiver in WHOLE_SELF:
             return method in names.functions
         others = self.facts.held_by(frozenset({receiver})) - self.state
-        return not (receiver in names.imports and method in names.elsewhere) and not others & self.facts.changed_inside
+        imported = receiver in names.imports and self.facts.alone(call).of_project
+        return not imported and not others & self.facts.changed_inside
 
     def _assignment(self, node: cst.Assign | cst.AugAssign | cst.AnnAssign) -> None:
         if isinstance(node, cst.Assign):

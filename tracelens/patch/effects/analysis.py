@@ -17,6 +17,7 @@ from tracelens.patch.effects import classes
 from tracelens.patch.effects.dispatch import RETURN, Arguments, Dispatch, Here
 from tracelens.patch.effects.library import Library
 from tracelens.patch.effects.memory import ELSEWHERE, PLAIN, Memory, Objects, TooLarge, Unit
+from tracelens.patch.effects.names import code_of
 from tracelens.patch.effects.objects import (
     SHOWS,
     Activation,
@@ -28,6 +29,7 @@ from tracelens.patch.effects.objects import (
     Module,
     Object,
 )
+from tracelens.patch.effects.places import function_of
 from tracelens.patch.effects.project import Project
 from tracelens.patch.effects.scopes import Function as FunctionNode
 from tracelens.patch.effects.statements import Statements
@@ -67,6 +69,13 @@ class Analysis:
         """The places that read the clocks of all durations that the project shows to people."""
         effects = (effect for summary in self.memory.summaries.values() for _, effect in summary.effects)
         return _places_of(one.target for one in effects if one.kind == SHOWS and isinstance(one.target, Duration))
+
+
+def units_of(analysis: Analysis, tree: ast.AST, loop: ast.AST) -> list[Module | Activation]:
+    """The function that has the loop, in all the ways in which it is called."""
+    code = function_of(tree, loop)
+    known = analysis.memory.summaries
+    return [one for one in known if isinstance(one, (Module, Activation)) and code_of(one) is code]
 
 
 def _places_of(durations: Iterable[Duration]) -> frozenset[ast.AST]:

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from tracelens.patch.effects.memory import ANY_DATA, SHARED, Memory, Unit, is_tensor
-from tracelens.patch.effects.names import module_of, parent
+from tracelens.patch.effects.names import code_of, module_of, parent
 from tracelens.patch.effects.objects import (
     READS,
     WRITES,
@@ -29,8 +29,9 @@ from tracelens.patch.effects.objects import (
     Object,
     Thing,
 )
-from tracelens.patch.effects.places import Span
+from tracelens.patch.effects.places import Span, path_to
 
+_TEXTS_OF_TIMES = ("strftime", "ctime", "asctime", "localtime", "gmtime", "fromtimestamp")
 Elsewhere = tuple[tuple[Path, Span], ...]
 
 
@@ -147,6 +148,32 @@ class Deeds:
 def _is_unknown(unit: Unit) -> bool:
     """Whether the unit stands for what unknown code may call."""
     return isinstance(unit, Callbacks) and unit.holder is SHARED
+
+
+def is_occasional(deed: Deed) -> bool:
+    """Whether another function does it only under a condition, or only at times of its own: a handler, a thread.
+
+    What it does in every so many calls comes for certain.
+    """
+    if isinstance(deed.unit, Callbacks):
+        return False
+    around = path_to(code_of(deed.unit), deed.node)
+    conditions = [one for one in around if isinstance(one, (ast.If, ast.IfExp, ast.ExceptHandler))]
+    return deed.elsewhere or not all(map(_comes_again, conditions))
+
+
+def _comes_again(condition: ast.AST) -> bool:
+    """Whether a condition counts: `if step % 50 == 0`."""
+    test = getattr(condition, "test", None)
+    return isinstance(test, ast.expr) and any(isinstance(part, ast.Mod) for part in ast.walk(test))
+
+
+def is_written_down(deed: Deed) -> bool:
+    """Whether a clock is read for a text: the moment that it says is that at which the text is written."""
+    if isinstance(deed.unit, Callbacks):
+        return False
+    around = [one for one in path_to(code_of(deed.unit), deed.node)[:-1] if isinstance(one, ast.Call)]
+    return any(ast.unparse(one.func).endswith(_TEXTS_OF_TIMES) for one in around)
 
 
 def closed_over(one: Object) -> Iterator[Object]:

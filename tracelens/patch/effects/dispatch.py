@@ -139,6 +139,7 @@ class Dispatch(Items):
             self.share(given.objects | {instance})
         after = self.in_order(order, instance, "__post_init__", here)
         self.invoke(after, Arguments(), here)
+        self.special({instance}, ("__del__",), Arguments(), here)  # what a loop makes also ends there
         return out
 
     def _fill(self, instance: Instance, order: Iterable[Object], given: Arguments, here: Here) -> None:

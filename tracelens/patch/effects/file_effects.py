@@ -7,22 +7,29 @@ the started script, the file itself, and whatever imports it: subclasses, callba
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 
 from tracelens.messages import say
-from tracelens.patch.effects.analysis import Analysis, analyse
+from tracelens.patch.effects.analysis import Analysis, analyse, units_of
 from tracelens.patch.effects.memory import TooLarge
 from tracelens.patch.effects.movable import Answer, Question, judge
-from tracelens.patch.effects.objects import Module
+from tracelens.patch.effects.names import module_of
+from tracelens.patch.effects.objects import WRITES, Callbacks, Module, Name
 from tracelens.patch.effects.ordinary import unusual
 from tracelens.patch.effects.places import function_of, functions_around, functions_with_loops, loop_at
 from tracelens.patch.effects.project import Project, ProjectFile
+from tracelens.patch.effects.reached import Reached
 from tracelens.patch.effects.reasons import Reason, not_known
 from tracelens.patch.effects.scopes import Function as FunctionNode
 
+_RELIED_ON = re.compile(r"torch\.(cuda|accelerator|Tensor|autograd|utils\.data)\.|torch\.(stack|Tensor)$")
+"""What patches rely on: waits, events and streams, reads of tensors, loaders."""
+_SETTINGS = re.compile(r"\.(backends|config|_[a-z]\w*)\b")
+"""What torch itself wants to be assigned to, and its private parts, which old scripts mend."""
 MAX_IMPORTERS = 40
 """Files that import the file in question, each of which is looked at as if it were started."""
 
@@ -59,6 +66,27 @@ class FileEffects:
         hidden = tuple(not_known(text, file.shown, question.line) for text in self._hidden)
         answer = _with(judge(analysis, question, self.started or self.path), hidden)
         return answer if answer.reasons else _with(answer, self._unusual(analysis))
+
+    def reached(self, line: int) -> Reached | None:
+        """What is known behind the names of the loop that starts there; None where nothing is."""
+        file = self.project.file(self.path)
+        loop = loop_at(file.tree, line) if file is not None and file.tree is not None else None
+        if loop is None or file is None or file.tree is None:
+            return None
+        analysis = self._together or self._analysed_alone(file.tree, loop)
+        return Reached(analysis, units_of(analysis, file.tree, loop), loop) if analysis is not None else None
+
+    @cached_property
+    def replaced(self) -> str:
+        """Which function of torch that patches rely on the project replaces, as a clause; empty where it does not."""
+        memory = self._together.memory if self._together is not None else None
+        for unit, summary in memory.summaries.items() if memory is not None else ():
+            stored = (effect for _, effect in summary.effects if effect.kind == WRITES)
+            for target, name in ((effect.target, effect.field) for effect in stored):
+                full = f"{target.full}.{name}" if isinstance(target, Name) else ""
+                if _RELIED_ON.match(full) and not _SETTINGS.search(full) and not isinstance(unit, Callbacks):
+                    return say("{shown} replaces `{name}`", shown=module_of(unit).file.shown, name=full)
+        return ""
 
     @cached_property
     def _together(self) -> Analysis | None:

@@ -31,6 +31,7 @@ from tracelens.patch.effects.objects import (
     DISK_READ,
     DISK_WRITE,
     GENERAL,
+    NAMES,
     OUTPUT,
     READS,
     WRITES,
@@ -46,7 +47,7 @@ from tracelens.patch.effects.objects import (
     Thing,
 )
 from tracelens.patch.effects.results import Results
-from tracelens.patch.effects.special import METHODS, SPECIAL, LibraryCall
+from tracelens.patch.effects.special import METHODS, SPECIAL, LibraryCall, mocked
 from tracelens.patch.effects.vocabulary import Entry
 
 _KEEPS = tuple(f"<list>.{name}" for name in ("append", "add", "insert", "appendleft", "setdefault", "put", "push"))
@@ -88,6 +89,8 @@ class Library:
         member = frozenset({self.memory.make(Name, full, receiver)})
         if isinstance(receiver, Thing) and receiver.kind == "logger":
             return member | {receiver}  # its handlers and filters are parts of it
+        if full == "sys.modules":
+            self.memory.effect(here.unit, here.node, Effect(NAMES))
         entry = vocabulary.lookup(full)
         if entry is not None and entry.gives == "held" and isinstance(receiver, Thing):
             return member | self.memory.read(receiver, HELD, here.unit)
@@ -109,7 +112,7 @@ class Library:
         """A call of a library's function, or of a method of its object."""
         self.memory.spend()
         if ".mock." in f".{called.full}":
-            self.memory.write(REPLACED, HELD, given.objects)
+            mocked(given, here, self.memory)
         special = SPECIAL.get(called.full) or METHODS.get(called.full.rpartition(".")[2])
         if special is not None:
             return special(LibraryCall(called, given, here, self.dispatch))

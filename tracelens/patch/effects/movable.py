@@ -16,14 +16,13 @@ from typing import Literal
 from tracelens.messages import say
 from tracelens.patch.effects import names
 from tracelens.patch.effects.after_exceptions import Seen, is_plain_block, late_errors, seen_of
-from tracelens.patch.effects.analysis import Analysis
+from tracelens.patch.effects.analysis import Analysis, units_of
 from tracelens.patch.effects.attributes import FLUSHED
-from tracelens.patch.effects.deeds import Deed, Deeds
+from tracelens.patch.effects.deeds import Deed, Deeds, is_occasional, is_written_down
 from tracelens.patch.effects.dispatch import TEXT
 from tracelens.patch.effects.identity import Identities
 from tracelens.patch.effects.kept import evaluated_in_place
 from tracelens.patch.effects.memory import DATA, ELSEWHERE, SHARED
-from tracelens.patch.effects.names import code_of
 from tracelens.patch.effects.objects import (
     CLOCK,
     COLLECTIVE,
@@ -36,6 +35,7 @@ from tracelens.patch.effects.objects import (
     RAISES,
     RANDOM,
     READS,
+    SETS,
     SUSPENDS,
     UNKNOWN,
     WRITES,
@@ -50,7 +50,6 @@ from tracelens.patch.effects.objects import (
 from tracelens.patch.effects.places import (
     Loop,
     Span,
-    function_of,
     loop_at,
     nodes_in,
     path_to,
@@ -70,7 +69,7 @@ from tracelens.patch.effects.reasons import (
     certainty,
     not_known,
 )
-from tracelens.patch.effects.surroundings import follows_a_wait, goes_through_bar, logs_to_files
+from tracelens.patch.effects.surroundings import follows_a_wait, goes_through_bar, is_of_its_own, logs_to_files
 from tracelens.patch.effects.touched import Touched
 
 Tier = Literal["safe", "checked", "refused"]
@@ -108,15 +107,13 @@ class Answer:
 
 def judge(analysis: Analysis, question: Question, started: Path) -> Answer:
     """The answer for the loop, in all the ways in which its function is called. `started`: the script."""
-    memory, project = analysis.memory, analysis.project
-    file = project.file(question.path)
+    file = analysis.project.file(question.path)
     if file is None or file.tree is None:
         raise ValueError(f"{question.path} cannot be parsed")
     loop = loop_at(file.tree, question.line, question.column)
     if loop is None:
         raise ValueError(f"no loop starts at {question.path}:{question.line}")
-    code = function_of(file.tree, loop)
-    units = [one for one in memory.summaries if isinstance(one, (Module, Activation)) and code_of(one) is code]
+    units = units_of(analysis, file.tree, loop)
     judges = [_Judge(analysis, question, unit, loop) for unit in units]
     reasons = {reason for one in judges for reason in one.reasons()}
     seen = {seen_of(analysis, one.unit, loop, one.moved, started) for one in judges} or {"results"}
@@ -218,7 +215,8 @@ class _Judge:
         shown = path or self.shown
         inside = self.loop.lineno < line <= (self.loop.end_lineno or line)
         distance = Distance(shown != self.shown or not inside, self._below_bar)
-        return Reason(certainty(about, distance, known and not deed.perhaps), kind, about, text, shown, line)
+        certain = certainty(about, distance, known and not deed.perhaps)
+        return Reason(certain, kind, about, text, shown, line, _line(deed.at))
 
     @cached_property
     def _identities(self) -> Identities:
@@ -260,11 +258,11 @@ class _Judge:
         """What binds a statement to the moment at which it stands."""
         for deed in self.moved:
             kind = deed.effect.kind
-            if kind == CLOCK and deed.node not in self.analysis.timed_places:
-                continue  # a moment that only stands on a line is that of the line
+            if kind == CLOCK and self._is_of_the_line(deed):
+                continue
             if kind == CLOCK:
                 yield self._reason("moment", CLOCKS, say("it {kind}", kind=kind), deed, not self._shows_itself(deed.at))
-            elif kind in (RANDOM, COLLECTIVE, NAMES, SUSPENDS):
+            elif kind in (RANDOM, COLLECTIVE, NAMES, SUSPENDS, SETS):
                 yield self._reason("moment", CODE, say("it {kind}", kind=kind), deed)
             elif kind == RAISES:
                 text = say("it may raise, some batches later than it does now")
@@ -288,7 +286,13 @@ class _Judge:
 
     def _shows_itself(self, node: ast.AST) -> bool:
         """Whether the clock is read by a function whose call is a statement: it shows the time of several batches."""
-        return any(_is_of_its_own(part, node) for statement in self.statements for part in ast.walk(statement))
+        parts = (part for statement in self.statements for part in ast.walk(statement))
+        return node in self._calls_of_the_project and any(is_of_its_own(part, node) for part in parts)
+
+    def _is_of_the_line(self, deed: Deed) -> bool:
+        """Whether a moment only stands on a line: it is that of the line."""
+        timed = deed.node in self.analysis.timed_places
+        return not timed and (deed.unit is self.unit or is_written_down(deed))
 
     def _of_objects(self) -> Iterator[Reason]:
         """Variables and objects that both touch, and one of them changes."""
@@ -297,7 +301,10 @@ class _Judge:
         parts = [one for one in self.moved if one.effect.target is SHARED and not one.effect.deep]
         anything = Touched([*visible, *parts], self.memory, through_unknown=True)
         for deed in self.moved:
-            if deed.effect.kind == WRITES and deed.effect.target is DATA:
+            target = deed.effect.target if deed.effect.kind == WRITES else None
+            if isinstance(target, Name) and target.full[:1] != "<":
+                yield self._reason("object", CODE, say("it changes a setting of a library"), deed)
+            if target is DATA:
                 text = say(
                     "what it changes may be a part of the model, the optimizer or the settings, which the loop uses"
                 )
@@ -342,7 +349,7 @@ class _Judge:
             certain = any(not deed.perhaps for deed in own)
             for deed in self.staying:
                 if deed.effect.kind == other:
-                    surely = certain and not self._is_occasional(deed)
+                    surely = certain and (deed.unit is self.unit or deed.at is self.loop or not is_occasional(deed))
                     yield self._reason("output", about, self._seen(deed, other), deed, surely)
                 elif deed.effect.kind == UNKNOWN and moved == OUTPUT:
                     asked = say("whether {why} writes lines of its own is not known", why=_why(deed))
@@ -354,13 +361,6 @@ class _Judge:
                     text = say("{who} looks at a file, which may be the log", who=self._who(deed))
                     yield self._reason("output", FILES, text, deed, known=False)
 
-    def _is_occasional(self, deed: Deed) -> bool:
-        """Whether another function does it only under a condition, or only at times of its own: a handler, a thread."""
-        if deed.unit is self.unit or isinstance(deed.unit, Callbacks):
-            return False
-        around = path_to(code_of(deed.unit), deed.node)
-        return deed.elsewhere or any(isinstance(one, (ast.If, ast.IfExp, ast.ExceptHandler)) for one in around)
-
     def _seen(self, deed: Deed, kind: str) -> str:
         who = self._who(deed)
         return say("{who} writes lines of its own", who=who) if kind == OUTPUT else say("{who} looks at files", who=who)
@@ -368,6 +368,8 @@ class _Judge:
     def _who(self, deed: Deed) -> str:
         if deed.elsewhere:
             return say("what runs beside the loop")
+        if isinstance(deed.at, ast.Name) and isinstance(deed.at.ctx, ast.Store):
+            return say("the loop")
         return say("the loop's iterator") if deed.at is self.loop else f"`{_text(deed.at)}`"
 
     def _of_time(self) -> Iterator[Reason]:
@@ -377,12 +379,6 @@ class _Judge:
             if shown and not follows_a_wait(self.analysis, deed):
                 text = say("a duration that is shown is measured in the loop, and the wait that goes is a part of it")
                 yield self._reason("time", CLOCKS, text, deed, known=False)
-
-
-def _is_of_its_own(statement: ast.AST, node: ast.AST) -> bool:
-    """Whether a call of a name stands as a statement, as that of a bar does which shows how long a batch took."""
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    return call is node and isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
 
 
 def _why(deed: Deed) -> str:

@@ -71,6 +71,20 @@ class Project:
                 return folder
         return None
 
+    def imported(self, *started: Path) -> tuple[Path, ...]:
+        """The project's files that these import, directly or through others, and those of them but the first."""
+        known = dict.fromkeys(started)
+        waiting = list(known)
+        while waiting and len(known) <= MAX_FILES:
+            importer = waiting.pop(0)
+            file = self.file(importer)
+            for name, dots in _imports(file.tree) if file is not None and file.tree is not None else ():
+                found = self.module(name, dots, importer)
+                if found is not None and found not in known and found.is_file():
+                    known[found] = None
+                    waiting.append(found)
+        return tuple(known)[1:]
+
     def importers(self, path: Path) -> tuple[Path, ...]:
         """The files that mention the module of `path`, directly or through one another; the nearest first."""
         out: dict[Path, None] = {}
@@ -124,6 +138,17 @@ def parsed(text: str) -> ast.Module | None:
             return ast.parse(text.removeprefix("\ufeff"))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+
+
+def _imports(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """The modules that a file imports, with the dots before their names; `from a import b` may mean `a.b` as well."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, 0) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            yield base, node.level
+            yield from ((f"{base}.{alias.name}", node.level) for alias in node.names)
 
 
 def _module_name(path: Path) -> str:

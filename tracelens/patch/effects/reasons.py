@@ -64,6 +64,8 @@ class Reason:
     text: str
     path: str
     line: int
+    at: int = 0
+    """The line of the loop that leads to it."""
 
     @property
     def known(self) -> bool:

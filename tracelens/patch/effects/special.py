@@ -13,7 +13,7 @@ from tracelens.messages import say
 from tracelens.patch.effects import classes, partials
 from tracelens.patch.effects.attributes import FLUSHED
 from tracelens.patch.effects.dispatch import HELD, Arguments, Dispatch, Here
-from tracelens.patch.effects.memory import ANY_KEY, DATA, HOOKS, NONE, PLAIN, Memory, Objects
+from tracelens.patch.effects.memory import ANY_KEY, DATA, HOOKS, NONE, PLAIN, REPLACED, Memory, Objects
 from tracelens.patch.effects.names import module_of
 from tracelens.patch.effects.objects import (
     DISK_LOOK,
@@ -293,3 +293,14 @@ SPECIAL: Mapping[str, Callable[[LibraryCall], Objects]] = {
     "<holder>.add_argument": _argument,
     **dict.fromkeys(("<module>.register_buffer", "<module>.register_parameter"), _register),
 }
+
+
+def mocked(given: Arguments, here: Here, memory: Memory) -> None:
+    """`mock.patch("torch.stack", f)`, `mock.patch.object(torch, "stack", f)`."""
+    memory.write(REPLACED, HELD, given.objects)
+    texts = [one.value for one in getattr(here.node, "args", ()) if isinstance(one, ast.Constant)]
+    if texts and isinstance(texts[0], str):
+        module, _, name = texts[0].rpartition(".")
+        owners = {memory.make(Name, module, None)} if module else given.positional[0]
+        for owner in owners:
+            memory.effect(here.unit, here.node, Effect(WRITES, owner, name))

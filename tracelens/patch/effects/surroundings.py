@@ -81,3 +81,9 @@ def logs_to_files(memory: Memory, moved: Iterable[Deed]) -> bool:
 
 def _is_logging(target: Object | None) -> bool:
     return isinstance(target, Name) and target.full == "<logging>"
+
+
+def is_of_its_own(statement: ast.AST, node: ast.AST) -> bool:
+    """Whether a call of a name stands as a statement, as that of a bar does which shows how long a batch took."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return call is node and isinstance(call, ast.Call) and isinstance(call.func, ast.Name)

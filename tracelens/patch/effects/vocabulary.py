@@ -6,6 +6,7 @@ Out: `Entry`, by the longest pattern that fits. The YAML file says what its keys
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -27,6 +28,7 @@ _EFFECTS: Mapping[str, str] = {
     "raises": objects.RAISES,
     "waits": objects.WAITS,
     "names": objects.NAMES,
+    "sets": objects.SETS,
 }
 
 
@@ -37,6 +39,8 @@ _WIDE = (
     *("<loader>.", "<optimizer>.", "<scheduler>.", "<other>."),
 )
 """The patterns of these say what most of their functions do: enough for what stays where it is, no proof for a move."""
+_SETS = re.compile("(set|use|enable|disable|register|reset|seed|install)_")
+"""What a function of a library is called that changes how the rest runs: no pattern stands for one."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,8 @@ def lookup(full: str) -> Entry | None:
     if full in known:
         return known[full]
     parts = full.split(".")
+    if not full.startswith("<") and _SETS.match(parts[-1]):
+        return None
     prefixes = (".".join([*parts[:size], "*"]) for size in range(len(parts) - 1, 0, -1))
     return next((known[prefix] for prefix in prefixes if prefix in known), None)
 

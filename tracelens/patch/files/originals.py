@@ -12,7 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from tracelens.model import Location, Patch
-from tracelens.patch.code import elsewhere, movers
+from tracelens.patch.code import movers
+from tracelens.patch.effects.project import Project
 from tracelens.run import AppliedPatch
 
 Make = Callable[[Path, Path], Patch]
@@ -36,7 +37,8 @@ def _named(places: Iterable[Location], root: Path, script: Path) -> set[Path]:
     files = {(folder / place.path).resolve() for place in places for folder in (root, script.parent)}
     files |= {root / place.path for place in movers.find(root)}
     found = {script, *(file for file in files if file.is_file() and file.is_relative_to(root))}
-    return found.union(*(elsewhere.files(file, root) for file in found))
+    project = Project(root)
+    return found.union(*(project.imported(file) for file in found))
 
 
 def _restore(applied: AppliedPatch, named: set[Path], root: Path, shadow: Path) -> None:

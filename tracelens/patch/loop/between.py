@@ -15,10 +15,10 @@ from functools import lru_cache
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.patch.code import elsewhere
 from tracelens.patch.code.generators import Shown, Unproven, hands_on, shown
 from tracelens.patch.code.names import dotted, rebound, walk
 from tracelens.patch.code.outside import words
+from tracelens.patch.effects.project import MAX_FILES, parsed
 from tracelens.patch.loop.facts import LoopFacts, is_pure
 from tracelens.patch.loop.loops import RUNTIME, Blocked, head, own_nodes
 
@@ -72,8 +72,8 @@ def _definition(facts: LoopFacts, method: str) -> tuple[ast.ClassDef, ast.Functi
     """The one method of that name in the project, its class, and where it stands."""
     found = [
         (owner, function, f"{shown_as}:{function.lineno}")
-        for shown_as, data in _files(facts)
-        for owner, function in _methods(data).get(method, ())
+        for shown_as, text in _files(facts)
+        for owner, function in _methods(text).get(method, ())
     ]
     if not found:
         raise Unproven(say("is not in a file of the project"))
@@ -83,16 +83,17 @@ def _definition(facts: LoopFacts, method: str) -> tuple[ast.ClassDef, ast.Functi
     return owner, function, place
 
 
-def _files(facts: LoopFacts) -> Iterator[tuple[str, bytes]]:
+def _files(facts: LoopFacts) -> Iterator[tuple[str, str]]:
     source = facts.source
-    yield source.shown, source.text.encode()
-    for path in elsewhere.files(source.path, source.root):
-        yield path.relative_to(source.root).as_posix(), path.read_bytes()
+    yield source.shown, source.text
+    project = source.effects.project
+    found = (project.file(path) for path in project.imported(source.path))
+    yield from ((file.shown, file.text) for file in found if file is not None)
 
 
-@lru_cache(maxsize=elsewhere.REMEMBERED)
-def _methods(data: bytes) -> Methods:
-    tree = elsewhere.parsed(data)
+@lru_cache(maxsize=MAX_FILES)
+def _methods(text: str) -> Methods:
+    tree = parsed(text)
     if tree is None:
         return {}
     owners = {id(part): node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for part in node.body}

@@ -17,6 +17,7 @@ from tracelens.patch.code.names import (
     dotted,
     key,
     meets,
+    own_names,
     rebound,
     root_key,
     targets,
@@ -27,9 +28,8 @@ from tracelens.patch.code.names import (
 )
 from tracelens.patch.code.outside import BESIDES, words
 from tracelens.patch.code.source import SourceFile
-from tracelens.patch.loop import holders
+from tracelens.patch.effects.reached import NOTHING, Behind, Reached
 from tracelens.patch.loop.doubts import Doubts
-from tracelens.patch.loop.holders import Holder
 from tracelens.patch.loop.loops import (
     BUILTINS,
     REMEMBERED,
@@ -41,13 +41,14 @@ from tracelens.patch.loop.loops import (
     own_nodes,
     scope_of,
 )
-from tracelens.patch.loop.reach import SETTINGS, Reach, own_names, reach
 from tracelens.patch.loop.sites import read_of
 
 PURE_BUILTINS = words(
     "abs all any bool bytes dict divmod enumerate filter float format frozenset int isinstance len list max min"
     " pow range repr reversed round set sorted str sum tuple type zip"
 )
+SETTINGS = words("args opt opts cfg config conf params hparams hps hp flags FLAGS options settings")
+"""Names whose attributes a training script reads and a helper that receives them seldom changes."""
 PURE_MODULES = ("math.", "numpy.", "statistics.", "datetime.", "operator.", "json.dumps")
 _IMPURE = ("numpy.random", "numpy.load", "numpy.genfromtxt", "numpy.fromfile")
 _MOMENTS = (".now", ".utcnow", ".today")
@@ -97,10 +98,9 @@ class LoopFacts:
                 if isinstance(node, cst.Call):
                     out |= self._reached_by(node)
             out |= set().union(*(self.behind(part).changed for part in _head_parts(leaf)))
-        out |= self.gone_through.changed | {key(v) for v in variables(head(self.loop))}
-        held = self.held_by(frozenset(out))
-        around = (one.bound for one in self._holders if one.inside & held)
-        return held.union(*(bound & self._storage for bound in around)) - BESIDES - set(self.names.imports) - BUILTINS
+        out |= {key(v) for v in variables(head(self.loop))}
+        out |= self._reached.between.changed if self._reached is not None else frozenset()
+        return self.aliases(frozenset(out)) - BESIDES - set(self.names.imports) - BUILTINS
 
     @cached_property
     def mutated(self) -> frozenset[str]:
@@ -155,22 +155,24 @@ class LoopFacts:
         return self.source.identifiers
 
     def touched(self, node: cst.CSTNode) -> frozenset[str]:
-        """All keys that a piece of code reads or writes, itself or by the functions of the file that it calls."""
+        """All keys that a piece of code reads or writes, itself or by the functions that it calls."""
         return touched(node, self.names) | self.behind(node).seen
 
     def uses(self, node: cst.CSTNode, keys: frozenset[str]) -> bool:
         """Whether a statement (a compound one by its head) touches one of the keys."""
         return any(meets(self.touched(part), keys) for part in _head_parts(node))
 
-    def behind(self, node: cst.CSTNode) -> Reach:
-        """What the functions of the file that a piece of code calls look at and change."""
-        known = self._reaches.get(node)
-        return known or self._reaches.setdefault(node, reach(node, self.names, self.scope))
+    def behind(self, node: cst.CSTNode) -> Behind:
+        """What the code that a piece of the loop calls looks at and changes, as far as it is known."""
+        return self._reached.behind(self.source.place(node)) if self._reached is not None else NOTHING
 
-    @cached_property
-    def gone_through(self) -> Reach:
-        """What runs between two batches: the iterator, where it is written in this file."""
-        return reach(head(self.loop), self.names, self.scope, iterates=isinstance(self.loop, cst.For))
+    def alone(self, node: cst.CSTNode) -> Behind:
+        """The same for a call or an attribute apart from its parts, which may be evaluated before."""
+        return self._reached.at(self.source.place(node)) if self._reached is not None else NOTHING
+
+    def not_known(self, name: str) -> str:
+        """Why nobody can tell what a name stands for, in words."""
+        return self._reached.unknown(name) if self._reached is not None else "the project"
 
     @cached_property
     def trained(self) -> frozenset[str]:
@@ -180,33 +182,18 @@ class LoopFacts:
         return frozenset(found for node in steps if (found := root_key(node)) is not None)
 
     def held_by(self, objects: frozenset[str]) -> frozenset[str]:
-        """What the objects were given when they were made, and may change: the optimizer of a scheduler."""
-        out = set(objects)
-        for one in reversed(self._holders):
-            if one.bound & out:
-                out |= one.inside
-        return frozenset(out)
+        """The objects with all that they hold: the optimizer of a scheduler."""
+        return self._reached.holding(objects) if self._reached is not None else objects
 
-    def aliases(self, objects: frozenset[str], names: frozenset[str]) -> frozenset[str]:
-        """Who else sees what is done to `objects`: `progress = Progress([losses, top1])`, and to variables `names`."""
-        held, size = set(objects), -1
-        while size != len(held):
-            size = len(held)
-            whole = {"self"} if any(name.startswith("self.") for name in held | names) else set()
-            for one in self._holders:
-                shared = (one.inside - one.bound) & held  # `bar = tqdm(bar, …)` is no second name of anything
-                watches = one.inside & whole or meets(one.closure, frozenset(held | names))
-                if one.bound & self._mentioned and (shared or watches):
-                    held |= one.bound | (one.inside - {"self"} if shared else set())
-                if one.bound & held:
-                    held |= one.inside - {"self"} if one.same else one.inside & self._storage
-        return frozenset(held)
+    def aliases(self, objects: frozenset[str]) -> frozenset[str]:
+        """The objects with all that hold one of them: `progress = Progress([losses, top1])`."""
+        return self._reached.aliases(objects) if self._reached is not None else objects
 
     def kept_by(self, statement: cst.CSTNode) -> frozenset[str]:
         """The object that `losses += [loss]` changes: the name stands for the same one as before."""
-        if not isinstance(statement, cst.AugAssign):
+        if not isinstance(statement, cst.AugAssign) or self._reached is None:
             return frozenset()
-        return frozenset(name for name in rebound(statement) if name in self._storage or name in self.names.makers)
+        return frozenset(name for name in rebound(statement) if self._reached.stands_for_objects(name))
 
     def in_rare_branch(self, leaf: cst.CSTNode) -> bool:
         """Whether a statement of the loop is below a condition that few batches meet."""
@@ -274,20 +261,8 @@ class LoopFacts:
         return tuple((node, frozenset({key(v) for v in variables(node)} - own_names(node))) for node in inner)
 
     @cached_property
-    def _reaches(self) -> dict[cst.CSTNode, Reach]:
-        return {}
-
-    @cached_property
-    def _holders(self) -> tuple[Holder, ...]:
-        return holders.find(self.source, self.loop, self.scope, self.leaves)
-
-    @cached_property
-    def _storage(self) -> frozenset[str]:
-        return holders.storage(self.source, self.scope)
-
-    @cached_property
-    def _mentioned(self) -> frozenset[str]:
-        return frozenset(key(v) for part in (self.loop.body, head(self.loop)) for v in variables(part))
+    def _reached(self) -> Reached | None:
+        return self.source.effects.reached(self.source.line(self.loop))
 
     def _counters(self) -> Iterator[str]:
         for loop in (self.loop, *own_nodes(self.loop.body)):

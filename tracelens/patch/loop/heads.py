@@ -11,12 +11,11 @@ from collections.abc import Sequence
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.patch.code.names import dotted, key, meets, rebound, root_key, touched, variables, walk
+from tracelens.patch.code.names import dotted, key, rebound, root_key, touched, variables, walk
 from tracelens.patch.code.outside import words
 from tracelens.patch.loop.between import Looks, looks
 from tracelens.patch.loop.facts import PURE_BUILTINS, LoopFacts
 from tracelens.patch.loop.loops import Blocked, head
-from tracelens.patch.loop.reach import shares_passes
 
 BAR_TEXTS = words("set_postfix set_postfix_str set_description set_description_str write display refresh desc postfix")
 """What is called on a progress bar that the loop runs over; it draws itself again whenever one of them is called."""
@@ -47,9 +46,6 @@ def check(facts: LoopFacts, members: Sequence[cst.CSTNode], state: frozenset[str
         raise Blocked(loop, obstacle, say("keep the objects in a list, and fill them after the loop"))
     read = {key(v) for v in variables(loop.iter)} & state
     is_bar = not any(isinstance(node, cst.Attribute) and root_key(node) in read for node in walk(loop.iter))
-    if meets(facts.gone_through.seen, state):
-        obstacle = say("the iterator uses the results between two batches")
-        raise Blocked(loop.iter, obstacle, say("read the value every N batches"))
     shown = {name for name in read if is_bar and _is_shown(facts, members, name)}
     if len(read - shown) > 1:
         obstacle = say(
@@ -79,8 +75,6 @@ def _check_condition(facts: LoopFacts, loop: cst.While, state: frozenset[str]) -
 
 def _is_shown(facts: LoopFacts, members: Sequence[cst.CSTNode], name: str) -> bool:
     mentioned = any(name in touched(member, facts.names) for member in members)
-    if shares_passes(facts.names, BAR_TEXTS):
-        return False
     return mentioned and all(_only_shows(member, name) for member in members)
 
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.patch.code import elsewhere
 from tracelens.patch.code.names import WHOLE_SELF, FileNames, dotted, root_key, walk
 from tracelens.patch.code.outside import EVERYTHING, words
 from tracelens.patch.code.source import SourceFile
@@ -48,11 +47,12 @@ _SAME_AGAIN = words(
     " squeeze view flatten norm sqrt exp format strip upper lower keys values items get_lr get_last_lr get_scale"
 )
 """Methods that give the same value when they are called twice in a row, and change nothing."""
+_LOGGING = words("debug info warning error critical exception")
 _NAMES_THE_LINE = re.compile(r"%\((lineno|funcName)\)|\{(line|function)\b")
 
 
-def check_behind(call: cst.Call, facts: LoopFacts, state: frozenset[str]) -> None:
-    """Raise `Blocked` where a function of this file sees other things later, another time, or moves random draws."""
+def check_behind(call: cst.Call, facts: LoopFacts) -> None:
+    """Raise `Blocked` where what is called is bound to its moment, or moves random draws."""
     moments.check(call, facts)
     behind = facts.behind(call)
     if behind.draws:
@@ -66,12 +66,6 @@ def check_behind(call: cst.Call, facts: LoopFacts, state: frozenset[str]) -> Non
         if EVERYTHING in behind.seen:  # `globals()` stands there in its own words
             raise blocked
         doubt(facts, blocked)
-    changing = (facts.varying | facts.changed_inside) & behind.seen - state - behind.changed
-    if changing:
-        obstacle = say(
-            "`{call}(…)` looks at `{changing}`, which the loop changes", call=dotted(call.func), changing=min(changing)
-        )
-        raise Blocked(call, obstacle, say("hand it over as an argument"))
 
 
 def check_no_tensor(node: cst.BaseExpression, tensors: frozenset[str]) -> None:
@@ -121,7 +115,7 @@ def names_its_line(call: cst.Call, source: SourceFile) -> bool:
     if names.imports.get(root, "").startswith("loguru"):
         return True
     method = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
-    return method in elsewhere.LOGGING and bool(_NAMES_THE_LINE.search(source.project_text))
+    return method in _LOGGING and bool(_NAMES_THE_LINE.search(source.project_text))
 
 
 def host_only(name: str, names: FileNames) -> bool:

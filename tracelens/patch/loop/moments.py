@@ -6,11 +6,14 @@ needs (`time.time() - start` as an argument) is evaluated where it stands, and i
 
 from __future__ import annotations
 
+import re
+
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.patch.code.clocks import MEETS
+from tracelens.patch.code.clocks import MAY_LOOK, lasts, speaks_of_time, takes_time
 from tracelens.patch.code.names import dotted
+from tracelens.patch.effects.objects import COLLECTIVE
 from tracelens.patch.loop.doubts import doubt
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import Blocked
@@ -20,20 +23,10 @@ _BY_HAND = say("do this in the loop and hand the result over, or do it every N b
 
 def check(node: cst.CSTNode, facts: LoopFacts) -> None:
     """Raise `Blocked` where a call, a property or an object's own text is bound to its moment."""
-    clocked, shown, why = facts.source.clocked, dotted(node), ""
-    if isinstance(node, cst.Call):
-        receiver = _text(node.func.value) if isinstance(node.func, cst.Attribute) else ""
-        method = node.func.attr.value if isinstance(node.func, cst.Attribute) else facts.names.qualified(node.func)
-        shown = f"{dotted(node.func) or method}(…)"
-        if method and not facts.names.is_library(receiver.partition(".")[0]):
-            why = clocked.call(receiver, method)
-    elif isinstance(node, cst.Attribute):
-        why = clocked.text(_text(node)) or clocked.attribute(_text(node.value), node.attr.value)
-    elif isinstance(node, cst.Name):
-        why = clocked.text(node.value)
+    why = facts.alone(node).bound or (MAY_LOOK if _may_time(node, facts) else "")
     if why:
-        blocked = Blocked(node, say("`{shown}` {why}", shown=shown or say("a part of it"), why=why), _BY_HAND)
-        if why == MEETS or not _shows_itself(node, facts):
+        blocked = Blocked(node, say("`{shown}` {why}", shown=_shown(node, facts), why=why), _BY_HAND)
+        if why == COLLECTIVE or not _shows_itself(node, facts):
             raise blocked
         shows = say(
             "{obstacle}, and times that it shows are those of several batches at once", obstacle=blocked.obstacle
@@ -50,11 +43,20 @@ def _shows_itself(node: cst.CSTNode, facts: LoopFacts) -> bool:
     )
 
 
-def _text(node: cst.CSTNode) -> str:
-    """As `clocked` calls objects: `self.meters[]` for `self.meters["loss"]`."""
-    if isinstance(node, cst.Name):
-        return node.value
-    if isinstance(node, (cst.Attribute, cst.Subscript)):
-        base = _text(node.value)
-        return base + (f".{node.attr.value}" if isinstance(node, cst.Attribute) else "[]") if base != "?" else base
-    return "?"
+def _shown(node: cst.CSTNode, facts: LoopFacts) -> str:
+    if isinstance(node, cst.Call):
+        return f"{dotted(node.func) or facts.source.code(node.func)}(…)"
+    return dotted(node) or say("a part of it")
+
+
+def _may_time(node: cst.CSTNode, facts: LoopFacts) -> bool:
+    """An object that nobody can look into: what it is called, or made of, tells whether there is a clock behind it."""
+    called = node.func if isinstance(node, cst.Call) else node
+    if not isinstance(called, cst.Attribute) or facts.alone(node).of_project:
+        return False
+    receiver, name = dotted(called.value), called.attr.value
+    made = facts.not_known(receiver)
+    if not made or not isinstance(node, cst.Call):
+        return bool(made) and lasts(name)
+    classes = any(speaks_of_time(word, of_class=True) for word in re.findall(r"\w+", made))
+    return classes or takes_time(name) or speaks_of_time(receiver.rpartition(".")[2])

@@ -9,12 +9,11 @@ from __future__ import annotations
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.patch.code.names import FileNames, dotted, key, rebound, root_key, targets, variables, walk
+from tracelens.patch.code.names import FileNames, dotted, key, own_names, rebound, root_key, targets, variables, walk
 from tracelens.patch.code.outside import words
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.loop.loaders import keyword
 from tracelens.patch.loop.loops import BUILTINS, Blocked, Loop, own_nodes
-from tracelens.patch.loop.reach import own_names
 
 _OPEN_HANDLES = ("h5py.File(", "lmdb.open(", "sqlite3.connect(", "zipfile.ZipFile(")
 _STREAMS = ("IterableDataset", "IterDataPipe", "webdataset", "streaming=True")

@@ -16,7 +16,7 @@ import libcst as cst
 
 from tracelens.messages import joined, say, say_count
 from tracelens.patch.code import movers
-from tracelens.patch.code.names import dotted, is_output, key, walk
+from tracelens.patch.code.names import dotted, is_output, key, own_names, walk
 from tracelens.patch.code.outside import BESIDES, FILES, OUTPUT
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.deferral import loop_lines
@@ -36,7 +36,6 @@ from tracelens.patch.loop.loops import (
     own_nodes,
     scope_of,
 )
-from tracelens.patch.loop.reach import own_names
 from tracelens.patch.loop.sites import Site, find
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target, evidence, matched
 from tracelens.patch.recipes.step_bodies import in_loop, top_of, unused

@@ -170,7 +170,7 @@ def _check_call(call: cst.Call, facts: LoopFacts) -> None:
     if root and (host.TRAINERS.search(root.rpartition(".")[2]) or root in facts.trained):
         raise Blocked(call, say("the value reaches `{name}(…)`, which takes part in the training", name=name), BY_HAND)
     method = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
-    if method and (method in facts.names.functions or method in facts.names.elsewhere):  # a class of the project
+    if method and facts.alone(call).of_project:  # a class of the project
         raise Blocked(call, say("`{name}(…)` may do more than write a line", name=name), BY_HAND)
 
 

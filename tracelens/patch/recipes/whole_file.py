@@ -17,7 +17,7 @@ def outside(edit: Edit, location: Location | None) -> Declined:
 
 def replaced(request: RecipeRequest, target: Target) -> Declined:
     place = Location(request.source.shown, target.line)
-    obstacle = say("{replaced}, and nobody knows what it does then", replaced=request.source.replaced)
+    obstacle = say("{replaced}, and nobody knows what it does then", replaced=request.source.effects.replaced)
     return Declined(request.edit.kind, place, obstacle, say("take the replacement out, then apply again"))
 
 

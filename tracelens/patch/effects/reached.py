@@ -1,0 +1,240 @@
+"""What pieces of a loop do behind the names in them, told by the names that the loop's own function has for it.
+
+In: the effects of a project, and a loop. Out: `Reached`, which is asked by places in the loop: what the code that is
+called there looks at and changes, what an object holds, and under which names it is known. A name is a variable, or an
+attribute of the method's own object (`self.x`); what has no name in the loop's function gets one of its own.
+"""
+
+from __future__ import annotations
+
+import ast
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, reduce
+
+from tracelens.patch.effects import names
+from tracelens.patch.effects.analysis import Analysis
+from tracelens.patch.effects.deeds import Deed, Deeds, is_occasional, is_written_down
+from tracelens.patch.effects.memory import ANY_DATA, DATA, WEIGHTS
+from tracelens.patch.effects.objects import (
+    CLOCK,
+    COLLECTIVE,
+    DISK_READ,
+    DISK_WRITE,
+    NAMES,
+    OUTPUT,
+    RANDOM,
+    READS,
+    WRITES,
+    Activation,
+    Class,
+    Container,
+    Effect,
+    Instance,
+    Module,
+    Object,
+    Thing,
+    Unknown,
+)
+from tracelens.patch.effects.places import Loop, Span, span_of
+
+OUTPUT_KEY, FILES_KEY, EVERYTHING_KEY = "<output>", "<files>", "<everything>"
+_OF_KINDS: Mapping[str, str] = {OUTPUT: OUTPUT_KEY, DISK_READ: FILES_KEY, DISK_WRITE: FILES_KEY, NAMES: EVERYTHING_KEY}
+_NAMELESS = (DATA, ANY_DATA, WEIGHTS)
+"""In place of many tensors: who touches one of them need not meet who touches another."""
+
+
+@dataclass(frozen=True)
+class Behind:
+    """`seen` and `changed` are names; `draws`: of random numbers. `bound`: what ties it to its moment, in words.
+
+    `of_project`: functions of the project are called.
+    """
+
+    seen: frozenset[str] = frozenset()
+    changed: frozenset[str] = frozenset()
+    draws: bool = False
+    bound: str = ""
+    of_project: bool = False
+
+    def __or__(self, other: Behind) -> Behind:
+        return Behind(
+            self.seen | other.seen,
+            self.changed | other.changed,
+            self.draws or other.draws,
+            self.bound or other.bound,
+            self.of_project or other.of_project,
+        )
+
+
+NOTHING = Behind()
+
+
+class Reached:
+    """Asks about one loop, in all the ways in which its function is called."""
+
+    def __init__(self, analysis: Analysis, units: Iterable[Module | Activation], loop: Loop) -> None:
+        self.memory = analysis.memory
+        self.units = tuple(units)
+        self.loop = loop
+        self._known: dict[Span, Behind] = {}
+
+    def behind(self, span: Span) -> Behind:
+        """What the code that is called in a piece of the loop's function does."""
+        if span not in self._known:
+            first, last = (
+                bisect_left(self._pieces, at, key=lambda one: _start(one[0])) for at in (_start(span), _end(span))
+            )
+            inside = (behind for place, behind in self._pieces[first:last] if _end(place) <= _end(span))
+            self._known[span] = reduce(Behind.__or__, inside, NOTHING)
+        return self._known[span]
+
+    def at(self, span: Span) -> Behind:
+        """The same for the node alone that stands there, without those within it."""
+        return next((behind for place, behind in self._pieces if place == span), NOTHING)
+
+    @cached_property
+    def between(self) -> Behind:
+        """What runs between two batches: the loop's iterator."""
+        return self._nodes.get(self.loop, NOTHING)
+
+    def holding(self, keys: Iterable[str]) -> frozenset[str]:
+        """The names, and those of all that their objects hold."""
+        objects = [one for key in keys for one in self._objects.get(key, ())]
+        reached = self.memory.reach(objects, through_unknown=False)
+        return frozenset(keys).union(*(self._names.get(one, ()) for one in reached))
+
+    def aliases(self, keys: Iterable[str]) -> frozenset[str]:
+        """The names, and those of all that is, or holds, one of their objects."""
+        wanted = frozenset(one for key in keys for one in self._objects.get(key, ()))
+        return frozenset(keys).union(key for key, held in self._held.items() if not wanted.isdisjoint(held))
+
+    def unknown(self, key: str) -> str:
+        """Why nobody can tell what the name stands for, in words; empty where somebody can."""
+        return " ".join(one.why for one in self._values.get(key, ()) if isinstance(one, Unknown))
+
+    def stands_for_objects(self, key: str) -> bool:
+        """Whether the name stands for something that can be changed in place."""
+        return bool(self._objects.get(key))
+
+    # ------------------------------------------------------------------------------------------------------- the names
+
+    @cached_property
+    def _objects(self) -> dict[str, frozenset[Object]]:
+        """By name, the objects that it can stand for and that can be changed."""
+        return {key: frozenset(filter(_can_change, values)) for key, values in self._values.items()}
+
+    @cached_property
+    def _values(self) -> dict[str, frozenset[Object]]:
+        out: dict[str, frozenset[Object]] = {}
+        for unit in self.units:
+            for key, objects in (*self._variables(unit), *self._attributes(unit)):
+                out[key] = out.get(key, frozenset()).union(objects)
+        return out
+
+    @cached_property
+    def _names(self) -> dict[Object, set[str]]:
+        out: dict[Object, set[str]] = {}
+        for key, objects in self._objects.items():
+            for one in objects:
+                out.setdefault(one, set()).add(key)
+        return out
+
+    @cached_property
+    def _held(self) -> dict[str, frozenset[Object]]:
+        """By name, all that can be reached from it."""
+        reach = self.memory.reach
+        return {key: frozenset(reach(objects, through_unknown=False)) for key, objects in self._objects.items()}
+
+    def _variables(self, unit: Module | Activation) -> Iterator[tuple[str, Iterable[Object]]]:
+        frame: Module | Activation | Class = unit
+        while True:
+            for name, objects in self.memory.fields.get(frame, {}).items():
+                if names.home(name, unit, self.memory) is frame:
+                    yield name, objects - self._receivers
+            if isinstance(frame, Module):
+                return
+            frame = names.parent(frame)
+
+    def _attributes(self, unit: Module | Activation) -> Iterator[tuple[str, Iterable[Object]]]:
+        receiver = unit.receiver if isinstance(unit, Activation) else None
+        if receiver is not None:
+            yield from ((f"self.{name}", held) for name, held in self.memory.fields.get(receiver, {}).items())
+
+    @cached_property
+    def _receivers(self) -> frozenset[Object]:
+        """The objects whose method has the loop: `self` is told by its attributes."""
+        return frozenset(one.receiver for one in self.units if isinstance(one, Activation) and one.receiver is not None)
+
+    # ------------------------------------------------------------------------------------------------------- the deeds
+
+    @cached_property
+    def _pieces(self) -> list[tuple[Span, Behind]]:
+        """The nodes of the loop's function that call something, by their places."""
+        found = ((span_of(node), behind) for node, behind in self._nodes.items())
+        return sorted(((span, behind) for span, behind in found if span is not None), key=lambda one: one[0])
+
+    @cached_property
+    def _nodes(self) -> dict[ast.AST, Behind]:
+        out: dict[ast.AST, Behind] = {}
+        for unit in self.units:
+            asked = Deeds(self.memory, unit, ())
+            summary = self.memory.summaries[unit]
+            for node, called in summary.calls:
+                of_project = Behind(of_project=isinstance(called, Activation))
+                out[node] = out.get(node, NOTHING) | self._told(asked.behind(node, called)) | of_project
+        return out
+
+    def _told(self, deeds: Iterable[Deed]) -> Behind:
+        seen, changed, draws, bound = set[str](), set[str](), False, ""
+        for deed in deeds:
+            kind = deed.effect.kind
+            if deed.perhaps or deed.elsewhere or deed.unit in self.units:
+                continue
+            if kind in (READS, WRITES):
+                keys = frozenset(self._keys(deed.effect))
+                seen |= keys
+                changed |= keys if kind == WRITES else frozenset()
+            elif kind in _OF_KINDS and not is_occasional(deed):
+                seen.add(_OF_KINDS[kind])
+            elif kind == COLLECTIVE or (kind == CLOCK and not is_written_down(deed)):
+                bound = kind
+            draws = draws or kind == RANDOM
+        return Behind(frozenset(seen), frozenset(changed), draws, bound)
+
+    def _keys(self, effect: Effect) -> Iterator[str]:
+        """The names of what an effect is about."""
+        target = effect.target
+        if effect.deep and target is not None:
+            for one in self.memory.reach([target], through_unknown=False):
+                yield from self._keys_of(one)
+        elif target in self._receivers:
+            yield f"self.{effect.field}"
+        elif isinstance(target, (Module, Activation)):
+            home = any(names.home(effect.field, unit, self.memory) is target for unit in self.units)
+            yield effect.field if home else f"<{id(target)}.{effect.field}>"
+        elif target is DATA and not effect.field.startswith(("[", "<")):
+            if effect.kind == READS and not self.memory.has(DATA, effect.field):
+                return  # nobody ever stores it, so that nobody can see another one
+            yield from (key for key, values in self._values.items() if DATA in values)
+        elif target is not None:
+            yield from self._keys_of(target)
+
+    def _keys_of(self, one: Object) -> Iterable[str]:
+        if one in self._receivers:
+            return ("self",)
+        return self._names.get(one) or ((f"<{id(one)}>",) if _can_change(one) else ())
+
+
+def _can_change(one: Object) -> bool:
+    """Whether an object is told apart from others, and somebody could see it changed."""
+    return isinstance(one, (Instance, Container, Thing)) and one not in _NAMELESS
+
+
+def _start(place: Span) -> tuple[int, int]:
+    return place.line, place.column
+
+
+def _end(place: Span) -> tuple[int, int]:
+    return place.end_line, place.end_column
