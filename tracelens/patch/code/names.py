@@ -15,7 +15,6 @@ from typing import Any
 
 import libcst as cst
 
-from tracelens.patch.code.elsewhere import Functions
 from tracelens.patch.code.outside import EVERYTHING, FILES, LIBRARIES, MODULES, OUTPUT, STREAMS, looked_at
 
 _SELF = ("self", "cls")
@@ -79,7 +78,6 @@ class FileNames:
     members: dict[str, frozenset[str]] = field(default_factory=dict)
     """What is taken of a name by a dot anywhere in the file: `Fabric` of `L.Fabric`."""
     touches: dict[cst.CSTNode, frozenset[str]] = field(default_factory=dict)
-    elsewhere: Functions = field(default_factory=dict)
 
     def is_library(self, name: str) -> bool:
         """Whether a name stands for a module whose functions keep nothing that a loop could look at later."""
