@@ -348,7 +348,12 @@ def _replay_trace(
     """Its answers are ratios on the baseline."""
     clock, costs = recording.clock if recording else None, Calibration.from_run(run.meta if run else {})
     trace = trace_builder.build(built, waits, clock, costs, loader_marks.known(built, recording))
-    return trace if isinstance(trace, Abstention) else replace(trace, measured_ns=steps.measured_ns)
+    return trace if isinstance(trace, Abstention) else replace(trace, shown_ns=_shown_ns(trace, steps))
+
+
+def _shown_ns(trace: ReplayTrace, steps: StepTimes) -> int | None:
+    """The baseline, where it was not taken from the recorded steps, which the replay knows itself."""
+    return steps.measured_ns or (steps.unprofiled_median_ns if trace.unprofiled_ns is not None else None)
 
 
 def _patch_context(examined: Examined, options: Options) -> PatchContext:

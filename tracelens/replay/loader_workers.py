@@ -45,7 +45,7 @@ def least_step_ns(trace: ReplayTrace) -> int:
         return 0
     at_once = min(workers, costs.loader_cores or workers)
     loads = len(_spans(trace)) / len(trace.steps)
-    return min(round(costs.loader_batch_ns * loads / at_once), trace.base_ns)
+    return min(round(costs.loader_batch_ns * loads / at_once), trace.own_ns)
 
 
 def workers_with_a_core(trace: ReplayTrace, workers: int) -> int:

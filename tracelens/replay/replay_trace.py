@@ -250,12 +250,18 @@ class ReplayTrace:
     unresolved_waits: int = 0
     """Stream waits per step between busy streams whose event could not be told."""
     notes: tuple[str, ...] = ()
-    measured_ns: int | None = None
-    """Of the original in the newest measurement, where there is one: answers are ratios on this step time then."""
+    shown_ns: int | None = None
+    """The step time that answers are about, where it is not the replay's own: measured beside a changed version, or the
+    typical unprofiled step, where the replay meets their mean. A gain is the same part of each."""
     python: bool = True
     """False for a C++ program."""
 
     @property
     def base_ns(self) -> int:
         """The step time that every prediction starts from."""
-        return self.measured_ns or self.unprofiled_ns or self.steady_ns
+        return self.shown_ns or self.own_ns
+
+    @property
+    def own_ns(self) -> int:
+        """The step time that the replay meets."""
+        return self.unprofiled_ns or self.steady_ns
