@@ -8,6 +8,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -21,7 +22,7 @@ from tracelens.patch import recipes
 from tracelens.verify import request, result, store, trial_process
 from tracelens.verify.compare import window_statistics
 from tracelens.verify.policy import POLICY
-from tracelens.verify.request import PatchedVersion
+from tracelens.verify.request import PatchedVersion, VerificationPlan
 from tracelens.verify.supervisor import processes, working_copy
 from tracelens.verify.supervisor import session as run
 from tracelens.verify.trial_process import TrialProcess
@@ -319,6 +320,19 @@ def test_finally_blocks_run_and_print_when_an_arm_is_ended_at_its_last_step(proj
     record, _ = one_process(script(project, body), steps=20)
     assert record.stdout.splitlines()[-1] == "drained"
     assert record.ranks[0]["stopped"] == "steps"
+
+
+@pytest.mark.parametrize(("left_s", "recorded"), [(200.0, 2), (90.0, 0), (50.0, 2)])
+def test_where_time_is_short_it_is_kept_for_the_pairs(left_s, recorded, project, monkeypatch):
+    """Three pairs of 12 s per process are 72 s, two windows 24 to 32 s; with 50 s there is no verdict anyway."""
+    found = session(script(project), change(script(project), LINE, LINE))
+    found.originals = [SimpleNamespace(startup_seconds=10.0, seconds_per_step=0.1)]
+    found.plan = VerificationPlan(20, 3, None, "")
+    made = []
+    monkeypatch.setattr(type(found), "left_s", property(lambda _: left_s))
+    monkeypatch.setattr(type(found), "_recorded_window", lambda *asked: made.append(asked[1]))
+    found.record_windows()
+    assert len(made) == recorded
 
 
 def test_a_recorded_window_on_a_machine_without_gpu_says_what_it_cannot_tell(project):

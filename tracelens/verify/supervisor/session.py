@@ -219,14 +219,24 @@ class Session:
     # ------------------------------------------------------------------------------------------------ windows
 
     def record_windows(self) -> None:
-        """One run per version with a profiler window in it; its times are not used."""
+        """One run per version with a profiler window in it; its times are not used. A verdict does without: where time
+        is short, it is kept for the pairs."""
         steps = min(self.steps, asked.window_steps(self.block))
-        if self.left_s <= 0:
+        if self.left_s <= self._seconds_of_pairs(steps):
             return
         self.window = self._recorded_window(ORIGINAL, None, steps)
         for version in self.versions:
             if version.alive:
                 version.window = self._recorded_window(version.change.name, version.change.patch, steps)
+
+    def _seconds_of_pairs(self, window_steps: int) -> float:
+        """What the windows and the fewest pairs take; 0 where no number of pairs would fit anyway."""
+        assert self.plan is not None
+        first = self.originals[0]
+        pace = Pace(first.startup_seconds, first.seconds_per_step)
+        versions = 1 + len(self.versions)
+        pairs = versions * POLICY.least_pairs * pace.seconds_for(self.plan.steps)
+        return pairs + versions * pace.seconds_for(window_steps) if pairs <= self.left_s else 0.0
 
     def _recorded_window(self, name: str, patch: Patch | None, steps: int) -> WindowStatistics:
         try:
