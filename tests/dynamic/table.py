@@ -40,6 +40,7 @@ LONG = 1000
 """Steps over which memory must be flat."""
 FOLDERS = {
     "h200": "Every row on an H200",
+    "h200_again": "On an H200 once more, fourteen of the rows by the patcher of commit bd7bb8d",
     "h200_every_place": "On an H200 by the patcher as it is, every place assumed to fire",
     "cpu": "On the CPU, every place assumed to fire",
 }

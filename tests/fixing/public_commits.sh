@@ -159,7 +159,7 @@ def after(optimizer, args, kwargs):
         os._exit(0)
 register_optimizer_step_post_hook(after)
 sys.argv = sys.argv[2:]
-sys.path.insert(0, os.path.dirname(os.path.abspath(sys.argv[0])))
+sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))  # not this file's: stand-ins of other scripts lie there
 runpy.run_path(sys.argv[0], run_name="__main__")
 PYTHON
   (cd "$dir" && python3 - <<'PYTHON'
