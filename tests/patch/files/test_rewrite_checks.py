@@ -47,6 +47,13 @@ def test_a_name_that_is_something_else_in_the_file_is_not_written(name: str, tmp
     assert rewrite_mistake(source, before.replace("return x", "return sum(x)").encode()) is None
 
 
+def test_a_name_of_a_module_that_hands_over_all_its_names_counts(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("def zip(x): return x\n")
+    source = parsed(tmp_path, "from own import *\n" + BEFORE)
+    assert "a `zip` of its own" in (rewrite_mistake(source, source.data.replace(b"return x", b"return zip(x)")) or "")
+    assert rewrite_mistake(source, source.data.replace(b"return x", b"return len(x)")) is None
+
+
 SHADOWED = (
     "def train():\n    {}\n    seen = []\n    for i, (x, y) in enumerate(loader):\n        STEP\n"
     "        seen.append((loss.item(), i))  # fires\n    return seen\ntrain()\n"

@@ -38,11 +38,24 @@ _NO_TENSORS = (
     "torch.load",
     "torch.distributed.",
     "torch.backends.",
+    "torch.equal",
+    "torch.allclose",
+    "torch.numel",
+    "torch.finfo",
+    "torch.iinfo",
+    "torch.Size",
+    "torch.Generator",
+    "torch.manual_seed",
 )
 _COUNTS = words("len int float round")
 _REAL = words("eq ne gt ge lt le float double half bfloat16 long abs norm argmax")
 _TO_HOST = words("item tolist numpy")
 _SIZES = words("size numel dim item")
+_TO_NO_TENSOR = _TO_HOST | words(
+    "size numel nelement dim ndimension stride element_size data_ptr get_device equal allclose storage_offset"
+    " is_contiguous is_floating_point is_complex is_pinned is_shared untyped_storage"
+)
+"""Methods of a tensor that return something else."""
 _BINDING = (
     *(cst.Assign, cst.AugAssign, cst.AnnAssign, cst.For, cst.With, cst.Import, cst.ImportFrom, cst.Del),
     *(cst.NamedExpr, cst.ExceptHandler),
@@ -106,7 +119,8 @@ def _returns_tensor(call: cst.Call, facts: LoopFacts, seen: _Names) -> bool:
     if full.startswith(_FUNCTIONS) and not full.startswith(_NO_TENSORS):
         return True
     if isinstance(call.func, cst.Attribute):
-        return call.func.attr.value in _ONLY_TENSORS or is_tensor(call.func.value, facts, seen)
+        method = call.func.attr.value
+        return method in _ONLY_TENSORS or (method not in _TO_NO_TENSOR and is_tensor(call.func.value, facts, seen))
     return bool(_makers(call.func, facts))
 
 

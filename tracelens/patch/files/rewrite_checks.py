@@ -33,7 +33,7 @@ def rewrite_mistake(before: SourceFile, after: bytes) -> str | None:
             compile(after, before.shown, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
         return say("the patched file does not compile: {error}", error=error)
-    own = _other_meaning(before.data, after)
+    own = _other_meaning(before, after)
     if own is not None:
         return say("the file has a `{own}` of its own, and the change needs Python's or torch's", own=own)
     lost = _comments(before.data) - _comments(after)
@@ -48,15 +48,17 @@ def _comments(data: bytes) -> Counter[str]:
     return Counter(token.string.strip() for token in tokens if token.type == tokenize.COMMENT)
 
 
-def _other_meaning(before: bytes, after: bytes) -> str | None:
-    """A name that the rewritten file uses more often, for a builtin or torch, and that means something else in it."""
-    old, new = _names(before), _names(after)
+def _other_meaning(before: SourceFile, after: bytes) -> str | None:
+    """A name that the rewritten file calls more often, for a builtin or torch, and that means something else in it."""
+    old, new = _names(before.data), _names(after)
     more = sorted(name for name in new.used.keys() & _WRITTEN if new.used[name] > old.used[name])
-    return next((name for name in more if name in old.bound), None)
+    bound = old.bound.union(*(_names(path.read_bytes()).bound for path in before.others if "*" in old.bound and more))
+    return next((name for name in more if name in bound), None)
 
 
 class _NameUses(NamedTuple):
-    """The names that a file reads, with how often, and those that it binds other than by importing torch."""
+    """The names that a file calls or takes attributes of, with how often, and those that it binds other than by
+    importing torch."""
 
     used: Counter[str]
     bound: frozenset[str]
@@ -71,12 +73,19 @@ def _names(data: bytes) -> _NameUses:
         tree = ast.parse(data)
     for node in ast.walk(tree):
         match node:
-            case ast.Name(id=name, ctx=ast.Load()):
+            case ast.Call(func=ast.Name(id=name)) | ast.Attribute(value=ast.Name(id=name)):
                 used[name] += 1
-            case ast.Name(id=name) | ast.arg(arg=name) | ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            case (
+                ast.Name(id=name, ctx=ast.Store())
+                | ast.arg(arg=name)
+                | ast.FunctionDef(name=name)
+                | ast.ClassDef(name=name)
+            ):
                 bound.add(name)
             case ast.AsyncFunctionDef(name=name) | ast.ExceptHandler(name=str(name)):
                 bound.add(name)
+            case ast.ImportFrom(names=[ast.alias(name="*")]):
+                bound.add("*")
             case ast.alias(name=full, asname=asname):
                 name = asname or full.partition(".")[0]
                 bound |= {name} - ({"torch"} if full.partition(".")[0] == "torch" else set())

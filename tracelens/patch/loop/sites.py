@@ -130,7 +130,18 @@ def _by_method(node: cst.Call) -> Read | None:
     if kind is None or (kind == "numpy" and tensor is node.func.value):
         return None  # `.numpy()` without `.cpu()` before it is no read from the GPU
     before = read_of(tensor)
-    return before if before is not None and before.kind == "numpy" else Read(kind, node, tensor)
+    if before is not None and before.kind == "numpy":
+        return before
+    return None if _is_of_array(tensor) else Read(kind, node, tensor)
+
+
+def _is_of_array(node: cst.BaseExpression) -> bool:
+    """Whether a value is computed of what was read: `.mean()`, `[0]` of `x.cpu().numpy()`, `x.item() * scale`."""
+    while isinstance(node, (cst.Attribute, cst.Call, cst.Subscript)):
+        if isinstance(node, cst.Attribute) and node.attr.value in _READING_METHODS:
+            return True
+        node = node.func if isinstance(node, cst.Call) else node.value
+    return isinstance(node, cst.BinaryOperation) and any(True for _ in reads_in(node))
 
 
 def reads_in(node: cst.CSTNode) -> Iterator[Read]:
