@@ -17,6 +17,9 @@ VALUES = {
     "a number of numpy": "(loss.item() * scale).item()",
     "a length": "float(acc.size(0)) + loss.item()",
     "a comparison": "float(torch.equal(acc, acc)) + loss.item()",
+    "the largest of an array": "np.abs(acc.cpu().numpy()).max().item()",
+    "a sum of an array as a number": "int(acc.cpu().numpy().sum())",
+    "the place of the largest": "int(acc.cpu().numpy().argmax())",
     "an array that was made of numbers": "np.array(acc.tolist()).mean().item()",
 }
 LOOP = (

@@ -235,7 +235,7 @@ def _fits(facts: LoopFacts, capture: Capture) -> bool:
         return value_types.is_number(capture.value, facts) or is_rate(facts, capture)
     value = capture.value
     tensor = value_types.is_tensor(value, facts) or (
-        capture.read == "item" and not value_types.is_on_host(value, facts)
+        capture.read == "item" and not value_types.is_of_host(value, facts)
     )
     known = {
         "item": True,

@@ -90,6 +90,13 @@ def is_on_host(node: cst.BaseExpression, facts: LoopFacts) -> bool:
     return isinstance(node, (cst.BaseNumber, cst.List, cst.ListComp, cst.Dict)) or is_number(node, facts)
 
 
+def is_of_host(node: cst.BaseExpression, facts: LoopFacts) -> bool:
+    """Whether a value is a part of what is on the host, or comes of its methods: `np.abs(a).max()`."""
+    while isinstance(node, (cst.Attribute, cst.Call, cst.Subscript)) and not is_on_host(node, facts):
+        node = node.func if isinstance(node, cst.Call) else node.value
+    return is_on_host(node, facts)
+
+
 def has_one_type(node: cst.BaseExpression, facts: LoopFacts) -> bool:
     """Whether a tensor has the same type in each batch, or always one of those with a fraction.
 
@@ -120,7 +127,9 @@ def _returns_tensor(call: cst.Call, facts: LoopFacts, seen: _Names) -> bool:
         return True
     if isinstance(call.func, cst.Attribute):
         method = call.func.attr.value
-        return method in _ONLY_TENSORS or (method not in _TO_NO_TENSOR and is_tensor(call.func.value, facts, seen))
+        if method in _TO_NO_TENSOR or is_of_host(call.func.value, facts):
+            return False
+        return method in _ONLY_TENSORS or is_tensor(call.func.value, facts, seen)
     return bool(_makers(call.func, facts))
 
 
