@@ -122,7 +122,7 @@ def functions(count: int) -> str:
                 print("step", step, "loss", total_{n} / (step + 1))
         return total_{n}
     """
-    return "\n".join(script(body.format(n=n)) for n in range(count))
+    return script("".join(body.format(n=n) for n in range(count)))
 
 
 @pytest.mark.slow

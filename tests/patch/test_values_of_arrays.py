@@ -42,3 +42,34 @@ def test_a_patched_loop_asks_arrays_for_nothing_that_only_tensors_have(name: str
 @pytest.mark.parametrize("name", sorted(STAYS))
 def test_a_value_that_no_tensor_gives_stays_where_it_is(name: str, tmp_path: Path) -> None:
     assert not patch_of(tmp_path, script(LOOP.format(VALUES[name]))).hunks
+
+
+CHANGES = {
+    "a difference": "arr -= arr.max()",
+    "one of it": "arr[0] = 9",
+    "a method": "arr.sort()",
+}
+NO_CHANGES = {
+    "another array": "arr = arr - arr.max()",
+    "a change that stays where it is": "np.abs(arr, out=arr)",
+    "a sum": "total = arr.sum()",
+}
+IN_PLACE = (
+    "import numpy as np\nvalues = []\nfor x, y in loader:\n    STEP\n    out = model(x)\n"
+    "    arr = out.detach().cpu().numpy()  # fires\n    {}\n"
+    "    values.append((arr.sum().item(), out[0, 0].item()))  # fires\nprint(values)\n"
+)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_an_array_that_is_changed_in_place_may_be_the_tensor_s_own_memory(name: str, tmp_path: Path) -> None:
+    tiers = {hunk.tier for hunk in patch_of(tmp_path, script(IN_PLACE.format(CHANGES[name]))).hunks}
+    assert "safe" not in tiers
+
+
+@pytest.mark.parametrize("name", NO_CHANGES)
+def test_an_array_that_is_only_computed_with_is_read_later(name: str, tmp_path: Path) -> None:
+    text = script(IN_PLACE.format(NO_CHANGES[name]))
+    patch = patch_of(tmp_path, text)
+    assert {hunk.tier for hunk in patch.hunks} == {"safe"}
+    assert_same(tmp_path, text, patch)

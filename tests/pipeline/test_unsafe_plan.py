@@ -240,8 +240,9 @@ def test_a_change_that_buys_nothing_beside_the_rest_is_left_out_with_its_number(
 
 @pytest.mark.programs
 def test_apply_names_what_needs_unsafe_and_makes_it_when_asked(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "400")  # a long temporary path would be wrapped
     made = record(tmp_path)
     assert main(["apply", str(made)]) == 0
     shown = " ".join(capsys.readouterr().out.split())

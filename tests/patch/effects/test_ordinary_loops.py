@@ -38,6 +38,19 @@ class Progress:
 """
 PROVED: Mapping[str, Case] = {
     "a running sum": Case(before="running = 0.0", body="STEP\nrunning += loss.item()  # later", after="print(running)"),
+    "values of a model on several devices, in one text": Case(
+        code=(
+            "class Split(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+            "        self.main = nn.Sequential(nn.Linear(4, 2), nn.ReLU())\n    def forward(self, x):\n"
+            "        return nn.parallel.data_parallel(self.main, x, range(2))\n"
+        ),
+        before="model = Split()",
+        body=(
+            "opt.zero_grad()\noutput = model(x)\nloss = F.cross_entropy(output, y)\nloss.backward()\n"
+            "mean = output.mean().item()  # later\nopt.step()\n"
+            "print('[%d] %.4f %.4f' % (i, loss.item(), mean))  # later"
+        ),
+    ),
     "a guarded print": Case(body="STEP\nif i % 10 == 0:  # later\n    print(i, loss.item())"),
     "a list": Case(before="losses = []", body="STEP\nlosses.append(loss.item())  # later", after="print(sum(losses))"),
     "a dict of sums": Case(

@@ -16,7 +16,7 @@ import libcst as cst
 from tracelens.messages import say
 from tracelens.patch.code.names import dotted, meets, rebound, touched, walk, written
 from tracelens.patch.code.outside import BESIDES, words
-from tracelens.patch.deferral import other_users, proof
+from tracelens.patch.deferral import other_users, proof, shared_arrays
 from tracelens.patch.deferral.captures import Capture
 from tracelens.patch.deferral.kept_parts import changed_later
 from tracelens.patch.deferral.statements import StatementCaptures
@@ -130,6 +130,7 @@ def _plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode], wait_for_rare: bool) -
     for leaf in moved:
         if isinstance(leaf, cst.BaseSmallStatement):
             _check_results(facts, leaf, state)
+    shared_arrays.check(facts, moved)
     drains += tuple(node for node in guards.lookouts(facts, moved) if node not in drains)
     doubts = facts.doubts.sentences if facts.doubts is not None else ()
     deferral = Deferral(facts, runs, drains, state, tuple(_notes(facts, looks)), looks, doubts=doubts)

@@ -248,7 +248,7 @@ class Expressions:
         if any(isinstance(one, Thing) and one.kind == "moment" for one in both) and operator is ast.Sub:
             self.memory.effect(self.unit, node, Effect(CLOCK))
         held = [one for one in both if isinstance(one, Container)]
-        if held:
+        if held and operator is not ast.Mod:  # a text holds nothing
             out |= self._holding(node, NONE.union(*(self.dispatch.elements(one, ANY_KEY, here) for one in held)))
         if any(isinstance(one, (Thing, Name)) for one in both):
             out |= {DATA}

@@ -12,6 +12,7 @@ from functools import cached_property, lru_cache
 
 import libcst as cst
 
+from tracelens.messages import say
 from tracelens.patch.code.names import (
     FileNames,
     dotted,
@@ -172,7 +173,7 @@ class LoopFacts:
 
     def not_known(self, name: str) -> str:
         """Why nobody can tell what a name stands for, in words."""
-        return self._reached.unknown(name) if self._reached is not None else "the project"
+        return self._reached.unknown(name) if self._reached is not None else say("the project")
 
     @cached_property
     def trained(self) -> frozenset[str]:
