@@ -213,7 +213,8 @@ class Dispatch(Items):
             if isinstance(owner, Instance):
                 order = [base for base in classes.order(owner.made, self.memory, here.unit) if isinstance(base, Class)]
                 for name in names:
-                    out |= self.invoke(self.in_order(order, owner, name, here), given, here)
+                    for method in self.in_order(order, owner, name, here) or ():
+                        out |= self._invoke(method, _fitting(method, given), here)
         return out
 
     def look_into(self, objects: Iterable[Object], here: Here) -> None:
@@ -257,6 +258,13 @@ class Dispatch(Items):
         self.memory.write(
             SHARED, ANY_KEY, (one for one in objects if not isinstance(one, (Plain, Unknown)) and one is not DATA)
         )
+
+
+def _fitting(called: Object, given: Arguments) -> Arguments:
+    """What Python itself hands over: as many arguments as the method takes, `__format__` one and `__str__` none."""
+    function, receiver = (called.function, called.receiver) if isinstance(called, Method) else (called, None)
+    fits = not isinstance(function, Function) or _fits(function, receiver, given)
+    return given if fits else Arguments(rest=given.objects)
 
 
 def _fits(function: Function, receiver: Object | None, given: Arguments) -> bool:
