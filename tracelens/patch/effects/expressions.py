@@ -17,6 +17,7 @@ from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, Memory, O
 from tracelens.patch.effects.objects import (
     CLOCK,
     READS,
+    RUNTIME,
     SUSPENDS,
     WRITES,
     Activation,
@@ -33,21 +34,13 @@ from tracelens.patch.effects.objects import (
     Thing,
     Unknown,
 )
+from tracelens.patch.effects.operators import COMPARISONS, OPERATORS
 from tracelens.patch.effects.scopes import COMPREHENSIONS
 
 _READS = frozenset({"item", "tolist", "detach", "cpu", "numpy"})
 STAR = "<star>"
 """The libraries of which a module imports all names."""
 _TEXT = ("__format__", "__str__", "__repr__")
-_OPERATORS = {
-    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv", ast.Mod: "mod",
-    ast.Pow: "pow", ast.MatMult: "matmul", ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "xor",
-    ast.LShift: "lshift", ast.RShift: "rshift",
-}  # fmt: skip
-_COMPARISONS = {
-    ast.Eq: "__eq__", ast.NotEq: "__ne__", ast.Lt: "__lt__", ast.LtE: "__le__", ast.Gt: "__gt__", ast.GtE: "__ge__",
-    ast.In: "__contains__", ast.NotIn: "__contains__",
-}  # fmt: skip
 
 
 class Expressions:
@@ -101,7 +94,8 @@ class Expressions:
         replaced = self.memory.read(module, name, self.unit)
         if replaced:
             self.memory.effect(self.unit, node, Effect(READS, module, name))
-        return replaced | ({self.memory.make(Name, f"builtins.{name}", None)} if hasattr(builtins, name) else NONE)
+        known = name if name == RUNTIME else f"builtins.{name}" if hasattr(builtins, name) else ""
+        return replaced | ({self.memory.make(Name, known, None)} if known else NONE)
 
     def bind(self, name: str, value: Objects, node: ast.AST) -> None:
         """`name = value`."""
@@ -238,7 +232,7 @@ class Expressions:
 
     def operation(self, left: Objects, operator: type[ast.operator], right: Objects, node: ast.AST) -> Objects:
         """`left + right`; the texts that `%` makes are made of its right side."""
-        name, here, both = _OPERATORS[operator], self.here(node), left | right
+        name, here, both = OPERATORS[operator], self.here(node), left | right
         out = self.dispatch.special(left, (f"__{name}__",), Arguments((right,)), here)
         out |= self.dispatch.special(right, (f"__r{name}__",), Arguments((left,)), here)
         if operator is ast.Mod:
@@ -261,7 +255,7 @@ class Expressions:
             decided = durations.decided(left, right, node, self.memory)
             for effect in decided if looks and not self.ends_nothing else ():
                 self.memory.effect(self.unit, node, effect)
-            name = _COMPARISONS.get(type(operator))
+            name = COMPARISONS.get(type(operator))
             if name == "__contains__":  # an iterator is used up
                 self.dispatch.passes({one for one in right if isinstance(one, Thing) and one.kind != "data"}, here)
             if name is not None:

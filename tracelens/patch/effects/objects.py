@@ -163,6 +163,8 @@ class Effect(NamedTuple):
     deep: bool = False
 
 
+RUNTIME = "tracelens_runtime"
+"""The module of the helpers that patches call: a file that is half written has no import of it yet."""
 READS, WRITES = "reads", "writes"
 OUTPUT = say("prints")
 BAR = say("draws a progress bar")
