@@ -38,7 +38,7 @@ def _roots(path: Path, importer: Path, project: Project) -> Iterator[Path]:
     for node in ast.walk(file.tree) if file is not None and file.tree is not None else ():
         for name, dots in _imported(node):
             if project.module(name, dots, importer) == path:
-                yield _above_package(path.parent) if dots else path.parents[name.count(".")]
+                yield above_package(path.parent) if dots else path.parents[name.count(".")]
 
 
 def _imported(node: ast.AST) -> Iterator[tuple[str, int]]:
@@ -51,7 +51,8 @@ def _imported(node: ast.AST) -> Iterator[tuple[str, int]]:
         yield from ((f"{module}.{alias.name}".lstrip("."), node.level) for alias in node.names)
 
 
-def _above_package(folder: Path) -> Path:
+def above_package(folder: Path) -> Path:
+    """The innermost folder around `folder`, or itself, that is no package."""
     while (folder / "__init__.py").is_file():
         folder = folder.parent
     return folder

@@ -6,17 +6,19 @@ deferred; lines that wait have to be out before one of them runs.
 
 from __future__ import annotations
 
+from tracelens.patch.effects.reached import EVERYTHING_KEY, FILES_KEY, OUTPUT_KEY
+
 
 def words(text: str) -> frozenset[str]:
     """A set of words, written as one would read them."""
     return frozenset(text.split())
 
 
-OUTPUT = "<output>"
+OUTPUT = OUTPUT_KEY
 """Lines that people or files get."""
-FILES = "<files>"
+FILES = FILES_KEY
 """What is on the disk."""
-EVERYTHING = "<everything>"
+EVERYTHING = EVERYTHING_KEY
 """Every name there is: a call that looks names up by their text, or after which nothing runs any more."""
 BESIDES = frozenset({OUTPUT, FILES, EVERYTHING})
 

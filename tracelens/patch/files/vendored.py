@@ -12,8 +12,9 @@ from collections.abc import Collection
 from importlib.resources import files
 from pathlib import Path
 
+from tracelens.patch.code.import_roots import above_package
+from tracelens.patch.effects.objects import RUNTIME
 from tracelens.patch.files.source_part import part_of
-from tracelens.patch.loop.loops import RUNTIME
 
 MODULE = RUNTIME
 _FIRST_WORDS = b"# tracelens runtime "
@@ -65,8 +66,7 @@ def place(script: Path, known: Path | None = None) -> Path:
     for _ in range(_dots(text)):
         folder = folder.parent
     if _imports_its_package(script, text):
-        while (folder / "__init__.py").is_file():
-            folder = folder.parent
+        folder = above_package(folder)
     return folder / f"{MODULE}.py"
 
 

@@ -17,13 +17,12 @@ from tracelens.messages import say
 from tracelens.patch.code.clocks import CLOCKS, MOMENTS
 from tracelens.patch.code.names import KEPT_WALKS, FileNames, children, dotted, walk
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
+from tracelens.patch.effects.objects import RUNTIME
 
 Scope = cst.FunctionDef | cst.Module
 Loop = cst.For | cst.While
-RUNTIME = "tracelens_runtime"
-"""The module that patched scripts import."""
 _ITERATES = frozenset({"iterate", "iterate_while", "over", "over_while"})
-"""Methods of that module in the head of a patched loop. The last two are their names up to version 5."""
+"""Methods of the helpers in the head of a patched loop. The last two are their names up to version 5."""
 BUILTINS = frozenset(dir(builtins))
 RETURN_TENSOR = say("return the tensor, and take its number where it is logged, every N batches")
 FIRST_BATCHES = 10
