@@ -50,8 +50,9 @@ check: test-tools
 	@$(MAKE) --no-print-directory -k -j 2 --output-sync=target pure types lint layers \
 	  || { echo "make check: failed; the lines with *** above name what, each below its own output"; exit 1; }
 
-# So do those of all tests; pytest's progress is seen at once, the rest when it is there.
-test: test-tools browser
+# So do those of all tests; pytest's progress is seen at once, the rest when it is there. pip and apt install together.
+test:
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target test-tools browser
 	@$(MAKE) --no-print-directory -k -j 2 $(if $(T),,text) tests \
 	  || { echo "make test: failed; the lines with *** name what; make lint types layers shows the text's part alone"; exit 1; }
 

@@ -40,6 +40,7 @@ def loop(loader: DataLoader[torch.Tensor], seen: process_facts.LoaderFacts, paus
     seen.measure_throughput()
 
 
+@pytest.mark.slow
 @linux
 @pytest.mark.parametrize("pause", [0.0, 0.03], ids=["waits for its workers", "never waits"])
 def test_a_batch_costs_its_workers_the_same_whether_they_hurry_or_not(pause: float) -> None:

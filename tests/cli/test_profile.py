@@ -149,6 +149,7 @@ def test_a_run_is_called_after_its_script(kind: Any, words: tuple[str, ...], nam
     assert session._name(session.ProfileOptions(kind, words, cwd=tmp_path)) == name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("outcome", "code"),
     [("faster", 0), ("no change", 0), ("slower", 1), ("different numbers", 1), ("inconclusive", 3)],

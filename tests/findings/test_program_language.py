@@ -57,6 +57,7 @@ def test_hints_that_need_python_are_not_given() -> None:
     assert told == (replace(RECORD, hint=program_language.IN_CPP), LONGER)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not LIBTORCH.exists(), reason="the shared traces are not at hand")
 @pytest.mark.parametrize("command", ["analyze", "recommend"])
 def test_no_remedy_of_pythons_is_shown_for_a_libtorch_program(
@@ -69,6 +70,7 @@ def test_no_remedy_of_pythons_is_shown_for_a_libtorch_program(
     assert "the program is C++" in text
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not LIBTORCH.exists(), reason="the shared traces are not at hand")
 def test_of_the_levers_only_schemes_are_listed_for_a_libtorch_program() -> None:
     planned = pipeline.plan(pipeline.examine(pipeline.open_inputs((LIBTORCH,))))

@@ -106,6 +106,7 @@ def test_events_that_cannot_be_read_change_no_other(tmp_path: Path, victims: set
         assert sum(trace.dropped.values()) and any("left out" in warning for warning in trace.warnings)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.integers(0, len(ROWS) - 1), st.floats(0, 1), st.binary(min_size=1, max_size=12)), max_size=4)
 )
@@ -165,12 +166,14 @@ def survives(folder: Path, data: bytes, name: str) -> None:
         timeline.build(trace)
 
 
+@pytest.mark.slow
 @given(st.sampled_from(SMALL), EDITS)
 @QUIET
 def test_a_damaged_real_trace_raises_nothing_else(tmp_path: Path, name: str, edits: list[Edit]) -> None:
     survives(tmp_path, mutated(seed(name), edits), "trace.json")
 
 
+@pytest.mark.slow
 @given(st.sampled_from(SMALL), EDITS)
 @QUIET
 def test_a_damaged_gzip_raises_nothing_else(tmp_path: Path, name: str, edits: list[Edit]) -> None:

@@ -212,6 +212,7 @@ def test_the_markdown_record(
     assert latin(text, {*data, *of_rules(), "tracelens_runtime.py"}) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ERRORS)
 def test_the_error_of(
     command: str,

@@ -395,6 +395,7 @@ AS_SOON_AS_POSSIBLE = 1
 ROWS = [(name, 10) for name in PATCHED] + [(name, AS_SOON_AS_POSSIBLE) for name in list(PATCHED)[::4]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "interval"), ROWS)
 def test_a_patched_loop_leaves_the_same_lines_results_and_weights(name: str, interval: int, tmp_path: Path) -> None:
     text = script(PATCHED[name])

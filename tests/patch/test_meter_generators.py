@@ -38,6 +38,7 @@ SHOWN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interval", [10, 4, 1])
 @pytest.mark.parametrize("every", ["1", "5", "10", "23", "50"])
 def test_a_generator_shows_the_same_meters_at_the_same_batches(every: str, interval: int, tmp_path: Path) -> None:
@@ -50,6 +51,7 @@ def test_a_generator_shows_the_same_meters_at_the_same_batches(every: str, inter
     assert "epoch 1" in left.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHOWN)
 def test_when_a_generator_shows_its_meters_is_told_from_its_source(name: str, tmp_path: Path) -> None:
     text = logged(SHOWN[name])
@@ -59,6 +61,7 @@ def test_when_a_generator_shows_its_meters_is_told_from_its_source(name: str, tm
     assert assert_same(tmp_path, text, patch).ending == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", ["3", "40"])
 def test_the_generator_may_stand_in_another_file_of_the_project(every: str, tmp_path: Path) -> None:
     helper = "import torch\n" + meters()
@@ -121,6 +124,7 @@ SEEN_TOO_OFTEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SEEN_TOO_OFTEN)
 def test_a_generator_that_may_show_its_meters_at_any_time_is_left_alone(name: str, tmp_path: Path) -> None:
     classes, words = SEEN_TOO_OFTEN[name]
@@ -151,6 +155,7 @@ def test_a_generator_whose_object_or_arguments_are_not_known_is_left_alone(name:
     assert {words in one.obstacle for one in patch.declined} == {True}
 
 
+@pytest.mark.slow
 def test_a_tensor_that_a_meter_reads_itself_is_kept_as_it_was_and_read_by_the_meter(tmp_path: Path) -> None:
     """The meter's own read stays the meter's: one by one, when the statement runs."""
     loop = LOOP.replace("rate=optimizer", "error=1 - right / len(y), rate=optimizer")
@@ -164,6 +169,7 @@ def test_a_tensor_that_a_meter_reads_itself_is_kept_as_it_was_and_read_by_the_me
     assert {"tensor `loss` itself" in one.obstacle for one in patch.declined} == {True}
 
 
+@pytest.mark.slow
 def test_lines_of_the_loop_itself_do_not_wait_beside_those_of_its_generator(tmp_path: Path) -> None:
     loop = LOOP.replace("        if step", "        print(step, loss.item())  # fires\n        if step")
     text = logged(meters(), loop)
@@ -172,6 +178,7 @@ def test_lines_of_the_loop_itself_do_not_wait_beside_those_of_its_generator(tmp_
     assert assert_same(tmp_path, text, patch).ending == ""
 
 
+@pytest.mark.slow
 def test_a_generator_over_a_loader_that_is_prefetched_is_asked_for_the_loader_itself(tmp_path: Path) -> None:
     data = "loader = torch.utils.data.DataLoader([(x[0], y[0]) for x, y in loader], batch_size=2, num_workers=2)\n"
     loop = LOOP.replace(

@@ -80,6 +80,7 @@ def test_a_moved_guard_ends_the_training_as_before_some_updates_later(name: str,
     assert logged == expected, "what waited behind the guard was never to be written"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GUARDS)
 def test_without_a_bad_batch_nothing_differs(name: str, tmp_path: Path) -> None:
     text = guarded(name, poison=-1)

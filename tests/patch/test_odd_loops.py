@@ -24,6 +24,7 @@ NEVER = 1000
 """So many batches apart that only the end of the loop, or something that looks, makes waiting statements run."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HELD)
 def test_a_patched_loop_leaves_the_same(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     patch = _patch(HELD[name], tmp_path / "project")

@@ -65,6 +65,7 @@ AS_SOON_AS_POSSIBLE = 1
 """The interval with which the runtime is called, which shows each read by its kind."""
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings(TO_A_SCALAR)
 @pytest.mark.parametrize("line", READS)
 def test_a_read_is_seen_in_whatever_form_it_takes(line: str, tmp_path: Path) -> None:

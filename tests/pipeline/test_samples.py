@@ -85,6 +85,7 @@ def test_what_more_workers_give_is_one_number_wherever_it_is_said(
     assert said in answer["verdict"]
 
 
+@pytest.mark.slow
 def test_its_stalls_have_source_lines(case: tuple[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
     _, folder = case
     syncs = document(folder, "analyze", capsys)["syncs"]

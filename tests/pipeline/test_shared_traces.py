@@ -60,6 +60,7 @@ def test_memory_that_comes_from_the_driver_in_each_step_breaks_the_budget_on_wai
     assert main(["check", str(path), "--max-exposed-ms", "1"]) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HEADLINES)
 def test_a_trace_gets_its_headline(name: str) -> None:
     path = next((path for folder in (TRACES, PUBLIC_TRACES) for path in folder.glob(f"{name}.*")), None)

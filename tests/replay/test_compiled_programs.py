@@ -132,6 +132,7 @@ def test_what_was_asked_is_not_replayed_again(monkeypatch: pytest.MonkeyPatch) -
     assert replace(again, assumptions=()) == replace(first, assumptions=())
 
 
+@pytest.mark.slow
 def test_a_loop_that_reads_a_value_for_each_of_its_weights_is_planned_in_seconds() -> None:
     """160 tensors are clipped one by one, two reads each: pieces of a step must not be compiled anew in each draw."""
     machine = Machine()

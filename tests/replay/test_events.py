@@ -88,6 +88,7 @@ def in_turn(script: Scripted, before: int, read: int, copied: int) -> None:
     machine.synchronize()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fresh", [False, True])
 def test_what_the_script_noted_keeps_the_order_of_two_streams(fresh: bool) -> None:
     """Without the wait at the end the two streams still take turns: 200 + 300 and a gap of 1 each. A script that makes

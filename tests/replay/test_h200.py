@@ -103,6 +103,7 @@ def test_thirteen_milliseconds_of_waiting_cost_almost_nothing() -> None:
     assert cost[device] < 0.01 * made.base_ns
 
 
+@pytest.mark.slow
 def test_a_healthy_run_gains_nothing_without_waits() -> None:
     made = recorded("hta/v100_healthy_5steps.pt.trace.json.gz")
     assert isinstance(made, ReplayTrace), made

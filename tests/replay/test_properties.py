@@ -164,6 +164,7 @@ def test_two_clocks_that_swing_against_each_other_have_one_rate() -> None:
     assert without <= time_of(made) == 57_200
 
 
+@pytest.mark.slow
 @given(tapes(), st.integers(5, 40))
 @settings(QUICK, max_examples=60)
 def test_more_workers_are_never_slower_and_never_faster_than_their_share(made: ReplayTrace, wanted: int) -> None:
@@ -232,6 +233,7 @@ class Big:
         return cls(build([*moves, *[("launch", 4)] * 615], steps=8))
 
 
+@pytest.mark.slow
 def test_thirty_what_ifs_per_second() -> None:
     made = Big.build().made
     kinds = ("device", "d2h")

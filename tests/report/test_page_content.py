@@ -112,6 +112,7 @@ def test_c1_the_verdict_is_short_and_says_where_and_how_much(sample: Diagnosis) 
     assert re.search(r"\d %", text) and re.search(r"\d ms", text) and re.search(r"train\.py:\d+", text)
 
 
+@pytest.mark.slow
 def test_the_headline_is_that_of_the_json_and_short(sample: Diagnosis) -> None:
     page = html.render(sample)
     shown = re.search(r'data-tl="headline">(.*?)</h1>', page)

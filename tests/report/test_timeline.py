@@ -86,6 +86,7 @@ def test_too_many_events_lose_the_shortest_and_the_page_says_so(monkeypatch: pyt
     assert f"{document['left_out']} events shorter than" in page and 'data-tl="downsampled"' in page
 
 
+@pytest.mark.slow
 def test_the_page_of_200_000_events_is_small_and_says_nothing_of_loss() -> None:
     page = html.render(cases.huge())
     document = packed(cases.huge())

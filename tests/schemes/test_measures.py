@@ -67,6 +67,7 @@ def test_a_run_tells_by_its_inventory_and_its_environment(tmp_path: Path) -> Non
     }
 
 
+@pytest.mark.slow
 def test_what_the_loop_lacks_is_listed_as_an_opinion_in_every_format(tmp_path: Path) -> None:
     run_cases.recorded(tmp_path)
     inputs = pipeline.open_inputs((next((tmp_path / "tracelens-runs").iterdir()),))

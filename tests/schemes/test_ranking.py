@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -147,6 +148,7 @@ def test_scaling_all_times_changes_no_rank(found, told, weights, factor) -> None
     assert ids(*schemes, **known) == ids(*scaled, **known)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(some, pairs, weighting)
 def test_a_dominated_scheme_never_wins(found, told, weights) -> None:
@@ -157,6 +159,7 @@ def test_a_dominated_scheme_never_wins(found, told, weights) -> None:
         assert not (other.estimate.step_ns < first.estimate.step_ns and no_worse), other
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(some, pairs, weighting, st.randoms(use_true_random=False))
 def test_the_order_is_total_and_does_not_depend_on_the_order_of_the_rules(found, told, weights, shuffle) -> None:
@@ -170,6 +173,7 @@ def test_the_order_is_total_and_does_not_depend_on_the_order_of_the_rules(found,
     assert ids(*mixed, **known) == ranked
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(some, pairs, weighting)
 def test_the_ties_that_a_page_is_given_are_all_that_ranking_anew_takes(found, told, weights) -> None:

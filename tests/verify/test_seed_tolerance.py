@@ -27,6 +27,7 @@ def test_band_of_three_constant_curves_is_worked_out_by_hand():
     assert seed_tolerance.judge(originals, [2 + half + 0.01] * 40, 40, 10).verdict == "diverges"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [3, 5])
 def test_another_seed_of_the_original_is_rarely_called_diverging(seeds):
     dice = random.Random(3)

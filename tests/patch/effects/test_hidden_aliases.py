@@ -311,6 +311,7 @@ LOOPS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("around", ["function", "module"])
 @pytest.mark.parametrize("loop", LOOPS)
 def test_who_sees_the_delay_is_found(loop: str, around: str, tmp_path: Path) -> None:

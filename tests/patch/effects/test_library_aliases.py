@@ -194,6 +194,7 @@ def kept_early(names: dict[str, tuple[str, str]]) -> list[tuple[str, bool]]:
     return [*early, *((name, False) for name in names)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("around", ["function", "module"])
 @pytest.mark.parametrize(("name", "early"), kept_early(LISTS))
 def test_a_list_is_seen_by_its_other_name(name: str, early: bool, around: str) -> None:

@@ -79,6 +79,7 @@ def test_definitions_in_another_file_make_no_answer_less_careful(loop: str) -> N
     assert _care(two_files(CASES[loop], in_function)) >= _care(one_file(CASES[loop], in_function))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("loop", CASES)
 def test_another_way_to_write_it_makes_no_answer_less_careful(loop: str, change: str) -> None:
@@ -86,6 +87,7 @@ def test_another_way_to_write_it_makes_no_answer_less_careful(loop: str, change:
     assert _care(one_file(after, in_function)) >= min(_care(one_file(before, in_function)), CARE["checked"])
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 @given(st.sampled_from(sorted(CASES)), st.lists(st.sampled_from(UNKNOWN), min_size=1, max_size=2))
 def test_unknown_code_makes_no_answer_less_careful(loop: str, more: list[Case]) -> None:
