@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# `tracelens fix` on four public commits before a known speed-up, beside the commits themselves (docs/fix.md).
+# `tracelens fix` on public commits before a known speed-up, beside the commits themselves (docs/fix.md).
 #
 #   bash tests/fixing/public_commits.sh prepare CLONES DIR     clones are CLONES/<owner>+<name>; DIR gets what is run
-#   bash tests/fixing/public_commits.sh run DIR OUT NAME…      NAME: peft, minimind, diffusers, style, or the folder of
-#                                     DIR that holds before/train.py and after/train.py; BUDGET in seconds, ROUNDS of times
+#   bash tests/fixing/public_commits.sh run|fixes|times DIR OUT NAME…      NAME: peft, minimind, diffusers, yolo, style, or
+#            the folder of DIR that holds before/train.py and after/train.py; BUDGET in seconds, ROUNDS and TURNS of times
 #
 # No code of these projects is here: `prepare` takes both versions out of the clones, puts random data in the place of downloads,
 # and changes names that newer packages dropped, in both versions alike; DIR can then go to another machine. `run` makes
@@ -26,7 +26,8 @@ prepare() {
   versions "$clones/jingyaogong+minimind" 7eae14f minimind trainer model dataset
   versions "$clones/huggingface+diffusers" f7278638e4 diffusers src/diffusers examples/unconditional_image_generation
   versions "$clones/rosinality+style-based-gan-pytorch" 038db65 style train.py dataset.py model.py
-  mkdir -p "$dir/stand/datasets/utils" "$dir/llama"
+  versions "$clones/eriklindernoren+PyTorch-YOLOv3" fa1322a yolo train.py models.py utils config data/coco.names
+  mkdir -p "$dir/stand/datasets/utils" "$dir/stand_yolo" "$dir/llama"
   cp "$dir"/minimind/before/model/tokenizer*.json "$dir/llama"
   cat >"$dir/data.py" <<'PYTHON'
 """Rows of random tokens, as many as the data set has, in the place of the download."""
@@ -110,6 +111,78 @@ def set_verbosity_warning():
 def set_verbosity_error():
     pass
 PYTHON
+  cat >"$dir/stand_yolo/lycon.py" <<'PYTHON'
+"""Images read and resized with Pillow, in the place of a package that is no longer built."""
+import numpy as np
+from PIL import Image
+
+
+class Interpolation:
+    NEAREST = Image.NEAREST
+
+
+def load(path):
+    return np.array(Image.open(path))
+
+
+def resize(image, height, width, interpolation=Image.BILINEAR):
+    return np.array(Image.fromarray(image).resize((width, height), interpolation))
+PYTHON
+  cat >"$dir/stand_yolo/tensorflow.py" <<'PYTHON'
+"""Scalars written to a file, in the place of TensorFlow 1's event files."""
+import struct
+from pathlib import Path
+from types import SimpleNamespace
+
+
+class Summary:
+    Value = SimpleNamespace
+
+    def __init__(self, value):
+        self.value = value
+
+
+class FileWriter:
+    def __init__(self, log_dir):
+        Path(log_dir).mkdir(parents=True, exist_ok=True)
+        self.file = (Path(log_dir) / "events").open("wb")
+
+    def add_summary(self, summary, step):
+        for one in summary.value:
+            self.file.write(one.tag.encode() + struct.pack("<qf", step, one.simple_value))
+
+
+summary = SimpleNamespace(FileWriter=FileWriter)
+PYTHON
+  cat >"$dir/stand_yolo/terminaltables.py" <<'PYTHON'
+"""A table of text, in the place of the package of this name."""
+
+
+class AsciiTable:
+    def __init__(self, rows):
+        widths = [max(len(str(row[place])) for row in rows) for place in range(len(rows[0]))]
+        bar = "+" + "+".join("-" * (width + 2) for width in widths) + "+"
+        lines = ["| " + " | ".join(str(cell).ljust(width) for cell, width in zip(row, widths)) + " |" for row in rows]
+        self.table = "\n".join([bar, lines[0], bar, *lines[1:], bar])
+PYTHON
+  cat >"$dir/make_coco.py" <<'PYTHON'
+"""Images of random patches with as many random boxes as COCO's have, from a seed: python make_coco.py FOLDER"""
+import random, sys
+from pathlib import Path
+import numpy as np
+from PIL import Image
+home = Path(sys.argv[1]) / "coco"
+drawn, random_boxes = np.random.default_rng(1), random.Random(1)
+for kind in ("images", "labels"):
+    (home / kind).mkdir(parents=True, exist_ok=True)
+for index in range(512):
+    patches = Image.fromarray(drawn.integers(0, 256, (30, 40, 3), dtype=np.uint8))
+    patches.resize((640, 480), Image.BICUBIC).save(home / f"images/{index}.jpg")
+    boxes = [(random_boxes.randrange(80), *(random_boxes.uniform(0.3, 0.7) for _ in "xy"), *(random_boxes.uniform(0.05, 0.5) for _ in "wh")) for _ in range(random_boxes.randrange(1, 14))]
+    (home / f"labels/{index}.txt").write_text("".join(" ".join(str(value) for value in box) + "\n" for box in boxes))
+(home / "train.txt").write_text("".join(f"{home}/images/{index % 512}.jpg\n" for index in range(8192)))
+(home / "coco.data").write_text(f"classes=80\ntrain={home}/train.txt\nvalid={home}/train.txt\nnames=data/coco.names\n")
+PYTHON
   cat >"$dir/make_inputs.py" <<'PYTHON'
 """The model that peft trains, from a seed: python make_inputs.py FOLDER WIDTH LAYERS"""
 import sys
@@ -135,32 +208,6 @@ for where in ("before", "after"):
             for role in ("user", "assistant", "user", "assistant"):
                 talk.append({"role": role, "content": " ".join(drawn.choice(words) for _ in range(drawn.randrange(10, 60)))})
             out.write(json.dumps({"conversations": talk}) + "\n")
-PYTHON
-  cat >"$dir/time_steps.py" <<'PYTHON'
-"""Time of a training step: python time_steps.py STEPS SCRIPT [ARGUMENT…]; prints ms per optimizer step pair and ends."""
-import json, os, runpy, sys, time
-import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook
-WARM = 20
-steps = int(sys.argv[1])
-state = {"n": 0}
-def sync():
-    if torch.cuda.is_available(): torch.cuda.synchronize()
-def after(optimizer, args, kwargs):
-    if state.setdefault("first", id(optimizer)) != id(optimizer):
-        return
-    state["n"] += 1
-    if state["n"] == WARM:
-        sync(); state["t"] = time.perf_counter(); state["c"] = time.process_time()
-    elif state["n"] == WARM + steps:
-        sync()
-        ms = 1e3 * (time.perf_counter() - state["t"]) / steps
-        print("\nTIMED " + json.dumps({"ms": ms, "cpu_ms": 1e3 * (time.process_time() - state["c"]) / steps}), flush=True)
-        os._exit(0)
-register_optimizer_step_post_hook(after)
-sys.argv = sys.argv[2:]
-sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))  # not this file's: stand-ins of other scripts lie there
-runpy.run_path(sys.argv[0], run_name="__main__")
 PYTHON
   (cd "$dir" && python3 - <<'PYTHON'
 """What newer packages dropped, in both versions alike."""
@@ -215,37 +262,66 @@ inputs() { # what is too large to be taken along, and where it lies on this mach
       done
       ;;
     minimind) python3 "$dir/make_talks.py" "$dir" ;;
+    yolo) [ -e "$dir/coco/coco.data" ] || python3 "$dir/make_coco.py" "$dir" ;;
   esac
 }
 
-run() {
-  dir=$(cd "$1" && pwd) out=$(mkdir -p "$2" && cd "$2" && pwd)
-  shift 2
-  export PYTHONPATH=$dir/stand:$PWD${PYTHONPATH:+:$PYTHONPATH} TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1
-  for name in "$@"; do one "$name"; done
+run() { # DIR OUT NAME…: both of what follows
+  fixes "$@"
+  times "$@"
 }
 
-one() { # NAME: fix, then before, after and fixed in fresh processes by turns
-  local name=$1 steps=100 budget=${BUDGET:-600} folder=. script=train.py words=
+fixes() { # DIR OUT NAME…: what `fix` makes of the version before
+  places "$1" "$2"
+  shift 2
+  for name in "$@"; do (scene "$name" && fixed); done
+}
+
+times() { # DIR OUT NAME…: before, after and what `fix` made, ROUNDS times in fresh processes, TURNS turns in each
+  places "$1" "$2"
+  shift 2
+  for name in "$@"; do (scene "$name" && timed); done
+}
+
+places() {
+  here=$PWD dir=$(cd "$1" && pwd) out=$(mkdir -p "$2" && cd "$2" && pwd)
+  export TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1
+}
+
+scene() { # NAME: how it is started
+  name=$1 steps=100 folder=. script=train.py words=
   case $name in
     peft) folder=method_comparison/MetaMathQA script=run.py words="experiments/lora/small" steps=30 ;;
     minimind) folder=trainer script=train_full_sft.py words="--data_path ../dataset/sft.jsonl --from_weight none --save_interval 100000 --log_interval 100000" ;;
     diffusers) folder=run script=train_unconditional.py words="--dataset_name x --resolution 64 --center_crop --train_batch_size 16 --num_epochs 100 --gradient_accumulation_steps 1 --use_ema --learning_rate 1e-4 --lr_warmup_steps 500 --mixed_precision no --output_dir o --checkpointing_steps 1000000" steps=40 ;;
+    yolo) words="--data_config_path $dir/coco/coco.data" steps=40 ;;
     style) words="x --sched --mixing" ;;
   esac
+  stand=$dir/stand
+  [ ! -d "${stand}_$name" ] || stand=${stand}_$name
+  export PYTHONPATH=$stand:$here${PYTHONPATH:+:$PYTHONPATH}
   inputs "$name"
   mkdir -p "$out/$name"
+}
+
+fixed() {
+  local budget=${BUDGET:-600}
   rm -rf "${dir:?}/$name/fixed"
   cp -r "$dir/$name/before" "$dir/$name/fixed"
   # shellcheck disable=SC2086
   (cd "$dir/$name/fixed/$folder" && timeout $((budget + 30)) python3 -m tracelens fix "$script" --yes --format json --budget "${budget}s" -- $words \
     >"$out/$name/answer.json" 2>"$out/$name/said.txt" && echo 0 || echo $?) | tee "$out/$name/exit.txt"
-  diff -ru "$dir/$name/before" "$dir/$name/fixed" -x tracelens-runs -x __pycache__ -x o >"$out/$name/applied.diff" || true
-  for _ in $(seq "${ROUNDS:-3}"); do
-    for version in before after fixed; do
-      # shellcheck disable=SC2086
-      (cd "$dir/$name/$version/$folder" && timeout 120 python3 "$dir/time_steps.py" $steps "$script" $words 2>&1 | grep TIMED | sed "s/^/$version /" | tee -a "$out/$name/timed.txt") || true
-    done
+  diff -ru "$dir/$name/before" "$dir/$name/fixed" -x tracelens-runs -x __pycache__ -x o -x logs -x by_turns.txt >"$out/$name/applied.diff" || true
+}
+
+timed() {
+  local versions=() version
+  for version in before after fixed; do
+    [ ! -d "$dir/$name/$version" ] || versions+=("$version=$dir/$name/$version/$folder")
+  done
+  for _ in $(seq "${ROUNDS:-2}"); do
+    # shellcheck disable=SC2086
+    timeout 200 python3 "$here/tests/fixing/by_turns.py" $steps "${TURNS:-3}" "${versions[@]}" -- "$script" $words | tee -a "$out/$name/timed.txt" || true
   done
 }
 
