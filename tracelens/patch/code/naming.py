@@ -1,11 +1,13 @@
 """Readable names for the values that statements are handed when they run later.
 
-In: the expression that a value comes from. Out: a name such as `loss_value`; whoever uses it makes it unique.
+In: the expression that a value comes from. Out: a name such as `loss_value`, and the same with a number where that is
+taken.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 
 import libcst as cst
 
@@ -18,6 +20,21 @@ _RESULT_NAMES = {
     "host": "on_host",
     "values": "on_host",
 }
+
+
+def unused_name(wanted: str, *taken: Container[str]) -> str:
+    """`wanted`, or `wanted_2`, `wanted_3`, … where names are taken already."""
+    name, number = wanted, 2
+    while any(name in names for names in taken):
+        name, number = f"{wanted}_{number}", number + 1
+    return name
+
+
+def take_name(wanted: str, taken: Container[str], used: set[str]) -> str:
+    """An unused name for `wanted`, which is used from now on."""
+    name = unused_name(wanted, taken, used)
+    used.add(name)
+    return name
 
 
 def name_for(node: cst.CSTNode, read: str) -> str:

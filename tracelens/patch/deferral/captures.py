@@ -13,7 +13,7 @@ import libcst as cst
 
 from tracelens.messages import say
 from tracelens.patch.code.names import variables, walk
-from tracelens.patch.code.naming import name_for
+from tracelens.patch.code.naming import name_for, unused_name
 from tracelens.patch.deferral import value_types
 from tracelens.patch.effects.vocabulary import shares_memory
 from tracelens.patch.loop import host
@@ -81,7 +81,7 @@ def keep(known: dict[str, Capture], facts: LoopFacts, wanted: CaptureRequest) ->
     if wanted.definite is not None:
         _check_branch(facts, wanted, wanted.definite)
     loud = host.is_loud(source, facts)
-    chosen = name if stays else _free(known, facts, name)
+    chosen = name if stays else unused_name(name, facts.taken, known)
     known[chosen] = Capture(chosen, text, read, () if stays else (node,), source, loud, moment + loud)
 
 
@@ -114,10 +114,3 @@ def _check_branch(facts: LoopFacts, wanted: CaptureRequest, definite: frozenset[
     if wanted.read or not isinstance(wanted.node, cst.Name) or not needs <= definite:
         obstacle = say("the value is read only where a result decides it")
         raise Blocked(wanted.node, obstacle, say("read the value every N batches"))
-
-
-def _free(known: dict[str, Capture], facts: LoopFacts, wanted: str) -> str:
-    name, number = wanted, 2
-    while name in facts.taken or name in known:
-        name, number = f"{wanted}_{number}", number + 1
-    return name

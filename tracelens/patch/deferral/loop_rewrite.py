@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from tracelens.patch.code.names import dotted, walk
+from tracelens.patch.code.naming import take_name
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.deferral import loop_lines, plain_reads, plain_torch
 from tracelens.patch.deferral.function import DeferredFunction, name_of
@@ -54,11 +55,11 @@ def _loop_splices(change: LoopChange, used: set[str], gone: frozenset[cst.CSTNod
     """The splices for one loop; `used` collects new names, `gone` holds every node that leaves its function."""
     facts = change.facts
     if change.reads is not None and change.every is not None:
-        return plain_reads.splices(change.reads, change.every, lambda name: _unused(facts, name, used))
+        return plain_reads.splices(change.reads, change.every, lambda name: take_name(name, facts.taken, used))
     lines = plain(change, used)
     if lines is not None:
         return _plain_splices(change, lines)
-    ahead = _unused(facts, "ahead", used)
+    ahead = take_name("ahead", facts.taken, used)
     moved = _moved(change, ahead, used)
     out = [one.call() for one in moved]
     if change.deferral is not None:
@@ -104,7 +105,7 @@ def plain(change: LoopChange, used: set[str] | None = None) -> plain_torch.Lines
     taken = set() if used is None else used
     call, method = change.syncs[0]
     return plain_torch.lines_for(
-        change.facts, call, method, change.every, lambda name: _unused(change.facts, name, taken)
+        change.facts, call, method, change.every, lambda name: take_name(name, change.facts.taken, taken)
     )
 
 
@@ -171,7 +172,7 @@ def _is_docstring(statement: cst.CSTNode) -> bool:
 
 def _moved(change: LoopChange, ahead: str, used: set[str]) -> list[DeferredFunction]:
     facts, runs = change.facts, change.deferral.runs if change.deferral is not None else ()
-    return [DeferredFunction(facts, run, _unused(facts, name_of(facts, run), used), ahead) for run in runs]
+    return [DeferredFunction(facts, run, take_name(name_of(facts, run), facts.taken, used), ahead) for run in runs]
 
 
 def _around(
@@ -183,7 +184,7 @@ def _around(
     top = source.line_start(first)
     blocks = _functions(moved, indent, gone)
     looks = change.deferral.looks if change.deferral is not None else None
-    asking = _unused(change.facts, f"{looks.function}_shows_them", used) if looks is not None else ""
+    asking = take_name(f"{looks.function}_shows_them", change.facts.taken, used) if looks is not None else ""
     blocks += [_asked(looks, asking, source, indent)] if looks is not None else []
     making = f"{indent}{ahead} = {MODULE}.DeferredReads(every={change.every})\n"
     above = source.line_text(first - 1).strip() if first > 1 else ""
@@ -213,7 +214,7 @@ def _head(facts: LoopFacts, ahead: str, used: set[str], asking: str = "") -> lis
     source, loop = facts.source, facts.loop
     start, end = source.outer_span(head(loop))
     if isinstance(loop, cst.While):
-        name = _unused(facts, "_batch", used)
+        name = take_name("_batch", facts.taken, used)
         before = f"for {name} in {ahead}.iterate_while(lambda: "
         return [Splice(source.span(loop)[0], start, before), Splice(end, end, ")", _AROUND)]
     bare_tuple = isinstance(loop.iter, cst.Tuple) and not loop.iter.lpar
@@ -238,11 +239,3 @@ def _drain_before(facts: LoopFacts, node: cst.CSTNode, ahead: str) -> Splice:
             return Splice(begin, begin, f"{indent}if {ahead}.drain():\n{inner}break\n", loop_lines.INSIDE)
         return Splice(begin, begin, f"{indent}{ahead}.drain()\n", loop_lines.INSIDE)
     return Splice(start, start, f"{ahead}.drain(); ", loop_lines.INSIDE)
-
-
-def _unused(facts: LoopFacts, wanted: str, used: set[str]) -> str:
-    name, number = wanted, 2
-    while name in facts.taken or name in used:
-        name, number = f"{wanted}_{number}", number + 1
-    used.add(name)
-    return name

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import libcst as cst
 
 from tracelens.patch.code.names import dotted, key, meets, rebound, variables, walk, written
+from tracelens.patch.code.naming import unused_name
 from tracelens.patch.code.outside import FILES, OUTPUT, words
 from tracelens.patch.deferral import value_types
 from tracelens.patch.deferral.captures import Capture
@@ -191,9 +192,7 @@ def _add(captures: dict[str, Capture], facts: LoopFacts, capture: Capture) -> No
         if (known.text, known.read) == (capture.text, capture.read):
             captures[name] = replace(known, nodes=(*known.nodes, *capture.nodes))
             return
-    name, number = capture.name, 2
-    while name in captures or (name != capture.name and name in facts.taken):
-        name, number = f"{capture.name}_{number}", number + 1
+    name = unused_name(capture.name, captures, facts.taken) if capture.name in captures else capture.name
     captures[name] = replace(capture, name=name)
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from tracelens.patch.code.naming import unused_name
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.deferral import loop_lines, value_types
 from tracelens.patch.deferral.captures import Capture
@@ -103,10 +104,7 @@ class _List:
         for capture in self.run.captures:
             wanted = _NUMBERED.sub("", capture.name)
             wanted = f"{wanted}s" if len(wanted) > 1 else f"every_{wanted}"
-            name, number = wanted, 2
-            while name in self.facts.taken or name in out:
-                name, number = f"{wanted}_{number}", number + 1
-            out.append(name)
+            out.append(unused_name(wanted, self.facts.taken, out))
         return out
 
     def _extended(self) -> str | None:

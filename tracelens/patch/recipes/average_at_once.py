@@ -19,7 +19,7 @@ from tracelens.patch.code.names import dotted, walk
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.loop.loops import Blocked
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
-from tracelens.patch.recipes.tensor_loops import answer, check_replaceable, loop_at, method_call, unused_name
+from tracelens.patch.recipes.tensor_loops import answer, check_replaceable, loop_at, method_call, unused_variable
 
 BY_HAND = say("write torch._foreach_mul_ and torch._foreach_add_, or torch._foreach_lerp_, over lists of the tensors")
 NO_LOOP = say("no loop on this line that averages tensors of two sets in one statement")
@@ -236,7 +236,7 @@ def _behind(node: cst.BaseExpression) -> cst.BaseExpression:
 
 def _proposal(request: RecipeRequest, found: _Average) -> Proposal:
     source, loop = request.source, found.loop
-    lists = tuple(unused_name(source, f"{name}_tensors") for name, _ in found.lists)
+    lists = tuple(unused_variable(source, f"{name}_tensors") for name, _ in found.lists)
     made = ", ".join(text for _, text in found.lists)
     indent, newline = source.indentation(loop), "\n"
     lines = [f"{lists[0]}, {lists[1]} = {made}", *(call.format(*lists) for call in found.calls)]

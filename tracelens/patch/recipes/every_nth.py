@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 import libcst as cst
 
 from tracelens.patch.code.names import dotted, rebound, walk
+from tracelens.patch.code.naming import unused_name
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.loop.loops import own_nodes
 from tracelens.patch.proposal import RecipeRequest
@@ -35,7 +36,7 @@ def condition(request: RecipeRequest, loop: cst.For) -> tuple[str, list[Splice]]
     if counted is not None:
         name, first = counted
         return f"{name} % {every} == {first % every}", []
-    name = _unused(source, "batch_number")
+    name = unused_name("batch_number", source.identifiers)
     target, iterated = loop.target, loop.iter
     bare = isinstance(target, cst.Tuple) and not target.lpar
     before, after = ("(", ")") if bare else ("", "")
@@ -120,10 +121,3 @@ def _lines_of_text(source: SourceFile, line: cst.SimpleStatementLine) -> Iterato
     for node in walk(line):
         if isinstance(node, (cst.SimpleString, cst.FormattedString)):
             yield from range(source.line(node) + 1, source.last_line(node) + 1)
-
-
-def _unused(source: SourceFile, wanted: str) -> str:
-    name, number = wanted, 2
-    while name in source.identifiers:
-        name, number = f"{wanted}_{number}", number + 1
-    return name

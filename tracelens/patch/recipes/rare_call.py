@@ -20,6 +20,7 @@ from tracelens.messages import joined, say
 from tracelens.model import Declined, Location
 from tracelens.patch.code import movers
 from tracelens.patch.code.names import dotted, rebound, walk
+from tracelens.patch.code.naming import take_name
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.deferral.loop_lines import first_line
 from tracelens.patch.loop.loops import Blocked, check_framework, check_unpatched, is_rare, training_loop
@@ -228,13 +229,7 @@ def _proposal(
 def _counter(source: SourceFile, line: cst.SimpleStatementLine, taken: set[str]) -> str:
     """A name for what counts a call: `collect_calls`."""
     call = next(node for node in walk(line) if isinstance(node, cst.Call))
-    wanted = f"{source.code(call.func).rpartition('.')[2]}_calls"
-    number, name = 1, wanted
-    while name in source.identifiers or name in taken:
-        number += 1
-        name = f"{wanted}_{number}"
-    taken.add(name)
-    return name
+    return take_name(f"{source.code(call.func).rpartition('.')[2]}_calls", source.identifiers, taken)
 
 
 def _counters(source: SourceFile, line: cst.SimpleStatementLine, names: Sequence[str]) -> Iterator[Splice]:

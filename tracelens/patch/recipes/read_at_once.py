@@ -20,7 +20,7 @@ from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.loop.loops import Blocked
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
 from tracelens.patch.recipes.scalar_expressions import is_one_number
-from tracelens.patch.recipes.tensor_loops import answer, check_replaceable, loop_at, method_call, unused_name
+from tracelens.patch.recipes.tensor_loops import answer, check_replaceable, loop_at, method_call, unused_variable
 
 BY_HAND = say("keep the values on the GPU in a list, and read them at once: torch.stack(values).tolist()")
 NO_LOOP = say("no loop over tensors on this line that reads one value of each")
@@ -96,8 +96,8 @@ def _of_comprehension(request: RecipeRequest, node: _Comprehension) -> Proposal:
     conditions = tuple(_condition(source, each.test, {}) for each in over.ifs)
     values = _values(source, (over.target, over.iter), number, conditions, _value_name(reads[0]))
     check_replaceable(request, node, (), BY_HAND)
-    name = unused_name(source, f"{values.name}s")
-    one = unused_name(source, values.name)
+    name = unused_variable(source, f"{values.name}s")
+    one = unused_variable(source, values.name)
     start = source.span(statement)[0]
     first, last = source.span(over)
     if node.elt is reads[0] and not isinstance(node, cst.SetComp):
@@ -135,8 +135,8 @@ def _of_loop(request: RecipeRequest, loop: cst.For) -> Proposal:
     _check_used(loop, statements, reads, variables | bound.keys(), number)
     values = _values(source, (loop.target, loop.iter), number, tuple(conditions), _value_name(reads[0]))
     check_replaceable(request, loop, variables | bound.keys(), BY_HAND)
-    name = unused_name(source, f"{values.name}s")
-    one = values.name if values.name in bound else unused_name(source, values.name)
+    name = unused_variable(source, f"{values.name}s")
+    one = values.name if values.name in bound else unused_variable(source, values.name)
     indent = source.indentation(loop)
     lines = [values.kept(name), f"for {one} in {values.read(name)}:"]
     lines += [f"    {_with_values(source, statement, reads, one)}" for statement in statements]

@@ -11,6 +11,7 @@ import libcst as cst
 
 from tracelens.messages import say
 from tracelens.patch.code.names import walk
+from tracelens.patch.code.naming import unused_name
 from tracelens.patch.code.source import SourceFile, Splice, parse
 from tracelens.patch.deferral import loop_lines
 from tracelens.patch.loop.loops import RETURN_TENSOR, Blocked
@@ -48,7 +49,7 @@ def in_loop(source: SourceFile, function: cst.FunctionDef) -> StepBody:
     number = source.line(function)
     above = source.line_start(max(number - 1, 1))
     empty = number > 1 and not source.line_text(number - 1).strip()
-    line = f"{indent} for {unused(source, 'batch_of_step', set())} in (0,):{source.newline}"
+    line = f"{indent} for {unused_name('batch_of_step', source.identifiers)} in (0,):{source.newline}"
     removed = source.text[above : source.line_start(number)] if empty else ""
     text = source.text[:above] + source.text[above + len(removed) : start] + line + source.text[start:]
     changed = parse(source.path, source.shown, text.encode(source.module.encoding), source.entry)
@@ -70,11 +71,3 @@ def top_of(source: SourceFile, statement: cst.CSTNode) -> int:
     if isinstance(statement, (cst.SimpleStatementLine, cst.BaseCompoundStatement)):
         return loop_lines.first_line(source, statement)
     return source.line(statement)
-
-
-def unused(source: SourceFile, wanted: str, used: set[str]) -> str:
-    name, number = wanted, 2
-    while name in source.identifiers or name in used:
-        name, number = f"{wanted}_{number}", number + 1
-    used.add(name)
-    return name

@@ -17,6 +17,7 @@ import libcst as cst
 from tracelens.messages import joined, say, say_count
 from tracelens.patch.code import movers
 from tracelens.patch.code.names import dotted, is_output, key, own_names, walk
+from tracelens.patch.code.naming import take_name, unused_name
 from tracelens.patch.code.outside import BESIDES, FILES, OUTPUT
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.deferral import loop_lines
@@ -38,7 +39,7 @@ from tracelens.patch.loop.loops import (
 )
 from tracelens.patch.loop.sites import Site, find
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target, evidence, matched
-from tracelens.patch.recipes.step_bodies import in_loop, top_of, unused
+from tracelens.patch.recipes.step_bodies import in_loop, top_of
 
 _AROUND = 2
 _STEPPERS = re.compile(r"optim|opt$|sched|scaler", re.IGNORECASE)
@@ -118,8 +119,8 @@ def _proposal(
     if any(not deferral.facts.in_rare_branch(drain) for drain in deferral.drains):
         raise Blocked(None, say("`{name}` uses the value in the same batch", name=step.name), RETURN_TENSOR)
     drains = list(_drains(source, step, _results(step.node, deferral)))
-    ahead = unused(source, "ahead", used)
-    names = [unused(source, name_of(facts, run), used) for run in deferral.runs]
+    ahead = take_name("ahead", source.identifiers, used)
+    names = [take_name(name_of(facts, run), source.identifiers, used) for run in deferral.runs]
     moved = [DeferredFunction(facts, run, name, ahead) for run, name in zip(deferral.runs, names, strict=True)]
     inside = [one.call() for one in moved]
     inside += [_drain(made.source, node, ahead) for node in deferral.drains if isinstance(node, cst.BaseStatement)]
@@ -336,7 +337,7 @@ def _around(source: SourceFile, loop: Loop, ahead: str) -> Iterator[Splice]:
     """The loop's first line, which then tells where batches begin and end, and what runs after a `break`."""
     start, end = source.outer_span(head(loop))
     if isinstance(loop, cst.While):
-        name = unused(source, "_batch", set())
+        name = unused_name("_batch", source.identifiers)
         yield Splice(source.span(loop)[0], start, f"for {name} in {ahead}.iterate_while(lambda: ")
         yield Splice(end, end, ")", _AROUND)
     else:

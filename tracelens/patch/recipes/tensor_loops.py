@@ -12,6 +12,7 @@ import libcst as cst
 from tracelens.messages import say
 from tracelens.model import Declined, Location
 from tracelens.patch.code.names import walk
+from tracelens.patch.code.naming import unused_name
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.loop.loops import Blocked, check_framework
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
@@ -92,15 +93,12 @@ def _bound_nearby(source: SourceFile, name: cst.Name) -> bool:
     return False
 
 
-def unused_name(source: SourceFile, wanted: str) -> str:
+def unused_variable(source: SourceFile, wanted: str) -> str:
     """`wanted`, with a number where the file has a variable of that name already."""
     variables = {
         node.value for node in walk(source.module) if isinstance(node, cst.Name) and _is_variable(source, node)
     }
-    name, number = wanted, 2
-    while name in variables:
-        name, number = f"{wanted}_{number}", number + 1
-    return name
+    return unused_name(wanted, variables)
 
 
 def _is_variable(source: SourceFile, name: cst.Name) -> bool:
