@@ -175,7 +175,9 @@ def examine(inputs: Inputs, options: Options | None = None) -> Examined:
 def _with_headline(examined: Examined) -> Examined:
     facts = _facts(examined, {}, ())
     beside, headline = verdict.loss_beside_waits(facts), verdict.headline_before_plan(facts)
-    return replace(examined, diagnosis=replace(examined.diagnosis, headline=headline, loss_beside_waits=beside))
+    kind = verdict.headline_kind(facts)
+    told = replace(examined.diagnosis, headline=headline, headline_kind=kind, loss_beside_waits=beside)
+    return replace(examined, diagnosis=told)
 
 
 def diagnose(inputs: Inputs, options: Options | None = None) -> Diagnosis:
@@ -245,6 +247,7 @@ def _with_levers(examined: Examined, options: Options, context: PatchContext, ju
         abstentions=diagnosis.abstentions + program_language.hints(diagnosis.timeline.trace, unjudged),
         owners=levers.owners,
         headline=verdict.headline(judged.facts, taken),
+        headline_kind=verdict.headline_kind(judged.facts, taken),
     )
     by_name = {**judged.by_scheme, **levers.by_lever}
     return PlannedDiagnosis(

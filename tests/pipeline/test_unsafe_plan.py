@@ -255,6 +255,7 @@ def test_apply_names_what_needs_unsafe_and_makes_it_when_asked(
     document = json.loads(capsys.readouterr().out)
     jsonschema.validate(document, APPLY_SCHEMA)
     assert [hunk["id"] for hunk in document["needs_unsafe"]] == ["TL601"]
+    assert f"--lever {document['needs_unsafe'][0]['lever']} --unsafe" in promised
     assert main(["apply", str(made), "--unsafe"]) == 0
     shown = capsys.readouterr().out
     assert "TL601" in shown and "need --unsafe" not in shown and "needs --unsafe" not in shown

@@ -142,7 +142,7 @@ def test_where_no_line_holds_a_tenth_of_the_step_none_is_shown() -> None:
 
 
 def test_a_wait_beside_a_busy_gpu_is_said_to_be_free() -> None:
-    diagnosis = replace(cases.recommended(), headline="GPU-bound: 97 % busy. Nothing to fix in the loop.")
+    diagnosis = replace(cases.recommended(), headline="in any language", headline_kind="gpu")
     free = Lever("event-interval", "scheme", "measured", "", "", measured=Speedup(1.0, 0.98, 1.03))
     nothing = replace(diagnosis.recommendation, scheme=None, lever=None)
     said = first_screen.first_screen(replace(diagnosis, levers=(free,), recommendation=nothing)).beside_lines

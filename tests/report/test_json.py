@@ -11,7 +11,7 @@ import pytest
 
 from tests.support import report_cases as cases
 from tests.support.schemas import SCHEMA
-from tracelens.model import BREAKDOWN_PARTS, Run
+from tracelens.model import BREAKDOWN_PARTS, Run, StepTimes
 from tracelens.report import json as report
 
 
@@ -88,3 +88,17 @@ def test_paths_are_relative_to_the_run(tmp_path: Path) -> None:
 def test_a_number_that_is_not_finite_is_a_bug_not_a_token() -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         report.dumps(replace(cases.diagnosis(), gpu_busy_share=float("nan")))
+
+
+def test_without_steps_there_is_no_step_time_and_the_reason_is_told() -> None:
+    """The length of the recording, 10 ms here, is not that of a step."""
+    found = cases.diagnosis()
+    assert report.document(found)["baseline"] == {"step_us": 9500.0, "source": "unprofiled", "reason": None}
+    none = validated(report.document(replace(found, steps=StepTimes(1, "none", 10_000_000, 10_000_000, 10_000_000))))
+    assert none["baseline"]["step_us"] is None and none["baseline"]["reason"].startswith("no steps were found")
+    uncertain = report.document(replace(found, steps=replace(found.steps, certain=False)))["baseline"]
+    assert uncertain["step_us"] is None and uncertain["reason"].startswith("a part of the recording is missing")
+
+
+def test_what_the_headline_is_about_is_a_field() -> None:
+    assert validated(report.document(cases.diagnosis(headline_kind="gpu")))["headline_kind"] == "gpu"

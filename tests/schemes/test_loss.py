@@ -251,6 +251,13 @@ def test_which_waits_pay_is_not_said_before_there_is_a_plan() -> None:
     assert verdict.headline_before_plan(alone) == verdict.headline(alone)
 
 
+def test_what_a_headline_is_about_is_said_beside_it() -> None:
+    """Nobody has to read the sentence for it, which another language words differently."""
+    assert verdict.headline_kind(loop(SYNC, READ, Owner("gpu", 15 * MS))) == "loss"
+    assert verdict.headline_kind(loop(Owner("gpu", 15 * MS))) == "gpu"
+    assert verdict.headline_kind(replace(loop(Owner("gpu", 15 * MS)), owners=None)) == "not judged"
+
+
 def test_what_the_headline_leaves_out_is_where_how_much_and_what_helps() -> None:
     launching = replace(loop(Owner("gpu", 10 * MS), Owner("launch", 30 * MS)), gpu_busy_share=0.25)
     assert verdict.beside((), launching) == (

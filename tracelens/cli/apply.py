@@ -158,7 +158,9 @@ def _document(done: ApplyResult, unsafe: UnsafeOffer | None) -> dict[str, Any]:
         "scheme": done.scheme,
         "verdict": done.verdict,
         "patch": patch_document(done.change, done.check) if done.change is not None else None,
-        "needs_unsafe": [hunk_document(hunk) for hunk in (unsafe.hunks if unsafe is not None else ())],
+        "needs_unsafe": []
+        if unsafe is None
+        else [{**hunk_document(hunk), "lever": unsafe.lever} for hunk in unsafe.hunks],
         "next": done.next_command,
     }
 

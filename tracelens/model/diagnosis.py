@@ -15,6 +15,7 @@ from tracelens.model.findings import (
     Abstention,
     Breakdown,
     Finding,
+    HeadlineKind,
     InapplicableCheck,
     InventoryItem,
     Overlap,
@@ -69,6 +70,8 @@ class Diagnosis:
     """Who owns the time of a step."""
     headline: str = ""
     """The largest loss, in at most 60 characters and without a line."""
+    headline_kind: HeadlineKind = "not judged"
+    """What the headline is about: a sentence is not read to find out, whatever its language."""
     loss_beside_waits: str = ""
     """The largest loss with its line, where that is neither a wait for the GPU nor the GPU's own work; else empty."""
 

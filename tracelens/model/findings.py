@@ -130,6 +130,10 @@ class Finding:
     """Id of the Stall that it is about, where it is about one."""
 
 
+HeadlineKind = Literal["loss", "gpu", "not judged"]
+"""What a headline is about: a loss, the GPU's own work, or why nothing could be judged."""
+
+
 @dataclass(frozen=True, slots=True)
 class Abstention:
     """A symptom (or an estimate) that could not be judged: what is missing, and what to record."""

@@ -193,7 +193,7 @@ def _idle_elsewhere(diagnosis: PlannedDiagnosis, ended: Collection[str]) -> str:
 def _free_waits(diagnosis: PlannedDiagnosis) -> str:
     """Beside a GPU that works all the time: that waiting for it costs nothing, with the best number there is of it."""
     blocked_ns = sum(line.host_blocked_ns or 0 for line in costly_lines(diagnosis))
-    if not diagnosis.headline.startswith("GPU-bound") or blocked_ns < LEAST_SHARE * diagnosis.steps.best_known_ns:
+    if diagnosis.headline_kind != "gpu" or blocked_ns < LEAST_SHARE * diagnosis.steps.best_known_ns:
         return ""
     said = say("Python waits {time} ms per step there, but the GPU works all that time.", time=short_ms(blocked_ns))
     judged = [lever for lever in diagnosis.levers if lever.family == "scheme" and lever.known is not None]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tracelens.jsonfile import microseconds
+from tracelens.messages import say
 from tracelens.model import (
     BatchTimes,
     Breakdown,
@@ -67,10 +68,8 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "verdict": wording.verdict(diagnosis),
         "headline": diagnosis.headline,
-        "baseline": {
-            "step_us": microseconds(diagnosis.steps.best_known_ns if diagnosis.steps.certain else None),
-            "source": diagnosis.steps.baseline_source,
-        },
+        "headline_kind": diagnosis.headline_kind,
+        "baseline": _baseline(diagnosis.steps),
         "traces": [_trace(trace, diagnosis) for trace in diagnosis.traces],
         "steps": _steps(diagnosis.steps),
         "coverage": _coverage(diagnosis.timeline.coverage),
@@ -93,6 +92,17 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
         ],
         **(_plan(diagnosis) if isinstance(diagnosis, PlannedDiagnosis) else NO_PLAN),
     }
+
+
+def _baseline(steps: StepTimes) -> dict[str, Any]:
+    """The one step time; null with the reason where there is none: the length of a recording is not that of a step."""
+    reason = None
+    if steps.source == "none":
+        reason = say("no steps were found: times are of the whole recording")
+    elif not steps.certain:
+        reason = say("a part of the recording is missing, so the steps in it are not known for certain")
+    step_ns = steps.best_known_ns if reason is None else None
+    return {"step_us": microseconds(step_ns), "source": steps.baseline_source, "reason": reason}
 
 
 def _plan(diagnosis: PlannedDiagnosis) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tracelens.messages import capital, joined, say, say_count, value_in
+from tracelens.messages import capital, joined, say, say_count
 from tracelens.model import (
     Breakdown,
     Diagnosis,
@@ -375,10 +375,7 @@ def _why_idle(diagnosis: Diagnosis, parts: Breakdown, start: str) -> str:
     if waits := _costly_waits(diagnosis):
         return say("{idle}; {waits}.", idle=start, waits=waits)
     if diagnosis.loss_beside_waits:
-        loss = diagnosis.loss_beside_waits
-        if loss.startswith("The "):
-            loss = value_in(loss, "text") or f"the {loss[4:]}"
-        return say("{idle}; {loss}.", idle=start, loss=loss)
+        return say("{idle}; {loss}.", idle=start, loss=diagnosis.loss_beside_waits)
     idle_parts = {p: ns for p, ns in parts.known.items() if p.startswith("idle_")}
     cause = max(idle_parts, key=lambda part: idle_parts[part])
     if not idle_parts[cause]:

@@ -48,16 +48,21 @@ def gpu_headline(gpu_busy_share: float) -> str:
 
 
 def sentence(loss: Loss, period: Period) -> str:
+    """`clause`, as a sentence begins."""
+    return _capital(clause(loss, period))
+
+
+def clause(loss: Loss, period: Period) -> str:
     """'train.py:61 (gc.collect) costs 31.0 ms of every 58.4 ms step; without it a step takes 27.4 ms (replayed)'."""
     who = subject(loss)
     if not loss.returns:
         owned_ns = loss.ns * period.step_ns / max(period.wall_ns, 1)  # a share of the one step time that is told
         takes, owned, step = _takes(who, loss, period), ms(owned_ns), ms(period.step_ns)
-        return _capital(say("{takes} ({owned} of {step})", takes=takes, owned=owned, step=step))
+        return say("{takes} ({owned} of {step})", takes=takes, owned=owned, step=step)
     text: str = _costs(who, loss, period)
     if 0 < loss.ns < period.step_ns:
         text = say("{costs}; {rest}", costs=text, rest=_rest(loss, period.step_ns - loss.ns))
-    return _capital(text)
+    return text
 
 
 def details(loss: Loss, period: Period) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tracelens.edit_kinds import definition
 from tracelens.messages import joined, say
-from tracelens.model import Abstention, Estimate, Owner, Scheme, Stall
+from tracelens.model import Abstention, Estimate, HeadlineKind, Owner, Scheme, Stall
 from tracelens.schemes import loss_text
 from tracelens.schemes.facts import Facts
 from tracelens.schemes.limits import LIMIT_OF, binding_of, busy, communicates, helps_against
@@ -55,6 +55,14 @@ def headline(facts: Facts, scheme: Scheme | None = None) -> str:
     return loss_text.headline(loss, _period(facts))
 
 
+def headline_kind(facts: Facts, scheme: Scheme | None = None) -> HeadlineKind:
+    """What `headline` is about: a loss, the GPU's own work, or why nothing could be judged."""
+    loss = None if facts.unjudged is not None else _told(facts, scheme) if facts.has_gpu else _on_the_cpu(facts)
+    if loss is None:
+        return "not judged"
+    return "gpu" if loss.owner.kind == "gpu" else "loss"
+
+
 def headline_before_plan(facts: Facts) -> str:
     """The loss as far as an examination knows it. Which of several waits a change ends, and what that gives, only a
     plan tells: then it is what they leave of a step."""
@@ -78,11 +86,12 @@ def largest_owner(facts: Facts) -> Owner | None:
 
 
 def loss_beside_waits(facts: Facts) -> str:
-    """The largest loss with its line, where it is neither a wait nor the GPU's own work; else ""."""
+    """The largest loss with its line, as the second half of a sentence, where it is neither a wait nor the GPU's own
+    work; else ""."""
     loss = _largest(facts) if facts.has_gpu and facts.unjudged is None else None
     if loss is None or loss.owner.kind in ("wait", "copy", "gpu"):
         return ""
-    return loss_text.sentence(loss, _period(facts))
+    return loss_text.clause(loss, _period(facts))
 
 
 def recommended(scheme: Scheme, gives_up: Mapping[str, Any] | None, facts: Facts, limits: str) -> str:
