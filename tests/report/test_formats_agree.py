@@ -15,7 +15,6 @@ from tracelens.cli.options import Presentation
 from tracelens.cli.planning import PlanOptions
 from tracelens.cli.renderers.renderer import PlanAnswer, render
 from tracelens.report import text
-from tracelens.report.formatting import gain, milliseconds, percent, short_ms
 from tracelens.report.terminal import TerminalStyle
 
 pytestmark = pytest.mark.slow  # every bundled Run is planned and reported
@@ -38,11 +37,54 @@ def answers(request: pytest.FixtureRequest) -> Answers:
     found["json"], found["sarif"] = json.loads(found["json"]), json.loads(found["sarif"])
     body = re.sub(r"(?s)<(script|style)\b.*?</\1>", "", found["html"])
     found["page"] = re.sub(r"\s+", " ", markup.unescape(re.sub(r"<[^>]+>", "", body)))
+    celled = re.sub(r"<[^>]+>", "", re.sub(r"</(?:td|th|dd|dt|span|li|p)>", " | ", body))
+    found["cells"] = re.sub(r"\s+", " ", markup.unescape(celled))
     found["bare"] = found["page"].replace(" ", "")
     screen = text.recommendation(diagnosis, TerminalStyle(120))
     found["screen"] = re.sub(r"\s+", " ", screen)
     found["flat"] = re.sub(r"\s+", " ", found["text"])
     return found
+
+
+TIME = re.compile(r"(<?)\\?(<?)(\d[\d,]*(?:\.\d+)?) ?(ms|µs)")
+PERCENT = re.compile(r"([+−]?)(\d+(?:\.\d+)?) ?%")
+CELL = re.compile(r"^\\?(<?)(\d[\d,]*(?:\.\d+)?)$")
+
+
+def is_rounded(digits: str, value: float) -> bool:
+    """Whether what is written is this value, to the last digit that is written."""
+    last = 10.0 ** -len(digits.partition(".")[2])
+    return abs(float(digits.replace(",", "")) - value) <= 0.5001 * last
+
+
+def is_time(written: tuple[str, str, str], ms: float) -> bool:
+    """`<`, digits and unit; as so many ms."""
+    below, digits, unit = written
+    value = ms * (1000 if unit == "µs" else 1)
+    if below:
+        return 0 < value < float(digits)
+    # "µs" has two significant digits and none behind the point: 12 stands for 11.5 to 12.5
+    return is_rounded(digits, value)
+
+
+def tells_ms(said: str, ms: float) -> bool:
+    """Whether some time in the text is this one, read as a reader reads it."""
+    return any(is_time((found[1] or found[2], found[3], found[4]), ms) for found in TIME.finditer(said))
+
+
+def tells_gain(said: str, speedup: float) -> bool:
+    """Whether some percentage in the text is what this speedup gains: 100 · (old ÷ new − 1)."""
+    value = 100 * (speedup - 1)
+    return any(
+        is_rounded(found[2], -value if found[1] == "−" else value) for found in PERCENT.finditer(said) if found[1]
+    )
+
+
+def test_the_numbers_of_this_test_are_read_as_a_person_reads_them() -> None:
+    assert tells_ms("takes 12.34 ms.", 12.341) and not tells_ms("takes 12.34 ms.", 12.35)
+    assert tells_ms("<0.01 ms", 0.004) and not tells_ms("<0.01 ms", 0.02) and tells_ms("31 µs", 0.0312)
+    assert tells_gain("+45 %", 1.451) and not tells_gain("+45 %", 1.46) and not tells_gain("45 %", 1.45)
+    assert tells_gain("−3 %", 0.97) and not tells_gain("+3 %", 0.97)
 
 
 def rows_with(text: str, *names: str) -> list[str]:
@@ -58,29 +100,61 @@ def test_the_verdict_is_one_sentence(answers: Answers) -> None:
     assert recommended["verdict"] == verdict
 
 
+SPREAD = re.compile(r"(\d+\.\d+) ms (?:\([^\d]*)?(\d+\.\d+) to (\d+\.\d+)")
+
+
+def spreads_of(page: str, estimate: dict[str, float]) -> list[str]:
+    """Each place of the page that has the estimate with its range, with the words behind it; the first is enough."""
+    found = []
+    for one in SPREAD.finditer(page):
+        pairs = zip(one.groups(), ("step_us", "low_us", "high_us"), strict=True)
+        if all(is_rounded(digits, estimate[name] / 1000) for digits, name in pairs):
+            found.append(page[one.start() : one.end() + 60])
+    return found[:1]
+
+
 def test_each_scheme_has_the_same_numbers(answers: Answers) -> None:
     judged = [scheme for scheme in answers["json"]["schemes"] if scheme["estimate"]]
     assert judged
     for scheme in judged:
         estimate = scheme["estimate"]
-        low, high = f"{estimate['low_us'] / 1000:.2f}", f"{estimate['high_us'] / 1000:.2f}"
-        step = milliseconds(1000 * estimate["step_us"])
-        said = [step, f"({low} to {high})", gain(estimate["speedup"])]
-        said += [] if scheme["total"] is None else [f"{scheme['total']:.2f}"]
-        (in_text,) = [
-            row for row in rows_with(answers["text"], f" {scheme['id']} ", step) if "range" in row or "95" in row
-        ]
-        (in_markdown,) = rows_with(
-            answers["markdown"].partition("# Implementation record")[0], f"`{scheme['id']}`", "|", step
-        )
-        assert [one for one in said if one not in in_text or one not in in_markdown] == []
-        assert [
-            one for one in (step, f"{low} to {high}", gain(estimate["speedup"])) if one not in answers["page"]
-        ] == []
+        rows = rows_with(answers["text"], f"{scheme['id']}", "ms (")
+        (in_text,) = [row for row in rows if "range" in row or "95" in row]
+        rows = rows_with(answers["markdown"].partition("# Implementation record")[0], f"`{scheme['id']}`", "|")
+        (in_markdown,) = [row for row in rows if SPREAD.search(row)]
+        (on_page,) = spreads_of(answers["page"], estimate)
+        for row in (in_text, in_markdown, on_page):
+            step, low, high = SPREAD.findall(row)[0]
+            assert tells_ms(f"{step} ms", estimate["step_us"] / 1000)
+            assert tells_ms(f"{low} ms", estimate["low_us"] / 1000) and tells_ms(f"{high} ms", estimate["high_us"] / 1000)
+            assert tells_gain(row, estimate["speedup"])
+        if scheme["total"] is not None:
+            total = re.compile(r"(?<![\d.])\d{1,2}\.\d\d(?![\d%])")
+            for row in (in_text, in_markdown):
+                assert any(is_rounded(one, scheme["total"]) for one in total.findall(row))
         assert estimate["speedup"] == pytest.approx(estimate["base_us"] / estimate["step_us"])
         rank = "–" if scheme["rank"] is None else str(scheme["rank"])
         if any(one["rank"] is not None for one in judged):  # else the column of ranks is empty, and absent
             assert in_text.split()[0] == rank and in_markdown.split("|")[1].strip() == rank
+
+
+def cells_behind(page: str, place: str) -> list[str]:
+    """What stands behind each mention of a place on the page, until the row must have ended."""
+    return [page[found.end() : found.end() + 160] for found in re.finditer(rf"{re.escape(place)}(?!\d)", page)]
+
+
+def has_times(row: str, times: tuple[float | None, ...]) -> bool:
+    """Whether cells one behind another of a row are these (ns); what is not known says so."""
+    cells = [cell.strip() for cell in row.split("|") if cell.strip()]
+    return any(
+        all(map(is_cell, cells[start : start + len(times)], times)) for start in range(len(cells) - len(times) + 1)
+    )
+
+
+def is_cell(cell: str, ns: float | None) -> bool:
+    if ns is None:
+        return cell == "not measured"
+    return cell == "0 ms" if round(ns) == 0 else tells_ms(cell, ns / 1e6) and TIME.fullmatch(cell) is not None
 
 
 def test_each_wait_has_the_same_numbers(answers: Answers) -> None:
@@ -88,43 +162,50 @@ def test_each_wait_has_the_same_numbers(answers: Answers) -> None:
     scale = answers["json"]["baseline"]["step_us"] / answers["json"]["breakdown"]["wall_us"]
     for wait in answers["json"]["syncs"]:
         recorded = (wait["wait_us_per_step"], wait["gpu_idle_us_per_step"])
-        times = (*(None if us is None else round(1000 * scale * us) for us in recorded), wait["exposed_us_per_step"])
-        said = [milliseconds(ns) for ns in times[:2]]
-        said.append(milliseconds(None if times[2] is None else 1000 * times[2]))
+        exposed = wait["exposed_us_per_step"]
+        times = (
+            *(None if us is None else 1000 * scale * us for us in recorded),
+            None if exposed is None else 1000 * exposed,
+        )
         place = f"{wait['location']['path']}:{wait['location']['line']}" if wait["location"] else "not recorded"
-        cells = f" | {' | '.join(said)} | "
-        assert [row for row in rows_with(answers["markdown"], place) if cells in row], (place, cells)
-        assert " ".join(said).replace(" ", "") in answers["page"].replace(" ", "")
+        for rows in (rows_with(answers["markdown"], place), cells_behind(answers["cells"], place)):
+            assert any(has_times(row, times) for row in rows), (place, times, rows)
 
 
 def test_the_parts_of_a_step_add_up_and_are_the_same(answers: Answers) -> None:
     """The JSON has them as recorded, page and Markdown as shares of the one step time."""
     parts, baseline = answers["json"]["breakdown"], answers["json"]["baseline"]["step_us"]
     assert sum(parts["parts"].values()) == pytest.approx(parts["wall_us"])
-    for value in parts["parts"].values():
-        if value:
-            share = value / parts["wall_us"]
-            said = (short_ms(1000 * share * baseline), percent(share, 1))
-            assert "".join(said).replace(" ", "") in answers["bare"] and f"| {said[0]} | {said[1]} |" in answers[
-                "markdown"
-            ].replace("\\<", "<")
+    pairs = re.compile(r"\| \\?(<?)([\d.]+)(?: ms)? \| ([\d.]+) % \|")
+    for told in (answers["cells"], answers["markdown"]):
+        shown = [(below, digits, share) for below, digits, share in pairs.findall(told)]
+        for value in filter(None, parts["parts"].values()):
+            ms, share = value / parts["wall_us"] * baseline / 1000, 100 * value / parts["wall_us"]
+            assert any(
+                is_rounded(percent, share) and (ms < float(digits) if below else is_rounded(digits, ms))
+                for below, digits, percent in shown
+            ), (ms, share, shown)
 
 
 def test_the_page_and_the_terminal_have_the_same_answer(answers: Answers) -> None:
     """Headline, step time, gain and next command stand on both first screens, in the same digits."""
     found = answers["json"]
-    step = short_ms(1000 * found["baseline"]["step_us"])
+    base_ms = found["baseline"]["step_us"] / 1000
     assert found["headline"].rstrip(".") in answers["page"] and found["headline"].rstrip(".") in answers["screen"]
-    assert f"Steptime{step}" in answers["bare"] and f" {step} ms per step" in answers["screen"]
+    (on_page,) = re.findall(r"Steptime([\d.]+)", answers["bare"])
+    (on_screen,) = re.findall(r" ([\d.]+) ms per step, GPU busy", answers["screen"])
+    assert is_rounded(on_page, base_ms) and is_rounded(on_screen, base_ms)
     wanted = found["recommendation"]["scheme"] or found["recommendation"]["lever"]
     lever = next((one for one in found["levers"] if one["id"] == wanted), None)
     known = lever and (lever["measured"] or lever["predicted"])
     if known and known["low"] > 1:
-        then = short_ms(1000 * found["baseline"]["step_us"] / known["speedup"])
-        assert f"Steptime{step}→{then}ms" in answers["bare"] and f"{then} ms per step" in answers["screen"]
-        faster = gain(known["speedup"])
-        assert f"Throughput{faster}".replace(" ", "") in answers["bare"] and faster in answers["screen"]
-        assert f"{then} (" in answers["markdown"]
+        then_ms = base_ms / known["speedup"]
+        (after,) = re.findall(r"Steptime[\d.]+→([\d.]+)ms", answers["bare"])
+        faster = re.search(r"Throughput([+−]\d+%)", answers["bare"])
+        assert is_rounded(after, then_ms) and faster is not None and tells_gain(faster[1], known["speedup"])
+        (said,) = re.findall(r": ([^:]* ms per step, \+[^(]*)\(", answers["screen"])
+        assert tells_ms(said, then_ms) and tells_gain(said, known["speedup"])
+        assert any(is_rounded(one, then_ms) for one in re.findall(r"([\d.]+) \(", answers["markdown"]))
     assert answers["json"]["gpu_busy_share"] + answers["json"]["idle_share"] == pytest.approx(1)
 
 
@@ -132,9 +213,9 @@ def test_each_finding_costs_the_same_everywhere(answers: Answers) -> None:
     logged = {result["ruleId"]: result["message"]["text"] for result in answers["sarif"]["runs"][0]["results"]}
     assert set(logged) == {finding["id"] for finding in answers["json"]["findings"]}
     for finding in answers["json"]["findings"]:
-        cost = milliseconds(1000 * finding["cost_us_per_step"])
-        assert cost in answers["page"] and cost in logged[finding["id"]]
-        assert rows_with(answers["github"], finding["id"], cost)
+        cost_ms = finding["cost_us_per_step"] / 1000
+        assert tells_ms(answers["page"], cost_ms) and tells_ms(logged[finding["id"]], cost_ms)
+        assert any(tells_ms(row, cost_ms) for row in rows_with(answers["github"], finding["id"]))
 
 
 def test_predicted_and_measured_agree_with_what_verify_kept(answers: Answers) -> None:
@@ -145,7 +226,7 @@ def test_predicted_and_measured_agree_with_what_verify_kept(answers: Answers) ->
         assert f"measured: step time x {1 / estimate['speedup']:.3f}" in scheme["reasons"]
         record = answers["markdown"].partition("# Implementation record")[2]
         measured = [row for row in record.splitlines() if row.startswith("| measured on this machine")]
-        assert gain(estimate["speedup"]) in measured[0]
+        assert tells_gain(measured[0], estimate["speedup"])
         graded = next(row for row in record.splitlines() if "as fast as predicted" in row)
         predicted = next(row for row in record.splitlines() if row.startswith("| predicted by the replay"))
         span = re.search(r"measured, (.*) predicted", graded)
