@@ -174,8 +174,7 @@ def examine(inputs: Inputs, options: Options | None = None) -> Examined:
 
 def _with_headline(examined: Examined) -> Examined:
     facts = _facts(examined, {}, ())
-    beside, headline = verdict.loss_beside_waits(facts), verdict.headline_before_plan(facts)
-    kind = verdict.headline_kind(facts)
+    kind, headline, beside = verdict.before_plan(facts)
     told = replace(examined.diagnosis, headline=headline, headline_kind=kind, loss_beside_waits=beside)
     return replace(examined, diagnosis=told)
 
@@ -240,7 +239,7 @@ def _with_levers(examined: Examined, options: Options, context: PatchContext, ju
     wanted = Wanted(judged.workers, options.forced, judged.interval)
     levers = lever_remedies.plan(context, diagnosis, rules, results, wanted)
     lever = lever_remedies.lever_of_loss(verdict.largest_owner(judged.facts), levers) or judged.answer.scheme
-    taken = next((scheme for scheme in judged.schemes if scheme.id == judged.answer.scheme), None)
+    taken = next((it for it in judged.schemes if it.id == judged.answer.scheme), None)
     unjudged = ((examined.code,) if isinstance(examined.code, Abstention) else ()) + judged.set_aside
     told = replace(
         diagnosis,

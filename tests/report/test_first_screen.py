@@ -148,7 +148,7 @@ def test_a_wait_beside_a_busy_gpu_is_said_to_be_free() -> None:
     said = first_screen.first_screen(replace(diagnosis, levers=(free,), recommendation=nothing)).beside_lines
     # 6 ms of a recorded step of 10 ms, 40 µs beside it; a step is 9.5 ms
     assert said.startswith("Python waits 5.7 ms per step there, but the GPU works all that time.")
-    assert said.endswith("Wait every 10th batch: +0 % (measured, −2 to +3 %).")
+    assert said.endswith("Wait every 10th batch: +0 % throughput (measured, −2 to +3 %).")
 
 
 def test_the_command_of_a_lever_names_the_run_that_was_typed() -> None:
@@ -179,7 +179,7 @@ def test_why_the_gpu_idles_in_another_line_is_said_where_the_waits_keep_the_load
     gains = replace(lever(base.recommendation.scheme or "", (1.2, 1.1, 1.3), 1), family="scheme")
     base = replace(base, levers=(gains,))
     said = first_screen.first_screen(replace(base, stalls=quiet, owners=owners)).beside_lines
-    assert said.startswith("One alone gives back <0.1 ms at most, both together")
+    assert said.startswith("Both must go: without one the other waits longer (one <0.1, both ")
     assert said.endswith("that is the idle time of line 6.")
     apart = replace(owners, owners=(owners.owners[0], replace(owners.owners[1], group=None)))
     assert "idle time of line" not in first_screen.first_screen(replace(base, stalls=quiet, owners=apart)).beside_lines

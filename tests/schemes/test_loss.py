@@ -255,16 +255,17 @@ def test_what_a_headline_is_about_is_said_beside_it() -> None:
     """Nobody has to read the sentence for it, which another language words differently."""
     assert verdict.headline_kind(loop(SYNC, READ, Owner("gpu", 15 * MS))) == "loss"
     assert verdict.headline_kind(loop(Owner("gpu", 15 * MS))) == "gpu"
-    assert verdict.headline_kind(replace(loop(Owner("gpu", 15 * MS)), owners=None)) == "not judged"
+    assert verdict.headline_kind(replace(loop(Owner("gpu", 15 * MS)), owners=None)) == "unjudged"
 
 
 def test_what_the_headline_leaves_out_is_where_how_much_and_what_helps() -> None:
     launching = replace(loop(Owner("gpu", 10 * MS), Owner("launch", 30 * MS)), gpu_busy_share=0.25)
     assert verdict.beside((), launching) == (
-        "18.8 ms of 25.0 ms. What would help: CUDA graphs, torch.compile, larger batches."
+        "18.8 ms of 25.0 ms. What would help: "
+        "CUDA graphs (torch.compile reduce-overhead), torch.compile, larger batches."
     )
     busy = replace(loop(Owner("gpu", 30 * MS), Owner("launch", 1 * MS)), gpu_busy_share=0.97)
-    assert verdict.beside((), busy) == "What would help: bf16, torch.compile, cheaper kernels."
+    assert verdict.beside((), busy) == "What would help: bf16, torch.compile, cheaper kernels (by hand)."
     line = loop(replace(COLLECT, recoverable_ns=10 * MS), Owner("gpu", 15 * MS))
     assert verdict.beside((), line) == "train.py:88: without it a step takes 15.0 ms (predicted)."
 
@@ -273,15 +274,17 @@ def test_a_busy_gpu_is_told_that_nothing_is_to_be_fixed_with_what_would_help() -
     facts = replace(loop(Owner("gpu", 30 * MS), Owner("launch", 1 * MS)), gpu_busy_share=0.97)
     assert verdict.headline(facts) == "GPU-bound: 97 % busy. Nothing to fix in the loop."
     assert verdict.nothing((), facts) == (
-        "GPU-bound, GPU busy 97 %: nothing to fix in the loop; bf16, torch.compile, cheaper kernels would help."
+        "GPU-bound, GPU busy 97 %: nothing to fix in the loop; "
+        "bf16, torch.compile, cheaper kernels (by hand) would help."
     )
 
 
 def test_launch_bound_is_said_with_what_would_help() -> None:
     facts = replace(loop(Owner("gpu", 10 * MS), Owner("launch", 30 * MS)), gpu_busy_share=0.25)
     assert verdict.headline(facts) == "Launching kernels takes 75 % of the step"
-    assert "launch-bound, GPU busy 25 %; CUDA graphs, torch.compile, larger batches would help" in verdict.nothing(
-        (), facts
+    assert (
+        "launch-bound, GPU busy 25 %; CUDA graphs (torch.compile reduce-overhead), torch.compile, larger"
+        in verdict.nothing((), facts)
     )
 
 

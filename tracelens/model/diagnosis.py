@@ -70,7 +70,7 @@ class Diagnosis:
     """Who owns the time of a step."""
     headline: str = ""
     """The largest loss, in at most 60 characters and without a line."""
-    headline_kind: HeadlineKind = "not judged"
+    headline_kind: HeadlineKind = "unjudged"
     """What the headline is about: a sentence is not read to find out, whatever its language."""
     loss_beside_waits: str = ""
     """The largest loss with its line, where that is neither a wait for the GPU nor the GPU's own work; else empty."""

@@ -130,7 +130,7 @@ class Finding:
     """Id of the Stall that it is about, where it is about one."""
 
 
-HeadlineKind = Literal["loss", "gpu", "not judged"]
+HeadlineKind = Literal["loss", "gpu", "unjudged"]
 """What a headline is about: a loss, the GPU's own work, or why nothing could be judged."""
 
 

@@ -135,8 +135,12 @@ def _with_edit(
     within: Bracket = "inside" if gone and gone[0].group in ("first", "inside") else ""
     added = _margin(removed)[: len(_margin(removed)) - len(_margin(edit.removed))] + edit.added
     come = (SourceRow("add", None, added, group=within),) if edit.added else ()
-    yield from (row for row in rows if (row.number or 0) < edit.line)
-    yield from (*gone, *come)
+    before = [row for row in rows if (row.number or 0) < edit.line]
+    if edit.needed:
+        margin = _margin(source[edit.needed_line - 1]) if edit.needed_line <= len(source) else ""
+        first = sum((row.number or 0) < edit.needed_line for row in before)
+        before.insert(first, SourceRow("add", None, margin + edit.needed))
+    yield from (*before, *gone, *come)
     yield from (row for row in rows if (row.number or 0) > edit.line or (row.number == edit.line and not gone))
 
 

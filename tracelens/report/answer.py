@@ -19,7 +19,7 @@ from tracelens.report.line_times import recommended_lines
 from tracelens.report.outcome import BestLever
 
 SOURCE = {
-    "measured": say("median of the originals, measured"),
+    "measured": say("measured: the script as it is"),
     "unprofiled": say("without the profiler"),
     "recorded": say("as recorded, with the profiler"),
 }

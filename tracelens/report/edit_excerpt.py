@@ -1,11 +1,16 @@
 """What the recommended change looks like, in one line out and one line in.
 
 In: a PlannedDiagnosis. Out: an `EditExcerpt`, or None where no patch is made of the recommendation. The first line that
-is replaced says most: what is only added before it prepares it.
+is replaced says most: what is only added before it prepares it. Where the new line uses a name that the change itself
+makes, the line that makes it is shown too; a comment on what is gone is not.
 """
 
 from __future__ import annotations
 
+import ast
+import io
+import re
+import tokenize
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from itertools import groupby, pairwise
@@ -15,6 +20,9 @@ from textwrap import dedent
 from tracelens.model import PlannedDiagnosis
 from tracelens.report import diff
 from tracelens.report.diff import ChangedFile, DiffRow
+
+_MADE = re.compile(r"([A-Za-z_]\w*)(?:\s*:[^=]+)?\s*=(?!=)")
+_CALLED = re.compile(r"(\w+)\s*\(")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +37,20 @@ class EditExcerpt:
     lines_in: int
     lines_out: int
     new_files: tuple[str, ...]
+    needed: str = ""
+    """The line that makes a name which `added` uses, where the change itself brings it; else empty."""
+    needed_line: int = 0
+    """The line of the file as it is that `needed` comes before."""
+
+    @property
+    def shown(self) -> int:
+        """How many of the changed lines stand here."""
+        return sum(bool(text) for text in (self.needed, self.removed, self.added))
+
+    @property
+    def whole(self) -> bool:
+        """Whether that is the whole change."""
+        return self.shown >= self.lines_in + self.lines_out and not self.new_files
 
 
 def edit_excerpt(diagnosis: PlannedDiagnosis) -> EditExcerpt | None:
@@ -45,6 +67,9 @@ def edit_excerpt(diagnosis: PlannedDiagnosis) -> EditExcerpt | None:
     row = before or after
     kinds = [row.kind for file in files if not file.created for row in file.rows]
     texts = dedent("\n".join(row.text for row in (before, after) if row is not None)).splitlines()
+    if before is not None and after is not None:
+        texts[-1] = _without_old_comment(texts[0], texts[-1])
+    needed, needed_line = _maker(_rows(shown), texts[-1]) if after is not None else ("", 0)
     return EditExcerpt(
         path=shown.path,
         line=(row.old or row.new or 0) if row is not None else 0,
@@ -53,7 +78,47 @@ def edit_excerpt(diagnosis: PlannedDiagnosis) -> EditExcerpt | None:
         lines_in=kinds.count("add"),
         lines_out=kinds.count("del"),
         new_files=tuple(PurePath(file.path).name for file in files if file.created),
+        needed=needed,
+        needed_line=needed_line,
     )
+
+
+def _without_old_comment(removed: str, added: str) -> str:
+    """The new line without the comment of the old one, where it calls nothing that the old one called: what was said
+    of the call that is gone ("wait for the step") does not hold of the new one."""
+    comment = _comment(removed)
+    if not comment or not added.endswith(comment) or set(_CALLED.findall(removed)) & set(_CALLED.findall(added)):
+        return added
+    return added.removesuffix(comment).rstrip()
+
+
+def _comment(text: str) -> str:
+    try:
+        tokens = list(tokenize.generate_tokens(io.StringIO(text.strip()).readline))
+    except (tokenize.TokenError, SyntaxError):
+        return ""
+    return next((token.string for token in tokens if token.type == tokenize.COMMENT), "")
+
+
+def _maker(rows: Sequence[DiffRow], added: str) -> tuple[str, int]:
+    """The line of the change that makes a name which `added` uses, and the line of the file that it comes before;
+    ("", 0) where it stands alone, or the name is made in more than a line."""
+    for place, row in enumerate(rows):
+        made = _MADE.match(row.text.strip()) if row.kind == "add" else None
+        if made is None or row.text.strip() == added or not re.search(rf"\b{made[1]}\b", added):
+            continue
+        before = next((later.old for later in rows[place:] if later.old is not None), None)
+        if before is not None and _is_whole(row.text.strip()):
+            return row.text.strip(), before
+    return "", 0
+
+
+def _is_whole(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except SyntaxError:
+        return False
+    return True
 
 
 def _rows(file: ChangedFile) -> Sequence[DiffRow]:

@@ -10,9 +10,18 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
-from tracelens.messages import capital, joined, say
+from tracelens.messages import capital, joined, say, say_count
 from tracelens.model import Diagnosis, Lever, Location, PlannedDiagnosis, Verification
-from tracelens.report import edit_excerpt, formatting, lever_names, line_times, next_commands, step_strip, wording
+from tracelens.report import (
+    edit_excerpt,
+    formatting,
+    lever_names,
+    line_times,
+    loader_lines,
+    next_commands,
+    step_strip,
+    wording,
+)
 from tracelens.report.edit_excerpt import EditExcerpt
 from tracelens.report.formatting import DASH, short_ms
 from tracelens.report.line_times import CostlyLine
@@ -23,8 +32,10 @@ from tracelens.units import percent_range
 
 MOST_LINES = 6
 """Source lines shown: a frame of more is not read at a glance."""
-LEAST_SHARE = 0.005
-"""Of the step. A line below it is no part of the answer."""
+LEAST_SHARE = 0.05
+"""Of the step. A line below it is no part of the answer, unless the recommended change is about it."""
+LEAST_BLOCKED_SHARE = 0.005
+"""Of the step: that waiting for a busy GPU is free is said of what can be seen."""
 LEAST_ANSWER_SHARE = 0.1
 """Of the step. Where no change is recommended and no line holds as much, the answer is not in a line."""
 LEAST_LOADER_SHARE = 0.05
@@ -72,6 +83,8 @@ class FirstScreen:
     """What becomes of the step; None where no lever gains for certain."""
     edit: EditExcerpt | None
     """What the recommended change looks like; None where no patch makes it."""
+    edit_rest: str
+    """How much of the change that is, and what shows all of it; empty where it is all."""
     strip: StepStrip | None
     """One step now, and with the recommended change; on one scale. None where nothing can be drawn."""
     levers: tuple[LeverRow, ...]
@@ -87,7 +100,7 @@ class FirstScreen:
 
 def first_screen(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> FirstScreen:
     """Everything that the first screen says. `typed`: paths and options of the user, for the commands."""
-    rows, then = ordered_levers(diagnosis), outcome(diagnosis)
+    rows, then, edit = ordered_levers(diagnosis), outcome(diagnosis), edit_excerpt.edit_excerpt(diagnosis)
     return FirstScreen(
         subject=subject(diagnosis),
         headline=diagnosis.headline,
@@ -99,7 +112,8 @@ def first_screen(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> Firs
         batch=_of_a_batch(diagnosis),
         beside_lines=_beside(diagnosis),
         then=then,
-        edit=edit_excerpt.edit_excerpt(diagnosis),
+        edit=edit,
+        edit_rest=_rest_of(edit, next_commands.after_recommend(diagnosis, typed)),
         strip=step_strip.step_strip(diagnosis, then),
         levers=lever_rows(rows[:MOST_LEVERS], diagnosis, typed),
         more_levers=max(0, len(rows) - MOST_LEVERS),
@@ -107,6 +121,19 @@ def first_screen(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> Firs
         about_patch=_about_patch(diagnosis),
         unjudged=len(diagnosis.abstentions),
     )
+
+
+def _rest_of(edit: EditExcerpt | None, next_command: str) -> str:
+    """'3 of 18 changed lines, 1 new file; all: the next command with --dry-run.'"""
+    if edit is None or edit.whole:
+        return ""
+    said = say("{shown} of {all} changed lines", shown=edit.shown, all=edit.lines_in + edit.lines_out)
+    if edit.new_files:
+        said = say_count("{lines}, {count} new file", "{lines}, {count} new files", len(edit.new_files), lines=said)
+    verb = next_command.split()[1] if next_command else ""
+    if verb == "apply":
+        return say("{lines}; all: the next command with --dry-run.", lines=said)
+    return say("{lines}; fix shows all.", lines=said) if verb == "fix" else say("{sentence}.", sentence=said)
 
 
 def _of_a_batch(diagnosis: PlannedDiagnosis) -> str:
@@ -159,7 +186,9 @@ def _beside(diagnosis: PlannedDiagnosis) -> str:
     scheme = diagnosis.recommended
     lever = next((lever for lever in diagnosis.levers if scheme is not None and lever.id == scheme.id), None)
     if scheme is None or lever is None or lever.known is None:
-        return wording.together(diagnosis) or _free_waits(diagnosis) or _no_line(diagnosis)
+        return (
+            loader_lines.said(diagnosis) or wording.together(diagnosis) or _free_waits(diagnosis) or _no_line(diagnosis)
+        )
     ended = {name for edit in scheme.edits for name in edit.stalls}
     alone = [stall.exposed_ns for stall in diagnosis.stalls if stall.id in ended and stall.exposed_ns is not None]
     base_ns = diagnosis.steps.best_known_ns
@@ -168,9 +197,9 @@ def _beside(diagnosis: PlannedDiagnosis) -> str:
         return ""
     values = {"one": short_ms(max(alone)), "all": short_ms(all_ns), "count": len(alone)}
     if len(alone) == 2:
-        said = say("One alone gives back {one} ms at most, both together {all} ms.", **values)
+        said = say("Both must go: without one the other waits longer (one {one}, both {all} ms).", **values)
     else:
-        said = say("One alone gives back {one} ms at most, all {count} together {all} ms.", **values)
+        said = say("All {count} must go: without one the others wait longer (one {one}, all {all} ms).", **values)
     idle = _idle_elsewhere(diagnosis, ended)
     return joined(" ", [said, idle]) if idle else said
 
@@ -193,7 +222,7 @@ def _idle_elsewhere(diagnosis: PlannedDiagnosis, ended: Collection[str]) -> str:
 def _free_waits(diagnosis: PlannedDiagnosis) -> str:
     """Beside a GPU that works all the time: that waiting for it costs nothing, with the best number there is of it."""
     blocked_ns = sum(line.host_blocked_ns or 0 for line in costly_lines(diagnosis))
-    if diagnosis.headline_kind != "gpu" or blocked_ns < LEAST_SHARE * diagnosis.steps.best_known_ns:
+    if diagnosis.headline_kind != "gpu" or blocked_ns < LEAST_BLOCKED_SHARE * diagnosis.steps.best_known_ns:
         return ""
     said = say("Python waits {time} ms per step there, but the GPU works all that time.", time=short_ms(blocked_ns))
     judged = [lever for lever in diagnosis.levers if lever.family == "scheme" and lever.known is not None]
@@ -297,7 +326,7 @@ def spans(lines: Sequence[int]) -> str:
 
 
 def _instead(diagnosis: PlannedDiagnosis) -> str:
-    """'Wait every 10th batch: 17.5 ms per step, +45 % (measured, +21 to +73 %).'; untried, what it acts on."""
+    """'Wait every 10th batch saves 7.9 ms: +45 % throughput (measured, +21 to +73 %).'; untried, what it acts on."""
     wanted = diagnosis.recommendation.scheme or diagnosis.recommendation.lever
     lever = next((lever for lever in diagnosis.levers if lever.id == wanted), None)
     if lever is None or (lever.known is not None and not lever.known.excludes_zero):
@@ -309,18 +338,20 @@ def _instead(diagnosis: PlannedDiagnosis) -> str:
             return say("{lever}: not tried yet.", lever=name)
         part, step = short_ms(acts_ns), short_ms(diagnosis.steps.best_known_ns)
         return say("{lever}: saves at most {part} of {step} ms, not tried yet.", lever=name, part=part, step=step)
-    step = short_ms(diagnosis.steps.best_known_ns / lever.known.speedup)
-    return say("{lever}: {step} ms per step, {gained}.", lever=name, step=step, gained=_gained(lever))
+    base_ns = diagnosis.steps.best_known_ns
+    step_ns = base_ns / lever.known.speedup
+    saved = short_ms(base_ns - step_ns)
+    return say("{lever} saves {saved} ms: {gained}.", lever=name, saved=saved, gained=_gained(lever))
 
 
 def _gained(lever: Lever) -> str:
-    """'+45 % (measured, +21 to +73 %)'; empty where nothing is known."""
+    """'+45 % throughput (measured, +21 to +73 %)'; empty where nothing is known."""
     known = lever.known
     if known is None:
         return ""
     span = percent_range(*(100 * (ratio - 1) for ratio in (known.low, known.high)))
     told = {"gain": formatting.gain(known.speedup), "evidence": wording.STATE[lever.state], "range": span}
-    return say("{gain} ({evidence}, {range})", **told)
+    return say("{gain} throughput ({evidence}, {range})", **told)
 
 
 def _measured(diagnosis: PlannedDiagnosis) -> str:
@@ -345,7 +376,13 @@ def _about_patch(diagnosis: PlannedDiagnosis) -> str:
 
 def _how(trial: Verification) -> str:
     same = say("same results, bit for bit") if trial.numbers_equal else say("results not the same")
-    steps = trial.details.get("steps")
-    if not isinstance(steps, int):
-        return say("Measured, both scripts in turns: {same}.", same=same)
-    return say("Measured over {steps} steps, both scripts in turns: {same}.", steps=steps, same=same)
+    steps, pairs = trial.details.get("steps"), (trial.details.get("times") or {}).get("pairs")
+    if not isinstance(steps, int) or not pairs:
+        return say("Measured in steps of their own, both scripts in turns: {same}.", same=same)
+    return say_count(
+        "Measured in {count} pair of {steps} steps of their own: {same}.",
+        "Measured in {count} pairs of {steps} steps of their own: {same}.",
+        len(pairs),
+        steps=steps,
+        same=same,
+    )

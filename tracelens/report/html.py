@@ -48,7 +48,8 @@ from tracelens.report.training_window import taken_in, training_window
 from tracelens.run.sources import SourceScope
 from tracelens.units import known_by
 
-UNIT = re.compile(r"([+−-]?\d[\d.,]* (?:%|ms|s)(?!\w))")
+UNIT = re.compile(r"([+−-]?\d[\d.,]* (?:%|ms|s)(?!\w)|(?<!\S)--[a-z][\w-]*)")
+"""A number with its unit, and an option of a command: what no line breaks inside of."""
 SAID = re.compile(r'\bsay\("([^"]+)"')
 """What the scripts of the page say, as they write it."""
 SCRIPTS = ("report", "tryout", "timeline")

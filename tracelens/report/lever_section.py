@@ -79,6 +79,18 @@ class LeverTable:
         return any(line.command or line.advice for line in self.lines)
 
     @property
+    def lede(self) -> str:
+        """In what order they stand: there is no best of what nobody knows to gain."""
+        if any(line.rank not in ("", DASH) for line in self.lines):
+            return say("Everything that could change this step, best first.")
+        return say("Everything that could change this step; of none it is known that it gains, so no order is meant.")
+
+    @property
+    def says_acts(self) -> bool:
+        """Whether any line has the part of a step that it acts on."""
+        return any(line.acts for line in self.lines)
+
+    @property
     def table(self) -> Table:
         """The same as a plain table."""
         columns = ("", say("lever"), say("lines"), say("predicted, ms"), say("measured, ms"), say("gain"), say("next"))

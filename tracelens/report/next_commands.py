@@ -98,7 +98,7 @@ def after_recommend(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> s
 
 def _worth_a_trial(diagnosis: PlannedDiagnosis) -> tuple[str, ...]:
     """What could make the GPU's own work, or launching it, shorter: the first of each such family. Empty on a CPU."""
-    if diagnosis.gpu_busy_share is None or diagnosis.headline_kind == "not judged":
+    if diagnosis.gpu_busy_share is None or diagnosis.headline_kind == "unjudged":
         return ()
     busy = diagnosis.gpu_busy_share >= 0.5
     families = ("precision", "compile") if busy else ("compile",)

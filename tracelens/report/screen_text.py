@@ -34,7 +34,7 @@ def blocks(screen: FirstScreen, next_command: str) -> Iterator[RenderableType]:
     yield from head(screen)
     yield from annotated(screen.lines, screen.time_columns, screen.beside_lines)
     yield from pictured(screen.strip)
-    yield from edited(screen.edit)
+    yield from edited(screen.edit, screen.edit_rest)
     if screen.levers:
         yield Text()
         yield _Levers(screen.levers, say("step, ms") if screen.steps_found else say("recording, ms"))
@@ -97,17 +97,21 @@ def pictured(strip: StepStrip | None) -> Iterator[RenderableType]:
         yield _Lanes(lanes)
 
 
-def edited(edit: EditExcerpt | None) -> Iterator[RenderableType]:
-    """One line that goes and the one that takes its place."""
+def edited(edit: EditExcerpt | None, rest: str) -> Iterator[RenderableType]:
+    """One line that goes and the one that takes its place, and where the rest is."""
     if edit is None:
         return
     yield Text()
-    number = str(edit.line)
-    for kind, text in (("del", edit.removed), ("add", edit.added)):
+    width = len(str(edit.line))
+    rows = (("add", edit.needed), ("del", edit.removed), ("add", edit.added))
+    numbered = next((place for place, (_, text) in enumerate(rows) if text and place > 0), 0)
+    for place, (kind, text) in enumerate(rows):
         mark, style = terminal.MARKS[kind]
         if text:
-            yield _CutLine(f"{number:>{len(str(edit.line))}} {mark} {clean(text)}", style)
-            number = ""
+            number = str(edit.line) if place == numbered else ""
+            yield _CutLine(f"{number:>{width}} {mark} {clean(text)}", style)
+    if rest:
+        yield terminal.paragraph(rest, "dim")
 
 
 def _what_it_does(command: str) -> str:

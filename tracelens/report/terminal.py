@@ -17,7 +17,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tracelens.messages import say, say_count, shown
+from tracelens.messages import say, say_count, shown, value_in
+from tracelens.report import wrapping
 from tracelens.report.diff import ChangedFile
 from tracelens.report.formatting import clean, said_columns
 from tracelens.report.source_excerpt import Excerpt
@@ -65,16 +66,31 @@ def heading(text: str) -> RenderableType:
 
 
 def paragraph(text: str, style: str = "") -> RenderableType:
-    return Padding(Text(_clean_lines(text), style=style), (0, 0, 0, 2))
+    return _Sentence(text, style, INDENT)
 
 
 def subject(text: str) -> RenderableType:
     """What an answer is about, at the margin; wrapped where the terminal is narrow."""
-    return Padding(Text(_clean_lines(text), style="dim"), 0)
+    return _Sentence(text, "dim", 0)
 
 
 def verdict(text: str) -> RenderableType:
-    return Padding(Text(_clean_lines(text), style="bold"), (1, 2, 0, 2))
+    return Group(Text(), _Sentence(text, "bold", INDENT))
+
+
+@dataclass(frozen=True)
+class _Sentence:
+    """Wrapped where the terminal ends; a command that it ends with is whole, to be copied."""
+
+    text: str
+    style: str
+    indent: int
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        command = clean(value_in(self.text, "command"))
+        room = options.max_width - self.indent
+        for line in wrapping.with_command(_clean_lines(self.text), command, room):
+            yield Text(" " * self.indent + line, style=self.style, no_wrap=True, overflow="ignore")
 
 
 def _clean_lines(text: str) -> str:

@@ -16,7 +16,7 @@ PYTHON_ONLY = {"amp", "compile"}
 LIMITS: Mapping[str, tuple[str, tuple[tuple[str, str], ...]]] = {
     "stream": (
         say("GPU-bound"),
-        (("amp", say("bf16")), ("compile", say("torch.compile")), ("", say("cheaper kernels"))),
+        (("amp", say("bf16")), ("compile", say("torch.compile")), ("", say("cheaper kernels (by hand)"))),
     ),
     "host": (
         say("launch-bound"),
@@ -46,6 +46,9 @@ LIMITS: Mapping[str, tuple[str, tuple[tuple[str, str], ...]]] = {
 """What a limit is called, and what helps: each with the inventory item that says it is done already. Where the GPU is
 busy with collectives that nothing hides, kernels are not what to make cheaper."""
 
+_LEVERS = {"cuda_graphs": say("CUDA graphs (torch.compile reduce-overhead)")}
+"""In Python, by the name that the lever has in the table of levers."""
+
 LIMIT_OF: Mapping[OwnerKind, str] = {"gpu": "stream", "launch": "host", "communication": "communication"}
 """Owners that are a limit of the loop rather than a place in it."""
 
@@ -54,7 +57,8 @@ def helps_against(limit: str, facts: Facts) -> tuple[str, str]:
     """What a limit is called, and what helps and is not done yet."""
     name, remedies = LIMITS[limit]
     done = {item.id for item in facts.inventory if item.present} | (set() if facts.python else PYTHON_ONLY)
-    return name, joined(", ", [text for item, text in remedies if item not in done])
+    named = [_LEVERS.get(item, text) if facts.python else text for item, text in remedies if item not in done]
+    return name, joined(", ", named)
 
 
 def busy(facts: Facts) -> str:

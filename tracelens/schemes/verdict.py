@@ -59,8 +59,13 @@ def headline_kind(facts: Facts, scheme: Scheme | None = None) -> HeadlineKind:
     """What `headline` is about: a loss, the GPU's own work, or why nothing could be judged."""
     loss = None if facts.unjudged is not None else _told(facts, scheme) if facts.has_gpu else _on_the_cpu(facts)
     if loss is None:
-        return "not judged"
+        return "unjudged"
     return "gpu" if loss.owner.kind == "gpu" else "loss"
+
+
+def before_plan(facts: Facts) -> tuple[HeadlineKind, str, str]:
+    """What an examination says: what the headline is about, the headline, and the largest loss beside waits."""
+    return headline_kind(facts), headline_before_plan(facts), loss_beside_waits(facts)
 
 
 def headline_before_plan(facts: Facts) -> str:

@@ -1,0 +1,116 @@
+"""What people who saw a first screen for the first time stumbled over: one claim each."""
+
+from __future__ import annotations
+
+import html as markup
+import re
+from dataclasses import replace
+
+import pytest
+
+from tests.support import report_cases as cases
+from tests.support.sample_plans import sample_plan
+from tracelens.model import Lever, Location, Owner, Owners, Speedup
+from tracelens.report import first_screen, html, loader_lines, text
+from tracelens.report.terminal import TerminalStyle
+
+MS = 1_000_000
+
+
+def screen(case: str, width: int = 80) -> str:
+    return " ".join(text.recommendation(sample_plan(case), TerminalStyle(width)).split())
+
+
+def page(case: str) -> str:
+    body = re.sub(r"(?s)<(script|style)\b.*?</\1>", "", html.render(sample_plan(case)))
+    return re.sub(r"\s+", " ", markup.unescape(re.sub(r"<[^>]+>", "", body)))
+
+
+def loading(edit_line: int = 2) -> str:
+    """A loop of 9.5 ms that waits 3.8 of them for batches, of which more workers save 3.2 (9.5 → 6.3)."""
+    base = cases.recommended()
+    waits = Owner("dataloader", 4 * MS, (Location("train.py", 6),))
+    lever = Lever("workers=8", "loader", "predicted", "", "", predicted=Speedup(1.5, 1.4, 1.6))
+    lever = replace(lever, locations=(Location("train.py", edit_line),))
+    wanted = replace(base.recommendation, scheme=None, lever="workers=8")
+    owners = Owners(10 * MS, (Owner("gpu", 6 * MS), waits))
+    return loader_lines.said(replace(base, owners=owners, levers=(lever,), recommendation=wanted))
+
+
+def test_each_line_of_a_loader_is_said_to_be_what_it_is_and_how_much_of_the_wait_can_be_saved() -> None:
+    assert loading() == ("Line 6 waits for batches; line 2 makes the DataLoader. Of the 3.8 ms 3.2 can be saved.")
+    assert loading(edit_line=6) == "Of the 3.8 ms 3.2 can be saved.", "one line is one line"
+    assert loader_lines.said(cases.recommended()) == ""
+
+
+@pytest.mark.slow
+def test_the_line_of_the_change_is_told_from_the_line_that_waits() -> None:
+    said = "Line 54 waits for batches; line 39 makes the DataLoader; the change goes into line 34."
+    assert said in screen("loader_bound") and said in page("loader_bound")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["sync_every_batch", "loader_bound", "pageable_copies"])
+def test_a_gain_is_one_of_throughput_and_stands_beside_what_is_saved(case: str) -> None:
+    for said in (screen(case), page(case)):
+        assert re.search(r"saves [\d.]+ ms: \+\d+ % throughput \((?:measured|predicted), ", said)
+
+
+@pytest.mark.slow
+def test_of_two_waits_of_which_one_takes_no_time_it_is_said_why_both_count() -> None:
+    said = "Both must go: without one the other waits longer (one <0.1, both 7.9 ms)."
+    assert said in screen("sync_every_batch") and said in page("sync_every_batch")
+
+
+@pytest.mark.slow
+def test_measured_steps_are_told_from_recorded_ones() -> None:
+    said = "Measured in 3 pairs of 200 steps of their own"
+    assert said in screen("sync_every_batch") and said in page("sync_every_batch")
+    assert "10 steps recorded" in page("sync_every_batch")
+
+
+@pytest.mark.slow
+def test_what_a_lever_acts_on_is_explained_on_the_page_and_nothing_is_best_of_what_nobody_knows() -> None:
+    assert "Acts on: so many ms of a step" in page("gpu_bound")
+    assert "best first" in page("sync_every_batch")
+    for case in ("gpu_bound", "host_bound"):
+        assert "best first" not in page(case) and "so no order is meant" in page(case)
+
+
+@pytest.mark.slow
+def test_that_no_line_holds_the_time_is_said_on_the_page_too() -> None:
+    said = "No single line holds a tenth of the step."
+    assert said in screen("host_bound") and said in page("host_bound")
+
+
+@pytest.mark.slow
+def test_what_would_help_has_the_name_of_its_lever_or_is_said_to_be_for_a_person() -> None:
+    said = text.recommendation(sample_plan("host_bound"), TerminalStyle(120))
+    assert "CUDA graphs (torch.compile reduce-overhead)" in said
+    assert "or torch.compile reduce-overhead" in said
+    assert "cheaper kernels (by hand)" in screen("gpu_bound")
+
+
+def test_no_line_breaks_inside_of_an_option() -> None:
+    said = html._units("tracelens apply a-b/run --lever event-interval --dry-run")
+    assert said.count('<span class="unit">--') == 2 and '<span class="unit">--dry-run</span>' in said
+
+
+@pytest.mark.slow
+def test_a_wait_looks_the_same_beside_its_line_and_in_the_step() -> None:
+    """Whether it is for a batch or for the GPU: both are the host's."""
+    said = html.render(sample_plan("loader_bound"))
+    (block,), (waiting,) = (re.findall(rf"rect\.{kind} {{ fill: ([^;]+);", said) for kind in ("block", "await"))
+    assert block == waiting
+    (key,) = re.findall(r'(?s)<figure class="strip".*?<ul class="key"[^>]*>(.*?)</ul>', said)
+    assert "host blocked" in key and "waits for a batch" not in key
+
+
+def test_the_baseline_is_named_without_a_word_of_statistics() -> None:
+    from tracelens.report.answer import SOURCE
+
+    assert SOURCE["measured"] == "measured: the script as it is"
+
+
+def test_a_line_below_a_twentieth_of_the_step_is_no_part_of_the_answer() -> None:
+    assert first_screen.LEAST_SHARE == 0.05
