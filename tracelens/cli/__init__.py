@@ -47,9 +47,10 @@ SYSTEM_REFUSES = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE, errno.ENAMETOOLONG}
 )
 """A full or failing disk, permissions, a limit: reported in one line, not as a bug with its traceback."""
-COLLECTED_AFTER = 200_000
-"""New objects after which Python looks for cycles, instead of 700: a command makes a million objects that stay until it
-ends, and looking through them again and again took a sixth of its time."""
+COLLECTED_AFTER = 1_000_000
+"""New objects after which Python looks for cycles, instead of 700: what a command makes mostly stays until it ends, and
+looking through it again and again took a sixth of its time; at 200,000 still a fourteenth. A million small objects are
+some 100 MB."""
 EXIT_INTERRUPTED = 130
 """128 + SIGINT, as shells report it."""
 

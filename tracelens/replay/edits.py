@@ -52,13 +52,13 @@ class PreparedEdits:
         self.plan = edit_sites.plan(trace, edits)
         self.cuts = self._cuts(trace)
 
-    def program(self, costs: Calibration) -> Program:
-        """The Program under these constants."""
+    def program(self, costs: Calibration, repeated: Collection[int] | None = None) -> Program:
+        """The Program under these constants; of `repeated` recorded steps only, if given: the others stay empty."""
         own = replace(self.trace, calibration=costs)
         trace = with_more_workers(own, self.edits)
         cuts = self.cuts if trace.steps is own.steps else self._cuts(trace)
         return Program(
-            variants=tuple(self._variants(trace, cuts)) if self.plan.sites else trace.steps,
+            variants=tuple(self._variants(trace, cuts, repeated)) if self.plan.sites else trace.steps,
             streams=len(trace.streams) + (1 if self.plan.depth else 0),
             queue_limit=costs.queue_limit,
             staging_bytes=costs.staging_bytes,
@@ -72,9 +72,14 @@ class PreparedEdits:
     def _cuts(self, trace: ReplayTrace) -> tuple[SplitStep, ...]:
         return tuple(edit_sites.split(step, self.plan) for step in trace.steps)
 
-    def _variants(self, trace: ReplayTrace, cuts: Sequence[SplitStep]) -> Iterator[StepVariant]:
+    def _variants(
+        self, trace: ReplayTrace, cuts: Sequence[SplitStep], repeated: Collection[int] | None
+    ) -> Iterator[StepVariant]:
         intervals = self.plan.intervals
-        for cut in cuts:
+        for number, cut in enumerate(cuts):
+            if repeated is not None and number not in repeated:
+                yield from ((),) * (1 << len(intervals))
+                continue
             for flags in product((False, True), repeat=len(intervals)):
                 # Bit i of the variant's number is intervals[i]: the last factor of a product varies fastest.
                 last = {interval for interval, flag in zip(intervals, reversed(flags), strict=True) if flag}

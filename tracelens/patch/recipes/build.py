@@ -117,7 +117,9 @@ class _Project:
                 ) from error
         return files, declined
 
-    def draft(self, source: SourceFile, targets: Targets) -> _Draft:
+    def draft(self, source: SourceFile, targets: Targets, *, rewritten: bool = False) -> _Draft:
+        """What the recipes propose. `rewritten`: the file is our own result. Nothing in it replaces a function of
+        torch, or it would not have been made; to ask again would follow the whole project once more."""
         names = source.names
         proposals: list[Proposal] = []
         declined: list[Declined] = []
@@ -137,7 +139,7 @@ class _Project:
                 changing=frozenset(p.loop_line for p in proposals if p.replaced_by is not None or p.guards),
                 start_method=multiprocessing.get_all_start_methods()[0],
             )
-            if source.effects.replaced:
+            if not rewritten and source.effects.replaced:
                 declined += [whole_file.replaced(request, place) for place in places]
                 continue
             answer = answered(recipe(edit.kind), request)
@@ -203,7 +205,8 @@ class _Project:
         for edit, places in draft.targets.items():
             now = [(p, _moved(new.lines, p.line)) for p in places]
             moved[edit] = [replace(p, line=line) for p, line in now if line is not None or p.line is None]
-        again = self.draft(parse(draft.source.path, draft.source.shown, new.data, self.script), moved)
+        after = parse(draft.source.path, draft.source.shown, new.data, self.script)
+        again = self.draft(after, moved, rewritten=True)
         return (
             say("a second run would change {location} again", location=again.proposals[0].location)
             if again.proposals
