@@ -95,9 +95,12 @@ def test_what_was_measured_is_in_the_answer_in_the_run_and_in_every_later_plan(
 def test_the_table_says_gain_range_and_results(run: Path, session: Session, capsys: Capture) -> None:
     assert main(["try", str(run), "workers=6", "compile"]) == 0
     streams = capsys.readouterr()
-    assert "Measuring: workers=6, compile. Your files stay as they are." in streams.err
+    assert (
+        "Measuring: DataLoader workers 6 (workers=6), torch.compile (compile). Your files stay as they are."
+        in streams.err
+    )
     said = " ".join(streams.out.split())  # a narrow terminal breaks the sentence
-    assert "Faster: workers=6 +100 % (95 %: +80 % to +120 %); same results, bit for bit." in said
+    assert "Faster: DataLoader workers 6 +100 % (95 %: +80 % to +120 %); same results, bit for bit." in said
     assert "5.0 (4.5 to 5.6)" in streams.out
     assert "the compile version ended with exit code 1" in said
     assert f"next: tracelens recommend {run}" in streams.out
@@ -159,14 +162,17 @@ def test_nothing_measured_is_undecided_and_ctrl_c_shows_what_was_measured(
     session.interrupted = True
     assert main(["try", str(run), "workers=6"]) == 130
     said = " ".join(capsys.readouterr().out.split())
-    assert "Interrupted; what was measured is kept. Faster: workers=6" in said
+    assert "Interrupted; what was measured is kept. Faster: DataLoader workers 6" in said
 
 
 def test_what_was_not_tried_together_is_said(run: Path, session: Session, capsys: Capture) -> None:
     session.apart = ("workers=6",)
     assert main(["try", str(run), "bf16", "workers=6"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "Not measured together with it, for lack of time: workers=6. Give a larger --budget." in said
+    assert (
+        "Not measured together with it, for lack of time: DataLoader workers 6 (workers=6). Give a larger --budget."
+        in said
+    )
 
 
 def test_variables_that_make_every_number_meaningless_come_first(

@@ -117,14 +117,16 @@ def test_what_no_patch_writes_is_told_by_hand_and_a_busy_gpu_is_fine() -> None:
     levers = rules.load().levers
     by_hand = choice.without_change(held_by("dataloader", "bf16", "cached-samples"), levers)
     assert (by_hand.fine, by_hand.try_next) == (False, "cached-samples")
-    assert by_hand.reason == "No patch is made for cached-samples. By hand: train.py:7: write cached-samples."
+    assert by_hand.reason == "No patch is made for Keep decoded samples. By hand: train.py:7: write cached-samples."
     obstacle = Declined("rare-call", Location("train.py", 7), "the loop is no `for` loop", "put it below a condition")
     declining = held_by("host_line", "gc-collect")
     place = replace(declining.levers[0], locations=(Location("train.py", 7),))
     left_out = replace(place, id="line=train.py:7")
     patches = {"gc-collect": replace(patch(), files=(), declined=(obstacle,))}
     told = choice.without_change(replace(declining, levers=(place, left_out), patches=patches), levers)
-    assert "gc-collect (the loop is no `for` loop). By hand: train.py:7: write gc-collect." in told.reason
+    assert (
+        "Collect every 100th batch (the loop is no `for` loop). By hand: train.py:7: write gc-collect." in told.reason
+    )
     assert told.try_next == "line=train.py:7", "its patch changes nothing: what can be tried is the line left out"
     launching = choice.without_change(held_by("launch", "compile"), levers)
     assert (launching.fine, launching.try_next) == (False, "compile"), "compile changes numbers: measured, not written"

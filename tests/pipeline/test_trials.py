@@ -14,6 +14,7 @@ from tests.support.places import ROOT
 from tracelens import pipeline, trials
 from tracelens.cli import main
 from tracelens.cli.verify import _document
+from tracelens.lever_names import named
 from tracelens.model import Ratio, Recommendation, Verification
 from tracelens.verify.policy import POLICY
 from tracelens.verify.supervisor import session as verifying
@@ -69,7 +70,7 @@ def test_measured_gains_replace_the_estimates_and_decide_the_recommendation(
     assert main(["verify", str(folder), "--all"]) == 1, "one of them is slower"
     shown = capsys.readouterr().out
     assert shown.count("faster.") == len(patched) - 1
-    assert f"With these measurements: train.py:83, 84: {best} saves" in " ".join(shown.split())
+    assert f"With these measurements: train.py:83, 84: {named(best, 10)} saves" in " ".join(shown.split())
 
     after = planned(folder)
     assert after.recommendation.scheme == best

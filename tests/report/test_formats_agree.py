@@ -29,7 +29,7 @@ def answers(request: pytest.FixtureRequest) -> Answers:
     diagnosis = sample_plan(request.param)
     answer = PlanAnswer(diagnosis, (), PlanOptions())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COLUMNS", "120")  # a narrow terminal gets lists, which have no rows to compare
+        patch.setenv("COLUMNS", "160")  # a narrow terminal gets lists, which have no rows to compare
         found: Answers = {
             renderer.name: render(renderer.page, answer, Presentation(renderer.name, verbose=True))
             for renderer in renderers.RENDERERS

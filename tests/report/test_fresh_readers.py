@@ -10,8 +10,9 @@ import pytest
 
 from tests.support import report_cases as cases
 from tests.support.sample_plans import sample_plan
+from tracelens import lever_names as names
 from tracelens.model import Lever, Location, Owner, Owners, Speedup
-from tracelens.report import first_screen, html, loader_lines, text
+from tracelens.report import first_screen, html, lever_names, loader_lines, text
 from tracelens.report.terminal import TerminalStyle
 
 MS = 1_000_000
@@ -114,3 +115,25 @@ def test_the_baseline_is_named_without_a_word_of_statistics() -> None:
 
 def test_a_line_below_a_twentieth_of_the_step_is_no_part_of_the_answer() -> None:
     assert first_screen.LEAST_SHARE == 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["sync_every_batch", "pageable_copies", "gpu_bound", "loader_bound", "host_bound"])
+def test_a_lever_has_one_name_for_people(case: str) -> None:
+    """What `report` prints, `recommend` shows and the page lists; the id is what is typed, and stands beside it."""
+    diagnosis = sample_plan(case)
+    ids = [scheme.id for scheme in diagnosis.schemes]
+    assert not [name for name in ids if name in diagnosis.recommendation.verdict]
+    chosen = next((lever for lever in diagnosis.levers if lever.id == diagnosis.recommendation.scheme), None)
+    if chosen is not None:
+        name = lever_names.name(chosen, diagnosis)
+        assert name in diagnosis.recommendation.verdict and name in screen(case) and name in page(case)
+    long = text.recommendation(diagnosis, TerminalStyle(200, everything=True)).rpartition("next:")[0]
+    shown = {name for name in ids if f"({name})" in long}
+    assert shown == {scheme.id for scheme in diagnosis.schemes if scheme.estimate or scheme.reasons}
+
+
+def test_a_name_has_what_is_typed_beside_it_where_that_differs() -> None:
+    assert names.with_id("event-interval", 10) == "Wait every 10th batch (event-interval)"
+    assert (names.with_id("bf16"), names.named("workers=8", None, 2)) == ("bf16", "DataLoader workers 2→8")
+    assert names.named("interval-sync") == names.named("interval-sync", 1) == "Synchronize every Nth batch"

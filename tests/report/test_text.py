@@ -105,7 +105,7 @@ def test_schemes_show_prior_beside_evidence_and_the_reason_of_a_rejection() -> N
     out = text.recommendation(cases.recommended(), replace(PLAIN, everything=True))
     assert "10 predicted (8)" in out
     assert "gains 0.2 %, within its noise of ±2 %" in out
-    assert "Risk above 31.5 %: event-sync would win" in out
+    assert "Risk above 31.5 %: Wait for an event would win" in out
 
 
 def test_the_next_command_is_ready_to_paste() -> None:

@@ -72,7 +72,7 @@ def test_the_verdict_gives_cost_and_place():
     found = answer({"event-interval": 25.0})
     assert found.scheme == "event-interval"
     assert found.verdict == (
-        "train.py:57: event-interval saves 2.0 ms of every 10.0 ms step: +25 % (+24 to +26 %, predicted)."
+        "train.py:57: Wait every 4th batch saves 2.0 ms of every 10.0 ms step: +25 % (+24 to +26 %, predicted)."
     )
 
 
@@ -86,7 +86,7 @@ def test_the_fastest_wins_by_its_gain():
 def test_the_fastest_is_named_when_a_limit_rules_it_out():
     found = answer({"interval-sync": 15.0, "full-pipeline": 60.0}, AdoptionLimits(days=2))
     assert found.scheme == "interval-sync"
-    assert found.verdict.endswith("full-pipeline would be fastest with +60 %.")
+    assert found.verdict.endswith("Copy ahead, wait every 3rd would be fastest with +60 %.")
     assert found.sensitivity["gives_up"] == {
         "fastest": "full-pipeline",
         "fastest_gain_percent": 60.0,
@@ -108,7 +108,7 @@ def test_nothing_names_the_limit_and_what_helps_instead(binding, name, remedy):
     found = answer({"event-interval": 0.3, "interval-sync": 0.2}, binding=binding, gpu_busy_share=0.67)
     assert found.scheme is None
     assert found.verdict.startswith(
-        "Nothing to fix: waits last 5.0 ms per step but no lever gains (best: event-interval +0 %)"
+        "Nothing to fix: waits last 5.0 ms per step but no lever gains (best: Wait every 4th batch +0 %)"
     )
     assert f"{name}, GPU busy 67 %" in found.verdict and remedy in found.verdict
     assert len(found.verdict) <= 240
@@ -125,7 +125,7 @@ def test_a_large_gain_with_a_range_below_zero_is_for_a_trial_to_judge():
     found = answer({"interval-sync": 0.3}, binding="host", estimates={"event-interval": unsure})
     assert found.scheme is None and found.measure == "event-interval"
     assert found.verdict.startswith("Nothing to fix yet: waits last 5.0 ms per step, and ")
-    assert "event-interval may pay: +18 % (−2 to +33 %, predicted)" in found.verdict
+    assert "Wait every 4th batch may pay: +18 % (−2 to +33 %, predicted)" in found.verdict
     assert "verify --lever event-interval measures it" in found.verdict and len(found.verdict) <= 240
     assert answer({"interval-sync": 0.3}, binding="host").measure is None
     bare = answer({"interval-sync": 0.3}, binding="host", estimates={"event-interval": unsure}, has_run=False)
@@ -203,7 +203,7 @@ def test_the_gain_gives_way_first():
 def test_the_time_and_the_amount_of_change_bind():
     time = answer({"more-streams": 8.0}, AdoptionLimits(days=1, change="acceptable"))
     assert time.scheme is None
-    assert time.verdict == "Nothing fits the limits given: more-streams (+8.0 %) needs 5 days, not 1."
+    assert time.verdict == "Nothing fits the limits given: Copy the next batch ahead (+8.0 %) needs 5 days, not 1."
     change = answer({"more-streams": 8.0}, AdoptionLimits(days=9, change="minimal"))
     assert change.verdict.endswith("needs a change that is acceptable, not minimal.")
     both = answer({"full-pipeline": 14.0}, AdoptionLimits(days=2, change="minimal", gain_percent=5))
@@ -248,7 +248,10 @@ def test_a_stage_whose_goals_are_met_says_stop():
 def test_a_quantity_that_rose_is_said_to_have_risen():
     counted = {"windows": {"before": BEFORE, "after": AFTER | {"sync_wait_us_per_step": 11_550.0}}}
     stages = answer(EVERYTHING, verifications=(trial("event-interval", 1 / 1.05, **counted),)).stages
-    assert (stages[0].goals[1].met, stages[0].goals[1].evidence) == (False, "event-interval: up by 131 %, measured")
+    assert (stages[0].goals[1].met, stages[0].goals[1].evidence) == (
+        False,
+        "Wait every Nth batch: up by 131 %, measured",
+    )
 
 
 def test_a_quantity_that_was_nothing_before_cannot_fall():
@@ -284,7 +287,9 @@ def test_weights_do_not_decide_between_gains_that_differ():
 
 def test_a_gain_that_comes_from_several_lines_names_them():
     stalls = (replace(SYNC, location=Location("train.py", 55)), READ)
-    assert answer({"event-interval": 25.0}, stalls=stalls).verdict.startswith("train.py:55, 57: event-interval saves")
+    assert answer({"event-interval": 25.0}, stalls=stalls).verdict.startswith(
+        "train.py:55, 57: Wait every 4th batch saves"
+    )
 
 
 @pytest.mark.parametrize(

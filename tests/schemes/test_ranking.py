@@ -73,7 +73,7 @@ def test_equal_patches_are_one_candidate_under_the_smaller_scheme() -> None:
         {"more-streams": 2, "pinned-copy": 1},
     )
     assert [one.same_as for one in both] == ["pinned-copy", None]
-    assert both[0].reasons[0] == "the same change as pinned-copy on this loop"
+    assert both[0].reasons[0] == "on this loop the same change as: Copy from pinned memory"
     assert ids(*both) == ["pinned-copy"]
 
 

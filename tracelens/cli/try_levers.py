@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tracelens import lever_names
 from tracelens.cli import options, output, subjects
 from tracelens.cli.options import Presentation
 from tracelens.cli.planning import PlanOptions, pipeline_options, planned, planning, typed
@@ -70,7 +71,7 @@ def try_levers(
 
 
 def _announce(what: LeverPlan, budget: float) -> None:
-    names = joined(", ", (trial.id for trial in what.trials))
+    names = joined(", ", (lever_names.with_id(trial.id) for trial in what.trials))
     minutes = f"{budget / 60:.0f} min" if budget >= 120 else f"{budget:.0f} s"
     output.note(
         say(
@@ -96,6 +97,7 @@ def _answer(
         warning=_warning(diagnosis),
         interrupted=outcome.interrupted,
         apart=outcome.apart,
+        interval=diagnosis.interval,
         bands={one.trial.id: one.seed_band for one in outcome.record.levers if one.trial.id in ids and one.seed_band},
     )
     after = next_commands.line(*_next(diagnosis, where))

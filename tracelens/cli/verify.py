@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tracelens import lever_names
 from tracelens.cli import options, output
 from tracelens.cli.options import Presentation
 from tracelens.cli.planning import PlanOptions, chosen_scheme, patching, planned, typed
@@ -181,7 +182,10 @@ def _text(
 
 
 def _line(trial: Verification, every: bool) -> str:
-    return say("{scheme}: {verdict}", scheme=trial.scheme, verdict=trial.verdict) if every else trial.verdict
+    if not every or trial.scheme is None:
+        return trial.verdict
+    name = lever_names.with_id(trial.scheme, trial.details.get("interval"))
+    return say("{lever}: {verdict}", lever=name, verdict=trial.verdict)
 
 
 def _document(measured: Sequence[Verification], ranked: PlannedDiagnosis | None) -> dict[str, object]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tracelens import chosen_patches
+from tracelens import chosen_patches, lever_names
 from tracelens.errors import UsageError
 from tracelens.lever_trials import LEAST_OWNER_SHARE, LeverPlan
 from tracelens.levers.definition import LeverRule, by_id
@@ -126,7 +126,7 @@ def without_change(diagnosis: PlannedDiagnosis, rules: Sequence[LeverRule]) -> U
         place = f"{owner.locations[0]}: " if owner.locations else ""
         said = say(
             "No patch is made for {lever}{obstacle}. By hand: {place}{text}.",
-            lever=lever.id,
+            lever=lever_names.named(lever.id),
             obstacle=_obstacle(diagnosis, lever),
             place=place,
             text=lever.text,

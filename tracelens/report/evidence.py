@@ -16,7 +16,7 @@ from tracelens.model import (
     SecondOpinion,
     Verification,
 )
-from tracelens.report import formatting, json, sections, verification_rows, wording
+from tracelens.report import formatting, json, lever_names, sections, verification_rows, wording
 from tracelens.report.formatting import gain, milliseconds
 from tracelens.report.sections import Code, Section, Table
 
@@ -46,18 +46,18 @@ WORDS = (
 
 def trials(diagnosis: PlannedDiagnosis) -> tuple[Section, ...]:
     """One section per change that was measured."""
-    return tuple(map(_trial, diagnosis.verifications))
+    return tuple(_trial(trial, diagnosis) for trial in diagnosis.verifications)
 
 
-def _trial(trial: Verification) -> Section:
-    name = trial.scheme or say("your change")
+def _trial(trial: Verification, diagnosis: PlannedDiagnosis) -> Section:
+    name = lever_names.with_id(trial.scheme, diagnosis) if trial.scheme else say("your change")
     predicted = say("{gain} predicted", gain=gain(trial.predicted.speedup)) if trial.predicted is not None else ""
     measured: str = OUTCOMES[trial.outcome]
     if trial.ratio is not None and trial.ratio.tells:
         measured = say("{gain} measured", gain=gain(1 / trial.ratio.value))
     rows = tuple((what, value, remark) for what, value, remark in verification_rows.rows(trial))
     return Section(
-        f"trial-{name}",
+        f"trial-{trial.scheme or 'change'}",
         say("Predicted and measured: {lever}", lever=name),
         joined(", ", [part for part in (predicted, measured) if part]),
         trial.verdict,

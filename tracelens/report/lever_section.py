@@ -12,7 +12,7 @@ from typing import Literal
 
 from tracelens.messages import say
 from tracelens.model import Lever, PlannedDiagnosis, Speedup
-from tracelens.report import first_screen, next_commands, wording
+from tracelens.report import first_screen, lever_names, next_commands, wording
 from tracelens.report.first_screen import LeverRow
 from tracelens.report.formatting import DASH, listed, says, short_ms
 from tracelens.report.sections import Code, Section, Table
@@ -97,7 +97,7 @@ class LeverTable:
         rows = tuple(
             (
                 line.rank,
-                Code(line.id),
+                line.title,
                 line.where,
                 _said(line, "predicted") or line.acts,
                 _said(line, "measured") or DASH,
@@ -184,7 +184,11 @@ def _rest(diagnosis: PlannedDiagnosis, shown: frozenset[str]) -> Iterator[Sectio
     untried = [lever for lever in left if lever.state == "not_tried"]
     if untried:
         rows = tuple(
-            (Code(one.id), one.text, Code(text) if (text := next_commands.with_lever(one, diagnosis)) else "")
+            (
+                lever_names.with_id(one.id, diagnosis),
+                one.text,
+                Code(text) if (text := next_commands.with_lever(one, diagnosis)) else "",
+            )
             for one in untried
         )
         yield Section(
@@ -194,7 +198,9 @@ def _rest(diagnosis: PlannedDiagnosis, shown: frozenset[str]) -> Iterator[Sectio
         )
     others = [lever for lever in left if lever.state != "not_tried"]
     if others:
-        rows = tuple((Code(one.id), wording.STATE[one.state], one.reason or "") for one in others)
+        rows = tuple(
+            (lever_names.with_id(one.id, diagnosis), wording.STATE[one.state], one.reason or "") for one in others
+        )
         title = say("{count} that the loop has, or that do not apply", count=len(rows))
         yield Section("inapplicable", title, table=Table((say("lever"), say("state"), say("why")), rows))
 
@@ -208,7 +214,7 @@ def same_idle_time(diagnosis: PlannedDiagnosis) -> str:
         if len(mine := [one for one in gaining if one.id.partition("=")[0] in owner.remedies]) > 1
         for lever in mine
     }
-    names = [lever.id for lever in gaining if lever.id in shared]
+    names = [lever_names.name(lever, diagnosis) for lever in gaining if lever.id in shared]
     if len(gaining) < 2:
         return ""
     if not names:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tracelens import lever_names
 from tracelens.messages import joined, say
 from tracelens.model import Lever, LeverCombination, LeverNumbers, Speedup
 from tracelens.report import formatting, loss_band, terminal
@@ -44,6 +45,12 @@ class TrialOfLevers:
     """Levers that gain, and were not tried beside the best for lack of time."""
     bands: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By id of a lever that changes losses, where it lies among the original's seeds."""
+    interval: int | None = None
+    """N of every N batches, which is a part of some names."""
+
+    def name(self, lever: str) -> str:
+        """'Wait every 10th batch (event-interval)': what it is, and what was typed for it."""
+        return lever_names.with_id(lever, self.interval)
 
 
 def text(trial: TrialOfLevers, style: TerminalStyle, after: str) -> str:
@@ -57,7 +64,10 @@ def _parts(trial: TrialOfLevers, after: str) -> Iterator[RenderableType]:
     measured = [lever for lever in trial.levers if lever.id in trial.shown and lever.measured is not None]
     if measured:
         yield terminal.heading(say("Measured beside the original, in turns"))
-        rows = [_row(lever.id, lever.measured, lever.numbers, lever.memory_bytes_delta, trial) for lever in measured]
+        rows = [
+            _row(trial.name(lever.id), lever.measured, lever.numbers, lever.memory_bytes_delta, trial)
+            for lever in measured
+        ]
         yield terminal.table(_COLUMNS, [*rows, *_together(trial)], frozenset({2, 3}))
     for name, band in list(trial.bands.items())[:MOST_PICTURES]:
         if lines := loss_band.picture(name, band):
@@ -66,13 +76,13 @@ def _parts(trial: TrialOfLevers, after: str) -> Iterator[RenderableType]:
             yield terminal.listing("\n".join(lines[1:]))
     yield terminal.verdict(verdict(trial))
     if trial.apart:
-        names = ", ".join(trial.apart)
+        names = joined(", ", map(trial.name, trial.apart))
         yield terminal.paragraph(
             say("Not measured together with it, for lack of time: {levers}. Give a larger --budget.", levers=names)
         )
     for lever in measured:
         if lever.reason:
-            yield terminal.paragraph(say("{lever}: {reason}", lever=lever.id, reason=lever.reason))
+            yield terminal.paragraph(say("{lever}: {reason}", lever=trial.name(lever.id), reason=lever.reason))
     yield from _others(trial)
     yield terminal.next_command(after)
 
@@ -81,16 +91,16 @@ def verdict(trial: TrialOfLevers) -> str:
     """One sentence: the best that was measured, and whether its results are the original's."""
     best = trial.combination
     if best is not None:
-        said = _faster(best)
+        said = _faster(best, trial)
     else:
         known = any(lever.measured is not None and lever.id in trial.shown for lever in trial.levers)
         said = say("No lever is faster beyond doubt.") if known else say("Nothing could be measured.")
     return say("Interrupted; what was measured is kept. {sentence}", sentence=said) if trial.interrupted else said
 
 
-def _faster(best: LeverCombination) -> str:
+def _faster(best: LeverCombination, trial: TrialOfLevers) -> str:
     told = {
-        "levers": joined(" and ", best.levers),
+        "levers": joined(" and ", [lever_names.named(name, trial.interval) for name in best.levers]),
         "gain": formatting.gain(best.measured.speedup),
         "low": formatting.gain(best.measured.low),
         "high": formatting.gain(best.measured.high),
@@ -137,14 +147,14 @@ def _others(trial: TrialOfLevers) -> Iterator[RenderableType]:
         (say("Does not apply"), "not_applicable"),
     ):
         rows = [
-            (lever.id, lever.reason or "")
+            (trial.name(lever.id), lever.reason or "")
             for lever in trial.levers
             if lever.state == state and lever.measured is None and lever.id in trial.shown
         ]
         if rows:
             yield terminal.heading(title)
             yield terminal.table((say("lever"), say("why")), rows, frozenset())
-    left = [lever.id for lever in trial.levers if lever.state in ("not_tried", "predicted")]
+    left = [trial.name(lever.id) for lever in trial.levers if lever.state in ("not_tried", "predicted")]
     if left:
         yield terminal.heading(say("Not tried"))
-        yield terminal.paragraph(", ".join(left))
+        yield terminal.paragraph(joined(", ", left))

@@ -214,7 +214,7 @@ def _estimate(scheme: Scheme) -> tuple[str, ...]:
 def score_note(diagnosis: PlannedDiagnosis) -> str:
     """What 10 means for performance here, and for which weights another change would win."""
     most = diagnosis.recommendation.sensitivity.get("performance_10_is_percent")
-    moved, said = wording.sensitivity(diagnosis.recommendation), []
+    moved, said = wording.sensitivity(diagnosis), []
     if most is not None:
         said.append(say("For performance 10 is {most:+.0f} %, the most that a change gains here.", most=most))
     if moved:

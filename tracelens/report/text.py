@@ -11,7 +11,8 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from tracelens.messages import capital, say
+from tracelens import lever_names as of_levers
+from tracelens.messages import capital, joined, say
 from tracelens.model import (
     CRITERIA,
     Diagnosis,
@@ -26,6 +27,7 @@ from tracelens.report import (
     analysis_text,
     diff,
     formatting,
+    lever_names,
     next_commands,
     screen_text,
     terminal,
@@ -147,20 +149,23 @@ def _schemes(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:
             say("rating before"),
             say("score"),
         )
-        yield terminal.table(columns, [_scheme_row(scheme) for scheme in shown], frozenset({0, 2, 3, 5, 6}))
+        rows = [_scheme_row(scheme, lever_names.with_id(scheme.id, diagnosis)) for scheme in shown]
+        yield terminal.table(columns, rows, frozenset({0, 2, 3, 5, 6}))
     reasons = wording.grouped_reasons(diagnosis)
     if reasons:
         yield terminal.heading(say("Why not"))
         yield terminal.table(
-            (say("lever"), say("reason")), [(", ".join(ids), reason) for ids, reason in reasons], frozenset()
+            (say("lever"), say("reason")),
+            [(joined(", ", [lever_names.with_id(name, diagnosis) for name in ids]), why) for ids, why in reasons],
+            frozenset(),
         )
 
 
-def _scheme_row(scheme: Scheme) -> tuple[str, ...]:
+def _scheme_row(scheme: Scheme, name: str) -> tuple[str, ...]:
     estimate = scheme.estimate
     return (
         str(scheme.rank or "–"),
-        scheme.id,
+        name,
         formatting.estimate_range(estimate) if estimate else formatting.UNKNOWN,
         formatting.gain(estimate.speedup) if estimate else "–",
         say("{evidence}, {range}", evidence=known_by(estimate.evidence), range=wording.RANGE[estimate.evidence])
@@ -177,13 +182,16 @@ def _criteria(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:
     if not scored:
         return
     yield terminal.heading(say("Scores: this run (rating before it), 10 is best"))
-    rows = [(scheme.id, *(_score(scheme, criterion) for criterion in CRITERIA)) for scheme in scored]
+    rows = [
+        (lever_names.name_of(scheme.id, diagnosis), *(_score(scheme, criterion) for criterion in CRITERIA))
+        for scheme in scored
+    ]
     yield terminal.table(
         (say("lever"), *(wording.CRITERION_WORD[one] for one in CRITERIA)),
         rows,
         frozenset(range(1, len(CRITERIA) + 1)),
     )
-    for line in wording.sensitivity(diagnosis.recommendation):
+    for line in wording.sensitivity(diagnosis):
         yield terminal.paragraph(line, "dim")
 
 
@@ -243,7 +251,7 @@ def _stages(diagnosis: PlannedDiagnosis, typed: Sequence[str]) -> Iterator[Rende
                 "{number}. {title}: {levers}",
                 number=stage.number,
                 title=capital(stage.title),
-                levers=", ".join(stage.schemes),
+                levers=joined(", ", [lever_names.name_of(name, diagnosis) for name in stage.schemes]),
             )
         )
         for goal in stage.goals:
@@ -300,7 +308,7 @@ def _patch(change: Patch, next_command: str, check: str, more: str) -> Iterator[
 
 def _verification(trials: Sequence[Verification], next_command: str) -> Iterator[RenderableType]:
     for trial in trials:
-        name = trial.scheme or say("change")
+        name = of_levers.with_id(trial.scheme, trial.details.get("interval")) if trial.scheme else say("change")
         said = trial.verdict if len(trials) == 1 else say("{lever}: {verdict}", lever=name, verdict=trial.verdict)
         yield terminal.verdict(said)
         yield terminal.table((say("measured"), "", ""), verification_rows.rows(trial), frozenset())

@@ -18,12 +18,12 @@ from tracelens.model import (
     OwnerKind,
     Patch,
     PlannedDiagnosis,
-    Recommendation,
     SecondOpinion,
     Stage,
     Stall,
     Trace,
 )
+from tracelens.report import lever_names
 from tracelens.report.formatting import clean, percent, readable_id
 from tracelens.units import said_ms
 
@@ -260,11 +260,11 @@ def situation(diagnosis: PlannedDiagnosis) -> tuple[str, ...]:
     return diagnosis.situation if diagnosis.recommendation.scheme is None else ()
 
 
-def sensitivity(recommendation: Recommendation) -> tuple[str, ...]:
+def sensitivity(diagnosis: PlannedDiagnosis) -> tuple[str, ...]:
     """For which weights another scheme would win, and what the winner gives up against the fastest."""
-    facts = recommendation.sensitivity
+    facts = diagnosis.recommendation.sensitivity
     lines = [
-        _otherwise(criterion, side, change)
+        _otherwise(criterion, side, change, lever_names.name_of(change["winner"], diagnosis))
         for criterion, changes in (facts.get("changes") or {}).items()
         for change in changes
         for side in ("below", "above")
@@ -272,15 +272,15 @@ def sensitivity(recommendation: Recommendation) -> tuple[str, ...]:
     ]
     given = facts.get("gives_up")
     if given and given["points"] >= WORTH_SAYING:
-        points, fastest = given["points"], given["fastest"]
+        points, fastest = given["points"], lever_names.name_of(given["fastest"], diagnosis)
         lines.append(say("{lever} would be faster by {points:g} percentage points", lever=fastest, points=points))
     if not facts:
         return ()
     return tuple(lines) or (say("no single weight changes the winner, and it is also the fastest"),)
 
 
-def _otherwise(criterion: str, side: str, change: Mapping[str, Any]) -> str:
-    told = {"criterion": CRITERION[criterion], "weight": change[side], "lever": change["winner"]}
+def _otherwise(criterion: str, side: str, change: Mapping[str, Any], winner: str) -> str:
+    told = {"criterion": CRITERION[criterion], "weight": change[side], "lever": winner}
     if side == "below":
         return say("{criterion} below {weight:g} %: {lever} would win", **told)
     return say("{criterion} above {weight:g} %: {lever} would win", **told)

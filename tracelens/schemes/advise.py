@@ -20,6 +20,7 @@ from tracelens.schemes.facts import AdoptionLimits, Facts
 from tracelens.schemes.stages import stages
 from tracelens.schemes.verdict import beside, nothing, recommended
 from tracelens.schemes.weighing import scheme_gain, sensitivity, uncertain
+from tracelens.schemes.wording import lever_name
 
 __all__ = ["AdoptionLimits", "Facts", "recommend"]
 
@@ -93,7 +94,10 @@ def _ruled_out(best: Scheme, rules: Rules, facts: Facts, limits: AdoptionLimits)
     gained = f"+{scheme_gain(best) or 0.0:.1f} %"
     wanted = joined(" and ", needs)
     return say(
-        "Nothing fits the limits given: {lever} ({gain}) needs {needs}.", lever=best.id, gain=gained, needs=wanted
+        "Nothing fits the limits given: {lever} ({gain}) needs {needs}.",
+        lever=lever_name(best),
+        gain=gained,
+        needs=wanted,
     )
 
 

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from tracelens.messages import say
 from tracelens.model import CRITERIA, Estimate, Patch, Scheme, Score
+from tracelens.schemes.wording import lever_name
 
 ENDS = 10.0
 """Performance of the candidate with the shortest step; what gains nothing has 0."""
@@ -152,5 +153,5 @@ def _change(scheme: Scheme, patch: Patch | None) -> object:
 def _named(scheme: Scheme, first: Scheme | None) -> Scheme:
     if first is None or first.id == scheme.id or not scheme.applicable:
         return scheme
-    reason = say("the same change as {lever} on this loop", lever=first.id)
+    reason = say("on this loop the same change as: {lever}", lever=lever_name(first))
     return replace(scheme, same_as=first.id, reasons=(reason, *scheme.reasons))

@@ -21,6 +21,7 @@ import difflib
 from collections.abc import Mapping
 from typing import Literal
 
+from tracelens import lever_names
 from tracelens.edit_kinds import definition
 from tracelens.messages import say
 from tracelens.model import CRITERIA, OUTCOMES, Abstention, Edit, Estimate, Patch, Scheme, Score, Verification
@@ -79,6 +80,10 @@ def comparable(
     return tuple(trial for trial in trials if _unlike(trial, plans, interval, device) is None)
 
 
+def _named(trial: Verification) -> str:
+    return lever_names.named(trial.scheme, trial.details.get("interval")) if trial.scheme else say("your change")
+
+
 def set_aside(
     trials: tuple[Verification, ...],
     plans: Mapping[str, tuple[Edit, ...] | str],
@@ -88,7 +93,7 @@ def set_aside(
     """The trials that are no evidence for this plan, each with the reason."""
     return tuple(
         Abstention(
-            "verify", say("verify.json holds a trial of {lever} {why}", lever=trial.scheme, why=reason), VERIFY_AGAIN
+            "verify", say("verify.json holds a trial of {lever} {why}", lever=_named(trial), why=reason), VERIFY_AGAIN
         )
         for trial in trials
         if (reason := _unlike(trial, plans, interval, device)) is not None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from tracelens import lever_names
 from tracelens.edit_kinds import definition
 from tracelens.messages import say
 from tracelens.model import OUTCOMES, Goal, Scheme, Stage, Verification
@@ -57,7 +58,7 @@ def _next(
     if trial is not None and goals and all(goal.met for goal in goals):
         return say("stop: every goal of this stage is met")
     if trial is not None and best is None:
-        return say("stop: {lever} was measured: {outcome}", lever=trial.scheme, outcome=OUTCOMES[trial.outcome])
+        return say("stop: {lever} was measured: {outcome}", lever=_named(trial), outcome=OUTCOMES[trial.outcome])
     maybe = uncertain(schemes)
     if best is None and maybe is not None:
         return "verify", maybe.id
@@ -68,6 +69,10 @@ def _next(
     if trial is not None and trial.scheme == best.id:
         return "apply", best.id
     return "verify", best.id
+
+
+def _named(trial: Verification) -> str:
+    return lever_names.named(trial.scheme, trial.details.get("interval")) if trial.scheme else say("your change")
 
 
 def _applies(rule: GoalRule, trial: Verification | None, schemes: Sequence[Scheme]) -> bool:
@@ -87,7 +92,7 @@ def _goal(rule: GoalRule, trial: Verification | None) -> Goal:
     said = percent(value) if rule.metric == "gain_percent" else f"{value:.0f} %"
     if rule.metric.endswith("_drop_percent") and value <= -0.5:
         said = say("up by {share:.0f} %", share=-value)
-    text = say("{lever}: {value}, measured", lever=trial.scheme, value=said)
+    text = say("{lever}: {value}, measured", lever=_named(trial), value=said)
     return Goal(rule.text, value >= rule.at_least, text)
 
 

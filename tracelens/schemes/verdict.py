@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tracelens import lever_names
 from tracelens.edit_kinds import definition
 from tracelens.messages import joined, say
 from tracelens.model import Abstention, Estimate, HeadlineKind, Owner, Scheme, Stall
@@ -25,7 +26,18 @@ from tracelens.schemes.loss import (
     largest,
 )
 from tracelens.schemes.weighing import scheme_gain, uncertain
-from tracelens.schemes.wording import LIMIT, bounded, cost, gain, ms, percent, places, unstopped
+from tracelens.schemes.wording import (
+    LIMIT,
+    bounded,
+    cost,
+    gain,
+    interval_of,
+    lever_name,
+    ms,
+    percent,
+    places,
+    unstopped,
+)
 
 RECORD_STEPS = say("record steps: tracelens profile SCRIPT")
 
@@ -108,12 +120,12 @@ def recommended(scheme: Scheme, gives_up: Mapping[str, Any] | None, facts: Facts
     loss = _largest(facts)
     if loss is not None and not _remedies(scheme, loss, saved_ns):
         text = loss_text.sentence(loss, _period(facts))
-        saves = say("{lever} saves {saved}: {gain}", lever=scheme.id, saved=ms(saved_ns), gain=gain(estimate))
-        return bounded(text, saves, say("{lever}: {gain}", lever=scheme.id, gain=gain(estimate)))
+        saves = say("{lever} saves {saved}: {gain}", lever=lever_name(scheme), saved=ms(saved_ns), gain=gain(estimate))
+        return bounded(text, saves, say("{lever}: {gain}", lever=lever_name(scheme), gain=gain(estimate)))
     where = places(stall.location for stall in _costly(scheme, facts))
     text = say(
         "{lever} saves {saved} of every {step} step: {gain}",
-        lever=scheme.id,
+        lever=lever_name(scheme),
         saved=ms(saved_ns),
         step=ms(facts.step_ns),
         gain=gain(estimate),
@@ -121,7 +133,11 @@ def recommended(scheme: Scheme, gives_up: Mapping[str, Any] | None, facts: Facts
     text = say("{where}: {text}", where=where, text=text) if where else text
     if gives_up is not None and gives_up["points"] >= MENTIONED_POINTS:
         most = percent(gives_up["fastest_gain_percent"])
-        limits = limits or say("{lever} would be fastest with {gain}", lever=gives_up["fastest"], gain=most)
+        limits = limits or say(
+            "{lever} would be fastest with {gain}",
+            lever=lever_names.named(gives_up["fastest"], interval_of(scheme)),
+            gain=most,
+        )
     if not limits and loss is not None and loss.owner.kind not in ("wait", "copy") and _shares_idle_time(scheme, loss):
         limits = say("{who} takes part in the same idle time", who=loss_text.subject(loss))
     return bounded(text, limits)
@@ -157,7 +173,7 @@ def beside(schemes: Sequence[Scheme], facts: Facts) -> str:
     if unjudged is not None and unjudged.detector == "steps":
         said.append(say("No steps were found: mark them, or record them with tracelens profile SCRIPT"))
     elif unjudged is None and (maybe := uncertain(schemes)) is not None and maybe.estimate is not None:
-        said.append(say("{lever} may pay: {gain}", lever=maybe.id, gain=gain(maybe.estimate)))
+        said.append(say("{lever} may pay: {gain}", lever=lever_name(maybe), gain=gain(maybe.estimate)))
     return say("{sentence}.", sentence=joined(". ", said))
 
 
@@ -202,7 +218,7 @@ def _beside(loss: Loss, unjudged: Abstention | None, schemes: Sequence[Scheme]) 
         return helps if unjudged.detector == "patch" else (*helps, unjudged.hint)
     maybe = uncertain(schemes)
     if maybe is not None and maybe.estimate is not None:
-        said = say("{lever} may pay: {gain}", lever=maybe.id, gain=gain(maybe.estimate))
+        said = say("{lever} may pay: {gain}", lever=lever_name(maybe), gain=gain(maybe.estimate))
         return (*(say("{sentence}; {more}", sentence=help_, more=said) for help_ in helps), said)
     if loss.owner.kind in ("wait", "copy") and (tried := _best_attempt(schemes)):
         return (tried,)
@@ -220,7 +236,7 @@ def _limit_alone(schemes: Sequence[Scheme], facts: Facts) -> str:
         text = say(
             "Nothing to fix yet: waits last {waits}, and {lever} may pay: {gain}",
             waits=cost(waited),
-            lever=maybe.id,
+            lever=lever_name(maybe),
             gain=gain(maybe.estimate),
         )
         if not facts.has_run:
@@ -352,7 +368,7 @@ def _best_attempt(schemes: Sequence[Scheme]) -> str:
     if not timed:
         return say("no lever applies")
     speed, best = max(timed, key=lambda pair: pair[0])
-    return say("no lever gains (best: {lever} {gain})", lever=best.id, gain=percent(speed))
+    return say("no lever gains (best: {lever} {gain})", lever=lever_name(best), gain=percent(speed))
 
 
 def _unjudged(facts: Facts) -> Abstention | None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tracelens import units
+from tracelens import lever_names, units
 from tracelens.messages import joined, say
-from tracelens.model import Estimate, Location
+from tracelens.model import Estimate, Location, Scheme
 
 LIMIT = 240  # characters of a verdict
 LINES = 3  # lines named in a verdict; a change of more places is told by its diff
@@ -43,6 +43,16 @@ def gain(estimate: Estimate) -> str:
     middle = gain_percent(estimate.base_ns, estimate.step_ns)
     known, span = units.known_by(estimate.evidence), units.percent_range(low, high)
     return say("{gain} ({range}, {known})", gain=percent(middle), range=span, known=known)
+
+
+def interval_of(scheme: Scheme) -> int | None:
+    """N of every N batches; None where no Edit of it has one."""
+    return max((edit.interval for edit in scheme.edits), default=None)
+
+
+def lever_name(scheme: Scheme) -> str:
+    """'Wait every 10th batch'."""
+    return lever_names.named(scheme.id, interval_of(scheme))
 
 
 def place(location: Location | None) -> str:
