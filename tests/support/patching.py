@@ -123,9 +123,16 @@ def _kept(name: str, value: Any) -> bool:
 
 
 def _exact(value: Any) -> str:
+    """A value as text, exact to the bit: torch itself prints four digits of a tensor in a list, and slowly."""
     if isinstance(value, torch.nn.Module):
-        return repr({name: tensor.tolist() for name, tensor in value.state_dict().items()})
-    return repr(value.tolist() if isinstance(value, torch.Tensor) else value)
+        return _exact(dict(value.state_dict()))
+    if isinstance(value, torch.Tensor):
+        return repr(value.tolist())
+    if isinstance(value, dict):
+        return ", ".join(f"{_exact(name)}: {_exact(one)}" for name, one in value.items())
+    if type(value) in (list, tuple):
+        return f"{type(value).__name__}({', '.join(map(_exact, value))})"
+    return repr(value)
 
 
 @contextlib.contextmanager
