@@ -25,6 +25,8 @@ pytestmark = pytest.mark.slow  # every bundled Run is planned
 
 CASES = ("sync_every_batch", "gpu_bound", "host_bound", "loader_bound", "pageable_copies")
 COMMAND = re.compile(r"tracelens (?:[\w.-]+(?:/\S*)?|--?\S+|[A-Z]+)(?: [\w./=-]+)*")
+OPTION = re.compile(r"(?<!\S)--[a-z][\w-]*")
+"""On the page in a piece of its own, which no line breaks."""
 HUNK = re.compile(r"\bTL\d+(?:-\d+)?\b")
 SOURCE_LINE = re.compile(r"\s*[╭├│╰>]?\s*\d+  .*|\s*\d* \| .*|\s*(?:\d+ )?[-+] .*")
 """A line of the script with its times."""
@@ -52,7 +54,7 @@ def language(monkeypatch: pytest.MonkeyPatch) -> PseudoLanguage:
 
 def assert_translated(screen: list[str], diagnosis: IllustratedDiagnosis) -> None:
     plain = [line for line in screen if not SOURCE_LINE.fullmatch(line)]
-    for data in (HUNK, COMMAND, POLICY, SETTINGS, TRACE_FILE):
+    for data in (HUNK, COMMAND, OPTION, POLICY, SETTINGS, TRACE_FILE):
         plain = [data.sub("", line) for line in plain]
     found = untranslated(plain, data_of(diagnosis))
     assert not found, "\n".join(found)

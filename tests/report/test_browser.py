@@ -43,7 +43,7 @@ def test_everything_but_buttons_is_there_without_javascript(open_page: Callable[
         "Idle: synchronize",
         "train.py, lines 11–12",
         "losses.push(loss)",
-        "Predicted and measured: event-interval",
+        "Predicted and measured: Wait every 10th batch (event-interval)",
     ):
         assert said in text, said
     assert page.locator("#timeline svg rect").count() > 5

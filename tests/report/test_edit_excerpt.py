@@ -76,7 +76,7 @@ def test_how_much_of_the_change_is_shown_is_counted() -> None:
     edit = edit_excerpt.EditExcerpt("a.py", 3, "wait()", "mark()", 4, 2, (), "mark = later()", 1)
     assert (edit.shown, edit.whole) == (3, False)
     said = first_screen._rest_of(edit, "tracelens apply run")
-    assert said == "3 of 6 changed lines; all: the next command with --dry-run."
+    assert said == "3 of 6 changed lines; add --dry-run to see all."
     helpers = edit_excerpt.EditExcerpt("a.py", 3, "wait()", "mark()", 1, 1, ("helpers.py",))
     assert first_screen._rest_of(helpers, "tracelens fix run").endswith(
         "2 of 2 changed lines, 1 new file; fix shows all."

@@ -72,7 +72,8 @@ def test_the_verdict_gives_cost_and_place():
     found = answer({"event-interval": 25.0})
     assert found.scheme == "event-interval"
     assert found.verdict == (
-        "train.py:57: Wait every 4th batch saves 2.0 ms of every 10.0 ms step: +25 % (+24 to +26 %, predicted)."
+        "train.py:57: Wait every 4th batch saves 2.0 ms of every 10.0 ms step: "
+        "+25 % throughput (+24 to +26 %, predicted)."
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tracelens.messages import say, value_in
+from tracelens.messages import joined, say, value_in
 from tracelens.model import IllustratedDiagnosis, PlannedDiagnosis
 from tracelens.report import annotated_source, first_screen, next_commands, wording
 from tracelens.report.annotated_source import AnnotatedFile
@@ -57,6 +57,8 @@ class ReportAnswer:
     command: str
     command_note: str
     frame: tuple[AnnotatedFile, ...]
+    proof: str
+    """How it was measured, and how much of the change the frame shows."""
 
 
 def answer(diagnosis: IllustratedDiagnosis) -> ReportAnswer:
@@ -72,6 +74,7 @@ def answer(diagnosis: IllustratedDiagnosis) -> ReportAnswer:
         command=command,
         command_note=_note(command, screen.then),
         frame=annotated_source.frame(diagnosis, screen.lines, screen.edit),
+        proof=joined(" ", [text for text in (screen.measured, screen.edit_rest) if text]),
     )
 
 

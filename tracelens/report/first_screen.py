@@ -18,6 +18,7 @@ from tracelens.report import (
     lever_names,
     line_times,
     loader_lines,
+    long_form,
     next_commands,
     step_strip,
     wording,
@@ -96,6 +97,8 @@ class FirstScreen:
     """Why there is none of the recommended change, or what of it nothing has proved and the command that checks it."""
     unjudged: int
     """What the recording did not tell."""
+    long_form: tuple[str, ...]
+    """What else there is to say of this run."""
 
 
 def first_screen(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> FirstScreen:
@@ -120,11 +123,12 @@ def first_screen(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> Firs
         measured=_measured(diagnosis),
         about_patch=_about_patch(diagnosis),
         unjudged=len(diagnosis.abstentions),
+        long_form=tuple(long_form.parts(diagnosis)),
     )
 
 
 def _rest_of(edit: EditExcerpt | None, next_command: str) -> str:
-    """'3 of 18 changed lines, 1 new file; all: the next command with --dry-run.'"""
+    """'3 of 18 changed lines, 1 new file; add --dry-run to see all.'"""
     if edit is None or edit.whole:
         return ""
     said = say("{shown} of {all} changed lines", shown=edit.shown, all=edit.lines_in + edit.lines_out)
@@ -132,7 +136,7 @@ def _rest_of(edit: EditExcerpt | None, next_command: str) -> str:
         said = say_count("{lines}, {count} new file", "{lines}, {count} new files", len(edit.new_files), lines=said)
     verb = next_command.split()[1] if next_command else ""
     if verb == "apply":
-        return say("{lines}; all: the next command with --dry-run.", lines=said)
+        return say("{lines}; add --dry-run to see all.", lines=said)
     return say("{lines}; fix shows all.", lines=said) if verb == "fix" else say("{sentence}.", sentence=said)
 
 
@@ -197,9 +201,9 @@ def _beside(diagnosis: PlannedDiagnosis) -> str:
         return ""
     values = {"one": short_ms(max(alone)), "all": short_ms(all_ns), "count": len(alone)}
     if len(alone) == 2:
-        said = say("Both must go: without one the other waits longer (one {one}, both {all} ms).", **values)
+        said = say("Both must go: without one the other waits longer; one saves {one}, both {all} ms.", **values)
     else:
-        said = say("All {count} must go: without one the others wait longer (one {one}, all {all} ms).", **values)
+        said = say("All {count} must go: without one the others wait longer; one saves {one}, all {all} ms.", **values)
     idle = _idle_elsewhere(diagnosis, ended)
     return joined(" ", [said, idle]) if idle else said
 

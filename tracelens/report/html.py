@@ -48,8 +48,10 @@ from tracelens.report.training_window import taken_in, training_window
 from tracelens.run.sources import SourceScope
 from tracelens.units import known_by
 
-UNIT = re.compile(r"([+−-]?\d[\d.,]* (?:%|ms|s)(?!\w)|(?<!\S)--[a-z][\w-]*)")
-"""A number with its unit, and an option of a command: what no line breaks inside of."""
+UNIT = re.compile(
+    r"([+−-]?\d[\d.,]* (?:%|ms|s)(?!\w)|(?<!\S)(?:--[a-z][\w-]*|[a-z]\w{0,24}(?:-\w{1,24}){1,3})(?=[\s.,;:)]|$))"
+)
+"""A number with its unit, an option of a command and an id with hyphens: what no line breaks inside of."""
 SAID = re.compile(r'\bsay\("([^"]+)"')
 """What the scripts of the page say, as they write it."""
 SCRIPTS = ("report", "tryout", "timeline")

@@ -83,7 +83,7 @@ class LeverTable:
         """In what order they stand: there is no best of what nobody knows to gain."""
         if any(line.rank not in ("", DASH) for line in self.lines):
             return say("Everything that could change this step, best first.")
-        return say("Everything that could change this step; of none it is known that it gains, so no order is meant.")
+        return say("Everything that could change this step. None is known to gain: the order is no ranking.")
 
     @property
     def says_acts(self) -> bool:

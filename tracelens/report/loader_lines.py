@@ -17,7 +17,7 @@ LEAST_DIFFERENCE = 0.01
 
 
 def said(diagnosis: PlannedDiagnosis) -> str:
-    """'Line 54 waits for batches; line 39 makes the DataLoader; the change goes into line 34. Of 10.1 ms …'."""
+    """'Line 39 makes the DataLoader; line 54 waits for its batches; the change goes into line 34. Of the 10.1 ms …'."""
     lever = next((one for one in diagnosis.levers if one.id == diagnosis.recommendation.lever), None)
     loader = next((owner for owner in diagnosis.owners.owners if owner.kind == "dataloader"), None)
     if lever is None or lever.family != "loader" or loader is None:
@@ -34,10 +34,10 @@ def _lines(lever: Lever, loader: Owner, diagnosis: PlannedDiagnosis) -> str:
         return ""
     told = {"wait": _named(waits, made), "made": _named(made, made)}
     if edit is None or (edit.path, edit.line) == (made.path, made.line):
-        return say("Line {wait} waits for batches; line {made} makes the DataLoader.", **told)
+        return say("Line {made} makes the DataLoader; line {wait} waits for its batches.", **told)
     goes = _named(Location(edit.path, edit.line), made)
     return say(
-        "Line {wait} waits for batches; line {made} makes the DataLoader; the change goes into line {edit}.",
+        "Line {made} makes the DataLoader; line {wait} waits for its batches; the change goes into line {edit}.",
         **told,
         edit=goes,
     )

@@ -138,7 +138,8 @@ def _notes(screen: FirstScreen) -> Iterator[str]:
         more.append(say_count("{count} more lever", "{count} more levers", screen.more_levers))
     if screen.unjudged:
         more.append(say_count("{count} thing not judged", "{count} things not judged", screen.unjudged))
-    yield say("With -v: {more}.", more=joined(", ", [*more, say("scores, the plan and the diff")]))
+    if more or screen.long_form:
+        yield say("With -v: {more}.", more=joined(", ", [*more, *screen.long_form]))
 
 
 def _of_rows(rows: Sequence[LeverRow], steps_found: bool) -> Iterator[str]:

@@ -34,7 +34,7 @@ from tracelens.report import (
     verification_rows,
     wording,
 )
-from tracelens.report.first_screen import first_screen, subject
+from tracelens.report.first_screen import first_screen, lever_rows, ordered_levers, subject
 from tracelens.report.source_excerpt import around
 from tracelens.report.terminal import TerminalStyle
 from tracelens.units import known_by
@@ -120,6 +120,7 @@ def verification(trials: Sequence[Verification], style: TerminalStyle, next_comm
 def _recommendation(diagnosis: PlannedDiagnosis, typed: Sequence[str]) -> Iterator[RenderableType]:
     yield terminal.subject(subject(diagnosis))
     yield terminal.verdict(wording.verdict(diagnosis))
+    yield from _levers(diagnosis)
     yield from _schemes(diagnosis)
     yield from _criteria(diagnosis)
     yield from _situation(diagnosis)
@@ -134,6 +135,19 @@ def _recommendation(diagnosis: PlannedDiagnosis, typed: Sequence[str]) -> Iterat
 def by_rank(diagnosis: PlannedDiagnosis) -> tuple[Scheme, ...]:
     """Schemes in the order of their rank, rejected ones after them by id."""
     return tuple(sorted(diagnosis.schemes, key=lambda s: (s.rank is None, s.rank or 0, s.id)))
+
+
+def _levers(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:
+    """All that could be tried: the first screen has five of them."""
+    rows = lever_rows(ordered_levers(diagnosis), diagnosis)
+    if rows:
+        yield terminal.heading(say("Levers"))
+        cells = [
+            (row.rank, lever_names.with_id(row.id, diagnosis), row.lines, row.step, row.gain, row.evidence)
+            for row in rows
+        ]
+        columns = ("", say("lever"), say("lines"), say("step, ms"), say("gain"), say("evidence"))
+        yield terminal.table(columns, cells, frozenset({0, 4}))
 
 
 def _schemes(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:

@@ -36,6 +36,7 @@ from tracelens.schemes.wording import (
     ms,
     percent,
     places,
+    throughput,
     unstopped,
 )
 
@@ -116,20 +117,14 @@ def recommended(scheme: Scheme, gives_up: Mapping[str, Any] | None, facts: Facts
     estimate = scheme.estimate
     if estimate is None:
         raise ValueError(f"{scheme.id} cannot be recommended without an estimate")
-    saved_ns = _saved(estimate, facts)
-    loss = _largest(facts)
+    saved_ns, loss = _saved(estimate, facts), _largest(facts)
+    told = {"lever": lever_name(scheme), "saved": ms(saved_ns), "gain": throughput(estimate)}
     if loss is not None and not _remedies(scheme, loss, saved_ns):
         text = loss_text.sentence(loss, _period(facts))
-        saves = say("{lever} saves {saved}: {gain}", lever=lever_name(scheme), saved=ms(saved_ns), gain=gain(estimate))
-        return bounded(text, saves, say("{lever}: {gain}", lever=lever_name(scheme), gain=gain(estimate)))
+        shorter = say("{lever}: {gain}", lever=told["lever"], gain=gain(estimate))
+        return bounded(text, say("{lever} saves {saved}: {gain}", **told), shorter)
     where = places(stall.location for stall in _costly(scheme, facts))
-    text = say(
-        "{lever} saves {saved} of every {step} step: {gain}",
-        lever=lever_name(scheme),
-        saved=ms(saved_ns),
-        step=ms(facts.step_ns),
-        gain=gain(estimate),
-    )
+    text = say("{lever} saves {saved} of every {step} step: {gain}", **told, step=ms(facts.step_ns))
     text = say("{where}: {text}", where=where, text=text) if where else text
     if gives_up is not None and gives_up["points"] >= MENTIONED_POINTS:
         most = percent(gives_up["fastest_gain_percent"])
