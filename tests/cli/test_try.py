@@ -31,6 +31,7 @@ class Session:
         self.failing = ("compile",)
         self.interrupted = False
         self.apart: tuple[str, ...] = ()
+        self.short: tuple[str, ...] = ()
 
     def try_levers(self, request: LeverRequest, trials: Sequence[LeverTrial], on_result: Any) -> LeverSessionResult:
         self.request, self.tried = request, [trial.id for trial in trials]
@@ -46,6 +47,8 @@ class Session:
     def _measured(self, trial: LeverTrial) -> LeverMeasurement:
         if trial.id in self.failing:
             return LeverMeasurement(trial, "failed", "the compile version ended with exit code 1")
+        if trial.id in self.short:
+            return LeverMeasurement(trial, "measured", None, ((10.0, 5.0),))
         pairs = ((10.0, 5.0),) * 3
         if trial.id == "bf16":
             ends = {"low": 1.0, "high": 3.0, "patched": 2.0}
@@ -173,6 +176,15 @@ def test_what_was_not_tried_together_is_said(run: Path, session: Session, capsys
         "Not measured together with it, for lack of time: DataLoader workers 6 (workers=6). Give a larger --budget."
         in said
     )
+
+
+def test_a_lever_whose_time_ran_out_is_said_to_have_been_begun(run: Path, session: Session, capsys: Capture) -> None:
+    """Its pair was on the screen a moment ago: it is not among what nobody tried."""
+    session.short = ("workers=6",)
+    assert main(["try", str(run), "workers=6"]) == 3
+    said = " ".join(capsys.readouterr().out.split())
+    assert "too few pairs for a number: DataLoader workers 6 (workers=6). Give a larger --budget." in said
+    assert "workers=6" not in said.partition("Not tried")[2]
 
 
 def test_variables_that_make_every_number_meaningless_come_first(

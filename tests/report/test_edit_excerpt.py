@@ -55,6 +55,10 @@ def test_the_line_that_makes_a_name_is_shown_beside_the_one_that_uses_it() -> No
     made = DIFF.replace("@@ -7,4 +8,4 @@\n", "@@ -7,4 +8,5 @@\n+    ahead = DeferredReads(every=10)\n")
     assert made_by(made, "ahead.record()") == ("ahead = DeferredReads(every=10)", 7)
     assert made_by(made, "other.record()") == ("", 0)
+    replaced = DIFF.replace("+    for step", "+    ahead = DeferredReads()\n+    for step")
+    assert made_by(replaced, "ahead.record()") == ("ahead = DeferredReads()", 7), (
+        "in place of the loop's head, not in it"
+    )
     assert made_by(made.replace("every=10)", "every="), "ahead.record()") == ("", 0), "not the half of a call"
     assert made_by(DIFF, "ahead.record()") == ("", 0)
 

@@ -98,6 +98,11 @@ def _answer(
         interrupted=outcome.interrupted,
         apart=outcome.apart,
         interval=diagnosis.interval,
+        begun=[
+            one.trial.id
+            for one in outcome.record.levers
+            if one.trial.id in ids and one.pairs and one.speedup is None and one.standing != "failed"
+        ],
         bands={one.trial.id: one.seed_band for one in outcome.record.levers if one.trial.id in ids and one.seed_band},
     )
     after = next_commands.line(*_next(diagnosis, where))

@@ -107,10 +107,17 @@ def _maker(rows: Sequence[DiffRow], added: str) -> tuple[str, int]:
         made = _MADE.match(row.text.strip()) if row.kind == "add" else None
         if made is None or row.text.strip() == added or not re.search(rf"\b{made[1]}\b", added):
             continue
-        before = next((later.old for later in rows[place:] if later.old is not None), None)
+        before = next((later.old for later in rows[_block_of(place, rows) :] if later.old is not None), None)
         if before is not None and _is_whole(row.text.strip()):
             return row.text.strip(), before
     return "", 0
+
+
+def _block_of(place: int, rows: Sequence[DiffRow]) -> int:
+    """Where the lines begin that go and come together with this one: it stands in their place, not behind them."""
+    while place > 0 and rows[place - 1].kind in ("add", "del"):
+        place -= 1
+    return place
 
 
 def _is_whole(text: str) -> bool:

@@ -43,6 +43,8 @@ class TrialOfLevers:
     interrupted: bool = False
     apart: Sequence[str] = ()
     """Levers that gain, and were not tried beside the best for lack of time."""
+    begun: Sequence[str] = ()
+    """Levers whose time ran out before there was a number: a single pair tells no range."""
     bands: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By id of a lever that changes losses, where it lies among the original's seeds."""
     interval: int | None = None
@@ -79,6 +81,11 @@ def _parts(trial: TrialOfLevers, after: str) -> Iterator[RenderableType]:
         names = joined(", ", map(trial.name, trial.apart))
         yield terminal.paragraph(
             say("Not measured together with it, for lack of time: {levers}. Give a larger --budget.", levers=names)
+        )
+    if trial.begun:
+        names = joined(", ", map(trial.name, trial.begun))
+        yield terminal.paragraph(
+            say("Begun, and too few pairs for a number: {levers}. Give a larger --budget.", levers=names)
         )
     for lever in measured:
         if lever.reason:
@@ -154,7 +161,11 @@ def _others(trial: TrialOfLevers) -> Iterator[RenderableType]:
         if rows:
             yield terminal.heading(title)
             yield terminal.table((say("lever"), say("why")), rows, frozenset())
-    left = [trial.name(lever.id) for lever in trial.levers if lever.state in ("not_tried", "predicted")]
+    left = [
+        trial.name(lever.id)
+        for lever in trial.levers
+        if lever.state in ("not_tried", "predicted") and lever.id not in trial.begun
+    ]
     if left:
         yield terminal.heading(say("Not tried"))
         yield terminal.paragraph(joined(", ", left))

@@ -13,14 +13,15 @@ from rich.cells import cell_len, chop_cells
 
 _UNITS = "%|ms|µs|ns|s|h|min|MB|GB|MiB|GiB"
 _KEPT = re.compile(rf"(?<=\d) (?=(?:{_UNITS})(?!\w))|(?<=[→]) (?=[\d+−])|(?<=\d) (?=[→])")
-"""Blanks at which no line ends: between a number and its unit, around the arrow from one number to another."""
+_RANGE = re.compile(r"(?<=\d) to (?=[+−]?\d)")
+"""Blanks at which no line ends: between a number and its unit, around what stands from one number to another."""
 _HELD = "\ue000"
 """Stands for such a blank while lines are made: of the private use area, which no text that is shown has."""
 
 
 def wrapped(text: str, width: int) -> list[str]:
     """The sentence in lines of at most `width` columns; only a word that is longer than a line is broken."""
-    return [line for part in text.split("\n") for line in _lines(_KEPT.sub(_HELD, part), max(width, 1))]
+    return [line for part in text.split("\n") for line in _lines(_held(part), max(width, 1))]
 
 
 def with_command(text: str, command: str, width: int, indent: int = 2) -> list[str]:
@@ -30,6 +31,10 @@ def with_command(text: str, command: str, width: int, indent: int = 2) -> list[s
     if not found or after.strip(" .") or (cell_len(text) <= width and "\n" not in text):
         return wrapped(text, width)
     return [*wrapped(before.rstrip(), width), " " * indent + command]
+
+
+def _held(text: str) -> str:
+    return _KEPT.sub(_HELD, _RANGE.sub(f"{_HELD}to{_HELD}", text))
 
 
 def _lines(text: str, width: int) -> Iterator[str]:
