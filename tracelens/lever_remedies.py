@@ -123,6 +123,7 @@ def remedies_of(
     edits: Mapping[str, tuple[Edit, ...]], context: PatchContext, diagnosis: Diagnosis, rules: Sequence[LeverRule]
 ) -> dict[str, Remedy]:
     """The patch of each lever, and what it buys."""
+    remedies.ask_ahead(context, edits.values())
     by_id = {rule.id: rule for rule in rules}
     out = {}
     for name, chosen in edits.items():

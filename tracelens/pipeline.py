@@ -31,6 +31,7 @@ from tracelens.findings import (
     signal_dependencies,
     stalls,
 )
+from tracelens.helper_process import HelperProcess
 from tracelens.inputs import Inputs, open_inputs, slowest
 from tracelens.lever_remedies import Wanted
 from tracelens.messages import joined, say
@@ -184,8 +185,11 @@ def diagnose(inputs: Inputs, options: Options | None = None) -> Diagnosis:
     return examine(inputs, options).diagnosis
 
 
-def plan(examined: Examined, options: Options | None = None) -> PlannedDiagnosis:
-    """What each scheme would buy on this run, as far as a patch can really make it, and which one to take."""
+def plan(examined: Examined, options: Options | None = None, patcher: HelperProcess | None = None) -> PlannedDiagnosis:
+    """What each scheme would buy on this run, as far as a patch can really make it, and which one to take.
+
+    `patcher`: another process, which makes the patches while this one replays.
+    """
     options = options or Options()
     diagnosis, replay_trace = examined.diagnosis, examined.replay_trace
     rules = rule_files.load(options.rules, options.weights)
@@ -196,7 +200,7 @@ def plan(examined: Examined, options: Options | None = None) -> PlannedDiagnosis
     nothing_known = incomplete_recording.unjudged("schemes", diagnosis.timeline.coverage)
     if nothing_known is not None:
         fitted, offers = dict.fromkeys(fitted, nothing_known.missing), dict.fromkeys(offers, ())
-    context = _patch_context(examined, options)
+    context = replace(_patch_context(examined, options), patcher=patcher)
     against = (examined.trials, fitted, interval, diagnosis.timeline.trace.device)
     trials = score.comparable(*against)
     by_scheme = remedies.remedies_for(context, fitted, offers, options.forced)

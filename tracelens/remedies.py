@@ -7,14 +7,17 @@ not pay is dropped, and the rest is patched again.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 
 from tracelens import run as runs
 from tracelens import units
 from tracelens.edit_kinds import definition, one_change
+from tracelens.helper_process import Answer, HelperProcess, NoAnswerError
 from tracelens.messages import say
 from tracelens.model import (
     UNSAFE_EDITS,
@@ -31,7 +34,9 @@ from tracelens.model import (
     UnsafeOffer,
     Verification,
 )
-from tracelens.replay import estimate
+from tracelens.patch import recorded
+from tracelens.patch.recorded import RecordedProject, WantedHunks
+from tracelens.replay import estimate, what_if
 from tracelens.replay.replay_trace import ReplayTrace
 from tracelens.run.sources import TrainingScript
 from tracelens.schemes import plan as planning
@@ -40,6 +45,9 @@ from tracelens.verify import equality
 
 TRIED = 2
 """Schemes that are patched and replayed once more to find what --unsafe would add: each takes a second or two."""
+
+
+_Asked = tuple[tuple[Edit, ...], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +62,12 @@ class PatchContext:
     import_runtime: bool = False
     checked: bool = True
     """With the hunks that are not proved, which plans count and trials run."""
-    made: dict[tuple[tuple[Edit, ...], bool], Patch] = field(default_factory=dict, compare=False, repr=False)
+    made: dict[_Asked, Patch] = field(default_factory=dict, compare=False, repr=False)
     """Patches by their Edits and whether they may be unsafe: several schemes come down to the same Edits."""
+    patcher: HelperProcess | None = field(default=None, compare=False, repr=False)
+    """Makes the patches while this process replays."""
+    awaited: dict[_Asked, Answer[Patch]] = field(default_factory=dict, compare=False, repr=False)
+    """What the patcher was asked for ahead of time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +107,10 @@ def remedies_for(
     forced: str | None = None,
 ) -> dict[str, Remedy]:
     """The remedy of each scheme; of the `forced` one all Edits are made, also those that do not pay."""
+    every = [_Fitted(name, edits, offers.get(name, ())) for name, edits in fitted.items()]
+    ask_ahead(context, (one.all for one in every if context.unsafe or not isinstance(one.edits, str)))
+    if context.awaited:
+        _replay_meanwhile(context, every)
     out = {}
     for name, edits in fitted.items():
         offered = offers.get(name, ())
@@ -103,20 +119,41 @@ def remedies_for(
     return out
 
 
+def _replay_meanwhile(context: PatchContext, every: Iterable[_Fitted]) -> None:
+    """Replay what the schemes would do if patches can make all of it, which the replay is then asked first."""
+    if isinstance(context.replay_trace, Abstention):
+        return
+    predict = partial(estimate.predict, context.replay_trace)
+    some = (one.edits for one in every if not isinstance(one.edits, str))
+    paying = [planning.keep_paying(planning.judged(edits), predict) for edits in some]
+    for edits in paying:
+        predict(edits)
+    what_if.what_if(context.replay_trace, paying, {})  # the page shows these
+
+
+def ask_ahead(context: PatchContext, every: Iterable[tuple[Edit, ...]]) -> None:
+    """Have the patcher make what `patch_of_edits` will be asked for, in the same order."""
+    if context.patcher is None or isinstance(context.code, Abstention):
+        return
+    for edits in every:
+        asked = (edits, context.unsafe)
+        if edits and asked not in context.made and asked not in context.awaited:
+            given = _given(context, context.code, HunkChoice())
+            context.awaited[asked] = context.patcher.ask(recorded.make, given[0], edits, given[1])
+
+
 def change(context: PatchContext, code: TrainingScript, edits: tuple[Edit, ...], hunks: HunkChoice) -> Patch:
     """The patch that makes `edits`, or those of its hunks that were asked for."""
-    from tracelens.patch.files import originals  # LibCST, which `analyze` should not pay for
+    project, wanted = _given(context, code, hunks)
+    if context.patcher is not None:
+        with contextlib.suppress(NoAnswerError):
+            return context.patcher.ask(recorded.make, project, edits, wanted).result()
+    return recorded.make(project, edits, wanted)
 
-    def make(root: Path, script: Path) -> Patch:
-        from tracelens.patch import recipes
 
-        options = recipes.PatchOptions(
-            context.unsafe, hunks.only, hunks.skip, context.import_runtime, checked=context.checked, lossy=False
-        )
-        return recipes.make(root, script, edits, context.stalls, options)
-
-    places = (stall.location for stall in context.stalls if stall.location is not None)
-    return originals.make(context.applied, code.root, code.path, places, make)
+def _given(context: PatchContext, code: TrainingScript, hunks: HunkChoice) -> tuple[RecordedProject, WantedHunks]:
+    project = RecordedProject(code.root, code.path, context.stalls, context.applied)
+    return project, WantedHunks(context.unsafe, hunks.only, hunks.skip, context.import_runtime, context.checked)
 
 
 def without_unchecked(
@@ -244,6 +281,9 @@ def patch_of_edits(edits: tuple[Edit, ...], context: PatchContext) -> Patch | No
     if isinstance(context.code, Abstention):
         return None
     asked = (edits, context.unsafe)
+    if asked in context.awaited:
+        with contextlib.suppress(NoAnswerError):
+            context.made[asked] = context.awaited.pop(asked).result()
     if asked not in context.made:
         context.made[asked] = change(context, context.code, edits, HunkChoice())
     return context.made[asked]

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracelens.cli import options, output
+from tracelens import helper_process
+from tracelens.cli import dataclass_methods, options, output
 from tracelens.errors import UsageError
 from tracelens.messages import joined, say
 
@@ -60,13 +62,22 @@ def planned(
     count_unsafe: bool = False,
 ) -> IllustratedDiagnosis:
     """The plan for what the user named; with `count_unsafe` also the changes that --unsafe would add."""
-    from tracelens import pipeline
+    with helper_process.started(partial(_read_ahead, paths, plan_options.script)) as patcher:
+        from tracelens import pipeline
 
-    inputs = options.opened(paths)
-    wanted = replace(pipeline_options(plan_options, constraints), count_unsafe=count_unsafe)
-    with output.progress(say("predicting what each lever would give")):
-        examined = pipeline.examine(inputs, wanted)
-        return pipeline.illustrate(examined, pipeline.plan(examined, wanted))
+        inputs = options.opened(paths)
+        wanted = replace(pipeline_options(plan_options, constraints), count_unsafe=count_unsafe)
+        with output.progress(say("predicting what each lever would give")):
+            examined = pipeline.examine(inputs, wanted)
+            return pipeline.illustrate(examined, pipeline.plan(examined, wanted, patcher))
+
+
+def _read_ahead(paths: tuple[Path, ...], script: Path | None) -> None:
+    """In the process that makes the patches."""
+    with dataclass_methods.kept():
+        from tracelens.patch import recorded
+
+        recorded.read_ahead(paths, script)
 
 
 def chosen_scheme(diagnosis: PlannedDiagnosis, wanted: str | None) -> str | None:

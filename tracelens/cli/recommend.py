@@ -49,9 +49,9 @@ def recommend(
     paths: tuple[Path, ...], plan_options: PlanOptions, constraints: Constraints, shown: Presentation
 ) -> None:
     """What costs the step time, its lines, and the levers by what they gain on this run; -v has scores and the plan."""
+    diagnosis = planned(paths, plan_options, constraints)
     from tracelens import pipeline
 
-    diagnosis = planned(paths, plan_options, constraints)
     try:
         written = pipeline.save(diagnosis)
     except UsageError as error:  # a run in a folder that is only to be read; the answer does not need the files
