@@ -29,7 +29,7 @@ class NoAnswerError(Exception):
 
 
 @dataclass
-class Answer(Generic[Result]):
+class AwaitedAnswer(Generic[Result]):
     """What the other process was asked for."""
 
     _place: int
@@ -51,14 +51,14 @@ class HelperProcess:
     _asked: int = 0
     _read: list[tuple[bool, Any]] = field(default_factory=list)
 
-    def ask(self, work: Callable[..., Result], *arguments: object) -> Answer[Result]:
+    def ask(self, work: Callable[..., Result], *arguments: object) -> AwaitedAnswer[Result]:
         """Have `work(*arguments)` done after everything that was asked for before. Both must be fit for `pickle`."""
         with contextlib.suppress(OSError, ValueError):  # it ended, or was ended: then there is no answer
             question = pickle.dumps((work, arguments), protocol=5)
             self._questions.write(_LENGTH.pack(len(question)) + question)
             self._questions.flush()
         self._asked += 1
-        return Answer(self._asked - 1, self)
+        return AwaitedAnswer(self._asked - 1, self)
 
     def answered(self, place: int) -> Any:
         """The answer to the question asked as number `place`, counted from 0."""

@@ -186,10 +186,8 @@ def diagnose(inputs: Inputs, options: Options | None = None) -> Diagnosis:
 
 
 def plan(examined: Examined, options: Options | None = None, patcher: HelperProcess | None = None) -> PlannedDiagnosis:
-    """What each scheme would buy on this run, as far as a patch can really make it, and which one to take.
-
-    `patcher`: another process, which makes the patches while this one replays.
-    """
+    """What each scheme would buy on this run, as far as a patch can really make it, and which one to take. `patcher`:
+    another process, which makes the patches while this one replays."""
     options = options or Options()
     diagnosis, replay_trace = examined.diagnosis, examined.replay_trace
     rules = rule_files.load(options.rules, options.weights)
@@ -200,7 +198,7 @@ def plan(examined: Examined, options: Options | None = None, patcher: HelperProc
     nothing_known = incomplete_recording.unjudged("schemes", diagnosis.timeline.coverage)
     if nothing_known is not None:
         fitted, offers = dict.fromkeys(fitted, nothing_known.missing), dict.fromkeys(offers, ())
-    context = replace(_patch_context(examined, options), patcher=patcher)
+    context = _patch_context(examined, options, patcher)
     against = (examined.trials, fitted, interval, diagnosis.timeline.trace.device)
     trials = score.comparable(*against)
     by_scheme = remedies.remedies_for(context, fitted, offers, options.forced)
@@ -345,9 +343,6 @@ def before_patch(applied: runs.AppliedPatch | None) -> dict[Path, bytes]:
     return {file.path.resolve(): file.before for file in files if file.before is not None}
 
 
-# -------------------------------------------------------------------------------------------------- examine, plan
-
-
 def _replay_trace(
     run: Run | None, recording: RankRecording | None, built: Timeline, waits: tuple[Stall, ...], steps: StepTimes
 ) -> ReplayTrace | Abstention:
@@ -362,7 +357,7 @@ def _shown_ns(trace: ReplayTrace, steps: StepTimes) -> int | None:
     return steps.measured_ns or (steps.unprofiled_median_ns if trace.unprofiled_ns is not None else None)
 
 
-def _patch_context(examined: Examined, options: Options) -> PatchContext:
+def _patch_context(examined: Examined, options: Options, patcher: HelperProcess | None) -> PatchContext:
     return PatchContext(
         replay_trace=examined.replay_trace,
         code=examined.code,
@@ -370,6 +365,7 @@ def _patch_context(examined: Examined, options: Options) -> PatchContext:
         stalls=examined.diagnosis.stalls,
         unsafe=options.unsafe,
         import_runtime=options.import_runtime,
+        patcher=patcher,
     )
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from tracelens import run as runs
 from tracelens import units
 from tracelens.edit_kinds import definition, one_change
-from tracelens.helper_process import Answer, HelperProcess, NoAnswerError
+from tracelens.helper_process import AwaitedAnswer, HelperProcess, NoAnswerError
 from tracelens.messages import say
 from tracelens.model import (
     UNSAFE_EDITS,
@@ -66,7 +66,7 @@ class PatchContext:
     """Patches by their Edits and whether they may be unsafe: several schemes come down to the same Edits."""
     patcher: HelperProcess | None = field(default=None, compare=False, repr=False)
     """Makes the patches while this process replays."""
-    awaited: dict[_Asked, Answer[Patch]] = field(default_factory=dict, compare=False, repr=False)
+    awaited: dict[_Asked, AwaitedAnswer[Patch]] = field(default_factory=dict, compare=False, repr=False)
     """What the patcher was asked for ahead of time."""
 
 
@@ -128,7 +128,7 @@ def _replay_meanwhile(context: PatchContext, every: Iterable[_Fitted]) -> None:
     paying = [planning.keep_paying(planning.judged(edits), predict) for edits in some]
     for edits in paying:
         predict(edits)
-    what_if.what_if(context.replay_trace, paying, {})  # the page shows these
+    what_if.what_if(context.replay_trace, paying, {})  # the page shows most of these
 
 
 def ask_ahead(context: PatchContext, every: Iterable[tuple[Edit, ...]]) -> None:

@@ -107,8 +107,8 @@ def told_apart(trace: ReplayTrace, edits: tuple[Edit, ...], others: tuple[Edit, 
 
 
 def _without_places(edits: tuple[Edit, ...]) -> tuple[Edit, ...]:
-    """Places in the source say nothing to the replay, and equal questions should share their answer."""
-    return tuple(replace(edit, locations=()) for edit in edits)
+    """Places in the source and the order of Edits say nothing to the replay: equal questions share their answer."""
+    return tuple(sorted((replace(edit, locations=()) for edit in edits), key=lambda edit: (edit.kind, edit.stalls)))
 
 
 @lru_cache(maxsize=ANSWERS)
