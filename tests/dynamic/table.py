@@ -41,9 +41,15 @@ LONG = 1000
 FOLDERS = {
     "h200": "Every row on an H200",
     "h200_again": "On an H200 once more, fourteen of the rows by the patcher of commit bd7bb8d",
-    "h200_every_place": "On an H200 by the patcher as it is, every place assumed to fire",
+    "h200_engine": "On an H200 by the patcher of commit 063dc10: twelve of the rows left, and dcgan and diffusion",
+    "h200_every_place": "On an H200 by the patcher of 21 November, every place assumed to fire",
     "cpu": "On the CPU, every place assumed to fire",
 }
+SESSIONS = {
+    "h200_engine": "dcgan and diffusion were recorded and compared side by side, then the others, five at a time on one"
+    " GPU; what is timed had it alone.",
+}
+"""What is to be known of a session before its numbers."""
 HEAD = """\
 # The dynamic corpus: public scripts, original against patched
 
@@ -88,8 +94,10 @@ def page(data: Path = DATA) -> str:
     for folder, title in FOLDERS.items():
         rows = rows_of(data / folder)
         if rows:
-            sections = (_counts(rows), tables.versions(rows, folder == "h200"), tables.notes(rows))
-            parts += [f"## {title}\n", *("\n".join(lines) + "\n" for lines in sections)]
+            found = tables.versions(rows, folder == "h200")
+            sections = (_counts(rows), found, tables.notes(rows), _speeds(folder, rows))
+            said = [f"{SESSIONS[folder]}\n"] if folder in SESSIONS else []
+            parts += [f"## {title}\n", *said, *(text + "\n" for lines in sections if (text := "\n".join(lines)))]
     unsafe = list(tables.unsafe([row for folder in FOLDERS for row in rows_of(data / folder)]))
     if len(unsafe) > UNSAFE_HEAD:
         parts += ["## With --unsafe\n", "\n".join(unsafe) + "\n"]
@@ -100,6 +108,13 @@ def page(data: Path = DATA) -> str:
             "\n".join(tables.races(json.loads(races.read_text()))) + "\n",
         ]
     return "\n".join(parts)
+
+
+def _speeds(folder: str, rows: list[dict[str, Any]]) -> Iterator[str]:
+    """The times of a later session; those of the first are at the top of the page."""
+    times = timed(rows)
+    if folder != "h200" and times:
+        yield from (*_paid(rows), "", *tables.speeds(times))
 
 
 def _short(data: Path) -> Iterator[str]:
