@@ -9,8 +9,10 @@ from dataclasses import replace
 import pytest
 
 from tests.support import report_cases as cases
+from tests.support.places import SAMPLES
 from tests.support.sample_plans import sample_plan
 from tracelens import lever_names as names
+from tracelens.cli import main
 from tracelens.model import Lever, Location, Owner, Owners, Speedup
 from tracelens.report import first_screen, html, lever_names, loader_lines, text
 from tracelens.report.terminal import TerminalStyle
@@ -152,3 +154,14 @@ def test_the_long_form_has_what_the_first_screen_says_it_has() -> None:
         assert parts in screen(case)
         long = text.recommendation(diagnosis, TerminalStyle(200, everything=True))
         assert all(lever_names.name(lever, diagnosis) in long for lever in first_screen.ordered_levers(diagnosis))
+
+
+@pytest.mark.slow
+def test_what_apply_leaves_out_and_what_it_says_is_next_are_one_command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["apply", str(SAMPLES / "loader_bound" / "run"), "--dry-run"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    commands = [line.strip().removeprefix("next: ") for line in said if "tracelens verify" in line]
+    assert len(commands) == 2 and len(set(commands)) == 1

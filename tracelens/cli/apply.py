@@ -96,7 +96,7 @@ def _apply(
     change = chosen_patches.patch_to_write(diagnosis, name, hunks, pipeline_options(plan_options))
     check = next_commands.check(diagnosis, again, name)
     verify = check if change.left_out else next_commands.line("verify", *again, "--lever", name)
-    if change.empty and name in diagnosis.edits_of_levers:
+    if change.empty and not change.left_out and name in diagnosis.edits_of_levers:
         verify = next_commands.line("try", str(folder), name)
     if patcher.is_applied(change, runs.applied_patch(folder / runs.BACKUP_FOLDER)):
         return ApplyResult("already", verdict, name, change, verify, check)
