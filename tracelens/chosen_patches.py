@@ -6,12 +6,12 @@ per scheme and lever: two patches of one file cannot be put on top of each other
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from tracelens import remedies
 from tracelens.messages import say
-from tracelens.model import Abstention, Edit, Hunk, Patch, PlannedDiagnosis
+from tracelens.model import Abstention, Edit, Hunk, Location, Patch, PlannedDiagnosis
 from tracelens.pipeline import Options, applied_to, before_patch, patch_of
 from tracelens.remedies import HunkChoice, PatchContext
 from tracelens.run import sources
@@ -50,8 +50,8 @@ def patch_together(diagnosis: PlannedDiagnosis, names: Sequence[str], options: O
     if making is None:
         return None
     joined = remedies.change(making.context, making.code, making.edits, HunkChoice())
-    own = {_place(hunk) for name in names for hunk in diagnosis.patches[name].hunks}
-    if not own <= {_place(hunk) for hunk in joined.hunks}:
+    own = {_place(hunk, hunk.location) for name in names for hunk in diagnosis.patches[name].hunks}
+    if not own <= {_place(hunk, place) for hunk in joined.hunks for place in (hunk.location, *hunk.covers)}:
         return None
     return remedies.checked(joined, diagnosis, diagnosis.verifications)
 
@@ -81,7 +81,21 @@ def _making(diagnosis: PlannedDiagnosis, names: Sequence[str], options: Options)
     if isinstance(code, Abstention):
         return None
     context = PatchContext(_NOT_REPLAYED, code, applied, diagnosis.stalls, options.unsafe, options.import_runtime)
-    return _Making(context, code, tuple(dict.fromkeys(edit for name in names for edit in _edits(diagnosis, name))))
+    return _Making(context, code, _counted_once(edit for name in names for edit in _edits(diagnosis, name)))
+
+
+def _counted_once(edits: Iterable[Edit]) -> tuple[Edit, ...]:
+    """Calls that several levers make rarer are one Edit: each alone would make the loop count its batches anew."""
+    out: list[Edit] = []
+    for edit in dict.fromkeys(edits):
+        alike = (one for one in out if replace(one, locations=()) == replace(edit, locations=()))
+        twin = next(alike, None) if edit.kind == "rare-call" else None
+        if twin is None:
+            out.append(edit)
+        else:
+            lines = dict.fromkeys((*twin.locations, *edit.locations))
+            out[out.index(twin)] = replace(twin, locations=tuple(lines))
+    return tuple(out)
 
 
 def _edits(diagnosis: PlannedDiagnosis, name: str) -> tuple[Edit, ...]:
@@ -93,5 +107,5 @@ def _schemes(diagnosis: PlannedDiagnosis, names: Sequence[str]) -> list[str]:
     return [scheme.id for scheme in diagnosis.schemes if scheme.id in names]
 
 
-def _place(hunk: Hunk) -> tuple[str, str]:
-    return hunk.edit, str(hunk.location)
+def _place(hunk: Hunk, location: Location) -> tuple[str, str, int | None]:
+    return hunk.edit, location.path, location.line

@@ -13,9 +13,11 @@ import pytest
 
 from tests.support import run_cases as cases
 from tests.support.schemas import SCHEMA
+from tracelens import chosen_patches, remedies
 from tracelens.cli import fix, main, question
+from tracelens.cli.planning import PlanOptions, pipeline_options, planned
 from tracelens.fixing import choice
-from tracelens.model import Outcome, Ratio, Speedup, Verification
+from tracelens.model import Edit, Location, Outcome, Ratio, Speedup, Verification
 from tracelens.verify import equality
 from tracelens.verify.lever_trial import LeverMeasurement, LeverRequest, LeverTrial
 from tracelens.verify.request import PatchedVersion, VerificationRequest
@@ -230,24 +232,30 @@ def test_a_loop_that_the_gpu_limits_has_nothing_to_fix(run: Path, measuring: Mea
     assert "nothing to fix in the loop" in capsys.readouterr().out and measuring.verified == []
 
 
-def test_levers_in_one_file_are_made_at_once(run: Path, measuring: Measuring) -> None:
-    from tracelens import chosen_patches, remedies
-    from tracelens.cli.planning import PlanOptions, pipeline_options, planned
-    from tracelens.model import Edit, Location
-
+def planned_with_calls(lines: dict[str, str]) -> tuple[Any, str]:
+    """A run whose loop ends in these calls, each of them with a lever's patch of its own; and the script."""
     text = cases.SCRIPT.replace(
-        "            losses.append(loss.item())\n", "            losses.append(loss.item())\n            gc.collect()\n"
+        "            losses.append(loss.item())\n",
+        "            losses.append(loss.item())\n" + "".join(f"            {call}\n" for call in lines.values()),
     )
     text = text.replace("import torch\n", "import gc, torch\n", 1)  # the recording names lines by their numbers
-    folder = cases.placed(Path.cwd(), text, cases.trace)
-    diagnosis = planned((folder,), PlanOptions())
-    line = 1 + text.splitlines().index("            gc.collect()")
-    rare = Edit("rare-call", locations=(Location("train.py", line),), interval=100)
-    alone = replace(diagnosis, edits_of_levers={"gc-collect": (rare,)})
-    code = chosen_patches._making(alone, ("gc-collect",), pipeline_options(PlanOptions()))
-    assert code is not None
-    own = remedies.change(code.context, code.code, (rare,), remedies.HunkChoice())
-    both = replace(alone, patches={**alone.patches, "gc-collect": own})
+    diagnosis = planned((cases.placed(Path.cwd(), text, cases.trace),), PlanOptions())
+    numbers = {lever: 1 + text.splitlines().index(f"            {call}") for lever, call in lines.items()}
+    edits = {
+        lever: (Edit("rare-call", locations=(Location("train.py", number),), interval=100),)
+        for lever, number in numbers.items()
+    }
+    alone = replace(diagnosis, edits_of_levers=edits)
+    patches = dict(alone.patches)
+    for lever, own in edits.items():
+        code = chosen_patches._making(alone, (lever,), pipeline_options(PlanOptions()))
+        assert code is not None
+        patches[lever] = remedies.change(code.context, code.code, own, remedies.HunkChoice())
+    return replace(alone, patches=patches), text
+
+
+def test_levers_in_one_file_are_made_at_once(run: Path, measuring: Measuring) -> None:
+    both, _ = planned_with_calls({"gc-collect": "gc.collect()"})
     patch = chosen_patches.patch_together(both, ("event-sync", "gc-collect"), pipeline_options(PlanOptions()))
     assert patch is not None
     after = patch.files[0].after.decode()
@@ -256,3 +264,13 @@ def test_levers_in_one_file_are_made_at_once(run: Path, measuring: Measuring) ->
     assert {hunk.edit for hunk in patch.hunks} >= {"rare-call"} and len(patch.hunks) == 1 + len(
         both.patches["event-sync"].hunks
     )
+
+
+def test_two_levers_that_make_calls_rarer_count_the_batches_once(run: Path, measuring: Measuring) -> None:
+    both, text = planned_with_calls({"gc-collect": "gc.collect()", "empty-cache": "torch.cuda.empty_cache()"})
+    patch = chosen_patches.patch_together(both, ("empty-cache", "gc-collect"), pipeline_options(PlanOptions()))
+    assert patch is not None
+    after = patch.files[0].after.decode()
+    assert after.count("enumerate(") == text.count("enumerate(") + 1
+    assert after.count("# thinned by tracelens") == 1
+    assert "                gc.collect()\n                torch.cuda.empty_cache()\n" in after
