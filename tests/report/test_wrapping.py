@@ -18,6 +18,7 @@ COMMAND = f"tracelens apply {'a' * 40}/{'b' * 40}/run --lever event-interval --d
         ("takes 7.9 ms of 25.4 ms", 9, ["takes", "7.9 ms of", "25.4 ms"]),
         ("5 seconds", 4, ["5", "seco", "nds"]),
         ("pair 1 22.8 → 17.1 ms", 14, ["pair 1", "22.8 → 17.1 ms"]),
+        ("steps: 26.7 ms → 30.1 ms", 18, ["steps:", "26.7 ms → 30.1 ms"]),
         ("measured, +30 to +74 %", 20, ["measured,", "+30 to +74 %"]),
         ("one\ntwo", 80, ["one", "two"]),
         ("", 80, [""]),

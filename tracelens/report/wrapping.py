@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from rich.cells import cell_len, chop_cells
 
 _UNITS = "%|ms|µs|ns|s|h|min|MB|GB|MiB|GiB"
-_KEPT = re.compile(rf"(?<=\d) (?=(?:{_UNITS})(?!\w))|(?<=[→]) (?=[\d+−])|(?<=\d) (?=[→])")
+_KEPT = re.compile(rf"(?<=\d) (?=(?:{_UNITS})(?!\w))|(?<=[→]) (?=[\d+−])|(?<=\S) (?=→)")
 _RANGE = re.compile(r"(?<=\d) to (?=[+−]?\d)")
 """Blanks at which no line ends: between a number and its unit, around what stands from one number to another."""
 _HELD = "\ue000"
