@@ -16,7 +16,7 @@ from tracelens.messages import say
 from tracelens.patch.effects import classes, vocabulary
 from tracelens.patch.effects.callables import is_partial
 from tracelens.patch.effects.durations import is_timed
-from tracelens.patch.effects.holders import behind, is_holder
+from tracelens.patch.effects.holders import HELD, behind, is_holder
 from tracelens.patch.effects.memory import (
     ANY_KEY,
     DATA,
@@ -50,7 +50,6 @@ from tracelens.patch.effects.objects import (
 
 AS_DICT = "<dict>"
 RETURN = "<return>"
-HELD = "<held>"
 VIEW = "<view>"
 """The container that `.values()` and the like look at, also later."""
 FACTORY = "<factory>"
@@ -115,7 +114,12 @@ class Attributes(ABC):
 
     def load(self, objects: Iterable[Object], name: str, here: Here) -> Objects:
         """`object.name`."""
-        return NONE.union(*(self._load(one, name, here) for one in objects))
+        return NONE.union(*(self._load(one, name, here) for one in self.with_behind(objects, here)))
+
+    def with_behind(self, objects: Iterable[Object], here: Here) -> Objects:
+        """The objects, and what may come out of those that only hold others: each once, however many hold it."""
+        direct = frozenset(objects)
+        return direct.union(*(self.held_behind(one, here) for one in direct))
 
     def _load(self, owner: Object, name: str, here: Here) -> Objects:
         out: Objects
@@ -144,11 +148,11 @@ class Attributes(ABC):
     def _of_library(self, owner: Object, name: str, here: Here) -> Objects:
         """A member of what a library made, beside what the project stored in it."""
         if isinstance(owner, Name):
-            own = self._field(owner, name, here) | self.load(self.held_behind(owner, here), name, here)
+            own = self._field(owner, name, here)
             return own | self._member(f"{owner.full}.{name}", owner.receiver, here)
         if isinstance(owner, Thing):
             own = self._field(owner, name, here)
-            own |= self.memory.read(REPLACED, name, here.unit) | self.load(self.held_behind(owner, here), name, here)
+            own |= self.memory.read(REPLACED, name, here.unit)
             if is_holder(owner) and vocabulary.knows(f"<data>.{name}"):  # it may be the array that it seems to be
                 held = filter(_is_code, self.held_behind(owner, here))
                 return own | self._member(f"<data>.{name}", owner, here) | frozenset(held)
@@ -161,6 +165,8 @@ class Attributes(ABC):
 
     def held_behind(self, owner: Object, here: Here) -> Objects:
         """What may come out of a library's object that only holds others, or of a part that nobody knows more of."""
+        if not isinstance(owner, (Name, Thing)):
+            return NONE
         entry = vocabulary.lookup(owner.full) if isinstance(owner, Name) else None
         if isinstance(owner, Name) and vocabulary.knows(owner.full) and entry is not None and entry.gives != "held":
             return NONE
@@ -176,7 +182,16 @@ class Attributes(ABC):
     def _of_instance(self, owner: Instance, name: str, here: Here) -> Objects:
         own = self._field(owner, name, here)
         stored = own | self.memory.read(owner, "*", here.unit) | self.memory.read(SHARED, name, here.unit)
-        found = self.in_order(classes.order(owner.made, self.memory, here.unit), owner, name, here)
+        order = classes.order(owner.made, self.memory, here.unit)
+        if (
+            own
+            and not vocabulary.knows(f"<module>.{name}")
+            and "module" in classes.kinds(owner.made, self.memory, here.unit)
+        ):
+            order = tuple(
+                base for base in order if not (isinstance(base, Name) and base.full == "torch.nn.Module")
+            )  # the object's own hides it
+        found = self.in_order(order, owner, name, here)
         if found is None and not own:
             hidden = self.in_order(classes.order(owner.made, self.memory, here.unit), owner, "__getattr__", here)
             found = self.invoke(hidden or NONE, Arguments((frozenset({PLAIN}),)), here)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from tracelens.patch.effects import classes
 from tracelens.patch.effects.callables import is_function, is_partial
 from tracelens.patch.effects.dispatch import HELD, RETURN, Arguments, Dispatch, Here
-from tracelens.patch.effects.memory import ANY_KEY, DATA, ELSEWHERE, NONE, SHARED, Memory, Objects
+from tracelens.patch.effects.memory import ANY_KEY, DATA, ELSEWHERE, NONE, SHARED, Memory, Objects, SeenFields
 from tracelens.patch.effects.objects import (
     Callbacks,
     Class,
@@ -75,11 +75,16 @@ class CallbackRules:
             objects = frozenset(one for one in objects if _is_active(one) or isinstance(one, Container))
         if not any(_is_active(one) or isinstance(one, (Container, Thing, Unknown, Name)) for one in objects):
             return NONE
+        if protocol == "all" and not any(self._has_active(one, here) for one in objects):
+            return NONE  # a layer of torch, numbers: asked again once one of them gets something that can be called
         holder = self.memory.make(Container, here.node, "<call>")
         self.memory.write(holder, ANY_KEY, objects)
         unit = self.memory.make(Callbacks, holder, protocol)
         self.memory.calls(here.unit, here.node, unit)
         return self.memory.read(unit, RETURN, here.unit)
+
+    def _has_active(self, one: Object, here: Here) -> bool:
+        return _is_active(one) or bool(self.memory.found(one, _search_active, here.unit))
 
     def look_around(self, unit: Callbacks) -> None:
         """Find what can be called by now through a holder, and enter it."""
@@ -167,6 +172,23 @@ class CallbackRules:
             ]
             return tuple(made)
         return _CALLED
+
+
+def _search_active(start: Object, fields: SeenFields) -> Objects:
+    """What a library can call that has an object: as `CallbackRules.look_around` finds it."""
+    seen, waiting = {start}, [start]
+    while waiting:
+        one = waiting.pop()
+        if not isinstance(one, (Container, Thing)) or is_partial(one):
+            continue
+        names = [name for name in fields.names(one) if name == HELD or name.startswith("[")]
+        for held in NONE.union(*(fields.read(one, name) for name in names)):
+            if _is_active(held):
+                return frozenset({held})
+            if held not in seen:
+                seen.add(held)
+                waiting.append(held)
+    return NONE
 
 
 def _is_active(one: Object) -> bool:

@@ -10,7 +10,8 @@ import ast
 from collections.abc import Iterable
 
 from tracelens.patch.effects import classes, durations
-from tracelens.patch.effects.attributes import HELD, RETURN, STATE, TEXT, Arguments, Here
+from tracelens.patch.effects.attributes import AS_DICT, RETURN, STATE, TEXT, Arguments, Here
+from tracelens.patch.effects.holders import HELD
 from tracelens.patch.effects.items import Items
 from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, REPLACED, SHARED, Objects
 from tracelens.patch.effects.objects import (
@@ -93,10 +94,11 @@ class Dispatch(Items):
         function, memory = activation.function, self.memory
         arguments = function.node.args
         names = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
-        handed = given.positional
-        if activation.receiver is not None and names:
-            handed = (frozenset({activation.receiver}), *handed)
-        for name in (*names, *(one.arg for one in arguments.kwonlyargs)):
+        own = names[:1] if activation.receiver is not None else []
+        handed = (
+            (frozenset({activation.receiver}), *given.positional) if own and activation.receiver else given.positional
+        )
+        for name in (*names[len(own) :], *(one.arg for one in arguments.kwonlyargs)):  # `*rest` is never the object
             default = memory.fields.get(function, {}).get(f"<default>{name}", ())
             memory.write(activation, name, given.named.get(name, NONE) | given.rest | frozenset(default))
         for name, value in zip(names, handed, strict=False):
@@ -117,7 +119,7 @@ class Dispatch(Items):
         """An object of a class: `__new__`, `__init__` or the fields of a dataclass, `__post_init__`."""
         order = classes.order(made, self.memory, here.unit)
         own_new = self.in_order((base for base in order if isinstance(base, Class)), made, "__new__", here)
-        one_of_all = bool(own_new or made.node.keywords)
+        one_of_all = bool(own_new or made.node.keywords) or "module" in classes.kinds(made, self.memory, here.unit)
         instance = self.memory.make(
             Instance, made, made if one_of_all else here.node, None if one_of_all else here.maker
         )
@@ -186,6 +188,13 @@ class Dispatch(Items):
                 case _:
                     out |= {owner if isinstance(owner, Plain) else PLAIN}
         return out
+
+    def rounds(self, objects: Objects, here: Here) -> Objects:
+        """What a `for` gives: of `vars(object)` the names alone, of all else what a pass gives."""
+        names = frozenset(one for one in objects if isinstance(one, Container) and one.maker == AS_DICT)
+        for one in names:
+            self.elements(one, ANY_KEY, here)
+        return self.passes(objects - names, here) | ({PLAIN} if names else NONE)
 
     def _pass_instance(self, owner: Instance, here: Here) -> Objects:
         order = classes.order(owner.made, self.memory, here.unit)

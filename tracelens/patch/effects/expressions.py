@@ -326,7 +326,7 @@ class Expressions:
         self._inner.append(own)
         for number, part in enumerate(node.generators):
             over = first if number == 0 else self.value(part.iter)
-            self.assign(part.target, self.dispatch.passes(over, self.here(part.iter)))
+            self.assign(part.target, self.dispatch.rounds(over, self.here(part.iter)))
             for test in part.ifs:
                 self.truth(test)
         inside = self.value(node.value if isinstance(node, ast.DictComp) else node.elt)

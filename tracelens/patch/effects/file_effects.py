@@ -30,8 +30,22 @@ _RELIED_ON = re.compile(r"torch\.(cuda|accelerator|Tensor|autograd|utils\.data)\
 """What patches rely on: waits, events and streams, reads of tensors, loaders."""
 _SETTINGS = re.compile(r"\.(backends|config|_[a-z]\w*)\b")
 """What torch itself wants to be assigned to, and its private parts, which old scripts mend."""
+MAX_FAILURES = 2
+"""Analyses of a file that were given up: after these no other is begun, also for other texts of the file."""
 MAX_IMPORTERS = 40
 """Files that import the file in question, each of which is looked at as if it were started."""
+
+
+@dataclass(eq=False)
+class _Attempts:
+    """Which analyses of a file, with the rest of its project as it is, were too large. A patch asks about several texts
+    of one file that differ in a few lines: what is too large for one of them is so for the others."""
+
+    failed: set[str] = field(default_factory=set)
+    worked: set[str] = field(default_factory=set)
+
+    def is_worth(self, name: str) -> bool:
+        return name in self.worked or (name not in self.failed and len(self.failed) < MAX_FAILURES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +55,7 @@ class FileEffects:
     project: Project
     path: Path
     started: Path | None
+    _attempts: _Attempts = field(default_factory=_Attempts)
     _alone: dict[ast.AST, Analysis | None] = field(default_factory=dict)
     """By function, where the file is too large for all of them together."""
     _places: dict[ProjectFile, tuple[int, str] | None] = field(default_factory=dict)
@@ -92,20 +107,27 @@ class FileEffects:
     def _together(self) -> Analysis | None:
         """One analysis for every loop of the file: a function that nobody calls may be called beside any other."""
         file = self.project.file(self.path)
-        return None if file is None or file.tree is None else self._analysed(functions_with_loops(file.tree))
+        return None if file is None or file.tree is None else self._analysed("", functions_with_loops(file.tree))
 
     def _analysed_alone(self, tree: ast.AST, loop: ast.AST) -> Analysis | None:
         code = function_of(tree, loop)
         if code not in self._alone:
-            self._alone[code] = self._analysed(functions_around(tree, loop))
+            around = functions_around(tree, loop)
+            names = (getattr(one, "name", "") for one in around)
+            self._alone[code] = self._analysed(f"<module>.{'.'.join(names)}", around)
         return self._alone[code]
 
-    def _analysed(self, functions: Sequence[FunctionNode]) -> Analysis | None:
+    def _analysed(self, name: str, functions: Sequence[FunctionNode]) -> Analysis | None:
+        if not self._attempts.is_worth(name):
+            return None
         started = [self.started] if self.started is not None else []
         try:
-            return analyse(self.project, [*started, self.path, *self._importers[:MAX_IMPORTERS]], functions)
+            found = analyse(self.project, [*started, self.path, *self._importers[:MAX_IMPORTERS]], functions)
         except (TooLarge, RecursionError):
+            self._attempts.failed.add(name)
             return None
+        self._attempts.worked.add(name)
+        return found
 
     def _unusual(self, analysis: Analysis) -> tuple[Reason, ...]:
         """What the files of the project that can run are written in, where the proof does not follow that."""
@@ -153,8 +175,13 @@ def file_effects(root: Path, started: Path | None, path: Path, text: str) -> Fil
 def _file_effects(
     root: Path, started: Path | None, path: Path, text: str, others: tuple[tuple[str, int, int], ...]
 ) -> FileEffects:
-    del others  # part of the key alone
-    return FileEffects(Project(root, {path: text}), path, started)
+    return FileEffects(Project(root, {path: text}), path, started, _attempts(root, started, path, others))
+
+
+@lru_cache(maxsize=64)
+def _attempts(root: Path, started: Path | None, path: Path, others: tuple[tuple[str, int, int], ...]) -> _Attempts:
+    del root, started, path, others  # the key alone
+    return _Attempts()
 
 
 def _state(path: Path) -> tuple[str, int, int]:

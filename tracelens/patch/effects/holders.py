@@ -6,9 +6,26 @@ out of it by a method, an index or an attribute. The unit that asks is looked at
 
 from __future__ import annotations
 
-from tracelens.patch.effects.memory import ANY_KEY, DATA, MANY, NONE, PLAIN, SHARED, Memory, Objects, SeenFields, Unit
-from tracelens.patch.effects.objects import Container, Instance, Name, Object, Plain, Thing
+from tracelens.patch.effects.memory import (
+    ANY_KEY,
+    DATA,
+    IN_PLACE_LAYER,
+    LAYER,
+    MANY,
+    NONE,
+    PLAIN,
+    SHARED,
+    Memory,
+    Objects,
+    SeenFields,
+    Unit,
+)
+from tracelens.patch.effects.objects import Container, Instance, Name, Object, Plain, Thing, Unknown
 
+HELD = "<held>"
+MODULES = "<modules>"
+"""The maker of torch's lists of modules. Those that one class makes are one object: its `forward` goes through them
+all, and what they are told apart by is their weights, which are one object anyway."""
 MAX_BEHIND = 64
 """Objects behind one; where there are more it may be anything that unknown code has."""
 
@@ -16,6 +33,11 @@ MAX_BEHIND = 64
 def is_holder(one: Object) -> bool:
     """Whether nothing more is known of an object than what it may have."""
     return isinstance(one, Thing) and one.kind == "holder"
+
+
+def is_torch_module(one: Object | None) -> bool:
+    """Whether an object is a layer of torch, or a list of modules: it has no attributes but torch's and its parts."""
+    return one is LAYER or one is IN_PLACE_LAYER or (isinstance(one, Thing) and one.maker == MODULES)
 
 
 def is_part(one: Object) -> bool:
@@ -27,6 +49,9 @@ def behind(owner: Object, memory: Memory, unit: Unit) -> Objects:
     """All that may come out of a holder or a part; nothing for other objects."""
     if not is_holder(owner) and not is_part(owner):
         return NONE
+    made_by_torch = owner.receiver if isinstance(owner, Name) and is_torch_module(owner.receiver) else None
+    if made_by_torch is not None:
+        return memory.found(made_by_torch, _search_children, unit)
     found = memory.found(owner, _search, unit)
     if len(found) > MAX_BEHIND:
         memory.write(SHARED, ANY_KEY, found)
@@ -60,3 +85,47 @@ def _inside(one: Object, fields: SeenFields) -> Objects:
     else:
         names = ()
     return NONE.union(*(fields.read(one, name) for name in names)) - {PLAIN}
+
+
+def modules_in(owner: Object, memory: Memory, unit: Unit) -> Objects:
+    """A module and all that may be a part of it: what can be reached from it through attributes and lists."""
+    return memory.found(owner, _search_modules, unit)
+
+
+def _search_modules(owner: Object, fields: SeenFields) -> Objects:
+    seen: dict[Object, None] = {owner: None}
+    waiting = [owner]
+    while waiting:
+        one = waiting.pop()
+        if one is DATA:
+            continue
+        names = fields.names(one)
+        for held in NONE.union(*(fields.read(one, name) for name in names if name != "__class__")):
+            if held not in seen and isinstance(held, (Instance, Thing, Container, Unknown, Name)):
+                seen[held] = None
+                waiting.append(held)
+    return frozenset(one for one in seen if not isinstance(one, Container) and not _is_tensor(one))
+
+
+def _search_children(owner: Object, fields: SeenFields) -> Objects:
+    """What a list of modules was made of or is given, through lists, dicts and such lists of modules."""
+    out: dict[Object, None] = {owner: None}
+    waiting = [owner]
+    while waiting:
+        one = waiting.pop()
+        inside = NONE
+        if isinstance(one, Container) or is_torch_module(one):
+            inside = NONE.union(*(fields.read(one, name) for name in fields.names(one) if name != "__class__"))
+        new = [other for other in inside if other not in out and other is not DATA and not isinstance(other, Plain)]
+        out.update(dict.fromkeys(new))
+        waiting += new
+    return frozenset(one for one in out if not _leads_on(one))
+
+
+def _leads_on(one: Object) -> bool:
+    """Whether it is asked in turn what is behind an object."""
+    return is_holder(one) or is_part(one) or is_torch_module(one)
+
+
+def _is_tensor(one: Object) -> bool:
+    return isinstance(one, Thing) and one.kind == "data" and one is not DATA

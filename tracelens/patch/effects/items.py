@@ -12,7 +12,6 @@ from tracelens.patch.effects import classes
 from tracelens.patch.effects.attributes import (
     AS_DICT,
     FACTORY,
-    HELD,
     RATES,
     Arguments,
     Attributes,
@@ -20,6 +19,7 @@ from tracelens.patch.effects.attributes import (
     is_kept,
     owner_of,
 )
+from tracelens.patch.effects.holders import HELD
 from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, SHARED, WEIGHTS, Objects
 from tracelens.patch.effects.objects import (
     READS,
@@ -44,7 +44,9 @@ class Items(Attributes):
 
     def item(self, objects: Iterable[Object], key: str, here: Here) -> Objects:
         """`object[key]`; `key` is `ANY_KEY` where it is not a constant text."""
-        return NONE.union(*(self._item(owner, key, here) for owner in objects))
+        direct = frozenset(objects)
+        things = (self.held_behind(one, here) for one in direct if isinstance(one, Thing) and one is not DATA)
+        return NONE.union(*(self._item(owner, key, here) for owner in direct.union(*things)))
 
     def _item(self, owner: Object, key: str, here: Here) -> Objects:
         out = NONE
@@ -79,7 +81,7 @@ class Items(Attributes):
     def _of_things(self, owner: Thing, key: str, here: Here) -> Objects:
         if owner is DATA:
             return self.memory.read(owner, key, here.unit) | self.memory.read(owner, ANY_KEY, here.unit) | {owner}
-        out = self.elements(owner, key, here) | self.item(self.held_behind(owner, here), key, here)
+        out = self.elements(owner, key, here)
         if owner.kind == "data":  # a view; of what an optimizer has, what has a name is a number
             return out | {PLAIN if owner is WEIGHTS and key in RATES else owner}
         out |= self._member(f"<{owner.kind}>.__getitem__", owner, here)

@@ -118,7 +118,7 @@ class Library:
             return special(LibraryCall(called, given, here, self.dispatch))
         entry = vocabulary.lookup(called.full)
         if entry is None or entry.gives == "unknown":
-            if called.receiver is None and vocabulary.knows(f"{called.full}.*"):
+            if called.receiver is None and vocabulary.is_module(called.full):
                 return NONE  # a module, which nobody calls: it is one of several things that a name can stand for
             if called.full.startswith("builtins.") and called.full.endswith(_ERRORS):
                 return self.results.holder(given.objects, here)
@@ -306,6 +306,8 @@ class Library:
 
     def _pass_name(self, over: Name, here: Here) -> Objects:
         entry = vocabulary.lookup(over.full)
+        if entry is None and over.receiver is None and vocabulary.is_module(over.full):
+            return NONE  # nor does anybody go through it
         if entry is None:
             return self.dispatch.unknown(f"`{over.full}`", NONE, here)
         if isinstance(over.receiver, (Thing, Container, Instance)) and over.receiver is not DATA:

@@ -13,6 +13,7 @@ from tracelens.messages import say
 from tracelens.patch.effects.objects import (
     Activation,
     Callbacks,
+    Class,
     Duration,
     Effect,
     Module,
@@ -38,8 +39,9 @@ SHARED = Unknown(say("something that is not known"))
 MANY = Unknown(say("one of very many things"))
 """In place of all that a field can hold, where that is more than `MAX_HELD`."""
 MAX_HELD = 64
-MAX_CALLS = 200_000
-"""Calls of libraries that are followed, each again when what it is given grew: some fifteen seconds."""
+MAX_CALLS = 80_000
+"""Calls of libraries that are followed, each again when what it is given grew: some eight seconds. A project of 24
+files with fifty networks has twelve thousand."""
 PLAIN = Plain()
 DATA = Thing("data", None, None)
 """Tensors, arrays, and batches of them."""
@@ -48,6 +50,11 @@ ANY_DATA = Thing("data", "any", None)
 WEIGHTS = Thing("data", "weights", None)
 """All that torch keeps of a training: parameters, buffers, gradients, what optimizers have. It is one object, because a
 module, its parts, a list of its parameters and an optimizer are many ways to the same tensors."""
+LAYER = Thing("module", "layer", None)
+"""All layers of torch that have nothing of the project: `nn.Conv2d(3, 64, 3)`. They are told apart by their weights
+alone, which are one object, and a model has hundreds of them."""
+IN_PLACE_LAYER = Thing("module", "layer in place", None)
+"""The same, of those that change what they are given: `nn.ReLU(inplace=True)`."""
 REPLACED = Thing("replaced", "replaced", None)
 """Holds the functions that the project puts in the place of a library's, each under its name."""
 HOOKS = Thing("hooks", "hooks", None)
@@ -97,6 +104,10 @@ class SeenFields:
         return tuple(self.memory.fields.get(owner, ()))
 
 
+Search = Callable[[Object, SeenFields], Objects]
+"""What goes through memory from an object on, and finds others."""
+
+
 class Memory:
     """The fields of all objects, the summaries of all units, and the units that are to be looked at (again)."""
 
@@ -109,9 +120,9 @@ class Memory:
         self._readers: dict[tuple[Object, str], set[Unit]] = {}
         self._contents: dict[tuple[Object, str], Objects] = {}
         """What fields hold, as it was last given out; dropped where one grows."""
-        self._findings: dict[Object, SearchResult] = {}
-        self._found_through: dict[tuple[Object, str], set[Object]] = {}
-        """The objects at which the searches started that read each field."""
+        self._findings: dict[tuple[Object, Search], SearchResult] = {}
+        self._found_through: dict[tuple[Object, str], set[tuple[Object, Search]]] = {}
+        """The searches that read each field, with the objects at which they started."""
         self._objects: dict[tuple[Any, ...], Object] = {}
         self._scopes: dict[Code, Scope] = {}
         self.changes = 0
@@ -150,14 +161,14 @@ class Memory:
             known = self._contents[owner, name] = frozenset(self.fields.get(owner, {}).get(name, ()))
         return known
 
-    def found(self, owner: Object, search: Callable[[Object, SeenFields], Objects], unit: Unit) -> Objects:
+    def found(self, owner: Object, search: Search, unit: Unit) -> Objects:
         """What a search that starts at an object finds: it is made again once a field that it read can hold more."""
-        known = self._findings.get(owner)
+        known = self._findings.get((owner, search))
         if known is None:
             read: dict[tuple[Object, str], None] = {}
-            known = self._findings[owner] = SearchResult(search(owner, SeenFields(self, read)), tuple(read))
+            known = self._findings[owner, search] = SearchResult(search(owner, SeenFields(self, read)), tuple(read))
             for place in read:
-                self._found_through.setdefault(place, set()).add(owner)
+                self._found_through.setdefault(place, set()).add((owner, search))
         if unit not in known.units:
             known.units.add(unit)
             for field_read in known.read:
@@ -187,7 +198,7 @@ class Memory:
             if len(tensors) > MAX_TENSORS:
                 held.difference_update(tensors)
                 held.add(ANY_DATA)
-        if len(held) > MAX_HELD and owner is not SHARED and not isinstance(owner, Callbacks):
+        if len(held) > MAX_HELD and owner is not SHARED and not isinstance(owner, Callbacks) and _are_many(held):
             everything = tuple(held)
             self._contents.pop((owner, name), None)
             held.clear()
@@ -273,6 +284,11 @@ class Memory:
                 new = held - seen
                 seen |= new
                 waiting += new
+
+
+def _are_many(held: set[Object]) -> bool:
+    """Whether there are too many objects beside those of which each class of the project has one."""
+    return sum(not isinstance(getattr(one, "site", None), Class) for one in held) > MAX_HELD
 
 
 def _is_time(one: Object) -> bool:

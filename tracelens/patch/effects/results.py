@@ -7,6 +7,7 @@ arguments: views of arrays, settings, records, iterators, decorators.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 
 from tracelens.patch.effects import vocabulary
@@ -14,10 +15,12 @@ from tracelens.patch.effects.attributes import FACTORY, VIEW
 from tracelens.patch.effects.callables import is_function
 from tracelens.patch.effects.callbacks import acts, has_content
 from tracelens.patch.effects.dispatch import HELD, STATE, Arguments, Dispatch, Here
-from tracelens.patch.effects.holders import is_holder
-from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, WEIGHTS, Memory, Objects
+from tracelens.patch.effects.holders import MODULES, is_holder, modules_in
+from tracelens.patch.effects.memory import ANY_KEY, DATA, IN_PLACE_LAYER, LAYER, NONE, PLAIN, WEIGHTS, Memory, Objects
 from tracelens.patch.effects.objects import (
     WRITES,
+    Activation,
+    Callbacks,
     Container,
     Effect,
     Instance,
@@ -31,7 +34,17 @@ FRESH = "<fresh>"
 """Marks an object whose calls give new tensors: a loss."""
 IN_PLACE = "<in place>"
 """Marks a module that changes what it is given: `nn.ReLU(inplace=True)`."""
+_OF_NUMBERS = re.compile(
+    r"torch\.nn\.(Lazy)?(Conv|Linear|Bilinear|(Sync)?BatchNorm|InstanceNorm|GroupNorm|LayerNorm|RMSNorm|Embedding"
+    r"|(Alpha|Feature)?Dropout|(Adaptive)?(Avg|Max)Pool|\w*ReLU|\w*Pad[123]d|Upsample|PixelShuffle|Flatten|Identity"
+    r"|Tanh|Sigmoid|(Log)?Softmax|GELU|SiLU|Hardtanh|Softplus)\w*$"
+)
+"""Layers that are made of numbers alone, wherever these come from."""
 _DISPLAYS = (ast.List, ast.Tuple, ast.Set, ast.Dict)
+_CONTAINERS = frozenset(
+    f"torch.nn.{name}"
+    for name in ("Module", "Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict", "DataParallel")
+)
 
 
 class Results:
@@ -45,6 +58,9 @@ class Results:
         """The objects that a call can give; `results` are those of what it calls back."""
         if entry.gives.startswith("<"):
             return self._made(entry, called, given, here)
+        if entry.gives in ("list", "parts"):
+            listed = entry.gives == "list"
+            return self._list(called, given, results, here) if listed else self._parts(called, here)
         match entry.gives:
             case "args":
                 out = frozenset(filter(has_content, given.objects)) or self._decorator(here)
@@ -56,8 +72,6 @@ class Results:
                 out = self._tensors(called, given, here) | {DATA}
             case "elements":
                 out = self._elements(called, given, here)
-            case "list":
-                return self._list(called, given, results, here)
             case "weights":
                 out = self.weights(called.receiver)
             case "copy" if called.receiver is not WEIGHTS:
@@ -74,11 +88,15 @@ class Results:
 
     def _made(self, entry: Entry, called: Name, given: Arguments, here: Here) -> Objects:
         kind = entry.gives[1:-1]
-        thing = self.memory.make(Thing, kind, *self._site(kind, called, here))
-        self.memory.write(thing, HELD, filter(acts, given.objects))
+        in_place = "inplace" in given.named or any(map(_is_true, getattr(here.node, "args", ())))
+        layer = kind == "module" and not entry.fresh and _is_layer(called, given)
+        own = (IN_PLACE_LAYER if in_place else LAYER) if layer else None
+        thing = own or self.memory.make(Thing, kind, *self._site(kind, called, here))
+        if not layer:
+            self.memory.write(thing, HELD, filter(acts, given.objects))
         if entry.fresh:
             self.memory.write(thing, FRESH, {PLAIN})
-        if kind == "module" and ("inplace" in given.named or any(map(_is_true, getattr(here.node, "args", ())))):
+        if kind == "module" and in_place:
             self.memory.write(thing, IN_PLACE, {PLAIN})
         return frozenset({thing})
 
@@ -141,6 +159,9 @@ class Results:
             return kind, None
         if called.receiver is not None and isinstance(called.receiver, Thing) and called.receiver.kind == kind:
             return called.receiver.site, called.receiver.maker
+        if called.full in _CONTAINERS and not isinstance(here.unit, Callbacks):
+            function = here.unit.function if isinstance(here.unit, Activation) else None
+            return (function.owner or function if function is not None else here.unit), MODULES
         return here.node, here.maker
 
     def _held(self, called: Name, given: Arguments, here: Here) -> Objects:
@@ -149,13 +170,22 @@ class Results:
         receiver = called.receiver
         if isinstance(receiver, Thing) and receiver is not DATA:
             return self.memory.read(receiver, HELD, here.unit) | {receiver}
-        if isinstance(receiver, Instance):
-            return (
-                frozenset(self.memory.reach([receiver]))
-                if called.full.endswith(("modules", "children", "submodule"))
-                else NONE
-            )
+        if isinstance(receiver, Instance) and called.full.endswith("submodule"):
+            return modules_in(receiver, self.memory, here.unit)
         return NONE
+
+    def _parts(self, called: Name, here: Here) -> Objects:
+        """`module.children()`, `module.named_modules()`: what a pass over it gives, with the names of the parts."""
+        own = modules_in(called.receiver, self.memory, here.unit) if called.receiver is not None else NONE
+        going = self.memory.make(Container, here.node, here.maker)
+        inside = own | {DATA}
+        if ".named_" in called.full:
+            pair = self.memory.make(Container, here.node, "<pair>")
+            self.memory.write(pair, "[0]", {PLAIN})
+            self.memory.write(pair, "[1]", inside)
+            inside = frozenset({pair})
+        self.memory.write(going, ANY_KEY, inside)
+        return frozenset({going})
 
     def _elements(self, called: Name, given: Arguments, here: Here) -> Objects:
         if called.full.startswith("<list>") and called.receiver is not None:
@@ -186,6 +216,14 @@ class Results:
             inside = frozenset({pair})
         self.memory.write(made, ANY_KEY, inside | {PLAIN})
         return frozenset({made})
+
+
+def _is_layer(called: Name, given: Arguments) -> bool:
+    """Whether a call makes a layer of torch that has nothing of the project: one is as good as another."""
+    if _OF_NUMBERS.match(called.full):
+        return True
+    torch_has_it = called.full.startswith("torch.nn.") and called.full not in _CONTAINERS
+    return torch_has_it and not any(map(acts, given.objects))
 
 
 def _is_true(node: ast.AST) -> bool:

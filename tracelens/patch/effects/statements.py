@@ -112,7 +112,7 @@ class Statements(Expressions):
 
     def _for(self, node: ast.For) -> None:
         over = self.value(node.iter)
-        self.assign(node.target, self.dispatch.passes(over, self.here(node)))
+        self.assign(node.target, self.dispatch.rounds(over, self.here(node)))
         self.run(node.body)
         self.run(node.orelse)
 

@@ -65,6 +65,12 @@ def knows(full: str) -> bool:
     return full in _entries()
 
 
+@lru_cache(maxsize=1 << 12)
+def is_module(full: str) -> bool:
+    """Whether a name without an entry is that of a library's module, whose functions have some: nobody calls it."""
+    return full not in _entries() and any(name.startswith(f"{full}.") for name in _entries())
+
+
 def shares_memory(member: str) -> bool:
     """Whether an attribute or a method of a tensor or a module gives memory that it has as well: `weight`, `detach`."""
     return any(full in _entries() and _entries()[full].shares for full in (f"<data>.{member}", f"<module>.{member}"))

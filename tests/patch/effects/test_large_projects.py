@@ -1,0 +1,170 @@
+"""What an answer costs, and what is not lost by what makes it cheap: layers and lists of modules that are one object.
+
+Costs are counted in calls that the engine follows, not in seconds.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.moves import SURROUNDINGS, Case, asked, one_file
+from tracelens.patch.effects import file_effects as module
+from tracelens.patch.effects import memory
+from tracelens.patch.effects.file_effects import FileEffects, file_effects
+
+BLOCK = """
+class Block{n}(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.width = width
+        self.residual = nn.Sequential(nn.Conv2d(width, width, 3), nn.BatchNorm2d(width), nn.ReLU(inplace=True))
+        self.shortcut = nn.Sequential()
+        if width != 4:
+            self.shortcut = nn.Sequential(nn.Conv2d(width, width, 1))
+
+    def forward(self, x):
+        x = [self.residual(x), self.shortcut(x)]
+        return torch.cat(x, 1)
+
+
+class Net{n}(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([])
+        for width in (4, 8, 16):
+            self.layers.append(self._stage(Block{n}, width))
+        for m in self.modules():
+            if isinstance(m, nn.Conv2d):
+                nn.init.zeros_(m.weight)
+
+    def _stage(self, block, width):
+        return nn.Sequential(*[block(width) for _ in range(3)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x.view(x.size(0), -1)
+
+
+def net{n}():
+    return Net{n}()
+"""
+TRAIN = """import torch
+from torch import nn
+import nets
+
+def train(model, loader, opt):
+    total = 0.0
+    for x, y in loader:
+        loss = model(x).sum()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        total += loss.item()
+    last = list(model.children())[-1]
+    for name, para in last.named_parameters():
+        print(name, para.shape)
+    print(total)
+
+def main(name, loader):
+    model = nets.__dict__[name]()
+    train(model, loader, torch.optim.SGD(model.parameters(), 0.1))
+"""
+
+
+def _zoo(folder: Path, nets: int) -> FileEffects:
+    """A training script beside a module of networks, one of which it takes by its name."""
+    text = "import torch\nfrom torch import nn\n" + "".join(BLOCK.format(n=n) for n in range(nets))
+    (folder / "nets.py").write_text(text)
+    (folder / "train.py").write_text(TRAIN)
+    return file_effects(folder, folder / "train.py", folder / "train.py", TRAIN)
+
+
+def _calls(monkeypatch: pytest.MonkeyPatch, effects: FileEffects) -> int:
+    spent: list[int] = []
+    monkeypatch.setattr(memory.Memory, "spend", lambda _: spent.append(1))
+    assert effects.reached(7) is not None
+    return len(spent)
+
+
+def test_the_cost_of_a_zoo_of_networks_grows_with_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few, many = tmp_path / "few", tmp_path / "many"
+    few.mkdir()
+    many.mkdir()
+    small, large = _calls(monkeypatch, _zoo(few, 5)), _calls(monkeypatch, _zoo(many, 20))
+    assert large < 6 * small, (small, large)
+
+
+def test_a_project_that_is_too_large_is_not_begun_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[int] = []
+    real = module.analyse
+
+    def counted(*given: object) -> object:
+        begun.append(1)
+        return real(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(memory, "MAX_CALLS", 3)
+    monkeypatch.setattr(module, "analyse", counted)
+    path = tmp_path / "train.py"
+    _zoo(tmp_path, 1)
+    for number in range(5):
+        text = f"{TRAIN}\nx = {number}\n"
+        assert file_effects(tmp_path, path, path, text).reached(7) is None
+    assert len(begun) == 2  # all loops together, and the function of this one
+
+
+ATTRIBUTES = """
+class Show:
+    def __init__(self, seen):
+        self.seen = seen
+
+    def __call__(self, x):
+        print(self.seen)
+        return x
+
+class Loud(nn.Module):
+    def __init__(self, seen):
+        super().__init__()
+        self.seen = seen
+
+    def forward(self, x):
+        print(self.seen)
+        return x
+"""
+HELD = {
+    "an attribute of a part": ("net = nn.Sequential(nn.Linear(2, 2))\nnet[0].seen = seen", "print(net[0].seen)"),
+    "an attribute of a part, by its name": (
+        "net = nn.ModuleDict({'a': nn.Linear(2, 2)})\nnet.a.seen = seen",
+        "print(net.a.seen)",
+    ),
+    "a part of a part": ("net = nn.Sequential(nn.Sequential(Loud(seen)))", "net(torch.ones(1))"),
+    "a part that is added later": ("net = nn.Sequential()\nnet.add_module('a', Loud(seen))", "net(torch.ones(1))"),
+    "a hook of a layer": (
+        "net = nn.Linear(2, 2)\nshow = Show(seen)\nnet.register_forward_hook(lambda *_: print(seen))",
+        "nn.Linear(2, 2)(torch.ones(2))\nnet(torch.ones(2))",
+    ),
+    "a pass over the parts": (
+        "net = nn.Sequential(Loud(seen))",
+        "for part in net.children():\n    part(torch.ones(1))",
+    ),
+    "named parts": ("net = nn.Sequential(Loud(seen))", "for _, part in net.named_modules():\n    part(torch.ones(1))"),
+    "one of several of a class": ("nets = [Loud([]), Loud(seen)]", "nets[1](torch.ones(1))"),
+    "the values of a dict of all names": ("keeper = Show(seen)\nheld = dict(vars(keeper))", "print(held)"),
+    "a chosen value of a parser": (
+        "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--show', choices=[Show(seen)])\n"
+        "args = parser.parse_args()",
+        "args.show(1)",
+    ),
+}
+
+
+@pytest.mark.parametrize("held", HELD)
+def test_what_is_one_object_still_shows_what_each_has(held: str) -> None:
+    before, shows = HELD[held]
+    body = f"STEP\nseen.append(loss.item())  # later\n{shows}"
+    answer = asked(
+        one_file(Case(code=ATTRIBUTES, before=f"seen = []\n{before}", body=body), next(iter(SURROUNDINGS.values())))
+    )
+    assert answer.tier == "refused", answer
