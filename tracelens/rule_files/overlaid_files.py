@@ -9,10 +9,7 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import yaml
-
 from tracelens.messages import joined, say
-from tracelens.rule_files.fields import shown
 
 FOLDERS = ("schemes/*/rule.yaml", "findings/*.yaml", "levers/*.yaml", "recipes/*/*")
 
@@ -71,8 +68,12 @@ class RuleFiles:
         text = self.text(name)
         if text is None:
             return None
+        import yaml
+
+        from tracelens.rule_files.unique_keys import UniqueKeys
+
         try:
-            value = yaml.load(text, Loader=_UniqueKeys)
+            value = yaml.load(text, Loader=UniqueKeys)
         except yaml.MarkedYAMLError as error:
             line = say("line {line}: ", line=error.problem_mark.line + 1) if error.problem_mark else ""
             self.mistakes.append(
@@ -85,20 +86,6 @@ class RuleFiles:
         if value is None:
             self.mistakes.append(say("{name}: is empty", name=name))
         return value
-
-
-class _UniqueKeys(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML without the rule that the last of two equal keys wins silently; read in C where PyYAML was built with it."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-            if key.value in seen:
-                problem = say("the key {key} is there twice", key=shown(key.value))
-                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
-            seen.add(key.value)
-        mapping: dict[Any, Any] = super().construct_mapping(node, deep=deep)
-        return mapping
 
 
 def _files_below(folder: Path) -> list[Path]:
