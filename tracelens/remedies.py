@@ -36,7 +36,7 @@ from tracelens.model import (
 )
 from tracelens.patch import recorded
 from tracelens.patch.recorded import RecordedProject, WantedHunks
-from tracelens.replay import estimate, what_if
+from tracelens.replay import estimate
 from tracelens.replay.replay_trace import ReplayTrace
 from tracelens.run.sources import TrainingScript
 from tracelens.schemes import plan as planning
@@ -125,10 +125,8 @@ def _replay_meanwhile(context: PatchContext, every: Iterable[_Fitted]) -> None:
         return
     predict = partial(estimate.predict, context.replay_trace)
     some = (one.edits for one in every if not isinstance(one.edits, str))
-    paying = [planning.keep_paying(planning.judged(edits), predict) for edits in some]
-    for edits in paying:
-        predict(edits)
-    what_if.what_if(context.replay_trace, paying, {})  # the page shows most of these
+    for edits in some:
+        predict(planning.keep_paying(planning.judged(edits), predict))
 
 
 def ask_ahead(context: PatchContext, every: Iterable[tuple[Edit, ...]]) -> None:
