@@ -152,6 +152,28 @@ HELD = {
     "named parts": ("net = nn.Sequential(Loud(seen))", "for _, part in net.named_modules():\n    part(torch.ones(1))"),
     "one of several of a class": ("nets = [Loud([]), Loud(seen)]", "nets[1](torch.ones(1))"),
     "the values of a dict of all names": ("keeper = Show(seen)\nheld = dict(vars(keeper))", "print(held)"),
+    "what is stored in settings": (
+        "import argparse\nargs = argparse.ArgumentParser().parse_args()\nargs.seen = seen",
+        "print(args.seen)",
+    ),
+    "a default of a parser": (
+        "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--show', default=seen)\n"
+        "args = parser.parse_args()",
+        "print(args.show)",
+    ),
+    "what is stored under any name of settings": (
+        "import argparse\nargs = argparse.ArgumentParser().parse_args()\nfor key in ('a', 'b'):\n"
+        "    setattr(args, key, seen)",
+        "print(args.a)",
+    ),
+    "what stands in the dict of settings": (
+        "import argparse\nargs = argparse.ArgumentParser().parse_args()\nvars(args)['seen'] = seen",
+        "print(args.seen)",
+    ),
+    "what updates settings": (
+        "import argparse\nargs = argparse.ArgumentParser().parse_args()\nargs.__dict__.update({'seen': seen})",
+        "print(args.seen)",
+    ),
     "a chosen value of a parser": (
         "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--show', choices=[Show(seen)])\n"
         "args = parser.parse_args()",

@@ -42,6 +42,8 @@ MAX_HELD = 64
 MAX_CALLS = 80_000
 """Calls of libraries that are followed, each again when what it is given grew: some eight seconds. A project of 24
 files with fifty networks has twelve thousand."""
+MAX_EFFECTS = 1_000_000
+"""Effects that are entered, the same ones again included: where names stand for many things, each call has many."""
 PLAIN = Plain()
 DATA = Thing("data", None, None)
 """Tensors, arrays, and batches of them."""
@@ -127,6 +129,7 @@ class Memory:
         self._scopes: dict[Code, Scope] = {}
         self.changes = 0
         self._calls_left = MAX_CALLS
+        self.effects_left = MAX_EFFECTS
         self.changed_bases = 0
         self.orders: dict[Object, tuple[int, tuple[Object, ...]]] = {}
         """The order of each class's bases, with the number of changes to bases at which it was worked out."""
@@ -261,6 +264,9 @@ class Memory:
             self.waiting[unit] = None
 
     def effect(self, unit: Unit, node: Any, effect: Effect) -> None:
+        self.effects_left -= 1
+        if self.effects_left < 0:
+            raise TooLarge
         self.summary(unit).effects[node, effect] = None
 
     def calls(self, unit: Unit, node: Any, called: Unit) -> None:
