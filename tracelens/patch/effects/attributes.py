@@ -112,6 +112,10 @@ class Attributes(ABC):
     def invoke(self, called: Iterable[Object] | None, given: Arguments, here: Here) -> Objects:
         """What a call of any of these objects can give."""
 
+    @abstractmethod
+    def passes(self, objects: Iterable[Object], here: Here) -> Objects:
+        """What a pass over an object gives, each time."""
+
     def load(self, objects: Iterable[Object], name: str, here: Here) -> Objects:
         """`object.name`."""
         return NONE.union(*(self._load(one, name, here) for one in self.with_behind(objects, here)))

@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping
 
 from tracelens.patch.effects import durations, names
 from tracelens.patch.effects.dispatch import Arguments, Dispatch, Here
-from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, Memory, Objects
+from tracelens.patch.effects.items import keys_of
+from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, SLICE, Memory, Objects
 from tracelens.patch.effects.objects import (
     CLOCK,
     READS,
@@ -120,9 +121,9 @@ class Expressions:
         elif isinstance(target, ast.Attribute):
             self.dispatch.store(self.value(target.value), target.attr, value, here)
         elif isinstance(target, ast.Subscript):
-            owners = self.value(target.value)
-            self.value(target.slice)
-            self.dispatch.store_item(owners, key(target), value, here)
+            owners, index = self.value(target.value), self.value(target.slice)
+            for one in keys_of(key(target), index):
+                self.dispatch.store_item(owners, one, value, here)
 
     def unpacked(self, value: Objects, node: ast.AST, number: int | None = None) -> Objects:
         """The parts of what is unpacked into several names, or the part of that number."""
@@ -143,9 +144,9 @@ class Expressions:
         return self.dispatch.load(self.value(node.value), node.attr, self.here(node))
 
     def _subscript(self, node: ast.Subscript) -> Objects:
-        owners = self.value(node.value)
-        self.value(node.slice)
-        return self.dispatch.item(owners, key(node), self.here(node))
+        owners, index = self.value(node.value), self.value(node.slice)
+        keys = keys_of(key(node), index)
+        return NONE.union(*(self.dispatch.item(owners, one, self.here(node)) for one in keys))
 
     def _text(self, node: ast.JoinedStr) -> Objects:
         out: Objects = frozenset({PLAIN})
@@ -374,6 +375,7 @@ _KINDS: Mapping[type[ast.expr], Callable[..., Objects]] = {
     ast.Name: Expressions._name,
     ast.Attribute: Expressions._attribute,
     ast.Subscript: Expressions._subscript,
+    ast.Slice: lambda self, node: frozenset({SLICE} if self._parts(node) else ()),
     ast.JoinedStr: Expressions._text,
     ast.Call: Expressions._call,
     ast.Lambda: lambda self, node: frozenset({self.function(node)}),

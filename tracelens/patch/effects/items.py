@@ -20,7 +20,7 @@ from tracelens.patch.effects.attributes import (
     owner_of,
 )
 from tracelens.patch.effects.holders import HELD
-from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, SHARED, WEIGHTS, Objects
+from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PART, PLAIN, SHARED, SLICE, WEIGHTS, Objects
 from tracelens.patch.effects.objects import (
     READS,
     WRITES,
@@ -32,25 +32,42 @@ from tracelens.patch.effects.objects import (
     Name,
     Object,
     Plain,
+    Slice,
     Thing,
     Unknown,
 )
 
+_MAKES_SLICES = frozenset({"numpy.s_", "numpy.index_exp"})
 _GONE_THROUGH = ("loader", "module", "lazy", "pairs", "numbered")
+
+
+def keys_of(key: str, index: Objects) -> tuple[str, ...]:
+    """The key of an element by its text, or a part by what the index can stand for, or both."""
+    if all(isinstance(one, Slice) for one in index) and index:
+        return (PART,)
+    return (key, PART) if any(isinstance(one, (Slice, Unknown)) for one in index) else (key,)
 
 
 class Items(Attributes):
     """The meaning of elements, and of attributes."""
 
     def item(self, objects: Iterable[Object], key: str, here: Here) -> Objects:
-        """`object[key]`; `key` is `ANY_KEY` where it is not a constant text."""
+        """`object[key]`; `key` is `ANY_KEY` where it is not a constant text, `PART` where it is a slice."""
         direct = frozenset(objects)
         things = (self.held_behind(one, here) for one in direct if isinstance(one, Thing) and one is not DATA)
         return NONE.union(*(self._item(owner, key, here) for owner in direct.union(*things)))
 
+    def part(self, inside: Objects, here: Here) -> Objects:
+        """A list of its own, with these elements."""
+        made = self.memory.make(Container, here.node, here.maker)
+        self.memory.write(made, ANY_KEY, inside)
+        return frozenset({made})
+
     def _item(self, owner: Object, key: str, here: Here) -> Objects:
         out = NONE
         match owner:
+            case Container() if key == PART:
+                out = self.part(self.elements(owner, ANY_KEY, here), here)
             case Container():
                 out = self.elements(owner, key, here) | self._made_by_factory(owner, here)
             case Instance():
@@ -58,27 +75,30 @@ class Items(Attributes):
             case Thing():
                 out = self._of_things(owner, key, here)
             case Unknown():
-                self.memory.effect(here.unit, here.node, Effect(READS, SHARED, key))
-                out = self.memory.read(SHARED, key, here.unit) | {owner}
+                self.memory.effect(here.unit, here.node, Effect(READS, SHARED, _field(key)))
+                out = self.memory.read(SHARED, _field(key), here.unit) | {owner}
             case Class() | Plain():
                 out = frozenset({owner})
             case Module():
                 out = self.everything(owner, here)
+            case Name() if owner.full in _MAKES_SLICES:
+                out = frozenset({SLICE, DATA})
             case Name():
-                self.memory.effect(here.unit, here.node, Effect(READS, owner, key))
+                self.memory.effect(here.unit, here.node, Effect(READS, owner, _field(key)))
                 out = self.libraries.passes(owner, here) | self.held_behind(owner, here)
         return out
 
     def _of_instances(self, owner: Instance, key: str, here: Here) -> Objects:
         method = self.in_order(classes.order(owner.made, self.memory, here.unit), owner, "__getitem__", here)
         if method:
-            return self.invoke(method, Arguments((frozenset({PLAIN}),)), here)
-        out = self.elements(owner, key, here)
+            return self.invoke(method, Arguments((_index(key),)), here)
+        out = self.elements(owner, _field(key), here)
         if {"loader", "module", "list"} & set(classes.kinds(owner.made, self.memory, here.unit)):
             out |= self.elements(owner, HELD, here)
-        return out
+        return out | self.part(out, here) if key == PART else out
 
     def _of_things(self, owner: Thing, key: str, here: Here) -> Objects:
+        key = _field(key)
         if owner is DATA:
             return self.memory.read(owner, key, here.unit) | self.memory.read(owner, ANY_KEY, here.unit) | {owner}
         out = self.elements(owner, key, here)
@@ -98,6 +118,9 @@ class Items(Attributes):
 
     def store_item(self, objects: Iterable[Object], key: str, value: Objects, here: Here) -> None:
         """`object[key] = value`."""
+        if key == PART:
+            self._store_part(objects, value, here)
+            return
         for stored_in in objects:
             owner = owner_of(stored_in)
             if isinstance(owner, Plain):
@@ -114,3 +137,21 @@ class Items(Attributes):
             if isinstance(target, Thing) and key.startswith("['"):  # `vars(settings)["name"]`
                 self.memory.write(target, key[2:-2], filter(is_kept, value))
             self.memory.effect(here.unit, here.node, Effect(WRITES, target, key))
+
+    def _store_part(self, objects: Iterable[Object], value: Objects, here: Here) -> None:
+        """`object[:2] = value`: a list gets the elements of the value, a tensor its numbers."""
+        for owner in objects:
+            lists = isinstance(owner, Container)
+            given = NONE if lists else value
+            if not (isinstance(owner, Thing) and owner.kind == "data"):
+                given |= self.passes(value, here)
+            self.store_item((owner,), ANY_KEY, given, here)
+
+
+def _field(key: str) -> str:
+    return ANY_KEY if key == PART else key
+
+
+def _index(key: str) -> Objects:
+    """What a `__getitem__` of the project is handed."""
+    return frozenset({SLICE if key == PART else PLAIN})

@@ -20,6 +20,7 @@ from tracelens.patch.effects.objects import (
     Moment,
     Object,
     Plain,
+    Slice,
     Thing,
     Unknown,
 )
@@ -34,6 +35,8 @@ BASES = "<bases>"
 """The fields with a class's bases: this and their number."""
 ANY_KEY = "[]"
 """The field of an element whose key is not a constant text."""
+PART = "[:]"
+"""In place of a key: a slice. It is no field, since a part of a list is another list with the same elements."""
 SHARED = Unknown(say("something that is not known"))
 """Its fields hold all that was handed to unknown code, and what was stored in unknown objects."""
 MANY = Unknown(say("one of very many things"))
@@ -45,6 +48,7 @@ files with fifty networks has twelve thousand."""
 MAX_EFFECTS = 1_000_000
 """Effects that are entered, the same ones again included: where names stand for many things, each call has many."""
 PLAIN = Plain()
+SLICE = Slice()
 DATA = Thing("data", None, None)
 """Tensors, arrays, and batches of them."""
 ANY_DATA = Thing("data", "any", None)

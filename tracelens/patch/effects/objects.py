@@ -26,6 +26,11 @@ class Plain(Object):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class Slice(Plain):
+    """What takes a part of a list: `slice(0, 2)`, `0:2`."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Moment(Plain):
     """What a clock said; `read`: the place that asked it."""
 

@@ -16,7 +16,18 @@ from tracelens.patch.effects.callables import is_function
 from tracelens.patch.effects.callbacks import acts, has_content
 from tracelens.patch.effects.dispatch import HELD, STATE, Arguments, Dispatch, Here
 from tracelens.patch.effects.holders import MODULES, is_holder, modules_in
-from tracelens.patch.effects.memory import ANY_KEY, DATA, IN_PLACE_LAYER, LAYER, NONE, PLAIN, WEIGHTS, Memory, Objects
+from tracelens.patch.effects.memory import (
+    ANY_KEY,
+    DATA,
+    IN_PLACE_LAYER,
+    LAYER,
+    NONE,
+    PLAIN,
+    SLICE,
+    WEIGHTS,
+    Memory,
+    Objects,
+)
 from tracelens.patch.effects.objects import (
     WRITES,
     Activation,
@@ -189,7 +200,8 @@ class Results:
 
     def _elements(self, called: Name, given: Arguments, here: Here) -> Objects:
         if called.full.startswith("<list>") and called.receiver is not None:
-            return self._inside(called.receiver, here) | given.objects | {PLAIN}
+            inside = self._inside(called.receiver, here) | given.objects | {PLAIN}
+            return inside | (self.dispatch.part(inside, here) if SLICE in given.objects else NONE)
         return self.dispatch.passes(given.objects - {PLAIN}, here) | (given.objects & {DATA}) | {PLAIN}
 
     def _inside(self, owner: Object, here: Here) -> Objects:

@@ -13,7 +13,7 @@ from tracelens.messages import say
 from tracelens.patch.effects import classes, partials
 from tracelens.patch.effects.attributes import FLUSHED
 from tracelens.patch.effects.dispatch import HELD, Arguments, Dispatch, Here
-from tracelens.patch.effects.memory import ANY_KEY, DATA, HOOKS, NONE, PLAIN, REPLACED, Memory, Objects
+from tracelens.patch.effects.memory import ANY_KEY, DATA, HOOKS, NONE, PLAIN, REPLACED, SLICE, Memory, Objects
 from tracelens.patch.effects.names import module_of
 from tracelens.patch.effects.objects import (
     DISK_LOOK,
@@ -272,6 +272,7 @@ SPECIAL: Mapping[str, Callable[[LibraryCall], Objects]] = {
     "builtins.getattr": _getattr,
     "builtins.setattr": _setattr,
     "builtins.type": _type,
+    "builtins.slice": lambda _: frozenset({SLICE}),
     "builtins.globals": _globals,
     "builtins.locals": _locals,
     "builtins.vars": _vars,

@@ -94,7 +94,7 @@ class Statements(Expressions):
         if isinstance(target, ast.Attribute):
             return self.dispatch.load(self.value(target.value), target.attr, self.here(target))
         assert isinstance(target, ast.Subscript)
-        return self.dispatch.item(self.value(target.value), key(target), self.here(target))
+        return self._subscript(target)
 
     def _delete(self, node: ast.Delete) -> None:
         for target in node.targets:
