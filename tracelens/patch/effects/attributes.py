@@ -54,6 +54,10 @@ VIEW = "<view>"
 """The container that `.values()` and the like look at, also later."""
 FACTORY = "<factory>"
 STATE = "<state>"
+FIELD = "field"
+"""What `field(default_factory=f)` gives: each new object has what the function gives then."""
+GETTER = "getter"
+"""What `property(…)` gives: it stands in a class, and runs its functions for an object."""
 FLUSHED = "<flushed>"
 """What of a file is on the disk."""
 TEXT = "<text>"
@@ -96,6 +100,7 @@ class Libraries(Protocol):
     def call(self, called: Name, given: Arguments, here: Here) -> Objects: ...
     def read(self, full: str, receiver: Object | None, here: Here) -> Objects: ...
     def passes(self, over: Thing | Name, here: Here) -> Objects: ...
+    def through(self, objects: Objects, protocol: str, here: Here) -> Objects: ...
 
 
 class Attributes(ABC):
@@ -220,11 +225,8 @@ class Attributes(ABC):
         return None
 
     def _bound(self, defined: Object, owner: Object, here: Here) -> Objects:
-        if isinstance(defined, Instance):  # a descriptor, where its class is one
-            given = Arguments((frozenset({owner}), frozenset({PLAIN})))
-            return frozenset({defined}) | self._special_of(defined, "__get__", given, here)
         if not isinstance(defined, Function):
-            return frozenset({defined})
+            return self._described(defined, owner, here)
         marks = classes.marks(defined)
         if "staticmethod" in marks:
             return frozenset({defined})
@@ -233,9 +235,27 @@ class Attributes(ABC):
             return frozenset({self.memory.make(Method, defined, made)})
         if isinstance(owner, Class):
             return frozenset({defined})
-        bound = self.memory.make(Method, defined, owner)
-        shown = marks & _SHOWN
-        return self.invoke(frozenset({bound}), Arguments(), here) if shown else frozenset({bound})
+        bound = frozenset({self.memory.make(Method, defined, owner)})
+        if marks & _SHOWN:
+            return self.invoke(bound, Arguments(), here)
+        return bound if defined.owner is not None else bound | {defined}
+
+    def _described(self, defined: Object, owner: Object, here: Here) -> Objects:
+        """What a class has that is no function: a descriptor, where its class is one, is asked for the value."""
+        if isinstance(defined, Instance):
+            given = Arguments((frozenset({owner}), frozenset({PLAIN})))
+            return frozenset({defined}) | self._special_of(defined, "__get__", given, here)
+        if isinstance(defined, Thing) and defined.kind == GETTER:
+            return self._got(defined, owner, here)
+        is_field = isinstance(defined, Thing) and defined.kind == FIELD  # each object has its own
+        return NONE if is_field else frozenset({defined})
+
+    def _got(self, getter: Thing, owner: Object, here: Here) -> Objects:
+        """What `property(…)` and the like give: whichever of their functions runs."""
+        functions = self.memory.read(getter, HELD, here.unit)
+        if isinstance(owner, Class):
+            return functions | {getter}
+        return self.invoke(functions, Arguments((frozenset({owner}),)), here)
 
     def _special_of(self, owner: Instance, name: str, given: Arguments, here: Here) -> Objects:
         order = classes.order(owner.made, self.memory, here.unit)
@@ -305,6 +325,9 @@ class Attributes(ABC):
                 ):
                     if isinstance(one, Function) and "setter" in classes.marks(one):
                         self.invoke(frozenset({self.memory.make(Method, one, owner)}), Arguments((value,)), here)
+                    elif isinstance(one, Thing) and one.kind == GETTER:
+                        functions = self.memory.read(one, HELD, here.unit)
+                        self.invoke(functions, Arguments((frozenset({owner}), value)), here)
                     elif isinstance(one, Instance):
                         self._special_of(one, "__set__", Arguments((frozenset({owner}), value)), here)
         own = self.in_order(classes.order(owner.made, self.memory, here.unit), owner, "__setattr__", here)

@@ -10,10 +10,11 @@ import ast
 from collections.abc import Iterable
 
 from tracelens.patch.effects import classes, durations
-from tracelens.patch.effects.attributes import AS_DICT, RETURN, STATE, TEXT, Arguments, Here
+from tracelens.patch.effects.attributes import AS_DICT, FIELD, RETURN, STATE, TEXT, Arguments, Here
 from tracelens.patch.effects.holders import HELD
+from tracelens.patch.effects.implicit import LAZY
 from tracelens.patch.effects.items import Items
-from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, REPLACED, SHARED, Objects
+from tracelens.patch.effects.memory import ANY_KEY, DATA, MEMBERS, NONE, PLAIN, REPLACED, SHARED, Objects
 from tracelens.patch.effects.objects import (
     READS,
     UNKNOWN,
@@ -58,10 +59,16 @@ class Dispatch(Items):
                 out = self.instantiate(called, given, here)
             case Name():
                 out = self.libraries.call(called, given, here)
+            case Thing() if called.kind in LAZY:  # a function that a context manager decorates
+                out = self.passes({called}, here)
             case Thing():
                 out = self.libraries.call(self.memory.make(Name, f"<{called.kind}>.__call__", called), given, here)
             case Instance():
                 out = self._call_instance(called, given, here)
+            case Generator():  # a context manager that decorates a function
+                thing = self.memory.make(Thing, "lazy", called, here.node)
+                self.memory.write(thing, HELD, given.objects | {called})
+                out = frozenset({thing})
             case Unknown():
                 out = self.unknown(called.why, given.objects, here)
         return out
@@ -159,6 +166,12 @@ class Dispatch(Items):
             held = self.memory.make(Thing, "holder", instance, "args")
             self.memory.write(held, HELD, (one for one in given.objects if not isinstance(one, Plain)))
             self.memory.write(instance, "args", {held})
+        for base in bases:
+            for name in names:
+                for one in self.memory.read(base, name, here.unit):
+                    if isinstance(one, Thing) and one.kind == FIELD:
+                        made = self.invoke(self.memory.read(one, HELD, here.unit), Arguments(), here)
+                        self.store({instance}, name, made, here)
         for name in names if given.rest else ():
             self.store({instance}, name, given.rest, here)
         if any(True for kind in classes.kinds(instance.made, self.memory, here.unit)):
@@ -185,6 +198,8 @@ class Dispatch(Items):
                     out |= self.unknown(owner.why, NONE, here)
                 case Module() | Activation():
                     out |= self.everything(owner, here)
+                case Class():  # the members of an enumeration
+                    out |= self.memory.read(owner, MEMBERS, here.unit) | {PLAIN}
                 case _:
                     out |= {owner if isinstance(owner, Plain) else PLAIN}
         return out

@@ -11,7 +11,7 @@ import ast
 import builtins
 from collections.abc import Callable, Mapping
 
-from tracelens.patch.effects import durations, names
+from tracelens.patch.effects import durations, implicit, names
 from tracelens.patch.effects.dispatch import Arguments, Dispatch, Here
 from tracelens.patch.effects.items import keys_of
 from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, SLICE, Memory, Objects
@@ -122,7 +122,7 @@ class Expressions:
             self.dispatch.store(self.value(target.value), target.attr, value, here)
         elif isinstance(target, ast.Subscript):
             owners, index = self.value(target.value), self.value(target.slice)
-            for one in keys_of(key(target), index):
+            for one in keys_of(names.key(target), index):
                 self.dispatch.store_item(owners, one, value, here)
 
     def unpacked(self, value: Objects, node: ast.AST, number: int | None = None) -> Objects:
@@ -145,7 +145,7 @@ class Expressions:
 
     def _subscript(self, node: ast.Subscript) -> Objects:
         owners, index = self.value(node.value), self.value(node.slice)
-        keys = keys_of(key(node), index)
+        keys = keys_of(names.key(node), index)
         return NONE.union(*(self.dispatch.item(owners, one, self.here(node)) for one in keys))
 
     def _text(self, node: ast.JoinedStr) -> Objects:
@@ -154,7 +154,8 @@ class Expressions:
             if isinstance(part, ast.FormattedValue):
                 shown = self.value(part.value)
                 self.dispatch.look_into(shown, self.here(part.value))
-                shown |= self.dispatch.special(shown, _TEXT, Arguments((frozenset({PLAIN}),)), self.here(part))
+                own = self.dispatch.special(shown, _TEXT, Arguments((frozenset({PLAIN}),)), self.here(part))
+                shown |= own | self._run(shown, implicit.TEXT, part)
                 out |= durations.timed(shown, self.memory)
                 self.value(part.format_spec)
         return out
@@ -192,8 +193,14 @@ class Expressions:
             if keyword.arg is not None:
                 named[keyword.arg] = self.value(keyword.value)
             else:
-                rest |= self.dispatch.item(self.value(keyword.value), ANY_KEY, self.here(keyword.value))
+                rest |= self._spread(keyword.value)
         return Arguments(tuple(positional), named, rest)
+
+    def _spread(self, node: ast.expr) -> Objects:
+        """`**node`"""
+        value = self.value(node)
+        self._run(value, implicit.PASS, node)
+        return self.dispatch.item(value, ANY_KEY, self.here(node))
 
     def _super(self, node: ast.Call) -> Objects:
         for argument in node.args:
@@ -202,7 +209,7 @@ class Expressions:
         while isinstance(frame, Activation) and frame.function.owner is None:
             frame = names.parent(frame)
         if isinstance(frame, Activation) and frame.function.owner is not None:
-            receivers = self.memory.read(frame, _first(frame.function), self.unit) | (
+            receivers = self.memory.read(frame, names.first_parameter(frame.function), self.unit) | (
                 {frame.receiver} if frame.receiver else NONE
             )
             return frozenset(self.memory.make(Super, frame.function.owner, one) for one in receivers)
@@ -229,7 +236,12 @@ class Expressions:
         """A value that is computed with, compared or asked whether it is true."""
         value = self.value(node)
         self.dispatch.look_into(value, self.here(node))
+        self._run(value, implicit.OPERATORS, node)
         return value
+
+    def _run(self, objects: Objects, protocol: str, node: ast.AST) -> Objects:
+        """What Python runs of objects that it shows, compares or computes with."""
+        return self.dispatch.libraries.through(objects, protocol, self.here(node))
 
     def operation(self, left: Objects, operator: type[ast.operator], right: Objects, node: ast.AST) -> Objects:
         """`left + right`; the texts that `%` makes are made of its right side."""
@@ -238,6 +250,7 @@ class Expressions:
         out |= self.dispatch.special(right, (f"__r{name}__",), Arguments((left,)), here)
         if operator is ast.Mod:
             texts = self.dispatch.special(right, _TEXT, Arguments((frozenset({PLAIN}),)), here)
+            texts |= self._run(right, implicit.PASS, node)
             out |= durations.timed(right | texts, self.memory)
         out |= durations.computed(left, operator, right, node, self.memory)
         if any(isinstance(one, Thing) and one.kind == "moment" for one in both) and operator is ast.Sub:
@@ -258,6 +271,7 @@ class Expressions:
                 self.memory.effect(self.unit, node, effect)
             name = COMPARISONS.get(type(operator))
             if name == "__contains__":  # an iterator is used up
+                self._run(right, implicit.PASS, node)
                 self.dispatch.passes({one for one in right if isinstance(one, Thing) and one.kind != "data"}, here)
             if name is not None:
                 self.dispatch.special(right if name == "__contains__" else left, (name,), Arguments((right,)), here)
@@ -312,8 +326,7 @@ class Expressions:
         made = self._holding(node, NONE)
         for part, value in zip(node.keys, node.values, strict=True):
             if part is None:
-                inside = self.dispatch.item(self.value(value), ANY_KEY, self.here(value))
-                self._holding(node, inside)
+                self._holding(node, self._spread(value))
             else:
                 self.value(part)
                 name = f"[{part.value!r}]" if isinstance(part, ast.Constant) else ANY_KEY
@@ -357,18 +370,6 @@ class Expressions:
         """Whatever else an expression is: its parts are evaluated."""
         parts = (part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr))
         return NONE.union(*map(self.value, parts)) or frozenset({PLAIN})
-
-
-def key(node: ast.Subscript) -> str:
-    """The field of an element: by its key, where that is a constant text, or a number in a tuple."""
-    value = node.slice.value if isinstance(node.slice, ast.Constant) else None
-    numbered = isinstance(value, int) and isinstance(node.ctx, ast.Load)
-    return f"[{value!r}]" if isinstance(value, str) or numbered else ANY_KEY
-
-
-def _first(function: Function) -> str:
-    arguments = (*function.node.args.posonlyargs, *function.node.args.args)
-    return arguments[0].arg if arguments else ""
 
 
 _KINDS: Mapping[type[ast.expr], Callable[..., Objects]] = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from tracelens.patch.effects import durations, vocabulary
+from tracelens.patch.effects import durations, implicit, vocabulary
 from tracelens.patch.effects.callables import is_function
 from tracelens.patch.effects.callbacks import CallbackRules, has_content
 from tracelens.patch.effects.dispatch import HELD, STATE, TEXT, Arguments, Dispatch, Here
@@ -108,6 +108,10 @@ class Library:
 
     # ------------------------------------------------------------------------------------------------------- calling
 
+    def through(self, objects: Objects, protocol: str, here: Here) -> Objects:
+        """What Python runs of the objects where no text names a call; see `implicit`."""
+        return self.callbacks.through(objects, protocol, here)
+
     def call(self, called: Name, given: Arguments, here: Here) -> Objects:
         """A call of a library's function, or of a method of its object."""
         self.memory.spend()
@@ -143,9 +147,9 @@ class Library:
             state = self.memory.make(Name, "<logging>", None)
             logger = self.memory.make(Thing, "logger", "logger", None)
             parts = self.memory.read(state, HELD, here.unit) | self.memory.read(logger, HELD, here.unit)
-            return self.callbacks.through(parts, "all", here)
+            return self.callbacks.through(parts, implicit.IMPLICIT, here)
         if isinstance(receiver, Instance) and called.full.startswith(("<list>.", "<data>.")):
-            return self.callbacks.through(frozenset({receiver}), "special", here)
+            return self.callbacks.through(frozenset({receiver}), implicit.PASS, here)
         return NONE
 
     def _show(self, entry: Entry, objects: Objects, here: Here) -> None:

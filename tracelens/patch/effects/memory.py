@@ -31,6 +31,8 @@ Unit = Module | Activation | Callbacks
 """What is looked at as a whole: a module's statements, a function, or what a library may call."""
 NONE: Objects = frozenset()
 _ALL = "<all>"
+MEMBERS = "<members>"
+"""The field of a class with the members of an enumeration."""
 BASES = "<bases>"
 """The fields with a class's bases: this and their number."""
 ANY_KEY = "[]"

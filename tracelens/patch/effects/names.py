@@ -5,10 +5,11 @@ In: a name, and the frame in which it stands. Out: the frame whose field it is a
 
 from __future__ import annotations
 
+import ast
 import builtins
 
-from tracelens.patch.effects.memory import Memory
-from tracelens.patch.effects.objects import Activation, Class, Frame, Module
+from tracelens.patch.effects.memory import ANY_KEY, Memory
+from tracelens.patch.effects.objects import Activation, Class, Frame, Function, Module
 from tracelens.patch.effects.scopes import Code
 
 
@@ -52,3 +53,16 @@ def module_of(frame: Frame) -> Module:
     if isinstance(frame, Module):
         return frame
     return frame.function.module if isinstance(frame, Activation) else frame.module
+
+
+def key(node: ast.Subscript) -> str:
+    """The field of an element: by its key, where that is a constant text, or a number in a tuple."""
+    value = node.slice.value if isinstance(node.slice, ast.Constant) else None
+    numbered = isinstance(value, int) and isinstance(node.ctx, ast.Load)
+    return f"[{value!r}]" if isinstance(value, str) or numbered else ANY_KEY
+
+
+def first_parameter(function: Function) -> str:
+    """The name that a method has for its object; empty where it has none."""
+    arguments = (*function.node.args.posonlyargs, *function.node.args.args)
+    return arguments[0].arg if arguments else ""

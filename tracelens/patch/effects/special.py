@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 from tracelens.messages import say
 from tracelens.patch.effects import classes, partials
-from tracelens.patch.effects.attributes import FLUSHED
+from tracelens.patch.effects.attributes import FIELD, FLUSHED, GETTER
+from tracelens.patch.effects.callables import is_function
 from tracelens.patch.effects.dispatch import HELD, Arguments, Dispatch, Here
 from tracelens.patch.effects.memory import ANY_KEY, DATA, HOOKS, NONE, PLAIN, REPLACED, SLICE, Memory, Objects
 from tracelens.patch.effects.names import module_of
@@ -210,6 +211,25 @@ def _gives_arguments(call: LibraryCall) -> Objects:
     return call.given.objects or frozenset({call.memory.make(Thing, "context", call.here.node, call.here.maker)})
 
 
+def _getter(call: LibraryCall) -> Objects:
+    """`property(f)`, `cached_property(f)`: runs the function whenever the attribute is looked up."""
+    thing = call.memory.make(Thing, GETTER, call.here.node, call.here.maker)
+    call.memory.write(thing, HELD, filter(is_function, call.given.objects))
+    return frozenset({thing})
+
+
+def _more_of_getter(call: LibraryCall) -> Objects:
+    """`now.setter(f)` where `now` is a property."""
+    assert call.name.receiver is not None
+    call.memory.write(call.name.receiver, HELD, filter(is_function, call.given.objects))
+    return frozenset({call.name.receiver})
+
+
+def _hasattr(call: LibraryCall) -> Objects:
+    _getattr(call)
+    return frozenset({PLAIN})
+
+
 def _partial(call: LibraryCall) -> Objects:
     return partials.made(call.given, call.memory, call.here)
 
@@ -220,7 +240,12 @@ def _call_partial(call: LibraryCall) -> Objects:
 
 
 def _field(call: LibraryCall) -> Objects:
-    made = call.dispatch.invoke(call.given.named.get("default_factory", NONE), Arguments(), call.here)
+    factory = call.given.named.get("default_factory", NONE)
+    made = call.dispatch.invoke(factory, Arguments(), call.here)
+    if factory:
+        thing = call.memory.make(Thing, FIELD, call.here.node, call.here.maker)
+        call.memory.write(thing, HELD, factory)
+        made |= {thing}
     return made | call.given.named.get("default", NONE)
 
 
@@ -258,9 +283,10 @@ def _keyword(node: ast.AST, name: str) -> str | None:
 
 
 _ARGUMENTS = (
-    "builtins.property builtins.staticmethod builtins.classmethod contextlib.contextmanager abc.abstractmethod"
+    "builtins.staticmethod builtins.classmethod contextlib.contextmanager abc.abstractmethod"
     " contextlib.asynccontextmanager dataclasses.dataclass"
 )
+_GETTERS = "builtins.property functools.cached_property abc.abstractproperty types.DynamicClassAttribute enum.property"
 _CHANGES = ("update", "pop", "setdefault", "clear", "popitem")
 _PASSES = "accumulate chain chain.from_iterable compress cycle dropwhile filterfalse islice starmap takewhile"
 _TUPLES = "batched combinations combinations_with_replacement groupby pairwise permutations product zip_longest"
@@ -270,6 +296,9 @@ SPECIAL: Mapping[str, Callable[[LibraryCall], Objects]] = {
     **dict.fromkeys(["os.getenv", "os.environ.get", "os.environ.copy", "os.environ.items"], _environment_read),
     **dict.fromkeys(["os.putenv", "os.unsetenv", *(f"os.environ.{name}" for name in _CHANGES)], _environment_change),
     "builtins.getattr": _getattr,
+    "builtins.hasattr": _hasattr,
+    **dict.fromkeys(_GETTERS.split(), _getter),
+    **dict.fromkeys((f"<{GETTER}>.{name}" for name in ("getter", "setter", "deleter")), _more_of_getter),
     "builtins.setattr": _setattr,
     "builtins.type": _type,
     "builtins.slice": lambda _: frozenset({SLICE}),

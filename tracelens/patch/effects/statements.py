@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from tracelens.messages import say
+from tracelens.patch.effects import classes, implicit, names
 from tracelens.patch.effects.classes import marks
 from tracelens.patch.effects.dispatch import HELD, RETURN, STATE, Arguments, Dispatch
-from tracelens.patch.effects.expressions import STAR, Expressions, key
-from tracelens.patch.effects.memory import ANY_KEY, BASES, DATA, NONE, PLAIN, RAISED, Objects
+from tracelens.patch.effects.expressions import STAR, Expressions
+from tracelens.patch.effects.memory import ANY_KEY, BASES, DATA, MEMBERS, NONE, PLAIN, RAISED, Objects
 from tracelens.patch.effects.objects import (
     RAISES,
     WRITES,
@@ -22,6 +23,7 @@ from tracelens.patch.effects.objects import (
     Container,
     Effect,
     Frame,
+    Function,
     Instance,
     Module,
     Name,
@@ -29,6 +31,7 @@ from tracelens.patch.effects.objects import (
 )
 from tracelens.patch.effects.project import Project
 
+_MARKED = frozenset({"property", "cached_property", "setter", "getter", "deleter", "staticmethod", "classmethod"})
 _CHANGED_IN_PLACE = (Container, Instance, Thing)
 
 
@@ -103,7 +106,7 @@ class Statements(Expressions):
             elif isinstance(target, ast.Subscript):
                 owners = self.value(target.value)
                 self.value(target.slice)
-                self.dispatch.store_item(owners, key(target), NONE, self.here(target))
+                self.dispatch.store_item(owners, names.key(target), NONE, self.here(target))
                 self.dispatch.special(owners, ("__delitem__",), Arguments((frozenset({PLAIN}),)), self.here(target))
             elif isinstance(target, ast.Attribute):
                 self.dispatch.store(self.value(target.value), target.attr, NONE, self.here(target))
@@ -147,6 +150,7 @@ class Statements(Expressions):
 
     def _match(self, node: ast.Match) -> None:
         value = self.value(node.subject)
+        self.dispatch.libraries.through(value, implicit.PASS, self.here(node.subject))
         for case in node.cases:
             for part in ast.walk(case.pattern):
                 name = getattr(part, "name", None) or getattr(part, "rest", None)
@@ -161,6 +165,8 @@ class Statements(Expressions):
 
     def _raise(self, node: ast.Raise) -> None:
         raised = self.value(node.exc)
+        for one in [one for one in raised if isinstance(one, Class)]:
+            raised |= self.dispatch.instantiate(one, Arguments(), self.here(node))
         self.memory.write(RAISED, HELD, (one for one in raised if isinstance(one, (Instance, Thing))))
         self.value(node.cause)
         self.memory.effect(self.unit, node, Effect(RAISES))
@@ -178,18 +184,9 @@ class Statements(Expressions):
         made = self.function(node)
         value: Objects = frozenset({made})
         for decorator in reversed(node.decorator_list):
-            if not marks(made) & {
-                "property",
-                "cached_property",
-                "setter",
-                "getter",
-                "deleter",
-                "staticmethod",
-                "classmethod",
-            }:
-                value |= self.dispatch.invoke(self.value(decorator), Arguments((value,)), self.here(decorator)) - {
-                    PLAIN
-                }
+            called = self.value(decorator)
+            if not marks(made) & _MARKED or any(isinstance(one, (Class, Function, Instance)) for one in called):
+                value |= self.dispatch.invoke(called, Arguments((value,)), self.here(decorator)) - {PLAIN}
         if "setter" in marks(made):
             self.memory.write(self.frame, f"{node.name}.setter", value)
         else:
@@ -203,10 +200,28 @@ class Statements(Expressions):
             self.value(keyword.value)
         inside = Statements(self.unit, made, self.dispatch, self.project)
         inside.run(node.body)
+        self._enumerate(made)
         value: Objects = frozenset({made})
         for decorator in reversed(node.decorator_list):
             value |= self.dispatch.invoke(self.value(decorator), Arguments((value,)), self.here(decorator)) - {PLAIN}
         self.bind(node.name, value, node)
+
+    def _enumerate(self, made: Class) -> None:
+        """The members of an enumeration are objects of its class, each with its value."""
+        bases = [one.full for one in classes.order(made, self.memory, self.unit) if isinstance(one, Name)]
+        if not any(base.startswith("enum.") for base in bases):
+            return
+        for part in made.node.body:
+            for target in part.targets if isinstance(part, ast.Assign) else ():
+                if isinstance(target, ast.Name) and not target.id.startswith("_"):
+                    member = self.memory.make(Instance, made, target, None)
+                    value = self.memory.read(made, target.id, self.unit) - {member}
+                    for name in ("value", "_value_"):
+                        self.memory.write(member, name, value)
+                    self.memory.write(member, "name", {PLAIN})
+                    self.memory.write(member, "__class__", {made})
+                    self.memory.write(made, MEMBERS, {member})
+                    self.memory.write(made, target.id, {member})
 
     # ------------------------------------------------------------------------------------------------------- imports
 

@@ -1,0 +1,69 @@
+"""What waits is never called safe where Python or a library calls what reads it, though no text names the call."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.implicit_reads import STATE, ways
+from tests.support.moves import SURROUNDINGS, Case, asked, two_files
+
+WAYS = {name: (code, reader) for name, code, reader in ways()}
+LOOKING = "rows.append({} or seen[-1])"
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_is_seen(name: str) -> None:
+    code, reader = WAYS[name]
+    body = "STEP\nstate.total += loss.item()  # later\n" + LOOKING.format(reader)
+    case = Case(body, f"{STATE}\n{code}", "rows = []", after="print(rows)")
+    assert asked(two_files(case, SURROUNDINGS["function"])).tier != "safe"
+
+
+HARMLESS = {
+    "plain elements": ("def half(n):\n    return n / 2\n", "statistics.mean(map(half, [i, 2]))"),
+    "a generator": ("def twice(n):\n    yield n\n    yield n\n", "' '.join(map(str, twice(i)))"),
+    "an object that shows itself": (
+        "class Peek:\n    def __init__(self):\n        self.n = 3\n    def __repr__(self):\n"
+        "        return f'{self.n}'\npeek = Peek()\n",
+        "str([peek])",
+    ),
+    "a property of its own": (
+        "class Peek:\n    def __init__(self):\n        self.n = 3\n    now = property(lambda self: self.n)\n"
+        "peek = Peek()\n",
+        "'{p.now}'.format(p=peek)",
+    ),
+    "an enum": ("class Split(enum.Enum):\n    TRAIN = 't'\n", "Split.TRAIN.value"),
+    "length": ("", "len(DataLoader(Data()))"),
+    "mode": ("", "model.train()"),
+    "options": (
+        "@dataclasses.dataclass\nclass Options:\n    rates: list = dataclasses.field(default_factory=list)\n"
+        "options = Options()\n",
+        "f'{options} {options.rates}'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_what_reads_nothing_of_it_stays_proved(name: str) -> None:
+    code, reader = HARMLESS[name]
+    body = f"STEP\nstate.total += loss.item()  # later\nrows.append({reader})"
+    case = Case(body, f"{STATE}\n{code}", "rows = []", after="print(rows, state.total)")
+    found = asked(two_files(case, SURROUNDINGS["function"]))
+    assert found.tier == "safe", found
+
+
+PARTS = {
+    "a slice": "heads[:1][0]",
+    "a slice of a slice": "heads[:][:1][0]",
+    "a slice of what is sorted": "sorted(heads, key=len)[:1][0]",
+    "what a function of two chooses": "functools.reduce(lambda first, second: first, heads)",
+    "what a slice was given": "other[0]",
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_part_of_a_list_is_the_part(name: str) -> None:
+    before = f"heads = [[], []]\nother = []\nother[:] = heads\nshown = {PARTS[name]}"
+    body = "STEP\nheads[0].append(loss.item())  # later\nprint(shown)"
+    case = Case(body, STATE, before)
+    assert asked(two_files(case, SURROUNDINGS["function"])).tier != "safe"

@@ -1,0 +1,168 @@
+"""The code of a project that Python or a library may run of what it has, without a call that the text names.
+
+In: objects that a library is handed, or that are shown, compared, gone through or computed with. Out: the objects among
+them that act, and by the word of the vocabulary for what is done with them (the protocol) the methods that may run.
+What no entry says exactly is `IMPLICIT`: every function, generator and iterator among them, and all methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tracelens.patch.effects import classes
+from tracelens.patch.effects.callables import is_function, is_partial
+from tracelens.patch.effects.memory import ANY_DATA, DATA, WEIGHTS, Memory, Objects, SeenFields, Unit
+from tracelens.patch.effects.objects import Class, Container, Function, Generator, Instance, Object, Thing
+from tracelens.patch.effects.vocabulary import Entry
+
+IMPLICIT = "implicit"
+PASS, TEXT, NUMBERS, OPERATORS, BATCHES, MODULE = "pass", "text", "numbers", "operators", "batches", "module"
+CALLING = frozenset({IMPLICIT, PASS, BATCHES, "unknown", "later"})
+"""The protocols by which functions are called and generators are gone through."""
+MAX_WITHIN = 256
+"""Objects within one that are looked for; where there are more, nobody can tell what runs."""
+LAZY = ("lazy", "pairs", "numbered")
+"""What libraries call objects that run functions while somebody goes through them."""
+_HELD, _FACTORY = "<held>", "<factory>"
+_NAMELESS = (DATA, ANY_DATA, WEIGHTS)
+_NEVER = "__init__ __new__ __del__ __init_subclass__ __set_name__ __class_getitem__ __prepare__"
+"""What runs only where a class or an object is made."""
+_WRITTEN = (
+    "__call__ __enter__ __exit__ __aenter__ __aexit__ __setattr__ __delattr__ __setitem__ __delitem__ __set__"
+    " __delete__ __setstate__ __post_init__"
+)
+"""What no operator or text calls unless it is written there."""
+_TEXTS = "__str__ __repr__ __format__ extra_repr _get_name"
+_SIZES = (
+    "__len__ __bool__ __int__ __float__ __complex__ __bytes__ __hash__ __abs__ __round__ __index__ __trunc__ __floor__"
+    " __ceil__ __divmod__ __rdivmod__ __pow__ __rpow__ __delattr__ __instancecheck__ __subclasscheck__ __str__"
+)
+_COMPUTING = "__call__ forward __getitem__ __getitems__ __len__ __iter__ __next__"
+_MODULES = (
+    "add_module apply bfloat16 buffers children compile cpu cuda double eval extra_repr float get_buffer"
+    " get_extra_state get_parameter get_submodule half load_state_dict modules named_buffers named_children"
+    " named_modules named_parameters parameters register_buffer register_module register_parameter requires_grad_"
+    " set_extra_state set_submodule share_memory state_dict to to_empty train type xpu zero_grad _apply _get_name"
+    " _load_from_state_dict _named_members _save_to_state_dict _call_impl _replicate_for_data_parallel"
+)
+_EXACT = {TEXT: tuple(_TEXTS.split()), NUMBERS: tuple(_SIZES.split()), BATCHES: tuple(_COMPUTING.split())}
+"""The methods that are all that a protocol calls."""
+_DEFINES, _STORES, _OF_MODULES = frozenset(_NEVER.split()), frozenset(_WRITTEN.split()), frozenset(_MODULES.split())
+
+
+def protocol_of(entry: Entry, full: str) -> str:
+    """What a library's function does with what it has; without a word for it, anything."""
+    if entry.calls:
+        return entry.calls
+    return OPERATORS if full.startswith("<list>.") else IMPLICIT
+
+
+def acting(one: Object, memory: Memory, unit: Unit) -> Objects:
+    """The functions, generators, iterators and objects of the project that a library has with an object."""
+    if isinstance(one, (Container, Thing)) and one not in _NAMELESS and not is_function(one):
+        return memory.found(one, _acting, unit)
+    return frozenset({one}) if is_active(one) else frozenset()
+
+
+def handed(one: Object, memory: Memory, unit: Unit) -> Objects:
+    """What a library that has an object may hand to the functions that it calls."""
+    return memory.found(one, _handed, unit)
+
+
+def within(one: Object, memory: Memory, unit: Unit) -> Objects:
+    """The objects of the project that are reached through the attributes of one."""
+    return memory.found(one, _within, unit)
+
+
+def is_active(one: Object) -> bool:
+    """Whether code of the project can run that belongs to an object."""
+    return isinstance(one, (Generator, Instance)) or is_lazy(one) or is_function(one)
+
+
+def is_lazy(one: Object) -> bool:
+    """Whether functions run while somebody goes through an object of a library."""
+    return isinstance(one, Thing) and one.kind in LAZY
+
+
+def _acting(start: Object, fields: SeenFields) -> Objects:
+    return frozenset(filter(is_active, _inner(start, fields)))
+
+
+def _handed(start: Object, fields: SeenFields) -> Objects:
+    inner = (one for one in _inner(start, fields) if isinstance(one, (Container, Instance, Thing)) and one is not start)
+    return frozenset(one for one in inner if not is_function(one) and not is_lazy(one))
+
+
+def _inner(start: Object, fields: SeenFields) -> dict[Object, None]:
+    """It goes on through lists and objects of a library, not through the arguments that a function has been given."""
+    seen: dict[Object, None] = {}
+    waiting = [start]
+    while waiting:
+        one = waiting.pop()
+        if one in seen:
+            continue
+        seen[one] = None
+        if _is_holding(one):
+            waiting += [held for name in fields.names(one) if _is_inside(name) for held in fields.read(one, name)]
+    return seen
+
+
+def _within(start: Object, fields: SeenFields) -> Objects:
+    seen: dict[Object, None] = {}
+    waiting = [start]
+    while waiting and len(seen) <= MAX_WITHIN:
+        one = waiting.pop()
+        if one in seen:
+            continue
+        seen[one] = None
+        if isinstance(one, Instance):
+            waiting += [held for name in fields.names(one) if name != "__class__" for held in fields.read(one, name)]
+        elif _is_holding(one):
+            waiting += [held for name in fields.names(one) if _is_inside(name) for held in fields.read(one, name)]
+    return frozenset(one for one in seen if isinstance(one, Instance) and one is not start)
+
+
+def _is_holding(one: Object) -> bool:
+    return isinstance(one, (Container, Thing)) and one not in _NAMELESS and not is_partial(one)
+
+
+def _is_inside(name: str) -> bool:
+    return name in (_HELD, _FACTORY) or name.startswith("[")
+
+
+def methods(one: Instance, protocol: str, memory: Memory, unit: Unit, *, deep: bool = False) -> tuple[str, ...]:
+    """The methods of an object that may run; `deep`: it is only an attribute of what the library has."""
+    if protocol in _EXACT:
+        return _EXACT[protocol]
+    kinds = set(classes.kinds(one.made, memory, unit))
+    of_module = "module" in kinds and "" not in kinds
+    wanted = _DEFINES if protocol not in (OPERATORS, PASS, MODULE) else _DEFINES | _STORES
+    out = dict[str, None]()
+    for name in dict.fromkeys(classes.methods(one.made, memory, unit)):
+        special = name.startswith("__") and name.endswith("__")
+        if (special and (name not in wanted or (protocol == PASS and name == "__call__"))) or (
+            not special
+            and (
+                (of_module and name in _OF_MODULES and protocol != OPERATORS)
+                or (protocol == PASS and name == "keys")
+                or (not deep and protocol not in (OPERATORS, PASS, MODULE) and (not of_module or name == "forward"))
+            )
+        ):
+            out[name] = None
+    return tuple(out)
+
+
+def getters(made: Class, memory: Memory, unit: Unit) -> Iterator[str]:
+    """The attributes of a class that may run code when they are looked up."""
+    for base in classes.order(made, memory, unit):
+        if isinstance(base, Class):
+            for name in memory.names(base, unit):
+                if any(is_getter(one) for one in memory.read(base, name, unit)):
+                    yield name
+
+
+def is_getter(one: Object) -> bool:
+    """Whether what a class has under a name is asked for the value: neither a function nor a constant."""
+    if isinstance(one, Function):
+        return not classes.marks(one).isdisjoint({"property", "cached_property"})
+    return isinstance(one, Instance) or (isinstance(one, Thing) and one.kind == "getter")
