@@ -17,7 +17,7 @@ from tracelens.patch.loop.loaders import batch_names, has_hidden_arguments, whol
 from tracelens.patch.loop.loops import Blocked, check_framework, loop_over_batches, own_nodes
 from tracelens.patch.loop.sites import Site, is_built_on_gpu
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, evidence, matched
-from tracelens.patch.recipes import pinned, wait_dependents
+from tracelens.patch.recipes import host_memory, pinned, wait_dependents
 from tracelens.patch.recipes.arguments import with_argument
 from tracelens.patch.recipes.loop_groups import Found, by_loop
 from tracelens.patch.recipes.memory_writes import text_of, views, writes_into
@@ -36,7 +36,7 @@ def propose(request: RecipeRequest) -> RecipeAnswer:
     found, declined = matched(request, "copy")
     proposals: list[Proposal] = []
     for loop, members in by_loop(request, found, declined, copy_loop):
-        proposals += _copies(request, members)
+        proposals += _copies(request, loop, members)
         stalls = [stall for _, target in members for stall in target.stalls]
         try:
             proposals += pinned.propose(request, loop, stalls)
@@ -146,10 +146,9 @@ def _is_undivided(loop: cst.For, owner: cst.BaseExpression) -> bool:
 
 def _check_not_written(names: FileNames, loop: cst.For, site: Site, owner: cst.BaseExpression) -> None:
     """The host must not write into memory that is still being copied."""
+    if host_memory.is_gone(loop, site, owner):
+        return
     whole = whole_of(loop, root_key(owner) or "")
-    bound = targets(site.statement) if isinstance(site.statement, cst.Assign) else ()
-    if any(text_of(target) in (whole[-1], text_of(owner)) for target in bound):
-        return  # the host's tensor is gone
     memory = views(loop.body, {text_of(owner), *whole} if isinstance(owner, cst.Name) else {text_of(owner)})
     for node in own_nodes(loop.body):
         method = node.func.attr.value if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) else ""
@@ -162,21 +161,21 @@ def _check_not_written(names: FileNames, loop: cst.For, site: Site, owner: cst.B
             )
 
 
-def _copies(request: RecipeRequest, members: Found) -> list[Proposal]:
+def _copies(request: RecipeRequest, loop: cst.For, members: Found) -> list[Proposal]:
     open_calls = [(site, target) for site, target in members if not is_asynchronous(call_of(site))]
     if not open_calls:
         return []
     first = open_calls[0][0]
-    return [
-        Proposal(
-            edit="async-copy",
-            tier="safe",
-            location=request.place(first.node, first.function),
-            reason=say("the host does not wait for the copy; kernels that use the batch still do"),
-            evidence=evidence([stall for _, target in open_calls for stall in target.stalls]),
-            splices=tuple(with_argument(request.source, call_of(site), "non_blocking=True") for site, _ in open_calls),
-        )
-    ]
+    proposal = Proposal(
+        edit="async-copy",
+        tier="safe",
+        location=request.place(first.node, first.function),
+        reason=say("the host does not wait for the copy; kernels that use the batch still do"),
+        evidence=evidence([stall for _, target in open_calls for stall in target.stalls]),
+        splices=tuple(with_argument(request.source, call_of(site), "non_blocking=True") for site, _ in open_calls),
+    )
+    doubt = host_memory.doubt(request, loop, (site for site, _ in members))
+    return [proposal.as_checked(doubt) if doubt else proposal]
 
 
 def call_of(site: Site) -> cst.Call:

@@ -32,6 +32,13 @@ def writes_into(node: cst.CSTNode, memory: Collection[str], known: FileNames) ->
     return isinstance(node, cst.Call) and (_method_writes(node, memory) or _is_handed_on(node, memory, known))
 
 
+def shows(node: cst.BaseExpression, memory: Collection[str]) -> bool:
+    """Whether an expression, or a part of it, stands for the memory or a view of it: `[x]`, `x[0]`."""
+    return any(
+        text in memory for part in walk(node) if isinstance(part, cst.BaseExpression) for text in _shown_by(part)
+    )
+
+
 def views(scope: cst.CSTNode, memory: Collection[str]) -> frozenset[str]:
     """The memory, and names that the code binds to views of it: `a = x.numpy()`, `b = x[0]`, `c = x`."""
     out, size = set(memory), -1

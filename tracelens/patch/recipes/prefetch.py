@@ -21,6 +21,7 @@ from tracelens.patch.loop.loaders import batch_names, construction, keyword, loa
 from tracelens.patch.loop.loops import Blocked, check_framework, own_nodes, side_work
 from tracelens.patch.loop.sites import find, is_typed_copy
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, evidence, matched
+from tracelens.patch.recipes import host_memory
 from tracelens.patch.recipes.async_copy import copy_loop
 from tracelens.patch.recipes.loop_groups import Found, by_loop
 
@@ -71,7 +72,7 @@ def _proposal(request: RecipeRequest, loop: cst.For, members: Found) -> Proposal
     tier, extra, reason = _draws(request, loop, loader)
     start, end = source.outer_span(loader)
     argument = f", {device}" if device else ""
-    return Proposal(
+    proposal = Proposal(
         edit="prefetch",
         tier=tier,
         location=request.place(loop, members[0][0].function),
@@ -87,6 +88,8 @@ def _proposal(request: RecipeRequest, loop: cst.For, members: Found) -> Proposal
         ),
         needs_runtime=True,
     )
+    doubt = host_memory.doubt(request, loop, (site for site, _ in members))
+    return proposal.as_checked(doubt) if doubt else proposal
 
 
 def _draws(request: RecipeRequest, loop: cst.For, loader: cst.BaseExpression) -> tuple[Tier, str, str]:
