@@ -1,66 +1,65 @@
-"""The excerpt of an edit: a line at a recorded place, and the one that takes its place."""
+"""The excerpt of an edit: a short one whole; of a long one the recorded places, and what makes the names there."""
 
 from __future__ import annotations
 
 import pytest
 
-from tracelens.report import diff, edit_excerpt, first_screen
+from tracelens.report import diff, edit_excerpt
+from tracelens.report.edit_excerpt import EditExcerpt, EditRow
 
-DIFF = """\
+LONG = """\
 --- a/train.py
 +++ b/train.py
 @@ -1,2 +1,3 @@
  import torch
 +import tracelens_runtime
 
-@@ -7,4 +8,4 @@
+@@ -7,5 +8,7 @@
 -    for step, batch in enumerate(loader):
++    ahead = DeferredReads(every=10)
++
 +    for step, batch in ahead.iterate(enumerate(loader)):
          loss = step(batch)
 -        torch.cuda.synchronize()
+-        print(loss.item())
 +        ahead.record()
-         print(step)
++        ahead.defer(print, ahead.item(loss))
+         rest()
 """
+"""Eight lines that say something; `torch.cuda.synchronize()` is line 9."""
+
+SHORT = "--- a/x.py\n+++ b/x.py\n@@ -4,2 +4,3 @@\n a\n+b\n-c\n+d\n"
 
 
-def telling(text: str, *lines: int) -> tuple[str, str]:
-    rows = edit_excerpt._rows(diff.parse(text)[0])
-    before, after = edit_excerpt._telling(rows, set(lines))
-    return before.text.strip() if before else "", after.text.strip() if after else ""
+def telling(text: str, *lines: int) -> list[tuple[str, int, str]]:
+    rows = edit_excerpt._telling(edit_excerpt._blocks(diff.parse(text)[0].rows), set(lines))
+    return [(row.kind, row.line, row.text.strip()) for row in rows]
 
 
-@pytest.mark.parametrize(
-    ("lines", "expected"),
-    [
-        ((9,), ("torch.cuda.synchronize()", "ahead.record()")),
-        ((), ("for step, batch in enumerate(loader):", "for step, batch in ahead.iterate(enumerate(loader)):")),
-    ],
-)
-def test_a_recorded_place_goes_before_the_first(lines: tuple[int, ...], expected: tuple[str, str]) -> None:
-    assert telling(DIFF, *lines) == expected
+def test_a_short_change_is_shown_whole_with_the_lines_of_the_file_as_it_is() -> None:
+    assert telling(SHORT) == [("add", 5, "b"), ("del", 5, "c"), ("add", 5, "d")]
+    assert telling("--- a/x.py\n+++ b/x.py\n@@ -1 +1,2 @@\n a\n+b\n") == [("add", 2, "b")], "behind the last line"
+    assert telling("--- a/x.py\n+++ b/x.py\n@@ -1,2 +1 @@\n a\n-b\n") == [("del", 2, "b")]
 
 
-def test_a_line_that_only_comes_or_goes_stands_alone() -> None:
-    added = "--- a/x.py\n+++ b/x.py\n@@ -1 +1,2 @@\n a\n+b\n"
-    assert telling(added) == ("", "b")
-    assert telling(added.replace("@@ -1 +1,2 @@", "@@ -1,2 +1 @@").replace("\n+b", "\n-b")) == ("b", "")
+def test_of_a_long_change_the_recorded_places_are_shown_and_what_makes_the_names_there() -> None:
+    """`ahead` is nowhere in the file: the reader would look for it in vain. It is made before the loop, not in it."""
+    assert telling(LONG, 9, 10) == [
+        ("add", 7, "ahead = DeferredReads(every=10)"),
+        ("del", 9, "torch.cuda.synchronize()"),
+        ("del", 10, "print(loss.item())"),
+        ("add", 9, "ahead.record()"),
+        ("add", 9, "ahead.defer(print, ahead.item(loss))"),
+    ]
 
 
-def made_by(diff_text: str, added: str) -> tuple[str, int]:
-    return edit_excerpt._maker(edit_excerpt._rows(diff.parse(diff_text)[0]), added)
+def test_where_no_place_was_recorded_the_first_line_that_is_replaced_is_shown() -> None:
+    assert telling(LONG)[:1] == [("del", 7, "for step, batch in enumerate(loader):")]
 
 
-def test_the_line_that_makes_a_name_is_shown_beside_the_one_that_uses_it() -> None:
-    """`ahead` is nowhere in the file: the reader would look for it in vain."""
-    made = DIFF.replace("@@ -7,4 +8,4 @@\n", "@@ -7,4 +8,5 @@\n+    ahead = DeferredReads(every=10)\n")
-    assert made_by(made, "ahead.record()") == ("ahead = DeferredReads(every=10)", 7)
-    assert made_by(made, "other.record()") == ("", 0)
-    replaced = DIFF.replace("+    for step", "+    ahead = DeferredReads()\n+    for step")
-    assert made_by(replaced, "ahead.record()") == ("ahead = DeferredReads()", 7), (
-        "in place of the loop's head, not in it"
-    )
-    assert made_by(made.replace("every=10)", "every="), "ahead.record()") == ("", 0), "not the half of a call"
-    assert made_by(DIFF, "ahead.record()") == ("", 0)
+def test_the_half_of_a_call_is_not_shown() -> None:
+    broken = LONG.replace("DeferredReads(every=10)\n", "DeferredReads(\n")
+    assert not [row for row in telling(broken, 9) if "DeferredReads" in row[2]]
 
 
 @pytest.mark.parametrize(
@@ -73,18 +72,24 @@ def test_the_line_that_makes_a_name_is_shown_beside_the_one_that_uses_it() -> No
     ],
 )
 def test_a_comment_on_what_is_gone_goes_with_it(removed: str, added: str, said: str) -> None:
-    assert edit_excerpt._without_old_comment(removed, added) == said
+    block = (EditRow("del", 3, removed), EditRow("add", 3, added))
+    assert edit_excerpt._without_old_comments(block)[1].text == said
+
+
+def excerpt(shown: int, changed: int, *new_files: str) -> EditExcerpt:
+    return EditExcerpt("a.py", tuple(EditRow("del", 3 + n, "wait()") for n in range(shown)), changed, new_files)
 
 
 def test_how_much_of_the_change_is_shown_is_counted() -> None:
-    edit = edit_excerpt.EditExcerpt("a.py", 3, "wait()", "mark()", 4, 2, (), "mark = later()", 1)
-    assert (edit.shown, edit.whole) == (3, False)
-    said = first_screen._rest_of(edit, "tracelens apply run")
+    said = edit_excerpt.rest_of(excerpt(3, 6), "tracelens apply run")
     assert said == "3 of 6 changed lines; add --dry-run to see all."
-    helpers = edit_excerpt.EditExcerpt("a.py", 3, "wait()", "mark()", 1, 1, ("helpers.py",))
-    assert first_screen._rest_of(helpers, "tracelens fix run").endswith(
-        "2 of 2 changed lines, 1 new file; fix shows all."
-    )
-    assert first_screen._rest_of(helpers, "") == "2 of 2 changed lines, 1 new file."
-    whole = edit_excerpt.EditExcerpt("a.py", 3, "wait()", "mark()", 1, 1, ())
-    assert first_screen._rest_of(whole, "tracelens apply run") == ""
+    helpers = excerpt(2, 2, "helpers.py")
+    assert edit_excerpt.rest_of(helpers, "tracelens fix run") == "2 of 2 changed lines, 1 new file; fix shows all."
+    assert edit_excerpt.rest_of(helpers, "") == "2 of 2 changed lines, 1 new file."
+    assert edit_excerpt.rest_of(excerpt(2, 2), "tracelens apply run") == ""
+
+
+def test_a_change_stands_at_its_first_line_that_goes_else_where_the_first_one_comes() -> None:
+    come = EditRow("add", 2, "b")
+    assert EditExcerpt("a.py", (come, EditRow("del", 9, "c")), 2, ()).line == 9
+    assert EditExcerpt("a.py", (come,), 1, ()).line == 2

@@ -261,11 +261,11 @@ def test_what_a_headline_is_about_is_said_beside_it() -> None:
 def test_what_the_headline_leaves_out_is_where_how_much_and_what_helps() -> None:
     launching = replace(loop(Owner("gpu", 10 * MS), Owner("launch", 30 * MS)), gpu_busy_share=0.25)
     assert verdict.beside((), launching) == (
-        "18.8 ms of 25.0 ms. What would help: "
+        "18.8 ms of 25.0 ms. What might help: "
         "CUDA graphs (torch.compile reduce-overhead), torch.compile, larger batches."
     )
     busy = replace(loop(Owner("gpu", 30 * MS), Owner("launch", 1 * MS)), gpu_busy_share=0.97)
-    assert verdict.beside((), busy) == "What would help: bf16, torch.compile, cheaper kernels (by hand)."
+    assert verdict.beside((), busy) == "What might help: bf16, torch.compile, cheaper kernels (by hand)."
     line = loop(replace(COLLECT, recoverable_ns=10 * MS), Owner("gpu", 15 * MS))
     assert verdict.beside((), line) == "train.py:88: without it a step takes 15.0 ms (predicted)."
 

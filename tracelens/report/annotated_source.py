@@ -15,7 +15,7 @@ from typing import Literal
 from tracelens.model import PlannedDiagnosis
 from tracelens.report import diff, line_times
 from tracelens.report.diff import ChangedFile, DiffRow
-from tracelens.report.edit_excerpt import EditExcerpt
+from tracelens.report.edit_excerpt import EditExcerpt, EditRow
 from tracelens.report.formatting import short_ms
 from tracelens.report.line_times import CostlyLine
 
@@ -125,23 +125,29 @@ def frame(
 def _with_edit(
     rows: Sequence[SourceRow], edit: EditExcerpt, source: Sequence[str], marks: _Marks
 ) -> Iterator[SourceRow]:
-    """The rows with that of the removed line marked, and the added one behind it."""
-    removed = ""
-    gone: tuple[SourceRow, ...] = ()
-    if edit.removed and edit.line <= len(source):
-        removed = source[edit.line - 1]
-        known = next((row for row in rows if row.number == edit.line), None)
-        gone = (replace(known or marks.row(edit.path, edit.line, removed), kind="del"),)
-    within: Bracket = "inside" if gone and gone[0].group in ("first", "inside") else ""
-    added = _margin(removed)[: len(_margin(removed)) - len(_margin(edit.removed))] + edit.added
-    come = (SourceRow("add", None, added, group=within),) if edit.added else ()
-    before = [row for row in rows if (row.number or 0) < edit.line]
-    if edit.needed:
-        margin = _margin(source[edit.needed_line - 1]) if edit.needed_line <= len(source) else ""
-        first = sum((row.number or 0) < edit.needed_line for row in before)
-        before.insert(first, SourceRow("add", None, margin + edit.needed))
-    yield from (*before, *gone, *come)
-    yield from (row for row in rows if (row.number or 0) > edit.line or (row.number == edit.line and not gone))
+    """The rows with those of the lines that go marked, and the lines that come before or behind them."""
+    of_line = {row.number: row for row in rows if row.number is not None}
+    gone = {row.line for row in edit.rows if row.kind == "del" and row.line <= len(source)}
+    for number in gone:
+        known = of_line.get(number) or marks.row(edit.path, number, source[number - 1])
+        of_line[number] = replace(known, kind="del")
+    come: dict[int, list[str]] = defaultdict(list)
+    for place, row in enumerate(edit.rows):
+        if row.kind == "add":
+            come[_behind(edit.rows, place)].append(row.text.expandtabs(4))
+    for number in [one - 1 for one in come if one not in of_line and 1 < one <= len(source) + 1]:
+        of_line.setdefault(number, marks.row(edit.path, number, source[number - 1]))  # says where what comes stands
+    for number in sorted({*of_line, *come}):
+        own = of_line.get(number)
+        within: Bracket = "inside" if own is not None and own.group in ("first", "inside") else ""
+        added = [SourceRow("add", None, text, group=within if number in gone else "") for text in come.get(number, ())]
+        yield from (*([own] if own else ()), *added) if number in gone else (*added, *([own] if own else ()))
+
+
+def _behind(rows: Sequence[EditRow], place: int) -> int:
+    """The line that goes right before a line that comes, else the one that this comes before."""
+    before = next((row for row in reversed(rows[:place]) if row.kind == "del"), None)
+    return max(before.line, rows[place].line) if before is not None else rows[place].line
 
 
 def _margin(text: str) -> str:

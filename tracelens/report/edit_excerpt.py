@@ -1,8 +1,8 @@
-"""What the recommended change looks like, in one line out and one line in.
+"""What the recommended change looks like, in the lines that say most.
 
-In: a PlannedDiagnosis. Out: an `EditExcerpt`, or None where no patch is made of the recommendation. The first line that
-is replaced says most: what is only added before it prepares it. Where the new line uses a name that the change itself
-makes, the line that makes it is shown too; a comment on what is gone is not.
+In: a PlannedDiagnosis. Out: an `EditExcerpt`, or None where no patch is made of the recommendation. A short change is
+shown whole. Of a long one the lines at the recorded places are shown with what takes their place, and the line that
+makes a name which these use and the file does not have; a comment on what is gone is not.
 """
 
 from __future__ import annotations
@@ -11,46 +11,51 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Sequence, Set
-from dataclasses import dataclass
-from itertools import groupby, pairwise
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import PurePath
-from textwrap import dedent
+from typing import Literal
 
+from tracelens.messages import say, say_count
 from tracelens.model import PlannedDiagnosis
 from tracelens.report import diff
-from tracelens.report.diff import ChangedFile, DiffRow
+from tracelens.report.diff import DiffRow
 
 _MADE = re.compile(r"([A-Za-z_]\w*)(?:\s*:[^=]+)?\s*=(?!=)")
 _CALLED = re.compile(r"(\w+)\s*\(")
+MOST_LINES = 6
+"""So many lines of a change fit on the first screen."""
+
+
+@dataclass(frozen=True, slots=True)
+class EditRow:
+    """A line that goes or comes, with its indentation."""
+
+    kind: Literal["add", "del"]
+    line: int
+    """In the file as it is: of a line that comes, the one that it comes before or takes the place of."""
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
 class EditExcerpt:
-    """`removed` and `added` without the indentation that they share; one of them may be empty."""
-
     path: str
-    line: int
-    """In the file as it is; of a line that is only added, in the file as it will be."""
-    removed: str
-    added: str
-    lines_in: int
-    lines_out: int
+    rows: tuple[EditRow, ...]
+    """In the order of the change."""
+    changed: int
+    """How many lines go or come in all, in files that there are."""
     new_files: tuple[str, ...]
-    needed: str = ""
-    """The line that makes a name which `added` uses, where the change itself brings it; else empty."""
-    needed_line: int = 0
-    """The line of the file as it is that `needed` comes before."""
 
     @property
-    def shown(self) -> int:
-        """How many of the changed lines stand here."""
-        return sum(bool(text) for text in (self.needed, self.removed, self.added))
+    def line(self) -> int:
+        """Where the change happens: the first line that goes, else the first place where one comes."""
+        return next((row.line for row in self.rows if row.kind == "del"), self.rows[0].line)
 
     @property
     def whole(self) -> bool:
         """Whether that is the whole change."""
-        return self.shown >= self.lines_in + self.lines_out and not self.new_files
+        return len(self.rows) >= self.changed and not self.new_files
 
 
 def edit_excerpt(diagnosis: PlannedDiagnosis) -> EditExcerpt | None:
@@ -59,37 +64,61 @@ def edit_excerpt(diagnosis: PlannedDiagnosis) -> EditExcerpt | None:
     if change is None or change.empty:
         return None
     files = diff.parse(change.diff)
-    shown = next((file for file in files if not file.created and _rows(file)), None)
-    if shown is None:
+    own = [(file, blocks) for file in files if not file.created and (blocks := _blocks(file.rows))]
+    if not own:
         return None
-    lines = {hunk.location.line for hunk in change.hunks if hunk.location.path == shown.path}
-    before, after = _telling(_rows(shown), lines)
-    row = before or after
-    kinds = [row.kind for file in files if not file.created for row in file.rows]
-    texts = dedent("\n".join(row.text for row in (before, after) if row is not None)).splitlines()
-    if before is not None and after is not None:
-        texts[-1] = _without_old_comment(texts[0], texts[-1])
-    needed, needed_line = _maker(_rows(shown), texts[-1]) if after is not None else ("", 0)
+    places = {(hunk.location.path, hunk.location.line) for hunk in change.hunks}
+    shown, blocks = own[0]
+    lines = {line for path, line in places if path == shown.path and line is not None}
     return EditExcerpt(
         path=shown.path,
-        line=(row.old or row.new or 0) if row is not None else 0,
-        removed=texts[0] if before is not None else "",
-        added=texts[-1] if after is not None else "",
-        lines_in=kinds.count("add"),
-        lines_out=kinds.count("del"),
+        rows=_telling(blocks, lines),
+        changed=sum(row.kind in ("add", "del") for file, _ in own for row in file.rows),
         new_files=tuple(PurePath(file.path).name for file in files if file.created),
-        needed=needed,
-        needed_line=needed_line,
     )
 
 
-def _without_old_comment(removed: str, added: str) -> str:
-    """The new line without the comment of the old one, where it calls nothing that the old one called: what was said
+def rest_of(edit: EditExcerpt | None, next_command: str) -> str:
+    """'3 of 18 changed lines, 1 new file; add --dry-run to see all.'"""
+    if edit is None or edit.whole:
+        return ""
+    said = say("{shown} of {all} changed lines", shown=len(edit.rows), all=edit.changed)
+    if edit.new_files:
+        said = say_count("{lines}, {count} new file", "{lines}, {count} new files", len(edit.new_files), lines=said)
+    verb = next_command.split()[1] if next_command else ""
+    if verb == "apply":
+        return say("{lines}; add --dry-run to see all.", lines=said)
+    return say("{lines}; fix shows all.", lines=said) if verb == "fix" else say("{sentence}.", sentence=said)
+
+
+def _blocks(rows: Sequence[DiffRow]) -> list[tuple[EditRow, ...]]:
+    """The lines that go and come together, without blank ones."""
+    out, line = [], 1
+    for changed, block in groupby(rows, key=lambda row: row.kind in ("add", "del")):
+        together = list(block)
+        if changed:
+            first = next((row.old for row in together if row.old is not None), line)
+            out.append(tuple(_row(row, first) for row in together if row.text.strip()))
+        line = next((row.old + 1 for row in reversed(together) if row.old is not None), line)
+    return [_without_old_comments(block) for block in out if block]
+
+
+def _row(row: DiffRow, first: int) -> EditRow:
+    return EditRow("del", row.old or first, row.text) if row.kind == "del" else EditRow("add", first, row.text)
+
+
+def _without_old_comments(block: tuple[EditRow, ...]) -> tuple[EditRow, ...]:
+    """The new lines without the comment of an old one, where they call nothing that the old one called: what was said
     of the call that is gone ("wait for the step") does not hold of the new one."""
-    comment = _comment(removed)
-    if not comment or not added.endswith(comment) or set(_CALLED.findall(removed)) & set(_CALLED.findall(added)):
-        return added
-    return added.removesuffix(comment).rstrip()
+    comments = {comment: row.text for row in block if row.kind == "del" and (comment := _comment(row.text))}
+    return tuple(_uncommented(row, comments) if row.kind == "add" else row for row in block)
+
+
+def _uncommented(row: EditRow, comments: dict[str, str]) -> EditRow:
+    for comment, old in comments.items():
+        if row.text.endswith(comment) and not set(_CALLED.findall(old)) & set(_CALLED.findall(row.text)):
+            return replace(row, text=row.text.removesuffix(comment).rstrip())
+    return row
 
 
 def _comment(text: str) -> str:
@@ -100,24 +129,30 @@ def _comment(text: str) -> str:
     return next((token.string for token in tokens if token.type == tokenize.COMMENT), "")
 
 
-def _maker(rows: Sequence[DiffRow], added: str) -> tuple[str, int]:
-    """The line of the change that makes a name which `added` uses, and the line of the file that it comes before;
-    ("", 0) where it stands alone, or the name is made in more than a line."""
-    for place, row in enumerate(rows):
-        made = _MADE.match(row.text.strip()) if row.kind == "add" else None
-        if made is None or row.text.strip() == added or not re.search(rf"\b{made[1]}\b", added):
-            continue
-        before = next((later.old for later in rows[_block_of(place, rows) :] if later.old is not None), None)
-        if before is not None and _is_whole(row.text.strip()):
-            return row.text.strip(), before
-    return "", 0
+def _telling(blocks: Sequence[tuple[EditRow, ...]], lines: Set[int]) -> tuple[EditRow, ...]:
+    """All rows of a short change; else those at `lines` with what takes their place, and what makes their names."""
+    every = [row for block in blocks for row in block]
+    if len(every) <= MOST_LINES:
+        return tuple(every)
+    at_places = [block for block in blocks if any(row.kind == "del" and row.line in lines for row in block)]
+    replacing = [block for block in blocks if len({row.kind for row in block}) == 2]
+    block = next(iter(at_places), next(iter(replacing), blocks[0]))
+    gone = [row for row in block if row.kind == "del"]
+    gone = [row for row in gone if row.line in lines] or gone[:1]
+    come = [row for row in block if row.kind == "add"]
+    chosen = [*gone[: MOST_LINES // 2], *come[: MOST_LINES // 2]]
+    needed = list(_makers(every, chosen))[: MOST_LINES - len(chosen)]
+    wanted = {id(row) for row in (*chosen, *needed)}
+    return tuple(row for row in every if id(row) in wanted)
 
 
-def _block_of(place: int, rows: Sequence[DiffRow]) -> int:
-    """Where the lines begin that go and come together with this one: it stands in their place, not behind them."""
-    while place > 0 and rows[place - 1].kind in ("add", "del"):
-        place -= 1
-    return place
+def _makers(every: Sequence[EditRow], chosen: Sequence[EditRow]) -> Iterator[EditRow]:
+    """The lines of the change that make names which the chosen ones use; none that goes on in a further line."""
+    used = {name for row in chosen if row.kind == "add" for name in re.findall(r"[A-Za-z_]\w*", row.text)}
+    for row in every:
+        made = _MADE.match(row.text.strip()) if row.kind == "add" and row not in chosen else None
+        if made is not None and made[1] in used and _is_whole(row.text.strip()):
+            yield row
 
 
 def _is_whole(text: str) -> bool:
@@ -126,21 +161,3 @@ def _is_whole(text: str) -> bool:
     except SyntaxError:
         return False
     return True
-
-
-def _rows(file: ChangedFile) -> Sequence[DiffRow]:
-    """The lines that go or come, without blank ones; what stands between two of them keeps its place."""
-    rows = [row for row in file.rows if row.kind == "same" or row.text.strip()]
-    return rows if any(row.kind in ("add", "del") for row in rows) else ()
-
-
-def _telling(rows: Sequence[DiffRow], lines: Set[int | None]) -> tuple[DiffRow | None, DiffRow | None]:
-    """The first line that another takes the place of, with that one, where `lines` hold it if they can; else the first
-    line that goes, else the first that comes."""
-    blocks = [(kind, list(block)) for kind, block in groupby(rows, key=lambda row: row.kind)]
-    replaced = [(gone, come) for (kind, gone), (then, come) in pairwise(blocks) if (kind, then) == ("del", "add")]
-    replaced.sort(key=lambda pair: lines.isdisjoint(row.old for row in pair[0]))
-    if replaced:
-        return replaced[0][0][0], replaced[0][1][0]
-    first = next((row for row in rows if row.kind == "del"), None)
-    return (first, None) if first is not None else (None, next(row for row in rows if row.kind == "add"))

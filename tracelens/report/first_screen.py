@@ -42,6 +42,7 @@ LEAST_ANSWER_SHARE = 0.1
 LEAST_LOADER_SHARE = 0.05
 """Of the step: what a DataLoader that keeps up spends its batches on costs nothing."""
 MOST_LEVERS = 5
+ENOUGH_LEVERS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,7 @@ class FirstScreen:
 def first_screen(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> FirstScreen:
     """Everything that the first screen says. `typed`: paths and options of the user, for the commands."""
     rows, then, edit = ordered_levers(diagnosis), outcome(diagnosis), edit_excerpt.edit_excerpt(diagnosis)
+    shown = _first_levers(rows)
     return FirstScreen(
         subject=subject(diagnosis),
         headline=diagnosis.headline,
@@ -116,10 +118,10 @@ def first_screen(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> Firs
         beside_lines=_beside(diagnosis),
         then=then,
         edit=edit,
-        edit_rest=_rest_of(edit, next_commands.after_recommend(diagnosis, typed)),
+        edit_rest=edit_excerpt.rest_of(edit, next_commands.after_recommend(diagnosis, typed)),
         strip=step_strip.step_strip(diagnosis, then),
-        levers=lever_rows(rows[:MOST_LEVERS], diagnosis, typed),
-        more_levers=max(0, len(rows) - MOST_LEVERS),
+        levers=lever_rows(shown, diagnosis, typed),
+        more_levers=len(rows) - len(shown),
         measured=_measured(diagnosis),
         about_patch=_about_patch(diagnosis),
         unjudged=len(diagnosis.abstentions),
@@ -127,17 +129,10 @@ def first_screen(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> Firs
     )
 
 
-def _rest_of(edit: EditExcerpt | None, next_command: str) -> str:
-    """'3 of 18 changed lines, 1 new file; add --dry-run to see all.'"""
-    if edit is None or edit.whole:
-        return ""
-    said = say("{shown} of {all} changed lines", shown=edit.shown, all=edit.lines_in + edit.lines_out)
-    if edit.new_files:
-        said = say_count("{lines}, {count} new file", "{lines}, {count} new files", len(edit.new_files), lines=said)
-    verb = next_command.split()[1] if next_command else ""
-    if verb == "apply":
-        return say("{lines}; add --dry-run to see all.", lines=said)
-    return say("{lines}; fix shows all.", lines=said) if verb == "fix" else say("{sentence}.", sentence=said)
+def _first_levers(levers: Sequence[Lever]) -> Sequence[Lever]:
+    """Few of them, and beside three that gain none that nobody tried."""
+    known = [lever for lever in levers[:MOST_LEVERS] if lever.known is not None]
+    return known if len(known) >= ENOUGH_LEVERS else levers[:MOST_LEVERS]
 
 
 def _of_a_batch(diagnosis: PlannedDiagnosis) -> str:
@@ -200,10 +195,14 @@ def _beside(diagnosis: PlannedDiagnosis) -> str:
     if len(alone) < 2 or all_ns - sum(alone) < wording.TOGETHER_SHARE * base_ns:
         return ""
     values = {"one": short_ms(max(alone)), "all": short_ms(all_ns), "count": len(alone)}
-    if len(alone) == 2:
-        said = say("Both must go: without one the other waits longer; one saves {one}, both {all} ms.", **values)
+    if max(alone) > all_ns / 2 and len(alone) == 2:
+        said = say("One alone saves at most {one} ms, both {all}.", **values)
+    elif max(alone) > all_ns / 2:
+        said = say("One alone saves at most {one} ms, all {count} {all}.", **values)
+    elif len(alone) == 2:
+        said = say("Both must go: one alone saves {one}, both {all} ms.", **values)
     else:
-        said = say("All {count} must go: without one the others wait longer; one saves {one}, all {all} ms.", **values)
+        said = say("All {count} must go: one alone saves {one}, all {all} ms.", **values)
     idle = _idle_elsewhere(diagnosis, ended)
     return joined(" ", [said, idle]) if idle else said
 
@@ -211,7 +210,7 @@ def _beside(diagnosis: PlannedDiagnosis) -> str:
 def _no_line(diagnosis: PlannedDiagnosis) -> str:
     """That a line was looked for."""
     looked = diagnosis.run is not None and diagnosis.steps.source != "none" and bool(diagnosis.sources)
-    return say("No single line holds a tenth of the step.") if looked and not costly_lines(diagnosis) else ""
+    return say("No single line waits for a tenth of the step.") if looked and not costly_lines(diagnosis) else ""
 
 
 def _idle_elsewhere(diagnosis: PlannedDiagnosis, ended: Collection[str]) -> str:
@@ -220,7 +219,7 @@ def _idle_elsewhere(diagnosis: PlannedDiagnosis, ended: Collection[str]) -> str:
     place = line_times.place_of(loader, diagnosis) if loader is not None and loader.group in ended else None
     if place is None:
         return ""
-    return say("While Python waits it makes no next batch: that is the idle time of line {line}.", line=place.line)
+    return say("While Python waits it makes no next batch: line {line} is idle for it.", line=place.line)
 
 
 def _free_waits(diagnosis: PlannedDiagnosis) -> str:

@@ -97,13 +97,17 @@ def after_recommend(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> s
 
 
 def _worth_a_trial(diagnosis: PlannedDiagnosis) -> tuple[str, ...]:
-    """What could make the GPU's own work, or launching it, shorter: the first of each such family. Empty on a CPU."""
+    """What could make the GPU's own work shorter: the first of each such family; or launching it: both ways to compile,
+    because the one that makes CUDA graphs does not take every loop. Empty on a CPU."""
     if diagnosis.gpu_busy_share is None or diagnosis.headline_kind == "unjudged":
         return ()
     busy = diagnosis.gpu_busy_share >= 0.5
-    families = ("precision", "compile") if busy else ("compile",)
     untried = [lever for lever in diagnosis.levers if lever.state == "not_tried" and lever.command]
-    first = (next((lever.id for lever in untried if lever.family == family), None) for family in families)
+    if not busy:
+        return tuple(lever.id for lever in untried if lever.family == "compile")[:2]
+    first = (
+        next((lever.id for lever in untried if lever.family == family), None) for family in ("precision", "compile")
+    )
     return tuple(name for name in first if name is not None)
 
 

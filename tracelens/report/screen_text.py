@@ -98,18 +98,18 @@ def pictured(strip: StepStrip | None) -> Iterator[RenderableType]:
 
 
 def edited(edit: EditExcerpt | None, rest: str) -> Iterator[RenderableType]:
-    """One line that goes and the one that takes its place, and where the rest is."""
+    """The lines that go and come, each place with its line number, and where the rest is."""
     if edit is None:
         return
     yield Text()
-    width = len(str(edit.line))
-    rows = (("add", edit.needed), ("del", edit.removed), ("add", edit.added))
-    numbered = next((place for place, (_, text) in enumerate(rows) if text and place > 0), 0)
-    for place, (kind, text) in enumerate(rows):
-        mark, style = terminal.MARKS[kind]
-        if text:
-            number = str(edit.line) if place == numbered else ""
-            yield _CutLine(f"{number:>{width}} {mark} {clean(text)}", style)
+    width = len(str(max(row.line for row in edit.rows)))
+    margin = min(len(row.text) - len(row.text.lstrip()) for row in edit.rows)
+    last = 0
+    for row in edit.rows:
+        mark, style = terminal.MARKS[row.kind]
+        number = "" if row.kind == "add" and row.line <= last else str(row.line)
+        last = max(last, row.line)
+        yield _CutLine(f"{number:>{width}} {mark} {clean(row.text[margin:])}", style)
     if rest:
         yield terminal.paragraph(rest, "dim")
 
@@ -120,7 +120,11 @@ def _what_it_does(command: str) -> str:
         return say("fix shows the change, measures it on a copy, and asks before it writes.")
     if command == "apply":
         return say("apply writes the change into the script; revert takes it out again.")
-    return say("try measures on copies; your files stay as they are.") if command == "try" else ""
+    return (
+        say("try measures each on copies, and the best together; your files stay as they are.")
+        if command == "try"
+        else ""
+    )
 
 
 def _notes(screen: FirstScreen) -> Iterator[str]:
@@ -131,8 +135,6 @@ def _notes(screen: FirstScreen) -> Iterator[str]:
     about = list(_of_rows(screen.levers, screen.steps_found))
     if about:
         yield joined(" ", about)
-    if any(row.id == "event-sync" for row in screen.levers):
-        yield say("event: a mark behind a step's work; Python waits for it, not for all work.")
     more = []
     if screen.more_levers:
         more.append(say_count("{count} more lever", "{count} more levers", screen.more_levers))
@@ -146,7 +148,9 @@ def _of_rows(rows: Sequence[LeverRow], steps_found: bool) -> Iterator[str]:
     """What the rows leave open: which of them are no better than one another, and what a ceiling is."""
     same = _same_ranks(rows)
     if same:
-        yield say("{ranks}: about the same.", ranks=joined(", ", same))
+        yield say("{ranks} gain about the same.", ranks=joined(", ", same))
+    if any(row.id == "event-sync" for row in rows):
+        yield say("event: Python waits for a mark, not for all work.")
     if any(row.acts for row in rows):
         if steps_found:
             yield say("acts on: so many ms of a step it can save at most.")

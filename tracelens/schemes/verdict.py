@@ -164,7 +164,7 @@ def beside(schemes: Sequence[Scheme], facts: Facts) -> str:
     said = [] if kind == "gpu" else [loss_text.details(loss, _period(facts))]
     limit = LIMIT_OF.get(kind) or ("loader" if kind == "dataloader" and not loss.returns else None)
     if limit is not None:
-        said.append(say("What would help: {helps}", helps=helps_against(limit, facts)[1]))
+        said.append(say("What might help: {helps}", helps=helps_against(limit, facts)[1]))
     if unjudged is not None and unjudged.detector == "steps":
         said.append(say("No steps were found: mark them, or record them with tracelens profile SCRIPT"))
     elif unjudged is None and (maybe := uncertain(schemes)) is not None and maybe.estimate is not None:

@@ -61,7 +61,7 @@ module, its parts, a list of its parameters and an optimizer are many ways to th
 LAYER = Thing("module", "layer", None)
 """All layers of torch that have nothing of the project: `nn.Conv2d(3, 64, 3)`. They are told apart by their weights
 alone, which are one object, and a model has hundreds of them."""
-IN_PLACE_LAYER = Thing("module", "layer in place", None)
+IN_PLACE_LAYER = Thing("module", "layer_in_place", None)
 """The same, of those that change what they are given: `nn.ReLU(inplace=True)`."""
 REPLACED = Thing("replaced", "replaced", None)
 """Holds the functions that the project puts in the place of a library's, each under its name."""
