@@ -53,6 +53,7 @@ class ProfilerSession:
                 **profiler_options.options(),
             )
             self._session.prepare_trace()
+            profiler_options.without_event_objects(self._session)
 
     def start(self) -> None:
         """Record events from now on."""

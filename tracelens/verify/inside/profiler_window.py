@@ -65,6 +65,7 @@ class ProfilerWindow:
         schedule = torch.profiler.schedule(wait=0, warmup=self._warmup, active=self._size, repeat=1)
         self._profiler = torch.profiler.profile(activities=activities, schedule=schedule, **profiler_options.options())
         self._profiler.start()
+        profiler_options.without_event_objects(self._profiler)
 
     def _obstacle(self) -> str | None:
         if torch._C._current_graph_task_id() != -1:
