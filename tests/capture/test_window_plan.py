@@ -69,3 +69,31 @@ def test_ranks_that_step_together_decide_by_counts_alone() -> None:
     plan = WindowPlan(unprofiled_steps=20).by_counts()
     assert not plan.unprofiled_enough(39, 1e9)
     assert plan.unprofiled_enough(40, 0.0)
+
+
+# ----------------------------------------------------------------------------------------------------- budget
+
+
+def test_ten_minutes_take_the_usual_limits_and_so_does_more() -> None:
+    assert WindowPlan().for_budget(600) == WindowPlan()
+    assert WindowPlan().for_budget(3600) == WindowPlan()
+
+
+def test_a_shorter_budget_takes_shorter_limits_in_proportion() -> None:
+    plan = WindowPlan().for_budget(150)  # a quarter of ten minutes
+    assert (plan.unprofiled_most_seconds, plan.most_window_seconds, plan.most_events) == (7.5, 15.0, 250_000)
+    assert plan.clean == WindowPlan().clean, "an ordinary step still fits as often as ever"
+
+
+def test_a_step_of_very_many_events_is_recorded_less_often_where_the_budget_is_short() -> None:
+    steps = WindowPlan().within_limits(events=78_000, seconds=0.5, free_bytes=None)
+    assert (steps.clean, steps.attributed) == (11, 1)  # 12 · 78,000 = 936,000 of 1,000,000
+    fewer = WindowPlan().for_budget(150).within_limits(events=78_000, seconds=0.5, free_bytes=None)
+    assert (fewer.clean, fewer.attributed) == (2, 1)  # 3 · 78,000 = 234,000 of 250,000
+    one = WindowPlan().for_budget(10).within_limits(events=78_000, seconds=0.5, free_bytes=None)
+    assert (one.clean, one.attributed) == (1, 1), "one step and its lines are recorded whatever they cost"
+
+
+def test_an_ordinary_step_is_recorded_as_often_with_a_minute() -> None:
+    usual = WindowPlan().within_limits(events=5_000, seconds=0.05, free_bytes=None)
+    assert WindowPlan().for_budget(60).within_limits(events=5_000, seconds=0.05, free_bytes=None).clean == usual.clean

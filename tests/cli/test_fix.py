@@ -14,6 +14,7 @@ import pytest
 from tests.support import run_cases as cases
 from tests.support.schemas import SCHEMA
 from tracelens import chosen_patches, remedies
+from tracelens.capture.supervisor import recording
 from tracelens.cli import fix, main, question
 from tracelens.cli.planning import PlanOptions, pipeline_options, planned
 from tracelens.fixing import choice
@@ -205,7 +206,7 @@ def test_two_levers_are_tried_and_the_faster_one_is_verified(
         (["trian.py"], 4, "no such script: trian.py. Did you mean 'train.py'?"),
         (["event-sync", "--", "--epochs", "2"], 2, "a run has the arguments that it was recorded with"),
         (["--budget", "5s"], 3, "5 s are too short"),
-        (["--budget", "30s"], 3, "are too short to measure this (about 89 s are needed)"),
+        (["--budget", "30s"], 3, "left of 30 s are too short to measure this (about 89 s are needed)"),
     ],
 )
 def test_what_cannot_be_done_is_said_before_anything_runs(
@@ -274,3 +275,22 @@ def test_two_levers_that_make_calls_rarer_count_the_batches_once(run: Path, meas
     assert after.count("enumerate(") == text.count("enumerate(") + 1
     assert after.count("# thinned by tracelens") == 1
     assert "                gc.collect()\n                torch.cuda.empty_cache()\n" in after
+
+
+@pytest.mark.parametrize(
+    ("budget", "events", "seconds", "said"),
+    [("10m", 1_000_000, 60.0, "train.py first\n"), ("2.5m", 250_000, 15.0, "first, in shorter windows, as the budget")],
+)
+def test_a_short_budget_shortens_the_recording_and_says_so(
+    budget: str, events: int, seconds: float, said: str, run: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[recording.ProfileOptions] = []
+
+    def profile(options: recording.ProfileOptions) -> recording.Outcome:
+        asked.append(options)
+        return recording.Outcome(run, status=1, complete=False, reason="not in this test", ranks=0, stopped=False)
+
+    monkeypatch.setattr(recording, "profile", profile)
+    assert main(["fix", "train.py", "--budget", budget]) == 4
+    assert (asked[0].plan.most_events, asked[0].plan.most_window_seconds) == (events, seconds)
+    assert said in capsys.readouterr().err

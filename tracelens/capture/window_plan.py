@@ -23,6 +23,12 @@ UNKNOWN_LENGTH_STEPS = 150
 
 Enough for a median and its spread; with warm-up and window still below the 200 steps of small demonstrations.
 """
+FULL_BUDGET_SECONDS = 600.0
+"""From this budget on a command that measures afterwards records as usual.
+
+The limits are then 30 s of W0, 60 s of W1, and a million events, which take some 40 s to save, read and plan for (37 s
+for 935,000 on two busy cores): about a fifth of ten minutes together. What the script itself needs to start is beside.
+"""
 FEWEST_STEPS = 4
 """Steps that a script of known length needs: two to find the length, one unprofiled, one recorded."""
 
@@ -128,6 +134,16 @@ class WindowPlan:
             )
         )
         return min(limits, key=lambda limit: limit[0])
+
+    def for_budget(self, seconds: float) -> WindowPlan:
+        """The plan where recording and all that follows share `seconds`: its limits are shorter in proportion."""
+        share = min(1.0, seconds / FULL_BUDGET_SECONDS)
+        return replace(
+            self,
+            unprofiled_most_seconds=share * self.unprofiled_most_seconds,
+            most_window_seconds=share * self.most_window_seconds,
+            most_events=int(share * self.most_events),
+        )
 
     def by_counts(self) -> WindowPlan:
         """The plan in numbers of steps alone, for several ranks.

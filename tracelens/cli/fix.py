@@ -96,7 +96,7 @@ def fix(
     effort = _Effort(began, budget, seed)
     folder = None
     try:
-        folder = Path(output.shown(subjects.run_to_work_on(asked.subject, script_words, shown)))
+        folder = Path(output.shown(subjects.run_to_work_on(asked.subject, script_words, shown, budget)))
         return _Fix(folder, asked.levers, effort, consent, _wanted(asked.levers, levers, plan_options), shown).run(
             levers
         )

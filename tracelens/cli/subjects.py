@@ -6,6 +6,7 @@ exists, else a lever; what follows `--` is the script's.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,9 +64,13 @@ def check_names(asked: Words, levers: Sequence[Any]) -> None:
         raise UsageError(say("`all` and names of levers exclude each other"), hint=say("leave one of them out"))
 
 
-def run_to_work_on(subject: Path | None, script_words: tuple[str, ...], shown: Presentation) -> Path:
-    """The run that was named, or the newest, or a new one of the script. Raises `KeyboardInterrupt` where Ctrl-C ended
-    the recording."""
+def run_to_work_on(
+    subject: Path | None, script_words: tuple[str, ...], shown: Presentation, budget_s: float = math.inf
+) -> Path:
+    """The run that was named, or the newest, or a new one of the script, recorded so that most of `budget_s` is left.
+
+    Raises `KeyboardInterrupt` where Ctrl-C ended the recording.
+    """
     from tracelens import run as runs
 
     if subject is None or runs.is_run(subject):
@@ -75,16 +80,24 @@ def run_to_work_on(subject: Path | None, script_words: tuple[str, ...], shown: P
                 hint=say("give a script to record it with others"),
             )
         return options.run_folder(subject)
-    return _recorded(subject, script_words, shown)
+    return _recorded(subject, script_words, shown, budget_s)
 
 
-def _recorded(script: Path, words: tuple[str, ...], shown: Presentation) -> Path:
+def _recorded(script: Path, words: tuple[str, ...], shown: Presentation, budget_s: float) -> Path:
     """A new run of the script, which ends when its window has closed; what it prints goes to stderr."""
     from tracelens.capture.supervisor import recording
+    from tracelens.capture.window_plan import FULL_BUDGET_SECONDS, WindowPlan
 
     if not shown.quiet:
-        output.note(say("tracelens: recording {script} first", script=script))
-    wanted = recording.ProfileOptions(kind="script", words=(str(script), *words), stop_after_window=True)
+        short = budget_s < FULL_BUDGET_SECONDS
+        first = (
+            say("tracelens: recording {script} first, in shorter windows, as the budget is short", script=script)
+            if short
+            else say("tracelens: recording {script} first", script=script)
+        )
+        output.note(first)
+    plan = WindowPlan().for_budget(budget_s)
+    wanted = recording.ProfileOptions(kind="script", words=(str(script), *words), plan=plan, stop_after_window=True)
     with output.stdout_on_stderr():
         outcome = recording.profile(wanted)
     if outcome.interrupted:

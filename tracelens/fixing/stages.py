@@ -220,8 +220,9 @@ def _check_budget(diagnosis: PlannedDiagnosis, options: FixOptions) -> None:
     minutes = math.ceil((spent + 2 * needed) / 60)
     raise Inconclusive(
         say(
-            "{budget} are too short to measure this (about {needed} are needed)",
-            budget=duration_text(max(options.left_s, 0)),
+            "the {left} left of {budget} are too short to measure this (about {needed} are needed)",
+            left=duration_text(max(options.left_s, 0)),
+            budget=duration_text(options.budget_s),
             needed=duration_text(needed),
         ),
         hint=say("give --budget {minutes}m", minutes=minutes),
