@@ -66,11 +66,18 @@ def train(model, loader, opt):
     last = list(model.children())[-1]
     for name, para in last.named_parameters():
         print(name, para.shape)
-    print(total)
+    writer.add_scalar("loss", total)
+    writer.close()
 
-def main(name, loader):
-    model = nets.__dict__[name]()
-    train(model, loader, torch.optim.SGD(model.parameters(), 0.1))
+if __name__ == "__main__":
+    import argparse
+    from torch.utils.tensorboard import SummaryWriter
+    parser = argparse.ArgumentParser()
+    parser.add_argument("-net", type=str)
+    model = nets.__dict__[parser.parse_args().net]()
+    writer = SummaryWriter("runs")
+    writer.add_graph(model, torch.ones(1, 3, 32, 32))
+    train(model, torch.utils.data.DataLoader([1]), torch.optim.SGD(model.parameters(), 0.1))
 """
 
 
@@ -95,6 +102,7 @@ def test_the_cost_of_a_zoo_of_networks_grows_with_its_text(tmp_path: Path, monke
     many.mkdir()
     small, large = _calls(monkeypatch, _zoo(few, 5)), _calls(monkeypatch, _zoo(many, 20))
     assert large < 6 * small, (small, large)
+    assert large < 10_000, "no part of the model is handed to another as what it computes with"
 
 
 def test_a_project_that_is_too_large_is_not_begun_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

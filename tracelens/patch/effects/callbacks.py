@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 
-from tracelens.patch.effects import implicit
+from tracelens.patch.effects import classes, implicit
 from tracelens.patch.effects.callables import is_function
 from tracelens.patch.effects.dispatch import HELD, RETURN, Arguments, Dispatch, Here
 from tracelens.patch.effects.memory import ANY_KEY, DATA, ELSEWHERE, NONE, SHARED, Memory, Objects
@@ -136,10 +136,28 @@ class CallbackRules:
     def _methods(self, unit: Callbacks, one: Instance, given: Arguments, here: Here) -> Objects:
         deep = self._known[unit].get(one, False)
         names = implicit.methods(one, unit.protocol, self.memory, unit, deep=deep)
+        if self._is_module(one, unit) and unit.protocol != "unknown":
+            given = Arguments(rest=self._to_compute_with(unit))
         if unit.protocol in (implicit.IMPLICIT, implicit.PASS, "unknown"):
             for name in tuple(implicit.getters(one.made, self.memory, unit)):
                 self.dispatch.load({one}, name, here)
         return NONE.union(*(self.dispatch.special({one}, (name,), given, here) for name in names))
+
+    def _to_compute_with(self, unit: Callbacks) -> Objects:
+        """What a library that has a module hands it: tensors, and the lists and objects that the call was given; not
+        other parts of the model, and not all that the library keeps."""
+        direct = self.memory.read(unit.holder, ANY_KEY, unit)
+        return frozenset(one for one in direct if self._is_batch(one, unit)) | {DATA}
+
+    def _is_batch(self, one: Object, unit: Callbacks) -> bool:
+        if isinstance(one, Container):
+            return not any(self._is_module(each, unit) for each in self.memory.read(one, ANY_KEY, unit))
+        return isinstance(one, Instance) and not self._is_module(one, unit)
+
+    def _is_module(self, one: Object, unit: Callbacks) -> bool:
+        if isinstance(one, Instance):
+            return "module" in classes.kinds(one.made, self.memory, unit)
+        return isinstance(one, Thing) and one.kind == "module"
 
 
 def acts(one: Object) -> bool:

@@ -15,12 +15,15 @@ from tracelens.patch.effects.memory import ANY_DATA, DATA, WEIGHTS, Memory, Obje
 from tracelens.patch.effects.objects import Class, Container, Function, Generator, Instance, Object, Thing
 from tracelens.patch.effects.vocabulary import Entry
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 IMPLICIT = "implicit"
 PASS, TEXT, NUMBERS, OPERATORS, BATCHES, MODULE = "pass", "text", "numbers", "operators", "batches", "module"
 CALLING = frozenset({IMPLICIT, PASS, BATCHES, "unknown", "later"})
 """The protocols by which functions are called and generators are gone through."""
-MAX_WITHIN = 256
-"""Objects within one that are looked for; where there are more, nobody can tell what runs."""
 LAZY = ("lazy", "pairs", "numbered")
 """What libraries call objects that run functions while somebody goes through them."""
 _HELD, _FACTORY = "<held>", "<factory>"
@@ -38,7 +41,7 @@ _SIZES = (
     " __ceil__ __divmod__ __rdivmod__ __pow__ __rpow__ __delattr__ __instancecheck__ __subclasscheck__ __str__"
 )
 _COMPUTING = "__call__ forward __getitem__ __getitems__ __len__ __iter__ __next__"
-_MODULES = (
+_OF_MODULES = _words(
     "add_module apply bfloat16 buffers children compile cpu cuda double eval extra_repr float get_buffer"
     " get_extra_state get_parameter get_submodule half load_state_dict modules named_buffers named_children"
     " named_modules named_parameters parameters register_buffer register_module register_parameter requires_grad_"
@@ -47,7 +50,7 @@ _MODULES = (
 )
 _EXACT = {TEXT: tuple(_TEXTS.split()), NUMBERS: tuple(_SIZES.split()), BATCHES: tuple(_COMPUTING.split())}
 """The methods that are all that a protocol calls."""
-_DEFINES, _STORES, _OF_MODULES = frozenset(_NEVER.split()), frozenset(_WRITTEN.split()), frozenset(_MODULES.split())
+_DEFINES, _STORES = _words(_NEVER), _words(_WRITTEN)
 
 
 def protocol_of(entry: Entry, full: str) -> str:
@@ -110,7 +113,7 @@ def _inner(start: Object, fields: SeenFields) -> dict[Object, None]:
 def _within(start: Object, fields: SeenFields) -> Objects:
     seen: dict[Object, None] = {}
     waiting = [start]
-    while waiting and len(seen) <= MAX_WITHIN:
+    while waiting:
         one = waiting.pop()
         if one in seen:
             continue
