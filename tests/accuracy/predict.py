@@ -39,7 +39,7 @@ def predict(run: Path, versions: Path | None) -> dict[str, Any]:
     rules = rule_files.load(None, None)
     interval = planning.chosen_interval(examined.diagnosis.inventory, None)
     fitted = planning.edits(rules, examined.diagnosis.stalls, examined.diagnosis.inventory, interval)
-    context = pipeline._patch_context(examined, pipeline.Options())
+    context = pipeline._patch_context(examined, pipeline.Options(), None)
     schemes = {}
     for name, edits in fitted.items():
         if isinstance(edits, str):

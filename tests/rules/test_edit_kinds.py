@@ -43,11 +43,11 @@ from tracelens.replay.replay_trace import HostOp, ReplayTrace, all_host_ops
 from tracelens.schemes import plan, rules
 
 HELPERS = {
-    "waits_that_stay",
     "arguments",
     "build",
     "called_helpers",
     "every_nth",
+    "host_memory",
     "kept_results",
     "loop_groups",
     "memory_writes",
@@ -59,6 +59,8 @@ HELPERS = {
     "step_functions",
     "tensor_loops",
     "wait_dependents",
+    "waits_that_stay",
+    "warnings_seen",
     "whole_file",
 }
 """Modules of patch/recipes/ that serve recipes and are none."""
