@@ -180,6 +180,6 @@ def test_why_the_gpu_idles_in_another_line_is_said_where_the_waits_keep_the_load
     base = replace(base, levers=(gains,))
     said = first_screen.first_screen(replace(base, stalls=quiet, owners=owners)).beside_lines
     assert said.startswith("Both must go: one alone saves <0.1, both ")
-    assert said.endswith("line 6 is idle for it.")
+    assert said.endswith("so the GPU idles at line 6.")
     apart = replace(owners, owners=(owners.owners[0], replace(owners.owners[1], group=None)))
-    assert "is idle for it" not in first_screen.first_screen(replace(base, stalls=quiet, owners=apart)).beside_lines
+    assert "the GPU idles at" not in first_screen.first_screen(replace(base, stalls=quiet, owners=apart)).beside_lines

@@ -14,7 +14,7 @@ from tests.support.sample_plans import sample_plan
 from tracelens import lever_names as names
 from tracelens.cli import main
 from tracelens.model import Lever, Location, Owner, Owners, Speedup
-from tracelens.report import first_screen, html, lever_names, loader_lines, text
+from tracelens.report import first_screen, html, lever_names, lever_section, loader_lines, next_commands, text
 from tracelens.report.terminal import TerminalStyle
 
 MS = 1_000_000
@@ -98,6 +98,14 @@ def test_what_would_help_has_the_name_of_its_lever_or_is_said_to_be_for_a_person
     assert "CUDA graphs (torch.compile reduce-overhead)" in said
     assert "or torch.compile reduce-overhead" in said
     assert "cheaper kernels (by hand)" in screen("gpu_bound")
+
+
+@pytest.mark.slow
+def test_what_the_next_command_tries_stands_in_the_table_of_the_page() -> None:
+    plan = sample_plan("host_bound")
+    table = lever_section.lever_table(plan)
+    assert next_commands.after_recommend(plan).endswith(" compile compile=reduce-overhead")
+    assert table is not None and {"compile", "compile=reduce-overhead"} <= {line.id for line in table.lines}
 
 
 def test_no_line_breaks_inside_of_an_option() -> None:

@@ -79,7 +79,7 @@ def edit_excerpt(diagnosis: PlannedDiagnosis) -> EditExcerpt | None:
 
 
 def rest_of(edit: EditExcerpt | None, next_command: str) -> str:
-    """'3 of 18 changed lines, 1 new file; add --dry-run to see all.'"""
+    """'3 of 18 changed lines, 1 new file; apply --dry-run shows all.'"""
     if edit is None or edit.whole:
         return ""
     said = say("{shown} of {all} changed lines", shown=len(edit.rows), all=edit.changed)
@@ -87,7 +87,7 @@ def rest_of(edit: EditExcerpt | None, next_command: str) -> str:
         said = say_count("{lines}, {count} new file", "{lines}, {count} new files", len(edit.new_files), lines=said)
     verb = next_command.split()[1] if next_command else ""
     if verb == "apply":
-        return say("{lines}; add --dry-run to see all.", lines=said)
+        return say("{lines}; apply --dry-run shows all.", lines=said)
     return say("{lines}; fix shows all.", lines=said) if verb == "fix" else say("{sentence}.", sentence=said)
 
 

@@ -219,7 +219,7 @@ def _idle_elsewhere(diagnosis: PlannedDiagnosis, ended: Collection[str]) -> str:
     place = line_times.place_of(loader, diagnosis) if loader is not None and loader.group in ended else None
     if place is None:
         return ""
-    return say("While Python waits it makes no next batch: line {line} is idle for it.", line=place.line)
+    return say("While Python waits it makes no next batch: so the GPU idles at line {line}.", line=place.line)
 
 
 def _free_waits(diagnosis: PlannedDiagnosis) -> str:

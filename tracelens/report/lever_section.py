@@ -125,10 +125,11 @@ def lever_table(diagnosis: PlannedDiagnosis) -> LeverTable | None:
 
 
 def _shown(diagnosis: PlannedDiagnosis) -> Sequence[Lever]:
-    """Of levers that nobody tried the first few, each with one of its values."""
+    """Of levers that nobody tried the first few, each with one of its values, and all that the next command tries."""
     levers = first_screen.ordered_levers(diagnosis)
     first = {lever.id.partition("=")[0]: lever.id for lever in reversed(levers) if lever.known is None}
     kept = [lever.id for lever in levers if lever.id in first.values()][:MOST_UNTRIED]
+    kept += next_commands.after_recommend(diagnosis).split()
     return [lever for lever in levers if lever.known is not None or lever.id in kept]
 
 
