@@ -41,7 +41,7 @@ LONG = 1000
 FOLDERS = {
     "h200": "Every row on an H200",
     "h200_again": "On an H200 once more, fourteen of the rows by the patcher of commit bd7bb8d",
-    "h200_engine": "On an H200 by the patcher of commit 063dc10: twelve of the rows left, and dcgan and diffusion",
+    "h200_engine": "On an H200 by the patcher of commit abe5e89: twelve of the rows left, and dcgan and diffusion",
     "h200_every_place": "On an H200 by the patcher of 21 November, every place assumed to fire",
     "cpu": "On the CPU, every place assumed to fire",
 }
