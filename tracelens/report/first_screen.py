@@ -43,6 +43,7 @@ LEAST_LOADER_SHARE = 0.05
 """Of the step: what a DataLoader that keeps up spends its batches on costs nothing."""
 MOST_LEVERS = 5
 ENOUGH_LEVERS = 3
+"""That gain: beside so many what nobody tried is left to `-v`."""
 
 
 @dataclass(frozen=True, slots=True)

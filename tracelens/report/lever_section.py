@@ -129,7 +129,7 @@ def _shown(diagnosis: PlannedDiagnosis) -> Sequence[Lever]:
     levers = first_screen.ordered_levers(diagnosis)
     first = {lever.id.partition("=")[0]: lever.id for lever in reversed(levers) if lever.known is None}
     kept = [lever.id for lever in levers if lever.id in first.values()][:MOST_UNTRIED]
-    kept += next_commands.after_recommend(diagnosis).split()
+    kept += next_commands.worth_a_trial(diagnosis)
     return [lever for lever in levers if lever.known is not None or lever.id in kept]
 
 

@@ -80,7 +80,7 @@ def after_recommend(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> s
     if (maybe := _to_measure(diagnosis)) is not None:
         return line("fix", *(typed or plan(diagnosis)), maybe)
     chosen, lever = _chosen(diagnosis), diagnosis.recommendation.lever
-    untried = (lever,) if lever is not None else _worth_a_trial(diagnosis)
+    untried = (lever,) if lever is not None else worth_a_trial(diagnosis)
     if chosen is None and untried and diagnosis.run is not None:
         return line("try", *which(diagnosis, typed), *untried)
     is_python = diagnosis.timeline.trace.program != "cpp"
@@ -96,7 +96,7 @@ def after_recommend(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> s
     return line("apply" if proved else "fix", *words)
 
 
-def _worth_a_trial(diagnosis: PlannedDiagnosis) -> tuple[str, ...]:
+def worth_a_trial(diagnosis: PlannedDiagnosis) -> tuple[str, ...]:
     """What could make the GPU's own work shorter: the first of each such family; or launching it: both ways to compile,
     because the one that makes CUDA graphs does not take every loop. Empty on a CPU."""
     if diagnosis.gpu_busy_share is None or diagnosis.headline_kind == "unjudged":

@@ -21,7 +21,6 @@ import difflib
 from collections.abc import Mapping
 from typing import Literal
 
-from tracelens import lever_names
 from tracelens.edit_kinds import definition
 from tracelens.messages import say
 from tracelens.model import CRITERIA, OUTCOMES, Abstention, Edit, Estimate, Patch, Scheme, Score, Verification
@@ -29,7 +28,7 @@ from tracelens.schemes import ranking
 from tracelens.schemes.catalog import Rules, SchemeRule
 from tracelens.schemes.facts import Facts
 from tracelens.schemes.plan import DEFAULT_INTERVAL
-from tracelens.schemes.wording import gain, gain_percent
+from tracelens.schemes.wording import gain, gain_percent, tried
 
 __all__ = ["Facts", "comparable", "judge", "set_aside", "verification_of"]
 
@@ -80,10 +79,6 @@ def comparable(
     return tuple(trial for trial in trials if _unlike(trial, plans, interval, device) is None)
 
 
-def _named(trial: Verification) -> str:
-    return lever_names.named(trial.scheme, trial.details.get("interval")) if trial.scheme else say("your change")
-
-
 def set_aside(
     trials: tuple[Verification, ...],
     plans: Mapping[str, tuple[Edit, ...] | str],
@@ -93,7 +88,7 @@ def set_aside(
     """The trials that are no evidence for this plan, each with the reason."""
     return tuple(
         Abstention(
-            "verify", say("verify.json holds a trial of {lever} {why}", lever=_named(trial), why=reason), VERIFY_AGAIN
+            "verify", say("verify.json holds a trial of {lever} {why}", lever=tried(trial), why=reason), VERIFY_AGAIN
         )
         for trial in trials
         if (reason := _unlike(trial, plans, interval, device)) is not None

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from tracelens import lever_names
 from tracelens.edit_kinds import definition
 from tracelens.messages import say
 from tracelens.model import OUTCOMES, Goal, Scheme, Stage, Verification
@@ -17,7 +16,7 @@ from tracelens.schemes.catalog import GoalRule, Rules, StageRule
 from tracelens.schemes.facts import Facts
 from tracelens.schemes.score import verification_of
 from tracelens.schemes.weighing import uncertain
-from tracelens.schemes.wording import gain_percent, percent
+from tracelens.schemes.wording import gain_percent, percent, tried
 
 WAITS = {"syncs_drop_percent": "syncs_per_step", "host_wait_drop_percent": "sync_wait_us_per_step"}
 """Metrics of waits for the GPU, by what a window counts of them."""
@@ -58,7 +57,7 @@ def _next(
     if trial is not None and goals and all(goal.met for goal in goals):
         return say("stop: every goal of this stage is met")
     if trial is not None and best is None:
-        return say("stop: {lever} was measured: {outcome}", lever=_named(trial), outcome=OUTCOMES[trial.outcome])
+        return say("stop: {lever} was measured: {outcome}", lever=tried(trial), outcome=OUTCOMES[trial.outcome])
     maybe = uncertain(schemes)
     if best is None and maybe is not None:
         return "verify", maybe.id
@@ -69,10 +68,6 @@ def _next(
     if trial is not None and trial.scheme == best.id:
         return "apply", best.id
     return "verify", best.id
-
-
-def _named(trial: Verification) -> str:
-    return lever_names.named(trial.scheme, trial.details.get("interval")) if trial.scheme else say("your change")
 
 
 def _applies(rule: GoalRule, trial: Verification | None, schemes: Sequence[Scheme]) -> bool:
@@ -92,7 +87,7 @@ def _goal(rule: GoalRule, trial: Verification | None) -> Goal:
     said = percent(value) if rule.metric == "gain_percent" else f"{value:.0f} %"
     if rule.metric.endswith("_drop_percent") and value <= -0.5:
         said = say("up by {share:.0f} %", share=-value)
-    text = say("{lever}: {value}, measured", lever=_named(trial), value=said)
+    text = say("{lever}: {value}, measured", lever=tried(trial), value=said)
     return Goal(rule.text, value >= rule.at_least, text)
 
 

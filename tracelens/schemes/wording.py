@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from tracelens import lever_names, units
 from tracelens.messages import joined, say
-from tracelens.model import Estimate, Location, Scheme
+from tracelens.model import Estimate, Location, Scheme, Verification
 
 LIMIT = 240  # characters of a verdict
 LINES = 3  # lines named in a verdict; a change of more places is told by its diff
@@ -62,6 +62,11 @@ def interval_of(scheme: Scheme) -> int | None:
 def lever_name(scheme: Scheme) -> str:
     """'Wait every 10th batch'."""
     return lever_names.named(scheme.id, interval_of(scheme))
+
+
+def tried(trial: Verification) -> str:
+    """What a trial measured: a lever, or a change of the user's own."""
+    return lever_names.named(trial.scheme, trial.details.get("interval")) if trial.scheme else say("your change")
 
 
 def place(location: Location | None) -> str:

@@ -96,8 +96,9 @@ def _handed(start: Object, fields: SeenFields) -> Objects:
     return frozenset(one for one in inner if not is_function(one) and not is_lazy(one))
 
 
-def _inner(start: Object, fields: SeenFields) -> dict[Object, None]:
-    """It goes on through lists and objects of a library, not through the arguments that a function has been given."""
+def _inner(start: Object, fields: SeenFields, *, deep: bool = False) -> dict[Object, None]:
+    """It goes on through lists and objects of a library, not through the arguments that a function has been given;
+    `deep`: through the attributes of the project's objects, too."""
     seen: dict[Object, None] = {}
     waiting = [start]
     while waiting:
@@ -105,24 +106,16 @@ def _inner(start: Object, fields: SeenFields) -> dict[Object, None]:
         if one in seen:
             continue
         seen[one] = None
-        if _is_holding(one):
+        if deep and isinstance(one, Instance):
+            waiting += [held for name in fields.names(one) if name != "__class__" for held in fields.read(one, name)]
+        elif _is_holding(one):
             waiting += [held for name in fields.names(one) if _is_inside(name) for held in fields.read(one, name)]
     return seen
 
 
 def _within(start: Object, fields: SeenFields) -> Objects:
-    seen: dict[Object, None] = {}
-    waiting = [start]
-    while waiting:
-        one = waiting.pop()
-        if one in seen:
-            continue
-        seen[one] = None
-        if isinstance(one, Instance):
-            waiting += [held for name in fields.names(one) if name != "__class__" for held in fields.read(one, name)]
-        elif _is_holding(one):
-            waiting += [held for name in fields.names(one) if _is_inside(name) for held in fields.read(one, name)]
-    return frozenset(one for one in seen if isinstance(one, Instance) and one is not start)
+    inner = _inner(start, fields, deep=True)
+    return frozenset(one for one in inner if isinstance(one, Instance) and one is not start)
 
 
 def _is_holding(one: Object) -> bool:
