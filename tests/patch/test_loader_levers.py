@@ -89,3 +89,16 @@ def test_gradients_are_freed_where_they_are_filled_with_zeros(call: str, after: 
     else:
         assert [hunk.tier for hunk in made.hunks] == ["checked"]
         assert f"    {after}\n" in patched_text(made).split("optimizer.step()\n")[1]
+
+
+def test_two_levers_that_pin_the_same_loader_write_the_argument_once(tmp_path: Path) -> None:
+    lines = ["import torch as t", "from torch.utils.data import DataLoader"]
+    lines += ["tensors = t.utils.data.TensorDataset(t.ones(8, 3), t.zeros(8, 2))", "model = t.nn.Linear(3, 2).cuda()"]
+    lines += ["loader = DataLoader(tensors, batch_size=4)", "for x, y in loader:", "    x = x.cuda()"]
+    lines += ["    model(x).sum().backward()", ""]
+    (tmp_path / "train.py").write_text("\n".join(lines))
+    edits = (Edit("async-copy"), Edit("loader-pinning"))
+    made = make(tmp_path, tmp_path / "train.py", edits, (), PatchOptions(checked=True))
+    assert not made.declined
+    assert [hunk.edit for hunk in made.hunks if hunk.location.line == 5] == ["async-copy", "loader-pinning"]
+    assert "DataLoader(tensors, batch_size=4, pin_memory=t.cuda.is_available())\n" in patched_text(made)

@@ -41,13 +41,20 @@ _SIZES = (
     " __ceil__ __divmod__ __rdivmod__ __pow__ __rpow__ __delattr__ __instancecheck__ __subclasscheck__ __str__"
 )
 _COMPUTING = "__call__ forward __getitem__ __getitems__ __len__ __iter__ __next__"
-_OF_MODULES = _words(
+OF_MODULES = _words(
     "add_module apply bfloat16 buffers children compile cpu cuda double eval extra_repr float get_buffer"
-    " get_extra_state get_parameter get_submodule half load_state_dict modules named_buffers named_children"
-    " named_modules named_parameters parameters register_buffer register_module register_parameter requires_grad_"
-    " set_extra_state set_submodule share_memory state_dict to to_empty train type xpu zero_grad _apply _get_name"
-    " _load_from_state_dict _named_members _save_to_state_dict _call_impl _replicate_for_data_parallel"
+    " get_extra_state get_parameter get_submodule half ipu load_state_dict modules mtia named_buffers named_children"
+    " named_modules named_parameters parameters register_backward_hook register_buffer register_forward_hook"
+    " register_forward_pre_hook register_full_backward_hook register_full_backward_pre_hook"
+    " register_load_state_dict_post_hook register_load_state_dict_pre_hook register_module register_parameter"
+    " register_state_dict_post_hook register_state_dict_pre_hook requires_grad_ set_extra_state set_submodule"
+    " share_memory state_dict to to_empty train type xpu zero_grad _apply _call_impl _get_backward_hooks"
+    " _get_backward_pre_hooks _get_name _load_from_state_dict _maybe_warn_non_full_backward_hook _named_members"
+    " _register_load_state_dict_pre_hook _register_state_dict_hook _replicate_for_data_parallel _save_to_state_dict"
+    " _slow_forward _wrapped_call_impl"
 )
+"""All methods of `torch.nn.Module` but `forward`: a class may override each, and a library that has the module calls
+them. Written down, because torch is not imported here."""
 _EXACT = {TEXT: tuple(_TEXTS.split()), NUMBERS: tuple(_SIZES.split()), BATCHES: tuple(_COMPUTING.split())}
 """The methods that are all that a protocol calls."""
 _DEFINES, _STORES = _words(_NEVER), _words(_WRITTEN)
@@ -139,7 +146,7 @@ def methods(one: Instance, protocol: str, memory: Memory, unit: Unit, *, deep: b
         if (special and (name not in wanted or (protocol == PASS and name == "__call__"))) or (
             not special
             and (
-                (of_module and name in _OF_MODULES and protocol != OPERATORS)
+                (of_module and name in OF_MODULES and protocol != OPERATORS)
                 or (protocol == PASS and name == "keys")
                 or (not deep and protocol not in (OPERATORS, PASS, MODULE) and (not of_module or name == "forward"))
             )

@@ -17,8 +17,9 @@ from tracelens.patch.loop.loops import Blocked
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
 from tracelens.patch.recipes.arguments import with_argument
 from tracelens.patch.recipes.more_workers import WORKERS, WORKERS_POSITION, Loading, of_each_loader
+from tracelens.patch.recipes.pinned import PIN, where_there_is_a_gpu
 
-AHEAD, PINNED = "prefetch_factor", "pin_memory"
+AHEAD, PINNED = "prefetch_factor", PIN
 _AHEAD_POSITION, _PINNED_POSITION = 99, 7
 UNPROVED_AHEAD = say("whether the data set or a sampler of the project notices that its batches are made earlier")
 PINNING = say("batches are put into pinned memory, from which copies to the GPU are faster; their values are the same")
@@ -78,7 +79,7 @@ def _where_there_are_workers(source: SourceFile, call: cst.Call, wanted: int) ->
 def _pinned(request: RecipeRequest, loading: Loading) -> Proposal | None:
     source, call = request.source, loading.call
     given = keyword(call, PINNED, _PINNED_POSITION)
-    value = "torch.cuda.is_available()" if request.names.qualified(cst.Name("torch")) == "torch" else "True"
+    value = where_there_is_a_gpu(request.names)
     if given is None:
         splice = with_argument(source, call, f"{PINNED}={value}")
     elif isinstance(given, cst.Name) and given.value == "False":

@@ -65,7 +65,7 @@ def propose(request: RecipeRequest, loop: cst.For, stalls: Sequence[Stall]) -> l
             location=request.place(call),
             reason=reason,
             evidence=evidence(stalls),
-            splices=(with_argument(source, call, f"{PIN}={_torch(names)}.cuda.is_available()"),),
+            splices=(with_argument(source, call, f"{PIN}={where_there_is_a_gpu(names)}"),),
         )
     ]
 
@@ -98,6 +98,12 @@ def _made(source: SourceFile, call: cst.Call) -> Iterator[cst.CSTNode]:
         for assign in assigns:
             if any(dotted(part) in names for target in targets(assign) for part in walk(target)):
                 waiting.append((assign.value, depth - 1))
+
+
+def where_there_is_a_gpu(names: FileNames) -> str:
+    """The value of the argument, by the file's own name for torch; "True" where it has none."""
+    torch = _torch(names)
+    return f"{torch}.cuda.is_available()" if torch else "True"
 
 
 def _torch(names: FileNames) -> str:

@@ -84,7 +84,7 @@ def _rewritten(
     before: SourceFile, proposals: Sequence[Proposal], kinds: Kinds, script: Path, options: PatchOptions
 ) -> Rewritten:
     hoists = tuple(dict.fromkeys(splice for one in proposals for splice in one.hoists))
-    within = [*(splice for one in proposals for splice in one.splices), *hoists]
+    within = [*dict.fromkeys(splice for one in proposals for splice in one.splices), *hoists]  # two may pin one loader
     source = parse(before.path, before.shown, apply_splices(before, within), script)
     if hoists:
         proposals = _renumbered(proposals, returned_reads.renumbered(before, source, hoists))
