@@ -33,6 +33,7 @@ EditKind = Literal[
     "gradients-to-none",
     "average-at-once",
     "read-at-once",
+    "anomaly-off",
 ]
 Tier = Literal["safe", "checked", "unsafe", "manual"]
 """How far a hunk is proved to change nothing that the script computes or prints.
@@ -133,6 +134,7 @@ _WAIT_IN_HELPER = say("wait every N batches, in the loop that calls it")
 
 _MEASURE: Final = say("measure it with tracelens verify")
 _PER_TENSOR: Final = say("which calls are left of a loop over tensors is not told")
+_IN_ALL: Final = say("what anomaly detection costs is in every part of the step")
 
 
 def _of_host_work(kind: EditKind, hunk: int, recipe: str, label: str, unpredicted: str) -> EditDefinition:
@@ -332,6 +334,7 @@ DEFINITIONS: Final[tuple[EditDefinition, ...]] = (
     ),
     _of_host_work("average-at-once", 13, "average_at_once", say("Average all weights in a few calls"), _PER_TENSOR),
     _of_host_work("read-at-once", 14, "read_at_once", say("Read the values of all tensors at once"), _PER_TENSOR),
+    _of_host_work("anomaly-off", 15, "anomaly_off", say("Train without anomaly detection"), _IN_ALL),
 )
 """In the order of hunk ids, which is the order of tables and of the choices that a message names."""
 

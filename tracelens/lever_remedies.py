@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from tracelens import remedies, run_levers
 from tracelens.edit_kinds import EditKind, NotReplayed, definition
+from tracelens.findings import debug_settings
 from tracelens.levers.definition import LeverRule
 from tracelens.levers.states import LeverFacts, done_already, not_applicable, suggested_by
 from tracelens.messages import say
@@ -61,6 +62,8 @@ class PlannedLevers:
     combination: LeverCombination | None
     by_lever: Mapping[str, Remedy]
     owners: Owners
+    first: str | None = None
+    """The lever that ends a setting for debugging: before it is gone, no owner means anything."""
 
     @property
     def edits(self) -> dict[str, tuple[Edit, ...]]:
@@ -78,7 +81,8 @@ def plan(
     predicted = {name: gain for name, one in by_lever.items() if (gain := run_levers.predicted_by(one.estimate))}
     of_run = run_levers.collect(diagnosis, rules, results, replace(facts, predictions=predicted))
     owners = with_remedies(diagnosis.owners, rules.levers, facts, results.schemes)
-    return PlannedLevers(_with_patches(of_run.levers, by_lever, results.trials), of_run.combination, by_lever, owners)
+    levers, first = _with_patches(of_run.levers, by_lever, results.trials), debug_settings.lever(diagnosis.run)
+    return PlannedLevers(levers, of_run.combination, by_lever, owners, first)
 
 
 def edits_of(rules: Sequence[LeverRule], facts: LeverFacts, wanted: Wanted) -> dict[str, tuple[Edit, ...]]:
@@ -92,12 +96,14 @@ def edits_of(rules: Sequence[LeverRule], facts: LeverFacts, wanted: Wanted) -> d
             continue
         owners = suggested_by(rule, facts.owners, facts.texts)
         lines = tuple(dict.fromkeys(owner.locations[0] for owner in owners if owner.locations))
-        if rule.value.takes == "integer":
+        if places := facts.places.get(rule.id):
+            out[rule.id] = (Edit(rule.recipe, locations=places),)
+        elif rule.value.takes == "integer":
             values = _values(rule, facts, wanted.asked) if owners or _names(wanted.asked, rule) else ()
             out |= {f"{rule.id}={value}": (_numbered(rule.recipe, int(value)),) for value in values}
         elif rule.family == "loader" and (owners or _names(wanted.asked, rule)):
             out[rule.id] = (Edit(rule.recipe),)  # its place is the call of DataLoader, wherever the time goes
-        elif lines:
+        elif lines and (rule.callees or rule.code):  # else an owner does not tell where it stands
             out[rule.id] = (Edit(rule.recipe, locations=lines, interval=rule.interval or wanted.interval),)
     return out
 
@@ -171,7 +177,11 @@ def with_remedies(owners: Owners, rules: Sequence[LeverRule], facts: LeverFacts,
 
 
 def lever_of_loss(owner: Owner | None, planned: PlannedLevers) -> str | None:
-    """The lever of an owner: one that a patch writes, else one whose recipe declines here; None where there is none."""
+    """The lever of an owner: one that a patch writes, else one whose recipe declines here; None where there is none.
+    With a setting for debugging on it is the lever that ends that, where a patch does."""
+    if planned.first is not None:
+        remedy = planned.by_lever.get(planned.first)
+        return planned.first if remedy is not None and remedy.patch is not None and not remedy.patch.empty else None
     same = (one for one in planned.owners.owners if owner is not None and _who(one) == _who(owner))
     names = next((one.remedies for one in same), ())
     own = [known for name in names for known in _fastest_first(planned.by_lever) if known.partition("=")[0] == name]

@@ -14,6 +14,7 @@ from pathlib import Path
 from tracelens import run_levers
 from tracelens.chosen_patches import patch_together
 from tracelens.errors import Refused, UsageError
+from tracelens.findings import debug_settings
 from tracelens.levers import line_edit
 from tracelens.levers.chosen import chosen
 from tracelens.levers.definition import ChosenLever, LeverRule, by_id
@@ -164,7 +165,11 @@ def _named(word: str, rules: Sequence[LeverRule], diagnosis: PlannedDiagnosis) -
 def _candidates(
     diagnosis: PlannedDiagnosis, rules: Sequence[LeverRule], facts: LeverFacts, *, everything: bool
 ) -> list[ChosenLever | str]:
-    """What is worth a trial here, in the order of the plan: what owners suggest and does not change the training."""
+    """What is worth a trial here, in the order of the plan: what owners suggest and does not change the training. With
+    a setting for debugging on it is the lever that ends it alone: owners mean nothing before."""
+    first = by_id(rules, debug_settings.lever(diagnosis.run) or "")
+    if first is not None and not everything:
+        return [ChosenLever(first)]
     out: list[ChosenLever | str] = []
     patches: list[dict[Path, bytes]] = []
     by_patch = {rule.id for rule in rules if any(toggle.kind == "patch" for toggle in rule.toggles)}

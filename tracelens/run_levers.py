@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tracelens.findings import debug_settings
 from tracelens.levers.definition import ChosenLever, by_id
 from tracelens.levers.states import LeverFacts, levers_of_run
 from tracelens.messages import joined, say
@@ -85,6 +86,7 @@ def _one_order(levers: Sequence[Lever], schemes: Sequence[Scheme]) -> tuple[Leve
 
 def facts_of(diagnosis: Diagnosis, workers: Sequence[int] = ()) -> LeverFacts:
     """What the Run tells about levers. `workers` are the numbers that pay by the replay."""
+    name, places = debug_settings.lever(diagnosis.run), debug_settings.places(diagnosis.run)
     return LeverFacts(
         gpu=_has_gpu(diagnosis),
         owners=diagnosis.owners,
@@ -93,6 +95,7 @@ def facts_of(diagnosis: Diagnosis, workers: Sequence[int] = ()) -> LeverFacts:
         variables=_variables(diagnosis),
         texts=diagnosis.sources,
         settings=_environment(diagnosis),
+        places={name: places} if name is not None and places else {},
         values={"workers": tuple(str(number) for number in workers)} if workers else {},
     )
 

@@ -19,7 +19,7 @@ SECRETS = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 GIT_SECONDS = 5.0
 _OF_PROCESS = (
     *("python", "torch", "cuda", "hip", "cudnn", "cudnn_benchmark", "deterministic", "anomaly_detection"),
-    *("tf32", "threads", "allocator"),
+    *("anomaly_places", "tf32", "threads", "allocator"),
 )
 
 

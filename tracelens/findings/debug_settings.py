@@ -6,10 +6,14 @@ which every launch waits for its kernel has no waits of its own.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tracelens.messages import say
-from tracelens.model import Abstention, Run
+from tracelens.model import Abstention, Location, Run
 
 LAUNCH_BLOCKING = "CUDA_LAUNCH_BLOCKING"
+_LEVERS = {"launch-blocking": "launch-blocking", "anomaly-detection": "anomaly-off"}
+"""By what was on, the lever that ends it."""
 _AGAIN = say("switch it off, then record again: tracelens profile SCRIPT")
 
 
@@ -28,3 +32,17 @@ def unjudged(run: Run | None) -> Abstention | None:
         told = say("torch.autograd's anomaly detection was on, which checks each gradient, so no time means anything")
         return Abstention("anomaly-detection", told, _AGAIN)
     return None
+
+
+def lever(run: Run | None) -> str | None:
+    """The lever that ends such a setting: the one that comes before all others, because without it the owners of a
+    step mean nothing."""
+    found = unjudged(run)
+    return _LEVERS[found.detector] if found is not None else None
+
+
+def places(run: Run | None) -> tuple[Location, ...]:
+    """The lines that switched anomaly detection on, as far as the recording names them."""
+    known = run.environment.get("anomaly_places") if run is not None else None
+    rows = [row for row in known if isinstance(row, Mapping)] if isinstance(known, list) else []
+    return tuple(Location(str(row["path"]), int(row["line"])) for row in rows if {"path", "line"} <= row.keys())

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from tracelens import chosen_patches, lever_names
 from tracelens.errors import UsageError
+from tracelens.findings import debug_settings
 from tracelens.lever_trials import LEAST_OWNER_SHARE, LeverPlan
 from tracelens.levers.definition import LeverRule, by_id
-from tracelens.messages import joined, say
+from tracelens.messages import capital, joined, say
 from tracelens.model import Lever, Owner, Patch, PlannedDiagnosis
 from tracelens.pipeline import Options
 from tracelens.schemes.loss import MOST_BUSY, REMOVABLE
@@ -119,6 +120,10 @@ def without_change(diagnosis: PlannedDiagnosis, rules: Sequence[LeverRule]) -> U
         return Unfixed(
             False, say("No patch can be made: {missing}. {hint}.", missing=missing.missing, hint=missing.hint)
         )
+    setting = debug_settings.unjudged(diagnosis.run)
+    if setting is not None:
+        name = debug_settings.lever(diagnosis.run)
+        return Unfixed(False, f"{capital(setting.missing)}. {capital(setting.hint)}.", name)
     if all(owner.kind == "unknown" for owner in diagnosis.owners.owners):
         return Unfixed(False, f"{diagnosis.headline.rstrip('.')}.")
     owner, lever = _by_hand(diagnosis, rules)

@@ -41,6 +41,8 @@ class LeverFacts:
     """By lever id, the values that this Run suggests instead of the usual ones."""
     texts: Mapping[str, str] = field(default_factory=dict)
     """Source files by the path that locations name, as far as they are at hand."""
+    places: Mapping[str, tuple[Location, ...]] = field(default_factory=dict)
+    """By lever id, lines that the recording names for it, whoever owns time there."""
     predictions: Mapping[str, Speedup] = field(default_factory=dict)
     """By lever id with its value."""
 
@@ -149,7 +151,7 @@ def _lever(chosen: ChosenLever, owners: Sequence[Owner], facts: LeverFacts) -> L
         state="not_tried",
         title=rule.title,
         text=chosen.text,
-        locations=_locations(owners),
+        locations=facts.places.get(rule.id) or _locations(owners),
         command=f"try {chosen.id}" if rule.toggles else None,
         reason=None if rule.toggles else say("it cannot be tried by itself: done by hand"),
     )

@@ -9,6 +9,8 @@ What records?
     `line_clock` with `line_log`, `line_monitoring` and `line_tracing`
 Which line makes a call that may wait?
     `attribution`, `sync_debug_mode`, `warning_redirect`, `user_frames`
+Which line switches on what makes every time meaningless?
+    `anomaly_log`
 What does a DataLoader spend its batches on?
     `batch_split`, `worker_split`, `worker_throughput`
 What is kept and written?

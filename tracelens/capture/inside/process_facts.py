@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from tracelens.capture.inside import batch_split, worker_split
+from tracelens.capture.inside import anomaly_log, batch_split, worker_split
 from tracelens.capture.inside.batch_split import BatchSplit
 from tracelens.capture.inside.worker_throughput import WorkerThroughput
 from tracelens.launch import ranks
@@ -80,8 +80,8 @@ def memory() -> dict[str, int] | None:
     }
 
 
-def process() -> dict[str, Any]:
-    """Python, torch, their settings and the device, as this process uses them."""
+def process(cwd: str) -> dict[str, Any]:
+    """Python, torch, their settings and the device, as this process uses them; paths relative to `cwd`."""
     main = sys.modules.get("__main__")
     return {
         "pid": os.getpid(),
@@ -95,7 +95,8 @@ def process() -> dict[str, Any]:
         "cudnn_benchmark": torch.backends.cudnn.benchmark,
         "tf32": _tf32(torch),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
-        "anomaly_detection": torch.is_anomaly_enabled(),
+        "anomaly_detection": anomaly_log.seen(),
+        "anomaly_places": anomaly_log.places(cwd),
         "threads": torch.get_num_threads(),
         "compiled": "torch._dynamo" in sys.modules,
         "restart": ranks.number("TORCHELASTIC_RESTART_COUNT") or 0,

@@ -304,7 +304,7 @@ def _save_owned(profiler: Any, folder: Path) -> None:
         "notes": [say("recorded by the script's own profiler: no unprofiled step time, no source marks")],
         "complete": True,
         "reason": None,
-        "process": process_facts.process(),
+        "process": process_facts.process(os.getcwd()),
     }
     run.write_json(place / "rank.json", entry)
     run_json = RunJsonWriter(folder, _start(WindowPlan(), 10))

@@ -57,9 +57,8 @@ def _save(config: Mapping[str, Any], data: RecordingData, instruments: Instrumen
         reason = reason or f"the source lines could not be saved: {error}"
     lines = _save_lines(folder / "lines.json", data, instruments.lines, str(config["cwd"]))
     data.window["saved"] = True
-    entry = _entry(
-        data, str(config["run"]), {"rank": rank, "world_size": world, "complete": reason is None, "reason": reason}
-    )
+    judged = {"rank": rank, "world_size": world, "complete": reason is None, "reason": reason}
+    entry = _entry(data, str(config["run"]), str(config["cwd"]), judged)
     entry["trace"] = f"{folder.name}/{trace.name}" if trace else None
     entry["sources"] = f"{folder.name}/{sources.name}" if sources else None
     entry["lines"] = f"{folder.name}/{lines.name}" if lines else None
@@ -116,7 +115,7 @@ def _save_trace(folder: Path, rank: int, data: RecordingData, instruments: Instr
     return trace
 
 
-def _entry(data: RecordingData, run: str, judged: Mapping[str, Any]) -> dict[str, Any]:
+def _entry(data: RecordingData, run: str, cwd: str, judged: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **judged,
         "clock": data.clock(),
@@ -131,7 +130,7 @@ def _entry(data: RecordingData, run: str, judged: Mapping[str, Any]) -> dict[str
         "plan": data.plan.as_dict(),
         "notes": data.notes,
         "job": os.environ.get("TORCHELASTIC_RUN_ID"),
-        "process": process_facts.process(),
+        "process": process_facts.process(cwd),
     }
 
 
